@@ -1,0 +1,1 @@
+"""What a set of graded rollouts amounts to. First version: one table."""

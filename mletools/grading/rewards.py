@@ -1,0 +1,60 @@
+"""Rewards: one pure function each, from what the grader found to a number, or None where the rule has no number.
+
+All take plain values, so that each is checked by hand in the tests. `mle-grade --reward` picks one.
+"""
+
+from dataclasses import dataclass
+
+FAILURE = -10.0
+MARKER_CREDIT = 0.1
+MARKER_COUNT = 7
+
+
+@dataclass(frozen=True)
+class MilestoneWeights:
+    """Increments of the milestone reward; they sum to 1 (SandMLE, released code's tiers)."""
+
+    format: float = 0.1
+    valid: float = 0.2
+    median: float = 0.1
+    bronze: float = 0.4
+    silver: float = 0.1
+    gold: float = 0.1
+
+
+def raw(score: float | None, lower_is_better: bool) -> float | None:
+    """The score with its sign flipped when lower is better; None without a valid score."""
+    if score is None:
+        return None
+    return -score if lower_is_better else score
+
+
+def partial_credit(score: float | None, lower_is_better: bool, markers: int, failure: float = FAILURE) -> float:
+    """Credit for getting part of the way (RL for MLE agents, section 3.2).
+
+    Without a valid score: failure + 0.1 for each of the 7 reports that arrived. With one: the raw reward, but never
+    less than the best failure, which an unbounded metric could otherwise fall below and so make failing pay.
+    """
+    if not 0 <= markers <= MARKER_COUNT:
+        raise ValueError(f"markers must be 0 to {MARKER_COUNT}, not {markers}")
+    value = raw(score, lower_is_better)
+    if value is None:
+        return failure + MARKER_CREDIT * markers
+    return max(value, failure + MARKER_CREDIT * MARKER_COUNT)
+
+
+def milestone(
+    format_rate: float, valid: bool, above_median: bool, medal: str | None, weights: MilestoneWeights = MilestoneWeights()
+) -> float:
+    """0.1 format rate + .2 valid + .1 median + .4 bronze + .1 silver + .1 gold, each tier adding to those below (SandMLE, section 4.3).
+
+    format_rate: share of the policy's turns in the demanded format, 0 to 1.
+    """
+    tier = {None: 0, "bronze": 1, "silver": 2, "gold": 3}[medal]
+    total = weights.format * format_rate
+    total += weights.valid if valid else 0.0
+    total += weights.median if above_median or tier else 0.0
+    total += weights.bronze if tier >= 1 else 0.0
+    total += weights.silver if tier >= 2 else 0.0
+    total += weights.gold if tier >= 3 else 0.0
+    return round(total, 10)

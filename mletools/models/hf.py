@@ -1,0 +1,250 @@
+"""A model folder or a LoRA adapter folder, run in this process with transformers.
+
+Every row of a batch is sampled by inverting its distribution with random numbers of its own, drawn from the request's
+seed, so an answer does not depend on which requests share its batch (but for the rounding of the arithmetic).
+Covered: CPU and one GPU, exact token ids and log-probabilities, turns that go on from recorded token ids.
+Not covered: speed on large models (serve them with vLLM and name its URL), sharding over GPUs, tools in the template.
+"""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from mletools.models import Reply, Request
+from mletools.records.errors import RecordError, ToolError
+
+
+class HfModel:
+    """The policy in `path`. `version` is the policy_version of the folder's state.json, None without one.
+
+    batch: rows that are generated together. device: "cpu", "cuda" (default: cuda where there is one). threads: CPU
+    threads for torch (default: torch's own). Raises ToolError when the folder cannot be loaded.
+    """
+
+    def __init__(
+        self, path: str | Path, batch: int = 64, device: str | None = None, threads: int | None = None
+    ) -> None:
+        import torch
+        import transformers
+
+        transformers.logging.set_verbosity_error()
+        transformers.logging.disable_progress_bar()
+        if threads:
+            torch.set_num_threads(threads)
+        self.name = str(path)
+        self.batch = batch
+        self.device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+        self.version = _version(Path(path))
+        self._model, self._tokenizer = _load(str(path), self.device)
+        if self._tokenizer.pad_token_id is None:
+            self._tokenizer.pad_token = self._tokenizer.eos_token
+        self._ends = _end_tokens(self._model, self._tokenizer)
+        # A model's own defaults (top_k, repetition penalties) would change the distribution behind the records' back.
+        self._model.generation_config = transformers.GenerationConfig()
+
+    @property
+    def context(self) -> int | None:
+        """The longest sequence in tokens, prompt and answer together, or None where the model does not say."""
+        return getattr(self._model.config.get_text_config(), "max_position_embeddings", None)
+
+    def sample(self, requests: Sequence[Request]) -> list[Reply]:
+        """One reply per request, in order. Raises RecordError, before any sampling, when a prompt is too long."""
+        prompts = [prompt_ids(self._tokenizer, request.messages) for request in requests]
+        for request, prompt in zip(requests, prompts, strict=True):
+            if self.context is not None and len(prompt) + request.max_tokens > self.context:
+                raise RecordError(
+                    f"the prompt has {len(prompt)} tokens, which with {request.max_tokens} for the answer is over "
+                    f"the model's context of {self.context}: shorten the task's text, or allow fewer tokens"
+                )
+        order = sorted(range(len(requests)), key=lambda index: len(prompts[index]))
+        replies: dict[int, Reply] = {}
+        for start in range(0, len(order), self.batch):
+            chosen = order[start : start + self.batch]
+            answers = self._generate([requests[i] for i in chosen], [prompts[i] for i in chosen])
+            replies.update(zip(chosen, answers, strict=True))
+        return [replies[index] for index in range(len(requests))]
+
+    def close(self) -> None:
+        """Give up the model's memory."""
+        self._model = None
+
+    def _generate(self, requests: list[Request], prompts: list[list[int]]) -> list[Reply]:
+        import torch
+        from transformers import GenerationConfig, LogitsProcessorList, StoppingCriteriaList
+
+        width = max(len(prompt) for prompt in prompts)
+        pad = self._tokenizer.pad_token_id
+        ids = torch.tensor([[pad] * (width - len(prompt)) + prompt for prompt in prompts], device=self.device)
+        mask = torch.tensor([[0] * (width - len(p)) + [1] * len(p) for p in prompts], device=self.device)
+        sampler = RowSampler(requests, self.device)
+        limits = torch.tensor([request.max_tokens for request in requests], device=self.device)
+        with torch.inference_mode():
+            output = self._model.generate(
+                ids,
+                attention_mask=mask,
+                logits_processor=LogitsProcessorList([sampler]),
+                stopping_criteria=StoppingCriteriaList([lambda done, scores: done.size(1) - width >= limits]),
+                generation_config=GenerationConfig(
+                    do_sample=False,
+                    max_new_tokens=int(limits.max()),
+                    eos_token_id=sorted(self._ends),
+                    pad_token_id=pad,
+                ),
+            )
+        written = output[:, width:].tolist()
+        logprobs = torch.stack(sampler.logprobs, dim=1).tolist()
+        return [self._reply(*row) for row in zip(requests, prompts, written, logprobs, strict=True)]
+
+    def _reply(self, request: Request, prompt: list[int], row: list[int], logprobs: list[float]) -> Reply:
+        tokens = row[: request.max_tokens]
+        stop = next((index for index, token in enumerate(tokens) if token in self._ends), None)
+        if stop is not None:
+            tokens = tokens[: stop + 1]
+        words = tokens if stop is None else tokens[:-1]
+        return Reply(
+            text=self._tokenizer.decode(words, skip_special_tokens=True),
+            finish_reason="length" if stop is None else "stop",
+            prompt_token_ids=prompt,
+            token_ids=tokens,
+            logprobs=[min(value, 0.0) for value in logprobs[: len(tokens)]],
+            prompt_tokens=len(prompt),
+            completion_tokens=len(tokens),
+        )
+
+
+class RowSampler:
+    """A logits processor that picks each row's token itself and leaves the argmax no other choice.
+
+    `logprobs` collects, per generated position, a tensor (rows,) of the picked tokens' natural log-probabilities under
+    the distribution sampled from: softmax(logits / temperature), cut to the nucleus `top_p` and renormalised;
+    temperature 0 is the argmax, with log-probability 0.
+    """
+
+    def __init__(self, requests: Sequence[Request], device: str) -> None:
+        import torch
+
+        self.temperatures = torch.tensor([[r.temperature] for r in requests], dtype=torch.float64, device=device)
+        self.top_p = torch.tensor([[r.top_p] for r in requests], dtype=torch.float64, device=device)
+        self.logprobs: list[Any] = []
+        # All of a row's random numbers are drawn at once: numbers in [0, 1) of double precision, one per token.
+        draws = torch.zeros((len(requests), max(r.max_tokens for r in requests)), dtype=torch.float64)
+        for index, request in enumerate(requests):
+            generator = torch.Generator().manual_seed(request.seed)
+            draws[index, : request.max_tokens] = torch.rand(
+                request.max_tokens, generator=generator, dtype=torch.float64
+            )
+        self.draws = draws.to(device)
+
+    def __call__(self, input_ids: Any, scores: Any) -> Any:
+        import torch
+
+        probabilities = distribution(scores, self.temperatures, self.top_p)
+        # Rows past their own limit are finished; whatever they pick is thrown away.
+        column = min(len(self.logprobs), self.draws.size(1) - 1)
+        picked = invert(probabilities, self.draws[:, column : column + 1])
+        self.logprobs.append(probabilities.gather(1, picked).log().squeeze(1))
+        return torch.full_like(scores, float("-inf")).scatter_(1, picked, 0.0)
+
+
+def distribution(scores: Any, temperatures: Any, top_p: Any) -> Any:
+    """Probabilities (rows, vocabulary), float64, of logits at per-row temperatures and nucleus sizes, each (rows, 1).
+
+    The nucleus is the smallest set of most likely tokens whose probability reaches top_p (Holtzman et al. 2020).
+    """
+    import torch
+
+    logits = scores.double()
+    greedy = temperatures == 0
+    probabilities = torch.softmax(logits / torch.where(greedy, 1.0, temperatures), dim=-1)
+    if bool((top_p < 1).any()):
+        ordered, index = probabilities.sort(dim=-1, descending=True, stable=True)
+        before = ordered.cumsum(dim=-1) - ordered
+        kept = ordered.masked_fill((before >= top_p) & (top_p < 1), 0.0)
+        probabilities = torch.zeros_like(probabilities).scatter_(1, index, kept)
+        probabilities = probabilities / probabilities.sum(dim=-1, keepdim=True)
+    if bool(greedy.any()):
+        best = torch.zeros_like(probabilities).scatter_(1, logits.argmax(dim=-1, keepdim=True), 1.0)
+        probabilities = torch.where(greedy, best, probabilities)
+    return probabilities
+
+
+def invert(probabilities: Any, draws: Any) -> Any:
+    """The tokens (rows, 1) at which the cumulated probabilities first exceed `draws` (rows, 1), uniform in [0, 1)."""
+    import torch
+
+    cumulated = probabilities.cumsum(dim=-1)
+    total = cumulated[:, -1:]
+    index = torch.searchsorted(cumulated, draws * total, right=True)
+    # Rounding may lift draw * total to the total itself; the last token with any probability is meant then.
+    last = (cumulated >= total).int().argmax(dim=-1, keepdim=True)
+    return torch.minimum(index, last)
+
+
+def prompt_ids(tokenizer: Any, messages: Sequence[dict[str, Any]]) -> list[int]:
+    """Token ids of a conversation up to the point where the assistant speaks.
+
+    Messages that carry token_ids up to an assistant's turn are taken as they are, and only what the template adds
+    after that turn is tokenised, so that the policy reads on from exactly what it wrote.
+    """
+    plain = [{"role": message["role"], "content": message["content"]} for message in messages]
+    whole = tokenizer.apply_chat_template(plain, tokenize=False, add_generation_prompt=True)
+    turns = [i for i, message in enumerate(messages) if message["role"] == "assistant" and message.get("token_ids")]
+    if not turns:
+        return tokenizer(whole, add_special_tokens=False)["input_ids"]
+    past = turns[-1] + 1
+    known = [token for message in messages[:past] for token in message.get("token_ids") or ()]
+    rendered = tokenizer.apply_chat_template(plain[:past], tokenize=False)
+    if not whole.startswith(rendered):
+        raise RecordError("the chat template rewrites earlier turns, so the recorded token ids cannot be gone on from")
+    end = tokenizer.eos_token
+    spoken = rendered[rendered.rindex(end) :] if end and end in rendered else ""
+    if spoken and known[-1] == tokenizer.eos_token_id:
+        spoken = spoken[len(end) :]
+    return known + tokenizer(spoken + whole[len(rendered) :], add_special_tokens=False)["input_ids"]
+
+
+def _version(folder: Path) -> int | None:
+    path = folder / "state.json"
+    return json.loads(path.read_text()).get("policy_version") if path.is_file() else None
+
+
+def _end_tokens(model: Any, tokenizer: Any) -> set[int]:
+    """Every id that ends an answer: the tokenizer's and those that the model's generation settings name."""
+    named = model.generation_config.eos_token_id
+    ends = set(named if isinstance(named, list) else [named])
+    return {token for token in ends | {tokenizer.eos_token_id} if token is not None}
+
+
+def _load(path: str, device: str) -> tuple[Any, Any]:
+    """(model, tokenizer) of a model folder, a hub name, or an adapter folder; an adapter is merged where exact."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    config = Path(path) / "adapter_config.json"
+    dtype = torch.bfloat16 if device.startswith("cuda") else torch.float32
+    base = _base(config) if config.is_file() else path
+    try:
+        model: Any = AutoModelForCausalLM.from_pretrained(base, dtype=dtype)
+        if config.is_file():
+            from peft import PeftModel
+
+            model = PeftModel.from_pretrained(model, path)
+            if dtype == torch.float32:
+                model = model.merge_and_unload()
+        own = (Path(path) / "tokenizer_config.json").is_file()
+        tokenizer = AutoTokenizer.from_pretrained(path if own else base)
+    except (OSError, ValueError) as error:
+        raise ToolError(f"{path}: cannot be loaded as a language model: {error}") from error
+    return model.to(device).eval(), tokenizer
+
+
+def _base(config: Path) -> str:
+    """The base model that an adapter names: a folder beside it, a folder from the current directory, or a hub name."""
+    base = json.loads(config.read_text()).get("base_model_name_or_path")
+    if not base:
+        raise ToolError(f"{config}: names no base model (base_model_name_or_path)")
+    for candidate in (config.parent.resolve() / base, Path(base)):
+        if candidate.is_dir():
+            return str(candidate.resolve())
+    return base

@@ -1,0 +1,268 @@
+"""A model behind any server that speaks OpenAI's chat protocol: vLLM, SGLang, llama.cpp, a provider.
+
+Covered: retries with a backoff that depends on the request's seed alone, Retry-After, reused connections across
+threads, exact token ids and logprobs from servers that give them (vLLM's `return_token_ids`), servers that reject
+fields they do not know, proxies named by the usual environment variables.
+Not covered: streaming, tool calls, other protocols; starting a server. urllib3 rather than a richer client: its pool is
+safe across threads, it depends on nothing, and its retries could not judge a broken body anyway.
+"""
+
+import json
+import math
+import os
+import re
+import threading
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from mletools.models import Reply, Request
+from mletools.records.errors import ToolError
+from mletools.records.ids import derive_seed
+
+RETRIED = {408, 409, 429}  # and every 5xx
+LONGEST_WAIT_S = 60.0
+MOST_CONNECTIONS = 1024  # kept open for reuse; more are opened when more threads ask, and closed after use
+
+# Servers fill what a request leaves out from the model's own generation_config.json (vLLM does: top_k 20 for Qwen3);
+# the distribution sampled from would then not be the one that the record states.
+EXTRAS = {"logprobs": True, "return_token_ids": True, "top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
+
+
+class HttpModel:
+    """The model `name` of the server at `url` (with or without /v1; user:password@ is sent, never shown).
+
+    The key comes from `key_file`, else from OPENAI_API_KEY. `timeout` is in seconds and bounds the wait for one
+    answer; after `retries` further tries, `backoff` seconds apart at first and twice as far each time, ToolError.
+    Safe to call from many threads.
+    """
+
+    batch = 1
+    version = None
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        url: str,
+        key_file: str | None = None,
+        timeout: float = 600.0,
+        retries: int = 6,
+        backoff: float = 0.5,
+    ) -> None:
+        self.name = name
+        self.timeout, self.retries, self.backoff = timeout, retries, backoff
+        self.url, credentials = _endpoint(url)
+        self._key = _read_key(key_file) or (None if credentials else _environment_key())
+        self._headers = {"Content-Type": "application/json", "Accept": "application/json"}
+        if self._key:
+            self._headers["Authorization"] = f"Bearer {self._key}"
+        elif credentials:
+            import urllib3
+
+            self._headers |= urllib3.make_headers(basic_auth=credentials)
+        self._pool = _pool(self.url, timeout)
+        self._plain = False  # the server rejected EXTRAS once
+        self._closed = threading.Event()
+
+    def sample(self, requests: Sequence[Request]) -> list[Reply]:
+        """One reply per request, asked one after the other."""
+        return [self._ask(request) for request in requests]
+
+    def close(self) -> None:
+        """Close idle connections and cut short every wait for a next try."""
+        self._closed.set()
+        self._pool.clear()
+
+    def _ask(self, request: Request) -> Reply:
+        plain, attempt = self._plain, 0
+        while True:
+            status, headers, body, problem = self._post(request, plain)
+            if status in (400, 422) and not plain:
+                plain = True  # perhaps because of the extras: ask without, and let that answer decide
+                continue
+            if status == 200:
+                try:
+                    reply = read_reply(body, exact=request.temperature == 1 and request.top_p == 1)
+                except ValueError as error:
+                    problem = str(error)
+                else:
+                    self._plain |= plain
+                    return reply
+            elif status and status not in RETRIED and status < 500:
+                raise ToolError(f"{self.url}: {status}: {self._message(body)}")
+            elif status:
+                problem = f"{status}: {self._message(body)}"
+            if attempt == self.retries:
+                tries = "1 try" if attempt == 0 else f"{attempt + 1} tries"
+                raise ToolError(f"{self.url}: no answer after {tries}; the last one: {problem}")
+            self._closed.wait(wait_s(attempt, request.seed, self.backoff, headers.get("Retry-After")))
+            if self._closed.is_set():
+                raise ToolError(f"{self.url}: closed while waiting to try again; the last try: {problem}")
+            attempt += 1
+
+    def _post(self, request: Request, plain: bool) -> tuple[int, dict[str, str], bytes, str]:
+        """(status, headers, body, what went wrong); status 0 where no whole answer came back."""
+        import urllib3.exceptions
+
+        fields = {
+            "model": self.name,
+            "messages": [{"role": message["role"], "content": message["content"]} for message in request.messages],
+            "temperature": request.temperature,
+            "top_p": request.top_p,
+            "max_tokens": request.max_tokens,
+            "seed": request.seed % 2**31,  # some servers keep no more bits
+        }
+        content = json.dumps(fields if plain else fields | EXTRAS).encode()
+        try:
+            answer = self._pool.request(
+                "POST", self.url, body=content, headers=self._headers, retries=False, redirect=False
+            )
+        except urllib3.exceptions.TimeoutError:
+            return 0, {}, b"", f"no answer within {self.timeout:g} s"
+        except urllib3.exceptions.HTTPError as error:
+            return 0, {}, b"", _why(error)
+        return answer.status, dict(answer.headers.items()), answer.data, ""
+
+    def _message(self, body: bytes) -> str:
+        """The server's own words on one line, without our key should it repeat it."""
+        text = body.decode("utf-8", "replace")
+        try:
+            found = json.loads(text)
+        except ValueError:
+            found = None
+        if isinstance(found, dict):
+            inner = found.get("error", found)
+            text = inner if isinstance(inner, str) else str(inner.get("message") or inner.get("detail") or text)
+        if self._key:
+            text = text.replace(self._key, "***")
+        return " ".join(text.split())[:500] or "(the server says nothing more)"
+
+
+def wait_s(attempt: int, seed: int, backoff: float, retry_after: str | None = None) -> float:
+    """Seconds before the try after number `attempt` (from 0): what the server asks for, else backoff·2^attempt; plus jitter.
+
+    The jitter, up to half of the backoff, keeps a crowd of requests from coming back at once; it depends on `seed`
+    and `attempt` alone. At most LONGEST_WAIT_S.
+    """
+    step = backoff * 2.0**attempt
+    jitter = step / 2 * derive_seed(seed, "retry", attempt) / 2**62
+    return min(LONGEST_WAIT_S, (_asked_s(retry_after) or step) + jitter)
+
+
+def _asked_s(retry_after: str | None) -> float:
+    from urllib3.exceptions import InvalidHeader
+    from urllib3.util import Retry
+
+    try:
+        return Retry().parse_retry_after(retry_after) if retry_after else 0.0
+    except InvalidHeader:
+        return 0.0
+
+
+def read_reply(body: bytes, exact: bool = True) -> Reply:
+    """The reply in a chat completion; ValueError in words when it is none.
+
+    `logprobs` are kept only where there are as many as token ids, because a trainer pairs them up, and only if `exact`:
+    servers report them before temperature and top_p are applied (vLLM's default), so those of a sample at another
+    temperature than 1 are not of the distribution sampled from, and nothing in the answer tells.
+    """
+    try:
+        answer = json.loads(body)
+        choice = answer["choices"][0]
+        text, finish = choice["message"].get("content"), choice.get("finish_reason")
+    except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
+        raise ValueError("the body is no chat completion") from error
+    if finish in ("abort", "error"):  # vLLM ends a request so when it is shutting down
+        raise ValueError(f"the server ended the answer with {finish!r}")
+    token_ids = _ids(choice.get("token_ids"))
+    usage = answer.get("usage") or {}
+    return Reply(
+        text=text or "",
+        finish_reason="length" if finish == "length" else "stop",
+        prompt_token_ids=_ids(answer.get("prompt_token_ids") or choice.get("prompt_token_ids")),
+        token_ids=token_ids,
+        logprobs=_logprobs(choice.get("logprobs"), token_ids) if exact else None,
+        prompt_tokens=usage.get("prompt_tokens"),
+        completion_tokens=usage.get("completion_tokens"),
+    )
+
+
+def _ids(value: Any) -> list[int] | None:
+    return value if isinstance(value, list) and value and all(isinstance(one, int) for one in value) else None
+
+
+def _logprobs(value: Any, token_ids: list[int] | None) -> list[float] | None:
+    content = value.get("content") if isinstance(value, dict) else None
+    if token_ids is None or not isinstance(content, list) or len(content) != len(token_ids):
+        return None
+    numbers = [one.get("logprob") if isinstance(one, dict) else None for one in content]
+    if not all(isinstance(one, (int, float)) and math.isfinite(one) for one in numbers):
+        return None
+    return [min(0.0, float(one)) for one in numbers]
+
+
+def _endpoint(url: str) -> tuple[str, str | None]:
+    """(the address to post to, "user:password" or None)."""
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host = port = None
+    if not host or parts.scheme not in ("http", "https") or parts.query or parts.fragment:
+        raise ToolError("--model-url: not the address of a server, e.g. http://localhost:8000/v1")
+    path = parts.path.rstrip("/").removesuffix("/chat/completions")
+    if not re.search(r"/v\d", path):
+        path += "/v1"
+    place = (f"[{host}]" if ":" in host else host) + (f":{port}" if port else "")
+    credentials = f"{unquote(parts.username)}:{unquote(parts.password or '')}" if parts.username else None
+    return f"{parts.scheme}://{place}{path}/chat/completions", credentials
+
+
+def _pool(url: str, timeout: float) -> Any:
+    from urllib.request import getproxies, proxy_bypass
+
+    import urllib3
+
+    parts = urlsplit(url)
+    options: dict[str, Any] = {
+        "maxsize": MOST_CONNECTIONS,
+        "timeout": urllib3.Timeout(connect=min(timeout, 30.0), read=timeout),
+    }
+    proxy = getproxies().get(parts.scheme)
+    if proxy and not proxy_bypass(parts.hostname or ""):
+        return urllib3.ProxyManager(proxy, **options)
+    return urllib3.PoolManager(**options)
+
+
+def _read_key(key_file: str | None) -> str | None:
+    if key_file is None:
+        return None
+    try:
+        with open(key_file, encoding="utf-8") as file:
+            key = file.read().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ToolError(f"{key_file}: cannot read the key: {getattr(error, 'strerror', None) or error}") from error
+    return _sendable(key, key_file)
+
+
+def _environment_key() -> str | None:
+    key = os.environ.get("OPENAI_API_KEY", "").strip()
+    return _sendable(key, "OPENAI_API_KEY") if key else None
+
+
+def _sendable(key: str, source: str) -> str:
+    # http.client quotes a header that it refuses: such a key must never get there.
+    if not re.fullmatch(r"[!-~]+", key):
+        raise ToolError(f"{source}: holds no key: one line of printable ASCII without spaces is needed")
+    return key
+
+
+def _why(error: Exception) -> str:
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, OSError) and cause.strerror:
+            return f"connection failed: {cause.strerror}"
+        reason = getattr(cause, "reason", None)
+        cause = reason if isinstance(reason, BaseException) else cause.__cause__ or cause.__context__
+    return f"connection dropped ({type(error).__name__})"

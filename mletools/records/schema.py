@@ -1,0 +1,52 @@
+"""Check records against schemas/*.json, the contract between the commands (JSON Schema draft 7)."""
+
+import functools
+import json
+from collections.abc import Callable
+from importlib import resources
+from typing import Any
+
+from .errors import RecordError
+
+WRITERS = {
+    "task": "mle-gen-task",
+    "rollout": "mle-rollout",
+    "train_step": "mle-train-grpo or mle-train-sft",
+    "reject": "--rejects",
+    "summary": "mle-report --json",
+}
+
+
+def load(name: str) -> dict[str, Any]:
+    """The schema document of that kind (or of that file name), as shipped in the package."""
+    file = name if name.endswith(".json") else f"{name}.json"
+    return json.loads(resources.files("mletools").joinpath("schemas", file).read_text("utf-8"))
+
+
+@functools.cache
+def _validator(kind: str) -> Callable[[Any], Any]:
+    import fastjsonschema
+
+    # $ref "task.json" resolves to "task.json" or, from a document with an $id, still to that bare name
+    handlers = {"": lambda uri: load(uri.rsplit("/", 1)[-1])}
+    return fastjsonschema.compile(load(kind), handlers=handlers, use_default=False)
+
+
+def check(record: dict[str, Any], *kinds: str) -> None:
+    """RecordError unless `record` is a valid record of one of `kinds`."""
+    import fastjsonschema
+
+    kind = record.get("kind")
+    if kind not in kinds:
+        wanted = " or ".join(kinds)
+        writer = " or ".join(WRITERS[k] for k in kinds)
+        raise RecordError(f'no {wanted} record (kind is {kind!r}): was this written by {writer}?')
+    try:
+        _validator(kind)(record)
+    except fastjsonschema.JsonSchemaValueException as error:
+        path = ".".join(str(part) for part in error.path[1:])
+        if error.rule == "required":
+            missing = sorted(set(error.rule_definition) - set(error.value))
+            where = f" in {path}" if path else ""
+            raise RecordError(f'no "{missing[0]}"{where}: was this written by {WRITERS[kind]}?') from None
+        raise RecordError(f"{path or kind}: {error.message.removeprefix(error.name).strip()}") from None

@@ -1,0 +1,114 @@
+"""What a sandbox is to the rest of the package: limits in, an outcome out, and a table of backends.
+
+Covered: the data that passes both ways and the opening of a backend by name. Not covered: how a backend isolates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Protocol
+
+from mletools.records.errors import ToolError
+
+BACKENDS: dict[str, str] = {"local": "mletools.sandbox.local:LocalSandbox"}
+
+DEFAULT_PREIMPORT: tuple[str, ...] = (
+    "numpy",
+    "pandas",
+    "scipy.sparse",
+    "scipy.stats",
+    "sklearn",
+    "sklearn.calibration",
+    "sklearn.cluster",
+    "sklearn.compose",
+    "sklearn.decomposition",
+    "sklearn.dummy",
+    "sklearn.ensemble",
+    "sklearn.feature_extraction.text",
+    "sklearn.feature_selection",
+    "sklearn.impute",
+    "sklearn.linear_model",
+    "sklearn.metrics",
+    "sklearn.model_selection",
+    "sklearn.multioutput",
+    "sklearn.naive_bayes",
+    "sklearn.neighbors",
+    "sklearn.neural_network",
+    "sklearn.pipeline",
+    "sklearn.preprocessing",
+    "sklearn.svm",
+    "sklearn.tree",
+)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one run may use. MB is 2**20 bytes, KB is 2**10 bytes."""
+
+    wall_s: float = 60.0  # seconds of wall time of the solution; set-up of the box is not counted
+    cpu_s: float | None = None  # seconds of CPU time of any single process (whole seconds, rounded up); None: no limit
+    memory_mb: int = 2048  # MB of the whole process tree, the files in its work folder included where a cgroup counts them
+    processes: int = 64  # processes and threads alive at once, the solution's own among them
+    file_mb: int = 64  # MB of the largest single file
+    disk_mb: int = 256  # MB of all files together: work folder, home, temporary files, shared memory
+    output_kb: int = 1024  # KB of stdout, and as much again of stderr
+    submission_mb: int = 32  # MB of submission.csv
+    threads: int = 1  # threads that OpenMP and BLAS start
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one run came to, as the kernel and the sandbox saw it; nothing here is the solution's word but its output."""
+
+    status: str  # ok, error, timeout, memory, disk, output or killed
+    exit_code: int | None  # the solution's exit code; None where a signal ended it
+    duration_s: float  # seconds of wall time from the solution's first line to its end
+    cpu_s: float  # seconds of CPU time, user and system, of the whole process tree
+    peak_memory_mb: float  # MB at the highest point: of the tree where a cgroup counts, else of its largest process
+    stdout: bytes  # at most Limits.output_kb
+    stderr: bytes  # at most Limits.output_kb
+    submission: bytes | None  # content of submission.csv, at most Limits.submission_mb
+    submission_problem: str | None  # why there is no submission, e.g. "no submission.csv"; None where there is one
+
+
+class Sandbox(Protocol):
+    """A place where solutions run. `run` may be called from as many threads at once as the sandbox has slots."""
+
+    name: str
+
+    @property
+    def protections(self) -> dict[str, bool]:
+        """What is really active, as probed inside a run; may start a server to find out. ToolError if none starts."""
+
+    def run(self, code: str, public: Path, limits: Limits, seed: int) -> Outcome:
+        """Run `code` as a script with the folder `public` read-only at ./input and random states seeded by `seed`.
+
+        Whatever the solution does comes back as an Outcome. ToolError is the sandbox's own trouble: a missing public
+        folder, a server that cannot be started, no room on this machine's disk.
+        """
+
+    def close(self) -> None:
+        """End every run and every server; later calls of `run` raise ToolError."""
+
+
+@contextmanager
+def open_sandbox(backend: str, slots: int, preimport: Sequence[str] = DEFAULT_PREIMPORT) -> Iterator[Sandbox]:
+    """The sandbox named `backend` with room for `slots` runs at once, closed at the end of the with block.
+
+    `preimport` names the modules that are loaded once, ahead of every run; those not installed are skipped.
+    ToolError: no such backend, or fewer than one slot.
+    """
+    if backend not in BACKENDS:
+        raise ToolError(f"no sandbox named {backend!r}: choose from {', '.join(sorted(BACKENDS))}")
+    if slots < 1:
+        raise ToolError(f"a sandbox needs at least 1 slot, not {slots}")
+    module, name = BACKENDS[backend].split(":")
+    sandbox: Sandbox = getattr(import_module(module), name)(slots, preimport)
+    try:
+        yield sandbox
+    finally:
+        sandbox.close()

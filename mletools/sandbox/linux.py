@@ -1,0 +1,133 @@
+"""The Linux calls that Python 3.10 has no name for, through ctypes.
+
+Covered: mounts, namespaces, process controls, capabilities, Landlock's three calls. Every function raises OSError with the
+kernel's errno. Not covered: any policy; what to call in which order is `job`, `mounts`, `seccomp` and `landlock`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+
+MACHINE = platform.machine()
+ARM = MACHINE in ("aarch64", "arm64")
+SUPPORTED_MACHINE = ARM or MACHINE == "x86_64"
+
+CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWIPC = 0x00020000, 0x04000000, 0x08000000
+CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 0x10000000, 0x20000000, 0x40000000
+
+MS_NOSUID, MS_NODEV, MS_NOEXEC = 2, 4, 8
+MS_BIND, MS_REC, MS_PRIVATE = 0x1000, 0x4000, 0x40000
+MNT_DETACH = 2
+MOUNT_ATTR_RDONLY, MOUNT_ATTR_NOSUID, MOUNT_ATTR_NODEV = 1, 2, 4
+
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_CAPBSET_DROP = 1, 4, 22, 24
+PR_SET_SECUREBITS, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS, PR_CAP_AMBIENT = 28, 36, 38, 47
+
+_AT_FDCWD, _AT_RECURSIVE = -100, 0x8000
+_SYS_PIVOT_ROOT = 41 if ARM else 155
+_SYS_MOUNT_SETATTR, _SYS_LANDLOCK = 442, 444
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class _MountAttr(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_uint64) for name in ("set", "clear", "propagation", "userns")]  # noqa: RUF012
+
+
+class _CapHeader(ctypes.Structure):
+    _fields_ = [("version", ctypes.c_uint32), ("pid", ctypes.c_int)]  # noqa: RUF012
+
+
+def _check(result: int, what: str) -> int:
+    if result < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, f"{what}: {os.strerror(code)}")
+    return result
+
+
+def _syscall(number: int, *arguments: object) -> int:
+    return int(_libc.syscall(ctypes.c_long(number), *arguments))
+
+
+def mount(source: str, target: str, kind: str | None = None, flags: int = 0, options: str | None = None) -> None:
+    """mount(2)."""
+    result = _libc.mount(
+        source.encode(),
+        target.encode(),
+        kind.encode() if kind else None,
+        ctypes.c_ulong(flags),
+        options.encode() if options else None,
+    )
+    _check(result, f"mount {target}")
+
+
+def protect_mount(target: str, attributes: int, recursive: bool) -> None:
+    """mount_setattr(2): add `attributes` to the mount at `target`, and to those below it when `recursive`."""
+    attr = _MountAttr(attributes, 0, 0, 0)
+    flags = _AT_RECURSIVE if recursive else 0
+    result = _syscall(
+        _SYS_MOUNT_SETATTR,
+        ctypes.c_int(_AT_FDCWD),
+        target.encode(),
+        ctypes.c_uint(flags),
+        ctypes.byref(attr),
+        ctypes.c_size_t(ctypes.sizeof(attr)),
+    )
+    _check(result, f"mount_setattr {target}")
+
+
+def detach(target: str) -> None:
+    """umount2(2) with MNT_DETACH."""
+    _check(_libc.umount2(target.encode(), MNT_DETACH), f"umount {target}")
+
+
+def pivot_root(new: str, old: str) -> None:
+    """pivot_root(2)."""
+    _check(_syscall(_SYS_PIVOT_ROOT, new.encode(), old.encode()), "pivot_root")
+
+
+def unshare(flags: int) -> None:
+    """unshare(2)."""
+    _check(_libc.unshare(ctypes.c_int(flags)), "unshare")
+
+
+def prctl(option: int, second: int = 0, third: object = 0, fourth: int = 0, fifth: int = 0) -> int:
+    """prctl(2); `third` may be a pointer made by ctypes.byref."""
+    pointer = ctypes.c_ulong(third) if isinstance(third, int) else third
+    numbers = ctypes.c_ulong(fourth), ctypes.c_ulong(fifth)
+    return _check(_libc.prctl(ctypes.c_int(option), ctypes.c_ulong(second), pointer, *numbers), f"prctl {option}")
+
+
+def map_user(outer_uid: int, outer_gid: int, inner: int) -> None:
+    """Inside a fresh user namespace: the caller's own ids, `outer_uid` and `outer_gid` before, become `inner`."""
+    for name, text in (
+        ("setgroups", "deny"),
+        ("uid_map", f"{inner} {outer_uid} 1"),
+        ("gid_map", f"{inner} {outer_gid} 1"),
+    ):
+        descriptor = os.open(f"/proc/self/{name}", os.O_WRONLY)
+        try:
+            os.write(descriptor, text.encode())
+        finally:
+            os.close(descriptor)
+
+
+def drop_capabilities() -> None:
+    """Give up every capability, now and across any later exec."""
+    for capability in range(64):
+        try:
+            prctl(PR_CAPBSET_DROP, capability)
+        except OSError:
+            break  # past the kernel's last capability, or not entitled to shrink a set that holds nothing for us
+    clear_all = 4
+    prctl(PR_CAP_AMBIENT, clear_all)
+    header = _CapHeader(0x20080522, 0)
+    empty = (ctypes.c_uint32 * 6)()
+    _check(_libc.capset(ctypes.byref(header), ctypes.byref(empty)), "capset")
+
+
+def landlock(call: int, *arguments: object) -> int:
+    """landlock_create_ruleset (call 0), landlock_add_rule (1), landlock_restrict_self (2)."""
+    return _check(_syscall(_SYS_LANDLOCK + call, *arguments), "landlock")

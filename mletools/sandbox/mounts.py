@@ -1,0 +1,185 @@
+"""The file system that a solution sees: which folders of the machine it may read, and the root that is built of them.
+
+Covered: choosing the folders (interpreter, libraries), refusing a data folder that lies inside one of them, and building the
+root in a mount namespace of its own. Not covered: hiding anything within the chosen folders; they are taken to be public.
+Needs mount_setattr, Linux 5.12.
+"""
+
+from __future__ import annotations
+
+import os
+import site
+import stat
+import sys
+import sysconfig
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from mletools.records.errors import ToolError
+from mletools.sandbox import linux
+
+WORK, HOME, TEMPORARY, CODE = "/box/work", "/box/home", "/box/tmp", "/code"
+SCRIPT = "solution.py"
+
+_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store")
+_SYSTEM_FILES = ("/etc/ld.so.cache", "/etc/localtime", "/etc/alternatives", "/etc/fonts", "/etc/mime.types")
+_DEVICES = ("null", "zero", "full", "random", "urandom")
+_ETC = {
+    "passwd": "solution:x:1000:1000::/box/home:/bin/sh\nnobody:x:65534:65534::/:/bin/false\n",
+    "group": "solution:x:1000:\nnogroup:x:65534:\n",
+    "hosts": "127.0.0.1 localhost\n",
+    "nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
+}
+
+
+@dataclass
+class Plan:
+    """Folders and files of this machine that every solution may read."""
+
+    binds: list[tuple[str, str]] = field(default_factory=list)  # (real path here, path in the box), outer folders first
+    links: list[tuple[str, str]] = field(default_factory=list)  # (content, path in the box) of symbolic links
+    import_path: list[str] = field(default_factory=list)  # the entries of sys.path that exist in the box
+
+
+def _inside(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder.rstrip("/") + "/")
+
+
+def _interpreter_folders() -> list[str]:
+    names = {sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix}
+    # A virtual environment's launcher may name the interpreter by another path than its prefix does.
+    names.add(os.path.dirname(os.path.dirname(os.path.realpath(sys.executable))))
+    names.update(path for path in sysconfig.get_paths().values() if path.endswith(("site-packages", "dist-packages")))
+    names.update(path for path in sys.path if path.endswith(("site-packages", "dist-packages")))
+    if site.ENABLE_USER_SITE:
+        names.add(site.getusersitepackages())
+    return sorted(name for name in names if os.path.isdir(name))
+
+
+def make_plan() -> Plan:
+    """The folders that this interpreter needs. ToolError: its prefix is so wide that it would show people's files."""
+    plan = Plan()
+    wanted: list[str] = []
+    for path in _SYSTEM:
+        if os.path.islink(path) and os.path.isdir(path):
+            plan.links.append((os.readlink(path), path))
+        elif os.path.isdir(path):
+            wanted.append(path)
+    wanted += [path for path in _SYSTEM_FILES if os.path.exists(path)]
+    home = os.path.realpath(os.path.expanduser("~"))
+    for path in _interpreter_folders():
+        for name in {path, os.path.realpath(path)}:
+            if _inside(home, os.path.realpath(name)) and home != "/":
+                raise ToolError(f"the sandbox would have to show all of {name} to solutions: use a virtual environment")
+            if os.path.realpath(name) in ("/", "/home", "/var", "/tmp"):
+                raise ToolError(f"the sandbox cannot show {name} to solutions: use a Python installed in a folder of its own")
+            wanted.append(name)
+    for path in sorted(set(wanted), key=lambda name: (name.count("/"), name)):
+        real = os.path.realpath(path)
+        covered = any(_inside(path, target) and _inside(real, source) for source, target in plan.binds)
+        linked = any(_inside(path, target) for _, target in plan.links)
+        if not covered and not linked:
+            plan.binds.append((real, path))
+    shown = [target for _, target in plan.binds] + [target for _, target in plan.links]
+    plan.import_path = [path for path in sys.path if path and any(_inside(path, target) for target in shown)]
+    return plan
+
+
+def refuse_shared_data(plan: Plan, public: Path) -> None:
+    """ToolError when the folder `public` lies in a folder that solutions can read: so would the answers beside it."""
+    real = os.path.realpath(public)
+    for source, target in plan.binds:
+        if _inside(real, source) or _inside(real, target):
+            raise ToolError(f"{public} lies in {target}, which every solution can read: move the task data elsewhere")
+
+
+def refuse_unreadable(public: Path) -> None:
+    """ToolError when an ordinary user cannot read everything in the folder `public`; matters when root runs the sandbox."""
+    for folder, folders, files in os.walk(public):
+        for name in [".", *folders, *files]:
+            with suppress(FileNotFoundError):
+                mode = os.stat(os.path.join(folder, name)).st_mode
+                wanted = stat.S_IROTH | (stat.S_IXOTH if stat.S_ISDIR(mode) else 0)
+                if mode & wanted != wanted:
+                    path = os.path.normpath(os.path.join(folder, name))
+                    raise ToolError(f"solutions run as nobody and cannot read {path}: chmod -R o+rX {public}")
+
+
+def _bind(source: str, target: str, attributes: int) -> None:
+    linux.mount("/old" + source, target, None, linux.MS_BIND | linux.MS_REC)
+    linux.protect_mount(target, attributes, recursive=True)
+
+
+def _put_file(path: str, content: bytes) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o444)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+
+
+def _make_devices() -> None:
+    os.mkdir("/dev")
+    for name in _DEVICES:
+        _put_file(f"/dev/{name}", b"")
+        linux.mount(f"/old/dev/{name}", f"/dev/{name}", None, linux.MS_BIND)
+    os.symlink("/proc/self/fd", "/dev/fd")
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        os.symlink(f"/proc/self/fd/{number}", f"/dev/{name}")
+    os.mkdir("/dev/shm")
+
+
+def _make_disk(disk_mb: int, own: Callable[[str], None]) -> None:
+    flags = linux.MS_NOSUID | linux.MS_NODEV
+    os.mkdir("/box")
+    linux.mount("tmpfs", "/box", "tmpfs", flags, f"size={disk_mb}m,nr_inodes={1000 + 100 * disk_mb},mode=0755")
+    for name in (WORK, HOME, TEMPORARY, "/box/shm"):
+        os.mkdir(name, 0o700)
+        own(name)
+    os.mkdir("/tmp")
+    linux.mount(TEMPORARY, "/tmp", None, linux.MS_BIND)
+    linux.mount("/box/shm", "/dev/shm", None, linux.MS_BIND)
+
+
+def _make_proc() -> None:
+    os.mkdir("/proc")
+    linux.mount("proc", "/proc", "proc", linux.MS_NOSUID | linux.MS_NODEV | linux.MS_NOEXEC, "hidepid=2")
+
+
+def build_root(plan: Plan, public: str, code: bytes, disk_mb: int, own: Callable[[str], None]) -> tuple[int, int]:
+    """Make this process's root a fresh one; it is the first process of fresh mount and pid namespaces.
+
+    `public` appears at ./input of the work folder, `code` as the script; all files together may hold `disk_mb` MB; `own`
+    hands a folder to the solution's user. Returns descriptors of the work folder and of the disk that it lies on.
+    """
+    read_only = linux.MOUNT_ATTR_RDONLY | linux.MOUNT_ATTR_NOSUID | linux.MOUNT_ATTR_NODEV
+    linux.mount("none", "/", None, linux.MS_REC | linux.MS_PRIVATE)
+    linux.mount("tmpfs", "/tmp", "tmpfs", linux.MS_NOSUID, "size=16m,mode=0755")
+    os.chdir("/tmp")
+    os.mkdir("old")
+    linux.pivot_root(".", "old")
+    os.chdir("/")
+    _make_devices()
+    _make_disk(disk_mb, own)
+    for source, target in plan.binds:
+        if os.path.isdir("/old" + source):
+            os.makedirs(target, exist_ok=True)
+        else:
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+            _put_file(target, b"")
+        _bind(source, target, read_only)
+    for content, path in plan.links:
+        os.symlink(content, path)
+    os.makedirs("/etc", exist_ok=True)
+    for name, text in _ETC.items():
+        _put_file(f"/etc/{name}", text.encode())
+    os.mkdir(WORK + "/input")
+    _bind(public, WORK + "/input", read_only)
+    os.mkdir(CODE)
+    _put_file(f"{CODE}/{SCRIPT}", code)
+    _make_proc()
+    linux.detach("/old")
+    os.rmdir("/old")
+    linux.protect_mount("/", read_only & ~linux.MOUNT_ATTR_NODEV, recursive=False)
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+    return os.open(WORK, flags), os.open("/box", flags)

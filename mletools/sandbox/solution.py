@@ -1,0 +1,103 @@
+"""Runs a solution as a cold interpreter would: as __main__ from its file, with fresh random states and a normal end.
+
+Covered: the script's module, arguments, import path, tracebacks and exit code. Not covered: isolation, which is in place
+before `launch` is called. Nothing here can be trusted once the solution has begun: it shares this process.
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import os
+import random
+import sys
+import tempfile
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from types import ModuleType, TracebackType
+
+
+def _clean_interpreter(script: str, work: str, import_path: list[str]) -> ModuleType:
+    sys.argv = [os.path.basename(script)]
+    sys.orig_argv = [sys.executable, os.path.basename(script)]
+    # As with `python solution.py` in the work folder, where a solution may write a module and import it.
+    sys.path[:] = [work, *import_path]
+    sys.path_importer_cache.clear()
+    for name in [name for name in sys.modules if name.split(".")[0] == "mletools"]:
+        del sys.modules[name]
+    tempfile.tempdir = None
+    main = ModuleType("__main__")
+    main.__dict__.update(__file__=script, __builtins__=sys.modules["builtins"], __cached__=None)
+    sys.modules["__main__"] = main
+    for stream in (sys.stdout, sys.stderr):
+        # What was printed before a run is killed counts, so lines leave at once.
+        stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    return main
+
+
+def _seed(seed: int, threads: int) -> None:
+    random.seed(seed)
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        numpy.random.seed(seed % 2**32)
+    if threads > 1 and numpy is not None:
+        with suppress(ImportError):
+            import threadpoolctl
+
+            threadpoolctl.threadpool_limits(limits=threads)
+
+
+def _exit_code(error: SystemExit) -> int:
+    if error.code is None:
+        return 0
+    if isinstance(error.code, int):
+        return error.code & 0xFF
+    print(error.code, file=sys.stderr)
+    return 1
+
+
+def _report(error: BaseException, traceback: TracebackType | None) -> int:
+    below_launch = traceback.tb_next if traceback is not None else None
+    sys.excepthook(type(error), error.with_traceback(below_launch), below_launch)
+    return 130 if isinstance(error, KeyboardInterrupt) else 1
+
+
+def _end(main: ModuleType, code: int) -> int:
+    # The steps of a normal interpreter exit, without tearing down the libraries that were there before the solution.
+    for step in (threading._shutdown, atexit._run_exitfuncs):  # type: ignore[attr-defined]
+        try:
+            step()
+        except SystemExit as error:
+            code = _exit_code(error)
+        except BaseException as error:
+            sys.excepthook(type(error), error, error.__traceback__)
+    main.__dict__.clear()
+    gc.collect()  # closes, and so writes out, files that the solution left open
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            code = code or 120
+    return code
+
+
+def launch(script: str, work: str, import_path: list[str], seed: int, threads: int) -> Callable[[], None]:
+    """A function that runs the file `script` as __main__ and ends the process; it never returns."""
+
+    def run() -> None:
+        sys._getframe(1).f_globals.clear()
+        main = _clean_interpreter(script, work, import_path)
+        _seed(seed, threads)
+        code = 0
+        try:
+            with open(script, "rb") as file:
+                program = compile(file.read(), script, "exec", dont_inherit=True)
+            exec(program, main.__dict__)
+        except SystemExit as error:
+            code = _exit_code(error)
+        except BaseException as error:
+            code = _report(error, error.__traceback__)
+        os._exit(_end(main, code))
+
+    return run

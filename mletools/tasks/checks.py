@@ -1,0 +1,100 @@
+"""Checks that a draft passes before it becomes a task; each is one function, and a new check is one more in CHECKS.
+
+Not covered: whether the task teaches anything, which only rollouts can tell.
+"""
+
+import csv
+import io
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from mletools.tasks.draft import Draft
+from mletools.tasks.table import Rejected
+from mletools.tasks.thresholds import ordered
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What the checks look at."""
+
+    draft: Draft
+    description: str
+    baselines: list[dict[str, Any]]
+    thresholds: dict[str, float]
+    lower_is_better: bool
+
+
+def check_draft(
+    draft: Draft, description: str, baselines: list[dict[str, Any]], thresholds: dict[str, float], lower_is_better: bool
+) -> dict[str, str]:
+    """{check: "passed"}; Rejected with the first reason otherwise."""
+    evidence = Evidence(draft, description, baselines, thresholds, lower_is_better)
+    for name, check in CHECKS.items():
+        reason = check(evidence)
+        if reason:
+            raise Rejected(f"{name}: {reason}")
+    return {name: "passed" for name in CHECKS}
+
+
+def _order(evidence: Evidence) -> str:
+    dummy = evidence.baselines[0]["score"]
+    return "" if ordered(dummy, evidence.thresholds, evidence.lower_is_better) else "dummy and thresholds are out of order"
+
+
+def _gold(evidence: Evidence) -> str:
+    sign = -1 if evidence.lower_is_better else 1
+    best = max(sign * entry["score"] for entry in evidence.baselines)
+    return "" if best >= sign * evidence.thresholds["gold"] else "no baseline reaches gold"
+
+
+def _learnable(evidence: Evidence) -> str:
+    """Most baselines beat the dummy: a few of many do so by luck on few rows."""
+    sign = -1 if evidence.lower_is_better else 1
+    dummy, *trained = (sign * entry["score"] for entry in evidence.baselines)
+    better = sum(score > dummy for score in trained)
+    return "" if 2 * better >= len(trained) else f"only {better} of {len(trained)} baselines beat the dummy"
+
+
+def _separate(evidence: Evidence) -> str:
+    """No row of the test is in train: neither by id nor by its features."""
+    (_, *train), (_, *test) = (_lines(evidence.draft.public[name]) for name in ("train.csv", "test.csv"))
+    if {line[0] for line in train} & {line[0] for line in test}:
+        return "train and test share an id"
+    stop = 1 + len(evidence.draft.table.features)
+    shared = {tuple(line[1:stop]) for line in train} & {tuple(line[1:stop]) for line in test}
+    return "train and test share a row" if shared else ""
+
+
+def _secret(evidence: Evidence) -> str:
+    """No public file but train.csv has a target column, and no feature is a copy of the target."""
+    draft = evidence.draft
+    targets = {column.name for column in (*draft.train_targets, *draft.table.targets)} | set(draft.submission["target"])
+    if targets & set(_lines(draft.public["test.csv"])[0]):
+        return "test.csv has a target column"
+    truth = [draft.table.cells[column.name] for column in draft.table.targets]
+    copies = [column.name for column in draft.table.features if draft.table.cells[column.name] in truth]
+    return f"{copies[0]} is a copy of the target" if copies else ""
+
+
+def _silent(evidence: Evidence) -> str:
+    """The description names neither the answers nor the rule."""
+    if "answers" in evidence.description:
+        return "the description names the answers"
+    rule = evidence.draft.table.origin.get("hidden_rule", "")
+    told = [part for part in rule.split(" + ") if part and part in evidence.description]
+    return "the description tells the rule" if told else ""
+
+
+def _lines(content: bytes) -> list[list[str]]:
+    return list(csv.reader(io.StringIO(content.decode())))
+
+
+CHECKS: dict[str, Callable[[Evidence], str]] = {
+    "thresholds_ordered": _order,
+    "gold_reachable": _gold,
+    "learnable": _learnable,
+    "train_test_separate": _separate,
+    "answers_secret": _secret,
+    "description_silent": _silent,
+}

@@ -1,0 +1,129 @@
+"""The folder of a training run: numbered checkpoints that are whole or absent, and `latest`, which points at one.
+
+    OUT/checkpoint-000012/   weights (an adapter or a full model), tokenizer, state.json, trainer/
+    OUT/latest               symbolic link to the checkpoint that counts, replaced in one step
+    OUT/lock                 held while a run trains into OUT
+
+A checkpoint is written under a name that ends in .partial, flushed to the disk and renamed, so a killed run leaves
+whole checkpoints and at most one .partial that the next run removes. Not covered: checkpoints sharded over hosts.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from mletools.records.errors import ToolError
+
+STATE = "state.json"
+LATEST = "latest"
+PARTIAL = ".partial"
+
+
+def checkpoint_name(step: int) -> str:
+    return f"checkpoint-{step:06d}"
+
+
+def save(out: Path, step: int, write: Callable[[Path], None], state: dict[str, Any], keep: int = 3) -> Path:
+    """Write checkpoint `step` with write(folder) and `state`, make it the latest, and drop all but the last `keep`.
+
+    `write` fills an empty folder. Nothing is visible under the final name before all of it is on the disk.
+    """
+    final = out / checkpoint_name(step)
+    partial = out / (final.name + PARTIAL)
+    out.mkdir(parents=True, exist_ok=True)
+    _remove(partial)
+    partial.mkdir()
+    write(partial)
+    (partial / STATE).write_text(json.dumps(state, indent=1, sort_keys=True, allow_nan=False) + "\n")
+    for root, _, files in os.walk(partial):
+        for name in files:
+            _sync(Path(root, name))
+        _sync(Path(root))
+    if final.exists():
+        _retire(final)
+    os.rename(partial, final)
+    link = out / (LATEST + PARTIAL)
+    link.unlink(missing_ok=True)
+    link.symlink_to(final.name)
+    os.replace(link, out / LATEST)
+    _sync(out)
+    for old in sorted(out.glob("checkpoint-??????"))[: -max(keep, 1)]:
+        if old.name != final.name:
+            _retire(old)
+    return final
+
+
+def load_latest(out: Path) -> Path | None:
+    """The checkpoint that `latest` points at (its own folder, not the link), or None where there is none.
+
+    Raises ToolError when the link points at nothing usable.
+    """
+    link = out / LATEST
+    if not link.is_symlink() and not link.exists():
+        return None
+    folder = link.resolve()
+    if not (folder / STATE).is_file():
+        raise ToolError(f"{link}: points at {folder}, which is no checkpoint; point it at one that is, or remove it")
+    return folder
+
+
+def read_state(folder: Path) -> dict[str, Any]:
+    """The state.json of a checkpoint; ToolError when it cannot be read."""
+    try:
+        return json.loads((folder / STATE).read_text())
+    except (OSError, ValueError) as error:
+        raise ToolError(f"{folder / STATE}: not readable: {error}") from error
+
+
+def policy_version(folder: str | Path) -> int:
+    """How many updates the model in `folder` has seen: the policy_version of its state.json, 0 without one."""
+    path = Path(folder) / STATE
+    return int(read_state(Path(folder)).get("policy_version", 0)) if path.is_file() else 0
+
+
+def clean(out: Path) -> list[str]:
+    """Remove what a killed run left under names ending in .partial; returns the names. Call it under `lock`."""
+    leftovers = sorted(path for path in out.glob("*" + PARTIAL) if path.name.startswith(("checkpoint-", LATEST)))
+    for path in leftovers:
+        _remove(path)
+    return [path.name for path in leftovers]
+
+
+@contextlib.contextmanager
+def lock(out: Path) -> Iterator[None]:
+    """Hold OUT/lock; ToolError when another process trains into `out`. The lock goes with the process."""
+    out.mkdir(parents=True, exist_ok=True)
+    with open(out / "lock", "w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise ToolError(f"{out}: another run is training into this folder") from error
+        yield
+
+
+def _retire(folder: Path) -> None:
+    """Remove a whole checkpoint so that no moment leaves half of it under its final name."""
+    doomed = folder.with_name(folder.name + ".old" + PARTIAL)
+    _remove(doomed)
+    os.rename(folder, doomed)
+    shutil.rmtree(doomed)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,149 @@
+"""The weights that are trained: loading a model folder or an adapter, putting LoRA on it, writing and restoring it.
+
+Covered: full fine-tuning, a fresh LoRA adapter, going on with an adapter that exists, CPU and one or more GPUs of one
+kind. Not covered: quantised bases, several adapters at once, adapters on the output layer (TRL refuses them).
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from mletools.records.errors import ToolError
+
+ADAPTER = "default"
+
+
+def preload() -> None:
+    """Import the heavy libraries now (several seconds), e.g. while a pipe is still silent. ToolError names a gap."""
+    try:
+        import peft  # noqa: F401
+        import torch  # noqa: F401
+        import transformers
+        from trl import GRPOTrainer, SFTTrainer  # noqa: F401
+    except ImportError as error:
+        raise ToolError(f"training needs a library that is not here ({error}): pip install 'mletools[train]'") from error
+    transformers.logging.set_verbosity_error()
+
+
+def resolve_model(model: str) -> str:
+    """A folder as an absolute path, symbolic links followed (`latest` moves on while a run goes); else a hub name."""
+    folder = Path(model).expanduser()
+    return str(folder.resolve()) if folder.is_dir() else model
+
+
+def adapter_base(folder: str | Path) -> str | None:
+    """The base model of an adapter folder, or None when `folder` holds no adapter.
+
+    A relative path in its adapter_config.json is looked for beside the adapter first, then from the current directory;
+    what is no folder is taken for a hub name.
+    """
+    config = Path(folder) / "adapter_config.json"
+    if not config.is_file():
+        return None
+    base = json.loads(config.read_text()).get("base_model_name_or_path")
+    if not base:
+        raise ToolError(f"{config}: names no base model (base_model_name_or_path)")
+    for candidate in (Path(folder).resolve() / base, Path(base)):
+        if candidate.is_dir():
+            return str(candidate.resolve())
+    return base
+
+
+def device_settings() -> dict[str, Any]:
+    """Arguments for transformers' TrainingArguments that depend on the machine."""
+    import torch
+
+    cuda = torch.cuda.is_available()
+    return {"use_cpu": not cuda, "bf16": cuda, "gradient_checkpointing": cuda, "dataloader_pin_memory": cuda}
+
+
+def load_policy(model: str, lora_rank: int, lora_alpha: int) -> tuple[Any, Any]:
+    """(model, PEFT config for a fresh adapter or None). rank 0 trains every weight.
+
+    An adapter folder is continued (its rank must be `lora_rank`), or merged into its base at rank 0. Weights that are
+    trained are float32; a frozen base is bfloat16 on a GPU.
+    """
+    import torch
+    from peft import LoraConfig, PeftModel
+    from transformers import AutoModelForCausalLM
+
+    frozen = torch.bfloat16 if lora_rank and torch.cuda.is_available() else torch.float32
+    base = adapter_base(model)
+    try:
+        loaded = AutoModelForCausalLM.from_pretrained(base or model, dtype=frozen)
+    except (OSError, ValueError) as error:
+        raise ToolError(f"{base or model}: cannot be loaded as a language model: {error}") from error
+    if base is None:
+        if lora_rank == 0:
+            return loaded, None
+        return loaded, LoraConfig(
+            r=lora_rank, lora_alpha=lora_alpha, lora_dropout=0.0, target_modules="all-linear", task_type="CAUSAL_LM"
+        )
+    adapted: Any = PeftModel.from_pretrained(loaded, model, is_trainable=lora_rank > 0)
+    rank = adapted.peft_config[ADAPTER].r
+    if lora_rank == 0:
+        return adapted.merge_and_unload(), None
+    if rank != lora_rank:
+        raise ToolError(f"{model}: is an adapter of rank {rank}: go on with --lora-rank {rank}, or 0 for all weights")
+    return adapted, None
+
+
+def load_tokenizer(model: str) -> Any:
+    """The tokenizer of a model or adapter folder (an adapter without one uses its base's)."""
+    from transformers import AutoTokenizer
+
+    base = adapter_base(model)
+    own = Path(model) / "tokenizer_config.json"
+    source = model if base is None or own.is_file() else base
+    try:
+        return AutoTokenizer.from_pretrained(source)
+    except (OSError, ValueError) as error:
+        raise ToolError(f"{source}: its tokenizer cannot be loaded: {error}") from error
+
+
+def text_config(model: str) -> Any:
+    """The configuration of the language model in a model or adapter folder."""
+    from transformers import AutoConfig
+
+    base = adapter_base(model) or model
+    try:
+        return AutoConfig.from_pretrained(base).get_text_config()
+    except (OSError, ValueError) as error:
+        raise ToolError(f"{base}: its configuration cannot be loaded: {error}") from error
+
+
+def vocabulary_size(model: str) -> int:
+    """Rows of the model's embedding: ids at or above it are another model's."""
+    return int(text_config(model).vocab_size)
+
+
+def context_length(model: str) -> int | None:
+    """The longest sequence in tokens that the model was made for, or None where its configuration does not say."""
+    length = getattr(text_config(model), "max_position_embeddings", None)
+    return int(length) if length else None
+
+
+def write_weights(model: Any, base: str, folder: Path) -> None:
+    """Save the adapter (naming `base`) or the full model into `folder`, in the formats of peft and transformers."""
+    if hasattr(model, "peft_config"):
+        if model.peft_config[ADAPTER].base_model_name_or_path:
+            model.peft_config[ADAPTER].base_model_name_or_path = base
+        model.save_pretrained(folder, selected_adapters=[ADAPTER], save_embedding_layers=False)
+    else:
+        model.save_pretrained(folder)
+
+
+def restore_weights(model: Any, folder: Path) -> None:
+    """Put the weights of a checkpoint into `model`, which was built as at the beginning of the run."""
+    if hasattr(model, "peft_config"):
+        from peft import load_peft_weights, set_peft_model_state_dict
+
+        weights = load_peft_weights(str(folder), device="cpu")
+        result = set_peft_model_state_dict(model, weights, adapter_name=ADAPTER)
+        if result.unexpected_keys:
+            raise ToolError(f"{folder}: holds weights that the model does not have: {result.unexpected_keys[:3]}")
+    else:
+        from transformers import AutoModelForCausalLM
+
+        saved = AutoModelForCausalLM.from_pretrained(folder, dtype=model.dtype)
+        model.load_state_dict(saved.state_dict())

@@ -1,0 +1,178 @@
+"""Supervised fine-tuning on rollouts: the same samples and masks as GRPO, every token of the policy's counted alike.
+
+The input is held whole and shuffled anew for each epoch from the seed. Records without token ids are rendered through
+the tokenizer's chat template. Not covered: packing, weights per sample, an evaluation set.
+"""
+
+import math
+import random
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mletools.records.errors import ToolError
+from mletools.records.ids import content_id, derive_seed
+from mletools.training import policy
+from mletools.training.policy import preload
+from mletools.training.runs import Run
+from mletools.training.samples import Sample, sample_of
+
+__all__ = ["SCHEDULES", "SftOptions", "SftRun", "learning_rate_at", "preload"]
+
+SCHEDULES = ("cosine", "constant")
+IGNORED = -100
+
+
+@dataclass(frozen=True)
+class SftOptions:
+    """What defines an SFT run. `batch` rollouts make a step, `micro_batch` of them a forward pass.
+
+    max_seconds: stop after the step that uses up this training time (over all sessions of the run); the schedule then
+    follows whichever is further on, the steps or the clock. warmup: share of the run over which the rate rises.
+    """
+
+    learning_rate: float = 1e-4
+    epochs: int = 1
+    max_seconds: float | None = None
+    batch: int = 32
+    micro_batch: int = 8
+    warmup: float = 0.05
+    schedule: str = "cosine"
+    max_grad_norm: float = 1.0
+    lora_rank: int = 16
+    lora_alpha: int = 32
+    save_steps: int = 100
+    keep: int = 3
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.schedule not in SCHEDULES:
+            raise ToolError(f"schedule {self.schedule!r}: choose one of {', '.join(SCHEDULES)}")
+        for name in ("epochs", "batch", "micro_batch", "save_steps", "keep"):
+            if getattr(self, name) < 1:
+                raise ToolError(f"{name} must be at least 1, not {getattr(self, name)}")
+        if self.batch % min(self.micro_batch, self.batch):
+            raise ToolError(f"batch {self.batch} must be a multiple of micro_batch {self.micro_batch}")
+
+
+def learning_rate_at(progress: float, peak: float, warmup: float, schedule: str) -> float:
+    """The rate at `progress` (0 to 1) of a run: linear from 0 to `peak` over `warmup`, then constant or cosine to 0."""
+    if progress < warmup:
+        return peak * progress / warmup
+    if schedule == "constant":
+        return peak
+    return peak * 0.5 * (1 + math.cos(math.pi * min(1.0, (progress - warmup) / (1 - warmup))))
+
+
+class SftRun(Run):
+    """An SFT run in a folder; going on with it needs the same input."""
+
+    algorithm = "sft"
+    free = frozenset({"max_seconds", "max_grad_norm", "micro_batch", "save_steps", "keep"})
+
+    def __init__(self, model: str, out: Path, options: SftOptions, resume: bool = False) -> None:
+        super().__init__(model, out, options, resume)
+        self.options: SftOptions = options
+
+    def sample(self, record: dict[str, Any]) -> Sample:
+        return sample_of(record, self.vocabulary_size, self.tokenizer)
+
+    def train(self, rollouts: Iterable[Sample | dict[str, Any]]) -> Iterator[dict[str, Any]]:
+        """Train on rollout records or samples; yield a train_step dict (less kind, version, id, lineage) per step.
+
+        Counted in `dropped`: no_loss (no token of the policy's), too_long (for the model's context). Raises
+        RecordError for a record that cannot be a sample, ToolError when a run goes on with another input.
+        """
+        samples = self._usable(item if isinstance(item, Sample) else self.sample(item) for item in rollouts)
+        digest = content_id([[sample.id, len(sample.input_ids)] for sample in samples])
+        if self.state.setdefault("input", digest) != digest:
+            raise ToolError(f"{self.out}: was begun with other rollouts: give the same input, or another folder")
+        order = [samples[index] for index in shuffled(len(samples), self.options.epochs, self.options.seed)]
+        total = math.ceil(len(order) / self.options.batch)
+        begun = self.step
+        if begun >= total or self._out_of_time():
+            return
+        rest = order[begun * self.options.batch :]
+        yield from self.drive(
+            self._trainer(rest),
+            lambda index: self._describe(rest[index * self.options.batch : (index + 1) * self.options.batch]),
+            self._rate(begun, total),
+            lambda index: begun + index + 1 == total or self._out_of_time(),
+        )
+
+    def _usable(self, samples: Iterable[Sample]) -> list[Sample]:
+        context = policy.context_length(self.model)
+        kept = []
+        for sample in samples:
+            if not sample.loss_tokens:
+                self.dropped["no_loss"] += 1
+            elif context is not None and len(sample.input_ids) > context:
+                self.dropped["too_long"] += 1
+            else:
+                kept.append(sample)
+        return kept
+
+    def _out_of_time(self) -> bool:
+        return self.options.max_seconds is not None and self.state["seconds"] >= self.options.max_seconds
+
+    def _rate(self, begun: int, total: int) -> Callable[[int], float]:
+        options = self.options
+
+        def rate(index: int) -> float:
+            progress = (begun + index + 0.5) / total
+            if options.max_seconds:
+                progress = max(progress, min(1.0, self.state["seconds"] / options.max_seconds))
+            return learning_rate_at(progress, options.learning_rate, options.warmup, options.schedule)
+
+        return rate
+
+    def _trainer(self, samples: list[Sample]) -> Any:
+        preload()
+        from datasets import Dataset
+        from trl import SFTConfig, SFTTrainer
+
+        model, adapter = policy.load_policy(self.model, self.options.lora_rank, self.options.lora_alpha)
+        micro = min(self.options.micro_batch, self.options.batch)
+        config = SFTConfig(
+            per_device_train_batch_size=micro,
+            gradient_accumulation_steps=self.options.batch // micro,
+            train_sampling_strategy="sequential",
+            dataset_kwargs={"skip_prepare_dataset": True},
+            max_length=None,
+            packing=False,
+            **self.common_arguments(),
+        )
+        rows = [{"input_ids": sample.input_ids, "labels": labels(sample)} for sample in samples]
+        return SFTTrainer(
+            model=model,
+            args=config,
+            train_dataset=Dataset.from_list(rows),
+            processing_class=self.tokenizer,
+            peft_config=adapter,
+        )
+
+    def _describe(self, samples: list[Sample]) -> dict[str, Any]:
+        return {
+            "reward_mean": None,
+            "reward_std": None,
+            "tokens": sum(sample.loss_tokens for sample in samples),
+            "rollouts": len(samples),
+            "groups": len({sample.group for sample in samples}),
+            "staleness": None,
+        }
+
+
+def labels(sample: Sample) -> list[int]:
+    """The targets of a sample: its ids where the policy wrote them, -100 (no loss) elsewhere."""
+    return [token if loss else IGNORED for token, loss in zip(sample.input_ids, sample.loss_mask, strict=True)]
+
+
+def shuffled(count: int, epochs: int, seed: int) -> list[int]:
+    """Indices 0..count-1 once per epoch, each epoch in an order of its own that depends on the seed alone."""
+    order: list[int] = []
+    for epoch in range(epochs):
+        indices = list(range(count))
+        random.Random(derive_seed(seed, "sft", epoch)).shuffle(indices)
+        order.extend(indices)
+    return order

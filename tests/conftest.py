@@ -1,0 +1,64 @@
+"""What several test files need: the commands as a user runs them, and validation of whatever they print."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mletools.records import schema
+
+BIN = Path(sys.executable).parent
+ROOT = Path(__file__).parent.parent
+COMMANDS = sorted(path.name for path in (ROOT / "bin").iterdir())
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+
+def run_command(*args: str, input: bytes = b"", cwd: Path | str = ".", check: bool = True, **env: str) -> subprocess.CompletedProcess[bytes]:
+    """Run `mle-x ...` to its end; with `check`, its exit code must be 0."""
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("MLE_")}
+    done = subprocess.run(
+        [str(BIN / args[0]), *args[1:]], input=input, cwd=cwd, capture_output=True, env={**environment, **env}, timeout=280
+    )
+    if check:
+        assert done.returncode == 0, done.stderr.decode()
+    return done
+
+
+def records(output: bytes) -> list[dict[str, Any]]:
+    """The records on an output, every one validated against its schema."""
+    found = [json.loads(line) for line in output.split(b"\n") if line]
+    for record in found:
+        schema.check(record, *schema.WRITERS)
+    return found
+
+
+def without_times(record: Any) -> Any:
+    """A record without what is measured: seconds and peak memory."""
+    measured = ("duration_s", "cpu_s", "peak_memory_mb", "seconds")
+    if isinstance(record, dict):
+        return {key: without_times(value) for key, value in record.items() if key not in measured}
+    return [without_times(value) for value in record] if isinstance(record, list) else record
+
+
+@pytest.fixture(scope="session")
+def stages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """One small pipe, run stage by stage: the folder, and each command's output file."""
+    folder = tmp_path_factory.mktemp("pipe")
+    outputs = {"folder": folder}
+    steps = [
+        ("tasks", ["mle-gen-task", "--source", "sklearn:wine,diabetes", "-n", "2"], None),
+        ("rollouts", ["mle-rollout", "-g", "6"], "tasks"),
+        ("instrumented", ["mle-instrument"], "rollouts"),
+        ("executed", ["mle-sandbox", "-j", "2", "-k", "--timeout", "60"], "instrumented"),
+        ("graded", ["mle-grade"], "executed"),
+        ("filtered", ["mle-filter", "--keep-invalid"], "graded"),
+    ]
+    for name, command, source in steps:
+        path = folder / f"{name}.jsonl"
+        run_command(*command, *([f"{source}.jsonl"] if source else []), "-o", path.name, cwd=folder)
+        outputs[name] = path
+    return outputs

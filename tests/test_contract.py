@@ -1,0 +1,279 @@
+"""What holds for every command: file, pipe, empty input, a bad line, a reader that leaves, a full disk, kill and resume."""
+
+import fcntl
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import BIN, COMMANDS, records, run_command, without_times
+
+
+@dataclass(frozen=True)
+class Case:
+    """How a command is called here, and which stage's output it reads."""
+
+    args: tuple[str, ...]
+    source: str | None
+    prefix: bool = True  # records made before a bad line are written
+
+
+CASES = {
+    "mle-gen-task": Case(("--source", "sklearn:wine,iris", "-n", "4"), None),
+    "mle-rollout": Case(("-g", "6"), "tasks"),
+    "mle-instrument": Case((), "rollouts"),
+    "mle-sandbox": Case(("--timeout", "60"), "instrumented"),
+    "mle-grade": Case((), "executed"),
+    "mle-filter": Case(("--keep-invalid",), "graded"),
+    "mle-report": Case(("--json", "--label", "all"), "graded", prefix=False),
+    "mle-train-sft": Case(("--model", "tiny", "--out", "out", "--epochs", "2", "--batch", "2"), "filtered", prefix=False),
+    "mle-train-grpo": Case(("--model", "tiny", "--out", "out", "--groups-per-step", "1", "--epochs", "2"), "sampled", prefix=False),
+}
+READERS = [name for name in CASES if CASES[name].source]
+
+
+@pytest.fixture
+def place(stages: dict[str, Any], request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A folder of its own with every stage's output and data in it."""
+    for path in stages["folder"].iterdir():
+        if path.suffix == ".jsonl":
+            shutil.copy(path, tmp_path)
+        else:
+            (tmp_path / path.name).symlink_to(path)
+    return tmp_path
+
+
+@pytest.fixture
+def ready(place: Path, request: pytest.FixtureRequest) -> Path:
+    """`place`, with the tiny model for commands that train."""
+    if "train" in request.node.callspec.params["command"]:
+        made = request.getfixturevalue("policy")
+        (place / "tiny").symlink_to(made / "tiny")
+        shutil.copy(made / "sampled.jsonl", place)
+    return place
+
+
+def call(command: str, *more: str, files: bool = True, **options: Any) -> subprocess.CompletedProcess[bytes]:
+    case = CASES[command]
+    source = [f"{case.source}.jsonl"] if case.source and files else []
+    return run_command(command, *case.args, *more, *source, **options)
+
+
+def test_every_command_has_a_case() -> None:
+    assert sorted(CASES) == COMMANDS
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_shows_two_examples_and_loads_nothing_heavy(command: str) -> None:
+    code = (
+        f"import sys; sys.argv = ['{command}', '--help']\n"
+        f"from mletools.commands.{command[4:].replace('-', '_')} import main\n"
+        "try: main()\n"
+        "except SystemExit as end: assert not end.code\n"
+        "heavy = {'pandas', 'numpy', 'sklearn', 'torch', 'transformers', 'trl', 'peft', 'httpx', 'docker', 'ray'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    text = done.stdout.decode()
+    assert text.count(f"{command}") >= 3 and "Examples:" in text
+    assert any(word in text for word in ("Streams", "Reads all", "Holds the input"))
+    assert run_command(command, "--version").stdout.startswith(f"{command} ".encode())
+    assert run_command(command, "--no-such-option", check=False).returncode == 2
+
+
+@pytest.mark.parametrize("command", READERS)
+def test_file_and_pipe_give_the_same_records(command: str, ready: Path) -> None:
+    by_file = call(command, cwd=ready)
+    shutil.rmtree(ready / "out", ignore_errors=True)
+    content = (ready / f"{CASES[command].source}.jsonl").read_bytes()
+    by_pipe = call(command, "-o", "piped.jsonl", files=False, input=content, cwd=ready)
+    assert by_pipe.stdout == b""
+    found = without_times(records(by_file.stdout))
+    assert found and found == without_times(records((ready / "piped.jsonl").read_bytes()))
+    assert not list(ready.glob("*.partial"))
+
+
+@pytest.mark.parametrize("command", READERS)
+def test_empty_input_is_no_error(command: str, ready: Path) -> None:
+    done = call(command, "-o", "none.jsonl", files=False, cwd=ready)
+    assert done.stdout == b"" and (ready / "none.jsonl").read_bytes() == b""
+    assert len(done.stderr.decode().strip().splitlines()) == 1  # the summary
+
+
+@pytest.mark.parametrize("command", READERS)
+def test_a_bad_line_stops_the_run_or_is_set_aside(command: str, ready: Path) -> None:
+    source = ready / f"{CASES[command].source}.jsonl"
+    lines = source.read_bytes().splitlines(keepends=True)
+    source.write_bytes(b"".join([lines[0], b'{"kind": "task", "score": NaN}\n', *lines[1:]]))
+    stopped = call(command, check=False, cwd=ready)
+    told = stopped.stderr.decode().splitlines()
+    assert stopped.returncode == 1
+    assert f"{command}: {source.name}:2: NaN is not JSON" in told and "Traceback" not in stopped.stderr.decode()
+    if CASES[command].prefix and command != "mle-filter":
+        assert len(records(stopped.stdout)) >= 1
+    shutil.rmtree(ready / "out", ignore_errors=True)
+    call(command, "--max-rejects", "1", "--rejects", "rejects.jsonl", cwd=ready)
+    (reject,) = records((ready / "rejects.jsonl").read_bytes())
+    assert (reject["source"], reject["line_number"], reject["reason"]) == (source.name, 2, "NaN is not JSON")
+    assert reject["line"] == '{"kind": "task", "score": NaN}'
+
+
+@pytest.mark.parametrize("command", [name for name in READERS if name != "mle-report"])
+def test_a_record_of_the_wrong_kind_is_named(command: str, ready: Path) -> None:
+    done = call(command, files=False, input=b'{"kind": "reject"}\n', check=False, cwd=ready)
+    assert done.returncode == 1
+    assert "stdin:1: no " in done.stderr.decode() and "was this written by mle-" in done.stderr.decode()
+
+
+@pytest.mark.parametrize("command", [name for name in READERS if "train" not in name and name != "mle-report"])
+def test_unknown_fields_pass(command: str, ready: Path) -> None:
+    source = ready / f"{CASES[command].source}.jsonl"
+    marked = [{**record, "my_note": "é\u2028\u0085"} for record in records(source.read_bytes())]
+    source.write_text("".join(json.dumps(record, ensure_ascii=False) + "\n" for record in marked), encoding="utf-8")
+    found = records(call(command, cwd=ready).stdout)
+    assert found
+    for record in found:
+        assert (record["task"] if command == "mle-rollout" else record)["my_note"] == "é\u2028\u0085"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_reader_that_leaves_ends_the_run_quietly(command: str, ready: Path) -> None:
+    case = CASES[command]
+    line = " ".join([str(BIN / command), *case.args, *([f"{case.source}.jsonl"] if case.source else [])])
+    script = f"{line} | head -1; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", script], cwd=ready, capture_output=True, timeout=280)
+    assert len(done.stdout.splitlines()) == 1
+    assert done.returncode in (0, 141), done.stderr.decode()  # 0 where all was written before head left
+    assert b"Traceback" not in done.stderr and b"rror" not in done.stderr
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_full_disk_is_one_line(command: str, ready: Path) -> None:
+    case = CASES[command]
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [str(BIN / command), *case.args, *([f"{case.source}.jsonl"] if case.source else [])],
+            stdout=full, stderr=subprocess.PIPE, cwd=ready, timeout=280,
+        )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stderr.decode().splitlines()[-1] == f"{command}: cannot write stdout: No space left on device"
+
+
+def _kill_after_first_record(command: str, number: int, folder: Path) -> bool:
+    """Start the command, send the signal when its first record is there; False when it was quicker than we."""
+    case = CASES[command]
+    process = subprocess.Popen(
+        [str(BIN / command), *case.args, "-o", "out.jsonl", *([f"{case.source}.jsonl"] if case.source else [])],
+        cwd=folder, stderr=subprocess.DEVNULL, start_new_session=True,
+    )  # fmt: skip
+    partial = folder / "out.jsonl.partial"
+    while process.poll() is None:
+        if partial.exists() and b"\n" in partial.read_bytes():
+            process.send_signal(number)
+            break
+        time.sleep(0.002)
+    process.wait()
+    return process.returncode != 0
+
+
+@pytest.mark.parametrize("command", [name for name in COMMANDS if name != "mle-report"])
+def test_killed_and_resumed_gives_the_same_set_of_records(command: str, ready: Path) -> None:
+    undisturbed = sorted(json.dumps(without_times(r), sort_keys=True) for r in records(call(command, cwd=ready).stdout))
+    shutil.rmtree(ready / "out", ignore_errors=True)
+    killed = _kill_after_first_record(command, signal.SIGKILL, ready)
+    if killed:
+        assert not (ready / "out.jsonl").exists()
+        with open(ready / "out.jsonl.partial", "ab") as torn:
+            torn.write(b'{"kind": "torn li')
+    call(command, "-o", "out.jsonl", "--resume", cwd=ready)
+    complete = (ready / "out.jsonl").read_bytes()
+    assert sorted(json.dumps(without_times(r), sort_keys=True) for r in records(complete)) == undisturbed
+    call(command, "-o", "out.jsonl", "--resume", cwd=ready)  # nothing left to do is success
+    assert (ready / "out.jsonl").read_bytes() == complete
+    assert not list(ready.glob("*.partial"))
+
+
+@pytest.mark.parametrize("command", ["mle-gen-task", "mle-rollout", "mle-sandbox", "mle-grade"])
+def test_sigterm_is_143_and_leaves_no_process(command: str, ready: Path) -> None:
+    case = CASES[command]
+    process = subprocess.Popen(
+        [str(BIN / command), *case.args, "-j", "2", *([f"{case.source}.jsonl"] if case.source else [])],
+        cwd=ready, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL, start_new_session=True,
+        env={**os.environ, "MLE_CONTRACT": str(ready)},
+    )  # fmt: skip
+    time.sleep(1.0)
+    process.terminate()
+    _, told = process.communicate(timeout=60)
+    assert process.returncode in (0, 143) and b"Traceback" not in told
+    time.sleep(0.5)
+    assert not [pid for pid in os.listdir("/proc") if pid.isdigit() and _has(pid, f"MLE_CONTRACT={ready}")]
+
+
+def _has(pid: str, text: str) -> bool:
+    try:
+        return text.encode() in Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize("command", [name for name in COMMANDS if "train" not in name])
+def test_an_overlapping_run_is_one_line(command: str, ready: Path) -> None:
+    with open(ready / "out.jsonl.partial", "w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        done = call(command, "-q", "-o", "out.jsonl", "--resume", check=False, cwd=ready)
+    assert done.returncode == 1
+    assert done.stderr.decode() == (
+        f"{command}: out.jsonl.partial: another run is writing it; wait for it or choose another -o\n"
+    )
+
+
+CHANGED = {
+    "mle-gen-task": ("--seed", "1", "--seed was 0"),
+    "mle-rollout": ("--temperature", "0.5", "--temperature was not given"),
+    "mle-instrument": ("--seed", "1", "--seed was 0"),
+    "mle-sandbox": ("--memory", "1024", "--memory was not given"),
+    "mle-grade": ("--reward", "raw", "--reward was not given"),
+    "mle-filter": ("--min-group", "1", "--min-group was not given"),
+}
+
+
+@pytest.mark.parametrize("command", CHANGED)
+def test_resuming_with_other_options_is_refused_by_name(command: str, ready: Path) -> None:
+    call(command, "-o", "out.jsonl", cwd=ready)
+    option, value, told = CHANGED[command]
+    done = call(command, "-o", "out.jsonl", "--resume", option, value, check=False, cwd=ready)
+    assert done.returncode == 1
+    assert done.stderr.decode() == f"{command}: cannot resume out.jsonl with other options: {told}\n"
+
+
+@pytest.mark.parametrize("command", ["mle-gen-task", "mle-rollout", "mle-instrument", "mle-sandbox", "mle-grade"])
+def test_workers_change_nothing(command: str, ready: Path) -> None:
+    one = without_times(records(call(command, cwd=ready).stdout))
+    several = without_times(records(call(command, "-j", "3", "-k", cwd=ready).stdout))
+    assert one == several
+
+
+@pytest.mark.parametrize("command", READERS)
+def test_resume_without_a_file_is_a_usage_error(command: str, ready: Path) -> None:
+    done = call(command, "--resume", check=False, cwd=ready)
+    assert done.returncode == 2 and b"--resume needs -o FILE" in done.stderr
+
+
+def test_one_line_in_one_record_out_before_the_next(stages: dict[str, Any]) -> None:
+    """A record leaves as soon as it is done, while the input is still open."""
+    lines = stages["rollouts"].read_bytes().splitlines(keepends=True)
+    process = subprocess.Popen([str(BIN / "mle-instrument"), "-q"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdin and process.stdout
+    for line in lines[:3]:
+        process.stdin.write(line)
+        process.stdin.flush()
+        assert json.loads(process.stdout.readline())["instrument"]
+    process.stdin.close()
+    assert process.wait() == 0
