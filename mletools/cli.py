@@ -38,6 +38,9 @@ def _record_id(record: dict[str, Any]) -> Any:
     return record["id"]
 
 
+__all__ = ["Command", "Line", "MachineOption", "Run", "command"]
+
+
 class Run:
     """One run of a command: its input, its output, its workers and its counters."""
 
@@ -51,7 +54,7 @@ class Run:
         self.quiet: bool = params["quiet"]
         self.verbose: bool = params["verbose"]
         self._keep_order: bool = bool(params.get("keep_order"))
-        self._resume: bool = bool(params.get("resume"))
+        self.resume: bool = bool(params.get("resume"))
         self._path = Path(params["output"]) if params.get("output") not in (None, "-") else None
         self._max_rejects: int = params.get("max_rejects") or 0
         self._rejects_path: str | None = params.get("rejects")
@@ -68,7 +71,7 @@ class Run:
         """Open the output; `key` tells finished records apart for --resume."""
         stream = None if self._path else os.fdopen(self._stdout, "wb")
         self._key = key
-        self._out = Output(self._path, stream, self._resume, key)
+        self._out = Output(self._path, stream, self.resume, key)
         self._skip = Counter(self._out.finished)
         self.counts["finished before"] = sum(self._skip.values())
         if self._out.earlier is not None:
@@ -244,7 +247,8 @@ class Run:
             if output is not None:
                 output.commit()
         if not self.quiet:
-            told = [f"{self.counts.pop('records', 0)} records"]
+            told = [f"{self.counts['records']} records"] if self.counts["records"] or not any(self.counts.values()) else []
+            del self.counts["records"]
             told += [f"{count} {what}" for what, count in self.counts.items() if count]
             print(f"{self.name}: {', '.join(told)}, {time.monotonic() - self._started:.1f} s", file=sys.stderr)
 
@@ -296,12 +300,6 @@ def _fail(name: str, error: BaseException, verbose: bool) -> int:
     else:
         print(f"{name}: internal error: {type(error).__name__}: {error} (-v shows where)", file=sys.stderr)
     return 1
-
-
-def _check_usage(params: dict[str, Any]) -> None:
-    to_file = params.get("output") not in (None, "-")
-    if params.get("resume") and not to_file:
-        raise click.UsageError("--resume needs -o FILE: there is nothing to go on from on standard output")
 
 
 def _execute(name: str, context: click.Context, params: dict[str, Any], body: Callable[..., None]) -> int:
@@ -357,10 +355,12 @@ def command(
     data: bool = False,
     rejects: bool = True,
     dry_run: bool = False,
+    own_resume: bool = False,
 ) -> Callable[[Callable[..., None]], click.Command]:
     """Make `body(run, **options)` a command with the shared options it asks for.
 
-    inputs: takes FILES; jobs: -j, with order: -k; data: --data/MLE_DATA; rejects: --rejects and --max-rejects.
+    inputs: takes FILES; jobs: -j, with order: -k; data: --data/MLE_DATA; rejects: --rejects and --max-rejects;
+    own_resume: --resume is about a folder of the command's own as well, and needs no -o.
     """
 
     def option(*names: str, **settings: Any) -> Callable[[Any], Any]:
@@ -371,7 +371,8 @@ def command(
         if inputs:
             added.append(click.argument("files", nargs=-1, type=click.Path()))
         added.append(option("-o", "--output", type=click.Path(), help="Write to this file instead of standard output; it appears when complete."))
-        added.append(option("--resume", is_flag=True, help="Go on with what a killed run left of -o FILE; skip what is finished."))
+        going_on = "Go on with the run in OUT (and with -o FILE); skip what is finished." if own_resume else "Go on with what a killed run left of -o FILE; skip what is finished."
+        added.append(option("--resume", is_flag=True, help=going_on))
         if jobs:
             added.append(option("-j", "--jobs", type=click.IntRange(1), default=1, envvar="MLE_JOBS", show_default=True, show_envvar=True, help="Workers."))
             if order:
@@ -391,7 +392,8 @@ def command(
 
         @click.pass_context
         def callback(context: click.Context, /, **params: Any) -> None:
-            _check_usage(params)
+            if params["resume"] and params["output"] in (None, "-") and not own_resume:
+                raise click.UsageError("--resume needs -o FILE: there is nothing to go on from on standard output")
             context.exit(_execute(name, context, params, body))
 
         callback.__doc__ = body.__doc__

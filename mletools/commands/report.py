@@ -37,6 +37,7 @@ def main(run: cli.Run, label: tuple[str, ...], as_json: bool) -> None:
             else:
                 rollouts.append(line.record)
         sets[name] = tally(rollouts)
+        run.counts["rollouts"] += len(rollouts)
     run.open()
     if as_json:
         for record in summaries(sets):

@@ -42,7 +42,10 @@ def _answers(path: str, ids: tuple[str, ...], target: tuple[str, ...], parse: st
     else:
         for name in target:
             frame[name] = frame[name].map(canonical_label)
-    return frame.set_index(list(ids), drop=False, verify_integrity=True)
+    frame = frame.set_index(list(ids), drop=False)
+    if frame.index.has_duplicates:
+        raise ToolError(f"{path}: id {frame.index[frame.index.duplicated()][0]!r} stands in two rows of the answers")
+    return frame
 
 
 def canonical_label(value: Any) -> str:

@@ -27,7 +27,7 @@ _PREDICT = re.compile(r"^(predict|predict_proba|predict_log_proba|decision_funct
 _METRIC = re.compile(
     r"^(score|cross_val_score|cross_validate|log_loss|.+_score|.+_error|.+_loss)$"
 )
-_TEST = re.compile(r"(test|sub|holdout|unseen)", re.IGNORECASE)
+_TRAINED_ON = re.compile(r"(train|val|oof|holdout|dev|\bx\b|\bx_tr)", re.IGNORECASE)
 _HELD_OUT = re.compile(r"(test|val|valid|holdout|oof|dev|cv)", re.IGNORECASE)
 _PREPARE = re.compile(r"(scal|encod|imput|prep|vector|transform|select|pca|poly|bin|token|label|vec|enc|imp)", re.IGNORECASE)
 
@@ -55,7 +55,7 @@ def operation_of(call: ast.Call) -> str | None:
         return MARKERS[2]
     if _FIT.match(name) and not _PREPARE.search(_receiver(call).split("(")[0]):
         return MARKERS[4]
-    if _PREDICT.match(name) and _TEST.search(_arguments(call)):
+    if _PREDICT.match(name) and not _TRAINED_ON.search(_arguments(call)):
         return MARKERS[6]
     if _METRIC.match(name):
         held_out = name.startswith("cross_val") or _HELD_OUT.search(_arguments(call))

@@ -91,7 +91,7 @@ def read_lines(file: BinaryIO, source: str) -> Iterator[Line]:
             elif "does not match requested type" in problem:
                 problem = "not a JSON object"
             elif isinstance(error.__cause__, json.JSONDecodeError):
-                problem = f"not JSON: {error.__cause__.msg} at column {error.__cause__.colno}"
+                problem = f"not JSON: {error.__cause__.msg} at column {error.__cause__.pos + 1}"
         text = counted.last.decode("utf-8", errors="replace").rstrip("\r\n")
         yield Line(source, counted.number, text, record, problem)
 

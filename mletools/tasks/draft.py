@@ -92,7 +92,7 @@ def read_csv(content: bytes, labels: bool = False) -> Any:
 
     header = content.split(b"\n", 1)[0].decode().split(",")
     types = {name: str for name in header if name != ID} if labels else None
-    return pd.read_csv(io.BytesIO(content), dtype=types, float_precision="round_trip")
+    return pd.read_csv(io.BytesIO(content), dtype=types)
 
 
 def _split(table: Table, draws: Any) -> tuple[list[int], list[int]]:

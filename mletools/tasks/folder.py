@@ -8,7 +8,7 @@ import hashlib
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from mletools.records.errors import ToolError
@@ -53,6 +53,9 @@ def write_folder(folder: Path, files: dict[str, bytes]) -> None:
                     continue
                 for left in partial.iterdir():
                     shutil.rmtree(left) if left.is_dir() and not left.is_symlink() else left.unlink()
+                if folder.exists():  # another process was done between the look above and the lock
+                    partial.rmdir()
+                    break
                 for name, content in files.items():
                     (partial / name).parent.mkdir(parents=True, exist_ok=True)
                     (partial / name).write_bytes(content)
@@ -68,9 +71,10 @@ def _locked(partial: Path) -> Iterator[bool]:
     """Holds the lock of the half-built folder; False when another process finished it while this one waited."""
     import fcntl
 
-    partial.mkdir(exist_ok=True)
+    with suppress(FileExistsError):
+        partial.mkdir()
     try:
-        handle = os.open(partial, os.O_RDONLY | os.O_DIRECTORY)
+        handle = os.open(partial, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except FileNotFoundError:
         yield False
         return

@@ -5,6 +5,7 @@ kind. Not covered: quantised bases, several adapters at once, adapters on the ou
 """
 
 import json
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,9 @@ def preload() -> None:
     except ImportError as error:
         raise ToolError(f"training needs a library that is not here ({error}): pip install 'mletools[train]'") from error
     transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    # TRL still uses the names that transformers 5 is about to retire; the reader can do nothing about it.
+    warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")
 
 
 def resolve_model(model: str) -> str:

@@ -1,0 +1,58 @@
+# make demo   the whole pipe, from tasks to a policy that became better (about 10 minutes after the set-up)
+# make test   the tests
+# make check  lint, types, import rules, docs in step with --help
+# Each sets up .venv first, once: pinned versions from constraints.txt, nothing but python3 >= 3.10 and a package index.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(CURDIR)/$(VENV)/bin
+READY := $(VENV)/.ready
+SEED ?= 0
+DEMO ?= demo
+
+.PHONY: help demo test test-slow check docs constraints clean
+
+help:
+	@sed -n 's/^# //p' Makefile | head -4
+
+# torch comes first and alone: at its pinned version an index that has a CPU build gives that, and nothing later asks for another
+$(READY): setup.cfg constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "mletools needs Python 3.10 or newer, this is " + sys.version)'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check "$$(grep '^torch==' constraints.txt)"
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[train,dev]'
+	touch $@
+
+demo: $(READY)
+	PATH="$(BIN):$$PATH" $(MAKE) --no-print-directory -f examples/quickstart.mk OUT=$(DEMO) SEED=$(SEED)
+
+test: $(READY)
+	$(BIN)/pytest -m "not slow"
+
+test-slow: $(READY)
+	$(BIN)/pytest -m slow
+
+check: $(READY)
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python docs/make_cli.py --check
+
+docs: $(READY)
+	$(BIN)/python docs/make_cli.py
+
+constraints:
+	$(PYTHON) -m venv $(VENV)/uv
+	$(VENV)/uv/bin/pip install --quiet uv
+	{ sed -n 1p constraints.txt; $(VENV)/uv/bin/uv pip compile setup.cfg --extra train --extra docker --extra dev --universal \
+	  --python-version 3.10 --no-header --no-annotate --quiet -c <(grep '^torch==' constraints.txt); } > constraints.new
+	mv constraints.new constraints.txt
+
+clean:
+	rm -rf $(VENV) $(DEMO) *.egg-info

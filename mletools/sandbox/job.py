@@ -1,0 +1,236 @@
+"""The processes of one run, from the fork of the warm server to the solution's first line.
+
+The first process makes the namespaces and leaves; its child is pid 1 of the box, builds the root and reaps; that one's child
+locks itself in and becomes the solution. Without namespaces pid 1 is an ordinary supervisor and Landlock closes the files.
+Covered: the order of these steps; a step that fails is reported, never skipped. Not covered: watching the run (`server`).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import resource
+import select
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from mletools.sandbox import channel, landlock, linux, mounts, seccomp
+from mletools.sandbox.cgroup import MemoryCgroup
+from mletools.sandbox.facts import gather
+from mletools.sandbox.solution import launch
+
+NOBODY = 65534
+_INNER_ID = 1000
+_OPEN_FILES = 4096
+_NAMESPACES = linux.CLONE_NEWNS | linux.CLONE_NEWPID | linux.CLONE_NEWNET | linux.CLONE_NEWIPC | linux.CLONE_NEWUTS
+
+
+@dataclass
+class Job:
+    """One run as the server received it."""
+
+    control: socket.socket  # to the command; the solution never holds it
+    request: dict[str, Any]  # public, limits, seed, namespaces, folder (without namespaces), probe
+    code: int  # descriptor of the solution's text
+    stdout: int
+    stderr: int
+    go: int  # readable once the server has become the parent of pid 1; hangs up when the server dies
+    plan: mounts.Plan
+    cgroup: MemoryCgroup | None
+    outside: dict[str, str]  # the server's own namespaces, for the probe to compare with
+
+
+def fail(job: Job, error: BaseException) -> None:
+    """Tell the command that the box could not be made, and end this process."""
+    with suppress(OSError):
+        channel.send(job.control, {"event": "failed", "why": f"{type(error).__name__}: {error}"})
+    os._exit(1)
+
+
+def enter(job: Job, report_pid: int) -> Callable[[], None]:
+    """Runs in the server's first child. Returns in the solution's process only: what is left to call is the solution.
+
+    `report_pid` is a descriptor that takes the number of the box's pid 1 as text.
+    """
+    try:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.setsid()
+        os.umask(0o022)
+        if job.cgroup is not None:
+            job.cgroup.join()
+        if job.request["namespaces"]:
+            _unshare()
+            child = os.fork()
+            if child:
+                os.write(report_pid, str(child).encode())
+                os._exit(0)
+        else:
+            os.write(report_pid, str(os.getpid()).encode())
+        os.close(report_pid)
+        return _first_process(job)
+    except BaseException as error:
+        fail(job, error)
+        raise
+
+
+def _unshare() -> None:
+    if os.geteuid() == 0:
+        # Root builds the box with its own rights, so the data may lie where nobody else can go; the solution loses them.
+        linux.unshare(_NAMESPACES)
+        return
+    uid, gid = os.geteuid(), os.getegid()
+    linux.unshare(_NAMESPACES | linux.CLONE_NEWUSER)
+    linux.map_user(uid, gid, _INNER_ID)
+
+
+def _first_process(job: Job) -> Callable[[], None]:
+    _die_with_server(job)
+    root = os.geteuid() == 0
+    limits = job.request["limits"]
+    code = os.pread(job.code, os.fstat(job.code).st_size, 0)
+    if job.request["namespaces"]:
+        socket.sethostname("box")
+        own = (lambda path: os.chown(path, NOBODY, NOBODY)) if root else (lambda path: None)
+        work, disk = mounts.build_root(job.plan, job.request["public"], code, limits["disk_mb"], own)
+        place = {"work": mounts.WORK, "home": mounts.HOME, "tmp": mounts.TEMPORARY, "code": mounts.CODE}
+    else:
+        folder = job.request["folder"]
+        place = {name: f"{folder}/{name}" for name in ("work", "home", "tmp", "code")}
+        work, disk = (os.open(path, os.O_RDONLY | os.O_DIRECTORY) for path in (place["work"], folder))
+    if root:
+        os.setgroups([])
+        os.setresgid(NOBODY, NOBODY, NOBODY)
+        os.setresuid(NOBODY, NOBODY, NOBODY)
+        linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGKILL)  # a change of user cleared it
+    channel.send(job.control, {"event": "work"}, [work, disk])
+    os.close(work)
+    os.close(disk)
+    sealed, seal = os.pipe()
+    child = os.fork()
+    if child == 0:
+        return _solution_process(job, place, seal)
+    os.close(seal)
+    _reap(job, child, sealed)
+    raise AssertionError  # not reached: _reap ends the process
+
+
+def _die_with_server(job: Job) -> None:
+    os.read(job.go, 1)
+    linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGKILL)
+    poll = select.poll()
+    poll.register(job.go, 0)
+    if poll.poll(0):  # the server died before the signal was asked for
+        os._exit(1)
+
+
+def _reap(job: Job, child: int, sealed: int) -> None:
+    linux.prctl(linux.PR_SET_DUMPABLE, 0)
+    if job.request["namespaces"]:
+        linux.drop_capabilities()
+    for descriptor in (job.stdout, job.stderr, job.code):
+        os.close(descriptor)
+    with os.fdopen(sealed, "rb") as file:
+        answer = json.loads(file.read() or b'{"why": "the process ended while it locked itself in"}')
+    if "why" in answer:
+        channel.send(job.control, {"event": "failed", "why": answer["why"]})
+        os._exit(1)
+    channel.send(job.control, {"event": "started", "at": time.monotonic(), "facts": answer["facts"]})
+    pid = 0
+    while pid != child:
+        pid, status = os.waitpid(-1, 0)
+    code = os.waitstatus_to_exitcode(status)
+    channel.send(job.control, {"event": "exit", "at": time.monotonic(), "code": code})
+    os._exit(0)
+
+
+def _solution_process(job: Job, place: dict[str, str], seal: int) -> Callable[[], None]:
+    try:
+        os.setsid()
+        job.control.detach()
+        for number, descriptor in ((1, job.stdout), (2, job.stderr)):
+            os.dup2(descriptor, number)
+        os.dup2(seal, 3)
+        null = os.open("/dev/null", os.O_RDONLY)
+        os.dup2(null, 0)
+        for name in os.listdir("/proc/self/fd"):
+            if int(name) > 3:
+                with suppress(OSError):
+                    os.close(int(name))
+        os.chdir(place["work"])
+        limits = job.request["limits"]
+        _set_environment(place, limits["threads"])
+        _lock_in(job, place, limits)
+        facts = gather(job.outside, job.cgroup, limits) if job.request["probe"] else {}
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        os.write(3, json.dumps({"facts": facts}).encode())
+        os.close(3)
+        script = f"{place['code']}/{mounts.SCRIPT}"
+        return launch(script, place["work"], job.plan.import_path, job.request["seed"], limits["threads"])
+    except BaseException as error:
+        os.write(3, json.dumps({"why": f"{type(error).__name__}: {error}"}).encode())
+        os._exit(1)
+
+
+def _set_environment(place: dict[str, str], threads: int) -> None:
+    os.environ.update(HOME=place["home"], TMPDIR=place["tmp"])
+    for library in ("OMP", "MKL", "OPENBLAS"):
+        os.environ[f"{library}_NUM_THREADS"] = str(threads)
+
+
+def _lock_in(job: Job, place: dict[str, str], limits: dict[str, Any]) -> None:
+    linux.prctl(linux.PR_SET_DUMPABLE, 1)  # or its own /proc files would belong to root
+    with open("/proc/self/oom_score_adj", "w") as file:
+        file.write("1000")
+    families: list[int] = [seccomp.AF_UNIX]
+    others = 0
+    if job.request["namespaces"]:
+        # One more user namespace, which has no say over the box's mounts; processes are counted within it.
+        uid, gid = os.geteuid(), os.getegid()
+        linux.unshare(linux.CLONE_NEWUSER)
+        linux.map_user(uid, gid, _INNER_ID)
+        linux.drop_capabilities()
+        families += [seccomp.AF_INET, seccomp.AF_INET6]
+    else:
+        others = _tasks_of_this_user()
+        if not os.access(os.__file__, os.R_OK):
+            raise PermissionError(f"solutions run as nobody, who cannot read {sys.base_prefix}: use another Python")
+    linux.prctl(linux.PR_SET_NO_NEW_PRIVS, 1)
+    _set_limits(limits, limits["processes"] + others)
+    if job.request["landlock"]:
+        readable = [source for source, _ in job.plan.binds] + [target for _, target in job.plan.links]
+        readable += ["/etc/passwd", "/etc/group", "/etc/nsswitch.conf", "/etc/hosts", "/proc", "/dev/zero", "/dev/urandom"]
+        readable += ["/dev/random", place["code"], job.request["public"]]
+        landlock.restrict(readable, [place["work"], place["home"], place["tmp"], "/dev/null", "/dev/full", "/dev/shm"])
+    if linux.SUPPORTED_MACHINE:
+        seccomp.install(seccomp.build(families))
+
+
+def _set_limits(limits: dict[str, Any], processes: int) -> None:
+    wanted = {
+        resource.RLIMIT_CORE: 0,
+        resource.RLIMIT_FSIZE: limits["file_mb"] << 20,
+        resource.RLIMIT_NOFILE: _OPEN_FILES,
+        resource.RLIMIT_NPROC: processes,
+    }
+    if limits["cpu_s"] is not None:
+        wanted[resource.RLIMIT_CPU] = max(1, math.ceil(limits["cpu_s"]))
+    for kind, value in wanted.items():
+        highest = resource.getrlimit(kind)[1]
+        value = value if highest == resource.RLIM_INFINITY else min(value, highest)
+        resource.setrlimit(kind, (value, value))
+
+
+def _tasks_of_this_user() -> int:
+    count = 0
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with suppress(OSError):
+            if os.stat(f"/proc/{name}").st_uid == os.getuid():
+                count += len(os.listdir(f"/proc/{name}/task"))
+    return count

@@ -1,0 +1,175 @@
+"""The warm server: a process that has the libraries loaded and forks a child for every run, one at a time.
+
+It is started with an empty environment and told everything through its control socket. The command sends a run (a request
+and the descriptors of code, stdout and stderr) and may send `{"kill": true}`; back come the events `work` (descriptors of
+the work folder and its disk), `started`, `exit` (all from pid 1 of the box), `failed`, and from the server itself `ended`.
+Covered: killing, counting what the run used, ending with the command. Not covered: time and output limits (`warm`).
+The server never reads the code or the output, so no run can find another's in its memory.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from mletools.sandbox import channel, linux, mounts
+from mletools.sandbox.cgroup import MemoryCgroup
+from mletools.sandbox.facts import own_namespaces
+from mletools.sandbox.job import Job, enter
+from mletools.sandbox.preimport import warm_up
+from mletools.sandbox.process_tree import kill_descendants, memory_mb, remove_folder
+
+_WATCH_EVERY_MS = 50
+
+BOOT = (
+    "import json, os, sys\n"
+    "config = json.loads(os.read(int(sys.argv[1]), 1 << 18))\n"
+    "sys.path[:] = config['path']\n"
+    "from mletools.sandbox.server import serve\n"
+    "serve(int(sys.argv[1]), config)()\n"
+)
+
+
+def serve(control: int, config: dict[str, Any]) -> Callable[[], None]:
+    """Serve runs until the command goes away. Returns only in a solution's process, with the solution to call."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    end = socket.socket(fileno=control)
+    end.set_inheritable(False)
+    command = os.pidfd_open(config["command"])
+    if os.getppid() != config["command"]:
+        os._exit(0)
+    linux.prctl(linux.PR_SET_CHILD_SUBREAPER, 1)
+    try:
+        missing = warm_up(config["preimport"])
+    except BaseException as error:
+        channel.send(end, {"event": "failed", "why": f"{type(error).__name__}: {error}"})
+        os._exit(1)
+    cgroup = MemoryCgroup.create(f"mletools-{os.getpid()}") if config["cgroup"] else None
+    plan = mounts.Plan(config["binds"], config["links"], config["import_path"])
+    channel.send(end, {"event": "ready", "missing": missing, "cgroup": str(cgroup.path) if cgroup else None})
+    outside = own_namespaces()
+    while True:
+        _wait_for_work(end, command, cgroup)
+        request, descriptors = channel.receive(end)
+        if request is None:
+            _leave(cgroup)
+        elif descriptors:
+            if cgroup is not None:
+                cgroup.start(request["limits"]["memory_mb"])
+            go, start = os.pipe()
+            pids, report = os.pipe()
+            child = os.fork()
+            if child == 0:
+                os.close(start)
+                os.close(pids)
+                return enter(Job(end, request, *descriptors, go, plan, cgroup, outside), report)
+            for descriptor in (*descriptors, go, report):
+                os.close(descriptor)
+            _Watch(end, command, request, cgroup).run(child, pids, start)
+
+
+def _wait_for_work(end: socket.socket, command: int, cgroup: MemoryCgroup | None) -> None:
+    poll = select.poll()
+    poll.register(end, select.POLLIN)
+    poll.register(command, select.POLLIN)
+    if any(descriptor == command for descriptor, _ in poll.poll()):
+        _leave(cgroup)
+
+
+def _leave(cgroup: MemoryCgroup | None) -> None:
+    if cgroup is not None:
+        with suppress(OSError):
+            cgroup.remove()
+    os._exit(0)
+
+
+class _Watch:
+    """The server's part in one run: from the fork to the last process reaped and counted."""
+
+    def __init__(
+        self, end: socket.socket, command: int, request: dict[str, Any], cgroup: MemoryCgroup | None
+    ) -> None:
+        self._end, self._command, self._request, self._cgroup = end, command, request, cgroup
+        self._cpu_s = 0.0
+        self._peak_mb = 0.0
+        self._over_memory = False
+        self._alone = False  # the command is gone
+        self._box = 0
+
+    def run(self, child: int, pids: int, start: int) -> None:
+        if self._request["namespaces"]:
+            self._account(*os.wait4(child, 0)[1:])
+            self._cpu_s = 0.0  # the first process only makes the namespaces
+        text = os.read(pids, 32)
+        os.close(pids)
+        if text:
+            self._box = int(text)
+            os.write(start, b".")
+            self._follow()
+        os.close(start)
+        self._reap_all()
+        killed_for_memory, peak = self._over_memory, self._peak_mb
+        if self._cgroup is not None:
+            killed_for_memory = self._cgroup.killed()
+            counted = self._cgroup.peak_mb()
+            peak = peak if counted is None else counted
+        if self._alone:
+            if self._request["folder"]:
+                remove_folder(self._request["folder"])
+            _leave(self._cgroup)
+        ended = {"event": "ended", "at": time.monotonic(), "cpu_s": self._cpu_s, "peak_mb": peak, "memory": killed_for_memory}
+        with suppress(BrokenPipeError):  # then the next wait sees that the command is gone
+            channel.send(self._end, ended)
+
+    def _follow(self) -> None:
+        box = os.pidfd_open(self._box)
+        poll = select.poll()
+        for descriptor in (box, self._end.fileno(), self._command):
+            poll.register(descriptor, select.POLLIN)
+        timeout = None if self._cgroup is not None and self._request["namespaces"] else _WATCH_EVERY_MS
+        try:
+            while True:
+                ready = {descriptor for descriptor, _ in poll.poll(timeout)}
+                if box in ready:
+                    return
+                if self._end.fileno() in ready and channel.receive(self._end)[0] is None or self._command in ready:
+                    self._alone = True
+                if self._end.fileno() in ready or self._alone:
+                    os.kill(self._box, signal.SIGKILL)
+                    poll.unregister(self._end.fileno())
+                    poll.unregister(self._command)
+                    self._wait_for(box)
+                    return
+                if self._cgroup is None:
+                    self._look_at_memory()
+        finally:
+            os.close(box)
+
+    def _wait_for(self, box: int) -> None:
+        select.select([box], [], [])
+
+    def _look_at_memory(self) -> None:
+        limit = self._request["limits"]["memory_mb"]
+        used = memory_mb(self._box, limit)
+        if used > limit:
+            self._over_memory = True
+            self._peak_mb = used
+            os.kill(self._box, signal.SIGKILL)
+
+    def _reap_all(self) -> None:
+        while True:
+            kill_descendants(os.getpid())
+            try:
+                self._account(*os.wait4(-1, 0)[1:])
+            except ChildProcessError:
+                return
+
+    def _account(self, status: int, usage: Any) -> None:
+        self._cpu_s += usage.ru_utime + usage.ru_stime
+        self._peak_mb = max(self._peak_mb, usage.ru_maxrss / 1024)

@@ -1,0 +1,125 @@
+"""What a finished run came to: its status, and the submission it left.
+
+Covered: telling time, memory, disk, output and crashes apart by what the kernel and the sandbox saw, and taking
+submission.csv out through a directory descriptor once every process of the run is gone. Not covered: its content.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import stat
+from dataclasses import dataclass
+
+from mletools.sandbox.interface import Limits, Outcome
+
+SUBMISSION = "submission.csv"
+_FILES_LOOKED_AT = 10_000
+_KINDS = ((stat.S_ISDIR, "a directory"), (stat.S_ISFIFO, "a named pipe"), (stat.S_ISSOCK, "a socket"))
+
+
+@dataclass
+class Ending:
+    """A run as the command followed it; descriptors are the holder's to close."""
+
+    work: int = -1  # descriptor of the work folder
+    disk: int = -1  # descriptor of the disk that it lies on
+    started: float | None = None  # seconds on the monotonic clock
+    ended: float | None = None
+    code: int | None = None  # exit code, negative for a signal; None where pid 1 was killed first
+    stopped_for: str | None = None  # timeout or output, when the command stopped the run
+    over_memory: bool = False
+    cpu_s: float = 0.0
+    peak_mb: float = 0.0
+    stdout: bytes = b""
+    stderr: bytes = b""
+
+
+def _is_full(disk: int, limits: Limits) -> bool:
+    """Whether the run's own disk is full, or a file on it has reached the limit of a single file."""
+    figures = os.fstatvfs(disk)
+    own_disk = figures.f_blocks * figures.f_frsize <= limits.disk_mb << 20
+    if own_disk and (figures.f_bavail * 100 < figures.f_blocks or figures.f_ffree == 0):
+        return True
+    seen = 0
+    for _, folders, files, folder in os.fwalk(".", dir_fd=disk, follow_symlinks=False):
+        for name in files:
+            seen += 1
+            try:
+                if os.stat(name, dir_fd=folder, follow_symlinks=False).st_size >= limits.file_mb << 20:
+                    return True
+            except OSError:
+                continue
+        if "input" in folders:
+            folders.remove("input")
+        if seen > _FILES_LOOKED_AT:
+            break
+    return False
+
+
+def status_of(ending: Ending, limits: Limits) -> str:
+    """One of ok, error, timeout, memory, disk, output, killed."""
+    if ending.stopped_for is not None:
+        return ending.stopped_for
+    if ending.code == 0:
+        return "ok"
+    if ending.over_memory or ending.peak_mb >= 0.98 * limits.memory_mb:
+        return "memory"
+    if ending.code == -signal.SIGXCPU:
+        return "timeout"
+    if limits.cpu_s is not None and ending.code == -signal.SIGKILL and ending.cpu_s >= limits.cpu_s:
+        return "timeout"
+    if ending.code == -signal.SIGXFSZ:
+        return "disk"
+    if ending.code is None or ending.code < 0:
+        return "killed"
+    return "disk" if _is_full(ending.disk, limits) else "error"
+
+
+def take_submission(work: int, largest_mb: int) -> tuple[bytes | None, str | None]:
+    """The content of submission.csv in the folder with descriptor `work`, or why there is none; at most `largest_mb` MB."""
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+    try:
+        descriptor = os.open(SUBMISSION, flags, dir_fd=work)
+    except FileNotFoundError:
+        return None, f"no {SUBMISSION}"
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            return None, f"{SUBMISSION} is a symbolic link"
+        if error.errno == errno.ENXIO:
+            return None, f"{SUBMISSION} is not a regular file"
+        return None, f"{SUBMISSION} cannot be read"
+    try:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            kind = next((name for test, name in _KINDS if test(found.st_mode)), "not a regular file")
+            return None, f"{SUBMISSION} is {kind}"
+        largest = largest_mb << 20
+        content = b""
+        if found.st_size <= largest:
+            with os.fdopen(os.dup(descriptor), "rb") as file:
+                content = file.read(largest + 1)
+        if max(found.st_size, len(content)) > largest:
+            return None, f"{SUBMISSION} is larger than {largest_mb} MB"
+        return content, None
+    finally:
+        os.close(descriptor)
+
+
+def outcome_of(ending: Ending, limits: Limits) -> Outcome:
+    """The outcome of a run whose processes are all gone."""
+    submission, problem = take_submission(ending.work, limits.submission_mb)
+    status = status_of(ending, limits)
+    begun = ending.started if ending.started is not None else ending.ended
+    return Outcome(
+        status=status,
+        exit_code=ending.code if ending.code is not None and ending.code >= 0 else None,
+        duration_s=max(0.0, (ending.ended or 0.0) - (begun or 0.0)),
+        cpu_s=ending.cpu_s,
+        peak_memory_mb=ending.peak_mb,
+        stdout=ending.stdout,
+        stderr=ending.stderr,
+        submission=submission,
+        submission_problem=problem,
+    )

@@ -1,0 +1,253 @@
+"""The command's side of one warm server: starting it, giving it a run, following the run to its end.
+
+Covered: wall time and output limits, a server that dies or hangs. Not covered: what happens inside (`server`, `job`), and what
+a run's end means (`verdict`).
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import mletools
+from mletools.records.errors import ToolError
+from mletools.sandbox import channel, mounts
+from mletools.sandbox.interface import Limits
+from mletools.sandbox.server import BOOT
+from mletools.sandbox.verdict import Ending
+
+_START_S, _SET_UP_S, _END_S = 300.0, 60.0, 60.0
+_CHUNK = 1 << 16
+
+
+class ServerDied(Exception):
+    """The warm server went away or stopped answering; the run it had may be tried on another."""
+
+
+class SetUpFailed(ToolError):
+    """The box could not be made as wanted."""
+
+
+def _environment() -> dict[str, str]:
+    folders = [os.path.join(sys.prefix, "bin"), "/usr/local/bin", "/usr/bin", "/bin"]
+    environment = {"PATH": ":".join(folders), "HOME": mounts.HOME, "TMPDIR": mounts.TEMPORARY, "LANG": "C.UTF-8"}
+    environment["PYTHONHASHSEED"] = "0"
+    environment.update({f"{library}_NUM_THREADS": "1" for library in ("OMP", "MKL", "OPENBLAS")})
+    return environment
+
+
+class WarmServer:
+    """One server process. Not for use by two threads at once, but for `close`, which any thread may call."""
+
+    def __init__(self, plan: mounts.Plan, preimport: Sequence[str], cgroup: bool) -> None:
+        """Start the process and wait until it is warm. ToolError: it cannot be started, or a module fails to import."""
+        self._control, other = channel.pair()
+        package = str(Path(mletools.__file__).resolve().parent.parent)
+        config: dict[str, Any] = {
+            "path": [*(path for path in sys.path if path and os.path.isabs(path)), package],
+            "command": os.getpid(),
+            "preimport": list(preimport),
+            "cgroup": cgroup,
+            "binds": plan.binds,
+            "links": plan.links,
+            "import_path": plan.import_path,
+        }
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", BOOT, str(other.fileno())],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env=_environment(),
+                cwd="/",
+                pass_fds=[other.fileno()],
+                start_new_session=True,
+            )
+            channel.send(self._control, config)
+        except OSError as error:
+            self._control.close()
+            raise ToolError(f"cannot start a warm server with {sys.executable}: {error}") from error
+        finally:
+            other.close()
+        self._cgroup: str | None = None
+        self._closed = False
+        self._wait_until_warm()
+
+    def _wait_until_warm(self) -> None:
+        message = None
+        if select.select([self._control], [], [], _START_S)[0]:
+            message, _ = channel.receive(self._control)
+        if message is None or message["event"] == "failed":
+            self.close()
+            code = self._process.poll()
+            why = message["why"] if message else f"it ended with code {code} before it was ready"
+            raise ToolError(f"the sandbox's warm server does not start: {why}")
+        self.missing: list[str] = message["missing"]
+        self._cgroup = message["cgroup"]
+
+    def run(self, code: bytes, request: dict[str, Any], limits: Limits) -> tuple[Ending, dict[str, bool]]:
+        """Serve one run to its very end. Returns it and, when `request` asks for a probe, the protections found.
+
+        ServerDied: the server ended or hung. SetUpFailed: the box could not be made. OSError: no descriptors or memory here.
+        """
+        stdout, stdout_end = os.pipe()
+        stderr, stderr_end = os.pipe()
+        script = -1
+        try:
+            script = os.memfd_create("solution", os.MFD_CLOEXEC)
+            with os.fdopen(os.dup(script), "wb") as file:
+                file.write(code)
+            if os.geteuid() == 0:
+                for descriptor in (stdout_end, stderr_end):
+                    os.fchown(descriptor, 65534, 65534)  # so that a solution may open /dev/stdout
+            message = {**request, "limits": asdict(limits)}
+            try:
+                channel.send(self._control, message, [script, stdout_end, stderr_end])
+            except (BrokenPipeError, ConnectionResetError) as error:
+                os.close(stdout)
+                os.close(stderr)
+                raise ServerDied from error
+        finally:
+            for descriptor in (stdout_end, stderr_end, script):
+                if descriptor >= 0:
+                    os.close(descriptor)
+        follower = _Follower(self._control, stdout, stderr, limits)
+        try:
+            return follower.follow(), follower.facts
+        finally:
+            follower.close()
+
+    def close(self) -> None:
+        """End the server and what it runs; quick when it is idle, and safe to call twice."""
+        if self._closed:
+            return
+        self._closed = True
+        with suppress(OSError):
+            self._control.shutdown(2)
+        try:
+            self._process.wait(5)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._control.close()
+        if self._cgroup is not None:
+            with suppress(OSError):  # the server has removed it, unless it was killed
+                os.rmdir(self._cgroup)
+
+
+class _Follower:
+    """Reads a run's output and the server's events until the server says that all is over."""
+
+    def __init__(self, control: Any, stdout: int, stderr: int, limits: Limits) -> None:
+        self._control = control
+        self._limits = limits
+        self._pieces: dict[int, bytearray] = {stdout: bytearray(), stderr: bytearray()}
+        self._streams = (stdout, stderr)
+        self._open = set(self._streams)
+        self._deadline = time.monotonic() + _SET_UP_S
+        self._failure: str | None = None
+        self.ending = Ending()
+        self.facts: dict[str, bool] = {}
+
+    def follow(self) -> Ending:
+        poll = select.poll()
+        poll.register(self._control, select.POLLIN)
+        for stream in self._streams:
+            poll.register(stream, select.POLLIN)
+        over = False
+        while not over:
+            left = self._deadline - time.monotonic()
+            ready = [descriptor for descriptor, _ in poll.poll(max(0.0, left) * 1000)]
+            if not ready:
+                self._out_of_time()
+            for stream in self._open.intersection(ready):
+                self._read(stream)
+                if stream not in self._open:
+                    poll.unregister(stream)
+            if self._control.fileno() in ready:
+                over = self._event()
+        for stream in tuple(self._open):
+            self._drain(stream)
+        if self._failure is not None:
+            self._descriptors_closed()
+            raise SetUpFailed(f"cannot make a sandbox: {self._failure}")
+        cap = self._limits.output_kb << 10
+        self.ending.stdout, self.ending.stderr = (bytes(self._pieces[stream][:cap]) for stream in self._streams)
+        return self.ending
+
+    def _event(self) -> bool:
+        message, descriptors = channel.receive(self._control)
+        if message is None:
+            self._descriptors_closed()
+            raise ServerDied
+        event = message["event"]
+        if event == "work":
+            self.ending.work, self.ending.disk = descriptors
+        elif event == "started":
+            self.ending.started = message["at"]
+            self.facts = message["facts"]
+            self._deadline = message["at"] + self._limits.wall_s
+        elif event == "exit":
+            self.ending.code, self.ending.ended = message["code"], message["at"]
+            self._deadline = time.monotonic() + _END_S
+        elif event == "failed":
+            self._failure = message["why"]
+        elif event == "ended":
+            self.ending.ended = self.ending.ended or message["at"]
+            self.ending.cpu_s, self.ending.peak_mb = message["cpu_s"], message["peak_mb"]
+            self.ending.over_memory = message["memory"]
+            if self.ending.started is None and self._failure is None:
+                self._failure = "its first process ended before the solution began"
+            return True
+        return False
+
+    def _out_of_time(self) -> None:
+        running = self.ending.started is not None and self.ending.code is None and self.ending.stopped_for is None
+        if not running:
+            self._descriptors_closed()
+            raise ServerDied
+        self._stop("timeout")
+
+    def _stop(self, reason: str) -> None:
+        if self.ending.stopped_for is None and self.ending.code is None:
+            self.ending.stopped_for = reason
+            self._deadline = time.monotonic() + _END_S
+            with suppress(BrokenPipeError, ConnectionResetError):
+                channel.send(self._control, {"kill": True})
+
+    def _read(self, stream: int) -> None:
+        piece = os.read(stream, _CHUNK)
+        kept = self._pieces[stream]
+        kept += piece
+        too_much = len(kept) > self._limits.output_kb << 10
+        if too_much:
+            # The reader goes before the writer is killed: a full pipe must not hold anything up.
+            if self.ending.code is not None and self.ending.stopped_for is None:
+                self.ending.stopped_for = "output"
+            self._stop("output")
+        if too_much or not piece:
+            os.close(stream)
+            self._open.discard(stream)
+
+    def _drain(self, stream: int) -> None:
+        while stream in self._open and select.select([stream], [], [], 0)[0]:
+            self._read(stream)
+
+    def _descriptors_closed(self) -> None:
+        for descriptor in (self.ending.work, self.ending.disk):
+            if descriptor >= 0:
+                os.close(descriptor)
+
+    def close(self) -> None:
+        """Close the readers; the ending's own descriptors belong to who holds the ending."""
+        for stream in tuple(self._open):
+            os.close(stream)
+            self._open.discard(stream)

@@ -1,0 +1,59 @@
+"""Which rollouts are kept, and the reason for every drop."""
+
+from typing import Any
+
+from mletools.filters import FilterOptions, Selection, normal_form
+
+
+def rollout(group: str, sample: int, reward: float | None, code: str = "", valid: bool = True, score: float = 0.5, size: int = 3, lower: bool = False) -> dict[str, Any]:
+    grade = {"valid": valid, "reason": None if valid else "no submission.csv", "score": score if valid else None, "lower_is_better": lower}
+    return {"id": f"{group}{sample}", "group": group, "group_size": size, "sample": sample, "task": {"id": "t"}, "code": code or f"x = {group!r}, {sample}", "grade": grade, "reward": reward}
+
+
+def decide(options: FilterOptions, *rollouts: dict[str, Any]) -> dict[str, str | None]:
+    selection = Selection(options)
+    decisions = [decision for one in rollouts for decision in selection.add(one)]
+    decisions += list(selection.flush())
+    return {one["id"]: reason for one, reason in decisions}
+
+
+def test_each_drop_has_its_reason() -> None:
+    found = decide(
+        FilterOptions(),
+        rollout("a", 0, 0.3), rollout("a", 1, 0.5), rollout("a", 2, 0.0, valid=False),
+        rollout("b", 0, 0.3), rollout("b", 1, 0.3), rollout("b", 2, None),
+        rollout("c", 0, 0.3), rollout("c", 1, 0.0, valid=False), rollout("c", 2, 0.3, code="x='c',0 # again"),
+    )  # fmt: skip
+    assert found == {
+        "a0": None, "a1": None, "a2": "invalid: no submission.csv",
+        "b0": "no spread: all rewards left in the group are equal", "b1": "no spread: all rewards left in the group are equal",
+        "b2": "no reward: the rule gives none to such a rollout",
+        "c0": "small group: 1 left, fewer than 2", "c1": "invalid: no submission.csv", "c2": "duplicate: the same program as an earlier one",
+    }  # fmt: skip
+
+
+def test_options_keep() -> None:
+    group = [rollout("a", 0, 0.0, valid=False), rollout("a", 1, 0.3, code="y=1"), rollout("a", 2, 0.3, code="y = 1")]
+    assert set(decide(FilterOptions(keep_invalid=True, keep_duplicates=True), *group).values()) == {None}
+    lonely = FilterOptions(min_group=1, spread=False)
+    assert [id for id, reason in decide(lonely, *group).items() if reason is None] == ["a1"]
+
+
+def test_min_score_goes_in_the_metrics_direction() -> None:
+    options = FilterOptions(min_score=0.5, min_group=1, spread=False)
+    assert decide(options, rollout("a", 0, 0.1, score=0.4, size=1))["a0"] == "score: 0.4 is worse than 0.5"
+    assert decide(options, rollout("a", 0, 0.1, score=0.4, size=1, lower=True))["a0"] is None
+
+
+def test_a_group_is_decided_when_complete_whatever_the_order() -> None:
+    selection = Selection(FilterOptions())
+    members = [rollout("a", 2, 0.1, code="same"), rollout("a", 0, 0.2, code="same"), rollout("a", 1, 0.3)]
+    assert not list(selection.add(members[0])) and not list(selection.add(members[1]))
+    decided = list(selection.add(members[2]))
+    assert [(one["id"], reason is None) for one, reason in decided] == [("a0", True), ("a1", True), ("a2", False)]
+    assert not list(selection.flush())
+
+
+def test_formatting_is_no_difference_and_names_are() -> None:
+    assert normal_form("x=1 # one\n") == normal_form("x = (1)\n") != normal_form("y = 1\n")
+    assert normal_form("def (") == normal_form("def  (\n")

@@ -1,0 +1,123 @@
+"""Reading, writing, identities, the worker pool."""
+
+import io
+import json
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from mletools.records import schema, workers
+from mletools.records.errors import RecordError, ToolError
+from mletools.records.ids import content_id, derive_seed
+from mletools.records.jsonl import dumps, loads, read_lines
+from mletools.records.output import Output
+
+
+def test_nan_and_infinity_are_refused_both_ways() -> None:
+    for text in ("NaN", "[Infinity]", '{"a": -Infinity}', "1e999"):
+        with pytest.raises(ValueError):
+            loads(text)
+    with pytest.raises(ValueError):
+        dumps({"a": float("nan")})
+
+
+def test_lines_end_at_newline_alone() -> None:
+    text = '{"a": "x\u2028y\u0085z"}\n{"a": "\\ud800"}\n'
+    lines = list(read_lines(io.BytesIO(text.encode()), "f"))
+    assert [line.record["a"] for line in lines] == ["x\u2028y\u0085z", "\ud800"]
+    assert loads(dumps(lines[1].record)) == lines[1].record  # half a surrogate pair survives as an escape
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        (b"[1, 2]\n", "not a JSON object"),
+        (b'{"a": \n', "not JSON: Expecting value at column 8"),
+        (b'{"a": "\xff"}\n', "not UTF-8"),
+        (b'{"a": ' + b"[" * 100_000 + b"\n", "nested too deeply"),
+    ],
+)
+def test_bad_lines_have_a_place_and_a_reason(line: bytes, problem: str) -> None:
+    good, bad, after = read_lines(io.BytesIO(b'{"a": 1}\n' + line + b'{"a": 2}'), "f.jsonl")
+    assert (good.record, after.record) == ({"a": 1}, {"a": 2})
+    assert (bad.place, bad.problem) == ("f.jsonl:2", problem)
+
+
+def test_ids_depend_on_content_alone() -> None:
+    assert content_id({"a": 1, "b": [2.5, None]}) == content_id({"b": [2.5, None], "a": 1}) == "0342cfcd7578252c"
+    assert content_id(1) != content_id("1")
+    assert 0 <= derive_seed(0, "x") < 2**62 and derive_seed(0, "x") != derive_seed(1, "x")
+
+
+def test_a_schema_error_says_where_and_who_should_have_written_it() -> None:
+    with pytest.raises(RecordError, match=r'no rollout record \(kind is \'task\'\): was this written by mle-rollout\?'):
+        schema.check({"kind": "task"}, "rollout")
+    with pytest.raises(RecordError, match='no "data": was this written by mle-gen-task?'):
+        schema.check({"kind": "task", **dict.fromkeys(["answers", "description", "id", "lineage"], "x")}, "task")
+
+
+def test_an_output_appears_when_complete_and_resumes(tmp_path: Path) -> None:
+    path = tmp_path / "out.jsonl"
+    first = Output(path, None, False, lambda record: record["id"])
+    first.write({"id": "a"})
+    with pytest.raises(ToolError, match="another run is writing it"):
+        Output(path, None, True, lambda record: record["id"])
+    first._file.write(b'{"id": "b')  # killed within a line
+    first._file.close()
+    assert not path.exists()
+    second = Output(path, None, True, lambda record: record["id"])
+    assert dict(second.finished) == {"a": 1}
+    second.write({"id": "b"})
+    second.commit()
+    assert [json.loads(line)["id"] for line in path.read_text().splitlines()] == ["a", "b"]
+    third = Output(path, None, True, lambda record: record["id"])
+    third.write({"id": "c"})  # the input grew: the old records are kept
+    third.commit()
+    assert [json.loads(line)["id"] for line in path.read_text().splitlines()] == ["a", "b", "c"]
+    assert not list(tmp_path.glob("*.partial"))
+
+
+def test_workers_keep_order_on_demand_and_bound_what_is_in_flight() -> None:
+    taken: list[int] = []
+
+    def numbers():
+        for number in range(100):
+            taken.append(number)
+            yield number
+
+    def slow_first(number: int) -> int:
+        time.sleep(0.05 if number == 0 else 0)
+        return number * number
+
+    results = workers.run(slow_first, numbers(), 4, keep_order=True)
+    assert next(results)[1] == 0
+    assert len(taken) <= 4 * 4 + 2
+    assert [result for _, result, _ in results] == [number * number for number in range(1, 100)]
+
+
+def test_workers_hand_on_errors_after_what_was_done() -> None:
+    def broken():
+        yield from (1, 0)
+        raise ToolError("input broke")
+
+    seen = []
+    with pytest.raises(ToolError, match="input broke"):
+        for item, result, error in workers.run(lambda number: 1 // number, broken(), 1):
+            seen.append((item, result, type(error)))
+    assert seen == [(1, 1, type(None)), (0, None, ZeroDivisionError)]
+
+
+def test_results_leave_while_the_input_is_silent() -> None:
+    more = threading.Event()
+
+    def waits():
+        yield 1
+        more.wait(30)
+        yield 2
+
+    results = workers.run(lambda number: number, waits(), 2)
+    assert next(results)[0] == 1
+    more.set()
+    assert next(results)[0] == 2

@@ -1,0 +1,367 @@
+"""Tasks from the real tables and from procedural ones, made whole and read back from disk."""
+
+import csv
+import io
+import json
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import fastjsonschema
+import pytest
+
+import mletools
+from mletools.records.errors import ToolError
+from mletools.tasks import Rejected, data_digest, make_task, sources
+from mletools.tasks.baselines import score_of
+from mletools.tasks.checks import check_draft
+from mletools.tasks.draft import make_draft, read_csv
+from mletools.tasks.folder import content_digest, write_folder
+from mletools.tasks.make import TABLES
+from mletools.tasks.table import fixed, generator, shortest
+from mletools.tasks.thresholds import NAMES, ordered, pick_thresholds
+
+SOURCES = [*sources("sklearn"), "tabular"]
+SEEDS = {"tabular": (0, 1, 2, 3)}
+LOWER = {"log_loss", "rmse", "mae"}
+FILES = ["description.md", "sample_submission.csv", "test.csv", "train.csv"]
+
+
+def lower_is_better(name):
+    return name in LOWER
+
+
+def score(name, params, answers, submission, target):
+    import numpy as np
+    from sklearn import metrics
+
+    assert params == {} and list(answers["id"]) == list(submission["id"])
+    truth, guess = answers[list(target)].to_numpy(), submission[list(target)].to_numpy()
+    if name == "log_loss":
+        return float(-np.log(np.clip(guess[truth == 1], 1e-15, 1)).mean())
+    column = {
+        "accuracy": metrics.accuracy_score,
+        "balanced_accuracy": metrics.balanced_accuracy_score,
+        "f1_macro": lambda a, b: metrics.f1_score(a, b, average="macro"),
+        "auroc": metrics.roc_auc_score,
+        "rmse": lambda a, b: metrics.mean_squared_error(a, b) ** 0.5,
+        "mae": metrics.mean_absolute_error,
+        "r2": metrics.r2_score,
+    }[name]
+    return float(np.mean([column(truth[:, at], guess[:, at]) for at in range(truth.shape[1])]))
+
+
+def make(source, index, seed, data, **options):
+    return make_task(source, index, seed, data, score, lower_is_better, **options)
+
+
+def contents(folder):
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def lines(path):
+    return list(csv.DictReader(io.StringIO(path.read_text(encoding="utf-8"))))
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return tmp_path_factory.mktemp("data")
+
+
+@pytest.fixture(scope="module")
+def tasks(data):
+    """(source, seed) -> the record of its task 0, all in one folder."""
+    return {(source, seed): make(source, 0, seed, data)[0] for source in SOURCES for seed in SEEDS.get(source, (0, 1))}
+
+
+def test_every_record_fits_the_schema(tasks):
+    schemas = Path(mletools.__file__).parent / "schemas"
+    read = lambda name: json.loads((schemas / name).read_text(encoding="utf-8"))  # noqa: E731
+    valid = fastjsonschema.compile(read("task.json"), handlers={"": read})
+    for (source, seed), record in tasks.items():
+        valid(json.loads(json.dumps(record, allow_nan=False)))
+        assert record["lineage"] == []
+        assert (record["provenance"]["source"], record["provenance"]["seed"]) == (source, seed)
+        assert record["metric"]["lower_is_better"] == lower_is_better(record["metric"]["name"])
+    assert len({record["id"] for record in tasks.values()}) == len(tasks)
+
+
+def test_the_folder_holds_what_the_record_says(tasks, data):
+    for record in tasks.values():
+        folder = data / record["data"]["dir"]
+        assert sorted(contents(folder)) == ["private/answers.csv", *(f"public/{name}" for name in FILES)]
+        assert record["data"]["public"] == FILES
+        assert data_digest(folder, record["data"]["public"], record["answers"]) == record["data"]["digest"]
+        assert (folder / "public" / "description.md").read_text(encoding="utf-8") == record["description"]
+        assert all(b"\r" not in content and content.endswith(b"\n") for content in contents(folder).values())
+        test, answers, sample = (
+            lines(folder / name) for name in ("public/test.csv", record["answers"], "public/sample_submission.csv")
+        )
+        assert len(test) == len(answers) == len(sample) == record["submission"]["rows"]
+        assert [row["id"] for row in test] == [row["id"] for row in answers] == [row["id"] for row in sample]
+        assert list(answers[0]) == list(sample[0]) == ["id", *record["submission"]["target"]]
+    assert not list((data / "tasks").glob(".*")), "nothing half-built is left"
+
+
+def test_answers_are_nowhere_in_public(tasks, data):
+    for record in tasks.values():
+        public = data / record["data"]["dir"] / "public"
+        train, test = lines(public / "train.csv"), lines(public / "test.csv")
+        features = list(test[0])
+        hidden = set(train[0]) - set(features)
+        assert hidden and not set(record["submission"]["target"]) & set(features)
+        assert not {row["id"] for row in train} & {row["id"] for row in test}
+        rows = {tuple(row[name] for name in features[1:]) for row in train}
+        assert not rows & {tuple(row[name] for name in features[1:]) for row in test}
+        sample = lines(public / "sample_submission.csv")
+        assert len({tuple(row.values())[1:] for row in sample}) == 1
+        assert record["id"] not in (public / "description.md").read_text(encoding="utf-8")
+
+
+def test_every_answer_is_a_valid_submission_value(tasks, data):
+    for record in tasks.values():
+        form = record["submission"]
+        for name in (record["answers"], "public/sample_submission.csv"):
+            for row in lines(data / record["data"]["dir"] / name):
+                values = [row[target] for target in form["target"]]
+                if form["parse"] == "label":
+                    assert values[0] in form["labels"]
+                    continue
+                numbers = [float(value) for value in values]
+                low, high = form.get("range", (float("-inf"), float("inf")))
+                assert all(low <= number <= high for number in numbers)
+                assert abs(sum(numbers) - form.get("row_sum", sum(numbers))) < 1e-3
+
+
+def test_thresholds_are_ordered_and_reached(tasks):
+    for record in tasks.values():
+        baselines, lower = record["provenance"]["baselines"], record["metric"]["lower_is_better"]
+        assert baselines[0]["name"] == "dummy"
+        assert ordered(baselines[0]["score"], record["thresholds"], lower)
+        scores = [entry["score"] for entry in baselines]
+        assert record["thresholds"]["gold"] == (min(scores) if lower else max(scores))
+        assert set(record["thresholds"].values()) <= set(scores)
+        assert set(record["provenance"]["sanity"].values()) == {"passed"}
+
+
+def test_sample_submission_scores_like_the_dummy(tasks, data):
+    for record in tasks.values():
+        folder, labels = data / record["data"]["dir"], record["submission"]["parse"] == "label"
+        answers, sample = (
+            read_csv((folder / name).read_bytes(), labels) for name in (record["answers"], "public/sample_submission.csv")
+        )
+        value = round(score(record["metric"]["name"], {}, answers, sample, record["submission"]["target"]), 5)
+        assert value == record["provenance"]["baselines"][0]["score"]
+        sign = -1 if record["metric"]["lower_is_better"] else 1
+        assert sign * value < sign * record["thresholds"]["median"]
+
+
+def test_description_tells_the_form_and_no_secret(tasks):
+    for record in tasks.values():
+        text, form = record["description"], record["submission"]
+        assert "answers" not in text and "private" not in text
+        assert "./input/" in text and "./submission.csv" in text
+        assert ("Lower is better." if record["metric"]["lower_is_better"] else "Higher is better.") in text
+        assert f"id,{','.join(form['target'])}\n" in text
+        for part in record["provenance"].get("hidden_rule", "x [no rule]").split(" + "):
+            assert part not in text
+
+
+def test_tabular_tasks_are_small_and_explained(tasks, data):
+    for (source, _), record in tasks.items():
+        if source != "tabular":
+            continue
+        public = data / record["data"]["dir"] / "public"
+        assert 50 <= len(lines(public / "train.csv")) + len(lines(public / "test.csv")) <= 200
+        provenance = record["provenance"]
+        assert provenance["scenario"] == record["name"] and provenance["hidden_rule"] and provenance["irrelevant"]
+        assert not any(name in provenance["hidden_rule"] for name in provenance["irrelevant"])
+
+
+@pytest.mark.parametrize("source", ["sklearn:iris", "tabular"])
+def test_same_seed_same_bytes_whatever_came_before(tasks, data, tmp_path, source):
+    # Index 3 is made first, so index 0 cannot depend on what was made before it.
+    other, _ = make(source, 3, 0, tmp_path)
+    again, _ = make(source, 0, 0, tmp_path)
+    record = tasks[source, 0]
+    assert again == record
+    assert contents(tmp_path / again["data"]["dir"]) == contents(data / record["data"]["dir"])
+    digests = {task["data"]["digest"] for task in (record, other, tasks[source, 1])}
+    assert len(digests) == 3
+
+
+def test_draws_do_not_depend_on_the_machine():
+    """Digests written down once: a library that changes these bytes changes every task that was ever made."""
+    found = {}
+    for source in SOURCES:
+        draws = generator(7)
+        draft = make_draft(TABLES[source](draws), draws)
+        found[source] = content_digest({**draft.public, "answers": draft.answers})[7:19]
+    assert found == PINNED
+
+
+PINNED = {
+    "sklearn:breast_cancer": "888877772380",
+    "sklearn:diabetes": "131f6f2e5798",
+    "sklearn:digits": "b9be5b5e9fc5",
+    "sklearn:iris": "4dde7353b333",
+    "sklearn:linnerud": "01a638150a6e",
+    "sklearn:wine": "cb6d8705b6cd",
+    "tabular": "343a82884610",
+}
+
+
+def test_a_folder_of_the_same_task_is_reused_and_a_changed_one_is_refused(tasks, data, tmp_path):
+    record = tasks["tabular", 0]
+    folder, files = tmp_path / record["data"]["dir"], contents(data / record["data"]["dir"])
+    write_folder(folder, files)
+    before = (folder / "public" / "train.csv").stat().st_mtime_ns
+    assert make("tabular", 0, 0, tmp_path)[0] == record
+    assert (folder / "public" / "train.csv").stat().st_mtime_ns == before
+
+    advice = "move it away or give another --data, then run again"
+    extra = folder / "public" / "notes.txt"
+    extra.write_text("mine")
+    with pytest.raises(ToolError) as refused:
+        write_folder(folder, files)
+    assert str(refused.value) == f"{folder}: public/notes.txt does not belong to this task: {advice}"
+    extra.unlink()
+
+    (folder / "private" / "answers.csv").write_text("id,changed\n")
+    with pytest.raises(ToolError) as refused:
+        make("tabular", 0, 0, tmp_path)
+    assert str(refused.value) == f"{folder}: private/answers.csv is not what this seed makes: {advice}"
+    assert (folder / "private" / "answers.csv").read_text() == "id,changed\n"
+    assert data_digest(folder, record["data"]["public"], record["answers"]) != record["data"]["digest"]
+    (folder / "private" / "answers.csv").unlink()
+    with pytest.raises(ToolError) as missing:
+        data_digest(folder, record["data"]["public"], record["answers"])
+    assert str(missing.value) == f"{folder}/private/answers.csv: No such file or directory"
+
+
+def test_what_a_killed_run_left_is_built_anew(tmp_path):
+    files = {"public/train.csv": b"id\n1\n", "private/answers.csv": b"id\n2\n"}
+    partial = tmp_path / "tasks" / ".iris-1.partial"
+    (partial / "public").mkdir(parents=True)
+    (partial / "public" / "train.csv").write_bytes(b"id\n")
+    (partial / "left.tmp").write_bytes(b"")
+    write_folder(tmp_path / "tasks" / "iris-1", files)
+    assert contents(tmp_path / "tasks" / "iris-1") == files and not partial.exists()
+
+
+def test_many_writers_of_one_folder(tmp_path):
+    files = {f"public/{at}.csv": b"x" * 1000 for at in range(20)}
+    with ThreadPoolExecutor(8) as pool:
+        for round_ in range(5):
+            list(pool.map(lambda _, to=tmp_path / str(round_) / "t": write_folder(to, files), range(8)))
+            assert contents(tmp_path / str(round_)) == {f"t/{name}": content for name, content in files.items()}
+
+
+def test_folder_that_cannot_be_written(tmp_path):
+    (tmp_path / "tasks").write_text("a file")
+    with pytest.raises(ToolError) as refused:
+        write_folder(tmp_path / "tasks" / "iris-1", {"public/train.csv": b""})
+    assert str(tmp_path / "tasks") in str(refused.value)
+
+
+def test_sources():
+    every = [f"sklearn:{name}" for name in ("breast_cancer", "diabetes", "digits", "iris", "linnerud", "wine")]
+    assert sources("sklearn:iris,wine") == ["sklearn:iris", "sklearn:wine"]
+    assert sources("sklearn") == every
+    assert sources("tabular") == ["tabular"]
+    for spec, unknown in (("sklearn:iris,titanic", "sklearn:titanic"), ("kaggle", "kaggle"), ("sklearn:", "sklearn:")):
+        with pytest.raises(ToolError) as error:
+            sources(spec)
+        assert str(error.value) == f"unknown source '{unknown}': known are tabular, sklearn, {', '.join(every)}"
+
+
+def test_when_every_draft_is_rejected(tmp_path):
+    def undefined(*_):
+        raise ValueError("only one class")
+
+    with pytest.raises(Rejected) as rejected:
+        make_task("sklearn:wine", 4, 0, tmp_path, undefined, lower_is_better, max_attempts=2)
+    assert rejected.value.reason.startswith("sklearn:wine 4: 2 drafts rejected, the last one because ")
+    assert rejected.value.reason.endswith(" is undefined: only one class")
+    assert not (tmp_path / "tasks").exists()
+
+
+def test_rejected_drafts_are_told_and_the_next_attempt_counts(tmp_path):
+    calls = []
+
+    def fails_first(*arguments):
+        calls.append(arguments)
+        if len(calls) == 1:
+            raise ValueError("not today")
+        return score(*arguments)
+
+    record, reasons = make_task("tabular", 0, 0, tmp_path, fails_first, lower_is_better)
+    assert reasons[0].endswith("is undefined: not today")
+    assert record["provenance"]["attempt"] == len(reasons) >= 1
+
+
+def test_thresholds_by_hand():
+    higher = pick_thresholds(0.5, [0.4, 0.5, 0.6, 0.7, 0.7, 0.8, 0.9], False)
+    assert higher == {"median": 0.6, "bronze": 0.7, "silver": 0.8, "gold": 0.9}
+    # Eight steps 7..0, the best is 0: ranks 7 * (.4 .6 .8 1) = 2.8 4.2 5.6 7.
+    assert pick_thresholds(8, range(8), True) == {"median": 4, "bronze": 3, "silver": 1, "gold": 0}
+    with pytest.raises(Rejected) as rejected:
+        pick_thresholds(0.5, [0.5, 0.6, 0.6, 0.7, 0.8], False)
+    assert rejected.value.reason == "only 3 distinct scores beat the dummy, 4 are needed"
+    assert not ordered(0.6, higher, False) and not ordered(0.5, {**higher, "silver": 0.7}, False)
+    assert list(higher) == list(NAMES)
+
+
+def test_checks_find_what_is_wrong():
+    draws = generator(1)
+    draft = make_draft(TABLES["sklearn:iris"](draws), draws)
+    baselines = [{"name": "dummy", "score": 0.1}, {"name": "a", "score": 0.5}, {"name": "b", "score": 0.05}]
+    thresholds = {"median": 0.2, "bronze": 0.3, "silver": 0.4, "gold": 0.5}
+
+    def reason(text="", draft=draft, baselines=baselines, thresholds=thresholds):
+        with pytest.raises(Rejected) as rejected:
+            check_draft(draft, text, baselines, thresholds, False)
+        return rejected.value.reason
+
+    assert check_draft(draft, "", baselines, thresholds, False)["gold_reachable"] == "passed"
+    assert reason(text="see answers.csv") == "description_silent: the description names the answers"
+    assert reason(thresholds={**thresholds, "gold": 0.6}) == "gold_reachable: no baseline reaches gold"
+    assert reason(thresholds={**thresholds, "median": 0.1}) == "thresholds_ordered: dummy and thresholds are out of order"
+    unlucky = [*baselines, {"name": "c", "score": 0.0}]
+    assert reason(baselines=unlucky) == "learnable: only 1 of 3 baselines beat the dummy"
+    draft.public["test.csv"] = draft.public["train.csv"]
+    assert reason() == "train_test_separate: train and test share an id"
+
+
+def test_scores_are_rounded_and_infinity_is_refused():
+    draws = generator(1)
+    draft = make_draft(TABLES["sklearn:iris"](draws), draws)
+    sample = draft.public["sample_submission.csv"]
+    assert score_of(draft, sample, lambda *_: 1 / 3) == 0.33333
+    with pytest.raises(Rejected, match="is inf"):
+        score_of(draft, sample, lambda *_: float("inf"))
+
+
+def test_cells():
+    assert [fixed(-0.04, 1), fixed(2, 0), fixed(1.25, 2)] == ["0.0", "2", "1.25"]
+    assert [shortest(5.0), shortest(0.1), shortest(-3.25), shortest(float("nan"))] == ["5", "0.1", "-3.25", ""]
+
+
+def test_scenarios_are_complete():
+    path = Path(mletools.__file__).parent / "tasks" / "scenarios.json"
+    scenarios = json.loads(path.read_text(encoding="utf-8"))
+    assert len({scenario["key"] for scenario in scenarios}) == len(scenarios) >= 8
+    for scenario in scenarios:
+        columns = [*scenario["numbers"], *scenario["categories"]]
+        names = [entry["name"] for entry in [*columns, scenario["quantity"], scenario["binary"], scenario["classes"]]]
+        assert len(set(names)) == len(names) and len(scenario["numbers"]) >= 6
+        assert len(scenario["binary"]["levels"]) == 2 and len(scenario["classes"]["levels"]) > 2
+        words = [level for entry in [*scenario["categories"], scenario["binary"], scenario["classes"]] for level in entry["levels"]]
+        # Words that pandas would read as a missing value.
+        assert not {word.lower() for word in words} & {"na", "n/a", "nan", "none", "null", ""}
+
+
+def test_importing_loads_no_heavy_library():
+    code = "import sys, mletools.tasks; print([n for n in ('numpy', 'pandas', 'sklearn') if n in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
