@@ -1,14 +1,15 @@
 # The whole pipe in minutes on two cores, for reading as much as for running (`make demo`).
 #
 #   tasks -> a scripted teacher's rollouts -> a tiny policy, taught by imitation -> rounds of GRPO on its own rollouts
-#         -> the same tasks again with fresh samples, before against after
+#         -> the same tasks again with fresh samples: before against after
 #
-# Every arrow is JSON Lines in a file or a pipe. `make -n -f examples/quickstart.mk` prints the commands; a killed run goes
-# on where it stopped.
+# Every arrow is JSON Lines in a file or a pipe. `make -n -f examples/quickstart.mk` prints the commands; a run that was
+# killed goes on where it stopped.
 
 OUT ?= demo
 SEED ?= 0
-ROUNDS_SECONDS ?= 240
+SFT_SECONDS ?= 90
+GRPO_SECONDS ?= 240
 
 export MLE_DATA := $(OUT)
 export MLE_JOBS ?= $(shell nproc)
@@ -18,26 +19,60 @@ SHELL := bash
 .DELETE_ON_ERROR:
 .SECONDARY:
 
-# one short prompt a task, so that a model of a million weights can read it; the answer fits in 400 tokens
-PROMPT := --prompt single-brief --max-tokens 400
+# a short prompt and short answers: the policy has a million weights
+SAMPLE := --prompt single-brief --max-tokens 300 --batch 256
 LIMITS := --timeout 20 --memory 1024
 
-.PHONY: report
-report: $(OUT)/before.graded.jsonl $(OUT)/after.graded.jsonl
-	@echo
-	@mle-report -q --label before --label after $^
-	@echo "trained on $$(jq -s 'map(.rollouts) | add' $(OUT)/grpo.jsonl) rollouts"
+$(OUT)/report.txt: $(OUT)/before.graded.jsonl $(OUT)/after.graded.jsonl
+	mle-report -q --label before --label after $^ -o $@
+	@cat $@; echo "Policies: $(OUT)/sft/latest (before), $(OUT)/grpo/latest (after); steps: $(OUT)/grpo/steps.jsonl"
 
-# real tables, and one made from a hidden rule
+# 1. Tasks: three real tables, and one made from a hidden rule.
 $(OUT)/tasks.jsonl:
 	@mkdir -p $(OUT)
-	@echo "1/6 tasks"
+	@echo "1/6 tasks (15 s)"
 	mle-gen-task --source sklearn:wine,breast_cancer,diabetes --source tabular -n 4 --seed $(SEED) -o $@ --resume
 
-# the teacher writes solutions from good to broken
+# 2. A teacher without weights writes solutions from good to broken; the valid ones are kept.
 $(OUT)/teacher.rollouts.jsonl: $(OUT)/tasks.jsonl
-	mle-rollout -m scripted -g 150 $(PROMPT) --seed $(SEED) $< -o $@ --resume
+	@echo "2/6 the teacher's rollouts (60 s)"
+	mle-rollout -m scripted -g 120 $(SAMPLE) --seed $(SEED) $< -o $@ --resume
 
-# any rollouts become graded ones like this
+$(OUT)/teacher.kept.jsonl: $(OUT)/teacher.graded.jsonl
+	mle-filter --no-spread --min-group 1 --keep-duplicates $< -o $@
+
+# Any rollouts are instrumented, run, and graded like this.
 $(OUT)/%.graded.jsonl: $(OUT)/%.rollouts.jsonl
 	mle-instrument -q $< | mle-sandbox -q $(LIMITS) | mle-grade -o $@ --resume
+
+# 3. A tiny policy from scratch, taught to imitate them.
+$(OUT)/sft/done: $(OUT)/teacher.kept.jsonl
+	@echo "3/6 imitation (at most $(SFT_SECONDS) s)"
+	mle-train-sft --from-scratch tiny --out $(OUT)/sft --epochs 1000 --max-seconds $(SFT_SECONDS) \
+	  --batch 32 --micro-batch 32 --learning-rate 3e-3 --seed $(SEED) $< -o $(OUT)/sft/steps.jsonl --resume
+	@touch $@
+
+# 4. What it can do before reinforcement: fresh samples on every task.
+$(OUT)/before.rollouts.jsonl: $(OUT)/sft/done $(OUT)/tasks.jsonl
+	@echo "4/6 evaluation before (30 s)"
+	mle-rollout -m hf:$(OUT)/sft/latest -g 64 $(SAMPLE) --seed 1000 $(OUT)/tasks.jsonl -o $@ --resume
+
+# 5. Rounds of GRPO: sample, run, grade, train, and again with the new policy, until the budget ends.
+$(OUT)/grpo/done: $(OUT)/sft/done $(OUT)/tasks.jsonl
+	@echo "5/6 reinforcement ($(GRPO_SECONDS) s)"
+	@mkdir -p $(OUT)/grpo
+	round=$$(cat $(OUT)/grpo/round 2>/dev/null || echo 0); policy=$(OUT)/sft/latest; \
+	while (( SECONDS < $(GRPO_SECONDS) )); do \
+	  if [ -e $(OUT)/grpo/latest ]; then policy=$(OUT)/grpo/latest; fi; \
+	  mle-rollout -q -m hf:$$policy -g 64 $(SAMPLE) --seed $$round $(OUT)/tasks.jsonl \
+	    | mle-instrument -q | mle-sandbox -q $(LIMITS) | mle-grade -q | mle-filter -q --keep-invalid --keep-duplicates \
+	    | mle-train-grpo --model $(OUT)/sft/latest --out $(OUT)/grpo --resume --groups-per-step 1 --learning-rate 1e-3 \
+	      >> $(OUT)/grpo/steps.jsonl; \
+	  round=$$(( round + 1 )); echo $$round > $(OUT)/grpo/round; \
+	done
+	@touch $@
+
+# 6. The same tasks, fresh samples again.
+$(OUT)/after.rollouts.jsonl: $(OUT)/grpo/done $(OUT)/tasks.jsonl
+	@echo "6/6 evaluation after (30 s)"
+	mle-rollout -m hf:$(OUT)/grpo/latest -g 64 $(SAMPLE) --seed 1000 $(OUT)/tasks.jsonl -o $@ --resume

@@ -330,6 +330,9 @@ def _execute(name: str, context: click.Context, params: dict[str, Any], body: Ca
         code = _fail(name, error, verbose)
     if code:
         # threads may still be blocked on the input or on a server: there is nothing left to wait for
+        from .records import workers
+
+        workers.end_processes()
         sys.stderr.flush()
         os._exit(code)
     return code

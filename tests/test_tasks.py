@@ -149,7 +149,8 @@ def test_sample_submission_scores_like_the_dummy(tasks, data):
     for record in tasks.values():
         folder, labels = data / record["data"]["dir"], record["submission"]["parse"] == "label"
         answers, sample = (
-            read_csv((folder / name).read_bytes(), labels) for name in (record["answers"], "public/sample_submission.csv")
+            read_csv((folder / name).read_bytes(), labels)
+            for name in (record["answers"], "public/sample_submission.csv")
         )
         value = round(score(record["metric"]["name"], {}, answers, sample, record["submission"]["target"]), 5)
         assert value == record["provenance"]["baselines"][0]["score"]
@@ -208,7 +209,7 @@ PINNED = {
     "sklearn:iris": "4dde7353b333",
     "sklearn:linnerud": "01a638150a6e",
     "sklearn:wine": "cb6d8705b6cd",
-    "tabular": "343a82884610",
+    "tabular": "da287eab090e",
 }
 
 
@@ -327,7 +328,9 @@ def test_checks_find_what_is_wrong():
     assert check_draft(draft, "", baselines, thresholds, False)["gold_reachable"] == "passed"
     assert reason(text="see answers.csv") == "description_silent: the description names the answers"
     assert reason(thresholds={**thresholds, "gold": 0.6}) == "gold_reachable: no baseline reaches gold"
-    assert reason(thresholds={**thresholds, "median": 0.1}) == "thresholds_ordered: dummy and thresholds are out of order"
+    assert (
+        reason(thresholds={**thresholds, "median": 0.1}) == "thresholds_ordered: dummy and thresholds are out of order"
+    )
     unlucky = [*baselines, {"name": "c", "score": 0.0}]
     assert reason(baselines=unlucky) == "learnable: only 1 of 3 baselines beat the dummy"
     draft.public["test.csv"] = draft.public["train.csv"]
@@ -357,7 +360,11 @@ def test_scenarios_are_complete():
         names = [entry["name"] for entry in [*columns, scenario["quantity"], scenario["binary"], scenario["classes"]]]
         assert len(set(names)) == len(names) and len(scenario["numbers"]) >= 6
         assert len(scenario["binary"]["levels"]) == 2 and len(scenario["classes"]["levels"]) > 2
-        words = [level for entry in [*scenario["categories"], scenario["binary"], scenario["classes"]] for level in entry["levels"]]
+        words = [
+            level
+            for entry in [*scenario["categories"], scenario["binary"], scenario["classes"]]
+            for level in entry["levels"]
+        ]
         # Words that pandas would read as a missing value.
         assert not {word.lower() for word in words} & {"na", "n/a", "nan", "none", "null", ""}
 

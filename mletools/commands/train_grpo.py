@@ -7,7 +7,7 @@ import click
 
 from .. import cli
 from ..training import grpo
-from .training_session import open_steps, read_rollouts, read_samples, train
+from .training_session import read_rollouts, read_samples, train
 
 
 @cli.command("mle-train-grpo", seed=True, dry_run=True, own_resume=True)
@@ -43,8 +43,7 @@ def main(run: cli.Run, model: str, out: str, **settings: Any) -> None:
       mle-rollout -m hf:runs/grpo/latest -g 8 tasks.jsonl | mle-sandbox | mle-grade \\
         | mle-train-grpo --model runs/sft/latest --out runs/grpo --resume
     """
-    open_steps(run, grpo.preload)
-    lines = read_rollouts(run)
+    lines = read_rollouts(run, grpo.preload)
     if run.dry_run:
         groups = len({line.record["group"] for line in lines})
         run.say(f"would train {model} on {len(lines)} rollouts in {groups} groups for {settings['epochs']} epochs into {out}")

@@ -10,7 +10,7 @@ import click
 from .. import cli
 from ..records.errors import ToolError
 from ..training import sft, tiny
-from .training_session import open_steps, read_rollouts, read_samples, train
+from .training_session import read_rollouts, read_samples, train
 
 FROM_SCRATCH = "from-scratch"
 
@@ -55,8 +55,7 @@ def main(run: cli.Run, model: str | None, from_scratch: str | None, out: str, **
     """
     if (model is None) == (from_scratch is None):
         raise click.UsageError("give either --model or --from-scratch")
-    open_steps(run, sft.preload)
-    lines = read_rollouts(run)
+    lines = read_rollouts(run, sft.preload)
     if run.dry_run:
         run.say(f"would train {model or from_scratch} on {len(lines)} rollouts for {settings['epochs']} epochs into {out}")
         return

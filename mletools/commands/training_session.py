@@ -19,16 +19,15 @@ def require_libraries(name: str) -> None:
         raise ToolError(f"{name} needs {', '.join(missing)}: pip install 'mletools[train]'")
 
 
-def open_steps(run: cli.Run, preload: Callable[[], None]) -> None:
-    """Open the output for train_step records, and begin the slow imports while the input is still to come."""
+def read_rollouts(run: cli.Run, preload: Callable[[], None]) -> list[cli.Line]:
+    """Open the output and take the whole input in; meanwhile `preload` does the slow imports."""
     require_libraries(run.name)
-    threading.Thread(target=preload, daemon=True).start()
+    imports = threading.Thread(target=preload, daemon=True)
+    imports.start()
     run.open()
-
-
-def read_rollouts(run: cli.Run) -> list[cli.Line]:
-    """The whole input."""
-    return list(run.lines("rollout"))
+    lines = list(run.lines("rollout"))
+    imports.join()  # two threads must not import the same library at once
+    return lines
 
 
 def read_samples(run: cli.Run, session: Any, lines: Sequence[cli.Line]) -> list[Any]:

@@ -7,6 +7,7 @@ Not covered: speed on large models (serve them with vLLM and name its URL), shar
 """
 
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,8 @@ class HfModel:
     def __init__(
         self, path: str | Path, batch: int = 64, device: str | None = None, threads: int | None = None
     ) -> None:
+        # Idle OpenMP threads spin by default: ten times slower as soon as another process wants the same cores.
+        os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
         import torch
         import transformers
 

@@ -7,6 +7,7 @@ Not covered: streaming, tool calls, other protocols; starting a server. urllib3 
 safe across threads, it depends on nothing, and its retries could not judge a broken body anyway.
 """
 
+import base64
 import json
 import math
 import os
@@ -17,7 +18,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from mletools.models import Reply, Request
-from mletools.records.errors import ToolError
+from mletools.records.errors import RecordError, ToolError
 from mletools.records.ids import derive_seed
 
 RETRIED = {408, 409, 429}  # and every 5xx
@@ -34,7 +35,7 @@ class HttpModel:
 
     The key comes from `key_file`, else from OPENAI_API_KEY. `timeout` is in seconds and bounds the wait for one
     answer; after `retries` further tries, `backoff` seconds apart at first and twice as far each time, ToolError.
-    Safe to call from many threads.
+    RecordError where the server finds fault with the request itself. Safe to call from many threads.
     """
 
     batch = 1
@@ -58,9 +59,7 @@ class HttpModel:
         if self._key:
             self._headers["Authorization"] = f"Bearer {self._key}"
         elif credentials:
-            import urllib3
-
-            self._headers |= urllib3.make_headers(basic_auth=credentials)
+            self._headers["Authorization"] = "Basic " + base64.b64encode(credentials.encode()).decode()
         self._pool = _pool(self.url, timeout)
         self._plain = False  # the server rejected EXTRAS once
         self._closed = threading.Event()
@@ -90,7 +89,9 @@ class HttpModel:
                     self._plain |= plain
                     return reply
             elif status and status not in RETRIED and status < 500:
-                raise ToolError(f"{self.url}: {status}: {self._message(body)}")
+                # 400 and its kind speak of this request (too long a prompt, say), the others of every request.
+                blame = RecordError if status in (400, 413, 422) else ToolError
+                raise blame(f"{self.url}: {status}: {self._message(body)}")
             elif status:
                 problem = f"{status}: {self._message(body)}"
             if attempt == self.retries:
@@ -118,6 +119,8 @@ class HttpModel:
             answer = self._pool.request(
                 "POST", self.url, body=content, headers=self._headers, retries=False, redirect=False
             )
+        except urllib3.exceptions.NewConnectionError as error:  # a TimeoutError by inheritance alone
+            return 0, {}, b"", _why(error)
         except urllib3.exceptions.TimeoutError:
             return 0, {}, b"", f"no answer within {self.timeout:g} s"
         except urllib3.exceptions.HTTPError as error:
@@ -140,10 +143,10 @@ class HttpModel:
 
 
 def wait_s(attempt: int, seed: int, backoff: float, retry_after: str | None = None) -> float:
-    """Seconds before the try after number `attempt` (from 0): what the server asks for, else backoff·2^attempt; plus jitter.
+    """Seconds between try `attempt` (from 0) and the next: what the server asks for, else backoff * 2^attempt.
 
-    The jitter, up to half of the backoff, keeps a crowd of requests from coming back at once; it depends on `seed`
-    and `attempt` alone. At most LONGEST_WAIT_S.
+    The jitter that is added, up to half of the backoff, keeps a crowd of requests from coming back at once; it depends
+    on `seed` and `attempt` alone. At most LONGEST_WAIT_S.
     """
     step = backoff * 2.0**attempt
     jitter = step / 2 * derive_seed(seed, "retry", attempt) / 2**62
@@ -196,10 +199,9 @@ def _logprobs(value: Any, token_ids: list[int] | None) -> list[float] | None:
     content = value.get("content") if isinstance(value, dict) else None
     if token_ids is None or not isinstance(content, list) or len(content) != len(token_ids):
         return None
-    numbers = [one.get("logprob") if isinstance(one, dict) else None for one in content]
-    if not all(isinstance(one, (int, float)) and math.isfinite(one) for one in numbers):
-        return None
-    return [min(0.0, float(one)) for one in numbers]
+    values = [one.get("logprob") if isinstance(one, dict) else None for one in content]
+    numbers = [min(0.0, float(one)) for one in values if isinstance(one, (int, float)) and math.isfinite(one)]
+    return numbers if len(numbers) == len(values) else None
 
 
 def _endpoint(url: str) -> tuple[str, str | None]:

@@ -1,14 +1,15 @@
 """The scripted model: real solutions from good to broken, without a language model, a network or any chance.
 
-Covered: any table with train.csv, test.csv and sample_submission.csv, whatever its problem; the same request always gets
-the same text. Not covered: reading the prompt (it looks at the task record), temperature, token counts.
+Covered: any table with train.csv, test.csv and sample_submission.csv, whatever its problem; the same request always
+gets the same text. Not covered: reading the prompt (it looks at the task record), temperature, max_tokens, counting
+tokens.
 """
 
 from collections.abc import Sequence
 from typing import Any
 
 from mletools.models import Reply, Request
-from mletools.models.bank import CLASSIFIERS, Choice, choices, plan, program
+from mletools.models.bank import NOUNS, choices, plan, program
 from mletools.records.errors import RecordError, ToolError
 from mletools.records.ids import derive_seed
 
@@ -32,7 +33,7 @@ FAULTS = {
         ("index=False", "index=False, header=False"),
     ],
 }
-VALID = tuple(dict.fromkeys(choice.level for choice in CLASSIFIERS))
+VALID = tuple(NOUNS)
 # From worst to best: no block of code; no Python; an exception; an invalid file; then by expected score.
 LEVELS = ("nocode", *FAULTS, *VALID)
 # How often a level is drawn, in percent: one answer in five fails in some way.
@@ -84,7 +85,7 @@ class ScriptedModel:
 def answer(task: dict[str, Any], level: str, seed: int) -> str:
     """The answer of that level to a task: a plan and, but for nocode, a fenced block of Python."""
     menu = [choice for choice in choices(task) if level not in VALID or choice.level == level]
-    choice: Choice = menu[int(_draw(seed, task, "choice") * len(menu))]
+    choice = menu[int(_draw(seed, task, "choice") * len(menu))]
     code = program(task, choice)
     if level in FAULTS:
         faults = FAULTS[level]

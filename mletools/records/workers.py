@@ -4,7 +4,6 @@ Reading, working and writing overlap, so a result leaves as soon as it is there 
 are threads; `processes` gives each a process of its own for work that holds the interpreter. No work is retried here.
 """
 
-import multiprocessing.connection
 import os
 import queue
 import signal
@@ -12,30 +11,62 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
+from .errors import ToolError
+
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 _END = object()
 
 
-def _end_with_parent() -> None:
-    """In a worker process: leave Ctrl-C to the parent, and end when the parent is gone, even by kill -9."""
+_children: set[Any] = set()
+
+
+def _work_for_parent(work: Callable[[Any], Any], parent: Any) -> None:
+    """A worker process: answer items until the parent is gone, be it by kill -9. Ctrl-C is the parent's to handle."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    parent = multiprocessing.parent_process()
-    assert parent is not None
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    while True:
+        try:
+            item = parent.recv()
+        except EOFError:
+            os._exit(0)
+        try:
+            answer = (work(item), None)
+        except Exception as error:
+            answer = (None, error)
+        parent.send(answer)
 
-    def watch() -> None:
-        multiprocessing.connection.wait([parent.sentinel])
-        os._exit(1)
 
-    threading.Thread(target=watch, daemon=True).start()
+def _in_processes(work: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """`work`, done in a process that belongs to the calling thread."""
+    import multiprocessing
+
+    context = multiprocessing.get_context("spawn")  # threads are running: a fork could copy a held lock
+    mine = threading.local()
+
+    def call(item: Any) -> Any:
+        if not hasattr(mine, "pipe"):
+            mine.pipe, theirs = context.Pipe()
+            child = context.Process(target=_work_for_parent, args=(work, theirs), daemon=True)
+            child.start()
+            _children.add(child)
+            theirs.close()
+        mine.pipe.send(item)
+        try:
+            result, error = mine.pipe.recv()
+        except EOFError:
+            raise ToolError("a worker process died; was it killed for want of memory?") from None
+        if error is not None:
+            raise error
+        return result
+
+    return call
 
 
-def _in_processes(work: Callable[[Any], Any], jobs: int) -> Callable[[Any], Any]:
-    from concurrent.futures import ProcessPoolExecutor
-
-    context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=_end_with_parent)
-    return lambda item: pool.submit(work, item).result()
+def end_processes() -> None:
+    """Kill the worker processes of this command."""
+    for child in list(_children):
+        child.kill()
 
 
 def run(
@@ -50,7 +81,7 @@ def run(
     An exception in `items` itself is raised here after everything read before it has been yielded.
     """
     if processes and jobs > 1:
-        work = _in_processes(work, jobs)
+        work = _in_processes(work)
     todo: queue.SimpleQueue[Any] = queue.SimpleQueue()
     done: queue.SimpleQueue[Any] = queue.SimpleQueue()
     room = threading.Semaphore(4 * jobs)

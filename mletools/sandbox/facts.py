@@ -14,10 +14,17 @@ from typing import Any
 
 from mletools.sandbox.cgroup import MemoryCgroup
 
-ENVIRONMENT = frozenset(
-    "PATH HOME TMPDIR LANG PYTHONHASHSEED OMP_NUM_THREADS MKL_NUM_THREADS OPENBLAS_NUM_THREADS"
-    " KMP_DUPLICATE_LIB_OK KMP_INIT_AT_FORK".split()  # the last two, scikit-learn sets in any process
-)
+_OURS = {
+    "PATH",
+    "HOME",
+    "TMPDIR",
+    "LANG",
+    "PYTHONHASHSEED",
+    "OMP_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+}
+_SCIKIT_LEARNS = {"KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK"}  # set by its import in any process
 _NAMESPACES = {"user": "user", "mnt": "mount", "pid": "pid", "net": "network", "ipc": "ipc", "uts": "uts"}
 
 
@@ -80,7 +87,7 @@ def gather(outside: dict[str, str], cgroup: MemoryCgroup | None, limits: dict[st
         no_capabilities=all(int(status.get(name, "1"), 16) == 0 for name in ("CapPrm", "CapEff", "CapInh", "CapAmb")),
         seccomp=status.get("Seccomp") == "2",
         rlimits=resource.getrlimit(resource.RLIMIT_FSIZE)[1] <= limits["file_mb"] << 20,
-        clean_environment=set(os.environ) <= ENVIRONMENT,
+        clean_environment=set(os.environ) <= _OURS | _SCIKIT_LEARNS,
         disk_limit=os.statvfs(".").f_blocks * os.statvfs(".").f_frsize <= limits["disk_mb"] << 20,
         memory_cgroup=in_cgroup,
     )

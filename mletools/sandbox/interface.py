@@ -51,7 +51,7 @@ class Limits:
 
     wall_s: float = 60.0  # seconds of wall time of the solution; set-up of the box is not counted
     cpu_s: float | None = None  # seconds of CPU time of any single process (whole seconds, rounded up); None: no limit
-    memory_mb: int = 2048  # MB of the whole process tree, the files in its work folder included where a cgroup counts them
+    memory_mb: int = 2048  # MB of the whole process tree; where a cgroup counts, its files too
     processes: int = 64  # processes and threads alive at once, the solution's own among them
     file_mb: int = 64  # MB of the largest single file
     disk_mb: int = 256  # MB of all files together: work folder, home, temporary files, shared memory

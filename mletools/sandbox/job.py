@@ -141,12 +141,29 @@ def _reap(job: Job, child: int, sealed: int) -> None:
     if "why" in answer:
         channel.send(job.control, {"event": "failed", "why": answer["why"]})
         os._exit(1)
+    ended = False
+
+    def kill_all(*_: object) -> None:
+        # Killed before pid 1 goes, they are reaped by it and so counted; the kernel counts none it sweeps up itself.
+        if not ended:
+            os.kill(child, signal.SIGKILL)
+        if job.request["namespaces"]:
+            with suppress(ProcessLookupError):
+                os.kill(-1, signal.SIGKILL)
+
+    signal.signal(signal.SIGTERM, kill_all)
     channel.send(job.control, {"event": "started", "at": time.monotonic(), "facts": answer["facts"]})
     pid = 0
     while pid != child:
         pid, status = os.waitpid(-1, 0)
+    ended = True
     code = os.waitstatus_to_exitcode(status)
     channel.send(job.control, {"event": "exit", "at": time.monotonic(), "code": code})
+    if job.request["namespaces"]:
+        kill_all()
+        with suppress(ChildProcessError):
+            while True:
+                os.waitpid(-1, 0)
     os._exit(0)
 
 
@@ -205,8 +222,8 @@ def _lock_in(job: Job, place: dict[str, str], limits: dict[str, Any]) -> None:
     _set_limits(limits, limits["processes"] + others)
     if job.request["landlock"]:
         readable = [source for source, _ in job.plan.binds] + [target for _, target in job.plan.links]
-        readable += ["/etc/passwd", "/etc/group", "/etc/nsswitch.conf", "/etc/hosts", "/proc", "/dev/zero", "/dev/urandom"]
-        readable += ["/dev/random", place["code"], job.request["public"]]
+        readable += [f"/etc/{name}" for name in ("passwd", "group", "nsswitch.conf", "hosts")]
+        readable += ["/proc", "/dev/zero", "/dev/urandom", "/dev/random", place["code"], job.request["public"]]
         landlock.restrict(readable, [place["work"], place["home"], place["tmp"], "/dev/null", "/dev/full", "/dev/shm"])
     if linux.SUPPORTED_MACHINE:
         seccomp.install(seccomp.build(families))
@@ -219,12 +236,14 @@ def _set_limits(limits: dict[str, Any], processes: int) -> None:
         resource.RLIMIT_NOFILE: _OPEN_FILES,
         resource.RLIMIT_NPROC: processes,
     }
-    if limits["cpu_s"] is not None:
-        wanted[resource.RLIMIT_CPU] = max(1, math.ceil(limits["cpu_s"]))
     for kind, value in wanted.items():
         highest = resource.getrlimit(kind)[1]
         value = value if highest == resource.RLIM_INFINITY else min(value, highest)
         resource.setrlimit(kind, (value, value))
+    if limits["cpu_s"] is not None:
+        seconds = max(1, math.ceil(limits["cpu_s"]))
+        # First the signal that tells why, a second later the one that cannot be caught.
+        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
 
 
 def _tasks_of_this_user() -> int:

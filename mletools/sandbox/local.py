@@ -82,12 +82,7 @@ class LocalSandbox:
         text = code.encode("utf-8", "surrogatepass")
         with self._slots:
             try:
-                ending = self._run_once_or_twice(text, public, limits, seed)
-                try:
-                    return outcome_of(ending, limits)
-                finally:
-                    for descriptor in (ending.work, ending.disk):
-                        os.close(descriptor)
+                return self._run_once_or_twice(text, public, limits, seed)
             except OSError as error:
                 raise ToolError(f"the sandbox has trouble on this machine: {error}") from error
 
@@ -133,23 +128,21 @@ class LocalSandbox:
     def _probe_with(self, namespaces: bool, public: Path) -> dict[str, bool]:
         server = self._take()
         try:
-            ending, facts = self._on_server(server, b"", public, _PROBE, 0, namespaces, probe=True)
+            _, facts = self._on_server(server, b"", public, _PROBE, 0, namespaces, probe=True)
         except ServerDied as error:
             self._drop(server)
             raise ToolError("the sandbox's warm server died while it was tried out") from error
         except BaseException:
             self._drop(server)
             raise
-        for descriptor in (ending.work, ending.disk):
-            os.close(descriptor)
         self._give_back(server)
         return facts
 
-    def _run_once_or_twice(self, code: bytes, public: Path, limits: Limits, seed: int) -> Ending:
+    def _run_once_or_twice(self, code: bytes, public: Path, limits: Limits, seed: int) -> Outcome:
         for _ in range(2):
             server = self._take()
             try:
-                ending, _ = self._on_server(server, code, public, limits, seed, self._namespaces, probe=False)
+                outcome, _ = self._on_server(server, code, public, limits, seed, self._namespaces, probe=False)
             except ServerDied:
                 self._drop(server)
                 if self._closed:
@@ -159,12 +152,12 @@ class LocalSandbox:
                 self._drop(server)
                 raise
             self._give_back(server)
-            return ending
+            return outcome
         raise ToolError("the sandbox's warm server died twice on one run: is this machine out of memory?")
 
     def _on_server(
         self, server: WarmServer, code: bytes, public: Path, limits: Limits, seed: int, namespaces: bool, probe: bool
-    ) -> tuple[Ending, dict[str, bool]]:
+    ) -> tuple[Outcome, dict[str, bool]]:
         request: dict[str, Any] = {
             "public": os.path.realpath(public),
             "seed": seed,
@@ -173,14 +166,20 @@ class LocalSandbox:
             "folder": None,
             "probe": probe,
         }
-        if namespaces:
-            return server.run(code, request, limits)
-        request["folder"] = folder = tempfile.mkdtemp(prefix="mletools-run-")
+        folder = None
+        ending = Ending()
         try:
-            _fill_folder(folder, code, request["public"], copy=not request["landlock"] or os.geteuid() == 0)
-            return server.run(code, request, limits)
+            if not namespaces:
+                request["folder"] = folder = tempfile.mkdtemp(prefix="mletools-run-")
+                _fill_folder(folder, code, request["public"], copy=not request["landlock"] or os.geteuid() == 0)
+            facts = server.run(code, request, limits, ending)
+            return outcome_of(ending, limits), facts
         finally:
-            remove_folder(folder)
+            for descriptor in (ending.work, ending.disk):
+                if descriptor >= 0:
+                    os.close(descriptor)
+            if folder is not None:
+                remove_folder(folder)
 
     def _take(self) -> WarmServer:
         with self._lock:
@@ -192,11 +191,12 @@ class LocalSandbox:
                 return server
         server = WarmServer(self._plan, self._preimport, self._want_cgroup)
         with self._lock:
-            if not self._closed:
+            weaker = server.cgroup is None and (self._protections or {}).get("memory_cgroup", False)
+            if not self._closed and not weaker:
                 self._busy.add(server)
                 return server
         server.close()
-        raise ToolError("the sandbox is closed")
+        raise ToolError("a further warm server got no memory cgroup" if weaker else "the sandbox is closed")
 
     def _give_back(self, server: WarmServer) -> None:
         with self._lock:

@@ -74,7 +74,7 @@ def make_plan() -> Plan:
             if _inside(home, os.path.realpath(name)) and home != "/":
                 raise ToolError(f"the sandbox would have to show all of {name} to solutions: use a virtual environment")
             if os.path.realpath(name) in ("/", "/home", "/var", "/tmp"):
-                raise ToolError(f"the sandbox cannot show {name} to solutions: use a Python installed in a folder of its own")
+                raise ToolError(f"the sandbox cannot show {name} to solutions: use a Python in a folder of its own")
             wanted.append(name)
     for path in sorted(set(wanted), key=lambda name: (name.count("/"), name)):
         real = os.path.realpath(path)

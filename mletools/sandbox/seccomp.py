@@ -46,7 +46,7 @@ AF_UNIX, AF_INET, AF_INET6 = 1, 2, 10
 
 
 class _Program(ctypes.Structure):
-    _fields_ = [("length", ctypes.c_ushort), ("filter", ctypes.c_void_p)]  # noqa: RUF012
+    _fields_ = [("length", ctypes.c_ushort), ("filter", ctypes.c_void_p)]
 
 
 def _step(code: int, value: int, when_true: int = 0, when_false: int = 0) -> bytes:

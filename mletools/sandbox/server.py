@@ -26,6 +26,7 @@ from mletools.sandbox.preimport import warm_up
 from mletools.sandbox.process_tree import kill_descendants, memory_mb, remove_folder
 
 _WATCH_EVERY_MS = 50
+_ORDERLY_END_S = 5.0
 
 BOOT = (
     "import json, os, sys\n"
@@ -50,7 +51,7 @@ def serve(control: int, config: dict[str, Any]) -> Callable[[], None]:
     except BaseException as error:
         channel.send(end, {"event": "failed", "why": f"{type(error).__name__}: {error}"})
         os._exit(1)
-    cgroup = MemoryCgroup.create(f"mletools-{os.getpid()}") if config["cgroup"] else None
+    cgroup = MemoryCgroup.create(f"mletools-{os.getpid()}-{time.time_ns()}") if config["cgroup"] else None
     plan = mounts.Plan(config["binds"], config["links"], config["import_path"])
     channel.send(end, {"event": "ready", "missing": missing, "cgroup": str(cgroup.path) if cgroup else None})
     outside = own_namespaces()
@@ -60,6 +61,7 @@ def serve(control: int, config: dict[str, Any]) -> Callable[[], None]:
         if request is None:
             _leave(cgroup)
         elif descriptors:
+            code, stdout, stderr = descriptors
             if cgroup is not None:
                 cgroup.start(request["limits"]["memory_mb"])
             go, start = os.pipe()
@@ -68,7 +70,7 @@ def serve(control: int, config: dict[str, Any]) -> Callable[[], None]:
             if child == 0:
                 os.close(start)
                 os.close(pids)
-                return enter(Job(end, request, *descriptors, go, plan, cgroup, outside), report)
+                return enter(Job(end, request, code, stdout, stderr, go, plan, cgroup, outside), report)
             for descriptor in (*descriptors, go, report):
                 os.close(descriptor)
             _Watch(end, command, request, cgroup).run(child, pids, start)
@@ -92,9 +94,7 @@ def _leave(cgroup: MemoryCgroup | None) -> None:
 class _Watch:
     """The server's part in one run: from the fork to the last process reaped and counted."""
 
-    def __init__(
-        self, end: socket.socket, command: int, request: dict[str, Any], cgroup: MemoryCgroup | None
-    ) -> None:
+    def __init__(self, end: socket.socket, command: int, request: dict[str, Any], cgroup: MemoryCgroup | None) -> None:
         self._end, self._command, self._request, self._cgroup = end, command, request, cgroup
         self._cpu_s = 0.0
         self._peak_mb = 0.0
@@ -123,9 +123,9 @@ class _Watch:
             if self._request["folder"]:
                 remove_folder(self._request["folder"])
             _leave(self._cgroup)
-        ended = {"event": "ended", "at": time.monotonic(), "cpu_s": self._cpu_s, "peak_mb": peak, "memory": killed_for_memory}
+        used = {"cpu_s": self._cpu_s, "peak_mb": peak, "memory": killed_for_memory}
         with suppress(BrokenPipeError):  # then the next wait sees that the command is gone
-            channel.send(self._end, ended)
+            channel.send(self._end, {"event": "ended", "at": time.monotonic(), **used})
 
     def _follow(self) -> None:
         box = os.pidfd_open(self._box)
@@ -138,29 +138,31 @@ class _Watch:
                 ready = {descriptor for descriptor, _ in poll.poll(timeout)}
                 if box in ready:
                     return
-                if self._end.fileno() in ready and channel.receive(self._end)[0] is None or self._command in ready:
-                    self._alone = True
-                if self._end.fileno() in ready or self._alone:
-                    os.kill(self._box, signal.SIGKILL)
-                    poll.unregister(self._end.fileno())
-                    poll.unregister(self._command)
-                    self._wait_for(box)
+                told = self._end.fileno() in ready
+                self._alone = self._command in ready or (told and channel.receive(self._end)[0] is None)
+                if told or self._alone:
+                    self._end_box(box)
                     return
                 if self._cgroup is None:
-                    self._look_at_memory()
+                    self._look_at_memory(box)
         finally:
             os.close(box)
 
-    def _wait_for(self, box: int) -> None:
+    def _end_box(self, box: int) -> None:
+        if not self._alone:
+            os.kill(self._box, signal.SIGTERM)  # pid 1 of the box then ends and counts all the others
+            if select.select([box], [], [], _ORDERLY_END_S)[0]:
+                return
+        os.kill(self._box, signal.SIGKILL)
         select.select([box], [], [])
 
-    def _look_at_memory(self) -> None:
+    def _look_at_memory(self, box: int) -> None:
         limit = self._request["limits"]["memory_mb"]
         used = memory_mb(self._box, limit)
         if used > limit:
             self._over_memory = True
             self._peak_mb = used
-            os.kill(self._box, signal.SIGKILL)
+            self._end_box(box)
 
     def _reap_all(self) -> None:
         while True:

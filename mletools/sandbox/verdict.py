@@ -21,7 +21,7 @@ _KINDS = ((stat.S_ISDIR, "a directory"), (stat.S_ISFIFO, "a named pipe"), (stat.
 
 @dataclass
 class Ending:
-    """A run as the command followed it; descriptors are the holder's to close."""
+    """A run as the command followed it; descriptors are to be closed by who made it."""
 
     work: int = -1  # descriptor of the work folder
     disk: int = -1  # descriptor of the disk that it lies on
@@ -68,7 +68,7 @@ def status_of(ending: Ending, limits: Limits) -> str:
         return "memory"
     if ending.code == -signal.SIGXCPU:
         return "timeout"
-    if limits.cpu_s is not None and ending.code == -signal.SIGKILL and ending.cpu_s >= limits.cpu_s:
+    if limits.cpu_s is not None and ending.code == -signal.SIGKILL and ending.cpu_s >= 0.95 * limits.cpu_s:
         return "timeout"
     if ending.code == -signal.SIGXFSZ:
         return "disk"
@@ -112,9 +112,10 @@ def outcome_of(ending: Ending, limits: Limits) -> Outcome:
     submission, problem = take_submission(ending.work, limits.submission_mb)
     status = status_of(ending, limits)
     begun = ending.started if ending.started is not None else ending.ended
+    own_end = ending.stopped_for is None and ending.code is not None and ending.code >= 0
     return Outcome(
         status=status,
-        exit_code=ending.code if ending.code is not None and ending.code >= 0 else None,
+        exit_code=ending.code if own_end else None,
         duration_s=max(0.0, (ending.ended or 0.0) - (begun or 0.0)),
         cpu_s=ending.cpu_s,
         peak_memory_mb=ending.peak_mb,

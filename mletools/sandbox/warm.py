@@ -24,7 +24,7 @@ from mletools.sandbox.interface import Limits
 from mletools.sandbox.server import BOOT
 from mletools.sandbox.verdict import Ending
 
-_START_S, _SET_UP_S, _END_S = 300.0, 60.0, 60.0
+_START_S, _SET_UP_S, _END_S, _CGROUP_S = 300.0, 60.0, 60.0, 5.0
 _CHUNK = 1 << 16
 
 
@@ -77,7 +77,7 @@ class WarmServer:
             raise ToolError(f"cannot start a warm server with {sys.executable}: {error}") from error
         finally:
             other.close()
-        self._cgroup: str | None = None
+        self.cgroup: str | None = None
         self._closed = False
         self._wait_until_warm()
 
@@ -91,12 +91,13 @@ class WarmServer:
             why = message["why"] if message else f"it ended with code {code} before it was ready"
             raise ToolError(f"the sandbox's warm server does not start: {why}")
         self.missing: list[str] = message["missing"]
-        self._cgroup = message["cgroup"]
+        self.cgroup = message["cgroup"]
 
-    def run(self, code: bytes, request: dict[str, Any], limits: Limits) -> tuple[Ending, dict[str, bool]]:
-        """Serve one run to its very end. Returns it and, when `request` asks for a probe, the protections found.
+    def run(self, code: bytes, request: dict[str, Any], limits: Limits, ending: Ending) -> dict[str, bool]:
+        """Serve one run to its very end, told in `ending`, whose descriptors are the caller's to close.
 
-        ServerDied: the server ended or hung. SetUpFailed: the box could not be made. OSError: no descriptors or memory here.
+        Returns the protections found where `request` asks for a probe. ServerDied: the server ended or hung. SetUpFailed: the
+        box could not be made. OSError: this machine is short of descriptors or memory.
         """
         stdout, stdout_end = os.pipe()
         stderr, stderr_end = os.pipe()
@@ -119,9 +120,10 @@ class WarmServer:
             for descriptor in (stdout_end, stderr_end, script):
                 if descriptor >= 0:
                     os.close(descriptor)
-        follower = _Follower(self._control, stdout, stderr, limits)
+        follower = _Follower(self._control, stdout, stderr, limits, ending)
         try:
-            return follower.follow(), follower.facts
+            follower.follow()
+            return follower.facts
         finally:
             follower.close()
 
@@ -138,15 +140,21 @@ class WarmServer:
             self._process.kill()
             self._process.wait()
         self._control.close()
-        if self._cgroup is not None:
-            with suppress(OSError):  # the server has removed it, unless it was killed
-                os.rmdir(self._cgroup)
+        self._remove_cgroup()
+
+    def _remove_cgroup(self) -> None:
+        # The server has removed it, unless it was killed; then its last run's processes take a moment to go.
+        end = time.monotonic() + _CGROUP_S
+        while self.cgroup is not None and os.path.isdir(self.cgroup) and time.monotonic() < end:
+            with suppress(OSError):
+                os.rmdir(self.cgroup)
+            time.sleep(0.01)
 
 
 class _Follower:
     """Reads a run's output and the server's events until the server says that all is over."""
 
-    def __init__(self, control: Any, stdout: int, stderr: int, limits: Limits) -> None:
+    def __init__(self, control: Any, stdout: int, stderr: int, limits: Limits, ending: Ending) -> None:
         self._control = control
         self._limits = limits
         self._pieces: dict[int, bytearray] = {stdout: bytearray(), stderr: bytearray()}
@@ -154,10 +162,10 @@ class _Follower:
         self._open = set(self._streams)
         self._deadline = time.monotonic() + _SET_UP_S
         self._failure: str | None = None
-        self.ending = Ending()
+        self.ending = ending
         self.facts: dict[str, bool] = {}
 
-    def follow(self) -> Ending:
+    def follow(self) -> None:
         poll = select.poll()
         poll.register(self._control, select.POLLIN)
         for stream in self._streams:
@@ -177,16 +185,13 @@ class _Follower:
         for stream in tuple(self._open):
             self._drain(stream)
         if self._failure is not None:
-            self._descriptors_closed()
             raise SetUpFailed(f"cannot make a sandbox: {self._failure}")
         cap = self._limits.output_kb << 10
         self.ending.stdout, self.ending.stderr = (bytes(self._pieces[stream][:cap]) for stream in self._streams)
-        return self.ending
 
     def _event(self) -> bool:
         message, descriptors = channel.receive(self._control)
         if message is None:
-            self._descriptors_closed()
             raise ServerDied
         event = message["event"]
         if event == "work":
@@ -212,7 +217,6 @@ class _Follower:
     def _out_of_time(self) -> None:
         running = self.ending.started is not None and self.ending.code is None and self.ending.stopped_for is None
         if not running:
-            self._descriptors_closed()
             raise ServerDied
         self._stop("timeout")
 
@@ -241,13 +245,8 @@ class _Follower:
         while stream in self._open and select.select([stream], [], [], 0)[0]:
             self._read(stream)
 
-    def _descriptors_closed(self) -> None:
-        for descriptor in (self.ending.work, self.ending.disk):
-            if descriptor >= 0:
-                os.close(descriptor)
-
     def close(self) -> None:
-        """Close the readers; the ending's own descriptors belong to who holds the ending."""
+        """Close the readers of the output."""
         for stream in tuple(self._open):
             os.close(stream)
             self._open.discard(stream)

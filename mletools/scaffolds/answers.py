@@ -40,9 +40,7 @@ def split_answer(text: str) -> tuple[str, str | None]:
 
 
 def _after_thinking(text: str) -> str:
-    before, end, rest = text.rpartition("</think>")
-    if end:
-        return rest
+    rest = text.rpartition("</think>")[2]
     # Thinking that never ended holds drafts, no answer.
     return "" if rest.lstrip().startswith("<think>") else rest
 

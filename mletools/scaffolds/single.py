@@ -1,4 +1,4 @@
-"""Scaffold `single`: one question, one answer of a plan of 3 to 5 sentences and one block of code (RL for MLE agents, C.1).
+"""Scaffold `single`: one question, one answer of a plan and one block of code (RL for MLE agents, appendix C.1).
 
 Covered: the questions of a task, known by id before anything is sampled, and the record of an answer.
 Not covered: asking (the command does, with any model), running or grading the code, further turns.
@@ -74,10 +74,9 @@ def record(job: Job, reply: Any, seconds: float) -> dict[str, Any]:
     stop_reason: length where the answer was cut, format where it holds no single block of code, else finished.
     """
     plan, code = split_answer(reply.text)
+    stop_reason = "finished" if code is not None else "format"
     if reply.finish_reason == "length":
         stop_reason = "length"
-    else:
-        stop_reason = "finished" if code is not None else "format"
     asked = dict(job.messages[-1])
     if reply.prompt_token_ids is not None:
         asked["token_ids"] = reply.prompt_token_ids
@@ -119,7 +118,7 @@ def _facts(task: dict[str, Any]) -> dict[str, str]:
         "description": task["description"].strip(),
         "modality": task["modality"],
         "problem": task["problem"].replace("_", " "),
-        "metric": metric["name"],
+        "metric": " ".join([metric["name"], *(f"{key}={value}" for key, value in sorted(metric["params"].items()))]),
         "direction": "lower is better" if metric["lower_is_better"] else "higher is better",
         "files": ", ".join(task["data"]["public"]),
         "columns": ", ".join(submission["id"] + submission["target"]),

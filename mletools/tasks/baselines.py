@@ -1,7 +1,7 @@
 """Baselines that are really trained on train.csv and scored on the held-out answers, from a constant to an ensemble.
 
-They read the files that a solver gets, run on one thread and are deterministic. Not covered: other data than tables, and
-which of the scores become thresholds (thresholds).
+They read the files that a solver gets, run on one thread and are deterministic. Not covered: other data than tables,
+and which of the scores become thresholds (thresholds).
 """
 
 import warnings
@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mletools.tasks.draft import Draft, read_csv, submission_csv
-from mletools.tasks.table import Rejected
+from .draft import Draft, read_csv, submission_csv
+from .table import Rejected
 
 # score(metric name, its params, answers, submission, target columns); both frames hold the ids in one order and, for
 # labels, text. It raises ValueError where the metric is undefined.
@@ -83,10 +83,12 @@ def encode(draft: Draft) -> Arrays:
     train, test = read_csv(draft.public["train.csv"]), read_csv(draft.public["test.csv"])
     numbers = [column.name for column in draft.table.features if column.number]
     categories = [column.name for column in draft.table.features if not column.number]
-    encoder = ColumnTransformer([
-        ("numbers", make_pipeline(SimpleImputer(strategy="median"), StandardScaler()), numbers),
-        ("categories", OneHotEncoder(handle_unknown="ignore", sparse_output=False), categories),
-    ])
+    encoder = ColumnTransformer(
+        [
+            ("numbers", make_pipeline(SimpleImputer(strategy="median"), StandardScaler()), numbers),
+            ("categories", OneHotEncoder(handle_unknown="ignore", sparse_output=False), categories),
+        ]
+    )
     for frame in (train, test):
         frame[categories] = frame[categories].astype(object).where(frame[categories].notna(), "missing")
     x, x_test = (np.asarray(values, dtype=float) for values in (encoder.fit_transform(train), encoder.transform(test)))
@@ -94,7 +96,8 @@ def encode(draft: Draft) -> Arrays:
     y = train[names].to_numpy()
     labels = draft.table.labels
     if labels:
-        shown = ["1" if label == draft.table.positive else "0" for label in labels] if draft.metric == "auroc" else labels
+        zero_one = ["1" if label == draft.table.positive else "0" for label in labels]
+        shown = zero_one if draft.metric == "auroc" else labels
         y = np.array([[shown.index(str(cell))] for cell in y[:, 0]])
     return Arrays(x, y, x_test, len(labels), draft.metric in ("balanced_accuracy", "f1_macro"))
 
@@ -188,7 +191,8 @@ def _linear(arrays: Arrays, shrunk: bool = False) -> Callable[[], Any]:
 def _neighbours(arrays: Arrays) -> Callable[[], Any]:
     from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 
-    return lambda: (KNeighborsClassifier if arrays.labels else KNeighborsRegressor)(n_neighbors=min(5, len(arrays.x) // 2))
+    kind = KNeighborsClassifier if arrays.labels else KNeighborsRegressor
+    return lambda: kind(n_neighbors=min(5, len(arrays.x) // 2))
 
 
 def _forest(arrays: Arrays, seed: int) -> Callable[[], Any]:

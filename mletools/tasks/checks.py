@@ -9,9 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from mletools.tasks.draft import Draft
-from mletools.tasks.table import Rejected
-from mletools.tasks.thresholds import ordered
+from .draft import Draft
+from .table import Rejected
+from .thresholds import ordered
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,8 @@ def check_draft(
 
 def _order(evidence: Evidence) -> str:
     dummy = evidence.baselines[0]["score"]
-    return "" if ordered(dummy, evidence.thresholds, evidence.lower_is_better) else "dummy and thresholds are out of order"
+    right = ordered(dummy, evidence.thresholds, evidence.lower_is_better)
+    return "" if right else "dummy and thresholds are out of order"
 
 
 def _gold(evidence: Evidence) -> str:
@@ -49,7 +50,9 @@ def _gold(evidence: Evidence) -> str:
 
 
 def _learnable(evidence: Evidence) -> str:
-    """Most baselines beat the dummy: a few of many do so by luck on few rows."""
+    """Half of the baselines beat the dummy (a few of many do so by luck), and an R2 explains something."""
+    if evidence.draft.metric == "r2" and evidence.thresholds["gold"] <= 0:
+        return "gold explains none of the variation"
     sign = -1 if evidence.lower_is_better else 1
     dummy, *trained = (sign * entry["score"] for entry in evidence.baselines)
     better = sum(score > dummy for score in trained)

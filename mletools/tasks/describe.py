@@ -1,11 +1,12 @@
-"""The description of a task, Markdown like a competition page. It tells neither how the target came about nor where the
-answers are kept.
+"""The description of a task, Markdown like a competition page.
+
+It tells neither how the target came about nor where the answers are kept.
 """
 
 from itertools import groupby
 
-from mletools.tasks.draft import ID, Draft
-from mletools.tasks.table import Column
+from .draft import ID, Draft
+from .table import Column
 
 SAMPLE_LINES = 4
 METRIC_WORDS = {
@@ -26,6 +27,8 @@ def describe(draft: Draft, lower_is_better: bool) -> str:
     direction = "Lower is better." if lower_is_better else "Higher is better."
     several = " It is computed for each target column and averaged." if len(table.targets) > 1 else ""
     sample = draft.public["sample_submission.csv"].decode().split("\n")
+    targets = ", ".join(f"`{name}`" for name in draft.submission["target"])
+    # fmt: off
     lines = [
         f"# {table.title}", "",
         table.context, "",
@@ -33,8 +36,7 @@ def describe(draft: Draft, lower_is_better: bool) -> str:
         "## Files", "",
         "The data lie in `./input/`:", "",
         f"- `train.csv`: {len(draft.train)} rows with {_listed(draft.train_targets)}, to learn from",
-        f"- `test.csv`: {len(draft.test)} rows without it, to predict" if len(table.targets) == 1
-        else f"- `test.csv`: {len(draft.test)} rows without them, to predict",
+        f"- `test.csv`: {len(draft.test)} rows without {'it' if len(table.targets) == 1 else 'them'}, to predict",
         "- `sample_submission.csv`: a submission in the right format that predicts a constant",
         "- `description.md`: this page", "",
         "## Columns", "",
@@ -45,9 +47,10 @@ def describe(draft: Draft, lower_is_better: bool) -> str:
         "## Metric", "", f"{METRIC_WORDS[draft.metric]}{several} {direction}", "",
         "## Submission", "",
         "Your program must write `./submission.csv`: a header and one line for each row of `test.csv`, in any order, "
-        f"with the columns `{ID}` and {', '.join(f'`{name}`' for name in draft.submission['target'])}. {_values(draft)}", "",
+        f"with the columns `{ID}` and {targets}. {_values(draft)}", "",
         "The first lines of the sample:", "", "```", *sample[:SAMPLE_LINES], "```", "",
     ]
+    # fmt: on
     return "\n".join(lines)
 
 
@@ -79,7 +82,8 @@ def _dictionary(draft: Draft) -> list[str]:
     """A line for each column; neighbours that differ in nothing but the name share one."""
     lines = []
     columns = [*draft.table.features, *draft.train_targets]
-    for (meaning, unit, number), group in groupby(columns, key=lambda column: (column.meaning, column.unit, column.number)):
+    alike = groupby(columns, key=lambda column: (column.meaning, column.unit, column.number))
+    for (meaning, unit, number), group in alike:
         names = [column.name for column in group]
         shown = f"`{names[0]}`" if len(names) == 1 else f"`{names[0]}` ... `{names[-1]}` ({len(names)} columns)"
         values = unit if number else ", ".join(_levels(draft, names[0]))

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mletools.tasks.table import Column, Rejected, Table, csv_bytes, shortest
+from .table import Column, Rejected, Table, csv_bytes, shortest
 
 METRICS = {
     "binary_classification": ("accuracy", "balanced_accuracy", "f1_macro", "log_loss", "auroc"),
@@ -25,8 +25,8 @@ FEWEST_OF_A_CLASS = 3
 class Draft:
     """One candidate task.
 
-    `train_targets` are the columns to learn from in train.csv; `submission` is that part of the record, whose targets
-    are the same columns or, for log_loss, one probability a class. `train` and `test` hold row numbers of the table,
+    `train_targets` are the target columns of train.csv; `submission` is that part of the record, whose targets are the
+    same columns or, for log_loss, one probability a class. `train` and `test` hold row numbers of the table,
     `test_ids` the ids of the latter. `public` maps file names to bytes.
     """
 
@@ -58,12 +58,19 @@ def make_draft(table: Table, draws: Any) -> Draft:
     sample = _constant(table, metric, targets, [{name: cells[name][at] for name in cells} for at in train])
     answer_cells = _answer_cells(table, metric, cells)
     return Draft(
-        table=table, metric=metric, train_targets=targets, submission=submission, train=train, test=test, test_ids=test_ids,
+        table=table,
+        metric=metric,
+        train_targets=targets,
+        submission=submission,
+        train=train,
+        test=test,
+        test_ids=test_ids,
         public={
             "train.csv": rows([*features, *cells], {**table.cells, **cells}, train, train_ids),
             "test.csv": rows(features, table.cells, test, test_ids),
-            "sample_submission.csv": csv_bytes([ID, *submission["target"]],
-                                               [test_ids, *([value] * len(test) for value in sample)]),
+            "sample_submission.csv": csv_bytes(
+                [ID, *submission["target"]], [test_ids, *([value] * len(test) for value in sample)]
+            ),
         },
         answers=rows(submission["target"], answer_cells, test, test_ids),
     )
@@ -129,7 +136,9 @@ def _train_targets(table: Table, metric: str) -> tuple[list[Column], dict[str, l
     if metric != "auroc":
         return table.targets, {column.name: table.cells[column.name] for column in table.targets}
     target = table.targets[0]
-    column = Column(f"is_{table.positive}", f"1 where {target.name} ({target.meaning}) is {table.positive}, else 0", "0 or 1")
+    column = Column(
+        f"is_{table.positive}", f"1 where {target.name} ({target.meaning}) is {table.positive}, else 0", "0 or 1"
+    )
     return [column], {column.name: ["1" if cell == table.positive else "0" for cell in table.cells[target.name]]}
 
 
@@ -141,7 +150,7 @@ def _submission(table: Table, metric: str, targets: list[Column], rows: int) -> 
     if metric == "auroc":
         return {"id": [ID], "target": names, "parse": "number", "range": [0, 1], "rows": rows}
     if table.labels:
-        return {"id": [ID], "target": names, "parse": "label", "labels": list(table.labels), "rows": rows}
+        return {"id": [ID], "target": names, "parse": "label", "labels": table.labels, "rows": rows}
     return {"id": [ID], "target": names, "parse": "number", "rows": rows}
 
 

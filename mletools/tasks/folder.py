@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from mletools.records.errors import ToolError
+from ..records.errors import ToolError
 
 ANSWERS = "private/answers.csv"
 

@@ -8,17 +8,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from mletools.records.errors import ToolError
-from mletools.records.ids import content_id, derive_seed
-from mletools.tasks.baselines import Score, ladder, libraries
-from mletools.tasks.checks import check_draft
-from mletools.tasks.describe import describe
-from mletools.tasks.draft import make_draft
-from mletools.tasks.folder import ANSWERS, content_digest, write_folder
-from mletools.tasks.procedural import procedural_table
-from mletools.tasks.real import NAMES, real_table
-from mletools.tasks.table import Rejected, Table, generator
-from mletools.tasks.thresholds import pick_thresholds
+from ..records.errors import ToolError
+from ..records.ids import content_id, derive_seed
+from .baselines import Score, ladder, libraries
+from .checks import check_draft
+from .describe import describe
+from .draft import make_draft
+from .folder import ANSWERS, content_digest, write_folder
+from .procedural import procedural_table
+from .real import NAMES, real_table
+from .table import Rejected, Table, generator
+from .thresholds import pick_thresholds
 
 # How a table is drawn, by the name of the source.
 TABLES: dict[str, Callable[[Any], Table]] = {
@@ -43,7 +43,12 @@ def sources(spec: str) -> list[str]:
 
 
 def make_task(
-    source: str, index: int, seed: int, data: Path, score: Score, lower_is_better: Callable[[str], bool],
+    source: str,
+    index: int,
+    seed: int,
+    data: Path,
+    score: Score,
+    lower_is_better: Callable[[str], bool],
     max_attempts: int = 20,
 ) -> tuple[dict[str, Any], list[str]]:
     """The record of task `index` of a source, its folder under `data`, and why earlier drafts were rejected.
@@ -59,7 +64,8 @@ def make_task(
             return _attempt(source, index, seed, attempt, data, score, lower_is_better), reasons
         except Rejected as rejected:
             reasons.append(rejected.reason)
-    raise Rejected(f"{source} {index}: {max_attempts} drafts rejected, the last one because {(reasons or ['none was made'])[-1]}")
+    last = reasons[-1] if reasons else "none was made"
+    raise Rejected(f"{source} {index}: {max_attempts} drafts rejected, the last one because {last}")
 
 
 def _attempt(
@@ -96,7 +102,13 @@ def _attempt(
         "answers": ANSWERS,
         "thresholds": thresholds,
         "provenance": {
-            "source": source, "seed": seed, "index": index, "attempt": attempt,
-            "baselines": baselines, "trained_with": libraries(), "sanity": sanity, **draft.table.origin,
+            "source": source,
+            "seed": seed,
+            "index": index,
+            "attempt": attempt,
+            "baselines": baselines,
+            "trained_with": libraries(),
+            "sanity": sanity,
+            **draft.table.origin,
         },
     }

@@ -1,15 +1,15 @@
-"""Procedural tables of 50 to 200 rows: columns from a scenario, a target from a hidden rule, noise, and a few blemishes.
+"""Procedural tables of 50 to 200 rows: columns from a scenario, a target from a hidden rule, noise, a few blemishes.
 
-All that a draw decides is the table's DNA (problem, rows, columns, terms, noise, gaps, balance), kept in the provenance.
-Not covered: other modalities than tables.
+All that a draw decides is the table's DNA (problem, rows, columns, terms, noise, gaps, balance), kept in the
+provenance. Not covered: other modalities than tables.
 """
 
 import json
 from pathlib import Path
 from typing import Any
 
-from mletools.tasks.rule import Category, Number, compose
-from mletools.tasks.table import Column, Rejected, Table, fixed
+from .rule import Category, Number, compose
+from .table import Column, Rejected, Table, fixed
 
 ROWS = (50, 200)
 
@@ -35,11 +35,19 @@ def procedural_table(draws: Any) -> Table:
     features = [_column(entry) for entry in scenario["numbers"] + scenario["categories"] if entry["name"] in cells]
     used = {name for term in terms for name in term.columns}
     return Table(
-        name=scenario["key"], title=scenario["title"], context=scenario["context"], problem=dna["problem"],
-        features=features, targets=[target], cells={**cells, target.name: answers}, labels=labels,
+        name=scenario["key"],
+        title=scenario["title"],
+        context=scenario["context"],
+        problem=dna["problem"],
+        features=features,
+        targets=[target],
+        cells={**cells, target.name: answers},
+        labels=labels,
         positive=labels[-1] if len(labels) == 2 else "",
         origin={
-            "answers_public": False, "scenario": scenario["key"], "dna": {**dna, "families": [term.family for term in terms]},
+            "answers_public": False,
+            "scenario": scenario["key"],
+            "dna": {**dna, "families": [term.family for term in terms]},
             "hidden_rule": f"{' + '.join(term.words for term in terms)}; noise of {dna['noise']} deviations; {turned}",
             "irrelevant": [column.name for column in features if column.name not in used],
         },
@@ -51,7 +59,8 @@ def draw_dna(scenario: dict[str, Any], draws: Any) -> dict[str, Any]:
     numbers = int(draws.randint(4, len(scenario["numbers"]) + 1))
     categories = int(draws.randint(1, len(scenario["categories"]) + 1))
     problem = ("binary_classification", "multiclass_classification", "regression")[draws.randint(3)]
-    labels = {"binary_classification": 2, "multiclass_classification": len(scenario["classes"]["levels"])}.get(problem, 0)
+    several = len(scenario["classes"]["levels"])
+    labels = {"binary_classification": 2, "multiclass_classification": several}.get(problem, 0)
     shares: list[float] = []
     if labels:
         rare = float(draws.choice([1.0, 1.0, 0.6, 0.4]))
@@ -63,7 +72,7 @@ def draw_dna(scenario: dict[str, Any], draws: Any) -> dict[str, Any]:
         "rows": int(draws.randint(ROWS[0], ROWS[1] + 1)),
         "numbers": numbers,
         "categories": categories,
-        "relevant_numbers": min(numbers - 1, int(draws.randint(2, 5))),
+        "relevant_numbers": min(numbers - 1, int(draws.randint(3, 6))),
         "relevant_categories": int(draws.randint(0, categories + 1)),
         "terms": int(draws.randint(3, 6)),
         "noise": round(float(draws.uniform(0.1, 0.45)), 2),
@@ -77,9 +86,7 @@ def _pick(entries: list[dict[str, Any]], count: int, draws: Any) -> list[dict[st
     return [entries[at] for at in draws.permutation(len(entries))[:count]]
 
 
-def _draw_numbers(
-    entries: list[dict[str, Any]], rows: int, draws: Any
-) -> tuple[list[Number], dict[str, list[str]]]:
+def _draw_numbers(entries: list[dict[str, Any]], rows: int, draws: Any) -> tuple[list[Number], dict[str, list[str]]]:
     """Columns spread evenly or in a bell over their range. The rule sees the rounded values that the files show."""
     import numpy as np
 
@@ -113,7 +120,8 @@ def _target(scenario: dict[str, Any], dna: dict[str, Any], hidden: Any) -> tuple
         entry = scenario["quantity"]
         place = (hidden - hidden.min()) / (hidden.max() - hidden.min())
         cells = [fixed(value, entry["decimals"]) for value in entry["low"] + place * (entry["high"] - entry["low"])]
-        return _column(entry), [], cells, f"stretched linearly to {entry['low']} to {entry['high']} {entry['unit']}".rstrip()
+        turned = f"stretched linearly to {entry['low']} to {entry['high']} {entry['unit']}".rstrip()
+        return _column(entry), [], cells, turned
     entry = scenario["binary" if dna["problem"] == "binary_classification" else "classes"]
     # By rank, so that the last bit of a sum cannot move a row across a cut by itself.
     rank = np.argsort(np.argsort(np.round(hidden, 9), kind="stable"), kind="stable")

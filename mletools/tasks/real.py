@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from mletools.tasks.table import Column, Table, shortest
+from .table import Column, Table, shortest
 
 NAMES = ("breast_cancer", "diabetes", "digits", "iris", "linnerud", "wine")
 # The baselines of a task have to finish within seconds.
@@ -32,8 +32,16 @@ def real_table(name: str, draws: Any) -> Table:
         cells[column.name] = [labels[int(value)] if labels else shortest(value) for value in picked]
     problem = ("binary_classification" if len(labels) == 2 else "multiclass_classification") if labels else "regression"
     return Table(
-        name=name, title=about["title"], context=about["context"], problem=problem, features=features, targets=targets,
-        cells=cells, labels=labels, positive=about.get("positive", ""), origin={"answers_public": True},
+        name=name,
+        title=about["title"],
+        context=about["context"],
+        problem=problem,
+        features=features,
+        targets=targets,
+        cells=cells,
+        labels=labels,
+        positive=about.get("positive", ""),
+        origin={"answers_public": True},
     )
 
 

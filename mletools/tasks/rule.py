@@ -1,14 +1,14 @@
 """The hidden rule of a procedural task: a weighted sum of a few terms over numeric and categorical columns.
 
-Each family of terms is one function that draws its parameters and returns a Term; FAMILIES is the menu, and a new family
-is one more function there. Not covered: noise, and the target that the sum is turned into (procedural).
+Each family of terms is one function that draws its parameters and returns a Term; FAMILIES is the menu, and a new
+family is one more function there. Not covered: noise, and the target that the sum is turned into (procedural).
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mletools.tasks.table import fixed
+from .table import fixed
 
 
 @dataclass(frozen=True)
@@ -48,16 +48,17 @@ class Term:
 
 
 def compose(numbers: list[Number], categories: list[Category], count: int, draws: Any) -> tuple[Any, list[Term]]:
-    """(values of shape (rows,) with mean 0 and deviation 1, terms) of a drawn rule; the words of a term tell its weight.
+    """(values of shape (rows,) with mean 0 and deviation 1, terms) of a drawn rule; a term's words tell its weight.
 
-    The first term is one that a linear model finds, the second one that it cannot; the others are free. Columns are used
-    up before one is used twice. ValueError when no term varies over the rows.
+    The first term is one that a linear model finds, the second one that it cannot; the others are free. Columns are
+    used up before one is used twice, and no family twice on the same columns, so the sum may come out with fewer terms
+    than `count`. ValueError when no term varies over the rows.
     """
     import numpy as np
 
     waiting: list[str] = []
     total = np.zeros(len(numbers[0].place))
-    terms = []
+    terms: list[Term] = []
     for position in range(count):
         menu = {0: PLAIN, 1: BENT}.get(position, PLAIN + BENT)
         family = menu[draws.randint(len(menu))]
@@ -67,7 +68,8 @@ def compose(numbers: list[Number], categories: list[Category], count: int, draws
         chosen = _take(numbers, number_count, waiting, draws), _take(categories, category_count, waiting, draws)
         term = FAMILIES[family](*chosen, draws)
         spread = float(np.std(term.values))
-        if spread < 1e-9:
+        known = any(other.family == family and set(other.columns) == set(term.columns) for other in terms)
+        if spread < 1e-9 or known:
             continue
         weight = round(float(draws.uniform(0.6, 1.6)), 2)
         total = total + weight * (term.values - np.mean(term.values)) / spread
@@ -97,8 +99,8 @@ def _level(numbers: list[Number], categories: list[Category], draws: Any) -> Ter
 
     category = categories[0]
     effects = draws.permutation(np.linspace(-1, 1, len(category.levels)))
-    words = f"{category.name}: " + ", ".join(f"{a} {fixed(b, 2)}" for a, b in zip(category.levels, effects, strict=True))
-    return Term("level", words, [category.name], effects[category.code])
+    pairs = ", ".join(f"{level} {fixed(effect, 2)}" for level, effect in zip(category.levels, effects, strict=True))
+    return Term("level", f"{category.name}: {pairs}", [category.name], effects[category.code])
 
 
 def _step(numbers: list[Number], categories: list[Category], draws: Any) -> Term:
@@ -133,8 +135,10 @@ def _switch(numbers: list[Number], categories: list[Category], draws: Any) -> Te
     number, category, sign = numbers[0], categories[0], _sign(draws)
     level = int(draws.randint(len(category.levels)))
     side = np.where(category.code == level, 1.0, -1.0)
-    words = (f"{number.name}, {'more' if sign > 0 else 'less'} is higher where {category.name} is "
-             f"{category.levels[level]}, the other way round elsewhere")
+    words = (
+        f"{number.name}, {'more' if sign > 0 else 'less'} is higher where {category.name} is "
+        f"{category.levels[level]}, the other way round elsewhere"
+    )
     return Term("switch", words, [number.name, category.name], sign * side * (number.place - 0.5))
 
 
@@ -142,9 +146,24 @@ def _sign(draws: Any) -> int:
     return 1 if draws.randint(2) else -1
 
 
-FAMILIES = {"trend": _trend, "level": _level, "step": _step, "bump": _bump, "wave": _wave, "product": _product,
-            "switch": _switch}
+FAMILIES = {
+    "trend": _trend,
+    "level": _level,
+    "step": _step,
+    "bump": _bump,
+    "wave": _wave,
+    "product": _product,
+    "switch": _switch,
+}
 # (numeric columns, categorical columns) that a family combines
-NEEDS = {"trend": (1, 0), "level": (0, 1), "step": (1, 0), "bump": (1, 0), "wave": (1, 0), "product": (2, 0), "switch": (1, 1)}
+NEEDS = {
+    "trend": (1, 0),
+    "level": (0, 1),
+    "step": (1, 0),
+    "bump": (1, 0),
+    "wave": (1, 0),
+    "product": (2, 0),
+    "switch": (1, 1),
+}
 PLAIN = ("trend", "level", "step")
 BENT = ("bump", "wave", "product", "switch")

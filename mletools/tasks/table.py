@@ -19,7 +19,7 @@ class Rejected(Exception):
 
 @dataclass(frozen=True)
 class Column:
-    """One column: its name in the files, its meaning in words, its unit ("" for none), whether its cells are numbers."""
+    """One column: its name in the files, its meaning in words, its unit ("" for none), whether it is numeric."""
 
     name: str
     meaning: str

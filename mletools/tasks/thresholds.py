@@ -6,7 +6,7 @@ Not covered: training the baselines.
 from collections.abc import Sequence
 from itertools import pairwise
 
-from mletools.tasks.table import Rejected
+from .table import Rejected
 
 NAMES = ("median", "bronze", "silver", "gold")
 # Where between the worst and the best of the distinct scores each threshold lies, by rank.

@@ -8,7 +8,7 @@ Not covered: the loss itself (TRL's, reached through recorded_trainer), sampling
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from mletools.training.recorded_trainer import Row, recorded_trainer
 from mletools.training.runs import TRAINER_STATE, Run
 from mletools.training.samples import Sample, shared_temperature
 
-__all__ = ["GrpoOptions", "GrpoRun", "LOSS_TYPES", "Step", "plan_steps", "preload"]
+__all__ = ["LOSS_TYPES", "GrpoOptions", "GrpoRun", "Step", "plan_steps", "preload"]
 
 # Each is a sum over rows or tokens with a fixed divisor, so that rows which only fill up a batch change nothing.
 LOSS_TYPES = ("grpo", "dapo", "dr_grpo")
@@ -207,6 +207,3 @@ class GrpoRun(Run):
     def write(self, folder: Path, model: Any, optimizer: Any) -> None:
         super().write(folder, model, optimizer)
         (folder / TRAINER_STATE / "trained.json").write_text(json.dumps(self.passes))
-
-    def _first_state(self) -> dict[str, Any]:
-        return {**super()._first_state(), "options": asdict(self.options)}

@@ -5,6 +5,7 @@ kind. Not covered: quantised bases, several adapters at once, adapters on the ou
 """
 
 import json
+import os
 import warnings
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ ADAPTER = "default"
 
 def preload() -> None:
     """Import the heavy libraries now (several seconds), e.g. while a pipe is still silent. ToolError names a gap."""
+    # Idle OpenMP threads spin by default: ten times slower as soon as another process wants the same cores.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
         import peft  # noqa: F401
         import torch  # noqa: F401
@@ -143,7 +146,7 @@ def restore_weights(model: Any, folder: Path) -> None:
         from peft import load_peft_weights, set_peft_model_state_dict
 
         weights = load_peft_weights(str(folder), device="cpu")
-        result = set_peft_model_state_dict(model, weights, adapter_name=ADAPTER)
+        result: Any = set_peft_model_state_dict(model, weights, adapter_name=ADAPTER)
         if result.unexpected_keys:
             raise ToolError(f"{folder}: holds weights that the model does not have: {result.unexpected_keys[:3]}")
     else:

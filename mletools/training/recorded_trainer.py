@@ -7,6 +7,7 @@ Covered: TRL 1.16 and its loss types grpo, dapo, dr_grpo; several processes unde
 """
 
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -133,8 +134,7 @@ def recorded_trainer(
             loss = super().compute_loss(model, trimmed(inputs), return_outputs, num_items_in_batch)
             return loss * inputs["loss_factor"]
 
-    settings = dict(arguments)
-    world = max(1, _world_size())
+    world = _world_size()
     parts = max(math.ceil(len(rows) / (micro_batch * world)) for rows in steps)
     # Two rows per device and part, because TRL asks for at least two completions of a prompt; they are never made.
     config = GRPOConfig(
@@ -145,7 +145,7 @@ def recorded_trainer(
         shuffle_dataset=False,
         disable_dropout=True,
         scale_rewards="none",
-        **settings,
+        **arguments,
     )
     return RecordedTrainer(
         model=model,
@@ -157,12 +157,10 @@ def recorded_trainer(
     )
 
 
-def _no_reward(completions: list[Any], **kwargs: Any) -> list[float]:
+def _no_reward(completions: list[Any], **kwargs: Any) -> Any:
     """TRL wants a reward function; rewards are in the records, so it is never called."""
     raise AssertionError("rewards are recorded, not computed")
 
 
 def _world_size() -> int:
-    import os
-
     return int(os.environ.get("WORLD_SIZE", "1"))

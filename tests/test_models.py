@@ -1,0 +1,538 @@
+"""Models: choosing one, the scripted one against real tables, the one over HTTP against a real server."""
+
+import csv
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+import pytest
+
+from mletools.grading import grade
+from mletools.models import Reply, Request, bank, open_model, scripted
+from mletools.models.http import HttpModel, wait_s
+from mletools.records.errors import RecordError, ToolError
+
+# ---- choosing one
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("", "no model: name one, e.g. scripted, hf:PATH, or a model that a server at --model-url serves"),
+        ("hf:", "hf:: hf needs a folder or a model's name, e.g. hf:runs/policy"),
+        (
+            "Qwen/Qwen3-8B",
+            "Qwen/Qwen3-8B: a server's model needs its address: give --model-url or MLE_MODEL_URL"
+            " (or name scripted or hf:PATH, which need none)",
+        ),
+        (
+            "scripted:tree,bush",
+            "scripted: unknown level 'bush'; known are nocode, broken, crash, misformat, dummy, stump, shrunk, tree,"
+            " knn, linear, forest, boosted, tuned",
+        ),
+    ],
+)
+def test_a_model_that_cannot_be_opened(spec: str, message: str) -> None:
+    with pytest.raises(ToolError) as error:
+        open_model(spec)
+    assert str(error.value) == message
+
+
+def test_a_missing_library_names_the_extra_that_brings_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "engine_without_torch.py").write_text("def Engine(path, batch):\n    import torch\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.setitem(open_model.__globals__["ENGINES"], "hf", "engine_without_torch:Engine")
+    with pytest.raises(ToolError) as error:
+        open_model("hf:somewhere")
+    assert str(error.value) == "hf: needs torch and transformers: pip install 'mletools[train]'"
+
+
+def test_importing_the_floor_loads_no_heavy_library() -> None:
+    code = (
+        "import sys, mletools.models.http, mletools.models.scripted, mletools.scaffolds.single\n"
+        "print(sorted({'torch', 'sklearn', 'pandas', 'numpy', 'urllib3', 'transformers'} & set(sys.modules)))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"
+
+
+# ---- the scripted model
+
+# Imports once and forks for every program: what runs is a process of its own, without a second of imports each.
+DRIVER = """
+import os, runpy, sys
+import pandas, sklearn.dummy, sklearn.ensemble, sklearn.linear_model, sklearn.neighbors, sklearn.tree
+for folder in sys.stdin.read().split():
+    child = os.fork()
+    if not child:
+        os.chdir(folder)
+        sys.stderr = open("stderr.txt", "w")
+        try:
+            runpy.run_path("solution.py", run_name="__main__")
+        except BaseException:
+            sys.excepthook(*sys.exc_info())
+            sys.stderr.flush()
+            os._exit(1)
+        sys.stderr.flush()
+        os._exit(0)
+    print(folder, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+
+
+def _write(path: Path, header: list[str], rows: list[list[Any]]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([header, *rows])
+
+
+def make_task(folder: Path, kind: str) -> dict[str, Any]:
+    """A task of that kind from one of scikit-learn's tables, in `folder`/public and `folder`/answers.csv."""
+    from sklearn import datasets
+
+    name = {"label": "wine", "auroc": "breast_cancer", "log_loss": "iris", "r2": "diabetes", "rmse": "linnerud"}[kind]
+    values, truth = getattr(datasets, f"load_{name}")(return_X_y=True)
+    rows = [list(map(float, row)) for row in values]
+    answers = [list(map(float, row)) if kind == "rmse" else [row] for row in truth.tolist()]
+    if kind in ("label", "log_loss"):
+        answers = [[["low", "mid", "high"][int(row[0])]] for row in answers]
+    learnt = {"auroc": ["is_benign"], "rmse": ["chins", "situps", "jumps"]}.get(kind, ["target"])
+    # a category and a gap, as real tables have them
+    features = [[*row, "red" if row[0] > rows[0][0] else "blue"] for row in rows]
+    features[3][1] = ""
+    order = sorted(range(len(rows)), key=lambda at: (at * 7919) % len(rows))[:200]
+    train, test = order[len(order) // 3 :], order[: len(order) // 3]
+    columns = [f"f{at}" for at in range(len(features[0]))]
+    submitted, handed_in = learnt, [[at, *answers[at]] for at in test]
+    if kind == "log_loss":
+        labels = ["low", "mid", "high"]
+        submitted = [f"prob_{label}" for label in labels]
+        handed_in = [[at, *(int(answers[at][0] == label) for label in labels)] for at in test]
+    public = folder / "public"
+    _write(public / "train.csv", ["id", *columns, *learnt], [[at, *features[at], *answers[at]] for at in train])
+    _write(public / "test.csv", ["id", *columns], [[at, *features[at]] for at in test])
+    _write(public / "sample_submission.csv", ["id", *submitted], [[at, *[0.5] * len(submitted)] for at in test])
+    _write(folder / "answers.csv", ["id", *submitted], handed_in)
+    spec: dict[str, Any] = {"id": ["id"], "target": submitted, "parse": "number", "rows": len(test)}
+    if kind == "label":
+        spec |= {"parse": "label", "labels": ["high", "low", "mid"]}
+    if kind == "log_loss":
+        spec |= {"range": [0, 1], "row_sum": 1}
+    problem = {"label": "multiclass", "log_loss": "multiclass", "auroc": "binary"}.get(kind)
+    lower = kind in ("log_loss", "rmse")
+    return {
+        "id": f"{name}-{kind}", "name": name, "problem": f"{problem}_classification" if problem else "regression",
+        "data": {"dir": str(folder), "public": sorted(scripted.NEEDED)}, "submission": spec, "answers": "answers.csv",
+        "metric": {"name": {"label": "accuracy"}.get(kind, kind), "params": {}, "lower_is_better": lower},
+    }  # fmt: skip
+
+
+def run_all(task: dict[str, Any], programs: dict[str, str], folder: Path) -> dict[str, tuple[int, Any]]:
+    """(exit code, verdict of the grader or None without a submission) of every program."""
+    for name, code in programs.items():
+        (folder / name).mkdir(parents=True)
+        (folder / name / "solution.py").write_text(code)
+        (folder / name / "input").symlink_to(Path(task["data"]["dir"]) / "public")
+    done = subprocess.run(
+        [sys.executable, "-c", DRIVER], input="\n".join(str(folder / name) for name in programs), capture_output=True,
+        text=True, timeout=120, env={"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    codes = dict(line.rsplit(" ", 1) for line in done.stdout.splitlines())
+    outcomes = {}
+    for name in programs:
+        file = folder / name / "submission.csv"
+        verdict = grade(task, Path(task["data"]["dir"]), file.read_bytes()) if file.exists() else None
+        outcomes[name] = (int(codes[str(folder / name)]), verdict)
+    return outcomes
+
+
+def program_of(text: str) -> str:
+    return text.split("```python\n")[1].removesuffix("```")
+
+
+@pytest.mark.parametrize("kind", ["label", "auroc", "log_loss", "r2", "rmse"])
+def test_every_level_and_every_fault_does_what_it_should(kind: str, tmp_path: Path) -> None:
+    task = make_task(tmp_path / "task", kind)
+    choices = bank.choices(task)
+    ordered = kind in ("label", "auroc", "r2")  # the others: linnerud's 20 rows, and log_loss with its one-sided outliers
+    if not ordered:
+        choices = list({choice.level: choice for choice in choices}.values())
+    programs = {f"choice{at}": bank.program(task, choice) for at, choice in enumerate(choices)}
+    good = bank.program(task, choices[-1])
+    for level, faults in scripted.FAULTS.items():
+        for at, (right, wrong) in enumerate(faults):
+            assert right in good
+            programs[f"{level}{at}"] = good.replace(right, wrong, 1)
+    outcomes = run_all(task, programs, tmp_path / "runs")
+
+    for name, (code, verdict) in outcomes.items():
+        if name.startswith(("broken", "crash")):
+            error = (tmp_path / "runs" / name / "stderr.txt").read_text()
+            assert code == 1 and verdict is None, name
+            assert ("SyntaxError" in error) == name.startswith("broken"), (name, error)
+        elif name.startswith("misformat"):
+            assert code == 0 and not verdict.valid and verdict.reason, name
+        else:
+            assert code == 0 and verdict.valid, (name, verdict)
+    if ordered:
+        check_order(task, [outcomes[f"choice{at}"][1].score for at in range(len(choices))])
+
+
+def check_order(task: dict[str, Any], scores: list[float]) -> None:
+    """Levels are ordered by how many choices they beat on average."""
+    sign = -1 if task["metric"]["lower_is_better"] else 1
+    levels = [choice.level for choice in bank.choices(task)]
+    beaten = [mean((sign * mine > sign * other) + (mine == other) / 2 for other in scores) for mine in scores]
+    strength = {level: mean(b for b, at in zip(beaten, levels, strict=True) if at == level) for level in levels}
+    assert min(strength, key=lambda level: strength[level]) == "dummy", strength
+    assert strength["dummy"] < strength["stump"] < strength["tuned"], strength
+    assert strength["shrunk"] < strength["linear"] and strength["tree"] < strength["forest"], strength
+    assert max(scores) - min(scores) > 0.1
+
+
+def requests(task: dict[str, Any], count: int) -> list[Request]:
+    return [Request([{"role": "user", "content": "?"}], seed, task=task) for seed in range(count)]
+
+
+def test_the_same_request_gets_the_same_answer_and_levels_come_as_often_as_said(tmp_path: Path) -> None:
+    task = make_task(tmp_path, "label")
+    model = open_model("scripted")
+    assert (model.name, model.version, model.batch) == ("scripted", 1, 1)
+    replies = model.sample(requests(task, 1000))
+    assert replies == open_model("scripted").sample(requests(task, 1000))
+    assert replies[0] != model.sample(requests({**task, "id": "other"}, 1))[0]
+    blocks = [reply.text.count("```python") for reply in replies]
+    assert 10 < blocks.count(0) < 60 and set(blocks) == {0, 1}
+    whole = {f"{bank.plan(choice)}\n\n```python\n{bank.program(task, choice)}```" for choice in bank.choices(task)}
+    valid = [reply.text for reply in replies if reply.text in whole]
+    assert 750 < len(valid) < 850 and set(valid) == whole
+    assert all(reply.finish_reason == "stop" and reply.token_ids is None for reply in replies)
+
+
+@pytest.mark.parametrize("level", scripted.LEVELS)
+def test_a_level_can_be_pinned(level: str, tmp_path: Path) -> None:
+    task = make_task(tmp_path, "r2")
+    model = open_model(f"scripted:{level}")
+    texts = {reply.text for reply in model.sample(requests(task, 60))}
+    if level in scripted.VALID:
+        menu = [choice for choice in bank.choices(task) if choice.level == level]
+        assert {program_of(text) for text in texts} == {bank.program(task, choice) for choice in menu}
+    else:
+        assert len(texts) > 5 and all(("```python" in text) == (level != "nocode") for text in texts)
+
+
+def test_answers_are_short_and_regular(tmp_path: Path) -> None:
+    for kind in ("label", "log_loss", "r2"):
+        task = make_task(tmp_path / kind, kind)
+        programs = [bank.program(task, choice).split("\n") for choice in bank.choices(task)]
+        assert {tuple(program[program.index("") + 2 :]) for program in programs} == {
+            tuple(programs[0][programs[0].index("") + 2 :])
+        }
+        assert max(map(len, programs)) <= 25
+        assert max(len(scripted.answer(task, level, 1)) for level in scripted.LEVELS) < 1200
+        plans = [bank.plan(choice) for choice in bank.choices(task)]
+        assert len(set(plans)) == len(plans) and all(3 <= plan.count(". ") + 1 <= 5 for plan in plans)
+
+
+def test_what_is_no_table_is_the_records_fault(tmp_path: Path) -> None:
+    task = make_task(tmp_path, "label")
+    task["data"]["public"].remove("train.csv")
+    with pytest.raises(RecordError) as error:
+        open_model("scripted").sample(requests(task, 1))
+    assert str(error.value) == "scripted: solves tables only, and task wine-label has no train.csv"
+    with pytest.raises(ToolError) as tool_error:
+        open_model("scripted").sample([Request([], 0)])
+    assert str(tool_error.value) == "scripted: looks at the task, and the request has none"
+
+
+# ---- over HTTP
+
+GOOD: dict[str, Any] = {
+    "prompt_token_ids": [1, 2, 3],
+    "choices": [{
+        "message": {"role": "assistant", "content": "hello"}, "finish_reason": "stop", "token_ids": [4, 5],
+        "logprobs": {"content": [{"token": "hel", "logprob": -0.25}, {"token": "lo", "logprob": 1e-9}]},
+    }],
+    "usage": {"prompt_tokens": 3, "completion_tokens": 2},
+}  # fmt: skip
+ASK = Request([{"role": "user", "content": "hi", "token_ids": [1]}], seed=2**40 + 5)
+
+
+def good(**choice: Any) -> dict[str, Any]:
+    return {**GOOD, "choices": [{**GOOD["choices"][0], **choice}]}
+
+
+class Server:
+    """Answers each request with the next of `script` (the last one for ever): a JSON value, bytes, or a function."""
+
+    def __init__(self) -> None:
+        self.script: list[Any] = [GOOD]
+        self.seen: list[dict[str, Any]] = []
+        self.connections = 0
+        server = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def setup(self) -> None:
+                server.connections += 1
+                super().setup()
+
+            def do_POST(self) -> None:
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                self.body = body
+                server.seen.append({"path": self.path, "headers": dict(self.headers), "body": body})
+                step = server.script.pop(0) if len(server.script) > 1 else server.script[0]
+                step(self) if callable(step) else answer(self, 200, step)
+
+            def log_message(self, *args: Any) -> None:
+                pass
+
+        class Crowd(ThreadingHTTPServer):
+            request_queue_size = 256
+            daemon_threads = True
+
+        self.http = Crowd(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.http.server_port}"
+        self.endpoint = f"{self.url}/v1/chat/completions"
+        threading.Thread(target=self.http.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+
+
+def answer(handler: Any, status: int, body: Any, length: int | None = None, **headers: str) -> None:
+    content = body if isinstance(body, bytes) else json.dumps(body).encode()
+    handler.send_response(status)
+    for name, value in {"Content-Length": str(length or len(content)), **headers}.items():
+        handler.send_header(name.replace("_", "-"), value)
+    handler.end_headers()
+    handler.wfile.write(content)
+    handler.close_connection = length is not None
+
+
+def status(code: int, message: str = "not now", **headers: str) -> Callable[[Any], None]:
+    return lambda handler: answer(handler, code, {"error": {"message": message}}, **headers)
+
+
+def drop(handler: Any) -> None:
+    handler.close_connection = True
+
+
+def slow(handler: Any) -> None:
+    time.sleep(0.6)
+    drop(handler)
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    for name in ("OPENAI_API_KEY", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    found = Server()
+    yield found
+    found.http.shutdown()
+    found.http.server_close()
+
+
+def model(server: Server, url: str = "", **options: Any) -> HttpModel:
+    return HttpModel("tiny", url=url or server.url, **{"timeout": 0.3, "retries": 2, "backoff": 0.01, **options})
+
+
+def test_an_answer_with_tokens(server: Server) -> None:
+    engine = model(server)
+    assert engine.sample([ASK, ASK])[1] == Reply("hello", "stop", [1, 2, 3], [4, 5], [-0.25, 0.0], 3, 2)
+    assert (engine.name, engine.version, engine.batch) == ("tiny", None, 1)
+    assert server.connections == 1 and "Authorization" not in server.seen[0]["headers"]
+    assert server.seen[0]["path"] == "/v1/chat/completions"
+    assert server.seen[0]["body"] == {
+        "model": "tiny", "messages": [{"role": "user", "content": "hi"}], "temperature": 1.0, "top_p": 1.0,
+        "max_tokens": 1024, "seed": (2**40 + 5) % 2**31, "logprobs": True, "return_token_ids": True, "top_k": -1,
+        "min_p": 0.0, "repetition_penalty": 1.0,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("body", "reply"),
+    [
+        (good(finish_reason="length", logprobs=None), Reply("hello", "length", [1, 2, 3], [4, 5], None, 3, 2)),
+        (good(logprobs={"content": [{"logprob": -1.0}]}), Reply("hello", "stop", [1, 2, 3], [4, 5], None, 3, 2)),
+        (good(logprobs={"content": [{"logprob": None}] * 2}), Reply("hello", "stop", [1, 2, 3], [4, 5], None, 3, 2)),
+        (good(token_ids=None), Reply("hello", "stop", [1, 2, 3], None, None, 3, 2)),
+        ({"choices": [{"message": {"content": None}}]}, Reply("")),
+    ],
+)
+def test_answers_of_servers_that_tell_less(server: Server, body: Any, reply: Reply) -> None:
+    server.script = [body]
+    assert model(server).sample([ASK]) == [reply]
+
+
+def test_logprobs_of_another_distribution_are_not_kept(server: Server) -> None:
+    assert model(server).sample([Request(ASK.messages, 1, temperature=0.7)])[0].logprobs is None
+    assert model(server).sample([Request(ASK.messages, 1, top_p=0.9)])[0].logprobs is None
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        status(429, Retry_After="0"), status(408), status(409), status(500), status(503), drop, slow,
+        b'{"choices": [{"mess', b"[]", {"choices": []}, good(finish_reason="abort"),
+        lambda handler: answer(handler, 200, GOOD, length=10_000),
+    ],
+)  # fmt: skip
+def test_passing_trouble_is_tried_again(server: Server, trouble: Any) -> None:
+    server.script = [trouble, trouble, GOOD]
+    assert model(server).sample([ASK])[0].text == "hello"
+    assert [one["body"]["seed"] for one in server.seen] == [5] * 3
+
+
+@pytest.mark.parametrize(
+    ("trouble", "message"),
+    [
+        (status(503, "overloaded"), "503: overloaded"),
+        (drop, "connection dropped (ProtocolError)"),
+        (slow, "no answer within 0.3 s"),
+        (b"{", "the body is no chat completion"),
+        (good(finish_reason="abort"), "the server ended the answer with 'abort'"),
+    ],
+)
+def test_lasting_trouble_is_an_error(server: Server, trouble: Any, message: str) -> None:
+    server.script = [trouble]
+    with pytest.raises(ToolError) as error:
+        model(server, retries=1).sample([ASK])
+    assert str(error.value) == f"{server.endpoint}: no answer after 2 tries; the last one: {message}"
+    assert len(server.seen) == 2
+
+
+def test_a_server_that_is_not_there(server: Server) -> None:
+    server.http.server_close()
+    with pytest.raises(ToolError) as error:
+        model(server, retries=0).sample([ASK])
+    assert str(error.value) == (
+        f"{server.endpoint}: no answer after 1 try; the last one: connection failed: Connection refused"
+    )
+
+
+def test_retry_after_is_kept_to_and_waits_depend_on_the_seed_alone(server: Server) -> None:
+    server.script = [status(429, Retry_After="1"), GOOD]
+    started = time.monotonic()
+    model(server).sample([ASK])
+    assert time.monotonic() - started >= 1
+    assert wait_s(0, 7, 0.5) == wait_s(0, 7, 0.5) != wait_s(0, 8, 0.5)
+    assert [0.5 * 2**at <= wait_s(at, 7, 0.5) <= 0.75 * 2**at for at in range(6)] == [True] * 6
+    assert 3 <= wait_s(0, 7, 0.5, "3") < 3.25 and wait_s(0, 7, 0.5, "soon") == wait_s(0, 7, 0.5)
+    assert wait_s(30, 7, 0.5) == wait_s(0, 7, 0.5, "86400") == 60
+
+
+def test_a_server_that_rejects_unknown_fields_is_asked_without_them_from_then_on(server: Server) -> None:
+    server.script = [status(400, "Unrecognized request argument: top_k"), GOOD]
+    engine = model(server)
+    assert [reply.text for reply in engine.sample([ASK, ASK])] == ["hello", "hello"]
+    assert [sorted(one["body"]) for one in server.seen[1:]] == [
+        ["max_tokens", "messages", "model", "seed", "temperature", "top_p"]
+    ] * 2
+    assert len(server.seen) == 3
+
+
+def test_a_request_that_is_wrong_in_itself_is_an_error_and_does_not_blame_the_extras(server: Server) -> None:
+    server.script = [status(400, "too long"), status(400, "too long:\n 9000 tokens"), GOOD]
+    engine = model(server)
+    with pytest.raises(RecordError) as error:
+        engine.sample([ASK])
+    assert str(error.value) == f"{server.endpoint}: 400: too long: 9000 tokens"
+    engine.sample([ASK])
+    assert "return_token_ids" in server.seen[-1]["body"]
+
+
+def test_the_key_is_sent_and_never_shown(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-environment")
+    server.script = [status(401, "wrong key sk-environment given")]
+    with pytest.raises(ToolError) as error:
+        model(server).sample([ASK])
+    assert str(error.value) == f"{server.endpoint}: 401: wrong key *** given"
+    assert len(server.seen) == 1
+    (tmp_path / "key").write_text("sk-file\n")
+    server.script = [GOOD]
+    model(server, key_file=str(tmp_path / "key")).sample([ASK])
+    address = server.url.replace("//", "//ann:secret%21@") + "/v1/"
+    model(server, url=address).sample([ASK])
+    assert [one["headers"]["Authorization"] for one in server.seen] == [
+        "Bearer sk-environment", "Bearer sk-file", "Basic YW5uOnNlY3JldCE=",
+    ]  # fmt: skip
+    server.script = [status(404, "no such model")]
+    with pytest.raises(ToolError) as error:
+        model(server, url=address).sample([ASK])
+    assert str(error.value) == f"{server.endpoint}: 404: no such model"
+
+
+def test_keys_that_cannot_be_sent(server: Server, tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("sk-one\nsk-two\n")
+    with pytest.raises(ToolError) as error:
+        model(server, key_file=str(tmp_path / "key"))
+    assert str(error.value) == (
+        f"{tmp_path}/key: holds no key: one line of printable ASCII without spaces is needed"
+    )
+    with pytest.raises(ToolError) as error:
+        model(server, key_file=str(tmp_path / "none"))
+    assert str(error.value) == f"{tmp_path}/none: cannot read the key: No such file or directory"
+
+
+@pytest.mark.parametrize("url", ["localhost:8000", "ftp://host/v1", "http://", "http://host/v1?key=x", "http://host:x"])
+def test_what_is_no_address(url: str) -> None:
+    with pytest.raises(ToolError) as error:
+        HttpModel("tiny", url=url)
+    assert str(error.value) == "--model-url: not the address of a server, e.g. http://localhost:8000/v1"
+
+
+@pytest.mark.parametrize(
+    ("url", "endpoint"),
+    [
+        ("http://host:8000", "http://host:8000/v1/chat/completions"),
+        ("https://host/v1/", "https://host/v1/chat/completions"),
+        ("https://host/v1/chat/completions", "https://host/v1/chat/completions"),
+        ("https://host/proxy", "https://host/proxy/v1/chat/completions"),
+        ("https://host/v1beta/openai", "https://host/v1beta/openai/chat/completions"),
+        ("http://[::1]:8000", "http://[::1]:8000/v1/chat/completions"),
+    ],
+)
+def test_addresses(url: str, endpoint: str) -> None:
+    assert HttpModel("tiny", url=url).url == endpoint
+
+
+def test_the_usual_variables_name_a_proxy(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", server.url)
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    assert model(server, url="http://models.invalid:8000").sample([ASK])[0].text == "hello"
+    assert server.seen[0]["path"] == "http://models.invalid:8000/v1/chat/completions"
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    model(server).sample([ASK])
+    assert server.seen[1]["path"] == "/v1/chat/completions"
+
+
+def test_many_threads_share_one_model_and_its_connections(server: Server) -> None:
+    def echo(handler: Any) -> None:
+        time.sleep(0.02)
+        answer(handler, 200, good(message={"content": str(handler.body["seed"])}))
+
+    server.script = [echo]
+    engine = model(server, timeout=20.0)
+    with ThreadPoolExecutor(64) as pool:
+        replies = list(pool.map(lambda seed: engine.sample([Request(ASK.messages, seed)]), range(512)))
+    assert [reply.text for (reply,) in replies] == [str(seed) for seed in range(512)]
+    assert server.connections <= 64
+
+
+def test_closing_ends_the_wait_for_another_try(server: Server) -> None:
+    server.script = [status(503, "starting", Retry_After="50")]
+    engine = model(server)
+    threading.Timer(0.2, engine.close).start()
+    started = time.monotonic()
+    with pytest.raises(ToolError) as error:
+        engine.sample([ASK])
+    assert time.monotonic() - started < 5
+    assert str(error.value) == f"{server.endpoint}: closed while waiting to try again; the last try: 503: starting"

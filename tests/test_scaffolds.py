@@ -1,0 +1,160 @@
+"""Scaffold single: what is asked, which ids come of it, and what is read out of an answer."""
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mletools.models import Reply
+from mletools.records import schema
+from mletools.records.errors import ToolError
+from mletools.scaffolds import SCAFFOLDS, single
+from mletools.scaffolds.answers import split_answer
+
+CANARY = "canary-7411"
+TASK: dict[str, Any] = {
+    "kind": "task", "version": 1, "id": "wine-1", "lineage": [], "name": "wine", "modality": "tabular",
+    "description": "# Wine\n\nWhich grower?\n", "problem": "multiclass_classification",
+    "data": {"dir": "tasks/wine-1", "public": ["test.csv", "train.csv"], "digest": CANARY},
+    "submission": {"id": ["id"], "target": ["grower"], "parse": "label", "labels": ["a", "b"], "rows": 7},
+    "metric": {"name": "f1_macro", "params": {}, "lower_is_better": False},
+    "answers": f"private/{CANARY}.csv",
+    "thresholds": {"median": 0.7411, "bronze": 0.7412, "silver": 0.7413, "gold": 0.7414},
+    "provenance": {
+        "source": CANARY, "seed": 7411, "hidden_rule": CANARY, "baselines": [{"name": CANARY, "score": 0.7415}],
+        "sanity": [CANARY],
+    },
+}  # fmt: skip
+BLOCK = "```python\nprint(1)\n```"
+
+
+def jobs(**changes: Any) -> list[single.Job]:
+    options: dict[str, Any] = {"group_size": 2, "seed": 0, "model_name": "m", **changes}
+    return single.jobs(options.pop("task", TASK), **options)
+
+
+def test_the_table_of_scaffolds_leads_to_modules() -> None:
+    assert SCAFFOLDS["single"] == single.__name__
+
+
+def test_the_question_in_brief() -> None:
+    assert single.question(TASK, "single-brief") == "wine: multiclass classification, f1_macro, higher is better."
+    lower = {**TASK, "metric": {"name": "pinball", "params": {"alpha": 0.9}, "lower_is_better": True}}
+    assert single.question(lower, "single-brief") == (
+        "wine: multiclass classification, pinball alpha=0.9, lower is better."
+    )
+
+
+@pytest.mark.parametrize("prompt", ["single", "single-brief"])
+def test_no_question_tells_answers_thresholds_or_provenance(prompt: str) -> None:
+    question = single.question(TASK, prompt)
+    assert "7411" not in question and "741" not in question
+    assert "wine" in question and "f1_macro" in question
+
+
+def test_a_prompt_of_the_user_may_leave_facts_out_but_not_make_them_up(tmp_path: Path) -> None:
+    path = tmp_path / "mine.md"
+    path.write_text("Solve {{name}}.")
+    assert single.question(TASK, str(path)) == "Solve wine."
+    path.write_text("Solve {{name}} above {{thresholds}}.")
+    with pytest.raises(ToolError) as error:
+        single.question(TASK, str(path))
+    assert str(error.value) == f"{path}: nothing to put for {{{{thresholds}}}}; known are name"
+
+
+def test_ids_are_known_beforehand_and_depend_on_what_matters(tmp_path: Path) -> None:
+    first, second = jobs()
+    assert [first.id, second.id] == [job.id for job in jobs()]
+    assert len({first.id, second.id, first.group}) == 3 and first.group == second.group
+    assert first.seed != second.seed
+    assert [job.id for job in jobs(group_size=3)][:2] == [first.id, second.id]
+    path = tmp_path / "mine.md"
+    path.write_text("{{name}}")
+    changed: list[dict[str, Any]] = [
+        {"seed": 1}, {"model_name": "n"}, {"model_version": 3}, {"sampling": single.Sampling(0.7)},
+        {"prompt": "single-brief"}, {"prompt": str(path)}, {"task": {**TASK, "id": "wine-2"}},
+    ]  # fmt: skip
+    groups = {jobs(**change)[0].group for change in changed}
+    assert len(groups | {first.group}) == len(changed) + 1
+    before = jobs(prompt=str(path))[0].id
+    path.write_text("{{name}}!")
+    assert jobs(prompt=str(path))[0].id != before
+
+
+def test_a_record_holds_the_exact_tokens_and_passes_its_schema() -> None:
+    job = jobs(model_version=4, sampling=single.Sampling(0.5, 0.9, 77))[1]
+    reply = Reply(f"I guess.\n{BLOCK}", "stop", [5, 6], [7, 8], [-0.5, 0.0], 2, 2)
+    record = single.record(job, reply, 1.25)
+    schema.check(record, "rollout")
+    assert json.loads(json.dumps(record)) == record
+    assert record["policy"] == {
+        "model": "m", "version": 4, "sampling": {"temperature": 0.5, "top_p": 0.9, "max_tokens": 77},
+    }  # fmt: skip
+    asked, answered = record["messages"]
+    assert (asked["role"], asked["token_ids"], "loss" in asked) == ("user", [5, 6], False)
+    assert answered == {
+        "role": "assistant", "content": reply.text, "loss": True, "token_ids": [7, 8], "logprobs": [-0.5, 0.0],
+    }  # fmt: skip
+    assert record["turns"] == [{"action": "solve", "duration_s": 1.25}]
+    assert record["usage"] == {"prompt_tokens": 2, "completion_tokens": 2, "seconds": 1.25, "usd": None}
+    assert (record["plan"], record["code"], record["stop_reason"]) == ("I guess.", "print(1)\n", "finished")
+    assert (record["sample"], record["group_size"], record["lineage"]) == (1, 2, [])
+
+
+def test_a_record_without_tokens_has_no_empty_lists_and_leaves_the_job_alone() -> None:
+    job = jobs()[0]
+    before = copy.deepcopy(job)
+    record = single.record(job, Reply("no code", prompt_token_ids=[1]), 0.0)
+    schema.check(record, "rollout")
+    assert record["messages"][1] == {"role": "assistant", "content": "no code", "loss": True}
+    assert (record["code"], record["stop_reason"], record["plan"]) == (None, "format", "no code")
+    assert job == before
+
+
+@pytest.mark.parametrize(
+    ("text", "finish", "stop_reason", "code"),
+    [
+        (BLOCK, "stop", "finished", "print(1)\n"),
+        (f"a\n{BLOCK}\nb", "length", "length", "print(1)\n"),
+        ("a\n```python\nprint(1)", "length", "length", None),
+        ("a\n```python\nprint(1)", "stop", "format", None),
+        ("", "stop", "format", None),
+        ("", "length", "length", None),
+    ],
+)
+def test_why_an_answer_ended(text: str, finish: str, stop_reason: str, code: str | None) -> None:
+    record = single.record(jobs()[0], Reply(text, finish), 0.1)
+    assert (record["stop_reason"], record["code"]) == (stop_reason, code)
+
+
+@pytest.mark.parametrize(
+    ("text", "plan", "code"),
+    [
+        (f"Plan.\n\n{BLOCK}", "Plan.", "print(1)\n"),
+        (f"{BLOCK}\nafter", "", "print(1)\n"),
+        ("```Python3 title=x\nprint(1)\n```  ", "", "print(1)\n"),
+        ("~~~py\nprint(1)\n~~~", "", "print(1)\n"),
+        ("```python\r\nprint(1)\r\n```\r\n", "", "print(1)\r\n"),
+        # one of another language beside it is no Python
+        (f"Run:\n```bash\npip list\n```\n{BLOCK}", "Run:", "print(1)\n"),
+        # a longer fence holds a shorter one
+        ('````python\ns = """\n```python\n"""\n```\n````', "", 's = """\n```python\n"""\n```\n'),
+        # fences within a line, and indented as deep as code
+        ("Use ```python```.\n```python\nx = '```'\n    ```\n```", "Use ```python```.", "x = '```'\n    ```\n"),
+        # two, none, not marked, never closed, empty
+        (f"Plan.\n{BLOCK}\n{BLOCK}", "Plan.", None),
+        ("Just words.", "Just words.", None),
+        ("Plan.\n```\nprint(1)\n```", "Plan.", None),
+        ("Plan.\n```python\nprint(1)\n``", "Plan.", None),
+        (f"{BLOCK}\n```text\nand", "", None),
+        ("```python\n \n```", "", None),
+        ("```python\ns = '''\n```\n'''\n```", "", None),
+        # what a reasoning model thought first
+        (f"<think>try\n{BLOCK}\n</think>\nPlan.\n{BLOCK}", "Plan.", "print(1)\n"),
+        (f"<think>try\n{BLOCK}\n", "", None),
+    ],
+)
+def test_the_one_block_of_python(text: str, plan: str, code: str | None) -> None:
+    assert split_answer(text) == (plan, code)

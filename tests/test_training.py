@@ -1,0 +1,720 @@
+"""Training from recorded rollouts: samples, advantages, checkpoints, the loss against hand work, resuming, learning."""
+
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+from mletools.records.errors import RecordError, ToolError
+from mletools.training import checkpoints
+from mletools.training.advantages import group_advantages, sample_std
+from mletools.training.grpo import GrpoOptions, GrpoRun, plan_steps
+from mletools.training.samples import Sample, render, sample_of, shared_temperature
+from mletools.training.sft import SftOptions, SftRun, labels, learning_rate_at, shuffled
+from mletools.training.tiny import make_tiny
+
+TEXTS = ["a forest of 100 trees", "a linear model", "boosting with 50 rounds", "the nearest neighbours"]
+
+
+@pytest.fixture(scope="session")
+def torch():
+    found = pytest.importorskip("torch", reason="torch is not installed: training is not tested")
+    for library in ("transformers", "trl", "peft"):
+        pytest.importorskip(library, reason=f"{library} is not installed: training is not tested")
+    found.set_num_threads(1)
+    return found
+
+
+@pytest.fixture(scope="session")
+def nano(torch, tmp_path_factory) -> Path:
+    return make_tiny(chats(16), tmp_path_factory.mktemp("models") / "nano", preset="nano", seed=0)
+
+
+def chats(count: int) -> list[dict]:
+    """Rollouts without token ids, as a scripted model leaves them."""
+    return [
+        {
+            "id": f"c{i:04d}",
+            "group": f"g{i // 4}",
+            "messages": [
+                {"role": "user", "content": f"Task {i % 3}: which model?"},
+                {"role": "assistant", "content": TEXTS[i % 4]},
+            ],
+            "turns": [{"action": "x", "duration_s": 0.5}],
+            "policy": {"model": "scripted", "version": None, "sampling": {}},
+            "reward": float(i % 2),
+        }
+        for i in range(count)
+    ]
+
+
+def rollout(index: int, group: str, reward: float | None, parts: list[tuple], version=0, temperature=1.0) -> dict:
+    """A record with ids: parts are (token ids, None) for what was read, (token ids, logprobs) for the policy's own."""
+    messages = []
+    for ids, logprobs in parts:
+        message = {"role": "user" if logprobs is None else "assistant", "content": "", "token_ids": ids}
+        messages.append(message if logprobs is None else {**message, "loss": True, "logprobs": logprobs})
+    return {
+        "id": f"r{index}",
+        "group": group,
+        "messages": messages,
+        "turns": [],
+        "policy": {"model": "nano", "version": version, "sampling": {"temperature": temperature, "top_p": 1.0}},
+        "reward": reward,
+    }
+
+
+def batch(groups: int, size: int = 4, first: int = 0) -> list[dict]:
+    """Rollouts with made-up tokens and plausible logprobs, rewards that differ in each group."""
+    records = []
+    for i in range(first, first + groups * size):
+        own = [20 + (7 * i + 3 * j) % 230 for j in range(5 + i % 4)]
+        records.append(rollout(i, f"g{i // size}", float(i % size), [([1, 2, 3 + i % 5], None), (own, [-5.9] * len(own))]))
+    return records
+
+
+# Samples
+
+
+def test_recorded_ids_are_taken_as_they_are() -> None:
+    record = rollout(1, "g", 0.5, [([5, 6], None), ([7, 8], [-0.1, -0.2]), ([9], None), ([10], [-0.3]), ([11], None)])
+    record["messages"].insert(0, {"role": "system", "content": "in the glue of the message after it"})
+    record["turns"] = [{"action": "a", "duration_s": 1.5}, {"action": "b", "duration_s": 2.0}]
+    sample = sample_of(record, 12)
+    assert sample.input_ids == [5, 6, 7, 8, 9, 10]  # what follows the last own token has no effect
+    assert sample.loss_mask == [0, 0, 1, 1, 0, 1]
+    assert sample.logprobs == [0.0, 0.0, -0.1, -0.2, 0.0, -0.3]
+    assert (sample.prompt_length, sample.loss_tokens, sample.duration_s) == (2, 3, 3.5)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda m: m[1].pop("token_ids"), "messages[1]: token_ids are there for some of the policy's messages only"),
+        (lambda m: m[2].pop("token_ids"), "messages[3]: the prompt before it has no token_ids, though it has"),
+        (lambda m: m[0].pop("token_ids"), "messages[1]: the prompt before it has no token_ids, though it has"),
+        (lambda m: m[1]["logprobs"].pop(), "messages[1]: 1 logprobs for 2 token_ids"),
+        (lambda m: m[3].pop("logprobs"), "logprobs are there for some of the policy's messages only"),
+        (
+            lambda m: m[1]["token_ids"].__setitem__(0, 12),
+            "messages[1]: token id 12 is outside the model's vocabulary of 12: was this sampled from another model?",
+        ),
+    ],
+)
+def test_records_that_are_no_samples(change, message: str) -> None:
+    record = rollout(1, "g", 0.5, [([5], None), ([7, 8], [-0.1, -0.2]), ([9], None), ([10], [-0.3])])
+    change(record["messages"])
+    with pytest.raises(RecordError) as caught:
+        sample_of(record, 12)
+    assert str(caught.value) == message
+
+
+def test_grpo_wants_the_ids_that_were_sampled() -> None:
+    with pytest.raises(RecordError, match="messages carry no token_ids: GRPO trains on the exact tokens"):
+        sample_of(chats(1)[0], 100)
+
+
+def test_the_loss_mask_covers_just_what_the_assistant_says(nano) -> None:
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(nano)
+    messages = [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "Which?"},
+        {"role": "assistant", "content": "a forest"},
+        {"role": "tool", "content": "score 0.5"},
+        {"role": "assistant", "content": "a linear model"},
+        {"role": "tool", "content": "unread"},
+    ]
+    ids, mask = render(messages, tokenizer)
+    own = tokenizer.decode([token for token, loss in zip(ids, mask, strict=True) if loss])
+    assert own == "a forest<|end|>a linear model<|end|>"
+    assert tokenizer.decode(ids) == (
+        "<|system|>Be brief.<|end|><|user|>Which?<|end|><|assistant|>a forest<|end|>"
+        "<|tool|>score 0.5<|end|><|assistant|>a linear model<|end|>"
+    )
+    marked = [{**message, "loss": index == 4} for index, message in enumerate(messages)]
+    ids, mask = render(marked, tokenizer)
+    assert tokenizer.decode([token for token, loss in zip(ids, mask, strict=True) if loss]) == "a linear model<|end|>"
+
+
+def test_white_space_after_the_end_token_carries_no_loss(nano) -> None:
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(nano)
+    tokenizer.chat_template = tokenizer.chat_template.replace("'<|end|>'", "'<|end|>\\n'")
+    ids, mask = render([{"role": "user", "content": "Q"}, {"role": "assistant", "content": "A"}] * 2, tokenizer)
+    assert tokenizer.decode(ids) == "<|user|>Q<|end|>\n<|assistant|>A<|end|>\n<|user|>Q<|end|>\n<|assistant|>A<|end|>"
+    assert tokenizer.decode([t for t, loss in zip(ids, mask, strict=True) if loss]) == "A<|end|>A<|end|>"
+
+
+def test_a_template_that_rewrites_turns_is_refused(nano) -> None:
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(nano)
+    tokenizer.chat_template = "{{ messages|length }}" + tokenizer.chat_template
+    with pytest.raises(RecordError, match="rewrites earlier turns; cut the rollout into steps"):
+        render([{"role": "user", "content": "Q"}, {"role": "assistant", "content": "A"}], tokenizer)
+
+
+def test_temperatures() -> None:
+    def at(value):
+        return sample_of(rollout(1, "g", 1.0, [([1], None), ([2], [-1.0])], temperature=value))
+
+    assert shared_temperature([at(0.7), at(0.7)]) == 0.7
+    assert shared_temperature([at(None)]) == 1.0
+    with pytest.raises(RecordError, match=r"different temperatures \[0.7, 1.0\]"):
+        shared_temperature([at(0.7), at(1.0)])
+    with pytest.raises(RecordError, match=r"were sampled at temperature 0\.7, not 1\.0"):
+        shared_temperature([at(0.7)], 1.0)
+    with pytest.raises(RecordError, match="there is no distribution to learn from"):
+        shared_temperature([at(0.0)])
+
+
+# Advantages
+
+
+def test_advantages_by_hand() -> None:
+    # mean 2, squares 1 + 0 + 1 over n - 1 = 2: std 1
+    assert group_advantages([1.0, 2.0, 3.0], eps=0.0) == [-1.0, 0.0, 1.0]
+    assert group_advantages([1.0, 2.0, 3.0]) == pytest.approx([-1 / 1.0001, 0.0, 1 / 1.0001])
+    assert group_advantages([0.0, 1.0, 0.0, 0.0], scale=False) == [-0.25, 0.75, -0.25, -0.25]
+    assert sample_std([0.0, 1.0]) == pytest.approx(math.sqrt(0.5))
+    assert group_advantages([0.7]) is None
+    assert group_advantages([0.1, 0.1, 0.1]) is None
+    assert group_advantages([]) is None
+
+
+def test_the_plan_counts_what_it_leaves_out() -> None:
+    def sample(identity: str, group: str, reward: float | None, loss: int = 1) -> Sample:
+        return Sample(identity, group, [1, 2], [0, loss], None, reward, 0, 0.0)
+
+    samples = [
+        sample("a1", "a", 0.0), sample("b1", "b", 1.0), sample("a2", "a", 1.0), sample("a2", "a", 1.0),
+        sample("a3", "a", None), sample("b2", "b", 1.0), sample("c1", "c", 2.0), sample("d1", "d", 0.0, loss=0),
+        sample("d2", "d", 1.0), sample("e1", "e", 0.0), sample("e2", "e", 4.0), sample("f1", "f", 0.0),
+    ]  # fmt: skip
+    dropped: Counter[str] = Counter()
+    steps = plan_steps(samples, GrpoOptions(groups_per_step=2), {"f1": 1}, dropped)
+    assert [[row.sample.id for row in step.rows] for step in steps] == [["a1", "a2", "d2"], ["e1", "e2"]]
+    assert [step.groups for step in steps] == [2, 1]
+    assert [len(step.samples) for step in steps] == [4, 2]  # d1's reward counted in its group
+    assert dropped == {"no_reward": 1, "repeated": 1, "no_spread": 2, "lone": 1, "no_loss": 1, "trained": 1}
+
+
+def test_passes_that_were_cut_short_are_taken_up() -> None:
+    samples = [sample_of(record) for record in batch(3)]
+    options = GrpoOptions(groups_per_step=2, epochs=2)
+    whole = plan_steps(samples, options, {}, Counter())
+    names = [sorted({s.group for s in step.samples}) for step in whole]
+    assert names == [["g0", "g1"], ["g2"], ["g0", "g1"], ["g2"]]
+    passes: dict[str, int] = {}
+    for done, step in enumerate(whole):
+        rest = plan_steps(samples, options, passes, Counter())
+        assert [sorted({s.group for s in later.samples}) for later in rest] == names[done:]
+        for sample in step.samples:
+            passes[sample.id] = passes.get(sample.id, 0) + 1
+    assert plan_steps(samples, options, passes, dropped := Counter()) == []
+    assert dropped == {"trained": 12}
+
+
+# Checkpoints
+
+
+def write_one(folder: Path) -> None:
+    (folder / "weights").write_text("w")
+
+
+def test_only_the_last_checkpoints_stay(tmp_path: Path) -> None:
+    for step in range(1, 6):
+        checkpoints.save(tmp_path, step, write_one, {"step": step}, keep=2)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoint-000004", "checkpoint-000005", "latest"]
+    assert os.readlink(tmp_path / "latest") == "checkpoint-000005"
+    assert checkpoints.read_state(checkpoints.load_latest(tmp_path)) == {"step": 5}
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from mletools.training import checkpoints
+out = Path(sys.argv[1])
+die = lambda *args, **kwargs: os.kill(os.getpid(), signal.SIGKILL)
+def write(folder):
+    (folder / "weights").write_text("w")
+    if sys.argv[2] == "write":
+        die()
+if sys.argv[2] == "rename":
+    os.rename = die
+if sys.argv[2] == "link":
+    os.replace = die
+if sys.argv[2] == "drop":
+    checkpoints.shutil.rmtree = die
+checkpoints.save(out, 2, write, {"step": 2}, keep=1)
+"""
+
+
+@pytest.mark.parametrize(("when", "latest"), [("write", 1), ("rename", 1), ("link", 1), ("drop", 2)])
+def test_a_kill_while_saving_leaves_a_whole_latest(tmp_path: Path, when: str, latest: int) -> None:
+    checkpoints.save(tmp_path, 1, write_one, {"step": 1})
+    done = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path), when], check=False)
+    assert done.returncode == -signal.SIGKILL
+    folder = checkpoints.load_latest(tmp_path)
+    assert checkpoints.read_state(folder) == {"step": latest}
+    assert (folder / "weights").read_text() == "w"
+    assert checkpoints.clean(tmp_path)  # something was left over, and goes
+    assert not list(tmp_path.glob("*.partial"))
+    checkpoints.save(tmp_path, 2, write_one, {"step": 2}, keep=1)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoint-000002", "latest"]
+
+
+def test_two_runs_cannot_train_into_one_folder(tmp_path: Path) -> None:
+    with checkpoints.lock(tmp_path), pytest.raises(ToolError) as caught, checkpoints.lock(tmp_path):
+        pass
+    assert str(caught.value) == f"{tmp_path}: another run is training into this folder"
+
+
+# The loss
+
+
+def by_hand(torch, nano: Path, samples: list[Sample], advantages: list[float], loss_type: str, options: GrpoOptions):
+    """Loss and gradient norm from the equation, row by row, without padding, trainer or fused head.
+
+    -min(rho A, clip(rho, 1 - epsilon, 1 + epsilon_high) A) per token, rho against the recorded log-probabilities.
+    """
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_pretrained(nano)
+    rows, tokens, clipped = [], 0, 0
+    for sample, advantage in zip(samples, advantages, strict=True):
+        ids = torch.tensor([sample.input_ids])
+        logps = torch.log_softmax(model(ids).logits[0, :-1] / sample.temperature, dim=-1)
+        logps = logps.gather(1, ids[0, 1:, None]).squeeze(1)
+        mask = torch.tensor(sample.loss_mask[1:]).bool()
+        ratio = torch.exp(logps[mask] - torch.tensor(sample.logprobs[1:])[mask])
+        cut = ratio.clamp(1 - options.epsilon, 1 + options.epsilon_high)
+        clipped += int((ratio * advantage > cut * advantage).sum())
+        rows.append(-torch.minimum(ratio * advantage, cut * advantage))
+        tokens += int(mask.sum())
+    if loss_type == "grpo":
+        loss = torch.stack([row.mean() for row in rows]).mean()
+    elif loss_type == "dapo":
+        loss = torch.cat(rows).sum() / tokens
+    else:
+        loss = torch.cat(rows).sum() / (len(rows) * options.max_completion_length)
+    loss.backward()
+    norm = torch.sqrt(sum((p.grad**2).sum() for p in model.parameters()))
+    return loss.item(), norm.item(), clipped
+
+
+@pytest.fixture(scope="session")
+def ragged(torch, nano) -> list[dict]:
+    """Five rollouts in groups of 3 and 2, some with two turns, recorded logprobs off by up to 0.6 nat, T = 0.8."""
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_pretrained(nano)
+    generator = torch.Generator().manual_seed(3)
+    records = []
+    for index, (group, reward) in enumerate([("a", 0.0), ("a", 1.0), ("a", 0.4), ("b", -1.0), ("b", 2.0)]):
+        lengths = [3 + index, 6, 4, 5 + 2 * index] if index % 2 else [4, 9 - index]
+        pieces = [torch.randint(10, 250, (length,), generator=generator).tolist() for length in lengths]
+        ids = [token for piece in pieces for token in piece]
+        with torch.no_grad():
+            logps = torch.log_softmax(model(torch.tensor([ids])).logits[0] / 0.8, dim=-1)
+        parts, start = [], 0
+        for turn, piece in enumerate(pieces):
+            known = [logps[start + i - 1, token].item() for i, token in enumerate(piece)]
+            shift = (torch.rand(len(piece), generator=generator) * 1.2 - 0.6).tolist()
+            off = [min(a + b, 0.0) for a, b in zip(known, shift, strict=True)]
+            parts.append((piece, off if turn % 2 else None))
+            start += len(piece)
+        records.append(rollout(index, group, reward, parts, version=3 if index else 1, temperature=0.8))
+    return records
+
+
+@pytest.mark.parametrize("loss_type", ["grpo", "dapo", "dr_grpo"])
+def test_the_loss_and_its_gradient_equal_the_equation(torch, nano, ragged, tmp_path, loss_type: str) -> None:
+    options = GrpoOptions(loss_type=loss_type, micro_batch=2, lora_rank=0, groups_per_step=2, max_completion_length=50)
+    samples = [sample_of(record) for record in ragged]
+    advantages = group_advantages([0.0, 1.0, 0.4]) + group_advantages([-1.0, 2.0])
+    loss, norm, clipped = by_hand(torch, nano, samples, advantages, loss_type, options)
+    (step,) = GrpoRun(str(nano), tmp_path / "run", options).train(ragged)  # 3 micro-batches of 2: one row fills up
+    assert clipped > 3
+    assert step["loss"] == pytest.approx(loss, abs=1e-6)
+    assert step["grad_norm"] == pytest.approx(norm, rel=1e-5)
+    assert step["reward_mean"] == pytest.approx(0.48)
+    assert step["staleness"] == pytest.approx(0 - (1 + 3 * 4) / 5)
+    assert (step["rollouts"], step["groups"], step["policy_version"]) == (5, 2, 1)
+    assert step["tokens"] == sum(sample.loss_tokens for sample in samples)
+
+
+@pytest.fixture
+def trainer(torch, nano, ragged, tmp_path):
+    """A trainer whose one step is three rows: prompt 1, then tokens that `numbers` gives log-ratios to."""
+    run = GrpoRun(str(nano), tmp_path / "run", GrpoOptions(scale_rewards=False, micro_batch=2, lora_rank=0))
+    own = [-1.0, -1.0, -1.0]
+    records = [
+        rollout(0, "g", 1.0, [([1, 2], None), ([11, 12, 13], own)]),
+        rollout(1, "g", 0.0, [([1, 2], None), ([14], own[:1]), ([15, 16], None), ([13], own[:1])]),
+        rollout(2, "g", 0.5, [([1, 2], None), ([13, 13], own[:2])]),
+    ]
+
+    def build(loss_type: str):
+        object.__setattr__(run.options, "loss_type", loss_type)
+        object.__setattr__(run.options, "max_completion_length", 10)
+        steps = plan_steps([run.sample(record) for record in records], run.options, {}, Counter())
+        made = run._trainer(steps, 1.0, True)
+        made.current_gradient_accumulation_steps = made.args.gradient_accumulation_steps
+        made.model.train()
+        return made
+
+    return build
+
+
+@pytest.mark.parametrize(("loss_type", "expected"), [("grpo", -0.08 / 3), ("dapo", -0.69 / 7), ("dr_grpo", -0.023)])
+def test_the_loss_on_numbers_worked_by_hand(torch, trainer, loss_type: str, expected: float) -> None:
+    # Ratios 1.5, 0.9, 1 with A = 1/2: min(.75, 1.28 / 2) = .64, .45, .5; their mean is .53.
+    # Ratios 0.5, masked, masked, 1 with A = -1/2: min(-.25, -.8 / 2) = -.4, -.5; their mean is -.45.
+    # A = 0 for the third row of two tokens. grpo: -(.53 - .45 + 0) / 3; dapo: -(1.59 - .9) over 3 + 2 + 2 tokens;
+    # dr_grpo: -(1.59 - .9) / (3 * 10).
+    made = trainer(loss_type)
+    ratio = torch.ones(300)
+    ratio[11], ratio[12], ratio[14] = 1.5, 0.9, 0.5
+    ratio[15], ratio[16] = 100.0, 1e-6
+
+    def fixed(model, ids, seen, keep, *args, **kwargs):
+        logps = ratio.log()[ids[:, -keep:]] - 1.0
+        return logps, torch.zeros_like(logps), None
+
+    made._get_per_token_logps_and_entropies = fixed
+    tensors = made._generate_and_score_completions([{"step": 0}])
+    assert tensors["prompt_ids"].shape[0] == 4  # one row fills up two micro-batches of two
+    from trl.trainer.utils import split_tensor_dict
+
+    total = sum(made.compute_loss(made.model, part).item() for part in split_tensor_dict(tensors, 2))
+    assert total == pytest.approx(expected, abs=1e-6)
+
+
+def test_tokens_that_were_only_read_have_exactly_no_gradient(torch, trainer) -> None:
+    made = trainer("grpo")
+    kept = []
+
+    def keep(module, args, output) -> None:
+        output.retain_grad()
+        kept.append(output)
+
+    made.model.model.norm.register_forward_hook(keep)
+    tensors = made._generate_and_score_completions([{"step": 0}])
+    del tensors["old_per_token_logps"]  # a ratio of 1: nothing is clipped
+    made.compute_loss(made.model, tensors).backward()
+    # The state at position p scores token p + 1. Columns: prompt 0-1, completion 2-5.
+    gradient = kept[0].grad.abs().sum(dim=-1)[1]
+    assert (gradient[[1, 4]] > 0).all()  # they score 14 and 13, the policy's own
+    assert (gradient[[0, 2, 3, 5]] == 0).all()
+    assert (kept[0].grad[3] == 0).all()  # the row that fills up
+
+
+def test_loss_against_the_base_model_with_a_kl_term(torch, nano, ragged, tmp_path) -> None:
+    """On the first step the policy is its reference: the KL term adds nothing, whatever trains."""
+    found = {}
+    for rank in (0, 4):
+        for beta in (0.0, 0.5):
+            options = GrpoOptions(beta=beta, lora_rank=rank, groups_per_step=2, micro_batch=2)
+            (step,) = GrpoRun(str(nano), tmp_path / f"{rank}-{beta}", options).train(ragged)
+            found[rank, beta] = step["loss"]
+    assert found[0, 0.5] == pytest.approx(found[0, 0.0], abs=1e-6)
+    assert found[4, 0.5] == pytest.approx(found[4, 0.0], abs=1e-6)
+    assert found[4, 0.0] == pytest.approx(found[0, 0.0], abs=1e-6)
+
+
+# Runs
+
+
+def final_weights(torch, out: Path) -> dict:
+    from safetensors.torch import load_file
+
+    folder = out / "latest"
+    name = "adapter_model.safetensors" if (folder / "adapter_config.json").exists() else "model.safetensors"
+    return load_file(folder / name)
+
+
+def comparable(steps: list[dict]) -> list[dict]:
+    return [{k: v for k, v in step.items() if k not in ("duration_s", "checkpoint")} for step in steps]
+
+
+@pytest.mark.parametrize("rank", [0, 4])
+def test_going_on_equals_the_undisturbed_run(torch, nano, tmp_path, rank: int) -> None:
+    options = GrpoOptions(
+        learning_rate=1e-3, groups_per_step=2, micro_batch=3, lora_rank=rank, save_steps=2, epochs=2, beta=0.1
+    )
+    records = batch(5)
+    whole = list(GrpoRun(str(nano), tmp_path / "whole", options).train(records))
+    assert [step["groups"] for step in whole] == [2, 2, 1, 2, 2, 1]
+    assert [step["step"] for step in whole if step["checkpoint"]] == [2, 4, 6]
+
+    cut = GrpoRun(str(nano), tmp_path / "cut", options).train(records)
+    first = [next(cut) for _ in range(3)]
+    cut.close()
+    done = checkpoints.read_state(checkpoints.load_latest(tmp_path / "cut"))["step"]
+    resumed = GrpoRun(str(nano), tmp_path / "cut", options, resume=True)
+    assert (resumed.step, len(resumed.history)) == (done, done)
+    rest = list(resumed.train(records))
+    assert comparable(first) == comparable(whole[:3])
+    assert comparable(rest) == comparable(whole[done:])
+    ours, theirs = final_weights(torch, tmp_path / "cut"), final_weights(torch, tmp_path / "whole")
+    assert ours.keys() == theirs.keys()
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+    assert list(GrpoRun(str(nano), tmp_path / "cut", options, resume=True).train(records)) == []
+
+
+KILL_A_RUN = """
+import json, os, signal, sys
+from pathlib import Path
+import torch
+torch.set_num_threads(1)
+from mletools.training.grpo import GrpoOptions, GrpoRun
+model, out, records = sys.argv[1], Path(sys.argv[2]), json.load(open(sys.argv[3]))
+options = GrpoOptions(**json.loads(sys.argv[4]))
+for step in GrpoRun(model, out, options).train(records):
+    print(json.dumps(step), flush=True)
+    if step["step"] == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_kill_9_then_the_same_input_gives_the_same_policy(torch, nano, tmp_path) -> None:
+    settings = {"learning_rate": 1e-3, "groups_per_step": 1, "lora_rank": 0, "save_steps": 2}
+    records = batch(40)
+    (tmp_path / "records.json").write_text(json.dumps(records))
+    arguments = [str(nano), str(tmp_path / "killed"), str(tmp_path / "records.json"), json.dumps(settings)]
+    done = subprocess.run(
+        [sys.executable, "-c", KILL_A_RUN, *arguments], check=False, capture_output=True, text=True
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert len([json.loads(line) for line in done.stdout.splitlines()]) >= 3  # steps and nothing else on stdout
+    options = GrpoOptions(**settings)
+    run = GrpoRun(str(nano), tmp_path / "killed", options, resume=True)
+    assert 2 <= run.step < 40
+    begun = run.step
+    rest = list(run.train(records))
+    assert run.dropped == {"trained": 4 * begun}
+    whole = list(GrpoRun(str(nano), tmp_path / "whole", options).train(records))
+    assert comparable(rest) == comparable(whole[begun:])
+    ours, theirs = final_weights(torch, tmp_path / "killed"), final_weights(torch, tmp_path / "whole")
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+def test_a_run_is_not_begun_over_another(torch, nano, tmp_path) -> None:
+    out = tmp_path / "run"
+    options = GrpoOptions(lora_rank=4, learning_rate=1e-3)
+    list(GrpoRun(str(nano), out, options).train(batch(1)))
+    with pytest.raises(ToolError) as caught:
+        GrpoRun(str(nano), out, options)
+    assert str(caught.value) == f"{out}: holds a run already: go on with it (--resume), or choose another folder"
+    with pytest.raises(ToolError) as caught:
+        GrpoRun(str(nano), out, GrpoOptions(lora_rank=8), resume=True)
+    assert str(caught.value) == (
+        f"{out}: was begun with lora_rank 4, and now it is 8: give the old value, or train into another folder"
+    )
+    with pytest.raises(ToolError, match="was begun with algorithm 'grpo', and now it is 'sft'"):
+        SftRun(str(nano), out, SftOptions(), resume=True)
+    changed = GrpoOptions(lora_rank=4, learning_rate=1e-4, epochs=1, micro_batch=2)
+    (step,) = GrpoRun(str(nano), out, changed, resume=True).train(batch(1, first=100))
+    assert (step["step"], step["policy_version"], step["learning_rate"], step["staleness"]) == (2, 2, 1e-4, 1.0)
+
+
+def test_rollouts_with_cut_tails_are_not_ratios(torch, nano, tmp_path) -> None:
+    records = batch(1)
+    for record in records:
+        record["policy"]["sampling"]["top_p"] = 0.9
+    with pytest.raises(ToolError, match=r"sampled with top_p 0\.9, so their logprobs are not the trainer's"):
+        list(GrpoRun(str(nano), tmp_path / "run", GrpoOptions()).train(records))
+    (step,) = GrpoRun(str(nano), tmp_path / "run", GrpoOptions(use_logprobs=False)).train(records)
+    assert step["grad_norm"] > 0
+
+
+def test_nothing_to_learn_is_no_step_and_no_error(torch, nano, tmp_path) -> None:
+    records = [{**record, "reward": 1.0} for record in batch(1)]
+    run = GrpoRun(str(nano), tmp_path / "run", GrpoOptions())
+    assert list(run.train(records)) == []
+    assert (run.dropped, run.reward_mean) == ({"no_spread": 4}, 1.0)
+
+
+def test_an_error_in_training_reaches_the_caller(torch, nano, tmp_path) -> None:
+    records = batch(1)
+    records[0]["messages"][1]["logprobs"][0] = -1e9  # a ratio of infinity with a negative advantage
+    with pytest.raises(ToolError, match=r"step 1: the loss is inf|step 1: the loss is nan"):
+        list(GrpoRun(str(nano), tmp_path / "run", GrpoOptions()).train(records))
+    assert checkpoints.load_latest(tmp_path / "run") is None
+
+
+def test_unknown_choices_are_named() -> None:
+    with pytest.raises(ToolError, match="loss_type 'ppo': choose one of grpo, dapo, dr_grpo"):
+        GrpoOptions(loss_type="ppo")
+    with pytest.raises(ToolError, match="groups_per_step must be at least 1, not 0"):
+        GrpoOptions(groups_per_step=0)
+    with pytest.raises(ToolError, match="batch 10 must be a multiple of micro_batch 4"):
+        SftOptions(batch=10, micro_batch=4)
+
+
+# A policy that learns
+
+
+def test_grpo_learns_a_bandit_on_policy(torch, nano, tmp_path) -> None:
+    """Each round samples from the policy, pays for low ids, trains one step and goes on: the shell loop in small."""
+    from mletools.models import Request
+    from mletools.models.hf import HfModel
+
+    options = GrpoOptions(learning_rate=3e-2, groups_per_step=4, micro_batch=64, lora_rank=0, keep=1)
+    out, means = tmp_path / "run", []
+    for turn in range(16):
+        model = HfModel(out / "latest" if turn else nano, device="cpu", threads=1)
+        question = [{"role": "user", "content": "Say a number."}]
+        replies = model.sample([Request(question, seed=1000 * turn + i, max_tokens=6) for i in range(64)])
+        records = [
+            rollout(
+                1000 * turn + i,
+                f"g{turn}-{i // 16}",
+                sum(token < 100 for token in reply.token_ids) / len(reply.token_ids),
+                [(reply.prompt_token_ids, None), (reply.token_ids, reply.logprobs)],
+                version=model.version,
+            )
+            for i, reply in enumerate(replies)
+        ]
+        run = GrpoRun(str(nano), out, options, resume=True)
+        steps = list(run.train(records))
+        means.append(run.reward_mean)
+        if means[-1] > 0.8:
+            break
+        assert len(steps) == 1
+        assert steps[0]["staleness"] == (0.0 if turn else None)
+        assert steps[0]["loss"] == pytest.approx(0.0, abs=0.05)  # the ratio is 1 and advantages sum to 0 per group
+    assert means[0] < 0.4 and means[-1] > 0.8, means
+
+
+# SFT
+
+
+def test_schedule_by_hand() -> None:
+    def rate(progress: float, schedule: str = "cosine") -> float:
+        return learning_rate_at(progress, 1.0, 0.2, schedule)
+
+    assert [rate(0.0), rate(0.1), rate(0.2), rate(0.6), rate(1.0)] == pytest.approx([0.0, 0.5, 1.0, 0.5, 0.0])
+    assert rate(0.9, "constant") == 1.0
+    assert learning_rate_at(0.0, 1.0, 0.0, "cosine") == 1.0
+
+
+def test_orders_and_labels() -> None:
+    order = shuffled(5, 2, seed=1)
+    assert sorted(order[:5]) == sorted(order[5:]) == list(range(5))
+    assert order != shuffled(5, 2, seed=2) and order[:5] != order[5:]
+    assert labels(Sample("a", "g", [4, 5, 6], [0, 1, 0], None, None, None, 0.0)) == [-100, 5, -100]
+
+
+def test_the_first_sft_loss_is_the_mean_over_own_tokens(torch, nano, tmp_path) -> None:
+    from transformers import AutoModelForCausalLM
+
+    records = chats(6)
+    run = SftRun(str(nano), tmp_path / "run", SftOptions(batch=6, micro_batch=2, lora_rank=0))
+    (step,) = run.train(records)
+    model, total, count = AutoModelForCausalLM.from_pretrained(nano), 0.0, 0
+    for sample in map(run.sample, records):
+        ids = torch.tensor([sample.input_ids])
+        with torch.no_grad():
+            logps = torch.log_softmax(model(ids).logits[0, :-1], dim=-1).gather(1, ids[0, 1:, None]).squeeze(1)
+        mask = torch.tensor(sample.loss_mask[1:]).bool()
+        total, count = total - logps[mask].sum().item(), count + int(mask.sum())
+    assert step["loss"] == pytest.approx(total / count, abs=1e-5)
+    assert step["tokens"] == count
+
+
+@pytest.mark.parametrize("rank", [0, 4])
+def test_sft_lowers_the_loss_and_goes_on_where_it_was(torch, nano, tmp_path, rank: int) -> None:
+    options = SftOptions(learning_rate=1e-2, epochs=6, batch=8, micro_batch=4, lora_rank=rank, save_steps=3)
+    whole = list(SftRun(str(nano), tmp_path / "whole", options).train(chats(20)))
+    assert len(whole) == 15  # 120 samples in steps of 8
+    assert whole[-1]["loss"] < (0.95 if rank else 0.6) * whole[0]["loss"]
+    cut = SftRun(str(nano), tmp_path / "cut", options).train(chats(20))
+    for _ in range(4):
+        next(cut)
+    cut.close()
+    run = SftRun(str(nano), tmp_path / "cut", options, resume=True)
+    begun = run.step
+    assert comparable(list(run.train(chats(20)))) == comparable(whole[begun:])
+    ours, theirs = final_weights(torch, tmp_path / "cut"), final_weights(torch, tmp_path / "whole")
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+    with pytest.raises(ToolError, match="was begun with other rollouts: give the same input, or another folder"):
+        list(SftRun(str(nano), tmp_path / "cut", options, resume=True).train(chats(21)))
+
+
+def test_sft_stops_when_its_time_is_used_up(torch, nano, tmp_path) -> None:
+    options = SftOptions(max_seconds=1e-6, epochs=50, batch=4, micro_batch=4, lora_rank=0)
+    (step,) = SftRun(str(nano), tmp_path / "run", options).train(chats(8))
+    assert step["checkpoint"] == str(tmp_path / "run" / "checkpoint-000001")
+    assert list(SftRun(str(nano), tmp_path / "run", options, resume=True).train(chats(8))) == []
+
+
+def test_sft_counts_what_it_leaves_out(torch, nano, tmp_path) -> None:
+    records = chats(4)
+    records[0]["messages"][1]["content"] = "a forest " * 1000
+    records[1]["messages"].pop()
+    run = SftRun(str(nano), tmp_path / "run", SftOptions(lora_rank=0))
+    (step,) = run.train(records)
+    assert (step["rollouts"], run.dropped) == (2, {"too_long": 1, "no_loss": 1})
+
+
+def test_grpo_goes_on_with_an_adapter_that_sft_made(torch, nano, tmp_path) -> None:
+    from mletools.models.hf import HfModel
+
+    list(SftRun(str(nano), tmp_path / "sft", SftOptions(batch=4, micro_batch=4, lora_rank=4)).train(chats(8)))
+    start = tmp_path / "sft" / "latest"
+    run = GrpoRun(str(start), tmp_path / "grpo", GrpoOptions(lora_rank=4, groups_per_step=1))
+    assert run.policy_version == 2
+    steps = list(run.train(batch(2)))
+    assert [step["policy_version"] for step in steps] == [3, 4]
+    assert HfModel(tmp_path / "grpo" / "latest", device="cpu").version == 4
+    config = json.loads((tmp_path / "grpo" / "latest" / "adapter_config.json").read_text())
+    assert config["base_model_name_or_path"] == str(nano.resolve())
+    with pytest.raises(ToolError, match="is an adapter of rank 4: go on with --lora-rank 4, or 0 for all weights"):
+        list(GrpoRun(str(start), tmp_path / "other", GrpoOptions(lora_rank=8)).train(batch(1)))
+
+
+# From scratch
+
+
+def test_a_folder_from_scratch_loads_and_repeats(torch, tmp_path) -> None:
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    first = make_tiny(chats(20), tmp_path / "a", preset="tiny", seed=5)
+    second = make_tiny(chats(20), tmp_path / "b", preset="tiny", seed=5)
+    for name in ("model.safetensors", "tokenizer.json", "config.json"):
+        assert (first / name).read_bytes() == (second / name).read_bytes()
+    model, tokenizer = AutoModelForCausalLM.from_pretrained(first), AutoTokenizer.from_pretrained(first)
+    assert 0.5e6 < sum(p.numel() for p in model.parameters()) < 1e6
+    assert model.config.max_position_embeddings == 2048
+    text = "grüße, 世界\n\tx  = {1}"
+    assert tokenizer.decode(tokenizer(text)["input_ids"]) == text
+    assert (tokenizer.eos_token, tokenizer.pad_token) == ("<|end|>", "<|pad|>")
+    rendered = tokenizer.apply_chat_template(
+        [{"role": "tool", "content": "t"}], tokenize=False, add_generation_prompt=True
+    )
+    assert rendered == "<|tool|>t<|end|><|assistant|>"
+    with pytest.raises(ToolError, match="is there already"):
+        make_tiny(chats(1), first)
+
+
+def test_importing_the_package_is_cheap() -> None:
+    code = (
+        "import sys, mletools.training.grpo, mletools.training.sft, mletools.training.tiny, mletools.models.hf;"
+        "heavy = {'torch', 'transformers', 'trl', 'peft', 'datasets', 'numpy', 'tokenizers'} & set(sys.modules);"
+        "assert not heavy, heavy"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
