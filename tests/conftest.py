@@ -62,3 +62,21 @@ def stages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         run_command(*command, *([f"{source}.jsonl"] if source else []), "-o", path.name, cwd=folder)
         outputs[name] = path
     return outputs
+
+
+@pytest.fixture(scope="session")
+def policy(stages: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a tiny untrained policy in `tiny` and rewarded rollouts with its token ids in `sampled.jsonl`."""
+    pytest.importorskip("torch", reason="needs the [train] extra")
+    from mletools.training.tiny import make_tiny
+
+    folder = tmp_path_factory.mktemp("policy")
+    make_tiny(records(stages["rollouts"].read_bytes()), folder / "tiny", "nano")
+    sampling = ("-g", "3", "--prompt", "single-brief", "--max-tokens", "20")
+    run_command("mle-rollout", "-m", "hf:tiny", *sampling, str(stages["tasks"]), "-o", "rollouts.jsonl", cwd=folder)
+    # an untrained policy fails always: rewards by sample index stand in for a grader's
+    lines = []
+    for record in records((folder / "rollouts.jsonl").read_bytes()):
+        lines.append(json.dumps({**record, "reward": float(record["sample"])}) + "\n")
+    (folder / "sampled.jsonl").write_text("".join(lines))
+    return folder

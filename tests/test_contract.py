@@ -77,7 +77,7 @@ def test_help_shows_two_examples_and_loads_nothing_heavy(command: str) -> None:
         f"from mletools.commands.{command[4:].replace('-', '_')} import main\n"
         "try: main()\n"
         "except SystemExit as end: assert not end.code\n"
-        "heavy = {'pandas', 'numpy', 'sklearn', 'torch', 'transformers', 'trl', 'peft', 'httpx', 'docker', 'ray'} & set(sys.modules)\n"
+        "heavy = {'pandas', 'numpy', 'sklearn', 'torch', 'transformers', 'trl', 'peft', 'urllib3', 'docker', 'ray'} & set(sys.modules)\n"
         "assert not heavy, heavy\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)

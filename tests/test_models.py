@@ -162,7 +162,8 @@ def program_of(text: str) -> str:
 def test_every_level_and_every_fault_does_what_it_should(kind: str, tmp_path: Path) -> None:
     task = make_task(tmp_path / "task", kind)
     choices = bank.choices(task)
-    ordered = kind in ("label", "auroc", "r2")  # the others: linnerud's 20 rows, and log_loss with its one-sided outliers
+    # linnerud has 20 rows, and with log_loss one sure mistake outweighs a good model
+    ordered = kind not in ("rmse", "log_loss")
     if not ordered:
         choices = list({choice.level: choice for choice in choices}.values())
     programs = {f"choice{at}": bank.program(task, choice) for at, choice in enumerate(choices)}
@@ -340,7 +341,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
 
 
 def model(server: Server, url: str = "", **options: Any) -> HttpModel:
-    return HttpModel("tiny", url=url or server.url, **{"timeout": 0.3, "retries": 2, "backoff": 0.01, **options})
+    return HttpModel("tiny", url=url or server.url, **{"timeout": 20.0, "retries": 2, "backoff": 0.01, **options})
 
 
 def test_an_answer_with_tokens(server: Server) -> None:
@@ -386,7 +387,7 @@ def test_logprobs_of_another_distribution_are_not_kept(server: Server) -> None:
 )  # fmt: skip
 def test_passing_trouble_is_tried_again(server: Server, trouble: Any) -> None:
     server.script = [trouble, trouble, GOOD]
-    assert model(server).sample([ASK])[0].text == "hello"
+    assert model(server, timeout=0.3 if trouble is slow else 20.0).sample([ASK])[0].text == "hello"
     assert [one["body"]["seed"] for one in server.seen] == [5] * 3
 
 
@@ -403,12 +404,13 @@ def test_passing_trouble_is_tried_again(server: Server, trouble: Any) -> None:
 def test_lasting_trouble_is_an_error(server: Server, trouble: Any, message: str) -> None:
     server.script = [trouble]
     with pytest.raises(ToolError) as error:
-        model(server, retries=1).sample([ASK])
+        model(server, retries=1, timeout=0.3 if trouble is slow else 20.0).sample([ASK])
     assert str(error.value) == f"{server.endpoint}: no answer after 2 tries; the last one: {message}"
     assert len(server.seen) == 2
 
 
 def test_a_server_that_is_not_there(server: Server) -> None:
+    server.http.shutdown()
     server.http.server_close()
     with pytest.raises(ToolError) as error:
         model(server, retries=0).sample([ASK])
@@ -520,7 +522,7 @@ def test_many_threads_share_one_model_and_its_connections(server: Server) -> Non
         answer(handler, 200, good(message={"content": str(handler.body["seed"])}))
 
     server.script = [echo]
-    engine = model(server, timeout=20.0)
+    engine = model(server)
     with ThreadPoolExecutor(64) as pool:
         replies = list(pool.map(lambda seed: engine.sample([Request(ASK.messages, seed)]), range(512)))
     assert [reply.text for (reply,) in replies] == [str(seed) for seed in range(512)]

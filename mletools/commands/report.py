@@ -27,6 +27,7 @@ def main(run: cli.Run, label: tuple[str, ...], as_json: bool) -> None:
     files = run.files or ("-",)
     if label and len(label) != len(files):
         raise click.UsageError(f"{len(label)} labels for {len(files)} files")
+    run.open()
     sets = {}
     for name, path in zip(label or _labels(files), files, strict=True):
         run.files = (path,)
@@ -38,7 +39,6 @@ def main(run: cli.Run, label: tuple[str, ...], as_json: bool) -> None:
                 rollouts.append(line.record)
         sets[name] = tally(rollouts)
         run.counts["rollouts"] += len(rollouts)
-    run.open()
     if as_json:
         for record in summaries(sets):
             run.emit(record)

@@ -230,9 +230,7 @@ def _load(path: str, device: str) -> tuple[Any, Any]:
     try:
         model: Any = AutoModelForCausalLM.from_pretrained(base, dtype=dtype)
         if config.is_file():
-            from peft import PeftModel
-
-            model = PeftModel.from_pretrained(model, path)
+            model = _adapted(model, path)
             if dtype == torch.float32:
                 model = model.merge_and_unload()
         own = (Path(path) / "tokenizer_config.json").is_file()
@@ -240,6 +238,14 @@ def _load(path: str, device: str) -> tuple[Any, Any]:
     except (OSError, ValueError) as error:
         raise ToolError(f"{path}: cannot be loaded as a language model: {error}") from error
     return model.to(device).eval(), tokenizer
+
+
+def _adapted(model: Any, path: str) -> Any:
+    try:
+        from peft import PeftModel
+    except ImportError as error:
+        raise ToolError(f"{path}: an adapter needs peft: pip install 'mletools[train]'") from error
+    return PeftModel.from_pretrained(model, path)
 
 
 def _base(config: Path) -> str:

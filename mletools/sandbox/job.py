@@ -63,8 +63,6 @@ def enter(job: Job, report_pid: int) -> Callable[[], None]:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         os.setsid()
         os.umask(0o022)
-        if job.cgroup is not None:
-            job.cgroup.join()
         if job.request["namespaces"]:
             _unshare()
             child = os.fork()
@@ -91,7 +89,6 @@ def _unshare() -> None:
 
 
 def _first_process(job: Job) -> Callable[[], None]:
-    _die_with_server(job)
     root = os.geteuid() == 0
     limits = job.request["limits"]
     code = os.pread(job.code, os.fstat(job.code).st_size, 0)
@@ -108,7 +105,7 @@ def _first_process(job: Job) -> Callable[[], None]:
         os.setgroups([])
         os.setresgid(NOBODY, NOBODY, NOBODY)
         os.setresuid(NOBODY, NOBODY, NOBODY)
-        linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGKILL)  # a change of user cleared it
+    _die_with_server(job)  # after the change of user, which would undo it
     channel.send(job.control, {"event": "work"}, [work, disk])
     os.close(work)
     os.close(disk)
@@ -231,7 +228,7 @@ def _lock_in(job: Job, place: dict[str, str], limits: dict[str, Any]) -> None:
 
 def _set_limits(limits: dict[str, Any], processes: int) -> None:
     wanted = {
-        resource.RLIMIT_CORE: 0,
+        resource.RLIMIT_CORE: 1,  # unlike 0, also keeps the machine's crash reporter from being fed
         resource.RLIMIT_FSIZE: limits["file_mb"] << 20,
         resource.RLIMIT_NOFILE: _OPEN_FILES,
         resource.RLIMIT_NPROC: processes,

@@ -10,7 +10,9 @@ import errno
 import os
 import signal
 import stat
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 
 from mletools.sandbox.interface import Limits, Outcome
 
@@ -36,25 +38,18 @@ class Ending:
     stderr: bytes = b""
 
 
-def _is_full(disk: int, limits: Limits) -> bool:
-    """Whether the run's own disk is full, or a file on it has reached the limit of a single file."""
+def _is_full(work: int, disk: int, limits: Limits) -> bool:
+    """Whether the run's own disk is full, or a file in its work folder has reached the limit of a single file."""
     figures = os.fstatvfs(disk)
     own_disk = figures.f_blocks * figures.f_frsize <= limits.disk_mb << 20
     if own_disk and (figures.f_bavail * 100 < figures.f_blocks or figures.f_ffree == 0):
         return True
-    seen = 0
-    for _, folders, files, folder in os.fwalk(".", dir_fd=disk, follow_symlinks=False):
-        for name in files:
-            seen += 1
-            try:
-                if os.stat(name, dir_fd=folder, follow_symlinks=False).st_size >= limits.file_mb << 20:
+    # Only the work folder itself: a solution can nest folders deeper than any walk should follow.
+    with os.scandir(work) as entries:
+        for entry in islice(entries, _FILES_LOOKED_AT):
+            with suppress(OSError):
+                if entry.stat(follow_symlinks=False).st_size >= limits.file_mb << 20:
                     return True
-            except OSError:
-                continue
-        if "input" in folders:
-            folders.remove("input")
-        if seen > _FILES_LOOKED_AT:
-            break
     return False
 
 
@@ -74,7 +69,7 @@ def status_of(ending: Ending, limits: Limits) -> str:
         return "disk"
     if ending.code is None or ending.code < 0:
         return "killed"
-    return "disk" if _is_full(ending.disk, limits) else "error"
+    return "disk" if _is_full(ending.work, ending.disk, limits) else "error"
 
 
 def take_submission(work: int, largest_mb: int) -> tuple[bytes | None, str | None]:

@@ -44,6 +44,12 @@ def _environment() -> dict[str, str]:
     return environment
 
 
+def _is_readable(descriptor: int, seconds: float) -> bool:
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(seconds * 1000))
+
+
 class WarmServer:
     """One server process. Not for use by two threads at once, but for `close`, which any thread may call."""
 
@@ -83,7 +89,7 @@ class WarmServer:
 
     def _wait_until_warm(self) -> None:
         message = None
-        if select.select([self._control], [], [], _START_S)[0]:
+        if _is_readable(self._control.fileno(), _START_S):
             message, _ = channel.receive(self._control)
         if message is None or message["event"] == "failed":
             self.close()
@@ -242,7 +248,7 @@ class _Follower:
             self._open.discard(stream)
 
     def _drain(self, stream: int) -> None:
-        while stream in self._open and select.select([stream], [], [], 0)[0]:
+        while stream in self._open and _is_readable(stream, 0):
             self._read(stream)
 
     def close(self) -> None:

@@ -94,9 +94,36 @@ def recorded_trainer(
 
     micro_batch: rows of one forward pass, at most. `arguments` go to GRPOConfig.
     """
-    import torch
     from datasets import Dataset
-    from trl import GRPOConfig, GRPOTrainer
+    from trl import GRPOConfig
+
+    world = _world_size()
+    parts = max(math.ceil(len(rows) / (micro_batch * world)) for rows in steps)
+    # Two rows per device and part, because TRL asks for at least two completions of a prompt; they are never made.
+    config = GRPOConfig(
+        per_device_train_batch_size=2,
+        gradient_accumulation_steps=parts,
+        num_generations=2 * parts * world,
+        remove_unused_columns=False,
+        shuffle_dataset=False,
+        disable_dropout=True,
+        scale_rewards="none",
+        **arguments,
+    )
+    return _trainer_class(steps, recorded_logprobs)(
+        model=model,
+        reward_funcs=[_no_reward],
+        args=config,
+        train_dataset=Dataset.from_list([{"prompt": "", "step": index} for index in range(len(steps))]),
+        processing_class=tokenizer,
+        peft_config=adapter,
+    )
+
+
+def _trainer_class(steps: Sequence[Sequence[Row]], recorded_logprobs: bool) -> Any:
+    """GRPOTrainer with the steps in place of sampling; a class of its own because TRL is imported only when needed."""
+    import torch
+    from trl import GRPOTrainer
     from trl.trainer.grpo_trainer import use_adapter
 
     class RecordedTrainer(GRPOTrainer):
@@ -134,27 +161,7 @@ def recorded_trainer(
             loss = super().compute_loss(model, trimmed(inputs), return_outputs, num_items_in_batch)
             return loss * inputs["loss_factor"]
 
-    world = _world_size()
-    parts = max(math.ceil(len(rows) / (micro_batch * world)) for rows in steps)
-    # Two rows per device and part, because TRL asks for at least two completions of a prompt; they are never made.
-    config = GRPOConfig(
-        per_device_train_batch_size=2,
-        gradient_accumulation_steps=parts,
-        num_generations=2 * parts * world,
-        remove_unused_columns=False,
-        shuffle_dataset=False,
-        disable_dropout=True,
-        scale_rewards="none",
-        **arguments,
-    )
-    return RecordedTrainer(
-        model=model,
-        reward_funcs=[_no_reward],
-        args=config,
-        train_dataset=Dataset.from_list([{"prompt": "", "step": index} for index in range(len(steps))]),
-        processing_class=tokenizer,
-        peft_config=adapter,
-    )
+    return RecordedTrainer
 
 
 def _no_reward(completions: list[Any], **kwargs: Any) -> Any:

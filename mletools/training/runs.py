@@ -15,7 +15,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +70,7 @@ class Run:
         now = {"algorithm": self.algorithm, "model": self.model, **asdict(self.options)}
         before = {"algorithm": self.state["algorithm"], "model": self.state["model"], **self.state["options"]}
         for name, value in now.items():
-            if name not in self.free and before.get(name) != value:
+            if name not in self.free and name in before and before[name] != value:
                 raise ToolError(
                     f"{self.out}: was begun with {name} {before.get(name)!r}, and now it is {value!r}: "
                     "give the old value, or train into another folder"
@@ -154,19 +154,19 @@ class Run:
         from transformers import PrinterCallback
 
         done: queue.Queue[Any] = queue.Queue()
+        session = _Session(self, trainer, describe, learning_rate, finished, done.put)
         trainer.remove_callback(PrinterCallback)
-        trainer.add_callback(_step_callback(self, trainer, done.put, describe, learning_rate, finished))
+        trainer.add_callback(_callback(session))
         thread = threading.Thread(target=_train, args=(trainer, done.put), daemon=True)
-        first = trainer.args.process_index == 0
-        with checkpoints.lock(self.out) if first else contextlib.nullcontext():
-            if first:
+        with checkpoints.lock(self.out) if session.writes else contextlib.nullcontext():
+            if session.writes:
                 checkpoints.clean(self.out)
             thread.start()
             try:
                 while (item := done.get()) is not None:
                     if isinstance(item, BaseException):
                         raise item
-                    if first:
+                    if session.writes:
                         yield item
             finally:
                 self.stopping = True
@@ -181,74 +181,82 @@ def _train(trainer: Any, put: Callable[[Any], None]) -> None:
         put(error)
 
 
-def _step_callback(
-    run: Run,
-    trainer: Any,
-    put: Callable[[Any], None],
-    describe: Callable[[int], dict[str, Any]],
-    learning_rate: Callable[[int], float],
-    finished: Callable[[int], bool],
-) -> Any:
-    import torch
+@dataclass
+class _Session:
+    """What happens around the optimiser steps of one call of `drive`; of several processes only the first writes."""
+
+    run: Run
+    trainer: Any
+    describe: Callable[[int], dict[str, Any]]
+    learning_rate: Callable[[int], float]
+    finished: Callable[[int], bool]
+    put: Callable[[Any], None]
+    index: int = 0
+    rate: float = 0.0
+    started: float = 0.0
+
+    @property
+    def writes(self) -> bool:
+        return self.trainer.args.process_index == 0
+
+    def before_step(self, index: int, optimizer: Any) -> None:
+        import torch
+
+        self.started = time.monotonic()
+        self.index, self.rate = index, self.learning_rate(index)
+        torch.manual_seed(derive_seed(self.run.options.seed, self.run.algorithm, self.run.step))
+        for group in optimizer.param_groups:
+            group["lr"] = self.rate
+
+    def after_step(self, loss: float, grad_norm: float, optimizer: Any) -> bool:
+        """Count the step, save it when due, hand its record out; True when it was the last of the session."""
+        run = self.run
+        if not (math.isfinite(loss) and math.isfinite(grad_norm)):
+            raise ToolError(
+                f"step {run.step + 1}: the loss is {loss} and the gradient norm {grad_norm}: nothing was saved; "
+                "go on from the last checkpoint with a lower learning rate"
+            )
+        duration = time.monotonic() - self.started
+        run.state.update(
+            step=run.step + 1,
+            policy_version=run.policy_version + 1,
+            seconds=run.state["seconds"] + duration,
+            options=asdict(run.options),
+        )
+        last = run.stopping or self.finished(self.index)
+        due = self.writes and (last or run.step % run.options.save_steps == 0)
+        record = {
+            "algorithm": run.algorithm,
+            "step": run.step,
+            "loss": loss,
+            "grad_norm": grad_norm,
+            "learning_rate": self.rate,
+            "duration_s": duration,
+            "policy_version": run.policy_version,
+            "checkpoint": str(run.out / checkpoints.checkpoint_name(run.step)) if due else None,
+            **self.describe(self.index),
+        }
+        run.history.append(record)
+        if due:
+            save = functools.partial(run.write, model=self.trainer.model, optimizer=optimizer)
+            checkpoints.save(run.out, run.step, save, run.state, run.options.keep)
+        self.put(record)
+        return last
+
+
+def _callback(session: _Session) -> Any:
     from transformers import TrainerCallback
 
     class StepCallback(TrainerCallback):
-        """Seeds and rates before each step; the record and the checkpoint after it."""
-
-        def __init__(self) -> None:
-            self.started = 0.0
-            self.index = 0
-            self.rate = 0.0
-
         def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-            run.begin(trainer.model, kwargs["optimizer"])
+            session.run.begin(session.trainer.model, kwargs["optimizer"])
 
         def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-            self.started = time.monotonic()
-            self.index = state.global_step
-            self.rate = learning_rate(self.index)
-            torch.manual_seed(derive_seed(run.options.seed, run.algorithm, run.step))
-            for group in kwargs["optimizer"].param_groups:
-                group["lr"] = self.rate
+            session.before_step(state.global_step, kwargs["optimizer"])
 
         def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
-            if not logs or "grad_norm" not in logs:
-                return
-            loss, norm = float(logs["loss"]), float(logs["grad_norm"])
-            if not (math.isfinite(loss) and math.isfinite(norm)):
-                raise ToolError(
-                    f"step {run.step + 1}: the loss is {loss} and the gradient norm {norm}: nothing was saved; "
-                    "go on from the last checkpoint with a lower learning rate"
-                )
-            version = run.policy_version + 1
-            duration = time.monotonic() - self.started
-            run.state.update(
-                step=run.step + 1,
-                policy_version=version,
-                seconds=run.state["seconds"] + duration,
-                options=asdict(run.options),
-            )
-            last = run.stopping or finished(self.index)
-            record = {
-                "algorithm": run.algorithm,
-                "step": run.step,
-                "loss": loss,
-                "grad_norm": norm,
-                "learning_rate": self.rate,
-                "duration_s": duration,
-                "policy_version": version,
-                "checkpoint": None,
-                **describe(self.index),
-            }
-            due = last or run.step % run.options.save_steps == 0
-            if due and args.process_index == 0:
-                record["checkpoint"] = str(run.out / checkpoints.checkpoint_name(run.step))
-            run.history.append(record)
-            if record["checkpoint"]:
-                save = functools.partial(run.write, model=trainer.model, optimizer=kwargs["optimizer"])
-                checkpoints.save(run.out, run.step, save, run.state, run.options.keep)
-            if last:
-                control.should_training_stop = True
-            put(record)
+            if logs and "grad_norm" in logs:
+                last = session.after_step(float(logs["loss"]), float(logs["grad_norm"]), kwargs["optimizer"])
+                control.should_training_stop = control.should_training_stop or last
 
     return StepCallback()
