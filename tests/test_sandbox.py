@@ -141,8 +141,8 @@ def test_random_states_come_from_the_seed(sandbox: LocalSandbox, public: Path) -
 def test_main_module_is_clean(sandbox: LocalSandbox, public: Path) -> None:
     code = """
         import os, sys
-        print(__name__, os.path.basename(__file__), sys.argv, os.listdir("."), sorted(globals()), sys.stdin.read() == "")
-        print([name for name in sys.modules if name.startswith("mletools")], sys.modules["__main__"].__dict__ is globals())
+        print(__name__, os.path.basename(__file__), sys.argv, os.listdir("."), sorted(globals()), sys.stdin.read())
+        print([name for name in sys.modules if name.startswith("mletools")], vars(sys.modules["__main__"]) is globals())
         print(sorted(int(name) for name in os.listdir("/proc/self/fd"))[:-1])
         frame, depth = sys._getframe(), 0
         while frame.f_back:
@@ -150,8 +150,8 @@ def test_main_module_is_clean(sandbox: LocalSandbox, public: Path) -> None:
         print(depth <= 2, sorted(frame.f_globals))
     """
     lines = printed(run(sandbox, public, code)).splitlines()
-    names = "['__builtins__', '__cached__', '__doc__', '__file__', '__loader__', '__name__', '__package__', '__spec__', 'os', 'sys']"
-    assert lines[0] == f"__main__ solution.py ['solution.py'] ['input'] {names} True"
+    names = [f"__{name}__" for name in ["builtins", "cached", "doc", "file", "loader", "name", "package", "spec"]]
+    assert lines[0] == f"__main__ solution.py ['solution.py'] ['input'] {[*names, 'os', 'sys']} "
     assert lines[1:] == ["[] True", "[0, 1, 2]", "True []"]
 
 
@@ -381,6 +381,27 @@ def test_fork_bomb(sandbox: LocalSandbox, public: Path) -> None:
     assert run(sandbox, public, "print(1)", processes=8).status == "ok"
 
 
+def test_processes_are_counted_for_each_run(sandbox: LocalSandbox, public: Path) -> None:
+    code = """
+        import os, time
+        made = 0
+        try:
+            while made < 100:
+                if os.fork() == 0:
+                    time.sleep(5)
+                    os._exit(0)
+                made += 1
+        except OSError:
+            pass
+        print(made)
+    """
+    with ThreadPoolExecutor(2) as pool:
+        outcomes = list(pool.map(lambda _: run(sandbox, public, code, processes=20), range(2)))
+    if sandbox.protections["user_namespace"]:
+        assert [outcome.stdout for outcome in outcomes] == [b"19\n"] * 2
+    assert all(outcome.duration_s < 5 for outcome in outcomes)
+
+
 def boxes() -> list[int]:
     """Processes below this one's warm servers."""
     return [below for server in descendants(os.getpid()) for below in descendants(server)]
@@ -464,7 +485,8 @@ def test_answers_cannot_be_read(boxed: LocalSandbox, public: Path) -> None:
     code = f"""
         import glob, os
         path = {str(answers)!r}
-        tries = [path, "../private/answers.csv", "input/../private/answers.csv", "input/../../private/answers.csv", "/old" + path]
+        tries = [path, "/old" + path]
+        tries += [f"{{up}}private/answers.csv" for up in ("../", "input/../", "input/../../", "../../")]
         for pid in [*filter(str.isdigit, os.listdir("/proc")), "1", "self", str(os.getppid())]:
             tries += [f"/proc/{{pid}}/root{{path}}", f"/proc/{{pid}}/cwd/../private/answers.csv"]
             tries += [f"/proc/{{pid}}/fd/{{number}}{{path}}" for number in range(64)]
@@ -510,8 +532,13 @@ def test_no_network(boxed: LocalSandbox, public: Path) -> None:
         code = f"""
             import socket
             port = {tcp.getsockname()[1]}
-            addresses = [(socket.AF_INET, ("127.0.0.1", port)), (socket.AF_INET, ("1.1.1.1", 53)), (socket.AF_UNIX, {name!r}),
-                (socket.AF_INET6, ("::1", port)), (socket.AF_INET6, ("2606:4700:4700::1111", 53)), (40, (2, 1024)), (16, (0, 0)), (17, ("lo", 3)), (38, ("hash", "sha256"))]
+            vsock, netlink, packet, alg = 40, 16, 17, 38
+            addresses = [
+                (socket.AF_INET, ("127.0.0.1", port)), (socket.AF_INET, ("1.1.1.1", 53)),
+                (socket.AF_INET6, ("::1", port)), (socket.AF_INET6, ("2606:4700:4700::1111", 53)),
+                (socket.AF_UNIX, {name!r}), (vsock, (2, 1024)), (netlink, (0, 0)), (packet, ("lo", 3)),
+                (alg, ("hash", "sha256")),
+            ]
             for family, address in addresses:
                 for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM, socket.SOCK_RAW, socket.SOCK_SEQPACKET):
                     try:
@@ -558,7 +585,8 @@ def test_setuid_programs_gain_nothing(boxed: LocalSandbox, public: Path) -> None
         for path in ("/usr/bin/su", "/usr/bin/passwd", "/usr/bin/mount"):
             if os.path.exists(path):
                 subprocess.run([path, "--version"], capture_output=True)
-        print(open("/proc/self/status").read().split("NoNewPrivs:")[1].split()[0], os.statvfs("/usr").f_flag & os.ST_NOSUID)
+        status = open("/proc/self/status").read()
+        print(status.split("NoNewPrivs:")[1].split()[0], os.statvfs("/usr").f_flag & os.ST_NOSUID)
     """
     assert printed(run(boxed, public, code)) == f"1 {os.ST_NOSUID}\n"
 
@@ -568,9 +596,12 @@ def test_system_and_input_are_read_only(sandbox: LocalSandbox, public: Path) -> 
     code = """
         import os, pandas, sys
         wrote = []
-        for folder in ("input", "/", "/usr", "/etc", "/dev", os.path.dirname(__file__), os.path.dirname(pandas.__file__), sys.prefix):
+        own, library = os.path.dirname(__file__), os.path.dirname(pandas.__file__)
+        for folder in ("input", "/", "/usr", "/etc", "/dev", own, library, sys.prefix):
             for attempt in (
-                lambda: open(f"{folder}/new", "w"), lambda: os.mkdir(f"{folder}/folder"), lambda: os.chmod(folder, 0o777)
+                lambda: open(f"{folder}/new", "w"),
+                lambda: os.mkdir(f"{folder}/folder"),
+                lambda: os.chmod(folder, 0o777),
             ):
                 try:
                     attempt()
@@ -578,8 +609,11 @@ def test_system_and_input_are_read_only(sandbox: LocalSandbox, public: Path) -> 
                 except OSError:
                     pass
         for attempt in (
-            lambda: open("input/train.csv", "w"), lambda: os.unlink("input/train.csv"), lambda: os.rename("input", "other"),
-            lambda: os.rmdir("input"), lambda: os.truncate("input/train.csv", 0)
+            lambda: open("input/train.csv", "w"),
+            lambda: os.unlink("input/train.csv"),
+            lambda: os.truncate("input/train.csv", 0),
+            lambda: os.rename("input", "other"),
+            lambda: os.rmdir("input"),
         ):
             try:
                 attempt()
@@ -607,6 +641,19 @@ def test_system_and_input_are_read_only(sandbox: LocalSandbox, public: Path) -> 
 def test_odd_submissions(sandbox: LocalSandbox, public: Path, code: str, problem: str) -> None:
     outcome = run(sandbox, public, f"import os, socket\n{code}", submission_mb=1)
     assert (outcome.status, outcome.submission, outcome.submission_problem) == ("ok", None, problem)
+
+
+DEEP = """
+    import os
+    for _ in range(1500):
+        os.mkdir("d")
+        os.chdir("d")
+    raise SystemExit(1)
+"""
+
+
+def test_folders_nested_deeper_than_pythons_stack(sandbox: LocalSandbox, public: Path) -> None:
+    assert run(sandbox, public, DEEP).status == "error"
 
 
 def test_submission_in_a_replaced_work_folder(boxed: LocalSandbox, public: Path) -> None:
@@ -764,6 +811,7 @@ def test_without_namespaces(public: Path) -> None:
         """
         assert run(sandbox, public, code).submission == b"x"
         assert processes_with(token) == []
+        assert run(sandbox, public, DEEP).status == "error"
         assert run(sandbox, public, MEMORY_BOMB, memory_mb=200).status == "memory"
         assert run(sandbox, public, "import time; time.sleep(9)", wall_s=0.5).status == "timeout"
         if protections["private_files"]:
@@ -772,25 +820,24 @@ def test_without_namespaces(public: Path) -> None:
     assert not [name for name in os.listdir(tempfile.gettempdir()) if name.startswith("mletools-run-")]
 
 
-def test_as_an_ordinary_user(public: Path) -> None:
+def test_as_an_ordinary_user() -> None:
     if os.geteuid() != 0:
         pytest.skip("the whole file runs as an ordinary user already")
-    for folder in (public, *list(public.parents)[:3]):
-        folder.chmod(0o755)
-    script = f"""
+    script = """
         from pathlib import Path
         from mletools.sandbox import Limits
         from mletools.sandbox.local import LocalSandbox
         with LocalSandbox(1, ["json"]) as sandbox:
-            code = "print(open('input/test.csv').read())"
-            print(sandbox.protections["mount_namespace"], sandbox.run(code, Path({str(public)!r}), Limits(), 0).status)
+            code = "import os; print(os.listdir('input'))"
+            print(sandbox.protections["mount_namespace"], sandbox.run(code, Path.cwd(), Limits(), 0).status)
     """
     environment = {"PYTHONPATH": PACKAGE_ROOT, "PYTHONDONTWRITEBYTECODE": "1", "PATH": os.environ["PATH"]}
     command = [sys.executable, "-c", textwrap.dedent(script)]
-    try:
-        done = subprocess.run(
-            command, user=65534, group=65534, extra_groups=[], env=environment, capture_output=True, text=True, cwd="/"
-        )
-    except PermissionError:
-        pytest.skip(f"an ordinary user cannot start {sys.executable} here")
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        who: dict[str, Any] = {"user": 65534, "group": 65534, "extra_groups": []}
+        try:
+            done = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=folder, **who)
+        except PermissionError:
+            pytest.skip(f"an ordinary user cannot start {sys.executable} here")
     assert (done.stdout.split()[1:], done.stderr) == (["ok"], "")

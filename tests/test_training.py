@@ -166,6 +166,15 @@ def test_a_template_that_rewrites_turns_is_refused(nano) -> None:
         render([{"role": "user", "content": "Q"}, {"role": "assistant", "content": "A"}], tokenizer)
 
 
+def test_a_template_that_refuses_messages_is_the_records_trouble(nano) -> None:
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(nano)
+    tokenizer.chat_template = "{{ raise_exception('no system role') }}"
+    with pytest.raises(RecordError, match="the model's chat template refuses the messages: no system role"):
+        render([{"role": "system", "content": "Q"}, {"role": "assistant", "content": "A"}], tokenizer)
+
+
 def test_temperatures() -> None:
     def at(value):
         return sample_of(rollout(1, "g", 1.0, [([1], None), ([2], [-1.0])], temperature=value))

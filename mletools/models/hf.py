@@ -8,6 +8,7 @@ Not covered: speed on large models (serve them with vLLM and name its URL), shar
 
 import json
 import os
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ class HfModel:
 
         transformers.logging.set_verbosity_error()
         transformers.logging.disable_progress_bar()
+        warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")
         if threads:
             torch.set_num_threads(threads)
         self.name = str(path)
@@ -191,13 +193,13 @@ def prompt_ids(tokenizer: Any, messages: Sequence[dict[str, Any]]) -> list[int]:
     after that turn is tokenised, so that the policy reads on from exactly what it wrote.
     """
     plain = [{"role": message["role"], "content": message["content"]} for message in messages]
-    whole = tokenizer.apply_chat_template(plain, tokenize=False, add_generation_prompt=True)
+    whole = _templated(tokenizer, plain, True)
     turns = [i for i, message in enumerate(messages) if message["role"] == "assistant" and message.get("token_ids")]
     if not turns:
         return tokenizer(whole, add_special_tokens=False)["input_ids"]
     past = turns[-1] + 1
     known = [token for message in messages[:past] for token in message.get("token_ids") or ()]
-    rendered = tokenizer.apply_chat_template(plain[:past], tokenize=False)
+    rendered = _templated(tokenizer, plain[:past], False)
     if not whole.startswith(rendered):
         raise RecordError("the chat template rewrites earlier turns, so the recorded token ids cannot be gone on from")
     end = tokenizer.eos_token
@@ -205,6 +207,15 @@ def prompt_ids(tokenizer: Any, messages: Sequence[dict[str, Any]]) -> list[int]:
     if spoken and known[-1] == tokenizer.eos_token_id:
         spoken = spoken[len(end) :]
     return known + tokenizer(spoken + whole[len(rendered) :], add_special_tokens=False)["input_ids"]
+
+
+def _templated(tokenizer: Any, messages: list[dict[str, Any]], ask: bool) -> str:
+    from jinja2 import TemplateError
+
+    try:
+        return tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=ask)
+    except (TemplateError, ValueError) as error:
+        raise RecordError(f"the model's chat template refuses the messages: {error}") from error
 
 
 def _version(folder: Path) -> int | None:

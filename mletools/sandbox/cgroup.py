@@ -1,7 +1,7 @@
 """A memory cgroup for one slot, where this user may make one: version 1 or 2.
 
-Covered: finding the folder, a limit per run, the peak, whether the kernel killed for memory. Not covered: other controllers,
-and asking systemd for a delegated folder (`systemd-run --user --scope -p Delegate=yes` gives one).
+Covered: finding the folder, a limit per run, the peak, whether the kernel killed for memory. Not covered: other
+controllers, and asking systemd for a delegated folder (`systemd-run --user --scope -p Delegate=yes` gives one).
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ class MemoryCgroup:
     def join(self) -> None:
         """Move the calling process in, and with it the children that it forks from now on.
 
-        What it has allocated so far stays with its former cgroup, so a warm server does not eat into a run's limit. Moving
-        once and not for every run saves each the milliseconds that a move takes.
+        What it has allocated so far stays with its former cgroup, so a warm server does not eat into a run's limit.
+        Moving once and not for every run saves each the milliseconds that a move takes.
         """
         (self.path / "cgroup.procs").write_text("0")
 

@@ -1,6 +1,7 @@
 """Which protections are really active, found out from inside a run.
 
-Covered: a look at the kernel's own record of this process, and a few harmless attempts. Not covered: setting anything up.
+Covered: a look at the kernel's own record of this process, and a few harmless attempts. Not covered: setting anything
+up.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one run came to, as the kernel and the sandbox saw it; nothing here is the solution's word but its output."""
+    """What one run came to, as the kernel and the sandbox saw it; only the output is the solution's word."""
 
     status: str  # ok, error, timeout, memory, disk, output or killed
     exit_code: int | None  # the solution's exit code; None where a signal ended it

@@ -1,8 +1,9 @@
 """The processes of one run, from the fork of the warm server to the solution's first line.
 
-The first process makes the namespaces and leaves; its child is pid 1 of the box, builds the root and reaps; that one's child
-locks itself in and becomes the solution. Without namespaces pid 1 is an ordinary supervisor and Landlock closes the files.
-Covered: the order of these steps; a step that fails is reported, never skipped. Not covered: watching the run (`server`).
+The first process makes the namespaces and leaves; its child is pid 1 of the box, builds the root and reaps; that
+one's child locks itself in and becomes the solution. Without namespaces pid 1 is an ordinary supervisor and Landlock
+closes the files. Covered: the order of these steps; a step that fails is reported, never skipped. Not covered:
+watching the run (`server`).
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class Job:
     """One run as the server received it."""
 
     control: socket.socket  # to the command; the solution never holds it
-    request: dict[str, Any]  # public, limits, seed, namespaces, folder (without namespaces), probe
+    request: dict[str, Any]  # public, limits, seed, namespaces, landlock, folder, linked, probe
     code: int  # descriptor of the solution's text
     stdout: int
     stderr: int
@@ -80,7 +81,7 @@ def enter(job: Job, report_pid: int) -> Callable[[], None]:
 
 def _unshare() -> None:
     if os.geteuid() == 0:
-        # Root builds the box with its own rights, so the data may lie where nobody else can go; the solution loses them.
+        # Root builds the box with its own rights, so data may lie where nobody else can go; the solution loses them.
         linux.unshare(_NAMESPACES)
         return
     uid, gid = os.geteuid(), os.getegid()
@@ -220,7 +221,8 @@ def _lock_in(job: Job, place: dict[str, str], limits: dict[str, Any]) -> None:
     if job.request["landlock"]:
         readable = [source for source, _ in job.plan.binds] + [target for _, target in job.plan.links]
         readable += [f"/etc/{name}" for name in ("passwd", "group", "nsswitch.conf", "hosts")]
-        readable += ["/proc", "/dev/zero", "/dev/urandom", "/dev/random", place["code"], job.request["public"]]
+        readable += ["/proc", "/dev/zero", "/dev/urandom", "/dev/random", place["code"]]
+        readable += [job.request["public"]] if job.request["linked"] else []
         landlock.restrict(readable, [place["work"], place["home"], place["tmp"], "/dev/null", "/dev/full", "/dev/shm"])
     if linux.SUPPORTED_MACHINE:
         seccomp.install(seccomp.build(families))

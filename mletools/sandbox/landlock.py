@@ -1,7 +1,7 @@
 """Landlock: file access by path for a process without a mount namespace of its own.
 
-Covered: read-only and read-write folders, TCP, and from Linux 6.12 on signals and abstract sockets to outside processes. Not
-covered: which folders; UDP and other networks (the seccomp filter refuses those sockets).
+Covered: read-only and read-write folders, TCP, and from Linux 6.12 on signals and abstract sockets to outside
+processes. Not covered: which folders; UDP and other networks (the seccomp filter refuses those sockets).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def version() -> int:
 
 
 def restrict(readable: Sequence[str], writable: Sequence[str]) -> None:
-    """Close every path but those named to the calling process and its children; no_new_privs is set. OSError: refused."""
+    """Close every path but those named to the calling process for good; no_new_privs is set. OSError: refused."""
     abi = version()
     if abi < 1:
         raise OSError("this kernel has no Landlock")

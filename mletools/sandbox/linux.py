@@ -1,7 +1,8 @@
 """The Linux calls that Python 3.10 has no name for, through ctypes.
 
-Covered: mounts, namespaces, process controls, capabilities, Landlock's three calls. Every function raises OSError with the
-kernel's errno. Not covered: any policy; what to call in which order is `job`, `mounts`, `seccomp` and `landlock`.
+Covered: mounts, namespaces, process controls, capabilities, Landlock's three calls. Every function raises OSError
+with the kernel's errno. Not covered: any policy; what to call in which order is `job`, `mounts`, `seccomp` and
+`landlock`.
 """
 
 from __future__ import annotations

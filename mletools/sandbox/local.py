@@ -1,8 +1,9 @@
 """The backend `local`: warm fork servers on this machine, one for every slot in use.
 
-Covered: choosing the strongest isolation that the kernel grants, the pool of servers, one retry when a server dies. The box is
-made of user, mount, pid, network, ipc and uts namespaces; where the kernel refuses these, of Landlock, seccomp and rlimits.
-Not covered: GPUs, containers, other machines. Needs Linux 5.4; namespaces need 5.12, Landlock 5.13.
+Covered: choosing the strongest isolation that the kernel grants, the pool of servers, one retry when a server dies.
+The box is made of user, mount, pid, network, ipc and uts namespaces; where the kernel refuses these, of Landlock,
+seccomp and rlimits. Not covered: GPUs, containers, other machines. Needs Linux 5.4; namespaces need 5.12, Landlock
+5.13.
 """
 
 from __future__ import annotations
@@ -74,8 +75,10 @@ class LocalSandbox:
 
     def run(self, code: str, public: Path, limits: Limits, seed: int) -> Outcome:
         """See Sandbox.run. ToolError also when `public` lies where every solution could read its neighbours."""
-        if not public.is_dir():
+        if not os.path.isdir(public):
             raise ToolError(f"{public}: no such folder; is --data the folder that the task's paths start from?")
+        if not os.access(public, os.R_OK | os.X_OK):
+            raise ToolError(f"{public}: this user cannot read it")
         self._probe()
         self._check(public)
         # Text that is no valid Unicode reaches the interpreter, which refuses it as the solution's own error.
@@ -106,7 +109,7 @@ class LocalSandbox:
         if real in self._checked:
             return
         mounts.refuse_shared_data(self._plan, public)
-        if os.geteuid() == 0 and self._namespaces:
+        if os.geteuid() == 0:
             mounts.refuse_unreadable(Path(real))
         self._checked.add(real)
 
@@ -114,19 +117,18 @@ class LocalSandbox:
         with self._probe_lock:
             if self._protections is not None:
                 return
-            with tempfile.TemporaryDirectory(prefix="mletools-probe-") as empty:
-                os.chmod(empty, 0o755)
-                if self._want_namespaces:
-                    try:
-                        self._protections = self._probe_with(True, Path(empty))
-                        self._namespaces = True
-                        return
-                    except SetUpFailed as error:
-                        self.weaker_because = str(error)
-                self._protections = self._probe_with(False, Path(empty))
+            if self._want_namespaces:
+                try:
+                    self._protections = self._probe_with(True)
+                    self._namespaces = True
+                    return
+                except SetUpFailed as error:
+                    self.weaker_because = str(error)
+            self._protections = self._probe_with(False)
 
-    def _probe_with(self, namespaces: bool, public: Path) -> dict[str, bool]:
+    def _probe_with(self, namespaces: bool) -> dict[str, bool]:
         server = self._take()
+        public = Path(__file__).parent  # any folder will do
         try:
             _, facts = self._on_server(server, b"", public, _PROBE, 0, namespaces, probe=True)
         except ServerDied as error:
@@ -164,6 +166,7 @@ class LocalSandbox:
             "namespaces": namespaces,
             "landlock": not namespaces and landlock.version() > 0,
             "folder": None,
+            "linked": False,
             "probe": probe,
         }
         folder = None
@@ -171,7 +174,8 @@ class LocalSandbox:
         try:
             if not namespaces:
                 request["folder"] = folder = tempfile.mkdtemp(prefix="mletools-run-")
-                _fill_folder(folder, code, request["public"], copy=not request["landlock"] or os.geteuid() == 0)
+                request["linked"] = request["landlock"] and os.geteuid() != 0
+                _fill_folder(folder, code, request["public"], copy=not request["linked"])
             facts = server.run(code, request, limits, ending)
             return outcome_of(ending, limits), facts
         finally:

@@ -1,8 +1,8 @@
 """The file system that a solution sees: which folders of the machine it may read, and the root that is built of them.
 
-Covered: choosing the folders (interpreter, libraries), refusing a data folder that lies inside one of them, and building the
-root in a mount namespace of its own. Not covered: hiding anything within the chosen folders; they are taken to be public.
-Needs mount_setattr, Linux 5.12.
+Covered: choosing the folders (interpreter, libraries), refusing a data folder that lies inside one of them, and
+building the root in a mount namespace of its own. Not covered: hiding anything within the chosen folders; they are
+taken to be public. Needs mount_setattr, Linux 5.12.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def refuse_shared_data(plan: Plan, public: Path) -> None:
 
 
 def refuse_unreadable(public: Path) -> None:
-    """ToolError when an ordinary user cannot read everything in the folder `public`; matters when root runs the sandbox."""
+    """ToolError when an ordinary user cannot read all of the folder `public`; matters when root runs the sandbox."""
     for folder, folders, files in os.walk(public):
         for name in [".", *folders, *files]:
             with suppress(FileNotFoundError):
@@ -149,8 +149,9 @@ def _make_proc() -> None:
 def build_root(plan: Plan, public: str, code: bytes, disk_mb: int, own: Callable[[str], None]) -> tuple[int, int]:
     """Make this process's root a fresh one; it is the first process of fresh mount and pid namespaces.
 
-    `public` appears at ./input of the work folder, `code` as the script; all files together may hold `disk_mb` MB; `own`
-    hands a folder to the solution's user. Returns descriptors of the work folder and of the disk that it lies on.
+    `public` appears at ./input of the work folder, `code` as the script; all files together may hold `disk_mb` MB;
+    `own` hands a folder to the solution's user. Returns descriptors of the work folder and of the disk that it lies
+    on.
     """
     read_only = linux.MOUNT_ATTR_RDONLY | linux.MOUNT_ATTR_NOSUID | linux.MOUNT_ATTR_NODEV
     linux.mount("none", "/", None, linux.MS_REC | linux.MS_PRIVATE)

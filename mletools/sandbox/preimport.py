@@ -1,7 +1,7 @@
 """What a warm server loads ahead of every run.
 
-Covered: imports, and two tiny fits that fill the libraries' own caches (without them a run takes a third longer). Not covered:
-anything that starts threads or a GPU; neither survives a fork.
+Covered: imports, and two tiny fits that fill the libraries' own caches (without them a run takes a third longer). Not
+covered: anything that starts threads or a GPU; neither survives a fork.
 """
 
 from __future__ import annotations

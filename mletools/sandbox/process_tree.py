@@ -35,7 +35,7 @@ def _children(pid: int) -> list[int]:
 
 
 def memory_mb(pid: int, enough_mb: float) -> float:
-    """Memory of `pid`'s descendants in MB: a quick upper bound, shared pages apportioned only where it passes `enough_mb`."""
+    """MB that `pid`'s descendants hold: a quick upper bound, shared pages apportioned once it passes `enough_mb`."""
     tree = descendants(pid)
     resident = 0
     for member in tree:
@@ -70,7 +70,7 @@ def kill_descendants(pid: int) -> None:
 
 
 def remove_folder(folder: str) -> None:
-    """Remove `folder` with all in it, whatever modes a solution gave to what it made; no process of it runs any more."""
+    """Remove `folder` with all in it, whatever modes a solution gave to its files; its processes are gone."""
     # Not shutil.rmtree: it recurses, and a solution can nest folders deeper than Python's stack.
     for command in (["chmod", "-R", "u+rwx", "--", folder], ["rm", "-rf", "--", folder]):
         subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)

@@ -1,8 +1,9 @@
 """A seccomp filter that refuses the system calls with which a process reaches out of its box.
 
-Covered: kernel interfaces with a history of escapes (mounts, namespaces, ptrace, bpf, io_uring, keys ...), and socket families
-beyond the few that a solution may have; x86_64 and aarch64. Not covered: files and the network itself, which namespaces or
-Landlock close; this is a deny list, so a call the kernel learns later is allowed until it is added here.
+Covered: kernel interfaces with a history of escapes (mounts, namespaces, ptrace, bpf, io_uring, keys ...), and socket
+families beyond the few that a solution may have; x86_64 and aarch64. Not covered: files and the network itself, which
+namespaces or Landlock close; this is a deny list, so a call the kernel learns later is allowed until it is added
+here.
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ def build(families: Sequence[int], arm: bool = linux.ARM) -> bytes:
 
 
 def install(program: bytes) -> None:
-    """Put `program` on the calling thread for good; the caller has set no_new_privs. OSError where the kernel refuses."""
+    """Put `program` on the calling thread for good; the caller has set no_new_privs. OSError: refused."""
     memory = ctypes.create_string_buffer(program, len(program))
     header = _Program(len(program) // 8, ctypes.cast(memory, ctypes.c_void_p))
     filter_mode = 2

@@ -1,10 +1,10 @@
 """The warm server: a process that has the libraries loaded and forks a child for every run, one at a time.
 
-It is started with an empty environment and told everything through its control socket. The command sends a run (a request
-and the descriptors of code, stdout and stderr) and may send `{"kill": true}`; back come the events `work` (descriptors of
-the work folder and its disk), `started`, `exit` (all from pid 1 of the box), `failed`, and from the server itself `ended`.
-Covered: killing, counting what the run used, ending with the command. Not covered: time and output limits (`warm`).
-The server never reads the code or the output, so no run can find another's in its memory.
+It is started with an empty environment and told everything through its control socket. The command sends a run (a
+request and the descriptors of code, stdout and stderr) and may send `{"kill": true}`; back come the events `work`
+(descriptors of the work folder and its disk), `started`, `exit` (all from pid 1 of the box), `failed`, and from the
+server itself `ended`. Covered: killing, counting what the run used, ending with the command. Not covered: time and
+output limits (`warm`). The server never reads the code or the output, so no run can find another's in its memory.
 """
 
 from __future__ import annotations

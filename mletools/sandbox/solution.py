@@ -1,7 +1,7 @@
 """Runs a solution as a cold interpreter would: as __main__ from its file, with fresh random states and a normal end.
 
-Covered: the script's module, arguments, import path, tracebacks and exit code. Not covered: isolation, which is in place
-before `launch` is called. Nothing here can be trusted once the solution has begun: it shares this process.
+Covered: the script's module, arguments, import path, tracebacks and exit code. Not covered: isolation, which is in
+place before `launch` is called. Nothing here can be trusted once the solution has begun: it shares this process.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from types import ModuleType, TracebackType
-
 
 _kept: list[ModuleType] = []
 

@@ -73,7 +73,7 @@ def status_of(ending: Ending, limits: Limits) -> str:
 
 
 def take_submission(work: int, largest_mb: int) -> tuple[bytes | None, str | None]:
-    """The content of submission.csv in the folder with descriptor `work`, or why there is none; at most `largest_mb` MB."""
+    """The content of submission.csv in the folder of descriptor `work`, or why there is none (or over `largest_mb`)."""
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
     try:
         descriptor = os.open(SUBMISSION, flags, dir_fd=work)

@@ -1,7 +1,7 @@
 """The command's side of one warm server: starting it, giving it a run, following the run to its end.
 
-Covered: wall time and output limits, a server that dies or hangs. Not covered: what happens inside (`server`, `job`), and what
-a run's end means (`verdict`).
+Covered: wall time and output limits, a server that dies or hangs. Not covered: what happens inside (`server`, `job`),
+and what a run's end means (`verdict`).
 """
 
 from __future__ import annotations
@@ -40,6 +40,8 @@ def _environment() -> dict[str, str]:
     folders = [os.path.join(sys.prefix, "bin"), "/usr/local/bin", "/usr/bin", "/bin"]
     environment = {"PATH": ":".join(folders), "HOME": mounts.HOME, "TMPDIR": mounts.TEMPORARY, "LANG": "C.UTF-8"}
     environment["PYTHONHASHSEED"] = "0"
+    # Threads that wait for one another by spinning take seconds for milliseconds of work once cores are shared.
+    environment["OMP_WAIT_POLICY"] = "PASSIVE"
     environment.update({f"{library}_NUM_THREADS": "1" for library in ("OMP", "MKL", "OPENBLAS")})
     return environment
 
@@ -102,8 +104,8 @@ class WarmServer:
     def run(self, code: bytes, request: dict[str, Any], limits: Limits, ending: Ending) -> dict[str, bool]:
         """Serve one run to its very end, told in `ending`, whose descriptors are the caller's to close.
 
-        Returns the protections found where `request` asks for a probe. ServerDied: the server ended or hung. SetUpFailed: the
-        box could not be made. OSError: this machine is short of descriptors or memory.
+        Returns the protections found where `request` asks for a probe. ServerDied: the server ended or hung.
+        SetUpFailed: the box could not be made. OSError: this machine is short of descriptors or memory.
         """
         stdout, stdout_end = os.pipe()
         stderr, stderr_end = os.pipe()

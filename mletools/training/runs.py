@@ -44,6 +44,7 @@ class Run:
         self.dropped: Counter[str] = Counter()
         self.history: list[dict[str, Any]] = []
         self.stopping = False
+        self.taken = threading.Event()
         self.resumed_from = checkpoints.load_latest(self.out)
         if self.resumed_from is None:
             self.state = self._first_state()
@@ -237,10 +238,15 @@ class _Session:
             **self.describe(self.index),
         }
         run.history.append(record)
+        run.taken.clear()
+        self.put(record)
         if due:
+            # the caller has written the record before the checkpoint is there: a kill in between repeats the step and its
+            # record, and never loses them
+            if not run.stopping:
+                run.taken.wait()
             save = functools.partial(run.write, model=self.trainer.model, optimizer=optimizer)
             checkpoints.save(run.out, run.step, save, run.state, run.options.keep)
-        self.put(record)
         return last
 
 

@@ -131,8 +131,8 @@ def render(messages: list[dict], tokenizer: Any) -> tuple[list[int], list[int]]:
         own = message.get("loss", False) if marked else message["role"] == "assistant"
         if not own:
             continue
-        prefix = tokenizer.apply_chat_template(plain[:index], tokenize=False, add_generation_prompt=True)
-        whole = tokenizer.apply_chat_template(plain[: index + 1], tokenize=False)
+        prefix = _templated(tokenizer, plain[:index], True)
+        whole = _templated(tokenizer, plain[: index + 1], False)
         if not prefix.startswith(done) or not whole.startswith(prefix):
             raise RecordError(
                 f"messages[{index}]: the chat template rewrites earlier turns; cut the rollout into steps "
@@ -147,6 +147,15 @@ def render(messages: list[dict], tokenizer: Any) -> tuple[list[int], list[int]]:
             mask.extend([loss] * len(tokens))
         done = prefix + answer
     return ids, mask
+
+
+def _templated(tokenizer: Any, messages: list[dict], ask: bool) -> str:
+    from jinja2 import TemplateError
+
+    try:
+        return tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=ask)
+    except (TemplateError, ValueError) as error:
+        raise RecordError(f"the model's chat template refuses the messages: {error}") from error
 
 
 def shared_temperature(samples: Iterable[Sample], temperature: float | None = None) -> float:

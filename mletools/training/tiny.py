@@ -73,11 +73,14 @@ def _texts(records: Iterable[dict[str, Any]]) -> Iterator[str]:
 
 
 def _tokenizer(texts: Iterable[str], vocabulary: int, context: int) -> Any:
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 
     bpe = Tokenizer(models.BPE())
-    bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    # Tokens may be phrases but never span lines, and every digit is one: answers become short, numbers can be new.
+    pieces = pre_tokenizers.Split(Regex(r"\d|\n|[^\d\n]+"), "isolated")
+    as_bytes = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    bpe.pre_tokenizer = pre_tokenizers.Sequence([pieces, as_bytes])
     bpe.decoder = decoders.ByteLevel()
     specials = [PAD, END, *(f"<|{role}|>" for role in ROLES)]
     trainer = trainers.BpeTrainer(
