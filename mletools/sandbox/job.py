@@ -64,6 +64,11 @@ def enter(job: Job, report_pid: int) -> Callable[[], None]:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         os.setsid()
         os.umask(0o022)
+        if job.cgroup is not None and not job.cgroup.holds_server:
+            job.cgroup.join()
+        # First in line when memory runs out; a solution cannot take back what root has set, so it is set early.
+        with open("/proc/self/oom_score_adj", "w") as file:
+            file.write("1000")
         if job.request["namespaces"]:
             _unshare()
             child = os.fork()
@@ -201,8 +206,6 @@ def _set_environment(place: dict[str, str], threads: int) -> None:
 
 def _lock_in(job: Job, place: dict[str, str], limits: dict[str, Any]) -> None:
     linux.prctl(linux.PR_SET_DUMPABLE, 1)  # or its own /proc files would belong to root
-    with open("/proc/self/oom_score_adj", "w") as file:
-        file.write("1000")
     families: list[int] = [seccomp.AF_UNIX]
     others = 0
     if job.request["namespaces"]:

@@ -169,8 +169,10 @@ class Run:
                         raise item
                     if session.writes:
                         yield item
+                    self.taken.set()
             finally:
                 self.stopping = True
+                self.taken.set()
                 thread.join()
 
 
@@ -239,12 +241,13 @@ class _Session:
         }
         run.history.append(record)
         run.taken.clear()
+        if run.stopping:
+            run.taken.set()
         self.put(record)
         if due:
             # the caller has written the record before the checkpoint is there: a kill in between repeats the step and its
             # record, and never loses them
-            if not run.stopping:
-                run.taken.wait()
+            run.taken.wait()
             save = functools.partial(run.write, model=self.trainer.model, optimizer=optimizer)
             checkpoints.save(run.out, run.step, save, run.state, run.options.keep)
         return last
