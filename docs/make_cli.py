@@ -12,7 +12,9 @@ ORDER = ["gen-task", "rollout", "instrument", "sandbox", "grade", "filter", "tra
 def page() -> str:
     """The whole page; every command in bin/ must stand in ORDER."""
     names = [f"mle-{name}" for name in ORDER]
-    assert sorted(names) == sorted(path.name for path in (ROOT / "bin").iterdir()), "docs/make_cli.py: ORDER is not bin/"
+    assert sorted(names) == sorted(path.name for path in (ROOT / "bin").iterdir()), (
+        "docs/make_cli.py: ORDER is not bin/"
+    )
     parts = ["# Commands\n\nGenerated from `--help` by `make docs`.\n"]
     for name in names:
         help = subprocess.run(

@@ -10,6 +10,7 @@ import signal
 import sys
 import time
 import traceback
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -247,7 +248,9 @@ class Run:
             if output is not None:
                 output.commit()
         if not self.quiet:
-            told = [f"{self.counts['records']} records"] if self.counts["records"] or not any(self.counts.values()) else []
+            told = (
+                [f"{self.counts['records']} records"] if self.counts["records"] or not any(self.counts.values()) else []
+            )
             del self.counts["records"]
             told += [f"{count} {what}" for what, count in self.counts.items() if count]
             print(f"{self.name}: {', '.join(told)}, {time.monotonic() - self._started:.1f} s", file=sys.stderr)
@@ -277,7 +280,9 @@ def _semantic_options(context: click.Context) -> dict[str, Any]:
         value = context.params[param.name]
         default = param.get_default(context)
         if value != default and not (param.multiple and not value and not default):
-            chosen[param.name] = list(value) if isinstance(value, tuple) else str(value) if isinstance(value, Path) else value
+            chosen[param.name] = (
+                list(value) if isinstance(value, tuple) else str(value) if isinstance(value, Path) else value
+            )
     return chosen
 
 
@@ -308,9 +313,25 @@ def _execute(name: str, context: click.Context, params: dict[str, Any], body: Ca
     stdout = os.dup(1)
     os.dup2(2, 1)
     _handle_signals()
+    warnings.simplefilter(
+        "ignore", SyntaxWarning
+    )  # agents' programs are parsed here; what they warn of is not our news
     verbose = params["verbose"]
     run = Run(name, params, _semantic_options(context), stdout)
-    shared = {"files", "output", "jobs", "keep_order", "quiet", "verbose", "resume", "rejects", "max_rejects", "data", "seed", "dry_run"}
+    shared = {
+        "files",
+        "output",
+        "jobs",
+        "keep_order",
+        "quiet",
+        "verbose",
+        "resume",
+        "rejects",
+        "max_rejects",
+        "data",
+        "seed",
+        "dry_run",
+    }
     code = 0
     try:
         try:
@@ -341,9 +362,9 @@ def _execute(name: str, context: click.Context, params: dict[str, Any], body: Ca
 class Command(click.Command):
     """A click command that owns the process: exit codes and standard output as this module says."""
 
-    def main(self, args: Sequence[str] | None = None, standalone_mode: bool = True, **extra: Any) -> Any:
+    def main(self, *args: Any, **kwargs: Any) -> Any:
         try:
-            return super().main(args, prog_name=self.name, standalone_mode=standalone_mode, **extra)
+            return super().main(*args, **{"prog_name": self.name, **kwargs})
         except BrokenPipeError:  # `--help | head -1`
             os._exit(141)
 
@@ -373,20 +394,75 @@ def command(
         added: list[Callable[[Any], Any]] = []
         if inputs:
             added.append(click.argument("files", nargs=-1, type=click.Path()))
-        added.append(option("-o", "--output", type=click.Path(), help="Write to this file instead of standard output; it appears when complete."))
-        going_on = "Go on with the run in OUT (and with -o FILE); skip what is finished." if own_resume else "Go on with what a killed run left of -o FILE; skip what is finished."
+        added.append(
+            option(
+                "-o",
+                "--output",
+                type=click.Path(),
+                help="Write to this file instead of standard output; it appears when complete.",
+            )
+        )
+        going_on = (
+            "Go on with the run in OUT (and with -o FILE); skip what is finished."
+            if own_resume
+            else "Go on with what a killed run left of -o FILE; skip what is finished."
+        )
         added.append(option("--resume", is_flag=True, help=going_on))
         if jobs:
-            added.append(option("-j", "--jobs", type=click.IntRange(1), default=1, envvar="MLE_JOBS", show_default=True, show_envvar=True, help="Workers."))
+            added.append(
+                option(
+                    "-j",
+                    "--jobs",
+                    type=click.IntRange(1),
+                    default=1,
+                    envvar="MLE_JOBS",
+                    show_default=True,
+                    show_envvar=True,
+                    help="Workers.",
+                )
+            )
             if order:
-                added.append(option("-k", "--keep-order", is_flag=True, help="Write in input order instead of as done."))
+                added.append(
+                    option("-k", "--keep-order", is_flag=True, help="Write in input order instead of as done.")
+                )
         if seed:
-            added.append(click.option("--seed", type=click.IntRange(0, MAX_SEED), default=0, show_default=True, help="A record's own seed is made of this and its id."))
+            added.append(
+                click.option(
+                    "--seed",
+                    type=click.IntRange(0, MAX_SEED),
+                    default=0,
+                    show_default=True,
+                    help="A record's own seed is made of this and its id.",
+                )
+            )
         if data:
-            added.append(option("--data", type=click.Path(file_okay=False), default=".", envvar="MLE_DATA", show_default=True, show_envvar=True, help="The folder that paths inside records start from."))
+            added.append(
+                option(
+                    "--data",
+                    type=click.Path(file_okay=False),
+                    default=".",
+                    envvar="MLE_DATA",
+                    show_default=True,
+                    show_envvar=True,
+                    help="The folder that paths inside records start from.",
+                )
+            )
         if inputs and rejects:
-            added.append(option("--max-rejects", type=click.IntRange(0), default=0, show_default=True, metavar="N", help="Go on after up to N lines that cannot be processed."))
-            added.append(option("--rejects", type=click.Path(), metavar="FILE", help="Keep those lines, with their reasons, here."))
+            added.append(
+                option(
+                    "--max-rejects",
+                    type=click.IntRange(0),
+                    default=0,
+                    show_default=True,
+                    metavar="N",
+                    help="Go on after up to N lines that cannot be processed.",
+                )
+            )
+            added.append(
+                option(
+                    "--rejects", type=click.Path(), metavar="FILE", help="Keep those lines, with their reasons, here."
+                )
+            )
         if dry_run:
             added.append(option("--dry-run", is_flag=True, help="Say what would be done, and do nothing."))
         added.append(option("-q", "--quiet", is_flag=True, help="No progress, no summary."))
@@ -404,7 +480,9 @@ def command(
         wrapped: Any = callback
         for add in reversed(added):
             wrapped = add(wrapped)
-        made = click.command(name, cls=Command, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})(wrapped)
+        made = click.command(
+            name, cls=Command, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120}
+        )(wrapped)
         made.params.sort(key=lambda param: isinstance(param, MachineOption))
         return made
 

@@ -17,11 +17,18 @@ COMMANDS = sorted(path.name for path in (ROOT / "bin").iterdir())
 os.environ["HF_HUB_OFFLINE"] = "1"
 
 
-def run_command(*args: str, input: bytes = b"", cwd: Path | str = ".", check: bool = True, **env: str) -> subprocess.CompletedProcess[bytes]:
+def run_command(
+    *args: str, input: bytes = b"", cwd: Path | str = ".", check: bool = True, **env: str
+) -> subprocess.CompletedProcess[bytes]:
     """Run `mle-x ...` to its end; with `check`, its exit code must be 0."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith("MLE_")}
     done = subprocess.run(
-        [str(BIN / args[0]), *args[1:]], input=input, cwd=cwd, capture_output=True, env={**environment, **env}, timeout=280
+        [str(BIN / args[0]), *args[1:]],
+        input=input,
+        cwd=cwd,
+        capture_output=True,
+        env={**environment, **env},
+        timeout=280,
     )
     if check:
         assert done.returncode == 0, done.stderr.decode()

@@ -33,8 +33,12 @@ CASES = {
     "mle-grade": Case((), "executed"),
     "mle-filter": Case(("--keep-invalid",), "graded"),
     "mle-report": Case(("--json", "--label", "all"), "graded", prefix=False),
-    "mle-train-sft": Case(("--model", "tiny", "--out", "out", "--epochs", "2", "--batch", "2"), "filtered", prefix=False),
-    "mle-train-grpo": Case(("--model", "tiny", "--out", "out", "--groups-per-step", "1", "--epochs", "2"), "sampled", prefix=False),
+    "mle-train-sft": Case(
+        ("--model", "tiny", "--out", "out", "--epochs", "2", "--batch", "2"), "filtered", prefix=False
+    ),
+    "mle-train-grpo": Case(
+        ("--model", "tiny", "--out", "out", "--groups-per-step", "1", "--epochs", "2"), "sampled", prefix=False
+    ),
 }
 READERS = [name for name in CASES if CASES[name].source]
 

@@ -5,9 +5,32 @@ from typing import Any
 from mletools.filters import FilterOptions, Selection, normal_form
 
 
-def rollout(group: str, sample: int, reward: float | None, code: str = "", valid: bool = True, score: float = 0.5, size: int = 3, lower: bool = False) -> dict[str, Any]:
-    grade = {"valid": valid, "reason": None if valid else "no submission.csv", "score": score if valid else None, "lower_is_better": lower}
-    return {"id": f"{group}{sample}", "group": group, "group_size": size, "sample": sample, "task": {"id": "t"}, "code": code or f"x = {group!r}, {sample}", "grade": grade, "reward": reward}
+def rollout(
+    group: str,
+    sample: int,
+    reward: float | None,
+    code: str = "",
+    valid: bool = True,
+    score: float = 0.5,
+    size: int = 3,
+    lower: bool = False,
+) -> dict[str, Any]:
+    grade = {
+        "valid": valid,
+        "reason": None if valid else "no submission.csv",
+        "score": score if valid else None,
+        "lower_is_better": lower,
+    }
+    return {
+        "id": f"{group}{sample}",
+        "group": group,
+        "group_size": size,
+        "sample": sample,
+        "task": {"id": "t"},
+        "code": code or f"x = {group!r}, {sample}",
+        "grade": grade,
+        "reward": reward,
+    }
 
 
 def decide(options: FilterOptions, *rollouts: dict[str, Any]) -> dict[str, str | None]:

@@ -68,7 +68,9 @@ def test_predictions_must_be_finite_numbers(numbers: Path, bad: str) -> None:
 
 
 def test_a_broken_answers_file_is_an_error_of_the_tool(tmp_path: Path) -> None:
-    with pytest.raises(ToolError, match=r"cannot read the answers: .*; is --data the folder that mle-gen-task wrote to\?"):
+    with pytest.raises(
+        ToolError, match=r"cannot read the answers: .*; is --data the folder that mle-gen-task wrote to\?"
+    ):
         grade(task(NUMBERS, "rmse"), tmp_path, b"id,y\n")
 
 
@@ -91,7 +93,9 @@ def test_more_scores_by_hand() -> None:
     chances = pandas.DataFrame({"p": [0.1, 0.4, 0.8, 0.5]})
     assert metrics.score("auroc", {}, pandas.DataFrame({"p": [0, 0, 1, 1]}), chances, ["p"]) == 1.0
     onehot, given = pandas.DataFrame({"a": [1, 0], "b": [0, 1]}), pandas.DataFrame({"a": [0.5, 0.2], "b": [0.5, 0.8]})
-    assert metrics.score("log_loss", {}, onehot, given, ["a", "b"]) == pytest.approx(-(math.log(0.5) + math.log(0.8)) / 2)
+    assert metrics.score("log_loss", {}, onehot, given, ["a", "b"]) == pytest.approx(
+        -(math.log(0.5) + math.log(0.8)) / 2
+    )
     with pytest.raises(metrics.Undefined):
         metrics.score("log_loss", {}, onehot, given * 0, ["a", "b"])
 
@@ -101,16 +105,31 @@ def test_probabilities_are_bounded_and_sum_to_one(tmp_path: Path) -> None:
     spec = {"id": ["id"], "target": ["a", "b"], "parse": "number", "range": [0, 1], "row_sum": 1, "rows": 2}
     good = grade(task(spec, "log_loss"), tmp_path, b"id,a,b\n2,0.2,0.8\n1,0.5,0.5\n")
     assert good.score == round(-(math.log(0.5) + math.log(0.8)) / 2, 5)
-    assert grade(task(spec, "log_loss"), tmp_path, b"id,a,b\n1,0.5,0.6\n2,0,1\n").reason == "the targets of row '1' sum to 1.1, not 1"
+    assert (
+        grade(task(spec, "log_loss"), tmp_path, b"id,a,b\n1,0.5,0.6\n2,0,1\n").reason
+        == "the targets of row '1' sum to 1.1, not 1"
+    )
     outside = grade(task(spec, "log_loss"), tmp_path, b"id,a,b\n1,1.5,-0.5\n2,0,1\n")
     assert outside.reason == "column 'a' of row '1' is 1.5, outside [0, 1]"
 
 
 def test_medals_are_inclusive_and_the_median_is_strict(numbers: Path) -> None:
     steps = {"median": 0.5, "bronze": 0.6, "silver": 0.7, "gold": 0.8}
-    assert [medal(score, steps, False) for score in (0.5, 0.6, 0.7, 0.8, 0.9)] == [None, "bronze", "silver", "gold", "gold"]
+    assert [medal(score, steps, False) for score in (0.5, 0.6, 0.7, 0.8, 0.9)] == [
+        None,
+        "bronze",
+        "silver",
+        "gold",
+        "gold",
+    ]
     lower = {"median": 2.0, "bronze": 1.5, "silver": 1.2, "gold": 1.0}
-    assert [medal(score, lower, True) for score in (1.6, 1.5, 1.2, 1.0, 0.5)] == [None, "bronze", "silver", "gold", "gold"]
+    assert [medal(score, lower, True) for score in (1.6, 1.5, 1.2, 1.0, 0.5)] == [
+        None,
+        "bronze",
+        "silver",
+        "gold",
+        "gold",
+    ]
     assert not better(2.0, 2.0, True) and better(1.9, 2.0, True)
     verdict = grade(task(NUMBERS, "rmse", **lower), numbers, b"id,y\n1,2\n2,3\n3,4\n4,5\n")
     assert verdict == Verdict(True, None, 1.0, "gold", True)
@@ -123,7 +142,17 @@ def test_rewards_by_hand() -> None:
     assert rewards.partial_credit(55.0, True, 7) == pytest.approx(-9.3)  # never below the best failure
     with pytest.raises(ValueError):
         rewards.partial_credit(None, True, 8)
-    expected = [(0, False, False, None, 0), (1, False, False, None, 0.1), (1, True, False, None, 0.3), (1, True, True, None, 0.4)]
-    expected += [(1, True, True, "bronze", 0.8), (1, True, True, "silver", 0.9), (1, True, True, "gold", 1.0), (0, True, True, "gold", 0.9)]
+    expected = [
+        (0, False, False, None, 0),
+        (1, False, False, None, 0.1),
+        (1, True, False, None, 0.3),
+        (1, True, True, None, 0.4),
+    ]
+    expected += [
+        (1, True, True, "bronze", 0.8),
+        (1, True, True, "silver", 0.9),
+        (1, True, True, "gold", 1.0),
+        (0, True, True, "gold", 0.9),
+    ]
     for rate, valid, above, name, value in expected:
         assert rewards.milestone(rate, valid, above, name) == value

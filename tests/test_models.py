@@ -475,9 +475,7 @@ def test_keys_that_cannot_be_sent(server: Server, tmp_path: Path) -> None:
     (tmp_path / "key").write_text("sk-one\nsk-two\n")
     with pytest.raises(ToolError) as error:
         model(server, key_file=str(tmp_path / "key"))
-    assert str(error.value) == (
-        f"{tmp_path}/key: holds no key: one line of printable ASCII without spaces is needed"
-    )
+    assert str(error.value) == (f"{tmp_path}/key: holds no key: one line of printable ASCII without spaces is needed")
     with pytest.raises(ToolError) as error:
         model(server, key_file=str(tmp_path / "none"))
     assert str(error.value) == f"{tmp_path}/none: cannot read the key: No such file or directory"

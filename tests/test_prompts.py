@@ -53,7 +53,13 @@ def test_an_unknown_prompt_lists_the_known_ones(tmp_path: Path) -> None:
 
 def test_the_shipped_prompts_ask_for_these_names() -> None:
     assert prompts.placeholders("single") == {
-        "name", "description", "problem", "metric", "direction", "files", "columns",
+        "name",
+        "description",
+        "problem",
+        "metric",
+        "direction",
+        "files",
+        "columns",
     }
     assert prompts.placeholders("single-brief") == {"name", "problem", "metric", "direction"}
     assert len(prompts.text("single-brief").strip().split("\n")) <= 2

@@ -78,7 +78,9 @@ def batch(groups: int, size: int = 4, first: int = 0) -> list[dict]:
     records = []
     for i in range(first, first + groups * size):
         own = [20 + (7 * i + 3 * j) % 230 for j in range(5 + i % 4)]
-        records.append(rollout(i, f"g{i // size}", float(i % size), [([1, 2, 3 + i % 5], None), (own, [-5.9] * len(own))]))
+        records.append(
+            rollout(i, f"g{i // size}", float(i % size), [([1, 2, 3 + i % 5], None), (own, [-5.9] * len(own))])
+        )
     return records
 
 
@@ -504,9 +506,7 @@ def test_kill_9_then_the_same_input_gives_the_same_policy(torch, nano, tmp_path)
     records = batch(40)
     (tmp_path / "records.json").write_text(json.dumps(records))
     arguments = [str(nano), str(tmp_path / "killed"), str(tmp_path / "records.json"), json.dumps(settings)]
-    done = subprocess.run(
-        [sys.executable, "-c", KILL_A_RUN, *arguments], check=False, capture_output=True, text=True
-    )
+    done = subprocess.run([sys.executable, "-c", KILL_A_RUN, *arguments], check=False, capture_output=True, text=True)
     assert done.returncode == -signal.SIGKILL, done.stderr
     assert len([json.loads(line) for line in done.stdout.splitlines()]) >= 3  # steps and nothing else on stdout
     options = GrpoOptions(**settings)

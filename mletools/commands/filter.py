@@ -12,12 +12,22 @@ from ..records.output import Output
 
 
 @cli.command("mle-filter")
-@click.option("--keep-invalid", is_flag=True, help="Keep rollouts without a valid submission: failures teach GRPO, too.")
+@click.option(
+    "--keep-invalid", is_flag=True, help="Keep rollouts without a valid submission: failures teach GRPO, too."
+)
 @click.option("--keep-duplicates", is_flag=True, help="Keep equal programs (up to formatting) of one task.")
 @click.option("--min-score", type=float, help="Drop valid scores worse than this, in the metric's direction.")
-@click.option("--min-group", type=click.IntRange(1), default=2, show_default=True, help="Drop groups with fewer members left.")
+@click.option(
+    "--min-group", type=click.IntRange(1), default=2, show_default=True, help="Drop groups with fewer members left."
+)
 @click.option("--spread/--no-spread", default=True, show_default=True, help="Drop groups whose rewards are all equal.")
-@click.option("--dropped", type=click.Path(), metavar="FILE", cls=cli.MachineOption, help="Write what is dropped here, with the reason.")
+@click.option(
+    "--dropped",
+    type=click.Path(),
+    metavar="FILE",
+    cls=cli.MachineOption,
+    help="Write what is dropped here, with the reason.",
+)
 def main(run: cli.Run, dropped: str | None, **options: Any) -> None:
     """Keep the rollouts in FILES that are worth learning from.
 
@@ -45,7 +55,10 @@ def main(run: cli.Run, dropped: str | None, **options: Any) -> None:
                 side.write(run.stamp(record))
 
     for line in run.lines("rollout"):
-        problem = next((f'no "{key}": was this written by mle-grade?' for key in ("grade", "reward") if key not in line.record), None)
+        problem = next(
+            (f'no "{key}": was this written by mle-grade?' for key in ("grade", "reward") if key not in line.record),
+            None,
+        )
         if problem:
             run.reject(line, problem)
         else:

@@ -34,8 +34,23 @@ def _sources(context: click.Context, param: click.Parameter, value: tuple[str, .
 
 
 @cli.command("mle-gen-task", inputs=False, jobs=True, seed=True, data=True)
-@click.option("-n", "--number", type=click.IntRange(0), default=1, show_default=True, cls=cli.MachineOption, help="How many tasks; the sources take turns.")
-@click.option("--source", multiple=True, default=("sklearn", "tabular"), show_default=True, callback=_sources, help="sklearn:NAME[,NAME...] (iris, wine, breast_cancer, digits, diabetes, linnerud), sklearn for all of them, or tabular. Repeatable.")
+@click.option(
+    "-n",
+    "--number",
+    type=click.IntRange(0),
+    default=1,
+    show_default=True,
+    cls=cli.MachineOption,
+    help="How many tasks; the sources take turns.",
+)
+@click.option(
+    "--source",
+    multiple=True,
+    default=("sklearn", "tabular"),
+    show_default=True,
+    callback=_sources,
+    help="sklearn:NAME[,NAME...] (iris, wine, breast_cancer, digits, diabetes, linnerud), sklearn for all of them, or tabular. Repeatable.",
+)
 def main(run: cli.Run, number: int, source: list[str]) -> None:
     """Make tasks: a folder of data each under --data, and a record each on standard output.
 

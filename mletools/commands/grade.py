@@ -62,7 +62,12 @@ class Grader:
             markers = len(rollout["execution"]["markers"])
             value = rewards.partial_credit(score, lower, markers, self.failure_reward)
             clamped = score is not None and value != rewards.raw(score, lower)
-            return value, {"rule": "partial-credit", "failure": self.failure_reward, "markers": markers, "clamped": clamped}
+            return value, {
+                "rule": "partial-credit",
+                "failure": self.failure_reward,
+                "markers": markers,
+                "clamped": clamped,
+            }
         rate = 1.0 if rollout["stop_reason"] == "finished" else 0.0
         value = rewards.milestone(rate, graded["valid"], graded["above_median"], graded["medal"])
         return value, {"rule": "milestone", "format_rate": rate}
@@ -74,7 +79,9 @@ def _check_data(folder: Path, public: tuple[str, ...], answers: str, digest: str
     try:
         found = data_digest(folder, list(public), answers)
     except OSError as error:
-        raise RecordError(f"{error.filename}: {error.strerror}; is --data the folder that mle-gen-task wrote to?") from None
+        raise RecordError(
+            f"{error.filename}: {error.strerror}; is --data the folder that mle-gen-task wrote to?"
+        ) from None
     if found != digest:
         raise RecordError(f"{folder}: the files are not those of the task record (digest differs)")
 
@@ -83,22 +90,45 @@ def _why_no_submission(execution: dict[str, Any]) -> str:
     if execution["status"] == "no_code":
         return "the answer holds no single code block"
     problem = execution["submission_problem"] or "no submission.csv"
-    return problem if execution["status"] == "ok" else f"{problem} (the program ended with status {execution['status']})"
+    return (
+        problem if execution["status"] == "ok" else f"{problem} (the program ended with status {execution['status']})"
+    )
 
 
 def _list_metrics(context: click.Context, param: click.Parameter, wanted: bool) -> None:
     if wanted:
         from tabulate import tabulate
 
-        rows = [(name, "lower" if m.lower_is_better else "higher", m.needs, m.definition) for name, m in METRICS.items()]
+        rows = [
+            (name, "lower" if m.lower_is_better else "higher", m.needs, m.definition) for name, m in METRICS.items()
+        ]
         click.echo(tabulate(rows, headers=["metric", "better", "predictions", "definition"]))
         context.exit()
 
 
 @cli.command("mle-grade", jobs=True, data=True)
-@click.option("--reward", type=click.Choice(REWARDS), default="milestone", show_default=True, help="How the verdict becomes a reward.")
-@click.option("--failure-reward", type=float, default=rewards.FAILURE, show_default=True, help="partial-credit: the reward of a total failure.")
-@click.option("--list-metrics", is_flag=True, is_eager=True, expose_value=False, callback=_list_metrics, help="Print the metrics and exit.")
+@click.option(
+    "--reward",
+    type=click.Choice(REWARDS),
+    default="milestone",
+    show_default=True,
+    help="How the verdict becomes a reward.",
+)
+@click.option(
+    "--failure-reward",
+    type=float,
+    default=rewards.FAILURE,
+    show_default=True,
+    help="partial-credit: the reward of a total failure.",
+)
+@click.option(
+    "--list-metrics",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_list_metrics,
+    help="Print the metrics and exit.",
+)
 def main(run: cli.Run, reward: str, failure_reward: float) -> None:
     """Score the submissions of FILES (rollouts that mle-sandbox ran), and reward them.
 

@@ -9,7 +9,9 @@ from .. import cli
 
 
 @cli.command("mle-report", rejects=True)
-@click.option("--label", multiple=True, metavar="NAME", help="Name the sets, one a file, in order (default: the file names).")
+@click.option(
+    "--label", multiple=True, metavar="NAME", help="Name the sets, one a file, in order (default: the file names)."
+)
 @click.option("--json", "as_json", is_flag=True, help="Write the rows as records (kind summary) instead.")
 def main(run: cli.Run, label: tuple[str, ...], as_json: bool) -> None:
     """Print a table of the graded rollouts in FILES: valid and medal rate, mean reward and score, per task and over all.

@@ -19,19 +19,76 @@ Asked = tuple[Line, Any]
 
 
 @cli.command("mle-rollout", jobs=True, seed=True, dry_run=True)
-@click.option("-m", "--model", default="scripted", show_default=True, help="scripted, hf:PATH (a checkpoint or adapter folder), or the name of a model that a server at --model-url serves.")
-@click.option("--model-url", envvar="MLE_MODEL_URL", show_envvar=True, cls=cli.MachineOption, metavar="URL", help="An OpenAI-compatible server (vLLM, SGLang, ...).")
-@click.option("--model-key-file", type=click.Path(exists=True, dir_okay=False), cls=cli.MachineOption, metavar="FILE", help="Holds the server's key (default: OPENAI_API_KEY).")
-@click.option("--request-timeout", type=float, default=600.0, show_default=True, cls=cli.MachineOption, metavar="S", help="Seconds for one request to a server.")
-@click.option("--retries", type=click.IntRange(0), default=6, show_default=True, cls=cli.MachineOption, help="Further tries of a request that a server failed.")
+@click.option(
+    "-m",
+    "--model",
+    default="scripted",
+    show_default=True,
+    help="scripted, hf:PATH (a checkpoint or adapter folder), or the name of a model that a server at --model-url serves.",
+)
+@click.option(
+    "--model-url",
+    envvar="MLE_MODEL_URL",
+    show_envvar=True,
+    cls=cli.MachineOption,
+    metavar="URL",
+    help="An OpenAI-compatible server (vLLM, SGLang, ...).",
+)
+@click.option(
+    "--model-key-file",
+    type=click.Path(exists=True, dir_okay=False),
+    cls=cli.MachineOption,
+    metavar="FILE",
+    help="Holds the server's key (default: OPENAI_API_KEY).",
+)
+@click.option(
+    "--request-timeout",
+    type=float,
+    default=600.0,
+    show_default=True,
+    cls=cli.MachineOption,
+    metavar="S",
+    help="Seconds for one request to a server.",
+)
+@click.option(
+    "--retries",
+    type=click.IntRange(0),
+    default=6,
+    show_default=True,
+    cls=cli.MachineOption,
+    help="Further tries of a request that a server failed.",
+)
 @click.option("-g", "--group-size", type=click.IntRange(1), default=1, show_default=True, help="Rollouts a task.")
-@click.option("--scaffold", type=click.Choice(list(SCAFFOLDS)), default="single", show_default=True, help="How the agent works.")
-@click.option("--prompt", default="single", show_default=True, help="single, single-brief, or the path of a Markdown file with {{name}} placeholders.")
-@click.option("--temperature", type=click.FloatRange(0), default=1.0, show_default=True, help="0 takes the likeliest token.")
+@click.option(
+    "--scaffold", type=click.Choice(list(SCAFFOLDS)), default="single", show_default=True, help="How the agent works."
+)
+@click.option(
+    "--prompt",
+    default="single",
+    show_default=True,
+    help="single, single-brief, or the path of a Markdown file with {{name}} placeholders.",
+)
+@click.option(
+    "--temperature", type=click.FloatRange(0), default=1.0, show_default=True, help="0 takes the likeliest token."
+)
 @click.option("--top-p", type=click.FloatRange(0, 1, min_open=True), default=1.0, show_default=True)
 @click.option("--max-tokens", type=click.IntRange(1), default=4096, show_default=True, help="Of one answer.")
 @click.option("--batch", type=click.IntRange(1), default=64, show_default=True, help="hf: answers sampled at once.")
-def main(run: cli.Run, model: str, model_url: str | None, model_key_file: str | None, request_timeout: float, retries: int, group_size: int, scaffold: str, prompt: str, temperature: float, top_p: float, max_tokens: int, batch: int) -> None:
+def main(
+    run: cli.Run,
+    model: str,
+    model_url: str | None,
+    model_key_file: str | None,
+    request_timeout: float,
+    retries: int,
+    group_size: int,
+    scaffold: str,
+    prompt: str,
+    temperature: float,
+    top_p: float,
+    max_tokens: int,
+    batch: int,
+) -> None:
     """Let a model work on the tasks in FILES; one rollout record an answer.
 
     `scripted` is built in: deterministic, offline, it writes real solutions from good to broken. -j is the number of
@@ -47,10 +104,14 @@ def main(run: cli.Run, model: str, model_url: str | None, model_key_file: str | 
     sampling = room.Sampling(temperature, top_p, max_tokens)
     if run.dry_run:
         tasks = sum(1 for _ in run.lines("task"))
-        run.say(f"would ask {model} for {tasks * group_size} answers ({tasks} tasks x {group_size}) of at most {max_tokens} tokens")
+        run.say(
+            f"would ask {model} for {tasks * group_size} answers ({tasks} tasks x {group_size}) of at most {max_tokens} tokens"
+        )
         return
     run.open()
-    engine = open_model(model, url=model_url, key_file=model_key_file, timeout=request_timeout, retries=retries, batch=batch)
+    engine = open_model(
+        model, url=model_url, key_file=model_key_file, timeout=request_timeout, retries=retries, batch=batch
+    )
     if engine.batch > 1:
         run.jobs = 1  # one call at a time: the engine works on a batch at once
     tasks_total = run.count_lines()
@@ -58,7 +119,15 @@ def main(run: cli.Run, model: str, model_url: str | None, model_key_file: str | 
 
     def asked() -> Iterator[Asked]:
         for line in run.lines("task"):
-            for job in room.jobs(line.record, group_size=group_size, seed=run.seed, model_name=model, model_version=engine.version, sampling=sampling, prompt=prompt):
+            for job in room.jobs(
+                line.record,
+                group_size=group_size,
+                seed=run.seed,
+                model_name=model,
+                model_version=engine.version,
+                sampling=sampling,
+                prompt=prompt,
+            ):
                 yield line, job
 
     def answer(asked: list[Asked]) -> list[dict[str, Any]]:

@@ -22,7 +22,11 @@ def _text(output: bytes) -> dict[str, Any]:
     if len(output) <= HEAD + TAIL:
         return {"head": output.decode("utf-8", errors="replace"), "tail": "", "bytes": len(output)}
     head, tail = output[:HEAD], output[-TAIL:]
-    return {"head": head.decode("utf-8", errors="replace"), "tail": tail.decode("utf-8", errors="replace"), "bytes": len(output)}
+    return {
+        "head": head.decode("utf-8", errors="replace"),
+        "tail": tail.decode("utf-8", errors="replace"),
+        "bytes": len(output),
+    }
 
 
 @dataclass
@@ -47,7 +51,8 @@ class Runner:
         return {**rollout, "execution": self._record(outcome, instrument.get("nonce"))}
 
     def _record(self, outcome: Outcome, nonce: str | None) -> dict[str, Any]:
-        markers, stdout, stderr = [], outcome.stdout, outcome.stderr
+        markers: list[str] = []
+        stdout, stderr = outcome.stdout, outcome.stderr
         if nonce is not None:
             markers, stdout, stderr = read_report(stdout, stderr, nonce)
         return {
@@ -82,16 +87,70 @@ def keep(content: bytes, data: Path) -> dict[str, Any]:
 
 
 @cli.command("mle-sandbox", jobs=True, seed=True, data=True)
-@click.option("--backend", type=click.Choice(list(BACKENDS)), default="local", envvar="MLE_SANDBOX", show_default=True, show_envvar=True, cls=cli.MachineOption, help="What isolates the programs.")
-@click.option("--timeout", type=float, default=300.0, show_default=True, metavar="S", help="Wall seconds for one program.")
-@click.option("--memory", type=click.IntRange(64), default=2048, show_default=True, metavar="MB", help="Memory of all its processes.")
-@click.option("--processes", type=click.IntRange(1), default=64, show_default=True, help="Processes and threads at once.")
-@click.option("--file-size", type=click.IntRange(1), default=64, show_default=True, metavar="MB", help="Largest file it may write.")
-@click.option("--disk", type=click.IntRange(1), default=256, show_default=True, metavar="MB", help="All files it may write.")
-@click.option("--output-size", type=click.IntRange(1), default=1024, show_default=True, metavar="KB", help="Standard output, and standard error.")
-@click.option("--submission-size", type=click.IntRange(1, 32), default=32, show_default=True, metavar="MB", help="Largest submission.csv.")
+@click.option(
+    "--backend",
+    type=click.Choice(list(BACKENDS)),
+    default="local",
+    envvar="MLE_SANDBOX",
+    show_default=True,
+    show_envvar=True,
+    cls=cli.MachineOption,
+    help="What isolates the programs.",
+)
+@click.option(
+    "--timeout", type=float, default=300.0, show_default=True, metavar="S", help="Wall seconds for one program."
+)
+@click.option(
+    "--memory",
+    type=click.IntRange(64),
+    default=2048,
+    show_default=True,
+    metavar="MB",
+    help="Memory of all its processes.",
+)
+@click.option(
+    "--processes", type=click.IntRange(1), default=64, show_default=True, help="Processes and threads at once."
+)
+@click.option(
+    "--file-size",
+    type=click.IntRange(1),
+    default=64,
+    show_default=True,
+    metavar="MB",
+    help="Largest file it may write.",
+)
+@click.option(
+    "--disk", type=click.IntRange(1), default=256, show_default=True, metavar="MB", help="All files it may write."
+)
+@click.option(
+    "--output-size",
+    type=click.IntRange(1),
+    default=1024,
+    show_default=True,
+    metavar="KB",
+    help="Standard output, and standard error.",
+)
+@click.option(
+    "--submission-size",
+    type=click.IntRange(1, 32),
+    default=32,
+    show_default=True,
+    metavar="MB",
+    help="Largest submission.csv.",
+)
 @click.option("--threads", type=click.IntRange(1), default=1, show_default=True, help="Threads of numeric libraries.")
-def main(run: cli.Run, backend: str, timeout: float, memory: int, processes: int, file_size: int, disk: int, output_size: int, submission_size: int, threads: int) -> None:
+def main(
+    run: cli.Run,
+    backend: str,
+    timeout: float,
+    memory: int,
+    processes: int,
+    file_size: int,
+    disk: int,
+    output_size: int,
+    submission_size: int,
+    threads: int,
+) -> None:
     """Run the programs of FILES (rollouts), each in a fresh folder, and take out what they submit.
 
     A program sees its task's public files, read-only, under ./input, and nothing else of this machine that is ours: no

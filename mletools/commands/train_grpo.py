@@ -11,24 +11,65 @@ from .training_session import read_rollouts, read_samples, train
 
 
 @cli.command("mle-train-grpo", seed=True, dry_run=True, own_resume=True)
-@click.option("--model", required=True, help="The policy that sampled the first rollouts: a folder, adapter folder or hub name.")
-@click.option("--out", required=True, type=click.Path(file_okay=False), help="The run's folder: checkpoints, and `latest` pointing to the newest.")
-@click.option("--groups-per-step", type=click.IntRange(1), default=16, show_default=True, help="Groups an optimiser step.")
+@click.option(
+    "--model", required=True, help="The policy that sampled the first rollouts: a folder, adapter folder or hub name."
+)
+@click.option(
+    "--out",
+    required=True,
+    type=click.Path(file_okay=False),
+    help="The run's folder: checkpoints, and `latest` pointing to the newest.",
+)
+@click.option(
+    "--groups-per-step", type=click.IntRange(1), default=16, show_default=True, help="Groups an optimiser step."
+)
 @click.option("--epochs", type=click.IntRange(1), default=1, show_default=True, help="Passes over the input.")
-@click.option("--micro-batch", type=click.IntRange(1), default=8, show_default=True, cls=cli.MachineOption, help="Rollouts a forward pass.")
+@click.option(
+    "--micro-batch",
+    type=click.IntRange(1),
+    default=8,
+    show_default=True,
+    cls=cli.MachineOption,
+    help="Rollouts a forward pass.",
+)
 @click.option("--learning-rate", type=float, default=1e-5, show_default=True)
-@click.option("--loss-type", type=click.Choice(grpo.LOSS_TYPES), default="grpo", show_default=True, help="How token losses are averaged.")
+@click.option(
+    "--loss-type",
+    type=click.Choice(grpo.LOSS_TYPES),
+    default="grpo",
+    show_default=True,
+    help="How token losses are averaged.",
+)
 @click.option("--epsilon", type=float, default=0.2, show_default=True, help="Clip the ratio below 1 - this.")
 @click.option("--epsilon-high", type=float, default=0.28, show_default=True, help="Clip the ratio above 1 + this.")
 @click.option("--beta", type=float, default=0.0, show_default=True, help="Weight of the KL term.")
 @click.option("--temperature", type=float, help="Default: the one that the rollouts were sampled at.")
-@click.option("--max-completion-length", type=click.IntRange(1), default=1024, show_default=True, help="dr_grpo divides by this.")
-@click.option("--scale-rewards/--no-scale-rewards", default=True, show_default=True, help="Divide advantages by the group's standard deviation.")
-@click.option("--use-logprobs/--no-use-logprobs", default=True, show_default=True, help="Take the ratio against the recorded logprobs; else REINFORCE with the group's baseline.")
+@click.option(
+    "--max-completion-length", type=click.IntRange(1), default=1024, show_default=True, help="dr_grpo divides by this."
+)
+@click.option(
+    "--scale-rewards/--no-scale-rewards",
+    default=True,
+    show_default=True,
+    help="Divide advantages by the group's standard deviation.",
+)
+@click.option(
+    "--use-logprobs/--no-use-logprobs",
+    default=True,
+    show_default=True,
+    help="Take the ratio against the recorded logprobs; else REINFORCE with the group's baseline.",
+)
 @click.option("--max-grad-norm", type=float, default=1.0, show_default=True)
 @click.option("--lora-rank", type=click.IntRange(0), default=16, show_default=True, help="0 trains all weights.")
 @click.option("--lora-alpha", type=click.IntRange(1), default=32, show_default=True)
-@click.option("--save-steps", type=click.IntRange(1), default=10, show_default=True, cls=cli.MachineOption, help="A checkpoint every so many steps, and one at the end.")
+@click.option(
+    "--save-steps",
+    type=click.IntRange(1),
+    default=10,
+    show_default=True,
+    cls=cli.MachineOption,
+    help="A checkpoint every so many steps, and one at the end.",
+)
 def main(run: cli.Run, model: str, out: str, **settings: Any) -> None:
     """Train a policy on FILES (graded rollouts) with GRPO, by TRL's trainer and PEFT's LoRA.
 
@@ -46,7 +87,9 @@ def main(run: cli.Run, model: str, out: str, **settings: Any) -> None:
     lines = read_rollouts(run, grpo.preload)
     if run.dry_run:
         groups = len({line.record["group"] for line in lines})
-        run.say(f"would train {model} on {len(lines)} rollouts in {groups} groups for {settings['epochs']} epochs into {out}")
+        run.say(
+            f"would train {model} on {len(lines)} rollouts in {groups} groups for {settings['epochs']} epochs into {out}"
+        )
         return
     session = grpo.GrpoRun(model, Path(out), grpo.GrpoOptions(seed=run.seed, **settings), run.resume)
     train(run, session, read_samples(run, session, lines))

@@ -30,18 +30,47 @@ def make_model(records: list[dict[str, Any]], out: Path, preset: str, seed: int)
 
 @cli.command("mle-train-sft", seed=True, dry_run=True, own_resume=True)
 @click.option("--model", help="A folder, adapter folder or hub name to start from.")
-@click.option("--from-scratch", type=click.Choice(list(tiny.PRESETS)), help="Make a new, tiny model and its tokenizer instead (in OUT/from-scratch).")
-@click.option("--out", required=True, type=click.Path(file_okay=False), help="The run's folder: checkpoints, and `latest` pointing to the newest.")
+@click.option(
+    "--from-scratch",
+    type=click.Choice(list(tiny.PRESETS)),
+    help="Make a new, tiny model and its tokenizer instead (in OUT/from-scratch).",
+)
+@click.option(
+    "--out",
+    required=True,
+    type=click.Path(file_okay=False),
+    help="The run's folder: checkpoints, and `latest` pointing to the newest.",
+)
 @click.option("--epochs", type=click.IntRange(1), default=1, show_default=True, help="Passes over the input.")
 @click.option("--max-seconds", type=float, help="Stop after this much training time, whichever comes first.")
 @click.option("--batch", type=click.IntRange(1), default=32, show_default=True, help="Rollouts an optimiser step.")
-@click.option("--micro-batch", type=click.IntRange(1), default=8, show_default=True, cls=cli.MachineOption, help="Rollouts a forward pass.")
+@click.option(
+    "--micro-batch",
+    type=click.IntRange(1),
+    default=8,
+    show_default=True,
+    cls=cli.MachineOption,
+    help="Rollouts a forward pass.",
+)
 @click.option("--learning-rate", type=float, default=1e-4, show_default=True)
 @click.option("--schedule", type=click.Choice(sft.SCHEDULES), default="cosine", show_default=True)
 @click.option("--warmup", type=click.FloatRange(0, 1), default=0.05, show_default=True, help="Share of the run.")
-@click.option("--lora-rank", type=click.IntRange(0), default=16, show_default=True, help="0 trains all weights (so does --from-scratch).")
+@click.option(
+    "--lora-rank",
+    type=click.IntRange(0),
+    default=16,
+    show_default=True,
+    help="0 trains all weights (so does --from-scratch).",
+)
 @click.option("--lora-alpha", type=click.IntRange(1), default=32, show_default=True)
-@click.option("--save-steps", type=click.IntRange(1), default=100, show_default=True, cls=cli.MachineOption, help="A checkpoint every so many steps, and one at the end.")
+@click.option(
+    "--save-steps",
+    type=click.IntRange(1),
+    default=100,
+    show_default=True,
+    cls=cli.MachineOption,
+    help="A checkpoint every so many steps, and one at the end.",
+)
 def main(run: cli.Run, model: str | None, from_scratch: str | None, out: str, **settings: Any) -> None:
     """Fine-tune a model on the policy's own messages in FILES (rollouts), with TRL and PEFT.
 
@@ -57,7 +86,9 @@ def main(run: cli.Run, model: str | None, from_scratch: str | None, out: str, **
         raise click.UsageError("give either --model or --from-scratch")
     lines = read_rollouts(run, sft.preload)
     if run.dry_run:
-        run.say(f"would train {model or from_scratch} on {len(lines)} rollouts for {settings['epochs']} epochs into {out}")
+        run.say(
+            f"would train {model or from_scratch} on {len(lines)} rollouts for {settings['epochs']} epochs into {out}"
+        )
         return
     if from_scratch is not None:
         settings["lora_rank"] = 0

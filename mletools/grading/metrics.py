@@ -89,7 +89,12 @@ METRICS: dict[str, Metric] = {
     "accuracy": Metric(_accuracy, False, "label", "share of rows whose label is right"),
     "balanced_accuracy": Metric(_balanced_accuracy, False, "label", "recall, averaged over the classes in the answers"),
     "f1_macro": Metric(_f1_macro, False, "label", "F1, averaged over the classes in answers or predictions"),
-    "log_loss": Metric(_log_loss, True, "probability", "mean negative natural log of the probability given to the true class; rows are scaled to sum 1"),
+    "log_loss": Metric(
+        _log_loss,
+        True,
+        "probability",
+        "mean negative natural log of the probability given to the true class; rows are scaled to sum 1",
+    ),
     "auroc": Metric(_auroc, False, "probability", "area under the ROC curve of the probability of class 1"),
     "rmse": Metric(_rmse, True, "number", "root mean squared error, averaged over targets"),
     "mae": Metric(_mae, True, "number", "mean absolute error, averaged over targets"),

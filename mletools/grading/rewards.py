@@ -44,7 +44,11 @@ def partial_credit(score: float | None, lower_is_better: bool, markers: int, fai
 
 
 def milestone(
-    format_rate: float, valid: bool, above_median: bool, medal: str | None, weights: MilestoneWeights = MilestoneWeights()
+    format_rate: float,
+    valid: bool,
+    above_median: bool,
+    medal: str | None,
+    weights: MilestoneWeights = MilestoneWeights(),
 ) -> float:
     """0.1 format rate + .2 valid + .1 median + .4 bronze + .1 silver + .1 gold, each tier adding to those below (SandMLE, section 4.3).
 

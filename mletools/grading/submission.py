@@ -32,7 +32,9 @@ def _answers(path: str, ids: tuple[str, ...], target: tuple[str, ...], parse: st
     try:
         frame = pandas.read_csv(path, dtype=str, keep_default_na=False)
     except (OSError, ValueError) as error:
-        raise ToolError(f"{path}: cannot read the answers: {error}; is --data the folder that mle-gen-task wrote to?") from None
+        raise ToolError(
+            f"{path}: cannot read the answers: {error}; is --data the folder that mle-gen-task wrote to?"
+        ) from None
     missing = [name for name in (*ids, *target) if name not in frame.columns]
     if missing:
         raise ToolError(f"{path}: the answers have no column {missing[0]!r}")
@@ -83,14 +85,21 @@ def _parse_csv(content: bytes, rows: int) -> Any:
         raise Invalid(f"the file has {len(content)} bytes; at most {MAX_BYTES} are read")
     header = content.split(b"\n", 1)[0]
     if not header.strip():
-        raise Invalid("the file is empty" if not content.strip() else "the first line is empty: it must name the columns")
+        raise Invalid(
+            "the file is empty" if not content.strip() else "the first line is empty: it must name the columns"
+        )
     if header.count(b",") >= MAX_COLUMNS:
         raise Invalid(f"the first line names more than {MAX_COLUMNS} columns")
     if b"\0" in content:
         raise Invalid("the file holds NUL bytes: it must be CSV text")
     try:
         frame = pandas.read_csv(
-            io.BytesIO(content), dtype=str, keep_default_na=False, encoding="utf-8-sig", index_col=False, nrows=2 * rows + 1
+            io.BytesIO(content),
+            dtype=str,
+            keep_default_na=False,
+            encoding="utf-8-sig",
+            index_col=False,
+            nrows=2 * rows + 1,
         )
     except UnicodeDecodeError:
         raise Invalid("the file is not UTF-8 text") from None
@@ -116,7 +125,9 @@ def _align(frame: Any, ids: list[str], answers: Any) -> Any:
         raise Invalid(f"id {frame.index[foreign.argmax()]!r} is not in the test set ({int(foreign.sum())} such rows)")
     missing = ~answers.index.isin(frame.index)
     if missing.any():
-        raise Invalid(f"{int(missing.sum())} of {len(answers)} rows are missing, for example id {answers.index[missing.argmax()]!r}")
+        raise Invalid(
+            f"{int(missing.sum())} of {len(answers)} rows are missing, for example id {answers.index[missing.argmax()]!r}"
+        )
     return frame.reindex(answers.index)
 
 
@@ -145,7 +156,9 @@ def _labels(frame: Any, name: str, spec: Mapping[str, Any]) -> Any:
         foreign = ~values.isin(known).to_numpy()
         if foreign.any():
             row = foreign.argmax()
-            raise Invalid(f"column {name!r} of {_row(frame, row)} is {values.iloc[row][:50]!r}, not one of {', '.join(known[:20])}")
+            raise Invalid(
+                f"column {name!r} of {_row(frame, row)} is {values.iloc[row][:50]!r}, not one of {', '.join(known[:20])}"
+            )
     elif (values == "").any():
         raise Invalid(f"column {name!r} has empty labels")
     return values

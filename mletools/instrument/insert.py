@@ -89,7 +89,12 @@ def _prologue(tree: ast.Module, name: str, helper: str, found: set[str]) -> list
     """
     body = list(tree.body)
     first = 0
-    if body and isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant) and isinstance(body[0].value.value, str):
+    if (
+        body
+        and isinstance(body[0], ast.Expr)
+        and isinstance(body[0].value, ast.Constant)
+        and isinstance(body[0].value.value, str)
+    ):
         first = 1
     while first < len(body) and isinstance(body[first], ast.ImportFrom) and body[first].module == "__future__":  # type: ignore[attr-defined]
         first += 1
@@ -100,7 +105,18 @@ def _prologue(tree: ast.Module, name: str, helper: str, found: set[str]) -> list
     line, column = _start(statement)
     compound = isinstance(
         statement,
-        (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.If, ast.For, ast.While, ast.With, ast.Try, ast.AsyncFor, ast.AsyncWith),
+        (
+            ast.FunctionDef,
+            ast.AsyncFunctionDef,
+            ast.ClassDef,
+            ast.If,
+            ast.For,
+            ast.While,
+            ast.With,
+            ast.Try,
+            ast.AsyncFor,
+            ast.AsyncWith,
+        ),
     ) or type(statement).__name__ in ("Match", "TryStar")
     separator = "\n" if compound else "; "
     edits.append((line, column, -1, f"{helper}{separator}".encode()))

@@ -16,7 +16,9 @@ MARKERS = (
     "testing loss:",
     "predicted test labels",
 )
-_LOAD = re.compile(r"^(read_(csv|table|parquet|json|excel|pickle|feather|hdf|fwf)|loadtxt|genfromtxt|fromfile|load_npz|DictReader)$")
+_LOAD = re.compile(
+    r"^(read_(csv|table|parquet|json|excel|pickle|feather|hdf|fwf)|loadtxt|genfromtxt|fromfile|load_npz|DictReader)$"
+)
 _MODEL = re.compile(
     r"(Classifier|Regressor|Regression|RegressionCV|Ridge|RidgeCV|Lasso|LassoCV|ElasticNet|ElasticNetCV|NB|SVC|SVR"
     r"|Perceptron|Discriminant|DiscriminantAnalysis|GridSearchCV|RandomizedSearchCV|Pipeline|Sequential|KernelRidge"
@@ -24,12 +26,12 @@ _MODEL = re.compile(
 )
 _FIT = re.compile(r"^(fit|partial_fit|fit_predict)$")
 _PREDICT = re.compile(r"^(predict|predict_proba|predict_log_proba|decision_function)$")
-_METRIC = re.compile(
-    r"^(score|cross_val_score|cross_validate|log_loss|.+_score|.+_error|.+_loss)$"
-)
+_METRIC = re.compile(r"^(score|cross_val_score|cross_validate|log_loss|.+_score|.+_error|.+_loss)$")
 _TRAINED_ON = re.compile(r"(train|val|oof|holdout|dev|\bx\b|\bx_tr)", re.IGNORECASE)
 _HELD_OUT = re.compile(r"(test|val|valid|holdout|oof|dev|cv)", re.IGNORECASE)
-_PREPARE = re.compile(r"(scal|encod|imput|prep|vector|transform|select|pca|poly|bin|token|label|vec|enc|imp)", re.IGNORECASE)
+_PREPARE = re.compile(
+    r"(scal|encod|imput|prep|vector|transform|select|pca|poly|bin|token|label|vec|enc|imp)", re.IGNORECASE
+)
 
 
 def _called_name(call: ast.Call) -> str:

@@ -26,8 +26,10 @@ def derive_seed(seed: int, *parts: Any) -> int:
 def file_digest(path: Any) -> str:
     """`sha256:` and the hexadecimal digest of a file's bytes."""
     with open(path, "rb") as file:
-        return "sha256:" + hashlib.file_digest(file, "sha256").hexdigest() if hasattr(hashlib, "file_digest") else (
-            "sha256:" + hashlib.sha256(file.read()).hexdigest()
+        return (
+            "sha256:" + hashlib.file_digest(file, "sha256").hexdigest()
+            if hasattr(hashlib, "file_digest")
+            else ("sha256:" + hashlib.sha256(file.read()).hexdigest())
         )
 
 

@@ -27,7 +27,7 @@ def _finite(text: str) -> float:
     return number
 
 
-def loads(text: str) -> Any:
+def loads(text: str | bytes) -> Any:
     """The JSON value in `text`; ValueError for bad JSON, NaN, infinity, or nesting too deep to read."""
     try:
         return json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
@@ -96,6 +96,13 @@ def read_lines(file: BinaryIO, source: str) -> Iterator[Line]:
         yield Line(source, counted.number, text, record, problem)
 
 
+def _open(path: str) -> BinaryIO:
+    try:
+        return open(path, "rb")
+    except OSError as error:
+        raise ToolError(f"{path}: {error.strerror}") from None
+
+
 def read_files(paths: Sequence[str]) -> Iterator[Line]:
     """The lines of all `paths` in order; none or `-` is standard input. ToolError for a file that cannot be read."""
     for path in paths or ["-"]:
@@ -103,11 +110,7 @@ def read_files(paths: Sequence[str]) -> Iterator[Line]:
             with open(0, "rb", closefd=False) as stdin:
                 yield from read_lines(stdin, "stdin")
             continue
-        try:
-            file = open(path, "rb")
-        except OSError as error:
-            raise ToolError(f"{path}: {error.strerror}") from None
-        with file:
+        with _open(path) as file:
             yield from read_lines(file, path)
 
 

@@ -22,7 +22,7 @@ Key = Callable[[dict[str, Any]], Any]
 def _lock(path: Path) -> BinaryIO:
     """`path` opened for reading and writing and locked; ToolError when another process holds it."""
     while True:
-        file = open(path, "a+b")
+        file = open(path, "a+b")  # noqa: SIM115 (it stays open for as long as it is locked)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -60,7 +60,8 @@ class Output:
     """
 
     def __init__(self, path: Path | None, stream: BinaryIO | None, resume: bool, key: Key):
-        self.path, self.finished, self.earlier = path, Counter[Any](), None
+        self.path, self.finished = path, Counter[Any]()
+        self.earlier: dict[str, Any] | None = None
         self._copy_first = False
         if path is None:
             assert stream is not None

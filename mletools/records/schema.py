@@ -40,7 +40,7 @@ def check(record: dict[str, Any], *kinds: str) -> None:
     if kind not in kinds:
         wanted = " or ".join(kinds)
         writer = " or ".join(WRITERS[k] for k in kinds)
-        raise RecordError(f'no {wanted} record (kind is {kind!r}): was this written by {writer}?')
+        raise RecordError(f"no {wanted} record (kind is {kind!r}): was this written by {writer}?")
     try:
         _validator(kind)(record)
     except fastjsonschema.JsonSchemaValueException as error:
@@ -49,4 +49,4 @@ def check(record: dict[str, Any], *kinds: str) -> None:
             missing = sorted(set(error.rule_definition) - set(error.value))
             where = f" in {path}" if path else ""
             raise RecordError(f'no "{missing[0]}"{where}: was this written by {WRITERS[kind]}?') from None
-        raise RecordError(f"{path or kind}: {error.message.removeprefix(error.name).strip()}") from None
+        raise RecordError(f"{path or kind}: {error.message.removeprefix(error.name or '').strip()}") from None

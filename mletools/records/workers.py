@@ -30,6 +30,7 @@ def _work_for_parent(work: Callable[[Any], Any], parent: Any) -> None:
             item = parent.recv()
         except EOFError:
             os._exit(0)
+        answer: tuple[Any, Exception | None]
         try:
             answer = (work(item), None)
         except Exception as error:

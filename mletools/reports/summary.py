@@ -12,7 +12,6 @@ from typing import Any
 
 from ..records.ids import content_id
 
-
 MIXED = "mixed"
 
 
@@ -62,10 +61,10 @@ def sem(values: Sequence[float]) -> float | None:
 
 def summaries(sets: dict[str, dict[str, Tally]]) -> list[dict[str, Any]]:
     """One record of kind summary per task (and one for "all") and set: tasks in order, the sets of a task together."""
-    tasks = list(dict.fromkeys(task for tallies in sets.values() for task in tallies if task != "all")) + ["all"]
+    tasks = dict.fromkeys(task for tallies in sets.values() for task in tallies if task != "all")
     return [
         _summary(label, task, tallies[task])
-        for task in tasks
+        for task in (*tasks, "all")
         for label, tallies in sets.items()
         if task in tallies and tallies[task].rollouts
     ]

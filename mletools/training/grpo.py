@@ -121,9 +121,7 @@ class GrpoRun(Run):
     """
 
     algorithm = "grpo"
-    free = frozenset(
-        {"learning_rate", "epochs", "micro_batch", "temperature", "max_grad_norm", "save_steps", "keep"}
-    )
+    free = frozenset({"learning_rate", "epochs", "micro_batch", "temperature", "max_grad_norm", "save_steps", "keep"})
 
     def __init__(self, model: str, out: Path, options: GrpoOptions, resume: bool = False) -> None:
         super().__init__(model, out, options, resume)

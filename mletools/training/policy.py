@@ -25,7 +25,9 @@ def preload() -> None:
         import transformers
         from trl import GRPOTrainer, SFTTrainer  # noqa: F401
     except ImportError as error:
-        raise ToolError(f"training needs a library that is not here ({error}): pip install 'mletools[train]'") from error
+        raise ToolError(
+            f"training needs a library that is not here ({error}): pip install 'mletools[train]'"
+        ) from error
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     # TRL still uses the names that transformers 5 is about to retire; the reader can do nothing about it.
