@@ -856,3 +856,21 @@ def test_as_an_ordinary_user() -> None:
         except PermissionError:
             pytest.skip(f"an ordinary user cannot start {sys.executable} here")
     assert (done.stdout.split()[1:], done.stderr) == (["ok"], "")
+
+
+def test_answers_inside_packages_are_not_there(boxed: LocalSandbox, public: Path) -> None:
+    code = (
+        "import os, sklearn.datasets\n"
+        "data = os.path.join(os.path.dirname(sklearn.datasets.__file__), 'data')\n"
+        "print(os.listdir(data))\n"
+        "try:\n"
+        "    sklearn.datasets.load_wine()\n"
+        "except FileNotFoundError:\n"
+        "    print('no table')\n"
+        "try:\n"
+        "    import mletools.tasks\n"
+        "except ImportError:\n"
+        "    print('no maker')\n"
+    )
+    outcome = boxed.run(code, public, Limits(), 0)
+    assert outcome.stdout.decode().split() == ["[]", "no", "table", "no", "maker"]

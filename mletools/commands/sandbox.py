@@ -10,7 +10,7 @@ import click
 
 from .. import cli
 from ..instrument import read_report
-from ..records.errors import RecordError
+from ..records.errors import RecordError, ToolError
 from ..records.ids import bytes_digest, derive_seed
 from ..sandbox import BACKENDS, Limits, Outcome, Sandbox, open_sandbox
 
@@ -84,6 +84,15 @@ def keep(content: bytes, data: Path) -> dict[str, Any]:
             file.write(content)
         os.replace(file.name, target)
     return {"file": str(path), "digest": digest, "bytes": len(content)}
+
+
+def check_protections(run: cli.Run, protections: dict[str, bool]) -> None:
+    """ToolError where a program could read the answers; one line where something else is not held."""
+    if not protections["private_files"]:
+        raise ToolError("this machine grants neither namespaces nor Landlock: programs could read the answers")
+    missing = [name.replace("_", " ") for name, active in protections.items() if not active]
+    if missing:
+        run.say(f"not active on this machine: {', '.join(missing)} (docs/security.md says what that means)")
 
 
 @cli.command("mle-sandbox", jobs=True, seed=True, data=True)
@@ -178,4 +187,5 @@ def main(
         run.counts[rollout["execution"]["status"]] += 1
 
     with open_sandbox(backend, slots=run.jobs) as sandbox:
+        check_protections(run, sandbox.protections)
         run.each(Runner(sandbox, limits, run.data, run.seed), "rollout", watch=count)

@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import Any
 
 from mletools.sandbox.cgroup import MemoryCgroup
+from mletools.sandbox.mounts import telling_folders
 
 _THREADS = {"OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OMP_WAIT_POLICY"}
 _OURS = {"PATH", "HOME", "TMPDIR", "LANG", "PYTHONHASHSEED"} | _THREADS
@@ -66,7 +67,9 @@ def _input_is_read_only() -> bool:
     return False
 
 
-def gather(outside: dict[str, str], cgroup: MemoryCgroup | None, limits: dict[str, Any]) -> dict[str, bool]:
+def gather(
+    outside: dict[str, str], cgroup: MemoryCgroup | None, limits: dict[str, Any], import_path: list[str]
+) -> dict[str, bool]:
     """The protections of the calling process by name; `outside` are the warm server's namespaces."""
     status, inside = _status(), own_namespaces()
     facts = {f"{word}_namespace": inside.get(name) != outside.get(name) for name, word in _NAMESPACES.items()}
@@ -74,6 +77,7 @@ def gather(outside: dict[str, str], cgroup: MemoryCgroup | None, limits: dict[st
         in_cgroup = cgroup is not None and cgroup.path.name in file.read()
     facts.update(
         private_files=_root_is_closed(),
+        no_bundled_answers=not any(os.listdir(folder) for folder in telling_folders(import_path)),
         read_only_input=_input_is_read_only(),
         no_network=_network_is_closed(),
         no_new_privs=status.get("NoNewPrivs") == "1",

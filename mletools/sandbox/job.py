@@ -187,7 +187,7 @@ def _solution_process(job: Job, place: dict[str, str], seal: int) -> Callable[[]
         limits = job.request["limits"]
         _set_environment(place, limits["threads"])
         _lock_in(job, place, limits)
-        facts = gather(job.outside, job.cgroup, limits) if job.request["probe"] else {}
+        facts = gather(job.outside, job.cgroup, limits, job.plan.import_path) if job.request["probe"] else {}
         signal.signal(signal.SIGINT, signal.default_int_handler)
         os.write(3, json.dumps({"facts": facts}).encode())
         os.close(3)

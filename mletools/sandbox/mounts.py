@@ -1,8 +1,8 @@
 """The file system that a solution sees: which folders of the machine it may read, and the root that is built of them.
 
 Covered: choosing the folders (interpreter, libraries), refusing a data folder that lies inside one of them, and
-building the root in a mount namespace of its own. Not covered: hiding anything within the chosen folders; they are
-taken to be public. Needs mount_setattr, Linux 5.12.
+building the root in a mount namespace of its own, in which packages that hold answers are empty. Not covered: hiding
+anything else within the chosen folders; they are taken to be public. Needs mount_setattr, Linux 5.12.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ SCRIPT = "solution.py"
 
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store")
 _SYSTEM_FILES = ("/etc/ld.so.cache", "/etc/localtime", "/etc/alternatives", "/etc/fonts", "/etc/mime.types")
+# Packages whose files would give answers away: tasks are made from the tables inside scikit-learn, and by this package.
+_TELLING = ("mletools", "sklearn/datasets/data")
 _DEVICES = ("null", "zero", "full", "random", "urandom")
 _ETC = {
     "passwd": "solution:x:1000:1000::/box/home:/bin/sh\nnobody:x:65534:65534::/:/bin/false\n",
@@ -118,6 +120,11 @@ def _put_file(path: str, content: bytes) -> None:
         file.write(content)
 
 
+def telling_folders(import_path: list[str]) -> list[str]:
+    """The folders on the import path that hold answers, or the means to make them again."""
+    return [path for folder in import_path for name in _TELLING if os.path.isdir(path := os.path.join(folder, name))]
+
+
 def _make_devices() -> None:
     os.mkdir("/dev")
     for name in _DEVICES:
@@ -171,6 +178,9 @@ def build_root(plan: Plan, public: str, code: bytes, disk_mb: int, own: Callable
         _bind(source, target, read_only)
     for content, path in plan.links:
         os.symlink(content, path)
+    for path in telling_folders(plan.import_path):
+        linux.mount("tmpfs", path, "tmpfs", linux.MS_NOSUID | linux.MS_NODEV, "size=4k,mode=0555")
+        linux.protect_mount(path, read_only, recursive=False)
     os.makedirs("/etc", exist_ok=True)
     for name, text in _ETC.items():
         _put_file(f"/etc/{name}", text.encode())
