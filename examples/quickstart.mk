@@ -9,7 +9,7 @@
 OUT ?= demo
 SEED ?= 0
 SFT_SECONDS ?= 90
-GRPO_SECONDS ?= 240
+GRPO_SECONDS ?= 270
 
 export MLE_DATA := $(OUT)
 export MLE_JOBS ?= $(shell nproc)
@@ -35,8 +35,8 @@ $(OUT)/tasks.jsonl:
 
 # 2. A teacher without weights writes solutions from good to broken; the valid ones are kept.
 $(OUT)/teacher.rollouts.jsonl: $(OUT)/tasks.jsonl
-	@echo "2/6 the teacher's rollouts (60 s)"
-	mle-rollout -m scripted -g 120 $(SAMPLE) --seed $(SEED) $< -o $@ --resume
+	@echo "2/6 the teacher's rollouts (a minute)"
+	mle-rollout -m scripted -g 100 $(SAMPLE) --seed $(SEED) $< -o $@ --resume
 
 $(OUT)/teacher.kept.jsonl: $(OUT)/teacher.graded.jsonl
 	mle-filter --no-spread --min-group 1 --keep-duplicates $< -o $@
@@ -54,25 +54,26 @@ $(OUT)/sft/done: $(OUT)/teacher.kept.jsonl
 
 # 4. What it can do before reinforcement: fresh samples on every task.
 $(OUT)/before.rollouts.jsonl: $(OUT)/sft/done $(OUT)/tasks.jsonl
-	@echo "4/6 evaluation before (30 s)"
-	mle-rollout -m hf:$(OUT)/sft/latest -g 64 $(SAMPLE) --seed 1000 $(OUT)/tasks.jsonl -o $@ --resume
+	@echo "4/6 evaluation before (half a minute)"
+	mle-rollout -m hf:$(OUT)/sft/latest -g 64 $(SAMPLE) --seed 1000000 $(OUT)/tasks.jsonl -o $@ --resume
 
 # 5. Rounds of GRPO: sample, run, grade, train, and again with the new policy, until the budget ends.
 $(OUT)/grpo/done: $(OUT)/sft/done $(OUT)/tasks.jsonl
-	@echo "5/6 reinforcement ($(GRPO_SECONDS) s)"
+	@echo "5/6 reinforcement ($(GRPO_SECONDS) s, and the round that is then under way)"
 	@mkdir -p $(OUT)/grpo
-	round=$$(cat $(OUT)/grpo/round 2>/dev/null || echo 0); policy=$(OUT)/sft/latest; \
+	round=$$(cat $(OUT)/grpo/round 2>/dev/null || echo 1); policy=$(OUT)/sft/latest; \
 	while (( SECONDS < $(GRPO_SECONDS) )); do \
 	  if [ -e $(OUT)/grpo/latest ]; then policy=$(OUT)/grpo/latest; fi; \
+	  echo "round $$round, $$SECONDS s of $(GRPO_SECONDS)"; \
 	  mle-rollout -q -m hf:$$policy -g 64 $(SAMPLE) --seed $$round $(OUT)/tasks.jsonl \
 	    | mle-instrument -q | mle-sandbox -q $(LIMITS) | mle-grade -q | mle-filter -q --keep-invalid --keep-duplicates \
-	    | mle-train-grpo --model $(OUT)/sft/latest --out $(OUT)/grpo --resume --groups-per-step 1 --learning-rate 1e-3 \
-	      >> $(OUT)/grpo/steps.jsonl; \
+	    | mle-train-grpo --model $(OUT)/sft/latest --out $(OUT)/grpo --groups-per-step 1 --epochs 2 --micro-batch 64 \
+	      --learning-rate 2e-3 -o $(OUT)/grpo/steps.jsonl --resume; \
 	  round=$$(( round + 1 )); echo $$round > $(OUT)/grpo/round; \
 	done
 	@touch $@
 
 # 6. The same tasks, fresh samples again.
 $(OUT)/after.rollouts.jsonl: $(OUT)/grpo/done $(OUT)/tasks.jsonl
-	@echo "6/6 evaluation after (30 s)"
-	mle-rollout -m hf:$(OUT)/grpo/latest -g 64 $(SAMPLE) --seed 1000 $(OUT)/tasks.jsonl -o $@ --resume
+	@echo "6/6 evaluation after (half a minute)"
+	mle-rollout -m hf:$(OUT)/grpo/latest -g 64 $(SAMPLE) --seed 1000000 $(OUT)/tasks.jsonl -o $@ --resume

@@ -22,9 +22,11 @@ def require_libraries(name: str) -> None:
 def read_rollouts(run: cli.Run, preload: Callable[[], None]) -> list[cli.Line]:
     """Open the output and take the whole input in; meanwhile `preload` does the slow imports."""
     require_libraries(run.name)
+    run.open()
+    if run.dry_run:
+        return list(run.lines("rollout"))
     imports = threading.Thread(target=preload, daemon=True)
     imports.start()
-    run.open()
     lines = list(run.lines("rollout"))
     imports.join()  # two threads must not import the same library at once
     return lines

@@ -1,0 +1,26 @@
+"""Every folder in tests/cases: `cmd` with `input` must give `expout`, `experr` and `expcode`, to the letter.
+
+Seconds in a summary line are written as `# s`.
+"""
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from conftest import BIN
+
+CASES = Path(__file__).parent / "cases"
+FOLDERS = sorted(path.parent for path in CASES.glob("*/*/cmd"))
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: str(folder.relative_to(CASES)))
+def test_case(folder: Path, tmp_path: Path) -> None:
+    environment = {"PATH": f"{BIN}:{os.environ['PATH']}", "COLUMNS": "100", "HF_HUB_OFFLINE": "1"}
+    command = (folder / "cmd").read_text()
+    content = (folder / "input").read_bytes()
+    done = subprocess.run(["bash", "-c", command], input=content, capture_output=True, cwd=tmp_path, env=environment)
+    told = re.sub(r"[0-9]+\.[0-9] s$", "# s", done.stderr.decode(), flags=re.MULTILINE)
+    assert (done.stdout.decode(), told) == ((folder / "expout").read_text(), (folder / "experr").read_text())
+    assert done.returncode == int((folder / "expcode").read_text())
