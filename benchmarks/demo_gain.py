@@ -19,7 +19,9 @@ ROOT = Path(__file__).parent.parent
 
 def summary(graded: Path, tool: Path) -> dict[str, float]:
     """The "all" row of mle-report."""
-    rows = subprocess.run([str(tool / "mle-report"), "-q", "--json", str(graded)], check=True, capture_output=True).stdout
+    rows = subprocess.run(
+        [str(tool / "mle-report"), "-q", "--json", str(graded)], check=True, capture_output=True
+    ).stdout
     return next(row for row in map(json.loads, rows.splitlines()) if row["task"] == "all")
 
 

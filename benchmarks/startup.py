@@ -15,7 +15,9 @@ def main() -> None:
         seconds = []
         for _ in range(RUNS):
             started = time.perf_counter()
-            subprocess.run([str(Path(sys.executable).parent / path.name), "--help"], check=True, stdout=subprocess.DEVNULL)
+            subprocess.run(
+                [str(Path(sys.executable).parent / path.name), "--help"], check=True, stdout=subprocess.DEVNULL
+            )
             seconds.append(time.perf_counter() - started)
         print(f"{path.name:16} {statistics.median(seconds):8.3f} {max(seconds):8.3f}")
 

@@ -73,14 +73,15 @@ def stages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 @pytest.fixture(scope="session")
 def policy(stages: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a tiny untrained policy in `tiny` and rewarded rollouts with its token ids in `sampled.jsonl`."""
+    """A folder with an untrained policy in `tiny`, rollouts to imitate, and rewarded rollouts with its token ids."""
     pytest.importorskip("torch", reason="needs the [train] extra")
     from mletools.training.tiny import make_tiny
 
     folder = tmp_path_factory.mktemp("policy")
-    make_tiny(records(stages["rollouts"].read_bytes()), folder / "tiny", "nano")
-    sampling = ("-g", "3", "--prompt", "single-brief", "--max-tokens", "20")
-    run_command("mle-rollout", "-m", "hf:tiny", *sampling, str(stages["tasks"]), "-o", "rollouts.jsonl", cwd=folder)
+    asked = ("mle-rollout", "-g", "3", "--prompt", "single-brief", str(stages["tasks"]), "-o")
+    run_command(*asked, "taught.jsonl", cwd=folder)
+    make_tiny(records((folder / "taught.jsonl").read_bytes()), folder / "tiny", "nano")
+    run_command(*asked, "rollouts.jsonl", "-m", "hf:tiny", "--max-tokens", "20", cwd=folder)
     # an untrained policy fails always: rewards by sample index stand in for a grader's
     lines = []
     for record in records((folder / "rollouts.jsonl").read_bytes()):

@@ -34,7 +34,7 @@ CASES = {
     "mle-filter": Case(("--keep-invalid",), "graded"),
     "mle-report": Case(("--json", "--label", "all"), "graded", prefix=False),
     "mle-train-sft": Case(
-        ("--model", "tiny", "--out", "out", "--epochs", "2", "--batch", "2"), "filtered", prefix=False
+        ("--model", "tiny", "--out", "out", "--epochs", "2", "--batch", "2"), "taught", prefix=False
     ),
     "mle-train-grpo": Case(
         ("--model", "tiny", "--out", "out", "--groups-per-step", "1", "--epochs", "2"), "sampled", prefix=False
@@ -60,7 +60,8 @@ def ready(place: Path, request: pytest.FixtureRequest) -> Path:
     if "train" in request.node.callspec.params["command"]:
         made = request.getfixturevalue("policy")
         (place / "tiny").symlink_to(made / "tiny")
-        shutil.copy(made / "sampled.jsonl", place)
+        for name in ("taught", "sampled"):
+            shutil.copy(made / f"{name}.jsonl", place)
     return place
 
 
