@@ -48,6 +48,7 @@ $(OUT)/%.graded.jsonl: $(OUT)/%.rollouts.jsonl
 # 3. A tiny policy from scratch, taught to imitate them.
 $(OUT)/sft/done: $(OUT)/teacher.kept.jsonl
 	@echo "3/6 imitation (at most $(SFT_SECONDS) s)"
+	@mkdir -p $(OUT)/sft
 	mle-train-sft --from-scratch tiny --out $(OUT)/sft --epochs 1000 --max-seconds $(SFT_SECONDS) \
 	  --batch 32 --micro-batch 32 --learning-rate 3e-3 --seed $(SEED) $< -o $(OUT)/sft/steps.jsonl --resume
 	@touch $@
