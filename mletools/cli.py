@@ -23,8 +23,6 @@ from .records.errors import RecordError, ToolError
 from .records.jsonl import Line, dumps, read_files, stdin_is_terminal
 from .records.output import Key, Output
 
-MAX_SEED = 2**62 - 1
-
 
 class MachineOption(click.Option):
     """An option that says how to work (speed, places, verbosity) and cannot change what the records say."""
@@ -429,7 +427,7 @@ def command(
             added.append(
                 click.option(
                     "--seed",
-                    type=click.IntRange(0, MAX_SEED),
+                    type=int,
                     default=0,
                     show_default=True,
                     help="A record's own seed is made of this and its id.",
@@ -476,14 +474,15 @@ def command(
             context.exit(_execute(name, context, params, body))
 
         callback.__doc__ = body.__doc__
-        callback.__click_params__ = getattr(body, "__click_params__", [])  # type: ignore[attr-defined]
+        own = list(getattr(body, "__click_params__", []))
         wrapped: Any = callback
+        wrapped.__click_params__ = list(own)
         for add in reversed(added):
             wrapped = add(wrapped)
         made = click.command(
             name, cls=Command, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120}
         )(wrapped)
-        made.params.sort(key=lambda param: isinstance(param, MachineOption))
+        made.params.sort(key=lambda param: param not in own)  # the command's own options first
         return made
 
     return decorate

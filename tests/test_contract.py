@@ -33,9 +33,7 @@ CASES = {
     "mle-grade": Case((), "executed"),
     "mle-filter": Case(("--keep-invalid",), "graded"),
     "mle-report": Case(("--json", "--label", "all"), "graded", prefix=False),
-    "mle-train-sft": Case(
-        ("--model", "tiny", "--out", "out", "--epochs", "2", "--batch", "2"), "taught", prefix=False
-    ),
+    "mle-train-sft": Case(("--model", "tiny", "--out", "out", "--epochs", "2", "--batch", "2"), "taught", prefix=False),
     "mle-train-grpo": Case(
         ("--model", "tiny", "--out", "out", "--groups-per-step", "1", "--epochs", "2"), "sampled", prefix=False
     ),
