@@ -62,7 +62,7 @@ class Run:
         self._bar: Any = None
         self._skip: Counter[Any] = Counter()
         self._started = time.monotonic()
-        self.counts: Counter[str] = Counter()
+        self.counts: Counter[str] = Counter(records=0)  # told in the summary in this order
 
     # --- output -------------------------------------------------------------------------------------------------
 
@@ -190,11 +190,11 @@ class Run:
     ) -> None:
         """One record in, one record out: `work` returns the record with its own key added; `watch` sees each result.
 
-        A RecordError in `work` rejects that line; any other exception stops the run after what was done is written.
+        A RecordError in `work` rejects that line; any other exception stops the run.
         """
         self.open()
         job = _OnRecord(work)
-        self.progress(self.count_lines())
+        self.progress(self.count_lines)
         for line, result, error in self.map(job, self.unfinished(self.lines(*kinds)), processes):
             if isinstance(error, RecordError):
                 self.reject(line, str(error))
@@ -226,12 +226,13 @@ class Run:
                     total += block.count(b"\n")
         return total - sum(self._skip.values())
 
-    def progress(self, total: int | None, unit: str = "records") -> None:
-        """Show a bar on standard error if that is a terminal."""
+    def progress(self, total: int | Callable[[], int | None] | None, unit: str = "records") -> None:
+        """Show a bar on standard error if that is a terminal; `total` is only asked for then."""
         if self.quiet or not sys.stderr.isatty() or self._bar is not None:
             return
         from tqdm import tqdm
 
+        total = total() if callable(total) else total
         self._bar = tqdm(total=total, unit=f" {unit}", desc=self.name, file=sys.stderr, leave=False, mininterval=0.5)
 
     def close(self) -> None:
@@ -246,11 +247,8 @@ class Run:
             if output is not None:
                 output.commit()
         if not self.quiet:
-            told = (
-                [f"{self.counts['records']} records"] if self.counts["records"] or not any(self.counts.values()) else []
-            )
-            del self.counts["records"]
-            told += [f"{count} {what}" for what, count in self.counts.items() if count]
+            counts = self.counts if any(self.counts.values()) else {"records": 0}
+            told = [f"{count} {what}" for what, count in counts.items() if count or len(counts) == 1]
             print(f"{self.name}: {', '.join(told)}, {time.monotonic() - self._started:.1f} s", file=sys.stderr)
 
 
@@ -311,9 +309,8 @@ def _execute(name: str, context: click.Context, params: dict[str, Any], body: Ca
     stdout = os.dup(1)
     os.dup2(2, 1)
     _handle_signals()
-    warnings.simplefilter(
-        "ignore", SyntaxWarning
-    )  # agents' programs are parsed here; what they warn of is not our news
+    # agents' programs are parsed in this process; what Python has to say of them is not our news
+    warnings.simplefilter("ignore", SyntaxWarning)
     verbose = params["verbose"]
     run = Run(name, params, _semantic_options(context), stdout)
     shared = {

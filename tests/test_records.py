@@ -77,6 +77,23 @@ def test_an_output_appears_when_complete_and_resumes(tmp_path: Path) -> None:
     third.commit()
     assert [json.loads(line)["id"] for line in path.read_text().splitlines()] == ["a", "b", "c"]
     assert not list(tmp_path.glob("*.partial"))
+    path.with_name("out.jsonl.partial").write_bytes(path.read_bytes()[:15])  # killed while the old records were copied
+    fourth = Output(path, None, True, lambda record: record["id"])
+    fourth.write({"id": "d"})
+    fourth.commit()
+    assert [json.loads(line)["id"] for line in path.read_text().splitlines()] == ["a", "b", "c", "d"]
+
+
+def test_an_output_that_is_no_file_is_written_to_and_a_link_is_followed(tmp_path: Path) -> None:
+    null = Output(Path("/dev/null"), None, False, lambda record: record["id"])
+    null.write({"id": "a"})
+    null.commit()
+    assert not Path("/dev/null").is_file() and not Path("/dev/null.partial").exists()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    linked = Output(tmp_path / "link", None, False, lambda record: record["id"])
+    linked.write({"id": "a"})
+    linked.commit()
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "real").read_bytes() == b'{"id": "a"}\n'
 
 
 def test_workers_keep_order_on_demand_and_bound_what_is_in_flight() -> None:

@@ -42,7 +42,7 @@ def main(run: cli.Run, dropped: str | None, **options: Any) -> None:
     run.open()
     side = Output(Path(dropped), None, False, lambda record: record["id"]) if dropped else None
     selection = Selection(FilterOptions(**options))
-    run.progress(run.count_lines())
+    run.progress(run.count_lines)
 
     def settle(decisions: Iterable[tuple[dict[str, Any], str | None]]) -> None:
         for rollout, reason in decisions:

@@ -114,8 +114,7 @@ def main(
     )
     if engine.batch > 1:
         run.jobs = 1  # one call at a time: the engine works on a batch at once
-    tasks_total = run.count_lines()
-    run.progress(None if tasks_total is None else tasks_total * group_size, "rollouts")
+    run.progress(lambda: (run.count_lines() or 0) * group_size or None, "rollouts")
 
     def asked() -> Iterator[Asked]:
         for line in run.lines("task"):

@@ -52,6 +52,16 @@ def _cut_torn_line(file: BinaryIO) -> None:
     file.seek(0, os.SEEK_END)
 
 
+def _begins_like(file: BinaryIO, complete: Path) -> bool:
+    """Whether all of `file` is the beginning of the file `complete`."""
+    file.seek(0)
+    with open(complete, "rb") as other:
+        while block := file.read(1 << 20):
+            if block != other.read(len(block)):
+                return False
+    return True
+
+
 class Output:
     """A place for records.
 
@@ -60,13 +70,19 @@ class Output:
     """
 
     def __init__(self, path: Path | None, stream: BinaryIO | None, resume: bool, key: Key):
-        self.path, self.finished = path, Counter[Any]()
+        self.path: Path | None = None
+        self.finished = Counter[Any]()
         self.earlier: dict[str, Any] | None = None
         self._copy_first = False
+        self._file: BinaryIO
+        if path is not None and path.exists() and not path.is_file():  # a device or a named pipe: nothing to rename
+            self._file = open(path, "wb")  # noqa: SIM115 (open for as long as the run)
+            return
         if path is None:
             assert stream is not None
-            self._file: BinaryIO = stream
+            self._file = stream
             return
+        path = self.path = Path(os.path.realpath(path)) if path.is_symlink() else path
         self.partial = path.with_name(path.name + ".partial")
         try:
             self._file = _lock(self.partial)
@@ -81,6 +97,8 @@ class Output:
 
     def _take_up(self, key: Key) -> None:
         assert self.path is not None
+        if self.path.exists() and _begins_like(self._file, self.path):  # nothing new in it: empty, or a copy cut short
+            self._file.truncate(0)
         _cut_torn_line(self._file)
         if self._file.tell() == 0 and self.path.exists():
             self._copy_first = True

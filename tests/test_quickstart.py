@@ -1,0 +1,38 @@
+"""The demo's Makefile with small budgets: to its end, through a kill -9, and a second time for nothing."""
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from conftest import BIN, ROOT, records
+
+
+def command(out: Path) -> list[str]:
+    return ["make", "-f", str(ROOT / "examples" / "quickstart.mk"), f"OUT={out}", "SFT_SECONDS=20", "GRPO_SECONDS=1"]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_the_demo_survives_a_kill_and_does_nothing_twice(tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="needs the [train] extra")
+    out = tmp_path / "demo"
+    environment = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}"}
+    first = subprocess.Popen(command(out), env=environment, cwd=tmp_path, start_new_session=True)
+    while first.poll() is None and not (out / "sft" / "from-scratch").exists():
+        time.sleep(0.05)
+    os.killpg(first.pid, signal.SIGKILL)
+    first.wait()
+    subprocess.run(command(out), env=environment, cwd=tmp_path, check=True, timeout=800)
+    report = (out / "report.txt").read_text()
+    assert "before" in report and "after" in report and "all" in report
+    steps = records((out / "grpo" / "steps.jsonl").read_bytes())
+    assert steps and (out / "grpo" / "latest" / "adapter_config.json").exists()
+    for name in ("before", "after"):
+        assert len(records((out / f"{name}.graded.jsonl").read_bytes())) == 256
+    stamps = {path: path.stat().st_mtime_ns for path in out.rglob("*.jsonl")}
+    again = subprocess.run(command(out), env=environment, cwd=tmp_path, check=True, capture_output=True, timeout=60)
+    assert stamps == {path: path.stat().st_mtime_ns for path in out.rglob("*.jsonl")}
+    assert b"up to date" in again.stdout
