@@ -68,7 +68,7 @@ $(OUT)/grpo/done: $(OUT)/sft/done $(OUT)/tasks.jsonl
 	  echo "round $$round, $$SECONDS s of $(GRPO_SECONDS)"; \
 	  mle-rollout -q -m hf:$$policy -g 64 $(SAMPLE) --seed $$round $(OUT)/tasks.jsonl \
 	    | mle-instrument -q | mle-sandbox -q $(LIMITS) | mle-grade -q | mle-filter -q --keep-invalid --keep-duplicates \
-	    | mle-train-grpo --model $(OUT)/sft/latest --out $(OUT)/grpo --groups-per-step 1 --epochs 2 --micro-batch 64 \
+	    | mle-train-grpo --model $(OUT)/sft/latest --out $(OUT)/grpo --groups-per-step 4 --epochs 4 --micro-batch 64 \
 	      --learning-rate 2e-3 -o $(OUT)/grpo/steps.jsonl --resume; \
 	  round=$$(( round + 1 )); echo $$round > $(OUT)/grpo/round; \
 	done
