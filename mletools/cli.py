@@ -275,7 +275,7 @@ def _semantic_options(context: click.Context) -> dict[str, Any]:
             continue
         value = context.params[param.name]
         default = param.get_default(context)
-        if value != default and not (param.multiple and not value and not default):
+        if value is not None and value != default and not (param.multiple and not value and not default):
             chosen[param.name] = (
                 list(value) if isinstance(value, tuple) else str(value) if isinstance(value, Path) else value
             )

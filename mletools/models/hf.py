@@ -235,6 +235,8 @@ def _load(path: str, device: str) -> tuple[Any, Any]:
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
+    if not Path(path).is_dir() and (path.startswith((".", "/", "~")) or path.count("/") > 1):
+        raise ToolError(f"{path}: no such folder")
     config = Path(path) / "adapter_config.json"
     dtype = torch.bfloat16 if device.startswith("cuda") else torch.float32
     base = _base(config) if config.is_file() else path

@@ -35,9 +35,16 @@ def preload() -> None:
 
 
 def resolve_model(model: str) -> str:
-    """A folder as an absolute path, symbolic links followed (`latest` moves on while a run goes); else a hub name."""
+    """A folder as an absolute path, symbolic links followed (`latest` moves on while a run goes); else a hub name.
+
+    ToolError: no such folder, and no hub's name either (those have one slash at most).
+    """
     folder = Path(model).expanduser()
-    return str(folder.resolve()) if folder.is_dir() else model
+    if folder.is_dir():
+        return str(folder.resolve())
+    if model.startswith((".", "/", "~")) or model.count("/") > 1:
+        raise ToolError(f"{model}: no such folder")
+    return model
 
 
 def adapter_base(folder: str | Path) -> str | None:
