@@ -12,16 +12,16 @@ from ..records.ids import content_id
 LIBRARIES = ("torch", "transformers", "trl", "peft", "accelerate", "datasets")
 
 
-def require_libraries(name: str) -> None:
+def require_libraries() -> None:
     """ToolError naming the extra to install when a library that training needs is missing."""
     missing = [library for library in LIBRARIES if importlib.util.find_spec(library) is None]
     if missing:
-        raise ToolError(f"{name} needs {', '.join(missing)}: pip install 'mletools[train]'")
+        raise ToolError(f"needs {', '.join(missing)}: pip install 'mletools[train]'")
 
 
 def read_rollouts(run: cli.Run, preload: Callable[[], None]) -> list[cli.Line]:
     """Open the output and take the whole input in; meanwhile `preload` does the slow imports."""
-    require_libraries(run.name)
+    require_libraries()
     run.open()
     if run.dry_run:
         return list(run.lines("rollout"))
