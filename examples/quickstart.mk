@@ -31,7 +31,7 @@ $(OUT)/report.txt: $(OUT)/before.graded.jsonl $(OUT)/after.graded.jsonl
 $(OUT)/tasks.jsonl:
 	@mkdir -p $(OUT)
 	@echo "1/6 tasks (15 s)"
-	mle-gen-task --source sklearn:wine,breast_cancer,diabetes --source tabular -n 4 --seed $(SEED) -o $@ --resume
+	mle-gen-task --source sklearn:wine,breast_cancer,diabetes --source tabular -n 4 -k --seed $(SEED) -o $@ --resume
 
 # 2. A teacher without weights writes solutions from good to broken; the valid ones are kept.
 $(OUT)/teacher.rollouts.jsonl: $(OUT)/tasks.jsonl

@@ -104,6 +104,11 @@ class Run:
         entry = {"tool": self.name, "version": __version__, "options": self.options, "seed": self.seed}
         return {**record, "lineage": [*record.get("lineage", []), entry]}
 
+    @property
+    def earlier(self) -> dict[str, Any] | None:
+        """The last record of the run that is being resumed."""
+        return self._out.earlier if self._out else None
+
     def finished(self, key: Any) -> bool:
         """Whether a record with this key was completed by the run that is being resumed."""
         assert self._out is not None

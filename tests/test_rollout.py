@@ -1,6 +1,7 @@
 """mle-rollout against a server that dies, and what an agent is shown."""
 
 import json
+import shutil
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -78,6 +79,18 @@ def test_a_dead_server_is_an_error_and_resuming_loses_and_doubles_nothing(
     after = records((tmp_path / "out.jsonl").read_bytes())
     assert after[: len(before)] == before and len({record["id"] for record in after}) == len(after) == 12
     assert {record["code"] for record in after} == {"print(1)\n"}
+
+
+def test_resuming_with_a_policy_that_moved_on_is_refused(policy: Path, stages: dict[str, Any], tmp_path: Path) -> None:
+    shutil.copytree(policy / "tiny", tmp_path / "model")
+    ask = ("mle-rollout", "-m", "hf:model", "--prompt", "single-brief", "--max-tokens", "4", str(stages["tasks"]), "-o")
+    run_command(*ask, "out.jsonl", cwd=tmp_path)
+    (tmp_path / "model" / "state.json").write_text('{"policy_version": 5}')
+    done = run_command(*ask, "out.jsonl", "--resume", cwd=tmp_path, check=False)
+    assert done.returncode == 1
+    assert done.stderr.decode() == (
+        "mle-rollout: cannot resume with another policy: hf:model was at version None, now at 5; choose another -o\n"
+    )
 
 
 def test_an_agent_is_never_shown_answers_scores_or_thresholds(

@@ -11,7 +11,7 @@ import click
 
 from .. import cli
 from ..models import Request, open_model
-from ..records.errors import RecordError
+from ..records.errors import RecordError, ToolError
 from ..records.jsonl import Line
 from ..scaffolds import SCAFFOLDS
 
@@ -112,6 +112,11 @@ def main(
     engine = open_model(
         model, url=model_url, key_file=model_key_file, timeout=request_timeout, retries=retries, batch=batch
     )
+    if run.earlier is not None and run.earlier["policy"]["version"] != engine.version:
+        raise ToolError(
+            f"cannot resume with another policy: {model} was at version {run.earlier['policy']['version']}, "
+            f"now at {engine.version}; choose another -o"
+        )
     if engine.batch > 1:
         run.jobs = 1  # one call at a time: the engine works on a batch at once
     run.progress(lambda: (run.count_lines() or 0) * group_size or None, "rollouts")
