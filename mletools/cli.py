@@ -1,4 +1,4 @@
-"""What every command does alike: shared options, who owns standard output, progress, exit codes.
+"""What every command does alike: shared options, who owns standard output, signals, exit codes.
 
 A command module declares its options and one loop over a `Run`; `command` wraps it. Exit codes: 0 done, 1 failed,
 2 usage, 130 Ctrl-C, 141 the reader of our output is gone, 143 SIGTERM. Only records reach standard output: file
@@ -8,20 +8,20 @@ descriptor 1 is set aside for them before anything else runs, and prints of libr
 import os
 import signal
 import sys
-import time
 import traceback
 import warnings
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
 import click
 
 from . import __version__
-from .records.errors import RecordError, ToolError
-from .records.jsonl import Line, dumps, read_files, stdin_is_terminal
-from .records.output import Key, Output
+from .records.errors import ToolError
+from .records.jsonl import Line
+from .run import Run
+
+__all__ = ["Command", "Line", "MachineOption", "Run", "command"]
 
 
 class MachineOption(click.Option):
@@ -31,243 +31,6 @@ class MachineOption(click.Option):
 class _Stopped(BaseException):
     def __init__(self, number: int):
         self.exit_code = 128 + number
-
-
-def _record_id(record: dict[str, Any]) -> Any:
-    return record["id"]
-
-
-__all__ = ["Command", "Line", "MachineOption", "Run", "command"]
-
-
-class Run:
-    """One run of a command: its input, its output, its workers and its counters."""
-
-    def __init__(self, name: str, params: dict[str, Any], options: dict[str, Any], stdout: int):
-        self.name, self.options, self._stdout = name, options, stdout
-        self.files: Sequence[str] = params.get("files") or ()
-        self.seed: int = params.get("seed") or 0
-        self.jobs: int = params.get("jobs") or 1
-        self.data = Path(params.get("data") or ".")
-        self.dry_run: bool = bool(params.get("dry_run"))
-        self.quiet: bool = params["quiet"]
-        self.verbose: bool = params["verbose"]
-        self._keep_order: bool = bool(params.get("keep_order"))
-        self.resume: bool = bool(params.get("resume"))
-        self._path = Path(params["output"]) if params.get("output") not in (None, "-") else None
-        self._max_rejects: int = params.get("max_rejects") or 0
-        self._rejects_path: str | None = params.get("rejects")
-        self._rejects: Output | None = None
-        self._out: Output | None = None
-        self._bar: Any = None
-        self._skip: Counter[Any] = Counter()
-        self._started = time.monotonic()
-        self.counts: Counter[str] = Counter(records=0)  # told in the summary in this order
-
-    # --- output -------------------------------------------------------------------------------------------------
-
-    def open(self, key: Key = _record_id) -> "Run":
-        """Open the output; `key` tells finished records apart for --resume."""
-        stream = None if self._path else os.fdopen(self._stdout, "wb")
-        self._key = key
-        self._out = Output(self._path, stream, self.resume, key)
-        self._skip = Counter(self._out.finished)
-        self.counts["finished before"] = sum(self._skip.values())
-        if self._out.earlier is not None:
-            self._refuse_changed_options(self._out.earlier)
-        if self._rejects_path:
-            self._rejects = Output(Path(self._rejects_path), None, False, key)
-        return self
-
-    def emit_text(self, text: str) -> None:
-        """Write text that is meant for people where records would go."""
-        assert self._out is not None
-        self._out.write_bytes(text.encode())
-
-    def _refuse_changed_options(self, earlier: dict[str, Any]) -> None:
-        entries = [entry for entry in earlier.get("lineage", []) if entry.get("tool") == self.name]
-        if not entries:
-            raise ToolError(f"{self._path}: holds records that {self.name} did not write; choose another -o")
-        then, now = dict(entries[-1]["options"]), dict(self.options)
-        then["seed"], now["seed"] = entries[-1]["seed"], self.seed
-        changed = sorted(key for key in then.keys() | now.keys() if then.get(key) != now.get(key))
-        if changed:
-            told = ", ".join(
-                f"--{key.replace('_', '-')} was {dumps(then[key]) if key in then else 'not given'}" for key in changed
-            )
-            raise ToolError(f"cannot resume {self._path} with other options: {told}")
-        if entries[-1]["version"] != __version__:
-            self.say(f"resuming records of version {entries[-1]['version']} with version {__version__}")
-
-    def stamp(self, record: dict[str, Any]) -> dict[str, Any]:
-        """The record with this run appended to its lineage."""
-        entry = {"tool": self.name, "version": __version__, "options": self.options, "seed": self.seed}
-        return {**record, "lineage": [*record.get("lineage", []), entry]}
-
-    @property
-    def earlier(self) -> dict[str, Any] | None:
-        """The last record of the run that is being resumed."""
-        return self._out.earlier if self._out else None
-
-    def finished(self, key: Any) -> bool:
-        """Whether a record with this key was completed by the run that is being resumed."""
-        assert self._out is not None
-        return self._out.finished[key] > 0
-
-    def emit(self, record: dict[str, Any]) -> bool:
-        """Write one record of ours, unless the resumed run wrote it already (then False)."""
-        assert self._out is not None
-        key = self._key(record)
-        if self._skip[key] > 0:
-            self._skip[key] -= 1
-            return False
-        self._out.write(self.stamp(record))
-        self.counts["records"] += 1
-        if self._bar is not None:
-            self._bar.update()
-        return True
-
-    # --- input --------------------------------------------------------------------------------------------------
-
-    def lines(self, *kinds: str) -> Iterator[Line]:
-        """The input's records of these kinds; bad lines are rejected or stop the run."""
-        from .records import schema
-
-        if stdin_is_terminal() and (not self.files or "-" in self.files):
-            self.say("reading records from the terminal; Ctrl-D ends them")
-        for line in read_files(self.files):
-            problem = line.problem
-            if problem is None:
-                try:
-                    schema.check(line.record, *kinds)
-                except RecordError as error:
-                    problem = str(error)
-            if problem is None:
-                yield line
-            else:
-                self.reject(line, problem)
-
-    def unfinished(self, lines: Iterable[Line]) -> Iterator[Line]:
-        """The lines whose record the resumed run has not completed, counting repeated ids."""
-        for line in lines:
-            key = self._key(line.record)
-            if self._skip[key] > 0:
-                self._skip[key] -= 1
-            else:
-                yield line
-
-    def reject(self, line: Line, reason: str) -> None:
-        """Set a line aside, or stop the run when --max-rejects is exceeded."""
-        from .records.ids import content_id
-
-        if self.counts["rejected"] >= self._max_rejects:
-            raise ToolError(f"{line.place}: {reason}")
-        self.counts["rejected"] += 1
-        if self._rejects is None:
-            self.say(f"{line.place}: {reason}")
-            return
-        record = {
-            "kind": "reject",
-            "version": 1,
-            "id": content_id(line.source, line.number, line.text),
-            "lineage": [],
-            "source": line.source,
-            "line_number": line.number,
-            "reason": reason,
-            "line": line.text,
-        }
-        self._rejects.write(self.stamp(record))
-
-    # --- work ---------------------------------------------------------------------------------------------------
-
-    def map(self, work: Callable[[Any], Any], items: Iterable[Any], processes: bool = False) -> Iterator[Any]:
-        """Yield (item, result, error) with -j workers; see records.workers.run."""
-        from .records import workers
-
-        return workers.run(work, items, self.jobs, self._keep_order, processes)
-
-    def each(
-        self,
-        work: Callable[[dict[str, Any]], dict[str, Any]],
-        *kinds: str,
-        processes: bool = False,
-        watch: Callable[[dict[str, Any]], None] | None = None,
-    ) -> None:
-        """One record in, one record out: `work` returns the record with its own key added; `watch` sees each result.
-
-        A RecordError in `work` rejects that line; any other exception stops the run.
-        """
-        self.open()
-        job = _OnRecord(work)
-        self.progress(self.count_lines)
-        for line, result, error in self.map(job, self.unfinished(self.lines(*kinds)), processes):
-            if isinstance(error, RecordError):
-                self.reject(line, str(error))
-            elif isinstance(error, ToolError):
-                raise ToolError(f"{line.place}: {error}") from error
-            elif error is not None:
-                raise error
-            else:
-                if watch is not None:
-                    watch(result)
-                self.emit(result)
-
-    # --- telling ------------------------------------------------------------------------------------------------
-
-    def say(self, message: str) -> None:
-        """One line on standard error, even with -q: it is a thing to know."""
-        if self._bar is not None:
-            self._bar.clear()
-        print(f"{self.name}: {message}", file=sys.stderr, flush=True)
-
-    def count_lines(self) -> int | None:
-        """How many lines the input has when that is cheap to know."""
-        total = 0
-        for path in self.files or ("-",):
-            if path == "-" or not os.path.isfile(path):
-                return None
-            with open(path, "rb") as file:
-                while block := file.read(1 << 20):
-                    total += block.count(b"\n")
-        return total - sum(self._skip.values())
-
-    def progress(self, total: int | Callable[[], int | None] | None, unit: str = "records") -> None:
-        """Show a bar on standard error if that is a terminal; `total` is only asked for then."""
-        if self.quiet or not sys.stderr.isatty() or self._bar is not None:
-            return
-        from tqdm import tqdm
-
-        total = total() if callable(total) else total
-        self._bar = tqdm(total=total, unit=f" {unit}", desc=self.name, file=sys.stderr, leave=False, mininterval=0.5)
-
-    def close(self) -> None:
-        """Take the bar away."""
-        if self._bar is not None:
-            self._bar.close()
-            self._bar = None
-
-    def complete(self) -> None:
-        """Everything went well: give the output its name and print the summary."""
-        for output in (self._out, self._rejects):
-            if output is not None:
-                output.commit()
-        if not self.quiet:
-            counts = self.counts if any(self.counts.values()) else {"records": 0}
-            told = [f"{count} {what}" for what, count in counts.items() if count or len(counts) == 1]
-            print(f"{self.name}: {', '.join(told)}, {time.monotonic() - self._started:.1f} s", file=sys.stderr)
-
-
-class _OnRecord:
-    """Apply work to a line's record; a class, so that it travels to worker processes."""
-
-    def __init__(self, work: Callable[[dict[str, Any]], dict[str, Any]]):
-        self.work = work
-
-    def __call__(self, line: Line) -> dict[str, Any]:
-        return self.work(line.record)
-
-
-# --- the command ------------------------------------------------------------------------------------------------
 
 
 def _semantic_options(context: click.Context) -> dict[str, Any]:
@@ -308,6 +71,23 @@ def _fail(name: str, error: BaseException, verbose: bool) -> int:
     return 1
 
 
+# what Run takes care of; the rest goes to the command's body
+_SHARED = (
+    "files",
+    "output",
+    "resume",
+    "jobs",
+    "keep_order",
+    "seed",
+    "data",
+    "rejects",
+    "max_rejects",
+    "dry_run",
+    "quiet",
+    "verbose",
+)
+
+
 def _execute(name: str, context: click.Context, params: dict[str, Any], body: Callable[..., None]) -> int:
     """Run the command's body and turn whatever happens into an exit code."""
     sys.stdout.flush()
@@ -318,24 +98,10 @@ def _execute(name: str, context: click.Context, params: dict[str, Any], body: Ca
     warnings.simplefilter("ignore", SyntaxWarning)
     verbose = params["verbose"]
     run = Run(name, params, _semantic_options(context), stdout)
-    shared = {
-        "files",
-        "output",
-        "jobs",
-        "keep_order",
-        "quiet",
-        "verbose",
-        "resume",
-        "rejects",
-        "max_rejects",
-        "data",
-        "seed",
-        "dry_run",
-    }
     code = 0
     try:
         try:
-            body(run, **{key: value for key, value in params.items() if key not in shared})
+            body(run, **{key: value for key, value in params.items() if key not in _SHARED})
         finally:
             run.close()
         run.complete()
@@ -369,106 +135,64 @@ class Command(click.Command):
             os._exit(141)
 
 
+def _option(*names: str, **settings: Any) -> Callable[[Any], Any]:
+    return click.option(*names, cls=MachineOption, **settings)
+
+
+_ON = "Go on with what a killed run left of -o FILE; skip what is finished."
+_ON_IN_OUT = "Go on with the run in OUT (and with -o FILE); skip what is finished."
+_FILE = {"type": click.Path(), "metavar": "FILE"}
+_SHOWN = {"show_default": True, "show_envvar": True}
+_COUNT = {"type": click.IntRange(0), "default": 0, "show_default": True, "metavar": "N"}
+
+
+def _shared_options(*, inputs: bool, jobs: bool, seed: bool, data: bool, dry_run: bool, own_resume: bool) -> list[Any]:
+    """The decorators of the options that a command shares with others, in the order of its help."""
+    added: list[Any] = [click.version_option(__version__, message="%(prog)s %(version)s")]
+    if inputs:
+        added.append(click.argument("files", nargs=-1, type=click.Path()))
+    written = "Write to this file instead of standard output; it appears when complete."
+    added.append(_option("-o", "--output", help=written, **_FILE))
+    added.append(_option("--resume", is_flag=True, help=_ON_IN_OUT if own_resume else _ON))
+    if jobs:
+        number = {"type": click.IntRange(1), "default": 1, "envvar": "MLE_JOBS", "metavar": "N", **_SHOWN}
+        added.append(_option("-j", "--jobs", help="Workers.", **number))
+        added.append(_option("-k", "--keep-order", is_flag=True, help="Write in input order instead of as done."))
+    if seed:
+        told = "A record's own seed is made of this and its id."
+        added.append(click.option("--seed", type=int, default=0, show_default=True, help=told))
+    if data:
+        folder = {"type": click.Path(file_okay=False), "default": ".", "envvar": "MLE_DATA", "metavar": "DIR", **_SHOWN}
+        added.append(_option("--data", help="The folder that paths inside records start from.", **folder))
+    if inputs:
+        some = "Go on after up to N lines that cannot be processed."
+        added.append(_option("--max-rejects", help=some, **_COUNT))
+        added.append(_option("--rejects", help="Keep those lines, with their reasons, here.", **_FILE))
+    if dry_run:
+        added.append(_option("--dry-run", is_flag=True, help="Say what would be done, and do nothing."))
+    added.append(_option("-q", "--quiet", is_flag=True, help="No progress, no summary."))
+    added.append(_option("-v", "--verbose", is_flag=True, help="Show tracebacks."))
+    return added
+
+
 def command(
     name: str,
     *,
     inputs: bool = True,
     jobs: bool = False,
-    order: bool = True,
     seed: bool = False,
     data: bool = False,
-    rejects: bool = True,
     dry_run: bool = False,
     own_resume: bool = False,
 ) -> Callable[[Callable[..., None]], click.Command]:
     """Make `body(run, **options)` a command with the shared options it asks for.
 
-    inputs: takes FILES; jobs: -j, with order: -k; data: --data/MLE_DATA; rejects: --rejects and --max-rejects;
-    own_resume: --resume is about a folder of the command's own as well, and needs no -o.
+    inputs: takes FILES, --rejects and --max-rejects; jobs: -j and -k; data: --data/MLE_DATA; own_resume: --resume is
+    about a folder of the command's own as well, and needs no -o.
     """
-
-    def option(*names: str, **settings: Any) -> Callable[[Any], Any]:
-        return click.option(*names, cls=MachineOption, **settings)
+    shared = _shared_options(inputs=inputs, jobs=jobs, seed=seed, data=data, dry_run=dry_run, own_resume=own_resume)
 
     def decorate(body: Callable[..., None]) -> click.Command:
-        added: list[Callable[[Any], Any]] = []
-        if inputs:
-            added.append(click.argument("files", nargs=-1, type=click.Path()))
-        added.append(
-            option(
-                "-o",
-                "--output",
-                type=click.Path(),
-                help="Write to this file instead of standard output; it appears when complete.",
-            )
-        )
-        going_on = (
-            "Go on with the run in OUT (and with -o FILE); skip what is finished."
-            if own_resume
-            else "Go on with what a killed run left of -o FILE; skip what is finished."
-        )
-        added.append(option("--resume", is_flag=True, help=going_on))
-        if jobs:
-            added.append(
-                option(
-                    "-j",
-                    "--jobs",
-                    type=click.IntRange(1),
-                    default=1,
-                    envvar="MLE_JOBS",
-                    show_default=True,
-                    show_envvar=True,
-                    help="Workers.",
-                )
-            )
-            if order:
-                added.append(
-                    option("-k", "--keep-order", is_flag=True, help="Write in input order instead of as done.")
-                )
-        if seed:
-            added.append(
-                click.option(
-                    "--seed",
-                    type=int,
-                    default=0,
-                    show_default=True,
-                    help="A record's own seed is made of this and its id.",
-                )
-            )
-        if data:
-            added.append(
-                option(
-                    "--data",
-                    type=click.Path(file_okay=False),
-                    default=".",
-                    envvar="MLE_DATA",
-                    show_default=True,
-                    show_envvar=True,
-                    help="The folder that paths inside records start from.",
-                )
-            )
-        if inputs and rejects:
-            added.append(
-                option(
-                    "--max-rejects",
-                    type=click.IntRange(0),
-                    default=0,
-                    show_default=True,
-                    metavar="N",
-                    help="Go on after up to N lines that cannot be processed.",
-                )
-            )
-            added.append(
-                option(
-                    "--rejects", type=click.Path(), metavar="FILE", help="Keep those lines, with their reasons, here."
-                )
-            )
-        if dry_run:
-            added.append(option("--dry-run", is_flag=True, help="Say what would be done, and do nothing."))
-        added.append(option("-q", "--quiet", is_flag=True, help="No progress, no summary."))
-        added.append(option("-v", "--verbose", is_flag=True, help="Show tracebacks."))
-        added.insert(0, click.version_option(__version__, message="%(prog)s %(version)s"))
-
         @click.pass_context
         def callback(context: click.Context, /, **params: Any) -> None:
             if params["resume"] and params["output"] in (None, "-") and not own_resume:
@@ -479,11 +203,10 @@ def command(
         own = list(getattr(body, "__click_params__", []))
         wrapped: Any = callback
         wrapped.__click_params__ = list(own)
-        for add in reversed(added):
+        for add in reversed(shared):
             wrapped = add(wrapped)
-        made = click.command(
-            name, cls=Command, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120}
-        )(wrapped)
+        settings = {"help_option_names": ["-h", "--help"], "max_content_width": 120}
+        made = click.command(name, cls=Command, context_settings=settings)(wrapped)
         made.params.sort(key=lambda param: param not in own)  # the command's own options first
         return made
 

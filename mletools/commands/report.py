@@ -8,7 +8,7 @@ import click
 from .. import cli
 
 
-@cli.command("mle-report", rejects=True)
+@cli.command("mle-report")
 @click.option(
     "--label", multiple=True, metavar="NAME", help="Name the sets, one a file, in order (default: the file names)."
 )

@@ -148,7 +148,7 @@ class Run:
     ) -> Iterator[dict[str, Any]]:
         """Run the trainer and yield one record per optimiser step, as it is done.
 
-        describe(i), learning_rate(i) and finished(i) answer for the i-th step of this session, from 0: what it trained
+        describe(i), learning_rate(i) and finished(i) answer for the i-th step of the ones still to do, from 0: what it trained
         on, the rate it is done at, whether the session ends with it. Leaving the generator early ends the training
         after the step in hand, with a checkpoint.
         """
