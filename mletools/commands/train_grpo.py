@@ -7,7 +7,7 @@ import click
 
 from .. import cli
 from ..training import grpo
-from .training_session import read_rollouts, read_samples, train
+from .training_session import read_rollouts, read_samples, train, training_options
 
 
 @cli.command("mle-train-grpo", seed=True, dry_run=True, own_resume=True)
@@ -15,24 +15,9 @@ from .training_session import read_rollouts, read_samples, train
     "--model", required=True, help="The policy that sampled the first rollouts: a folder, adapter folder or hub name."
 )
 @click.option(
-    "--out",
-    required=True,
-    type=click.Path(file_okay=False),
-    help="The run's folder: checkpoints, and `latest` pointing to the newest.",
-)
-@click.option(
     "--groups-per-step", type=click.IntRange(1), default=16, show_default=True, help="Groups an optimiser step."
 )
-@click.option("--epochs", type=click.IntRange(1), default=1, show_default=True, help="Passes over the input.")
-@click.option(
-    "--micro-batch",
-    type=click.IntRange(1),
-    default=8,
-    show_default=True,
-    cls=cli.MachineOption,
-    help="Rollouts a forward pass.",
-)
-@click.option("--learning-rate", type=float, default=1e-5, show_default=True)
+@click.option("--learning-rate", type=float, default=1e-5, show_default=True, help="Constant.")
 @click.option(
     "--loss-type",
     type=click.Choice(grpo.LOSS_TYPES),
@@ -59,17 +44,10 @@ from .training_session import read_rollouts, read_samples, train
     show_default=True,
     help="Take the ratio against the recorded logprobs; else REINFORCE with the group's baseline.",
 )
-@click.option("--max-grad-norm", type=float, default=1.0, show_default=True)
-@click.option("--lora-rank", type=click.IntRange(0), default=16, show_default=True, help="0 trains all weights.")
-@click.option("--lora-alpha", type=click.IntRange(1), default=32, show_default=True)
 @click.option(
-    "--save-steps",
-    type=click.IntRange(1),
-    default=10,
-    show_default=True,
-    cls=cli.MachineOption,
-    help="A checkpoint every so many steps, and one at the end.",
+    "--max-grad-norm", type=float, default=1.0, show_default=True, help="Scale longer gradients down to this."
 )
+@training_options(save_steps=10)
 def main(run: cli.Run, model: str, out: str, **settings: Any) -> None:
     """Train a policy on FILES (graded rollouts) with GRPO, by TRL's trainer and PEFT's LoRA.
 

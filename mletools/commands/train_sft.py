@@ -10,7 +10,7 @@ import click
 from .. import cli
 from ..records.errors import ToolError
 from ..training import sft, tiny
-from .training_session import read_rollouts, read_samples, train
+from .training_session import read_rollouts, read_samples, train, training_options
 
 FROM_SCRATCH = "from-scratch"
 
@@ -33,44 +33,14 @@ def make_model(records: list[dict[str, Any]], out: Path, preset: str, seed: int)
 @click.option(
     "--from-scratch",
     type=click.Choice(list(tiny.PRESETS)),
-    help="Make a new, tiny model and its tokenizer instead (in OUT/from-scratch).",
+    help="Make a new, tiny model and its tokenizer instead (in OUT/from-scratch), and train all its weights.",
 )
-@click.option(
-    "--out",
-    required=True,
-    type=click.Path(file_okay=False),
-    help="The run's folder: checkpoints, and `latest` pointing to the newest.",
-)
-@click.option("--epochs", type=click.IntRange(1), default=1, show_default=True, help="Passes over the input.")
 @click.option("--max-seconds", type=float, help="Stop after this much training time, whichever comes first.")
 @click.option("--batch", type=click.IntRange(1), default=32, show_default=True, help="Rollouts an optimiser step.")
-@click.option(
-    "--micro-batch",
-    type=click.IntRange(1),
-    default=8,
-    show_default=True,
-    cls=cli.MachineOption,
-    help="Rollouts a forward pass.",
-)
-@click.option("--learning-rate", type=float, default=1e-4, show_default=True)
+@click.option("--learning-rate", type=float, default=1e-4, show_default=True, help="Highest rate of the schedule.")
 @click.option("--schedule", type=click.Choice(sft.SCHEDULES), default="cosine", show_default=True)
 @click.option("--warmup", type=click.FloatRange(0, 1), default=0.05, show_default=True, help="Share of the run.")
-@click.option(
-    "--lora-rank",
-    type=click.IntRange(0),
-    default=16,
-    show_default=True,
-    help="0 trains all weights (so does --from-scratch).",
-)
-@click.option("--lora-alpha", type=click.IntRange(1), default=32, show_default=True)
-@click.option(
-    "--save-steps",
-    type=click.IntRange(1),
-    default=100,
-    show_default=True,
-    cls=cli.MachineOption,
-    help="A checkpoint every so many steps, and one at the end.",
-)
+@training_options(save_steps=100)
 def main(run: cli.Run, model: str | None, from_scratch: str | None, out: str, **settings: Any) -> None:
     """Fine-tune a model on the policy's own messages in FILES (rollouts), with TRL and PEFT.
 

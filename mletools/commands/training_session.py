@@ -5,11 +5,39 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import click
+
 from .. import cli
 from ..records.errors import RecordError, ToolError
 from ..records.ids import content_id
 
 LIBRARIES = ("torch", "transformers", "trl", "peft", "accelerate", "datasets")
+
+
+def training_options(save_steps: int) -> Callable[[Any], Any]:
+    """The options that both trainers have, after a command's own."""
+    some = click.IntRange(1)
+    machine: dict[str, Any] = {"type": some, "show_default": True, "cls": cli.MachineOption}
+    latest = "The run's folder: checkpoints, and `latest` pointing to the newest."
+    options = [
+        click.option("--out", required=True, type=click.Path(file_okay=False), help=latest),
+        click.option("--epochs", type=some, default=1, show_default=True, help="Passes over the input."),
+        click.option("--micro-batch", default=8, help="Rollouts a forward pass.", **machine),
+        click.option(
+            "--lora-rank", type=click.IntRange(0), default=16, show_default=True, help="0 trains all weights."
+        ),
+        click.option("--lora-alpha", type=some, default=32, show_default=True, help="Scale: alpha / rank."),
+        click.option(
+            "--save-steps", default=save_steps, help="A checkpoint every so many steps, and at the end.", **machine
+        ),
+    ]
+
+    def add(body: Any) -> Any:
+        for option in reversed(options):
+            body = option(body)
+        return body
+
+    return add
 
 
 def require_libraries() -> None:
