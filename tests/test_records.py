@@ -26,8 +26,12 @@ def test_nan_and_infinity_are_refused_both_ways() -> None:
 def test_lines_end_at_newline_alone() -> None:
     text = '{"a": "x\u2028y\u0085z"}\n{"a": "\\ud800"}\n'
     lines = list(read_lines(io.BytesIO(text.encode()), "f"))
-    assert [line.record["a"] for line in lines] == ["x\u2028y\u0085z", "\ud800"]
-    assert loads(dumps(lines[1].record)) == lines[1].record  # half a surrogate pair survives as an escape
+    assert [line.record["a"] for line in lines] == ["x\u2028y\u0085z", "\ufffd"]
+
+
+def test_half_a_surrogate_pair_becomes_a_replacement_character_and_whole_ones_stay() -> None:
+    assert loads('{"a\\ud800": ["\\ud83d\\ude00", "\\udfff!"]}') == {"a\ufffd": ["\U0001f600", "\ufffd!"]}
+    assert dumps({"a": "\ud800\U0001f600"}) == '{"a": "\ufffd\U0001f600"}'
 
 
 @pytest.mark.parametrize(

@@ -27,10 +27,21 @@ def _finite(text: str) -> float:
     return number
 
 
+def _mended(value: Any) -> Any:
+    """The value with U+FFFD for every half of a surrogate pair: it can be escaped in JSON, but is no text."""
+    if isinstance(value, str):
+        return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    if isinstance(value, dict):
+        return {_mended(key): _mended(item) for key, item in value.items()}
+    return [_mended(item) for item in value] if isinstance(value, list) else value
+
+
 def loads(text: str | bytes) -> Any:
     """The JSON value in `text`; ValueError for bad JSON, NaN, infinity, or nesting too deep to read."""
     try:
-        return json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
+        value = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
+        escaped = "\\ud" in (text if isinstance(text, str) else text.decode()).lower()
+        return _mended(value) if escaped else value
     except RecursionError:
         raise ValueError("nested too deeply") from None
 
@@ -40,8 +51,8 @@ def dumps(value: Any) -> str:
     line = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(", ", ": "))
     try:
         line.encode()
-    except UnicodeEncodeError:  # half a surrogate pair: legal as a JSON escape, not as UTF-8
-        line = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(", ", ": "))
+    except UnicodeEncodeError:
+        line = json.dumps(_mended(value), ensure_ascii=False, allow_nan=False, separators=(", ", ": "))
     return line
 
 
