@@ -62,12 +62,19 @@ def main() -> None:
         f"`benchmarks/demo_gain.py` on {os.cpu_count()} cores, no GPU. Reward: milestone, 0 to 1; ± is the standard error of the"
     )
     print(
-        "mean over rollouts (fresh samples, before and after, on the same four tasks). Trained on: rollouts, each twice."
+        "mean over rollouts (fresh samples, before and after, on the same four tasks). Trained on: rollouts, each in four passes."
     )
     print("s: wall seconds of the whole demo without the set-up.\n")
     print(f"| {' | '.join(heads)} |\n|{'---|' * len(heads)}")
     for name in sys.argv[1:]:
         print(row(Path(name)))
+    print(
+        "\nThe gain is in what is submitted, not in how often: medals double or more, and the share of valid submissions falls, because"
+    )
+    print(
+        "pushing a model of a million weights this far in so few steps costs it some of its spelling (nearly all new failures are"
+    )
+    print("syntax errors).")
 
 
 if __name__ == "__main__":
