@@ -38,6 +38,7 @@ CASES = {
         ("--model", "tiny", "--out", "out", "--groups-per-step", "1", "--epochs", "2"), "sampled", prefix=False
     ),
 }
+SLOW = ("mle-gen-task", "mle-sandbox")  # seconds of work here: a signal surely meets them at it
 READERS = [name for name in CASES if CASES[name].source]
 
 
@@ -153,7 +154,8 @@ def test_a_reader_that_leaves_ends_the_run_quietly(command: str, ready: Path) ->
     script = f"{line} | head -1; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", script], cwd=ready, capture_output=True, timeout=280)
     assert len(done.stdout.splitlines()) == 1
-    assert done.returncode in (0, 141), done.stderr.decode()  # 0 where all was written before head left
+    # 0 where all was written before head left
+    assert done.returncode == 141 or (done.returncode == 0 and command not in SLOW), done.stderr.decode()
     assert b"Traceback" not in done.stderr and b"rror" not in done.stderr
 
 
@@ -191,6 +193,7 @@ def test_killed_and_resumed_gives_the_same_set_of_records(command: str, ready: P
     undisturbed = sorted(json.dumps(without_times(r), sort_keys=True) for r in records(call(command, cwd=ready).stdout))
     shutil.rmtree(ready / "out", ignore_errors=True)
     killed = _kill_after_first_record(command, signal.SIGKILL, ready)
+    assert killed or command not in SLOW
     if killed:
         assert not (ready / "out.jsonl").exists()
         with open(ready / "out.jsonl.partial", "ab") as torn:
@@ -209,21 +212,41 @@ def test_sigterm_is_143_and_leaves_no_process(command: str, ready: Path) -> None
     process = subprocess.Popen(
         [str(BIN / command), *case.args, "-j", "2", *([f"{case.source}.jsonl"] if case.source else [])],
         cwd=ready, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL, start_new_session=True,
-        env={**os.environ, "MLE_CONTRACT": str(ready)},
     )  # fmt: skip
     time.sleep(1.0)
+    children = _descendants(process.pid)
     process.terminate()
     _, told = process.communicate(timeout=60)
-    assert process.returncode in (0, 143) and b"Traceback" not in told
-    time.sleep(0.5)
-    assert not [pid for pid in os.listdir("/proc") if pid.isdigit() and _has(pid, f"MLE_CONTRACT={ready}")]
+    assert process.returncode == 143 or (process.returncode == 0 and command not in SLOW)
+    assert b"Traceback" not in told
+    assert children or command not in SLOW  # worker processes, warm servers
+    end = time.monotonic() + 20
+    while children & _processes().keys() and time.monotonic() < end:
+        time.sleep(0.1)
+    assert not children & _processes().keys()
 
 
-def _has(pid: str, text: str) -> bool:
-    try:
-        return text.encode() in Path(f"/proc/{pid}/environ").read_bytes()
-    except OSError:
-        return False
+def _processes() -> dict[tuple[int, str], int]:
+    """(pid, start time) of every process, with its parent's pid."""
+    found = {}
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        found[int(pid), fields[19]] = int(fields[1])
+    return found
+
+
+def _descendants(pid: int) -> set[tuple[int, str]]:
+    processes = _processes()
+    found: set[tuple[int, str]] = set()
+    parents = {pid}
+    while parents:
+        more = {process for process, parent in processes.items() if parent in parents}
+        found |= more
+        parents = {number for number, _ in more}
+    return found
 
 
 @pytest.mark.parametrize("command", [name for name in COMMANDS if "train" not in name])

@@ -49,16 +49,14 @@ def test_rows_are_aligned_by_id_and_labels_by_value(labels: Path) -> None:
         (b"id,kind\na,0\nb,1\nc,2\nd,\n", "column 'kind' of row 'd' is '', not one of 0, 1, 2"),
         (b"id,kind\xff\n", "the file is not UTF-8 text"),
         (b"id,kind\na,0\0\n", "the file holds NUL bytes: it must be CSV text"),
-        (b"id,kind,kind\na,0,0\n", "1 of 4 rows are missing"),
+        (b"id,kind,kind\na,0,0\n", "column 'kind' appears twice"),
         (b"," * 5000, "the first line names more than 1000 columns"),
     ],
 )
 def test_a_bad_submission_is_a_verdict_with_a_reason(labels: Path, content: bytes, reason: str) -> None:
     verdict = grade(task(LABELS, "accuracy"), labels, content)
     assert not verdict.valid and verdict.score is None and verdict.medal is None
-    assert verdict.reason is not None
-    if "kind,kind" not in content.decode("latin-1"):
-        assert verdict.reason == reason
+    assert verdict.reason == reason
 
 
 @pytest.mark.parametrize("bad", ["nan", "inf", "", "abc", "1e999", "True"])

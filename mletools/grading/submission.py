@@ -4,8 +4,10 @@ Bounded: bytes (32 MB), columns (1,000), rows (twice those of the answers, then 
 pickles, no compression, no formulas are looked at.
 """
 
+import csv
 import functools
 import io
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -92,6 +94,10 @@ def _parse_csv(content: bytes, rows: int) -> Any:
         raise Invalid(f"the first line names more than {MAX_COLUMNS} columns")
     if b"\0" in content:
         raise Invalid("the file holds NUL bytes: it must be CSV text")
+    names = next(csv.reader([header.decode("utf-8-sig", errors="replace").rstrip("\r")]))
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:  # pandas would rename the second
+        raise Invalid(f"column {twice[0]!r} appears twice")
     try:
         frame = pandas.read_csv(
             io.BytesIO(content),
@@ -105,8 +111,6 @@ def _parse_csv(content: bytes, rows: int) -> Any:
         raise Invalid("the file is not UTF-8 text") from None
     except (ValueError, OverflowError) as error:  # every parser error of pandas is a ValueError
         raise Invalid(f"the file is not CSV: {str(error).strip().splitlines()[0]}") from None
-    if frame.columns.has_duplicates:
-        raise Invalid(f"column {frame.columns[frame.columns.duplicated()][0]!r} appears twice")
     return frame
 
 
