@@ -20,6 +20,14 @@ def summary(graded: Path) -> dict[str, float]:
     return next(row for row in map(json.loads, rows.splitlines()) if row["task"] == "all")
 
 
+def spelling(graded: Path) -> str:
+    """How many of the invalid rollouts failed by a syntax error."""
+    rollouts = [json.loads(line) for line in graded.read_bytes().split(b"\n") if line]
+    invalid = [rollout for rollout in rollouts if not rollout["grade"]["valid"]]
+    errors = [rollout for rollout in invalid if "SyntaxError" in json.dumps(rollout["execution"]["stderr"])]
+    return f"{len(errors)} of {len(invalid)}"
+
+
 def row(folder: Path) -> str:
     """One line of the table."""
     seed = json.loads((folder / "tasks.jsonl").read_bytes().split(b"\n")[0])["lineage"][0]["seed"]
@@ -35,6 +43,7 @@ def row(folder: Path) -> str:
         f"{after['reward_mean']:.3f} ± {after['reward_sem']:.3f}",
         f"{gain:+.3f} ({gain / error:.0f} SEM)",
         f"{before['valid']:.0%} → {after['valid']:.0%}",
+        f"{spelling(folder / 'before.graded.jsonl')} → {spelling(folder / 'after.graded.jsonl')}",
         f"{before['medal']:.0%} → {after['medal']:.0%}",
         f"{before['rollouts']} + {after['rollouts']}",
         str(sum(step["rollouts"] for step in steps) // epochs),
@@ -51,6 +60,7 @@ def main() -> None:
         "reward after",
         "gain",
         "valid",
+        "invalid by syntax error",
         "any medal",
         "samples",
         "trained on",
@@ -68,13 +78,6 @@ def main() -> None:
     print(f"| {' | '.join(heads)} |\n|{'---|' * len(heads)}")
     for name in sys.argv[1:]:
         print(row(Path(name)))
-    print(
-        "\nThe gain is in what is submitted, not in how often: medals double or more, and the share of valid submissions falls, because"
-    )
-    print(
-        "pushing a model of a million weights this far in so few steps costs it some of its spelling (nearly all new failures are"
-    )
-    print("syntax errors).")
 
 
 if __name__ == "__main__":
