@@ -21,7 +21,7 @@ import pytest
 
 import mletools
 from mletools.records.errors import ToolError
-from mletools.sandbox import BACKENDS, Limits, Outcome, open_sandbox
+from mletools.sandbox import BACKENDS, Limits, Outcome, Setup, open_sandbox
 from mletools.sandbox.cgroup import _may_fix_order_of_killing
 from mletools.sandbox.local import LocalSandbox
 from mletools.sandbox.process_tree import descendants
@@ -34,7 +34,7 @@ PACKAGE_ROOT = str(Path(mletools.__file__).parent.parent)
 def sandbox() -> Iterator[LocalSandbox]:
     os.environ["MLE_TEST_SECRET"] = SECRET
     try:
-        with LocalSandbox(4) as opened:
+        with LocalSandbox(Setup(4)) as opened:
             yield opened
     finally:
         del os.environ["MLE_TEST_SECRET"]
@@ -245,7 +245,7 @@ def test_no_memory_of_the_last_run(public: Path) -> None:
         print(found)
     """
     token = format(random.SystemRandom().getrandbits(128), "x")
-    with LocalSandbox(1, ["json"]) as sandbox:  # a small server, so that the scan is quick
+    with LocalSandbox(Setup(1, ("json",))) as sandbox:  # a small server, so that the scan is quick
         leave = f"secret = '{token}' * 1000; print(secret)"
         assert token in printed(run(sandbox, public, leave))
         look = textwrap.dedent(scan).replace("PATTERN", repr("".join(f"[{digit}]" for digit in token).encode()))
@@ -374,7 +374,7 @@ def test_memory_of_the_whole_tree_counts(sandbox: LocalSandbox, public: Path) ->
 
 
 def test_memory_bomb_without_a_cgroup(public: Path) -> None:
-    with LocalSandbox(1, ["json"], cgroup=False) as sandbox:
+    with LocalSandbox(Setup(1, ("json",)), cgroup=False) as sandbox:
         assert not sandbox.protections["memory_cgroup"]
         assert run(sandbox, public, MEMORY_BOMB, memory_mb=200).status == "memory"
         assert run(sandbox, public, "print(1)", memory_mb=200).status == "ok"
@@ -698,7 +698,7 @@ def test_nothing_stays_on_the_machine(public: Path) -> None:
         return folders, Path("/proc/self/mountinfo").read_text(), descendants(os.getpid())
 
     before = left()
-    with LocalSandbox(2, ["json"]) as sandbox:
+    with LocalSandbox(Setup(2, ("json",))) as sandbox:
         run(sandbox, public, "open('x', 'w').write('x')")
         run(sandbox, public, "import time; time.sleep(9)", wall_s=0.2)
     assert left() == before
@@ -711,7 +711,7 @@ def test_everything_ends_when_the_command_is_killed(public: Path) -> None:
         from mletools.sandbox import Limits
         from mletools.sandbox.local import LocalSandbox
         code = "import subprocess\\nsubprocess.run(['sleep', '{token}'])"
-        with LocalSandbox(1, ["json"]) as sandbox:
+        with LocalSandbox(Setup(1, ("json",))) as sandbox:
             sandbox.run(code, Path({str(public)!r}), Limits(), 0)
     """
     environment = {**os.environ, "PYTHONPATH": PACKAGE_ROOT}
@@ -727,7 +727,7 @@ def test_everything_ends_when_the_command_is_killed(public: Path) -> None:
 
 
 def test_server_that_dies_is_replaced(public: Path) -> None:
-    with LocalSandbox(1, ["json"]) as sandbox:
+    with LocalSandbox(Setup(1, ("json",))) as sandbox:
         _ = sandbox.protections
         known = set(descendants(os.getpid()))
         server = next(iter(sandbox._idle))._process.pid
@@ -742,7 +742,7 @@ def test_server_that_dies_is_replaced(public: Path) -> None:
 
 
 def test_server_that_dies_twice_is_an_error(public: Path) -> None:
-    with LocalSandbox(1, ["json"]) as sandbox:
+    with LocalSandbox(Setup(1, ("json",))) as sandbox:
         _ = sandbox.protections
         stop = threading.Event()
 
@@ -764,11 +764,11 @@ def test_server_that_dies_twice_is_an_error(public: Path) -> None:
 def test_errors_of_the_tool(sandbox: LocalSandbox, public: Path) -> None:
     with pytest.raises(ToolError, match=r"missing: no such folder"):
         run(sandbox, public / "missing", "pass")
-    with pytest.raises(ToolError, match="no sandbox named 'moon': choose from local"), open_sandbox("moon", 1):
+    with pytest.raises(ToolError, match="no sandbox named 'moon': choose from local"), open_sandbox("moon", Setup(1)):
         pass
-    with pytest.raises(ToolError, match="at least 1 slot, not 0"), open_sandbox("local", 0):
+    with pytest.raises(ToolError, match="at least 1 slot, not 0"), open_sandbox("local", Setup(0)):
         pass
-    with open_sandbox("local", 1, ["json"]) as closed:
+    with open_sandbox("local", Setup(1, ("json",))) as closed:
         pass
     with pytest.raises(ToolError, match="the sandbox is closed"):
         closed.run("pass", public, Limits(), 0)
@@ -790,11 +790,11 @@ def test_unreadable_data_is_the_tools_trouble(boxed: LocalSandbox, public: Path)
 
 def test_module_that_fails_to_import_is_an_error(tmp_path: Path) -> None:
     with (
-        open_sandbox("local", 1, ["json", "no_such_module_anywhere"]) as sandbox,
+        open_sandbox("local", Setup(1, ("json", "no_such_module_anywhere"))) as sandbox,
     ):
         assert sandbox.protections["no_new_privs"]
         assert sandbox.missing == ["no_such_module_anywhere"]  # type: ignore[attr-defined]
-    with LocalSandbox(1, ["antigravity.broken"]) as broken:
+    with LocalSandbox(Setup(1, ("antigravity.broken",))) as broken:
         assert broken.missing == ["antigravity.broken"]
 
 
@@ -810,7 +810,7 @@ def test_importing_the_package_is_cheap() -> None:
 
 def test_without_namespaces(public: Path) -> None:
     answers = public.parent / "private" / "answers.csv"
-    with LocalSandbox(1, ["json"], namespaces=False, cgroup=False) as sandbox:
+    with LocalSandbox(Setup(1, ("json",)), namespaces=False, cgroup=False) as sandbox:
         try:
             protections = sandbox.protections
         except ToolError as error:
@@ -842,7 +842,7 @@ def test_as_an_ordinary_user() -> None:
         from pathlib import Path
         from mletools.sandbox import Limits
         from mletools.sandbox.local import LocalSandbox
-        with LocalSandbox(1, ["json"]) as sandbox:
+        with LocalSandbox(Setup(1, ("json",))) as sandbox:
             code = "import os; print(os.listdir('input'))"
             print(sandbox.protections["mount_namespace"], sandbox.run(code, Path.cwd(), Limits(), 0).status)
     """

@@ -12,7 +12,7 @@ from .. import cli
 from ..instrument import read_report
 from ..records.errors import RecordError, ToolError
 from ..records.ids import bytes_digest, derive_seed
-from ..sandbox import BACKENDS, Limits, Outcome, Sandbox, open_sandbox
+from ..sandbox import BACKENDS, Limits, Outcome, Sandbox, Setup, open_sandbox
 
 HEAD = TAIL = 4000
 
@@ -66,8 +66,10 @@ class Runner:
             "markers": markers,
             "submission": None if outcome.submission is None else keep(outcome.submission, self.data),
             "submission_problem": outcome.submission_problem,
-            "backend": self.sandbox.name,
-            "protections": self.sandbox.protections,
+            "backend": outcome.backend,
+            "start": outcome.start,
+            "gpu": outcome.gpu,
+            "protections": outcome.protections,
             "limits": self.limits.__dict__,
         }
 
@@ -186,6 +188,6 @@ def main(
     def count(rollout: dict[str, Any]) -> None:
         run.counts[rollout["execution"]["status"]] += 1
 
-    with open_sandbox(backend, slots=run.jobs) as sandbox:
+    with open_sandbox(backend, Setup(run.jobs)) as sandbox:
         check_protections(run, sandbox.protections)
         run.each(Runner(sandbox, limits, run.data, run.seed), "rollout", watch=count)

@@ -5,6 +5,6 @@ namespaces of its own for every run. Not covered: grading what comes back, and t
 Importing this package loads the standard library only.
 """
 
-from mletools.sandbox.interface import BACKENDS, DEFAULT_PREIMPORT, Limits, Outcome, Sandbox, open_sandbox
+from mletools.sandbox.interface import BACKENDS, DEFAULT_PREIMPORT, Limits, Outcome, Sandbox, Setup, open_sandbox
 
-__all__ = ["BACKENDS", "DEFAULT_PREIMPORT", "Limits", "Outcome", "Sandbox", "open_sandbox"]
+__all__ = ["BACKENDS", "DEFAULT_PREIMPORT", "Limits", "Outcome", "Sandbox", "Setup", "open_sandbox"]

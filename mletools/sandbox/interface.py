@@ -5,9 +5,9 @@ Covered: the data that passes both ways and the opening of a backend by name. No
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import Protocol
@@ -45,6 +45,21 @@ DEFAULT_PREIMPORT: tuple[str, ...] = (
 )
 
 
+DEFAULT_IMAGE = "mletools-sandbox"
+STARTS = ("auto", "warm", "cold")
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What a sandbox is opened with; nothing in it changes what a solution computes."""
+
+    slots: int  # runs at once
+    preimport: tuple[str, ...] = DEFAULT_PREIMPORT  # modules loaded once, ahead of every run; absent ones are skipped
+    start: str = "auto"  # warm: fork a process that has them; cold: a fresh interpreter; auto: as the solution needs
+    gpus: tuple[str, ...] = ()  # devices, as CUDA_VISIBLE_DEVICES names them; each run has one to itself; (): none
+    image: str = DEFAULT_IMAGE  # of containers, where the backend has any
+
+
 @dataclass(frozen=True)
 class Limits:
     """What one run may use. MB is 2**20 bytes, KB is 2**10 bytes."""
@@ -73,12 +88,20 @@ class Outcome:
     stderr: bytes  # at most Limits.output_kb
     submission: bytes | None  # content of submission.csv, at most Limits.submission_mb
     submission_problem: str | None  # why there is no submission, e.g. "no submission.csv"; None where there is one
+    backend: str | None = None  # the backend that ran it; None where nothing ran
+    start: str | None = None  # warm or cold
+    gpu: str | None = None  # the device that it had to itself
+    protections: dict[str, bool] = field(default_factory=dict)  # what was active where it ran
 
 
 class Sandbox(Protocol):
     """A place where solutions run. `run` may be called from as many threads at once as the sandbox has slots."""
 
     name: str
+
+    @property
+    def notes(self) -> list[str]:
+        """What a user should know about this sandbox on this machine, a line each; may start a server to find out."""
 
     @property
     def protections(self) -> dict[str, bool]:
@@ -96,18 +119,14 @@ class Sandbox(Protocol):
 
 
 @contextmanager
-def open_sandbox(backend: str, slots: int, preimport: Sequence[str] = DEFAULT_PREIMPORT) -> Iterator[Sandbox]:
-    """The sandbox named `backend` with room for `slots` runs at once, closed at the end of the with block.
-
-    `preimport` names the modules that are loaded once, ahead of every run; those not installed are skipped.
-    ToolError: no such backend, or fewer than one slot.
-    """
+def open_sandbox(backend: str, setup: Setup) -> Iterator[Sandbox]:
+    """The sandbox named `backend`, closed at the end of the with block. ToolError: no such backend, or no slot."""
     if backend not in BACKENDS:
         raise ToolError(f"no sandbox named {backend!r}: choose from {', '.join(sorted(BACKENDS))}")
-    if slots < 1:
-        raise ToolError(f"a sandbox needs at least 1 slot, not {slots}")
+    if setup.slots < 1:
+        raise ToolError(f"a sandbox needs at least 1 slot, not {setup.slots}")
     module, name = BACKENDS[backend].split(":")
-    sandbox: Sandbox = getattr(import_module(module), name)(slots, preimport)
+    sandbox: Sandbox = getattr(import_module(module), name)(setup)
     try:
         yield sandbox
     finally:

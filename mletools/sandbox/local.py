@@ -12,13 +12,13 @@ import os
 import shutil
 import tempfile
 import threading
-from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from mletools.records.errors import ToolError
 from mletools.sandbox import landlock, mounts
-from mletools.sandbox.interface import DEFAULT_PREIMPORT, Limits, Outcome
+from mletools.sandbox.interface import Limits, Outcome, Setup
 from mletools.sandbox.job import NOBODY
 from mletools.sandbox.process_tree import remove_folder
 from mletools.sandbox.verdict import Ending, outcome_of
@@ -34,8 +34,7 @@ class LocalSandbox:
 
     def __init__(
         self,
-        slots: int,
-        preimport: Sequence[str] = DEFAULT_PREIMPORT,
+        setup: Setup,
         *,
         namespaces: bool = True,
         cgroup: bool = True,
@@ -45,10 +44,10 @@ class LocalSandbox:
         Starts nothing yet. ToolError: this interpreter lies where a sandbox cannot show it to solutions.
         """
         self._plan = mounts.make_plan()
-        self._preimport = tuple(preimport)
+        self._setup = setup
         self._want_namespaces = namespaces
         self._want_cgroup = cgroup
-        self._slots = threading.BoundedSemaphore(slots)
+        self._slots = threading.BoundedSemaphore(setup.slots)
         self._lock = threading.Lock()
         self._probe_lock = threading.Lock()
         self._idle: list[WarmServer] = []
@@ -64,6 +63,12 @@ class LocalSandbox:
         """What a run of this sandbox was found to be protected by; see `facts`. ToolError: no server starts."""
         self._probe()
         return dict(self._protections or {})
+
+    @property
+    def notes(self) -> list[str]:
+        """See Sandbox.notes."""
+        lines = [f"not installed here, so not imported ahead: {', '.join(self.missing)}"] if self.missing else []
+        return lines + ([f"no namespaces: {self.weaker_because}"] if self.weaker_because else [])
 
     @property
     def missing(self) -> list[str]:
@@ -177,7 +182,10 @@ class LocalSandbox:
                 request["linked"] = request["landlock"] and os.geteuid() != 0
                 _fill_folder(folder, code, request["public"], copy=not request["linked"])
             facts = server.run(code, request, limits, ending)
-            return outcome_of(ending, limits), facts
+            outcome = outcome_of(ending, limits)
+            return replace(
+                outcome, backend=self.name, start="warm", protections=dict(self._protections or facts)
+            ), facts
         finally:
             for descriptor in (ending.work, ending.disk):
                 if descriptor >= 0:
@@ -193,7 +201,7 @@ class LocalSandbox:
                 server = self._idle.pop()
                 self._busy.add(server)
                 return server
-        server = WarmServer(self._plan, self._preimport, self._want_cgroup)
+        server = WarmServer(self._plan, self._setup.preimport, self._want_cgroup)
         with self._lock:
             weaker = server.cgroup is None and (self._protections or {}).get("memory_cgroup", False)
             if not self._closed and not weaker:
