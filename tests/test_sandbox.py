@@ -708,7 +708,7 @@ def test_everything_ends_when_the_command_is_killed(public: Path) -> None:
     token = f"{random.SystemRandom().randrange(10**6, 10**7)}"
     script = f"""
         from pathlib import Path
-        from mletools.sandbox import Limits
+        from mletools.sandbox import Limits, Setup
         from mletools.sandbox.local import LocalSandbox
         code = "import subprocess\\nsubprocess.run(['sleep', '{token}'])"
         with LocalSandbox(Setup(1, ("json",))) as sandbox:
@@ -840,7 +840,7 @@ def test_as_an_ordinary_user() -> None:
         pytest.skip("the whole file runs as an ordinary user already")
     script = """
         from pathlib import Path
-        from mletools.sandbox import Limits
+        from mletools.sandbox import Limits, Setup
         from mletools.sandbox.local import LocalSandbox
         with LocalSandbox(Setup(1, ("json",))) as sandbox:
             code = "import os; print(os.listdir('input'))"
