@@ -24,7 +24,7 @@ from mletools.records.errors import ToolError
 from mletools.sandbox import BACKENDS, Limits, Outcome, Setup, open_sandbox
 from mletools.sandbox.cgroup import _may_fix_order_of_killing
 from mletools.sandbox.local import LocalSandbox
-from mletools.sandbox.process_tree import descendants
+from mletools.sandbox.process_tree import _children, descendants
 
 SECRET = "the-answer-is-" + format(random.SystemRandom().getrandbits(64), "x")
 PACKAGE_ROOT = str(Path(mletools.__file__).parent.parent)
@@ -151,7 +151,8 @@ def test_main_module_is_clean(sandbox: LocalSandbox, public: Path) -> None:
         print(depth <= 2, sorted(frame.f_globals))
     """
     lines = printed(run(sandbox, public, code)).splitlines()
-    names = [f"__{name}__" for name in ["builtins", "cached", "doc", "file", "loader", "name", "package", "spec"]]
+    names = ["builtins", "cached", "doc", "file", "loader", "name", "package", "spec"]
+    names = [f"__{name}__" for name in (["annotations", *names] if sys.version_info < (3, 14) else names)]
     assert lines[0] == f"__main__ solution.py ['solution.py'] ['input'] {[*names, 'os', 'sys']} "
     assert lines[1:] == ["[] True", "[0, 1, 2]", "True []"]
 
@@ -171,8 +172,9 @@ def test_environment_is_scrubbed(sandbox: LocalSandbox, public: Path) -> None:
                 pass
     """
     text = printed(run(sandbox, public, code, threads=2))
+    devices = ["CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES"]
     threads = ["MKL_NUM_THREADS", "OMP_NUM_THREADS", "OMP_WAIT_POLICY", "OPENBLAS_NUM_THREADS"]
-    assert text.splitlines()[0] == str(["HOME", "LANG", *threads, "PATH", "PYTHONHASHSEED", "TMPDIR"])
+    assert text.splitlines()[0] == str([*devices, "HOME", "LANG", *threads, "PATH", "PYTHONHASHSEED", "TMPDIR"])
     assert text.splitlines()[1] == "['C.UTF-8', '0', '2']"
     assert SECRET not in text
 
@@ -418,8 +420,9 @@ def test_processes_are_counted_for_each_run(sandbox: LocalSandbox, public: Path)
 
 
 def boxes() -> list[int]:
-    """Processes below this one's warm servers."""
-    return [below for server in descendants(os.getpid()) for below in descendants(server)]
+    """Processes below the warm servers of this one's templates."""
+    servers = [server for template in _children(os.getpid()) for server in _children(template)]
+    return [below for server in servers for below in descendants(server)]
 
 
 @pytest.mark.parametrize("folder", [".", "/tmp", "/dev/shm"])
@@ -730,10 +733,10 @@ def test_server_that_dies_is_replaced(public: Path) -> None:
     with LocalSandbox(Setup(1, ("json",))) as sandbox:
         _ = sandbox.protections
         known = set(descendants(os.getpid()))
-        server = next(iter(sandbox._idle))._process.pid
+        server = sandbox._pool.idle[0][1].pid
         os.kill(server, signal.SIGKILL)
         assert printed(run(sandbox, public, "print(1)")) == "1\n"
-        second = next(iter(sandbox._idle))._process.pid
+        second = sandbox._pool.idle[0][1].pid
         timer = threading.Timer(0.4, os.kill, (second, signal.SIGKILL))
         timer.start()
         assert printed(run(sandbox, public, "import time; time.sleep(1); print(2)")) == "2\n"
@@ -748,8 +751,8 @@ def test_server_that_dies_twice_is_an_error(public: Path) -> None:
 
         def kill_every_server() -> None:
             while not stop.wait(0.1):
-                for server in tuple(sandbox._busy):
-                    server._process.kill()
+                for server in tuple(sandbox._pool.busy):
+                    os.kill(server.pid, signal.SIGKILL)
 
         killer = threading.Thread(target=kill_every_server)
         killer.start()

@@ -17,7 +17,7 @@ from mletools.sandbox.cgroup import MemoryCgroup
 from mletools.sandbox.mounts import telling_folders
 
 _THREADS = {"OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OMP_WAIT_POLICY"}
-_OURS = {"PATH", "HOME", "TMPDIR", "LANG", "PYTHONHASHSEED"} | _THREADS
+_OURS = {"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "PATH", "HOME", "TMPDIR", "LANG", "PYTHONHASHSEED"} | _THREADS
 _SCIKIT_LEARNS = {"KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK"}  # set by its import in any process
 _NAMESPACES = {"user": "user", "mnt": "mount", "pid": "pid", "net": "network", "ipc": "ipc", "uts": "uts"}
 

@@ -25,7 +25,7 @@ from typing import Any
 from mletools.sandbox import channel, landlock, linux, mounts, seccomp
 from mletools.sandbox.cgroup import MemoryCgroup
 from mletools.sandbox.facts import gather
-from mletools.sandbox.solution import launch
+from mletools.sandbox.solution import launch, launch_cold
 
 NOBODY = 65534
 _INNER_ID = 1000
@@ -38,7 +38,7 @@ class Job:
     """One run as the server received it."""
 
     control: socket.socket  # to the command; the solution never holds it
-    request: dict[str, Any]  # public, limits, seed, namespaces, landlock, folder, linked, probe
+    request: dict[str, Any]  # public, limits, seed, namespaces, landlock, folder, linked, probe, cold, gpu
     code: int  # descriptor of the solution's text
     stdout: int
     stderr: int
@@ -101,7 +101,8 @@ def _first_process(job: Job) -> Callable[[], None]:
     if job.request["namespaces"]:
         socket.sethostname("box")
         own = (lambda path: os.chown(path, NOBODY, NOBODY)) if root else (lambda path: None)
-        work, disk = mounts.build_root(job.plan, job.request["public"], code, limits["disk_mb"], own)
+        devices = mounts.gpu_devices() if job.request["gpu"] else []
+        work, disk = mounts.build_root(job.plan, job.request["public"], code, limits["disk_mb"], own, devices)
         place = {"work": mounts.WORK, "home": mounts.HOME, "tmp": mounts.TEMPORARY, "code": mounts.CODE}
     else:
         folder = job.request["folder"]
@@ -185,21 +186,24 @@ def _solution_process(job: Job, place: dict[str, str], seal: int) -> Callable[[]
                     os.close(int(name))
         os.chdir(place["work"])
         limits = job.request["limits"]
-        _set_environment(place, limits["threads"])
+        _set_environment(place, limits["threads"], job.request["gpu"])
         _lock_in(job, place, limits)
         facts = gather(job.outside, job.cgroup, limits, job.plan.import_path) if job.request["probe"] else {}
         signal.signal(signal.SIGINT, signal.default_int_handler)
         os.write(3, json.dumps({"facts": facts}).encode())
         os.close(3)
         script = f"{place['code']}/{mounts.SCRIPT}"
-        return launch(script, place["work"], job.plan.import_path, job.request["seed"], limits["threads"])
+        call = (script, place["work"], job.plan.import_path, job.request["seed"], limits["threads"])
+        return launch_cold(job.request["cold"], *call) if job.request["cold"] else launch(*call)
     except BaseException as error:
         os.write(3, json.dumps({"why": f"{type(error).__name__}: {error}"}).encode())
         os._exit(1)
 
 
-def _set_environment(place: dict[str, str], threads: int) -> None:
+def _set_environment(place: dict[str, str], threads: int, gpu: str | None) -> None:
     os.environ.update(HOME=place["home"], TMPDIR=place["tmp"])
+    # Without a lease an empty list, which hides every device, also from a library that would find one by itself.
+    os.environ.update(CUDA_VISIBLE_DEVICES=gpu or "", CUDA_DEVICE_ORDER="PCI_BUS_ID")
     for library in ("OMP", "MKL", "OPENBLAS"):
         os.environ[f"{library}_NUM_THREADS"] = str(threads)
 
@@ -226,7 +230,9 @@ def _lock_in(job: Job, place: dict[str, str], limits: dict[str, Any]) -> None:
         readable += [f"/etc/{name}" for name in ("passwd", "group", "nsswitch.conf", "hosts")]
         readable += ["/proc", "/dev/zero", "/dev/urandom", "/dev/random", place["code"]]
         readable += [job.request["public"]] if job.request["linked"] else []
-        landlock.restrict(readable, [place["work"], place["home"], place["tmp"], "/dev/null", "/dev/full", "/dev/shm"])
+        writable = [place["work"], place["home"], place["tmp"], "/dev/null", "/dev/full", "/dev/shm"]
+        writable += [f"/dev/{name}" for name in mounts.gpu_devices()] if job.request["gpu"] else []
+        landlock.restrict(readable, writable)
     if linux.SUPPORTED_MACHINE:
         seccomp.install(seccomp.build(families))
 

@@ -1,8 +1,9 @@
 """The backend `local`: warm fork servers on this machine, one for every slot in use.
 
-Covered: choosing the strongest isolation that the kernel grants, the pool of servers, one retry when a server dies.
+Covered: choosing the strongest isolation that the kernel grants, warm or cold starts, GPU leases, a template and its
+servers that are made anew when they die.
 The box is made of user, mount, pid, network, ipc and uts namespaces; where the kernel refuses these, of Landlock,
-seccomp and rlimits. Not covered: GPUs, containers, other machines. Needs Linux 5.4; namespaces need 5.12, Landlock
+seccomp and rlimits. Not covered: containers, other machines. Needs Linux 5.4; namespaces need 5.12, Landlock
 5.13.
 """
 
@@ -17,12 +18,15 @@ from pathlib import Path
 from typing import Any
 
 from mletools.records.errors import ToolError
-from mletools.sandbox import landlock, mounts
+from mletools.sandbox import landlock, mounts, solution
+from mletools.sandbox.gpus import Leases
 from mletools.sandbox.interface import Limits, Outcome, Setup
 from mletools.sandbox.job import NOBODY
+from mletools.sandbox.pool import Pool, ServerDied
 from mletools.sandbox.process_tree import remove_folder
+from mletools.sandbox.starting import wants_fresh_interpreter
 from mletools.sandbox.verdict import Ending, outcome_of
-from mletools.sandbox.warm import ServerDied, SetUpFailed, WarmServer
+from mletools.sandbox.warm import SetUpFailed, Template, WarmServer
 
 _PROBE = Limits(wall_s=30.0)
 
@@ -47,13 +51,12 @@ class LocalSandbox:
         self._setup = setup
         self._want_namespaces = namespaces
         self._want_cgroup = cgroup
-        self._slots = threading.BoundedSemaphore(setup.slots)
-        self._lock = threading.Lock()
+        self._leases = Leases(setup.gpus)
+        self._pool = Pool(setup.slots, self._new_server)
+        self._template: Template | None = None
+        self._template_lock = threading.Lock()
         self._probe_lock = threading.Lock()
-        self._idle: list[WarmServer] = []
-        self._busy: set[WarmServer] = set()
         self._checked: set[str] = set()
-        self._closed = False
         self._protections: dict[str, bool] | None = None
         self._namespaces = False
         self.weaker_because: str | None = None
@@ -74,9 +77,7 @@ class LocalSandbox:
     def missing(self) -> list[str]:
         """The modules of `preimport` that are not installed here."""
         self._probe()
-        with self._lock:
-            servers = [*self._idle, *self._busy]
-        return list(servers[0].missing) if servers else []
+        return list(self._template.missing) if self._template else []
 
     def run(self, code: str, public: Path, limits: Limits, seed: int) -> Outcome:
         """See Sandbox.run. ToolError also when `public` lies where every solution could read its neighbours."""
@@ -88,20 +89,25 @@ class LocalSandbox:
         self._check(public)
         # Text that is no valid Unicode reaches the interpreter, which refuses it as the solution's own error.
         text = code.encode("utf-8", "surrogatepass")
-        with self._slots:
-            try:
-                return self._run_once_or_twice(text, public, limits, seed)
-            except OSError as error:
-                raise ToolError(f"the sandbox has trouble on this machine: {error}") from error
+        cold = self._setup.start == "cold"
+        if self._setup.start == "auto":
+            cold = wants_fresh_interpreter(text, self._setup.preimport, gpu=bool(self._setup.gpus))
+
+        def work(server: WarmServer) -> Outcome:
+            return self._on_server(server, text, public, limits, seed, self._namespaces, cold=cold, gpu=gpu)[0]
+
+        try:
+            with self._leases.lease() as gpu:
+                return self._pool.serve(work)
+        except OSError as error:
+            raise ToolError(f"the sandbox has trouble on this machine: {error}") from error
 
     def close(self) -> None:
         """See Sandbox.close."""
-        with self._lock:
-            self._closed = True
-            servers = [*self._idle, *self._busy]
-            self._idle.clear()
-        for server in servers:
-            server.close()
+        self._pool.close()
+        with self._template_lock:
+            if self._template is not None:
+                self._template.close()
 
     def __enter__(self) -> LocalSandbox:
         return self
@@ -132,44 +138,31 @@ class LocalSandbox:
             self._protections = self._probe_with(False)
 
     def _probe_with(self, namespaces: bool) -> dict[str, bool]:
-        server = self._take()
         public = Path(__file__).parent  # any folder will do
-        try:
-            _, facts = self._on_server(server, b"", public, _PROBE, 0, namespaces, probe=True)
-        except ServerDied as error:
-            self._drop(server)
-            raise ToolError("the sandbox's warm server died while it was tried out") from error
-        except BaseException:
-            self._drop(server)
-            raise
-        self._give_back(server)
-        return facts
-
-    def _run_once_or_twice(self, code: bytes, public: Path, limits: Limits, seed: int) -> Outcome:
-        for _ in range(2):
-            server = self._take()
-            try:
-                outcome, _ = self._on_server(server, code, public, limits, seed, self._namespaces, probe=False)
-            except ServerDied:
-                self._drop(server)
-                if self._closed:
-                    raise ToolError("the sandbox was closed during a run") from None
-                continue
-            except BaseException:
-                self._drop(server)
-                raise
-            self._give_back(server)
-            return outcome
-        raise ToolError("the sandbox's warm server died twice on one run: is this machine out of memory?")
+        return self._pool.serve(
+            lambda server: self._on_server(server, b"", public, _PROBE, 0, namespaces, probe=True)[1]
+        )
 
     def _on_server(
-        self, server: WarmServer, code: bytes, public: Path, limits: Limits, seed: int, namespaces: bool, probe: bool
+        self,
+        server: WarmServer,
+        code: bytes,
+        public: Path,
+        limits: Limits,
+        seed: int,
+        namespaces: bool,
+        *,
+        cold: bool = False,
+        gpu: str | None = None,
+        probe: bool = False,
     ) -> tuple[Outcome, dict[str, bool]]:
         request: dict[str, Any] = {
             "public": os.path.realpath(public),
             "seed": seed,
             "namespaces": namespaces,
             "landlock": not namespaces and landlock.version() > 0,
+            "cold": _solution_text() if cold else "",
+            "gpu": gpu,
             "folder": None,
             "linked": False,
             "probe": probe,
@@ -183,9 +176,9 @@ class LocalSandbox:
                 _fill_folder(folder, code, request["public"], copy=not request["linked"])
             facts = server.run(code, request, limits, ending)
             outcome = outcome_of(ending, limits)
-            return replace(
-                outcome, backend=self.name, start="warm", protections=dict(self._protections or facts)
-            ), facts
+            active = dict(self._protections or facts)
+            start = "cold" if cold else "warm"
+            return replace(outcome, backend=self.name, start=start, gpu=gpu, protections=active), facts
         finally:
             for descriptor in (ending.work, ending.disk):
                 if descriptor >= 0:
@@ -193,33 +186,28 @@ class LocalSandbox:
             if folder is not None:
                 remove_folder(folder)
 
-    def _take(self) -> WarmServer:
-        with self._lock:
-            if self._closed:
-                raise ToolError("the sandbox is closed")
-            if self._idle:
-                server = self._idle.pop()
-                self._busy.add(server)
-                return server
-        server = WarmServer(self._plan, self._setup.preimport, self._want_cgroup)
-        with self._lock:
-            weaker = server.cgroup is None and (self._protections or {}).get("memory_cgroup", False)
-            if not self._closed and not weaker:
-                self._busy.add(server)
-                return server
-        server.close()
-        raise ToolError("a further warm server got no memory cgroup" if weaker else "the sandbox is closed")
+    def _new_server(self, _: object) -> WarmServer:
+        with self._template_lock:
+            try:
+                if self._template is None:
+                    raise ServerDied
+                server = self._template.server()
+            except ServerDied:
+                if self._template is not None:
+                    self._template.close()
+                self._template = Template(self._plan, self._setup.preimport, self._want_cgroup)
+                server = self._template.server()
+        if server.cgroup is None and (self._protections or {}).get("memory_cgroup", False):
+            server.close()
+            raise ToolError("a further warm server got no memory cgroup")
+        return server
 
-    def _give_back(self, server: WarmServer) -> None:
-        with self._lock:
-            self._busy.discard(server)
-            if not self._closed:
-                self._idle.append(server)
 
-    def _drop(self, server: WarmServer) -> None:
-        with self._lock:
-            self._busy.discard(server)
-        server.close()
+def _solution_text() -> str:
+    # By the loader, which also reads from an archive.
+    text = solution.__loader__.get_source(solution.__name__)  # type: ignore[union-attr]
+    assert text is not None
+    return str(text)
 
 
 def _fill_folder(folder: str, code: bytes, public: str, copy: bool) -> None:

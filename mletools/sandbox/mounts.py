@@ -7,12 +7,13 @@ anything else within the chosen folders; they are taken to be public. Needs moun
 
 from __future__ import annotations
 
+import glob
 import os
 import site
 import stat
 import sys
 import sysconfig
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,6 +29,7 @@ _SYSTEM_FILES = ("/etc/ld.so.cache", "/etc/localtime", "/etc/alternatives", "/et
 # Packages whose files would give answers away: tasks are made from the tables inside scikit-learn, and by this package.
 _TELLING = ("mletools", "sklearn/datasets/data")
 _DEVICES = ("null", "zero", "full", "random", "urandom")
+_GPU_DEVICES = ("nvidia*", "nvidia-caps/*", "dxg", "kfd", "dri/render*")
 _ETC = {
     "passwd": "solution:x:1000:1000::/box/home:/bin/sh\nnobody:x:65534:65534::/:/bin/false\n",
     "group": "solution:x:1000:\nnogroup:x:65534:\n",
@@ -125,9 +127,16 @@ def telling_folders(import_path: list[str]) -> list[str]:
     return [path for folder in import_path for name in _TELLING if os.path.isdir(path := os.path.join(folder, name))]
 
 
-def _make_devices() -> None:
+def gpu_devices() -> list[str]:
+    """The names below /dev through which libraries reach GPUs; which of the GPUs, the libraries decide."""
+    found = [path for pattern in _GPU_DEVICES for path in glob.glob(f"/dev/{pattern}")]
+    return sorted(path.removeprefix("/dev/") for path in found if not os.path.isdir(path))
+
+
+def _make_devices(more: Sequence[str]) -> None:
     os.mkdir("/dev")
-    for name in _DEVICES:
+    for name in (*_DEVICES, *more):
+        os.makedirs(os.path.dirname(f"/dev/{name}"), exist_ok=True)
         _put_file(f"/dev/{name}", b"")
         linux.mount(f"/old/dev/{name}", f"/dev/{name}", None, linux.MS_BIND)
     os.symlink("/proc/self/fd", "/dev/fd")
@@ -153,11 +162,13 @@ def _make_proc() -> None:
     linux.mount("proc", "/proc", "proc", linux.MS_NOSUID | linux.MS_NODEV | linux.MS_NOEXEC, "hidepid=2")
 
 
-def build_root(plan: Plan, public: str, code: bytes, disk_mb: int, own: Callable[[str], None]) -> tuple[int, int]:
+def build_root(
+    plan: Plan, public: str, code: bytes, disk_mb: int, own: Callable[[str], None], devices: Sequence[str] = ()
+) -> tuple[int, int]:
     """Make this process's root a fresh one; it is the first process of fresh mount and pid namespaces.
 
     `public` appears at ./input of the work folder, `code` as the script; all files together may hold `disk_mb` MB;
-    `own` hands a folder to the solution's user. Returns descriptors of the work folder and of the disk that it lies
+    `own` hands a folder to the solution's user; `devices` are shown beside the usual ones. Returns descriptors of the work folder and of the disk that it lies
     on.
     """
     read_only = linux.MOUNT_ATTR_RDONLY | linux.MOUNT_ATTR_NOSUID | linux.MOUNT_ATTR_NODEV
@@ -167,7 +178,7 @@ def build_root(plan: Plan, public: str, code: bytes, disk_mb: int, own: Callable
     os.mkdir("old")
     linux.pivot_root(".", "old")
     os.chdir("/")
-    _make_devices()
+    _make_devices(devices)
     _make_disk(disk_mb, own)
     for source, target in plan.binds:
         if os.path.isdir("/old" + source):

@@ -1,7 +1,8 @@
 """The warm server: a process that has the libraries loaded and forks a child for every run, one at a time.
 
-It is started with an empty environment and told everything through its control socket. The command sends a run (a
-request and the descriptors of code, stdout and stderr) and may send `{"kill": true}`; back come the events `work`
+It is itself a fork of a template, which is started with an empty environment, imports the libraries once and forks a
+server for every control socket that it is sent. Through that socket the command sends a run (a request and the
+descriptors of code, stdout and stderr) and may send `{"kill": true}`; back come the events `ready`, `work`
 (descriptors of the work folder and its disk), `started`, `exit` (all from pid 1 of the box), `failed`, and from the
 server itself `ended`. Covered: killing, counting what the run used, ending with the command. Not covered: time and
 output limits (`warm`). The server never reads the code or the output, so no run can find another's in its memory.
@@ -32,28 +33,46 @@ BOOT = (
     "import json, os, sys\n"
     "config = json.loads(os.read(int(sys.argv[1]), 1 << 18))\n"
     "sys.path[:] = config['path']\n"
-    "from mletools.sandbox.server import serve\n"
-    "serve(int(sys.argv[1]), config)()\n"
+    "from mletools.sandbox.server import keep_warm\n"
+    "keep_warm(int(sys.argv[1]), config)()\n"
 )
 
 
-def serve(control: int, config: dict[str, Any]) -> Callable[[], None]:
-    """Serve runs until the command goes away. Returns only in a solution's process, with the solution to call."""
+def keep_warm(control: int, config: dict[str, Any]) -> Callable[[], None]:
+    """Be the template until the command goes away. Returns only in a solution's process, with the solution to call."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     end = socket.socket(fileno=control)
     end.set_inheritable(False)
     command = os.pidfd_open(config["command"])
     if os.getppid() != config["command"]:
         os._exit(0)
-    linux.prctl(linux.PR_SET_CHILD_SUBREAPER, 1)
     try:
         missing = warm_up(config["preimport"])
     except BaseException as error:
         channel.send(end, {"event": "failed", "why": f"{type(error).__name__}: {error}"})
         os._exit(1)
+    channel.send(end, {"event": "ready", "missing": missing})
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # servers that end need nobody to wait for them
+    while True:
+        _wait_for_work(end, command, None)
+        request, descriptors = channel.receive(end)
+        if request is None:
+            os._exit(0)
+        if os.fork() == 0:
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            os.setsid()
+            end.close()
+            return _serve(socket.socket(fileno=descriptors[0]), command, config)
+        os.close(descriptors[0])
+
+
+def _serve(end: socket.socket, command: int, config: dict[str, Any]) -> Callable[[], None]:
+    linux.prctl(linux.PR_SET_CHILD_SUBREAPER, 1)
     cgroup = MemoryCgroup.create(f"mletools-{os.getpid()}-{time.time_ns()}") if config["cgroup"] else None
     plan = mounts.Plan(config["binds"], config["links"], config["import_path"])
-    channel.send(end, {"event": "ready", "missing": missing, "cgroup": str(cgroup.path) if cgroup else None})
+    handle = os.pidfd_open(os.getpid())
+    channel.send(end, {"event": "ready", "pid": os.getpid(), "cgroup": str(cgroup.path) if cgroup else None}, [handle])
+    os.close(handle)
     outside = own_namespaces()
     while True:
         _wait_for_work(end, command, cgroup)

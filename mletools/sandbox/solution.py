@@ -1,13 +1,15 @@
-"""Runs a solution as a cold interpreter would: as __main__ from its file, with fresh random states and a normal end.
+"""Runs a solution as `python solution.py` would: as __main__ from its file, with fresh random states and a normal end.
 
-Covered: the script's module, arguments, import path, tracebacks and exit code. Not covered: isolation, which is in
-place before `launch` is called. Nothing here can be trusted once the solution has begun: it shares this process.
+Covered: the script's module, arguments, import path, tracebacks and exit code, in a fork of a warm process (`launch`)
+or in an interpreter of its own (`launch_cold`), which runs this module's text. Not covered: isolation, which is in
+place before either is called. Nothing here can be trusted once the solution has begun: it shares this process.
 """
 
 from __future__ import annotations
 
 import atexit
 import gc
+import json
 import os
 import random
 import sys
@@ -18,6 +20,20 @@ from contextlib import suppress
 from types import ModuleType, TracebackType
 
 _kept: list[ModuleType] = []
+
+# numpy draws its first random state from the machine when it is imported, so that is done ahead of the seeding.
+_COLD = """
+import json, sys
+text, call = json.loads(sys.argv[1])
+sys.path[:] = call[2]
+try:
+    import numpy
+except ImportError:
+    pass
+space = {"__name__": "start"}
+exec(text, space)
+space["launch"](*call)()
+"""
 
 
 def _clean_interpreter(script: str, work: str, import_path: list[str]) -> ModuleType:
@@ -30,6 +46,8 @@ def _clean_interpreter(script: str, work: str, import_path: list[str]) -> Module
     tempfile.tempdir = None
     main = ModuleType("__main__")
     main.__dict__.update(__file__=script, __builtins__=sys.modules["builtins"], __cached__=None)
+    if sys.version_info < (3, 14):
+        main.__dict__["__annotations__"] = {}  # as every main module has it
     sys.modules["__main__"] = main
     for stream in (sys.stdout, sys.stderr):
         # What was printed before a run is killed counts, so lines leave at once.
@@ -100,5 +118,17 @@ def launch(script: str, work: str, import_path: list[str], seed: int, threads: i
         except BaseException as error:
             code = _report(error, error.__traceback__)
         os._exit(_end(main, code))
+
+    return run
+
+
+def launch_cold(
+    text: str, script: str, work: str, import_path: list[str], seed: int, threads: int
+) -> Callable[[], None]:
+    """Like `launch`, in a fresh interpreter that takes this process's place; `text` is the source of this module."""
+
+    def run() -> None:
+        call = json.dumps([text, [script, work, import_path, seed, threads]])
+        os.execv(sys.executable, [sys.executable, "-c", _COLD, call])
 
     return run

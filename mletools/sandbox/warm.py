@@ -1,4 +1,4 @@
-"""The command's side of one warm server: starting it, giving it a run, following the run to its end.
+"""The command's side of the warm servers: starting them, giving one a run, following the run to its end.
 
 Covered: wall time and output limits, a server that dies or hangs. Not covered: what happens inside (`server`, `job`),
 and what a run's end means (`verdict`).
@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import os
 import select
+import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -21,15 +24,12 @@ import mletools
 from mletools.records.errors import ToolError
 from mletools.sandbox import channel, mounts
 from mletools.sandbox.interface import Limits
+from mletools.sandbox.pool import ServerDied
 from mletools.sandbox.server import BOOT
 from mletools.sandbox.verdict import Ending
 
 _START_S, _SET_UP_S, _END_S, _CGROUP_S = 300.0, 60.0, 60.0, 5.0
 _CHUNK = 1 << 16
-
-
-class ServerDied(Exception):
-    """The warm server went away or stopped answering; the run it had may be tried on another."""
 
 
 class SetUpFailed(ToolError):
@@ -52,12 +52,13 @@ def _is_readable(descriptor: int, seconds: float) -> bool:
     return bool(poll.poll(seconds * 1000))
 
 
-class WarmServer:
-    """One server process. Not for use by two threads at once, but for `close`, which any thread may call."""
+class Template:
+    """The process that has the libraries loaded and that servers are forked from. `server` and `close`: any thread."""
 
     def __init__(self, plan: mounts.Plan, preimport: Sequence[str], cgroup: bool) -> None:
         """Start the process and wait until it is warm. ToolError: it cannot be started, or a module fails to import."""
         self._control, other = channel.pair()
+        self._lock = threading.Lock()
         package = str(Path(mletools.__file__).resolve().parent.parent)
         config: dict[str, Any] = {
             "path": [*(path for path in sys.path if path and os.path.isabs(path)), package],
@@ -85,11 +86,7 @@ class WarmServer:
             raise ToolError(f"cannot start a warm server with {sys.executable}: {error}") from error
         finally:
             other.close()
-        self.cgroup: str | None = None
-        self._closed = False
-        self._wait_until_warm()
-
-    def _wait_until_warm(self) -> None:
+        self.pid = self._process.pid
         message = None
         if _is_readable(self._control.fileno(), _START_S):
             message, _ = channel.receive(self._control)
@@ -99,7 +96,49 @@ class WarmServer:
             why = message["why"] if message else f"it ended with code {code} before it was ready"
             raise ToolError(f"the sandbox's warm server does not start: {why}")
         self.missing: list[str] = message["missing"]
-        self.cgroup = message["cgroup"]
+
+    def server(self) -> WarmServer:
+        """A new server. ServerDied: this template is gone."""
+        control, other = channel.pair()
+        try:
+            with self._lock:
+                channel.send(self._control, {}, [other.fileno()])
+        except OSError as error:
+            control.close()
+            raise ServerDied from error
+        finally:
+            other.close()
+        return WarmServer(control)
+
+    def close(self) -> None:
+        """End the template; its servers stay until they are closed. Safe to call twice."""
+        with self._lock:
+            with suppress(OSError):
+                self._control.shutdown(socket.SHUT_RDWR)
+            try:
+                self._process.wait(5)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+            self._control.close()
+
+
+class WarmServer:
+    """One server process. Not for use by two threads at once, but for `close`, which any thread may call."""
+
+    def __init__(self, control: socket.socket) -> None:
+        """Wait until the server at the other end of `control` says that it is there. ServerDied: it never does."""
+        self._control = control
+        self._closed = False
+        message, handles = None, list[int]()
+        if _is_readable(control.fileno(), _START_S):
+            message, handles = channel.receive(control)
+        if message is None:
+            control.close()
+            raise ServerDied
+        self.pid: int = message["pid"]
+        self.cgroup: str | None = message["cgroup"]
+        self._handle = handles[0]
 
     def run(self, code: bytes, request: dict[str, Any], limits: Limits, ending: Ending) -> dict[str, bool]:
         """Serve one run to its very end, told in `ending`, whose descriptors are the caller's to close.
@@ -141,12 +180,12 @@ class WarmServer:
             return
         self._closed = True
         with suppress(OSError):
-            self._control.shutdown(2)
-        try:
-            self._process.wait(5)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+            self._control.shutdown(socket.SHUT_RDWR)
+        if not _is_readable(self._handle, 5.0):
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._handle, signal.SIGKILL)
+            _is_readable(self._handle, _END_S)
+        os.close(self._handle)
         self._control.close()
         self._remove_cgroup()
 

@@ -1,0 +1,4 @@
+import sys
+
+print("no")
+sys.exit("that is all")
