@@ -2,7 +2,7 @@
 
 import os
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,18 @@ from .. import cli
 from ..instrument import read_report
 from ..records.errors import RecordError, ToolError
 from ..records.ids import bytes_digest, derive_seed
-from ..sandbox import BACKENDS, Limits, Outcome, Sandbox, Setup, open_sandbox
+from ..sandbox import (
+    BACKENDS,
+    DEFAULT_IMAGE,
+    STARTS,
+    Limits,
+    Outcome,
+    Sandbox,
+    Setup,
+    choose,
+    open_sandbox,
+)
+from ..sandbox.gpus import ANY, parse
 
 HEAD = TAIL = 4000
 
@@ -97,16 +108,76 @@ def check_protections(run: cli.Run, protections: dict[str, bool]) -> None:
         run.say(f"not active on this machine: {', '.join(missing)} (docs/security.md says what that means)")
 
 
+def devices(names: str | None, on: str | None) -> tuple[str, ...]:
+    """What --gpus names. UsageError: devices of this machine for a cluster, or a cluster's choice for this machine."""
+    if names is None:
+        return ()
+    if (names == ANY) != (on is not None):
+        fault = "a cluster chooses the devices itself: give --gpus any" if on else "name the devices, e.g. --gpus 0,1"
+        raise click.UsageError(fault)
+    return parse(names)
+
+
+def attack(run: cli.Run, sandbox: Sandbox) -> None:
+    """Print what hostile programs achieve in `sandbox`. ToolError: something that matters is open."""
+    from ..sandbox.selftest import failed, selftest, table
+
+    run.open()
+    findings = selftest(sandbox, run.jobs, None if run.quiet else run.say)
+    run.emit_text(table(findings, sandbox.protections) + "\n")
+    if failed(findings):
+        raise ToolError("this sandbox does not hold: see what is OPEN above")
+
+
 @cli.command("mle-sandbox", jobs=True, seed=True, data=True)
 @click.option(
     "--backend",
-    type=click.Choice(list(BACKENDS)),
+    type=click.Choice([*BACKENDS, "auto"]),
     default="local",
     envvar="MLE_SANDBOX",
     show_default=True,
     show_envvar=True,
     cls=cli.MachineOption,
-    help="What isolates the programs.",
+    help="What isolates the programs; auto takes the strongest that works here, and says which.",
+)
+@click.option(
+    "--on",
+    metavar="CLUSTER",
+    cls=cli.MachineOption,
+    help="Run on a Ray cluster: ray://HOST:PORT, or ray for the one that RAY_ADDRESS names (else this machine's cores).",
+)
+@click.option(
+    "--gpus",
+    metavar="LIST",
+    cls=cli.MachineOption,
+    help="Lend each program one of these devices to itself, e.g. 0,1; with --on: any.",
+)
+@click.option(
+    "--preimport",
+    metavar="MODULES",
+    cls=cli.MachineOption,
+    help="Load these once, ahead of every program (default: numpy, pandas, scipy and scikit-learn's usual parts).",
+)
+@click.option(
+    "--start",
+    type=click.Choice(STARTS),
+    default="auto",
+    show_default=True,
+    cls=cli.MachineOption,
+    help="Fork programs from a warm process, or give each a fresh interpreter; auto: as its imports need.",
+)
+@click.option(
+    "--image",
+    default=DEFAULT_IMAGE,
+    envvar="MLE_SANDBOX_IMAGE",
+    show_default=True,
+    show_envvar=True,
+    help="Of containers: any with Python 3.10 or newer and the libraries that programs use.",
+)
+@click.option(
+    "--selftest",
+    is_flag=True,
+    help="Attack the sandbox instead, and print what is sealed and what is not; exit 1 if not.",
 )
 @click.option(
     "--timeout", type=float, default=300.0, show_default=True, metavar="S", help="Wall seconds for one program."
@@ -153,6 +224,12 @@ def check_protections(run: cli.Run, protections: dict[str, bool]) -> None:
 def main(
     run: cli.Run,
     backend: str,
+    on: str | None,
+    gpus: str | None,
+    preimport: str | None,
+    start: str,
+    image: str,
+    selftest: bool,
     timeout: float,
     memory: int,
     processes: int,
@@ -172,7 +249,8 @@ def main(
     \b
     Examples:
       mle-instrument rollouts.jsonl | mle-sandbox -j 8 --timeout 60 -o executed.jsonl
-      mle-sandbox rollouts.jsonl | jq -r '[.id, .execution.status, .execution.duration_s] | @tsv'
+      mle-sandbox --backend docker --on ray://head:10001 -j 64 rollouts.jsonl -o executed.jsonl
+      mle-sandbox --backend auto --selftest
     """
     limits = Limits(
         wall_s=timeout,
@@ -185,9 +263,23 @@ def main(
         threads=threads,
     )
 
+    if selftest and on is not None:
+        raise click.UsageError("--selftest attacks the machine that it runs on: run it on a node of the cluster")
+    setup = Setup(run.jobs, start=start, gpus=devices(gpus, on), image=image)
+    if preimport is not None:
+        setup = replace(setup, preimport=tuple(filter(None, preimport.split(","))))
+    if backend == "auto" and on is None:
+        backend, told = choose(setup)
+        run.say(f"--backend auto takes {backend} ({'; '.join(told)})")
+
     def count(rollout: dict[str, Any]) -> None:
         run.counts[rollout["execution"]["status"]] += 1
 
-    with open_sandbox(backend, Setup(run.jobs)) as sandbox:
+    with open_sandbox(backend, setup, on) as sandbox:
+        for note in sandbox.notes:
+            run.say(note)
+        if selftest:
+            attack(run, sandbox)
+            return
         check_protections(run, sandbox.protections)
         run.each(Runner(sandbox, limits, run.data, run.seed), "rollout", watch=count)

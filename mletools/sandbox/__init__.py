@@ -1,10 +1,33 @@
 """Runs untrusted solutions of machine-learning tasks and brings back what they printed and handed in.
 
-Covered: the interface that every backend serves (`interface`), and the backend `local`, a warm fork server with
-namespaces of its own for every run. Not covered: grading what comes back, and telling the agent anything about it.
-Importing this package loads the standard library only.
+Covered: the interface that every backend serves (`interface`); the backend `local`, a warm fork server with namespaces
+of its own for every run; `docker`, the same inside a container; both spread over the nodes of a Ray cluster; hostile
+programs that try all this out (`attacks`, `selftest`). Not covered: grading what comes back, and telling the agent
+anything about it. Importing this package loads the standard library only.
 """
 
-from mletools.sandbox.interface import BACKENDS, DEFAULT_PREIMPORT, Limits, Outcome, Sandbox, Setup, open_sandbox
+from mletools.sandbox.interface import (
+    BACKENDS,
+    DEFAULT_IMAGE,
+    DEFAULT_PREIMPORT,
+    STARTS,
+    Limits,
+    Outcome,
+    Sandbox,
+    Setup,
+    choose,
+    open_sandbox,
+)
 
-__all__ = ["BACKENDS", "DEFAULT_PREIMPORT", "Limits", "Outcome", "Sandbox", "Setup", "open_sandbox"]
+__all__ = [
+    "BACKENDS",
+    "DEFAULT_IMAGE",
+    "DEFAULT_PREIMPORT",
+    "STARTS",
+    "Limits",
+    "Outcome",
+    "Sandbox",
+    "Setup",
+    "choose",
+    "open_sandbox",
+]

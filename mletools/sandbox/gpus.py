@@ -18,11 +18,14 @@ from pathlib import Path
 
 from mletools.records.errors import ToolError
 
+ANY = "any"  # one device for each run, which a cluster chooses
 _LOOK_EVERY_S = 0.2
 
 
 def parse(text: str) -> tuple[str, ...]:
-    """The devices of a list such as "0,1" or "GPU-5e3a,GPU-77b1". ToolError: an empty or doubled name."""
+    """The devices of a list such as "0,1" or "GPU-5e3a,GPU-77b1", or ("any",). ToolError: an odd or doubled name."""
+    if text == ANY:
+        return (ANY,)
     names = tuple(name.strip() for name in text.split(","))
     for name in names:
         if not re.fullmatch(r"[0-9]+|(GPU|MIG)-[0-9A-Za-z/-]+", name):

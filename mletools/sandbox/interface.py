@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Protocol
@@ -118,15 +118,47 @@ class Sandbox(Protocol):
         """End every run and every server; later calls of `run` raise ToolError."""
 
 
+def choose(setup: Setup) -> tuple[str, list[str]]:
+    """The backend with the most protections active on this machine, and a line about each backend.
+
+    ToolError: none of them works.
+    """
+    found: dict[str, int] = {}
+    told = []
+    for name in BACKENDS:
+        try:
+            with open_sandbox(name, replace(setup, slots=1, preimport=(), gpus=())) as sandbox:
+                protections = sandbox.protections
+        except ToolError as error:
+            told.append(f"{name}: {error}")
+            continue
+        found[name] = sum(protections.values())
+        told.append(f"{name}: {found[name]} of {len(protections)} protections active")
+    if not found:
+        raise ToolError(f"no sandbox works on this machine: {'; '.join(told)}")
+    return max(found, key=lambda name: found[name]), told
+
+
 @contextmanager
-def open_sandbox(backend: str, setup: Setup) -> Iterator[Sandbox]:
-    """The sandbox named `backend`, closed at the end of the with block. ToolError: no such backend, or no slot."""
-    if backend not in BACKENDS:
+def open_sandbox(backend: str, setup: Setup, on: str | None = None) -> Iterator[Sandbox]:
+    """The sandbox named `backend`, or the one that `auto` chooses, closed at the end of the with block.
+
+    `on` names a Ray cluster (see on_ray) whose nodes open it instead of this machine. ToolError: no such backend, no
+    slot, or the backend does not work here.
+    """
+    if backend not in (*BACKENDS, "auto"):
         raise ToolError(f"no sandbox named {backend!r}: choose from {', '.join(sorted(BACKENDS))}")
     if setup.slots < 1:
         raise ToolError(f"a sandbox needs at least 1 slot, not {setup.slots}")
-    module, name = BACKENDS[backend].split(":")
-    sandbox: Sandbox = getattr(import_module(module), name)(setup)
+    sandbox: Sandbox
+    if on is not None:
+        from mletools.sandbox.on_ray import RaySandbox
+
+        sandbox = RaySandbox(on, backend, setup)
+    else:
+        name = choose(setup)[0] if backend == "auto" else backend
+        module, kind = BACKENDS[name].split(":")
+        sandbox = getattr(import_module(module), kind)(setup)
     try:
         yield sandbox
     finally:

@@ -47,7 +47,7 @@ def _clean_interpreter(script: str, work: str, import_path: list[str]) -> Module
     main = ModuleType("__main__")
     main.__dict__.update(__file__=script, __builtins__=sys.modules["builtins"], __cached__=None)
     if sys.version_info < (3, 14):
-        main.__dict__["__annotations__"] = {}  # as every main module has it
+        main.__annotations__ = {}  # as every main module has it
     sys.modules["__main__"] = main
     for stream in (sys.stdout, sys.stderr):
         # What was printed before a run is killed counts, so lines leave at once.
