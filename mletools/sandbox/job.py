@@ -1,8 +1,8 @@
 """The processes of one run, from the fork of the warm server to the solution's first line.
 
-The first process makes the namespaces and leaves; its child is pid 1 of the box, builds the root and reaps; that
-one's child locks itself in and becomes the solution. Without namespaces pid 1 is an ordinary supervisor and Landlock
-closes the files. Covered: the order of these steps; a step that fails is reported, never skipped. Not covered:
+The first process is born into new namespaces as pid 1 of the box, builds the root and reaps; its child locks itself in
+and becomes the solution. Without namespaces the first process is an ordinary supervisor and Landlock closes the files.
+Covered: the order of these steps; a step that fails is reported, never skipped. Not covered:
 watching the run (`server`).
 """
 
@@ -42,7 +42,7 @@ class Job:
     code: int  # descriptor of the solution's text
     stdout: int
     stderr: int
-    go: int  # readable once the server has become the parent of pid 1; hangs up when the server dies
+    alive: int  # hangs up when the server dies
     plan: mounts.Plan
     cgroup: MemoryCgroup | None
     outside: dict[str, str]  # the server's own namespaces, for the probe to compare with
@@ -55,10 +55,18 @@ def fail(job: Job, error: BaseException) -> None:
     os._exit(1)
 
 
-def enter(job: Job, report_pid: int) -> Callable[[], None]:
-    """Runs in the server's first child. Returns in the solution's process only: what is left to call is the solution.
+def fork_box(namespaces: bool) -> int:
+    """Fork the first process of a box; 0 in the child. OSError: the kernel refuses namespaces."""
+    if not namespaces:
+        return os.fork()
+    # Root builds the box with its own rights, so data may lie where nobody else can go; the solution loses them.
+    return linux.fork_into(_NAMESPACES if os.geteuid() == 0 else _NAMESPACES | linux.CLONE_NEWUSER)
 
-    `report_pid` is a descriptor that takes the number of the box's pid 1 as text.
+
+def enter(job: Job, uid: int, gid: int) -> Callable[[], None]:
+    """Runs in the box's first process, forked by a server of user `uid` and group `gid`.
+
+    Returns in the solution's process only: what is left to call is the solution.
     """
     try:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -66,36 +74,18 @@ def enter(job: Job, report_pid: int) -> Callable[[], None]:
         os.umask(0o022)
         if job.cgroup is not None and not job.cgroup.holds_server:
             job.cgroup.join()
+        if job.request["namespaces"] and uid != 0:
+            linux.map_user(uid, gid, _INNER_ID)
         # First in line when memory runs out; a solution cannot take back what root has set, so it is set early.
         with open("/proc/self/oom_score_adj", "w") as file:
             file.write("1000")
-        if job.request["namespaces"]:
-            _unshare()
-            child = os.fork()
-            if child:
-                os.write(report_pid, str(child).encode())
-                os._exit(0)
-        else:
-            os.write(report_pid, str(os.getpid()).encode())
-        os.close(report_pid)
-        return _first_process(job)
+        return _first_process(job, uid == 0)
     except BaseException as error:
         fail(job, error)
         raise
 
 
-def _unshare() -> None:
-    if os.geteuid() == 0:
-        # Root builds the box with its own rights, so data may lie where nobody else can go; the solution loses them.
-        linux.unshare(_NAMESPACES)
-        return
-    uid, gid = os.geteuid(), os.getegid()
-    linux.unshare(_NAMESPACES | linux.CLONE_NEWUSER)
-    linux.map_user(uid, gid, _INNER_ID)
-
-
-def _first_process(job: Job) -> Callable[[], None]:
-    root = os.geteuid() == 0
+def _first_process(job: Job, root: bool) -> Callable[[], None]:
     limits = job.request["limits"]
     code = os.pread(job.code, os.fstat(job.code).st_size, 0)
     if job.request["namespaces"]:
@@ -126,10 +116,9 @@ def _first_process(job: Job) -> Callable[[], None]:
 
 
 def _die_with_server(job: Job) -> None:
-    os.read(job.go, 1)
     linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGKILL)
     poll = select.poll()
-    poll.register(job.go, 0)
+    poll.register(job.alive, 0)
     if poll.poll(0):  # the server died before the signal was asked for
         os._exit(1)
 

@@ -22,7 +22,7 @@ from typing import Any
 from mletools.sandbox import channel, linux, mounts
 from mletools.sandbox.cgroup import MemoryCgroup
 from mletools.sandbox.facts import own_namespaces
-from mletools.sandbox.job import Job, enter
+from mletools.sandbox.job import Job, enter, fork_box
 from mletools.sandbox.preimport import warm_up
 from mletools.sandbox.process_tree import kill_descendants, memory_mb, remove_folder
 
@@ -80,19 +80,24 @@ def _serve(end: socket.socket, command: int, config: dict[str, Any]) -> Callable
         if request is None:
             _leave(cgroup)
         elif descriptors:
-            code, stdout, stderr = descriptors
             if cgroup is not None:
                 cgroup.start(request["limits"]["memory_mb"])
-            go, start = os.pipe()
-            pids, report = os.pipe()
-            child = os.fork()
+            uid, gid = os.geteuid(), os.getegid()
+            alive, living = os.pipe()
+            watch = _Watch(end, command, request, cgroup)
+            try:
+                child = fork_box(request["namespaces"])
+            except OSError as error:
+                child = None
+                channel.send(end, {"event": "failed", "why": str(error)})
             if child == 0:
-                os.close(start)
-                os.close(pids)
-                return enter(Job(end, request, code, stdout, stderr, go, plan, cgroup, outside), report)
-            for descriptor in (*descriptors, go, report):
+                os.close(living)
+                code, stdout, stderr = descriptors
+                return enter(Job(end, request, code, stdout, stderr, alive, plan, cgroup, outside), uid, gid)
+            for descriptor in (*descriptors, alive):
                 os.close(descriptor)
-            _Watch(end, command, request, cgroup).run(child, pids, start)
+            watch.run(child)
+            os.close(living)
 
 
 def _wait_for_work(end: socket.socket, command: int, cgroup: MemoryCgroup | None) -> None:
@@ -121,17 +126,10 @@ class _Watch:
         self._alone = False  # the command is gone
         self._box = 0
 
-    def run(self, child: int, pids: int, start: int) -> None:
-        if self._request["namespaces"]:
-            self._account(*os.wait4(child, 0)[1:])
-            self._cpu_s = 0.0  # the first process only makes the namespaces
-        text = os.read(pids, 32)
-        os.close(pids)
-        if text:
-            self._box = int(text)
-            os.write(start, b".")
+    def run(self, box: int | None) -> None:
+        if box is not None:
+            self._box = box
             self._follow()
-        os.close(start)
         self._reap_all()
         killed_for_memory, peak = self._over_memory, self._peak_mb
         if self._cgroup is not None:
