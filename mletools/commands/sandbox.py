@@ -275,7 +275,7 @@ def main(
     def count(rollout: dict[str, Any]) -> None:
         run.counts[rollout["execution"]["status"]] += 1
 
-    with open_sandbox(backend, setup, on) as sandbox:
+    with open_sandbox(backend, setup, on, run.say) as sandbox:
         for note in sandbox.notes:
             run.say(note)
         if selftest:

@@ -5,7 +5,7 @@ Covered: the data that passes both ways and the opening of a backend by name. No
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from importlib import import_module
@@ -140,11 +140,13 @@ def choose(setup: Setup) -> tuple[str, list[str]]:
 
 
 @contextmanager
-def open_sandbox(backend: str, setup: Setup, on: str | None = None) -> Iterator[Sandbox]:
+def open_sandbox(
+    backend: str, setup: Setup, on: str | None = None, said: Callable[[str], None] = lambda line: None
+) -> Iterator[Sandbox]:
     """The sandbox named `backend`, or the one that `auto` chooses, closed at the end of the with block.
 
-    `on` names a Ray cluster (see on_ray) whose nodes open it instead of this machine. ToolError: no such backend, no
-    slot, or the backend does not work here.
+    `on` names a Ray cluster (see on_ray) whose nodes open it instead of this machine; `said` is then told, a line each,
+    what a user should know while runs go on. ToolError: no such backend, no slot, or the backend does not work here.
     """
     if backend not in (*BACKENDS, "auto"):
         raise ToolError(f"no sandbox named {backend!r}: choose from {', '.join(sorted(BACKENDS))}")
@@ -154,7 +156,7 @@ def open_sandbox(backend: str, setup: Setup, on: str | None = None) -> Iterator[
     if on is not None:
         from mletools.sandbox.on_ray import RaySandbox
 
-        sandbox = RaySandbox(on, backend, setup)
+        sandbox = RaySandbox(on, backend, setup, said)
     else:
         name = choose(setup)[0] if backend == "auto" else backend
         module, kind = BACKENDS[name].split(":")
