@@ -168,6 +168,16 @@ def test_template_that_dies_is_rebuilt_when_it_is_needed(public: Path) -> None:
         assert sandbox._template.pid != first
 
 
+def test_modules_that_start_threads_are_named(public: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "busybody.py").write_text(
+        "import threading, time\nthreading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with LocalSandbox(Setup(1, ("json", "busybody"))) as sandbox:
+        assert sandbox.notes == ["busybody: started threads when imported ahead, which no program has after the fork"]
+        assert sandbox.run("print(1)", public, Limits(), 0).stdout == b"1\n"
+
+
 # GPUs
 
 

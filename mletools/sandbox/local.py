@@ -70,12 +70,19 @@ class LocalSandbox:
     @property
     def notes(self) -> list[str]:
         """See Sandbox.notes."""
-        lines = [f"not installed here, so not imported ahead: {', '.join(self.missing)}"] if self.missing else []
-        return lines + ([f"no namespaces: {self.weaker_because}"] if self.weaker_because else [])
+        self._probe()
+        lines = []
+        if self._template is not None and self._template.missing:
+            lines.append(f"not installed here, so not imported ahead: {', '.join(self._template.missing)}")
+        if self._template is not None and self._template.threaded:
+            names = ", ".join(self._template.threaded)
+            lines.append(f"{names}: started threads when imported ahead, which no program has after the fork")
+        if self.weaker_because:
+            lines.append(f"no namespaces: {self.weaker_because}")
+        return lines
 
     @property
     def missing(self) -> list[str]:
-        """The modules of `preimport` that are not installed here."""
         self._probe()
         return list(self._template.missing) if self._template else []
 

@@ -9,14 +9,19 @@ from __future__ import annotations
 import gc
 import importlib
 import importlib.util
+import os
 import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 
 
-def warm_up(modules: Sequence[str]) -> list[str]:
-    """Import `modules`, fit twice where scikit-learn is among them; returns the names that are not installed."""
-    missing = []
+def warm_up(modules: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Import `modules`, fit twice where scikit-learn is among them.
+
+    Returns the names that are not installed, and those whose import started threads.
+    """
+    missing, threaded = [], []
+    threads = _threads()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for name in modules:
@@ -24,13 +29,20 @@ def warm_up(modules: Sequence[str]) -> list[str]:
                 importlib.import_module(name)
             except ModuleNotFoundError:
                 missing.append(name)
+            if _threads() > threads:
+                threaded.append(name)
+                threads = _threads()
         if "sklearn.ensemble" in modules and "sklearn.ensemble" not in missing:
             with suppress(ImportError):
                 _fit_twice()
     gc.collect()
     # Objects made so far are left alone by later collections, so a run does not copy their pages.
     gc.freeze()
-    return missing
+    return missing, threaded
+
+
+def _threads() -> int:
+    return len(os.listdir("/proc/self/task"))
 
 
 def _fit_twice() -> None:

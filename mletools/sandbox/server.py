@@ -47,11 +47,11 @@ def keep_warm(control: int, config: dict[str, Any]) -> Callable[[], None]:
     if os.getppid() != config["command"]:
         os._exit(0)
     try:
-        missing = warm_up(config["preimport"])
+        missing, threaded = warm_up(config["preimport"])
     except BaseException as error:
         channel.send(end, {"event": "failed", "why": f"{type(error).__name__}: {error}"})
         os._exit(1)
-    channel.send(end, {"event": "ready", "missing": missing})
+    channel.send(end, {"event": "ready", "missing": missing, "threaded": threaded})
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # servers that end need nobody to wait for them
     while True:
         _wait_for_work(end, command, None)

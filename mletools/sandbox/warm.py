@@ -96,6 +96,7 @@ class Template:
             why = message["why"] if message else f"it ended with code {code} before it was ready"
             raise ToolError(f"the sandbox's warm server does not start: {why}")
         self.missing: list[str] = message["missing"]
+        self.threaded: list[str] = message["threaded"]
 
     def server(self) -> WarmServer:
         """A new server. ServerDied: this template is gone."""
