@@ -695,10 +695,11 @@ def test_protections(boxed: LocalSandbox) -> None:
     assert missing <= {"memory_cgroup"}
 
 
-def test_nothing_stays_on_the_machine(public: Path) -> None:
+def test_nothing_stays_on_the_machine(public: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
     def left() -> tuple[list[str], str, list[int]]:
-        folders = [name for name in os.listdir(tempfile.gettempdir()) if name.startswith("mletools-")]
-        return folders, Path("/proc/self/mountinfo").read_text(), descendants(os.getpid())
+        return os.listdir(tmp_path), Path("/proc/self/mountinfo").read_text(), descendants(os.getpid())
 
     before = left()
     with LocalSandbox(Setup(2, ("json",))) as sandbox:
@@ -767,7 +768,10 @@ def test_server_that_dies_twice_is_an_error(public: Path) -> None:
 def test_errors_of_the_tool(sandbox: LocalSandbox, public: Path) -> None:
     with pytest.raises(ToolError, match=r"missing: no such folder"):
         run(sandbox, public / "missing", "pass")
-    with pytest.raises(ToolError, match="no sandbox named 'moon': choose from local"), open_sandbox("moon", Setup(1)):
+    with (
+        pytest.raises(ToolError, match="no sandbox named 'moon': choose from docker, local"),
+        open_sandbox("moon", Setup(1)),
+    ):
         pass
     with pytest.raises(ToolError, match="at least 1 slot, not 0"), open_sandbox("local", Setup(0)):
         pass

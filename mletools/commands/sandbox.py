@@ -118,12 +118,12 @@ def devices(names: str | None, on: str | None) -> tuple[str, ...]:
     return parse(names)
 
 
-def attack(run: cli.Run, sandbox: Sandbox) -> None:
+def attack(run: cli.Run, sandbox: Sandbox, slots: int) -> None:
     """Print what hostile programs achieve in `sandbox`. ToolError: something that matters is open."""
     from ..sandbox.selftest import failed, selftest, table
 
     run.open()
-    findings = selftest(sandbox, run.jobs, None if run.quiet else run.say)
+    findings = selftest(sandbox, slots, None if run.quiet else run.say)
     run.emit_text(table(findings, sandbox.protections) + "\n")
     if failed(findings):
         raise ToolError("this sandbox does not hold: see what is OPEN above")
@@ -265,7 +265,8 @@ def main(
 
     if selftest and on is not None:
         raise click.UsageError("--selftest attacks the machine that it runs on: run it on a node of the cluster")
-    setup = Setup(run.jobs, start=start, gpus=devices(gpus, on), image=image)
+    slots = max(2, run.jobs) if selftest else run.jobs  # a selftest has one run attack another
+    setup = Setup(slots, start=start, gpus=devices(gpus, on), image=image)
     if preimport is not None:
         setup = replace(setup, preimport=tuple(filter(None, preimport.split(","))))
     if backend == "auto" and on is None:
@@ -276,10 +277,10 @@ def main(
         run.counts[rollout["execution"]["status"]] += 1
 
     with open_sandbox(backend, setup, on, run.say) as sandbox:
+        if selftest:
+            attack(run, sandbox, slots)
+            return
         for note in sandbox.notes:
             run.say(note)
-        if selftest:
-            attack(run, sandbox)
-            return
         check_protections(run, sandbox.protections)
         run.each(Runner(sandbox, limits, run.data, run.seed), "rollout", watch=count)

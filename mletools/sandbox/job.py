@@ -38,7 +38,7 @@ class Job:
     """One run as the server received it."""
 
     control: socket.socket  # to the command; the solution never holds it
-    request: dict[str, Any]  # public, limits, seed, namespaces, landlock, folder, linked, probe, cold, gpu
+    request: dict[str, Any]  # public, limits, seed, namespaces, landlock, folder, probe, cold, gpu
     code: int  # descriptor of the solution's text
     stdout: int
     stderr: int
@@ -139,7 +139,8 @@ def _reap(job: Job, child: int, sealed: int) -> None:
     def kill_all(*_: object) -> None:
         # Killed before pid 1 goes, they are reaped by it and so counted; the kernel counts none it sweeps up itself.
         if not ended:
-            os.kill(child, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # it has ended, and that is about to be noted
+                os.kill(child, signal.SIGKILL)
         if job.request["namespaces"]:
             with suppress(ProcessLookupError):
                 os.kill(-1, signal.SIGKILL)
@@ -199,7 +200,8 @@ def _set_environment(place: dict[str, str], threads: int, gpu: str | None) -> No
 
 def _lock_in(job: Job, place: dict[str, str], limits: dict[str, Any]) -> None:
     linux.prctl(linux.PR_SET_DUMPABLE, 1)  # or its own /proc files would belong to root
-    families: list[int] = [seccomp.AF_UNIX]
+    # Beside Landlock no unix sockets at all: it does not cover their files, and one of them may be docker's or an agent's.
+    families: list[int] = []
     others = 0
     if job.request["namespaces"]:
         # One more user namespace, which has no say over the box's mounts; processes are counted within it.
@@ -207,7 +209,7 @@ def _lock_in(job: Job, place: dict[str, str], limits: dict[str, Any]) -> None:
         linux.unshare(linux.CLONE_NEWUSER)
         linux.map_user(uid, gid, _INNER_ID)
         linux.drop_capabilities()
-        families += [seccomp.AF_INET, seccomp.AF_INET6]
+        families = [seccomp.AF_UNIX, seccomp.AF_INET, seccomp.AF_INET6]
     else:
         others = _tasks_of_this_user()
         if not os.access(os.__file__, os.R_OK):
@@ -218,7 +220,7 @@ def _lock_in(job: Job, place: dict[str, str], limits: dict[str, Any]) -> None:
         readable = [source for source, _ in job.plan.binds] + [target for _, target in job.plan.links]
         readable += [f"/etc/{name}" for name in ("passwd", "group", "nsswitch.conf", "hosts")]
         readable += ["/proc", "/dev/zero", "/dev/urandom", "/dev/random", place["code"]]
-        readable += [job.request["public"]] if job.request["linked"] else []
+        readable += [f"{job.request['folder']}/input"]
         writable = [place["work"], place["home"], place["tmp"], "/dev/null", "/dev/full", "/dev/shm"]
         writable += [f"/dev/{name}" for name in mounts.gpu_devices()] if job.request["gpu"] else []
         landlock.restrict(readable, writable)

@@ -171,7 +171,6 @@ class LocalSandbox:
             "cold": _solution_text() if cold else "",
             "gpu": gpu,
             "folder": None,
-            "linked": False,
             "probe": probe,
         }
         folder = None
@@ -179,8 +178,7 @@ class LocalSandbox:
         try:
             if not namespaces:
                 request["folder"] = folder = tempfile.mkdtemp(prefix="mletools-run-")
-                request["linked"] = request["landlock"] and os.geteuid() != 0
-                _fill_folder(folder, code, request["public"], copy=not request["linked"])
+                _fill_folder(folder, code, request["public"])
             facts = server.run(code, request, limits, ending)
             outcome = outcome_of(ending, limits)
             active = dict(self._protections or facts)
@@ -217,16 +215,14 @@ def _solution_text() -> str:
     return str(text)
 
 
-def _fill_folder(folder: str, code: bytes, public: str, copy: bool) -> None:
-    """The folders of a run without a mount namespace; the public folder as a copy where a link would not protect it."""
+def _fill_folder(folder: str, code: bytes, public: str) -> None:
+    """The folders of a run without a mount namespace; the public folder is a copy, for its owner could change rights."""
     os.chmod(folder, 0o755)
     for name in ("work", "home", "tmp", "code"):
         os.mkdir(f"{folder}/{name}", 0o755)
     Path(f"{folder}/code/{mounts.SCRIPT}").write_bytes(code)
-    if copy:
-        shutil.copytree(public, f"{folder}/work/input")
-    else:
-        os.symlink(public, f"{folder}/work/input")
+    shutil.copytree(public, f"{folder}/input")
+    os.symlink("../input", f"{folder}/work/input")
     if os.geteuid() == 0:
         for name in ("work", "home", "tmp"):
             os.chown(f"{folder}/{name}", NOBODY, NOBODY)

@@ -1,0 +1,158 @@
+"""Attacks on the run that comes next: changed libraries, planted modules, settings, shared memory, keys.
+
+Covered: two runs one after the other; the second is honest and must come to what it always comes to, or looks for what
+the first has left. Not covered: channels in time or load between runs.
+"""
+
+from __future__ import annotations
+
+from mletools.sandbox.attacks.attack import Attack, as_ever
+
+HONEST = """
+import random, resource
+import pandas
+from sklearn.linear_model import LogisticRegression
+
+train, test = pandas.read_csv("input/train.csv"), pandas.read_csv("input/test.csv")
+model = LogisticRegression().fit(train[["x"]], train["y"])
+print(model.predict_proba(test).round(9).tolist(), random.random(), 7 + 1, sorted({"a", "b"}))
+test.assign(y=model.predict(test)).to_csv("submission.csv", index=False)
+print(os.umask(0), os.getpriority(os.PRIO_PROCESS, 0), len(os.sched_getaffinity(0)), time.tzname, signal.pthread_sigmask(0, []))
+print([resource.getrlimit(kind) for kind in (resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE, resource.RLIMIT_STACK)])
+print(sorted(name for name in os.environ if name not in ("OLDPWD", "PWD")), signal.getsignal(signal.SIGTERM))
+planted = ("pandas.py", "sklearn", "sitecustomize.py", "usercustomize.py", "planted.pth")
+for top in (".", HOME, TEMPORARY):
+    for folder, folders, names in os.walk(top):
+        print([name for name in [*folders, *names] if name in planted])
+        if folder.count("/") - top.count("/") > 5:
+            folders.clear()
+"""
+
+_PATCHED = """
+import builtins, json, random
+import pandas, sklearn.linear_model
+from sklearn.linear_model import LogisticRegression
+
+pandas.read_csv = LogisticRegression.fit = LogisticRegression.predict = lambda *rest, **more: "patched"
+sys.modules["sklearn.linear_model"] = sys.modules["pandas"] = json
+random.random = lambda: 0.5
+builtins.sorted = builtins.open = lambda *rest, **more: []
+os.environ["PLANTED"] = os.environ["PYTHONSTARTUP"] = "1"
+sys.path.insert(0, "/tmp")
+"""
+
+_POKED = """
+# Numbers that every program shares are changed in place; then the program leaves before it trips over them.
+for number in (7, 8):
+    ctypes.c_uint32.from_address(id(number) + 24).value = 1000
+os.write(1, b"tried\\n")
+os._exit(0)
+"""
+
+_MODULES = """
+poison = "import os\\nos.environ['PLANTED'] = '1'\\nraise ImportError('planted')\\n"
+places = {".", HOME, TEMPORARY, os.path.dirname(os.path.abspath(sys.argv[0])), *sys.path[:1]}
+version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
+places |= {f"{HOME}/.local/lib/{version}/site-packages", f"{HOME}/.config/matplotlib", f"{HOME}/.ipython"}
+for place in places:
+    for name in ("pandas.py", "sklearn/__init__.py", "sitecustomize.py", "usercustomize.py"):
+        try:
+            os.makedirs(os.path.dirname(f"{place}/{name}"), exist_ok=True)
+            with open(f"{place}/{name}", "w") as file:
+                file.write(poison)
+        except OSError:
+            pass
+    try:
+        with open(f"{place}/planted.pth", "w") as file:
+            file.write("import os; os.environ['PLANTED'] = '1'\\n")
+    except OSError:
+        pass
+"""
+
+_SETTINGS = """
+import resource
+os.umask(0o777)
+os.nice(5)
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+os.environ["TZ"] = "Asia/Tokyo"
+time.tzset()
+signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_NOFILE, (16, 16))
+resource.setrlimit(resource.RLIMIT_STACK, (1 << 20, 1 << 20))
+sys.setrecursionlimit(50)
+os.closerange(3, 1024)
+"""
+
+_FOLDERS = """
+os.mkdir(W["mark"])
+open(W["mark"] + "/file", "w").close()
+for place in (W["mark"], ".", HOME, TEMPORARY):
+    try:
+        os.chmod(place, 0)
+    except OSError:
+        pass
+os.write(1, b"tried\\n")
+os._exit(0)
+"""
+
+_LEAVE_SHARED = """
+libc.shmat.restype = ctypes.c_void_p
+address = libc.shmat(libc.shmget(W["key"], 4096, 0o666 | 0o1000), None, 0)
+if address not in (None, ctypes.c_void_p(-1).value):
+    ctypes.memmove(ctypes.c_void_p(address), b"left here", 9)
+libc.semget(W["key"], 1, 0o666 | 0o1000)
+libc.msgget(W["key"], 0o666 | 0o1000)
+for place in ("/dev/shm", "/tmp", TEMPORARY, HOME, "."):
+    try:
+        with open(f"{place}/{W['mark']}", "w") as file:
+            file.write("left here")
+    except OSError:
+        pass
+if libc.mq_open("/" .encode() + W["mark"].encode(), os.O_CREAT | os.O_RDWR, 0o666, None) >= 0:
+    pass
+"""
+
+_FIND_SHARED = """
+for name, kind in (("shared memory", libc.shmget), ("a message queue", libc.msgget)):
+    if kind(*((W["key"], 0, 0) if kind is libc.shmget else (W["key"], 0))) >= 0:
+        opened(name + " of the run before is there")
+if libc.semget(W["key"], 0, 0) >= 0:
+    opened("a semaphore of the run before is there")
+for place in ("/dev/shm", "/tmp", TEMPORARY, HOME, "."):
+    if os.path.exists(f"{place}/{W['mark']}"):
+        opened(f"a file of the run before is in {place}")
+if libc.mq_open("/".encode() + W["mark"].encode(), os.O_RDWR) >= 0:
+    opened("a message queue of the run before is there")
+libc.mq_unlink("/".encode() + W["mark"].encode())
+for kind, control in ((libc.semget, libc.semctl), (libc.msgget, libc.msgctl)):
+    number = kind(*((W["key"], 0, 0) if kind is libc.semget else (W["key"], 0)))
+    if number >= 0:
+        control(*((number, 0, 0) if kind is libc.semget else (number, 0, None)))
+"""
+
+_LEAVE_KEY = """
+add, control = (217, 219) if ARM else (248, 250)
+for ring in (-4, -5, -3):
+    key = libc.syscall(add, b"user", W["mark"].encode(), b"left here", 9, ctypes.c_long(ring))
+    if key >= 0:
+        libc.syscall(control, 15, key, 10)  # it goes by itself after 10 s
+        libc.syscall(control, 5, key, 0x3F3F3F3F)
+"""
+
+_FIND_KEY = """
+control = 219 if ARM else 250
+for ring in (-4, -5, -3):
+    if libc.syscall(control, 10, ctypes.c_long(ring), b"user", W["mark"].encode(), 0) >= 0:
+        opened("a key of the run before is there")
+"""
+
+ATTACKS = (
+    Attack("libraries patched in memory", "next run", _PATCHED, as_ever, then=HONEST),
+    Attack("numbers changed in place", "next run", _POKED, as_ever, then=HONEST),
+    Attack("modules planted in every folder", "next run", _MODULES, as_ever, then=HONEST),
+    Attack("settings of the process", "next run", _SETTINGS, as_ever, then=HONEST),
+    Attack("folders that nobody may enter", "next run", _FOLDERS, as_ever, then=HONEST),
+    Attack("shared memory and files left behind", "next run", _LEAVE_SHARED, then=_FIND_SHARED),
+    Attack("keys left with the kernel", "next run", _LEAVE_KEY, then=_FIND_KEY),
+)

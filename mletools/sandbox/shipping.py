@@ -1,0 +1,218 @@
+"""A task's public folder on its way to another machine: packed here, unpacked there, shared by all who need it.
+
+Covered: an archive that is equal for equal content, whatever the files' times and owners; unpacking that writes nothing
+outside its folder and leaves all readable to any user; one unpacked copy for all processes of a machine, which is kept
+while anyone uses it. Not covered: how the bytes travel, and folders that do not fit into memory.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import io
+import os
+import shutil
+import stat
+import tarfile
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from mletools.records.errors import ToolError
+
+_LOCK, _CONTENT, _PARTIAL, _GONE = "lock", "content", "partial-", ".gone-"
+_IDLE_S, _KEPT = 3600.0, 64
+
+Fingerprint = tuple[tuple[str, int, int, int, int, int], ...]
+
+
+def _members(folder: Path) -> Iterator[tuple[str, str, os.stat_result]]:
+    """(name in the archive, path, status) of all in `folder`, folders ahead of what they hold, in a fixed order."""
+    real = os.path.realpath(folder)
+
+    def give_up(error: OSError) -> None:
+        raise error
+
+    for place, folders, files in os.walk(real, onerror=give_up):
+        folders.sort()
+        for name in sorted([*folders, *files]):
+            path = os.path.join(place, name)
+            target = os.path.realpath(path)
+            found = os.lstat(path)
+            if stat.S_ISLNK(found.st_mode):
+                if not (target.startswith(real + "/") and os.path.isfile(target)):
+                    raise ToolError(f"{path} is a link to {target}: only links to files in {folder} can be shipped")
+                found = os.stat(target)
+            if not (stat.S_ISDIR(found.st_mode) or stat.S_ISREG(found.st_mode)):
+                raise ToolError(f"{path} is neither a file nor a folder, so it cannot be shipped: take it away")
+            yield os.path.relpath(path, real), target, found
+
+
+def fingerprint(folder: Path) -> Fingerprint:
+    """Differs once anything in `folder` was changed; cheap, reads no content. ToolError: see `pack`."""
+    try:
+        return tuple(
+            (name, found.st_mode, found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino)
+            for name, _, found in _members(folder)
+        )
+    except OSError as error:
+        raise ToolError(f"cannot ship {folder}: {error}") from error
+
+
+def pack(folder: Path) -> bytes:
+    """`folder` as a tar archive. ToolError: a link that leads out of it, something unreadable, or no file at all."""
+    buffer = io.BytesIO()
+    try:
+        with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
+            for name, path, found in _members(folder):
+                entry = tarfile.TarInfo(name)
+                if stat.S_ISDIR(found.st_mode):
+                    entry.type = tarfile.DIRTYPE
+                    archive.addfile(entry)
+                    continue
+                entry.mode = 0o755 if found.st_mode & 0o111 else 0o644
+                with open(path, "rb") as file:
+                    entry.size = os.fstat(file.fileno()).st_size
+                    archive.addfile(entry, file)
+    except OSError as error:
+        raise ToolError(f"cannot ship {folder}: {error}") from error
+    return buffer.getvalue()
+
+
+def digest_of(packed: bytes | memoryview) -> str:
+    """A name for the content of an archive, fit for a file's name."""
+    return hashlib.sha256(packed).hexdigest()
+
+
+def unpack(packed: bytes | memoryview, digest: str, folder: Path) -> None:
+    """Write the content of an archive below `folder`, which is empty and ours. ToolError: damaged, or not of `pack`."""
+    if digest_of(packed) != digest:
+        raise ToolError("a shipped folder arrived damaged: run again")
+    try:
+        with tarfile.open(fileobj=io.BytesIO(packed), mode="r:") as archive:
+            for entry in archive:
+                _unpack_one(archive, entry, folder)
+    except tarfile.TarError as error:
+        raise ToolError(f"what was shipped is no packed folder: {error}") from error
+
+
+def _unpack_one(archive: tarfile.TarFile, entry: tarfile.TarInfo, folder: Path) -> None:
+    # Not extractall: its safe form is missing in some Python 3.10, and leaves the rights of folders to the umask.
+    parts = entry.name.split("/")
+    if not (entry.isdir() or entry.isreg()) or {"", ".", ".."}.intersection(parts):
+        raise ToolError(f"a shipped folder holds {entry.name!r}, which may not be unpacked")
+    path = folder / entry.name
+    if entry.isdir():
+        path.mkdir()
+        path.chmod(0o755)
+        return
+    source = archive.extractfile(entry)
+    assert source is not None  # it is a regular file
+    with source, open(path, "xb") as target:
+        shutil.copyfileobj(source, target, 1 << 20)
+    path.chmod(0o755 if entry.mode & 0o111 else 0o644)
+
+
+def shared_root() -> Path:
+    """The folder of this user's unpacked folders on this machine. ToolError: it is another user's."""
+    path = Path(tempfile.gettempdir(), f"mletools-shipped-{os.geteuid()}")
+    with suppress(FileExistsError):
+        path.mkdir(0o755)
+    found = path.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
+        raise ToolError(f"{path} could have been filled by somebody else: remove it, or set TMPDIR to another folder")
+    path.chmod(0o755)
+    return path
+
+
+def _take(entry: Path, how: int) -> int | None:
+    """A descriptor that holds the lock of `entry`; None where it was removed meanwhile, or with LOCK_NB is in use."""
+    try:
+        descriptor = os.open(entry / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(descriptor, how)
+        if os.path.samestat(os.fstat(descriptor), os.stat(entry / _LOCK)):
+            return descriptor
+    except (BlockingIOError, FileNotFoundError):
+        pass
+    except BaseException:
+        os.close(descriptor)
+        raise
+    os.close(descriptor)
+    return None
+
+
+@contextmanager
+def unpacked(root: Path, digest: str, packed: bytes | memoryview) -> Iterator[Path]:
+    """The content of `packed` as a folder, unpacked once for all processes that share `root`, kept while in use."""
+    entry = root / digest
+    content = entry / _CONTENT
+    filled = False
+    while True:
+        entry.mkdir(0o755, exist_ok=True)
+        lock = _take(entry, fcntl.LOCK_SH)
+        if lock is not None and content.exists():
+            break
+        if lock is not None:
+            os.close(lock)
+        lock = _take(entry, fcntl.LOCK_EX)
+        if lock is not None:
+            try:
+                if not content.exists():
+                    _fill(entry, digest, packed)
+                    filled = True
+            finally:
+                os.close(lock)
+    try:
+        os.utime(entry / _LOCK)
+        if filled:
+            sweep(root)
+        yield content
+    finally:
+        os.close(lock)
+
+
+def _fill(entry: Path, digest: str, packed: bytes | memoryview) -> None:
+    entry.chmod(0o755)
+    for left in entry.glob(f"{_PARTIAL}*"):
+        shutil.rmtree(left, ignore_errors=True)
+    partial = Path(tempfile.mkdtemp(prefix=_PARTIAL, dir=entry))
+    try:
+        unpack(packed, digest, partial)
+        partial.chmod(0o755)
+        partial.rename(entry / _CONTENT)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+
+
+def sweep(root: Path, idle_s: float = _IDLE_S, kept: int = _KEPT) -> None:
+    """Remove the unpacked folders that nobody has used for `idle_s` seconds, and all beyond the `kept` latest.
+
+    One that is in use stays: its users hold a lock, which the kernel lets go when they end, however they end.
+    """
+    entries: list[tuple[float, Path]] = []
+    for entry in root.iterdir():
+        if entry.name.startswith(_GONE):
+            shutil.rmtree(entry, ignore_errors=True)
+            continue
+        with suppress(FileNotFoundError):
+            entries.append(((entry / _LOCK).stat().st_mtime, entry))
+    entries.sort(reverse=True)
+    for rank, (used, entry) in enumerate(entries):
+        if rank < kept and time.time() - used < idle_s:
+            continue
+        lock = _take(entry, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if lock is None:
+            continue
+        try:
+            # Renamed first: who waits for the lock then sees that it is no longer the entry's.
+            gone = entry.rename(root / f"{_GONE}{uuid.uuid4().hex}")
+            shutil.rmtree(gone, ignore_errors=True)
+        finally:
+            os.close(lock)

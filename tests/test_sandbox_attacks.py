@@ -1,0 +1,355 @@
+"""Every attack of the table against every backend that this machine has, and against no sandbox at all.
+
+The last is the control: what a bare run does not seal must be judged open, or the judge cannot fail. Judges that need a
+bomb for that, or more than a bare run gives away, are shown an outcome of our own instead.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+import pytest
+
+from mletools.records.errors import ToolError
+from mletools.sandbox import Limits, Outcome, Sandbox, Setup
+from mletools.sandbox.attacks import ATTACKS, Attack, World
+from mletools.sandbox.attacks.attack import held
+from mletools.sandbox.local import LocalSandbox
+from mletools.sandbox.process_tree import remove_folder
+from mletools.sandbox.selftest import Finding, attempt, failed, selftest, table
+
+SMALL_SERVER = ("json",)
+
+
+class BareSandbox:
+    """`python solution.py` and no isolation at all: all runs share one folder, which is also their home."""
+
+    name = "bare"
+
+    def __init__(self) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="mletools-bare-"))
+        self._work = self._folder / "work"
+        # Only the world's own descriptors are passed on: attacks write to all that they find.
+        self.inherits: tuple[int, ...] = ()
+
+    @property
+    def protections(self) -> dict[str, bool]:
+        return {}
+
+    @property
+    def notes(self) -> list[str]:
+        return []
+
+    def wipe(self) -> None:
+        """Take away what earlier attacks have planted."""
+        if self._work.is_symlink():
+            self._work.unlink()
+        remove_folder(str(self._work))
+
+    def run(self, code: str, public: Path, limits: Limits, seed: int) -> Outcome:
+        self._work.mkdir(exist_ok=True)
+        self._work.chmod(0o700)
+        with suppress(FileExistsError):
+            (self._work / "input").symlink_to(public)
+        own = Path(tempfile.mkdtemp(dir=self._folder))
+        (own / "solution.py").write_text(f"import random; random.seed({seed})\n{code}")
+        places = {name: str(self._work) for name in ("HOME", "TMPDIR", "PYTHONPATH")}
+        with open(own / "stdout", "wb") as stdout, open(own / "stderr", "wb") as stderr:
+            process = subprocess.Popen(
+                [sys.executable, str(own / "solution.py")],
+                cwd=self._work,
+                env={**os.environ, **places, "PYTHONHASHSEED": "0"},
+                stdin=subprocess.DEVNULL,
+                stdout=stdout,
+                stderr=stderr,
+                pass_fds=self.inherits,
+                start_new_session=True,
+            )
+        began = time.monotonic()
+        status = ""
+        try:
+            process.wait(limits.wall_s)
+        except subprocess.TimeoutExpired:
+            status = "timeout"
+            process.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(0.3)
+        spent = time.monotonic() - began
+        time.sleep(0.15)  # as long as a sandbox may take to come to the output and the submission
+        code_now = process.poll()
+        if not status:
+            status = "ok" if code_now == 0 else "error" if code_now is not None and code_now > 0 else "killed"
+        exit_code = code_now if status in ("ok", "error") else None
+        output, errors = (own / "stdout").read_bytes(), (own / "stderr").read_bytes()
+        return Outcome(status, exit_code, spent, 0.0, 0.0, output, errors, *self._submission())
+
+    def _submission(self) -> tuple[bytes | None, str | None]:
+        try:
+            descriptor = os.open(self._work / "submission.csv", os.O_RDONLY | os.O_NONBLOCK)
+            try:
+                return os.read(descriptor, 4 << 20), None
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            return None, str(error)
+
+    def close(self) -> None:
+        self.wipe()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+# A backend is opened by its name, once a session, with a world around it. To try another one, fill in a line here.
+BACKENDS: dict[str, Callable[[], Sandbox]] = {
+    "local": lambda: LocalSandbox(Setup(2)),
+    "local without namespaces": lambda: LocalSandbox(Setup(2), namespaces=False, cgroup=False),
+    "bare": BareSandbox,
+}
+SLOW = {"local without namespaces"}
+
+# What is open where the kernel grants no namespaces and no cgroup, and why. Landlock and seccomp close the rest.
+_NO_IPC = "System V memory and /dev/shm are the machine's own without an ipc and a mount namespace"
+WITHOUT_NAMESPACES = {
+    "shared memory of the machine": _NO_IPC,
+    "files of a run beside it": _NO_IPC,
+    "sockets and memory of a run beside it": _NO_IPC,
+    "writing outside the work folder": "/dev/shm can be written to, for multiprocessing needs it",
+    "shared memory and files left behind": _NO_IPC,
+    "memory in files without a name": "no cgroup counts it, and it is no process's resident memory",
+    "disk filler": "no disk of its own",
+    "files without number": "no disk of its own",
+}
+# Open or sealed as the kernel's version and the user's rights have it.
+UNSURE_WITHOUT_NAMESPACES = {
+    "signals to other processes": "Landlock scopes signals from Linux 6.12 on",
+    "killing everything in reach": "not tried where signals reach others",
+    "killing its process group": "not tried where signals reach others",
+    "killing its parent": "not tried where signals reach others",
+    "stopping its parent": "not tried where signals reach others",
+    "memory in shared segments": "a watcher, not the kernel, ends it",
+    "writing to the interpreter's folders": "an ordinary user may own them; Landlock closes them but for unnamed files",
+    "ahead of others": "an ordinary user's run may take back its place in line when memory ends",
+    "folders that nobody may enter": "two runs of one user may meet in /tmp",
+}
+
+_TAKEN = Outcome("ok", 0, 0.1, 0.1, 1.0, b"OPEN all of it was taken\ntried\n", b"", None, "no submission.csv")
+_FINISHED = Outcome("ok", 0, 0.1, 0.1, 1.0, b"tried\n", b"", None, "no submission.csv")
+_FORGED = Outcome("ok", 0, 0.1, 0.1, 1.0, b"exit code 0\n", b"", b"forged", None)
+_OTHER = Outcome("ok", 0, 0.1, 0.1, 1.0, b"patched\ntried\n", b"", b"x,y\n1,1\n", None)
+# Attacks that are not tried bare, or that a bare run holds: why, and an outcome that their judge must call open.
+NOT_BARE = {
+    "fork bomb": ("a bomb", _TAKEN),
+    "threads without end": ("a bomb", _TAKEN),
+    "memory bomb": ("a bomb", _FINISHED),
+    "memory of many processes": ("a bomb", _FINISHED),
+    "memory in files without a name": ("a bomb", _FINISHED),
+    "memory in shared segments": ("a bomb", _FINISHED),
+    "disk filler": ("fills the disk", _FINISHED),
+    "files without number": ("fills the disk", _FINISHED),
+    "sparse file of 10 GB": ("fills the disk", _TAKEN),
+    "endless stdout": ("fills the disk", _FINISHED),
+    "endless stderr": ("fills the disk", _FINISHED),
+    "endless output of many processes": ("fills the disk", _FINISHED),
+    "raising its limits": ("this machine may have set none", _TAKEN),
+    "a folder": ("no reader takes it for a file", _FORGED),
+    "a socket": ("no reader takes it for a file", _FORGED),
+    "messages like the sandbox's own": ("a bare run has no messages", _FORGED),
+    "a good end told by a child": ("the kernel tells whose end it was", _FORGED),
+    "libraries patched in memory": ("each bare run is a new process", _OTHER),
+    "numbers changed in place": ("each bare run is a new process", _OTHER),
+    "settings of the process": ("each bare run is a new process", _OTHER),
+}
+# What the kernel refuses to ordinary users even bare, or refuses on some machines.
+BARE_AS_ROOT = {attack.name for attack in ATTACKS if attack.group == "kernel"} | {
+    "memory of others",
+    "memory of a run beside it",
+    "ahead of others",
+    "turning the clock",
+    "keys left with the kernel",
+    "packet and raw sockets",
+    "a hard link to the answers",
+}
+MAY_BE_REFUSED = {
+    "a route out": "this machine has no network",
+    "calls by other machines' numbers": "a kernel without 32-bit programs",
+    "setuid programs": "none is installed",
+    "keys left with the kernel": "a kernel without keyrings",
+    "keyrings": "a kernel without keyrings",
+}
+
+
+def open_backend(name: str, stack: ExitStack) -> tuple[Sandbox, World]:
+    """The backend and a world planted around it, both taken away with `stack`; skips where the machine has it not."""
+    world = stack.enter_context(World())
+    sandbox = BACKENDS[name]()
+    stack.callback(sandbox.close)
+    if isinstance(sandbox, BareSandbox):
+        sandbox.inherits = (world.held,)
+        return sandbox, world
+    try:
+        protections = sandbox.protections
+    except ToolError as error:
+        pytest.skip(f"no backend {name} here: {error}")
+    if name == "local" and not protections["mount_namespace"]:
+        pytest.skip(f"no namespaces here: {'; '.join(sandbox.notes)}")
+    return sandbox, world
+
+
+@pytest.fixture(scope="session")
+def opened() -> Iterator[Callable[[str], tuple[Sandbox, World]]]:
+    kept: dict[str, tuple[Sandbox, World]] = {}
+    with ExitStack() as stack:
+
+        def take(name: str) -> tuple[Sandbox, World]:
+            if name not in kept:
+                with ExitStack() as attempt_stack:
+                    kept[name] = open_backend(name, attempt_stack)
+                    stack.push(attempt_stack.pop_all())
+            return kept[name]
+
+        yield take
+
+
+def cases() -> list[object]:
+    found: list[object] = []
+    for backend in BACKENDS:
+        if backend != "bare":
+            marks = [pytest.mark.slow] if backend in SLOW else []
+            for attack in ATTACKS:
+                found.append(pytest.param(backend, attack, id=f"{backend}-{attack.name}", marks=marks))
+    return found
+
+
+@pytest.mark.parametrize(("backend", "attack"), cases())
+def test_attack_is_held(opened: Callable[[str], tuple[Sandbox, World]], backend: str, attack: Attack) -> None:
+    finding = attempt(attack, *opened(backend))
+    if backend == "local without namespaces":
+        if attack.name in UNSURE_WITHOUT_NAMESPACES:
+            assert "broke" not in finding.seen
+            return
+        known = WITHOUT_NAMESPACES.get(attack.name)
+        assert finding.sealed == (known is None), finding.seen
+        return
+    if attack.group == "memory":
+        sandbox, _ = opened(backend)
+        if not sandbox.protections.get("memory_cgroup", True) and not finding.sealed:
+            pytest.skip(f"no memory cgroup here: {finding.seen}")
+    assert finding.sealed, finding.seen
+
+
+@pytest.mark.parametrize(
+    "attack", [attack for attack in ATTACKS if attack.name not in NOT_BARE], ids=lambda each: each.name
+)
+def test_bare_run_is_judged_open(opened: Callable[[str], tuple[Sandbox, World]], attack: Attack) -> None:
+    if attack.name in BARE_AS_ROOT and os.geteuid() != 0:
+        pytest.skip("the kernel refuses it to ordinary users")
+    sandbox, world = opened("bare")
+    assert isinstance(sandbox, BareSandbox)
+    sandbox.wipe()
+    finding = attempt(attack, sandbox, world)
+    if finding.sealed and attack.name in MAY_BE_REFUSED:
+        pytest.skip(f"refused even bare: {MAY_BE_REFUSED[attack.name]}")
+    assert not finding.sealed
+    assert "did not get to its end" not in finding.seen
+    assert "broke" not in finding.seen
+
+
+@pytest.mark.parametrize("name", NOT_BARE)
+def test_judge_can_fail(name: str) -> None:
+    attack = next(attack for attack in ATTACKS if attack.name == name)
+    with World() as world:
+        world.honest = Outcome("ok", 0, 0.1, 0.1, 1.0, b"honest\ntried\n", b"", b"x,y\n1,0\n", None)
+        world.begin()
+        assert not attack.judge(NOT_BARE[name][1], world).sealed
+
+
+# The table's own promises
+
+
+def test_names_are_unique_and_lists_name_attacks() -> None:
+    names = [attack.name for attack in ATTACKS]
+    assert len(set(names)) == len(names)
+    assert {attack.after for attack in ATTACKS} - {None} <= set(names)
+    lists = (WITHOUT_NAMESPACES, UNSURE_WITHOUT_NAMESPACES, NOT_BARE, BARE_AS_ROOT, MAY_BE_REFUSED)
+    assert set().union(*lists) <= set(names)
+
+
+def test_judge_goes_by_traces_not_by_words() -> None:
+    with World() as world:
+        world.begin()
+        assert held(_FINISHED, world).sealed
+        answers = world.answers.read_bytes()
+        assert held(Outcome("ok", 0, 0, 0, 0, answers + b"tried\n", b"", None, None), world).seen == "read the answers"
+        assert not held(Outcome("ok", 0, 0, 0, 0, b"all is sealed\n", b"", None, None), world).sealed
+        (world.public / "train.csv").write_text("changed")
+        assert held(_FINISHED, world).seen == "changed the public folder"
+        world.begin()
+        left = world.folder / f"{world.mark}.txt"
+        left.write_text("left")
+        assert held(_FINISHED, world).seen == f"left {left}"
+        world.begin()
+        assert held(_FINISHED, world).sealed
+        assert not left.exists()
+
+
+def test_world_takes_itself_away() -> None:
+    before = dict(os.environ)
+    with World() as world:
+        known = world.known()
+        places = [world.folder, Path(f"/proc/{known['victim']}"), Path(known["shm_file"])]
+        assert all(place.exists() for place in places)
+        assert os.environ != before
+    assert not any(place.exists() for place in places)
+    assert os.environ == before
+
+
+class BrokenSandbox(BareSandbox):
+    """A sandbox with trouble of its own in every run."""
+
+    def run(self, code: str, public: Path, limits: Limits, seed: int) -> Outcome:
+        raise ToolError("no room on this machine")
+
+
+def test_trouble_of_the_sandbox_is_a_finding() -> None:
+    sandbox = BrokenSandbox()
+    try:
+        with World() as world:
+            finding = attempt(ATTACKS[0], sandbox, world)
+        assert (finding.sealed, finding.seen) == (False, "the sandbox itself broke: no room on this machine")
+        with pytest.raises(ToolError, match="no room on this machine"):
+            selftest(sandbox, 2, None)
+        with pytest.raises(ToolError, match="needs 2 slots, for attacks on a run beside them, not 1: use -j 2"):
+            selftest(sandbox, 1, None)
+    finally:
+        sandbox.close()
+
+
+def test_table() -> None:
+    findings = [
+        Finding("answers by their path", "files", True, True, "no trace", 0.1),
+        Finding("tcp to this machine", "network", True, False, "reached tcp 127.0.0.1", 0.1),
+        Finding("a route out", "network", True, True, "no trace", 0.1),
+        Finding("disk filler", "disk", False, False, "160 MB \u00fc " + "x" * 200, 0.1),
+    ]
+    text = table(findings, {"seccomp": True, "disk_limit": False})
+    assert text.isascii()
+    assert max(map(len, text.split("\n"))) < 100
+    assert text.split("\n") == [
+        "group    attack                 verdict    seen",
+        "files    answers by their path  sealed     no trace",
+        "network  tcp to this machine    OPEN       reached tcp 127.0.0.1",
+        "         a route out            sealed     no trace",
+        "disk     disk filler            open       160 MB ? " + "x" * 33 + "...",
+        "",
+        "not active here: disk_limit",
+        "2 sealed, 1 OPEN (answers, other programs or the reward are in reach), 1 open (weaker)",
+    ]
+    assert failed(findings)
+    assert not failed([findings[0], findings[3]])

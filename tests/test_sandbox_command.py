@@ -1,0 +1,176 @@
+"""mle-sandbox's own options: what isolates, where it runs, how programs start, and what it says about all that."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import subprocess
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import BIN, records, run_command, without_times
+
+import mletools.sandbox.interface
+from mletools.records.errors import ToolError
+from mletools.sandbox import Setup, choose
+
+
+@pytest.fixture
+def folder(stages: dict[str, Any]) -> Path:
+    return Path(stages["folder"])
+
+
+def sandbox(folder: Path, *args: str, **more: Any) -> subprocess.CompletedProcess[bytes]:
+    return run_command("mle-sandbox", "--timeout", "60", *args, cwd=folder, **more)
+
+
+def rollouts(stages: dict[str, Any], path: Path, *codes: str) -> Path:
+    template = records(stages["rollouts"].read_bytes())[0]
+    lines = [json.dumps({**template, "id": f"rollout:{n:016x}", "code": code}) + "\n" for n, code in enumerate(codes)]
+    path.write_text("".join(lines))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (["--gpus", "any"], "name the devices, e.g. --gpus 0,1"),
+        (["--gpus", "0", "--on", "ray"], "a cluster chooses the devices itself: give --gpus any"),
+        (["--selftest", "--on", "ray"], "--selftest attacks the machine that it runs on"),
+        (["--backend", "moon"], "'moon' is not one of"),
+        (["--start", "tepid"], "'tepid' is not one of"),
+    ],
+)
+def test_options_that_do_not_go_together(folder: Path, args: list[str], told: str) -> None:
+    done = sandbox(folder, *args, "rollouts.jsonl", check=False)
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert told in done.stderr.decode()
+
+
+def test_names_of_gpus_are_checked(folder: Path) -> None:
+    done = sandbox(folder, "--gpus", "0,0", "rollouts.jsonl", check=False)
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert b"a device is named twice in 0,0" in done.stderr
+
+
+def test_records_say_how_and_where_a_program_ran(stages: dict[str, Any], tmp_path: Path) -> None:
+    path = rollouts(
+        stages, tmp_path / "in.jsonl", "import os\nprint(os.environ['CUDA_VISIBLE_DEVICES'])", "import torch"
+    )
+    done = sandbox(stages["folder"], "-k", "--gpus", "978", "--preimport", "json,no_such_module", str(path))
+    warm, cold = (record["execution"] for record in records(done.stdout))
+    assert (warm["backend"], warm["start"], warm["gpu"], warm["stdout"]["head"]) == ("local", "warm", "978", "978\n")
+    assert (cold["start"], cold["gpu"]) == ("cold", "978")
+    assert warm["protections"] == cold["protections"]
+    assert b"not installed here, so not imported ahead: no_such_module" in done.stderr
+
+
+def test_how_programs_start_changes_no_record(stages: dict[str, Any]) -> None:
+    outputs = {}
+    for start in ("warm", "cold"):
+        done = sandbox(stages["folder"], "-k", "-j", "2", "--start", start, "instrumented.jsonl")
+        outputs[start] = without_times(records(done.stdout))
+        assert {record["execution"].pop("start") for record in outputs[start]} <= {start, None}
+    assert outputs["warm"] == outputs["cold"]
+
+
+# auto
+
+
+def test_auto_takes_what_works_and_says_which(stages: dict[str, Any], tmp_path: Path) -> None:
+    path = rollouts(stages, tmp_path / "in.jsonl", "print(1)")
+    nowhere = f"unix://{tmp_path}/no.sock"
+    done = sandbox(stages["folder"], "--backend", "auto", "--preimport", "", str(path), DOCKER_HOST=nowhere)
+    (record,) = records(done.stdout)
+    assert record["execution"]["backend"] == "local"
+    told = done.stderr.decode()
+    assert "--backend auto takes local (" in told and "protections active" in told and "docker: " in told
+    again = sandbox(stages["folder"], "--preimport", "", str(path), MLE_SANDBOX="auto", DOCKER_HOST=nowhere)
+    assert b"--backend auto takes local" in again.stderr
+
+
+class Pretended:
+    notes: tuple[str, ...] = ()
+    count = 0
+
+    def __init__(self, setup: Setup) -> None:
+        if self.count == 0:
+            raise ToolError("broken")
+        self.protections = {f"p{n}": n < self.count for n in range(9)}
+
+    def close(self) -> None:
+        pass
+
+
+class One(Pretended):
+    count = 5
+
+
+class Two(Pretended):
+    count = 7
+
+
+def test_auto_takes_the_strongest(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = {"one": f"{__name__}:One", "none": f"{__name__}:Pretended", "two": f"{__name__}:Two"}
+    monkeypatch.setattr(mletools.sandbox.interface, "BACKENDS", table)
+    name, told = choose(Setup(1))
+    assert name == "two"
+    assert told == ["one: 5 of 9 protections active", "none: broken", "two: 7 of 9 protections active"]
+    monkeypatch.setattr(mletools.sandbox.interface, "BACKENDS", {"none": f"{__name__}:Pretended"})
+    with pytest.raises(ToolError, match="no sandbox works on this machine: none: broken"):
+        choose(Setup(1))
+
+
+# selftest
+
+
+def test_selftest_prints_a_table_and_what_is_sealed(folder: Path) -> None:
+    done = sandbox(folder, "--selftest", "--preimport", "", check=False)
+    table = done.stdout.decode()
+    assert done.returncode == 0, table + done.stderr.decode()
+    assert "sealed" in table and "OPEN" not in table
+    assert not list(folder.glob("*canary*"))
+
+
+# Ray
+
+
+def test_ray_gives_the_same_records(stages: dict[str, Any]) -> None:
+    pytest.importorskip("ray", reason="needs the [ray] extra")
+    here = sandbox(stages["folder"], "-k", "-j", "2", "instrumented.jsonl")
+    there = sandbox(stages["folder"], "-k", "-j", "2", "--on", "ray", "instrumented.jsonl")
+    assert without_times(records(there.stdout)) == without_times(records(here.stdout))
+
+
+def test_ray_command_killed_and_resumed_loses_and_doubles_nothing(stages: dict[str, Any], tmp_path: Path) -> None:
+    pytest.importorskip("ray", reason="needs the [ray] extra")
+    mark = format(random.SystemRandom().getrandbits(48), "x")
+    codes = [f"import time\nmark = '{mark}'\ntime.sleep(0.3)\nprint({n})" for n in range(24)]
+    path = rollouts(stages, tmp_path / "in.jsonl", *codes)
+    command = ["mle-sandbox", "-j", "2", "--on", "ray", "--preimport", "json", "--data", str(stages["folder"])]
+    command += ["-o", str(tmp_path / "out.jsonl"), str(path)]
+    partial = tmp_path / "out.jsonl.partial"
+    with subprocess.Popen([str(BIN / command[0]), *command[1:]], stderr=subprocess.DEVNULL) as process:
+        end = time.monotonic() + 120
+        while time.monotonic() < end and (not partial.exists() or partial.read_bytes().count(b"\n") < 5):
+            time.sleep(0.1)
+        process.send_signal(signal.SIGKILL)
+    assert 5 <= partial.read_bytes().count(b"\n") < 24
+    run_command(*command, "--resume")
+    done = records((tmp_path / "out.jsonl").read_bytes())
+    assert Counter(record["id"] for record in done) == Counter(f"rollout:{n:016x}" for n in range(24))
+    assert {(r["id"], r["execution"]["stdout"]["head"]) for r in done} == {
+        (f"rollout:{n:016x}", f"{n}\n") for n in range(24)
+    }
+
+
+def test_no_cluster_is_an_error_that_says_so(stages: dict[str, Any]) -> None:
+    pytest.importorskip("ray", reason="needs the [ray] extra")
+    done = sandbox(stages["folder"], "--on", "ray://127.0.0.1:1", "rollouts.jsonl", check=False)
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert b"ray://127.0.0.1:1" in done.stderr
+    assert len(done.stderr.splitlines()) <= 3, done.stderr.decode()
