@@ -1,5 +1,6 @@
 # make demo   the whole pipe, from tasks to a policy that became better (about 10 minutes after the set-up)
 # make test   the tests
+# make image  a Docker image for mle-sandbox --backend docker; IMAGE=name, BASE=python:3.12-slim
 # make check  lint, types, import rules, docs in step with --help
 # Each sets up .venv first, once: pinned versions from constraints.txt, nothing but python3 >= 3.10 and a package index.
 
@@ -14,11 +15,13 @@ BIN := $(CURDIR)/$(VENV)/bin
 READY := $(VENV)/.ready
 SEED ?= 0
 DEMO ?= demo
+IMAGE ?= mletools-sandbox
+BASE ?= python:3.11-slim
 
-.PHONY: help demo test test-slow check docs constraints clean
+.PHONY: help demo test test-slow image check docs constraints clean
 
 help:
-	@sed -n 's/^# //p' Makefile | head -4
+	@sed -n 's/^# //p' Makefile | head -5
 
 # torch comes first and alone: at its pinned version an index that has a CPU build gives that, and nothing later asks for another
 $(READY): setup.cfg constraints.txt
@@ -36,6 +39,10 @@ test: $(READY)
 
 test-slow: $(READY)
 	$(BIN)/pytest -m slow
+
+# The context is two files, from a pipe: nothing else of this folder goes to the engine.
+image:
+	tar -c -C mletools/sandbox Dockerfile -C $(CURDIR) constraints.txt | docker build --build-arg BASE=$(BASE) -t $(IMAGE) $(IMAGE_FLAGS) -
 
 check: $(READY)
 	$(BIN)/ruff check

@@ -14,7 +14,10 @@ from typing import Protocol
 
 from mletools.records.errors import ToolError
 
-BACKENDS: dict[str, str] = {"local": "mletools.sandbox.local:LocalSandbox"}
+BACKENDS: dict[str, str] = {
+    "local": "mletools.sandbox.local:LocalSandbox",
+    "docker": "mletools.sandbox.container:DockerSandbox",
+}
 
 DEFAULT_PREIMPORT: tuple[str, ...] = (
     "numpy",

@@ -20,7 +20,7 @@ from typing import Any
 from mletools.records.errors import ToolError
 from mletools.sandbox import landlock, mounts, solution
 from mletools.sandbox.gpus import Leases
-from mletools.sandbox.interface import Limits, Outcome, Setup
+from mletools.sandbox.interface import DEFAULT_PREIMPORT, Limits, Outcome, Setup
 from mletools.sandbox.job import NOBODY
 from mletools.sandbox.pool import Pool, ServerDied
 from mletools.sandbox.process_tree import remove_folder
@@ -74,8 +74,12 @@ class LocalSandbox:
         lines = []
         if self._template is not None and self._template.missing:
             lines.append(f"not installed here, so not imported ahead: {', '.join(self._template.missing)}")
-        if self._template is not None and self._template.threaded:
-            names = ", ".join(self._template.threaded)
+        # The usual libraries were tried: what they start, they do without.
+        threaded = [
+            name for name in (self._template.threaded if self._template else []) if name not in DEFAULT_PREIMPORT
+        ]
+        if threaded:
+            names = ", ".join(threaded)
             lines.append(f"{names}: started threads when imported ahead, which no program has after the fork")
         if self.weaker_because:
             lines.append(f"no namespaces: {self.weaker_because}")

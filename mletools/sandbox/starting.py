@@ -12,7 +12,22 @@ from collections.abc import Sequence
 
 # They keep threads, worker pools or a device context that a forked child inherits broken.
 NOT_FOR_FORKS = frozenset(
-    {"cudf", "cuml", "cupy", "dask", "jax", "loky", "mxnet", "numba", "paddle", "pyspark", "ray", "rmm", "tensorflow", "torch"}
+    {
+        "cudf",
+        "cuml",
+        "cupy",
+        "dask",
+        "jax",
+        "loky",
+        "mxnet",
+        "numba",
+        "paddle",
+        "pyspark",
+        "ray",
+        "rmm",
+        "tensorflow",
+        "torch",
+    }
 )
 # These share `n_jobs` out to threads; everything else in scikit-learn may start loky's processes.
 _THREADED = ("RandomForest", "ExtraTrees", "RandomTrees", "IsolationForest", "KNeighbors", "XGB", "LGBM")
