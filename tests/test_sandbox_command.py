@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import signal
+import socket
 import subprocess
+import tempfile
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -132,7 +137,9 @@ def test_selftest_prints_a_table_and_what_is_sealed(folder: Path) -> None:
     done = sandbox(folder, "--selftest", "--preimport", "", check=False)
     table = done.stdout.decode()
     assert done.returncode == 0, table + done.stderr.decode()
-    assert "sealed" in table and "OPEN" not in table
+    assert ", 0 OPEN (" in table.splitlines()[-1]
+    assert not [line for line in table.splitlines()[:-1] if "OPEN" in line]
+    assert "sealed     status memory" in table
     assert not list(folder.glob("*canary*"))
 
 
@@ -166,6 +173,82 @@ def test_ray_command_killed_and_resumed_loses_and_doubles_nothing(stages: dict[s
     assert {(r["id"], r["execution"]["stdout"]["head"]) for r in done} == {
         (f"rollout:{n:016x}", f"{n}\n") for n in range(24)
     }
+
+
+@pytest.fixture
+def head() -> Iterator[str]:
+    """A Ray head with a client server, as `ray start --head` gives one; its address."""
+    pytest.importorskip("ray", reason="needs the [ray] extra")
+    pytest.importorskip("grpc", reason="needs Ray's client")
+    ports = [free_port() for _ in range(2)]
+    with tempfile.TemporaryDirectory(prefix="ray") as place:
+        command = [str(BIN / "ray"), "start", "--head", "--block", f"--port={ports[0]}", "--num-cpus=2"]
+        command += [f"--ray-client-server-port={ports[1]}", "--include-dashboard=false", f"--temp-dir={place}"]
+        # Ray's client server is forked by a process that has used grpc; without this, grpc's handlers may stop it.
+        more = {"GRPC_ENABLE_FORK_SUPPORT": "false", "RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "disabled"}
+        settings: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        with subprocess.Popen(
+            [*command, "--object-store-memory=100000000"], env={**os.environ, **more}, **settings
+        ) as ray:
+            try:
+                end = time.monotonic() + 60
+                while time.monotonic() < end and not answers(ports[1]):
+                    time.sleep(0.2)
+                yield f"ray://127.0.0.1:{ports[1]}"
+            finally:
+                ray.send_signal(signal.SIGTERM)
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+def answers(port: int) -> bool:
+    with suppress(OSError):
+        socket.create_connection(("127.0.0.1", port), 1).close()
+        return True
+    return False
+
+
+@pytest.mark.slow
+def test_a_cluster_by_its_address(stages: dict[str, Any], head: str, tmp_path: Path) -> None:
+    here = sandbox(stages["folder"], "-k", "-j", "2", "instrumented.jsonl")
+    there = sandbox(stages["folder"], "-k", "-j", "2", "--on", head, "instrumented.jsonl")
+    assert b"Ray cluster with 1 node and 2 CPUs" in there.stderr
+    assert without_times(records(there.stdout)) == without_times(records(here.stdout))
+
+    mark = "sleeper" + format(random.SystemRandom().getrandbits(48), "x")
+    code = f"import os\nos.execv('/bin/sleep', ['{mark}', '600'])"
+    path = rollouts(stages, tmp_path / "in.jsonl", code)
+    command = [
+        str(BIN / "mle-sandbox"),
+        "--on",
+        head,
+        "--preimport",
+        "json",
+        "--data",
+        str(stages["folder"]),
+        str(path),
+    ]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        end = time.monotonic() + 60
+        while time.monotonic() < end and not asleep(mark):
+            time.sleep(0.2)
+        assert asleep(mark)
+        process.kill()
+    end = time.monotonic() + 90  # the cluster waits half a minute for the client to come back
+    while time.monotonic() < end and asleep(mark):
+        time.sleep(0.5)
+    assert not asleep(mark)
+
+
+def asleep(mark: str) -> bool:
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            if path.read_bytes().startswith(mark.encode() + b"\0"):
+                return True
+    return False
 
 
 def test_no_cluster_is_an_error_that_says_so(stages: dict[str, Any]) -> None:

@@ -1,0 +1,236 @@
+"""A Docker daemon and an image for tests, on a machine that may have neither a daemon nor a registry in reach.
+
+Covered: the daemon that DOCKER_HOST names where it has an image for solutions; else, for root with `dockerd` on PATH, a
+daemon in a folder of its own and an image of this machine's Python and libraries; all of it gone at the end. Not
+covered: a bridge network, which no sandbox uses. As a script: `python tests/docker_daemon.py FOLDER` runs such a daemon
+until it is interrupted, and prints what to set.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+TEST_IMAGE = "mletools-sandbox:test"
+_IMAGES = (TEST_IMAGE, "mletools-sandbox:latest")
+_LIBRARIES = ("pandas", "scipy", "scikit-learn")  # and what they need
+_PROGRAMS = ("sh", "sleep", "env", "chmod", "rm")
+
+
+@dataclass
+class Daemon:
+    """A daemon that answers at `host` and has `image`; `folder` is None where it is not ours."""
+
+    host: str
+    image: str
+    folder: Path | None = None
+    process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it, also once more after `stop`: the image is still there."""
+        assert self.folder is not None
+        switches = "--bridge=none --iptables=false --ip6tables=false --ip-forward=false --ip-masq=false"
+        places = [
+            f"--data-root={self.folder}/data",
+            f"--exec-root={self.folder}/exec",
+            f"--pidfile={self.folder}/dockerd.pid",
+            f"--host={self.host}",
+        ]
+        with open(self.folder / "log", "ab") as log:
+            command = ["dockerd", *places, *switches.split(), "--userland-proxy=false"]
+            self.process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+        end = time.monotonic() + 60
+        while not answers(self.host):
+            if self.process.poll() is not None or time.monotonic() > end:
+                last = (self.folder / "log").read_text(errors="replace").strip().splitlines()[-1:]
+                self.stop()
+                raise RuntimeError(f"dockerd does not start: {' '.join(last)}")
+            time.sleep(0.1)
+
+    def stop(self) -> None:
+        """End it with its containers; only a daemon of ours."""
+        if self.process is not None:
+            self.process.send_signal(signal.SIGTERM)
+            try:
+                self.process.wait(60)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+            self.process = None
+
+
+def answers(host: str) -> bool:
+    """Whether a daemon serves at `host`."""
+    import docker
+
+    try:
+        client = docker.DockerClient(base_url=host, timeout=10)
+    except docker.errors.DockerException:
+        return False
+    client.close()
+    return True
+
+
+def _image_of(host: str) -> str | None:
+    import docker
+
+    client = docker.DockerClient(base_url=host)
+    try:
+        for name in _IMAGES:
+            with suppress(docker.errors.ImageNotFound):
+                client.images.get(name)
+                return name
+        return None
+    finally:
+        client.close()
+
+
+def _shared_libraries(files: list[Path]) -> set[str]:
+    told = subprocess.run(["ldd", *map(str, files)], capture_output=True, text=True, check=False).stdout
+    return set(re.findall(r"(?:=> |^\s+)(/\S+)", told, re.MULTILINE))
+
+
+def _library_files() -> list[tuple[Path, str]]:
+    found, waiting, seen = [], list(_LIBRARIES), set[str]()
+    while waiting:
+        name = waiting.pop()
+        if name in seen:
+            continue
+        with suppress(importlib.metadata.PackageNotFoundError):
+            package = importlib.metadata.distribution(name)
+            seen.add(name)
+            needs = [re.split(r"[^A-Za-z0-9._-]", need)[0] for need in package.requires or [] if "extra ==" not in need]
+            waiting += needs
+            for file in package.files or []:
+                if ".." not in file.parts and "tests" not in file.parts:
+                    found.append((Path(str(package.locate_file(file))), str(file)))
+    return [(path, name) for path, name in found if path.is_file()]
+
+
+def write_root(target: Path) -> None:
+    """A tar archive of a root file system with this Python, its standard library and what solutions import."""
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    base, stdlib = Path(sys.base_prefix), Path(os.__file__).parent
+    left_out = {"site-packages", "dist-packages", "test", "idlelib", "tkinter", "turtledemo", "ensurepip"}
+
+    def keep(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
+        if left_out.intersection(entry.name.split("/")[4:]) or entry.name.split("/")[-1].startswith("config-"):
+            return None
+        return public(entry)
+
+    def public(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+        entry.uid = entry.gid = 0
+        entry.uname = entry.gname = ""
+        entry.mode |= 0o555 if entry.isdir() or entry.mode & 0o100 else 0o444
+        return entry
+
+    # Times are kept: Python would compile everything anew, in every container, if they did not fit the .pyc files.
+    with tarfile.open(target, "w") as archive:
+        for name in ("tmp", "proc", "sys", "dev", "etc", "var", "usr/bin", "usr/lib", "usr/lib64"):
+            entry = tarfile.TarInfo(name)
+            entry.type, entry.mode = tarfile.DIRTYPE, 0o1777 if name == "tmp" else 0o755
+            archive.addfile(entry)
+        for name in ("bin", "lib", "lib64"):
+            entry = tarfile.TarInfo(name)
+            entry.type, entry.linkname = tarfile.SYMTYPE, f"usr/{name}"
+            archive.addfile(entry)
+        archive.add(stdlib, f"usr/local/lib/{version}", filter=keep)
+        python = Path(os.path.realpath(sys.executable))
+        archive.add(python, f"usr/local/bin/{version}", filter=public)
+        entry = tarfile.TarInfo("usr/local/bin/python3")
+        entry.type, entry.linkname = tarfile.SYMTYPE, version
+        archive.addfile(entry)
+        files = _library_files()
+        for path, name in files:
+            archive.add(path, f"usr/local/lib/{version}/site-packages/{name}", filter=public)
+        programs = [Path(found) for name in _PROGRAMS if (found := shutil.which(name, path="/usr/bin:/bin"))]
+        for path in programs:
+            archive.add(os.path.realpath(path), f"usr/bin/{path.name}", filter=public)
+        extensions = [path for path, name in files if ".so" in name] + list(stdlib.glob("lib-dynload/*.so"))
+        needed = sorted(_shared_libraries([python, *programs, *extensions]))
+        home = next(
+            os.path.dirname(name) for name in needed if name.startswith(("/lib", "/usr/lib")) and "libc." in name
+        )
+        inside = {str(path) for path, _ in files}
+        for name in needed:
+            if name not in inside and ".libs/" not in name:
+                own = not name.startswith((str(base), sys.prefix))
+                place = name if own else f"{home}/{os.path.basename(name)}"
+                place = place.lstrip("/")
+                place = place if place.startswith("usr/") else f"usr/{place}"
+                archive.add(os.path.realpath(name), place, filter=public)
+
+
+def make_image(host: str, folder: Path) -> None:
+    """Import TEST_IMAGE into the daemon at `host`, by way of a file in `folder`."""
+    import docker
+
+    archive = folder / "image.tar"
+    write_root(archive)
+    client = docker.DockerClient(base_url=host, timeout=300)
+    try:
+        name, tag = TEST_IMAGE.split(":")
+        client.api.import_image_from_file(str(archive), repository=name, tag=tag, changes=["ENV LANG=C.UTF-8"])
+        client.images.get(TEST_IMAGE)
+    finally:
+        client.close()
+        archive.unlink()
+
+
+def _unmount(folder: Path) -> None:
+    mounts = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+    for place in sorted((name for name in mounts if name.startswith(f"{folder}/")), reverse=True):
+        subprocess.run(["umount", "-l", place], check=False, capture_output=True)
+
+
+@contextmanager
+def own_daemon(folder: Path) -> Iterator[Daemon]:
+    """A daemon with the test image in `folder`, which is removed at the end. RuntimeError: it does not start."""
+    folder = folder.resolve()
+    daemon = Daemon(f"unix://{folder}/docker.sock", TEST_IMAGE, folder)
+    try:
+        daemon.start()
+        make_image(daemon.host, folder)
+        yield daemon
+    finally:
+        daemon.stop()
+        _unmount(folder)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def docker_daemon() -> Iterator[Daemon]:
+    """A daemon with an image for solutions. Skips where there is none and none can be started."""
+    pytest.importorskip("docker", reason="needs the [docker] extra")
+    given = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
+    if answers(given) and (image := _image_of(given)):
+        yield Daemon(given, image)
+        return
+    if os.geteuid() != 0 or shutil.which("dockerd") is None:
+        pytest.skip(f"no Docker daemon with an image at {given}, and only root with dockerd on PATH can start one")
+    # The path of a socket may have 107 characters, so not in pytest's own folders.
+    folder = Path(tempfile.mkdtemp(prefix="mle-docker-"))
+    with own_daemon(folder) as daemon:
+        yield daemon
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with suppress(KeyboardInterrupt), own_daemon(Path(sys.argv[1])) as running:
+        sys.stdout.write(f"DOCKER_HOST={running.host}\n")
+        sys.stdout.flush()
+        signal.pause()
