@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from docker_daemon import docker_daemon as docker_daemon  # the fixture
 
 from mletools.records import schema
 

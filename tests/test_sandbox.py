@@ -800,9 +800,9 @@ def test_module_that_fails_to_import_is_an_error(tmp_path: Path) -> None:
         open_sandbox("local", Setup(1, ("json", "no_such_module_anywhere"))) as sandbox,
     ):
         assert sandbox.protections["no_new_privs"]
-        assert sandbox.missing == ["no_such_module_anywhere"]  # type: ignore[attr-defined]
+        assert sandbox.notes == ["not installed, so not imported ahead: no_such_module_anywhere"]
     with LocalSandbox(Setup(1, ("antigravity.broken",))) as broken:
-        assert broken.missing == ["antigravity.broken"]
+        assert broken.notes == ["not installed, so not imported ahead: antigravity.broken"]
 
 
 def test_importing_the_package_is_cheap() -> None:
@@ -881,3 +881,85 @@ def test_answers_inside_packages_are_not_there(boxed: LocalSandbox, public: Path
     )
     outcome = boxed.run(code, public, Limits(), 0)
     assert outcome.stdout.decode().split() == ["[]", "no", "table", "no", "maker"]
+
+
+# Memory cgroups
+
+
+@pytest.fixture
+def counted(public: Path) -> Iterator[LocalSandbox]:
+    """A sandbox with one slot, whose runs a cgroup counts."""
+    with LocalSandbox(Setup(1, ("json",))) as sandbox:
+        if not sandbox.protections["memory_cgroup"]:
+            pytest.skip("this user may not make a memory cgroup here")
+        yield sandbox
+
+
+def test_peak_is_the_whole_trees_and_never_another_runs(counted: LocalSandbox, public: Path) -> None:
+    hold = "import time; kept = bytearray(b'x') * (60 << 20); time.sleep(1)"
+    tree = f"import os\nfor _ in range(3):\n    if os.fork() == 0:\n        {hold}; os._exit(0)\nfor _ in range(3): os.wait()"
+    large, small = run(counted, public, tree, memory_mb=1000), run(counted, public, "pass", memory_mb=1000)
+    assert (large.status, small.status) == ("ok", "ok")
+    assert 150 < large.peak_memory_mb < 400
+    assert small.peak_memory_mb < 50
+
+
+def test_a_kill_for_memory_is_not_told_of_the_next_run(counted: LocalSandbox, public: Path) -> None:
+    assert run(counted, public, MEMORY_BOMB, memory_mb=200).status == "memory"
+    assert run(counted, public, "import os; os.abort()", memory_mb=200).status == "killed"
+    assert run(counted, public, "pass", memory_mb=400).status == "ok"
+
+
+def test_files_in_memory_count(counted: LocalSandbox, public: Path) -> None:
+    if not counted.protections["mount_namespace"]:
+        pytest.skip("without a mount namespace files lie on the machine's disk")
+    fill = "for n in range(30): open(str(n), 'wb').write(bytes(10 << 20))\nraise SystemExit(1)"
+    assert run(counted, public, fill, memory_mb=150, disk_mb=1000).status == "memory"
+
+
+def memory_folders(servers: list[int]) -> list[str]:
+    """Cgroups that these servers have made and that are still there."""
+    names = tuple(f"mletools-{pid}-" for pid in servers)
+    return [folder for folder, _, _ in os.walk("/sys/fs/cgroup") if os.path.basename(folder).startswith(names)]
+
+
+def memory_folders_left(servers: list[int]) -> list[str]:
+    end = time.monotonic() + 15
+    while memory_folders(servers) and time.monotonic() < end:
+        time.sleep(0.05)
+    return memory_folders(servers)
+
+
+def test_cgroups_are_taken_away(public: Path) -> None:
+    with LocalSandbox(Setup(2, ("json",))) as sandbox:
+        if not sandbox.protections["memory_cgroup"]:
+            pytest.skip("this user may not make a memory cgroup here")
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(lambda _: run(sandbox, public, "import time; time.sleep(0.5)"), range(4)))
+        servers = [server.pid for _, server in sandbox._pool.idle]
+        assert len(servers) == 2
+        assert len(memory_folders(servers)) >= 2
+        os.kill(servers[0], signal.SIGKILL)
+    assert memory_folders_left(servers) == []
+
+
+def test_cgroups_of_a_killed_command_are_taken_away(counted: LocalSandbox, public: Path) -> None:
+    token = f"{random.SystemRandom().randrange(10**6, 10**7)}"
+    script = f"""
+        from pathlib import Path
+        from mletools.sandbox import Limits, Setup
+        from mletools.sandbox.local import LocalSandbox
+        code = "import subprocess\\nsubprocess.run(['sleep', '{token}'])"
+        with LocalSandbox(Setup(1, ("json",))) as sandbox:
+            sandbox.run(code, Path({str(public)!r}), Limits(), 0)
+    """
+    environment = {**os.environ, "PYTHONPATH": PACKAGE_ROOT}
+    with subprocess.Popen([sys.executable, "-c", textwrap.dedent(script)], env=environment) as command:
+        end = time.monotonic() + 30
+        while not processes_with(token) and time.monotonic() < end and command.poll() is None:
+            time.sleep(0.05)
+        family = descendants(command.pid)
+        assert memory_folders(family)
+        command.kill()
+    assert memory_folders_left(family) == []
+    assert processes_with(token) == []

@@ -14,7 +14,9 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,7 +24,9 @@ from mletools.records.errors import ToolError
 from mletools.sandbox import Limits, Outcome, Sandbox, Setup
 from mletools.sandbox.attacks import ATTACKS, Attack, World
 from mletools.sandbox.attacks.attack import held
+from mletools.sandbox.container import DockerSandbox
 from mletools.sandbox.local import LocalSandbox
+from mletools.sandbox.on_ray import RaySandbox
 from mletools.sandbox.process_tree import remove_folder
 from mletools.sandbox.selftest import Finding, attempt, failed, selftest, table
 
@@ -110,9 +114,14 @@ class BareSandbox:
 BACKENDS: dict[str, Callable[[], Sandbox]] = {
     "local": lambda: LocalSandbox(Setup(2)),
     "local without namespaces": lambda: LocalSandbox(Setup(2), namespaces=False, cgroup=False),
+    "docker": lambda: DockerSandbox(Setup(2, image=os.environ["MLE_SANDBOX_IMAGE"])),
+    "docker without namespaces": lambda: DockerSandbox(
+        Setup(2, image=os.environ["MLE_SANDBOX_IMAGE"]), namespaces=False
+    ),
+    "local on ray": lambda: RaySandbox("ray", "local", Setup(2)),
     "bare": BareSandbox,
 }
-SLOW = {"local without namespaces"}
+SLOW = set(BACKENDS) - {"local", "bare"}
 
 # What is open where the kernel grants no namespaces and no cgroup, and why. Landlock and seccomp close the rest.
 _NO_IPC = "System V memory and /dev/shm are the machine's own without an ipc and a mount namespace"
@@ -185,10 +194,17 @@ MAY_BE_REFUSED = {
 }
 
 
-def open_backend(name: str, stack: ExitStack) -> tuple[Sandbox, World]:
+def open_backend(name: str, stack: ExitStack, fixture: Callable[[str], Any]) -> tuple[Sandbox, World]:
     """The backend and a world planted around it, both taken away with `stack`; skips where the machine has it not."""
-    world = stack.enter_context(World())
-    sandbox = BACKENDS[name]()
+    with pytest.MonkeyPatch.context() as patch:
+        if name.startswith("docker"):
+            daemon = fixture("docker_daemon")
+            patch.setenv("DOCKER_HOST", daemon.host)
+            patch.setenv("MLE_SANDBOX_IMAGE", daemon.image)
+        if name.endswith("ray") and find_spec("ray") is None:
+            pytest.skip("needs the [ray] extra")
+        world = stack.enter_context(World())
+        sandbox = BACKENDS[name]()
     stack.callback(sandbox.close)
     if isinstance(sandbox, BareSandbox):
         sandbox.inherits = (world.held,)
@@ -203,14 +219,14 @@ def open_backend(name: str, stack: ExitStack) -> tuple[Sandbox, World]:
 
 
 @pytest.fixture(scope="session")
-def opened() -> Iterator[Callable[[str], tuple[Sandbox, World]]]:
+def opened(request: pytest.FixtureRequest) -> Iterator[Callable[[str], tuple[Sandbox, World]]]:
     kept: dict[str, tuple[Sandbox, World]] = {}
     with ExitStack() as stack:
 
         def take(name: str) -> tuple[Sandbox, World]:
             if name not in kept:
                 with ExitStack() as attempt_stack:
-                    kept[name] = open_backend(name, attempt_stack)
+                    kept[name] = open_backend(name, attempt_stack, request.getfixturevalue)
                     stack.push(attempt_stack.pop_all())
             return kept[name]
 

@@ -71,7 +71,7 @@ def test_records_say_how_and_where_a_program_ran(stages: dict[str, Any], tmp_pat
     assert (warm["backend"], warm["start"], warm["gpu"], warm["stdout"]["head"]) == ("local", "warm", "978", "978\n")
     assert (cold["start"], cold["gpu"]) == ("cold", "978")
     assert warm["protections"] == cold["protections"]
-    assert b"not installed here, so not imported ahead: no_such_module" in done.stderr
+    assert b"not installed, so not imported ahead: no_such_module" in done.stderr
 
 
 def test_how_programs_start_changes_no_record(stages: dict[str, Any]) -> None:

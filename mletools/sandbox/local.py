@@ -73,7 +73,7 @@ class LocalSandbox:
         self._probe()
         lines = []
         if self._template is not None and self._template.missing:
-            lines.append(f"not installed here, so not imported ahead: {', '.join(self._template.missing)}")
+            lines.append(f"not installed, so not imported ahead: {', '.join(self._template.missing)}")
         # The usual libraries were tried: what they start, they do without.
         threaded = [
             name for name in (self._template.threaded if self._template else []) if name not in DEFAULT_PREIMPORT
@@ -84,11 +84,6 @@ class LocalSandbox:
         if self.weaker_because:
             lines.append(f"no namespaces: {self.weaker_because}")
         return lines
-
-    @property
-    def missing(self) -> list[str]:
-        self._probe()
-        return list(self._template.missing) if self._template else []
 
     def run(self, code: str, public: Path, limits: Limits, seed: int) -> Outcome:
         """See Sandbox.run. ToolError also when `public` lies where every solution could read its neighbours."""

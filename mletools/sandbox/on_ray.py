@@ -15,6 +15,7 @@ import pickle
 import platform
 import signal
 import socket
+import sys
 import threading
 import time
 import uuid
@@ -271,7 +272,7 @@ def _connect(address: str) -> Any:
     if target == "local":
         settings = {"include_dashboard": False}
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        if "RAY_AUTH_MODE" not in os.environ:
+        if "RAY_AUTH_MODE" not in os.environ and "ray" not in sys.modules:  # it reads them when it is imported
             # This cluster serves this command alone. Without a token of its own Ray would leave one in the home folder.
             os.environ.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=uuid.uuid4().hex)
     try:

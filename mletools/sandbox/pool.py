@@ -17,6 +17,10 @@ class ServerDied(Exception):
     """A server went away or stopped answering; the run that it had may be tried on another."""
 
 
+class DiedTwice(ToolError):
+    """Two servers in turn died of one run."""
+
+
 class Server(Protocol):
     """What a pool holds. `close` may be called from any thread, also during a run, which then ends in ServerDied."""
 
@@ -44,8 +48,8 @@ class Pool(Generic[S]):
     def serve(self, work: Callable[[S], T], kind: Hashable = None) -> T:
         """What `work` returns for a server of this kind; waits while every slot is taken.
 
-        ToolError: the pool is closed, or two servers in turn died of this work. Any other error of `work` passes, and
-        costs its server.
+        DiedTwice: two servers in turn died of this work. ToolError: the pool is closed. Any other error of `work`
+        passes, and costs its server.
         """
         with self._slots:
             for _ in range(2):
@@ -62,7 +66,7 @@ class Pool(Generic[S]):
                     raise
                 self._give_back(server, kind)
                 return result
-        raise ToolError("the sandbox's warm server died twice on one run: is this machine out of memory?")
+        raise DiedTwice("the sandbox's warm server died twice on one run: is this machine out of memory?")
 
     def close(self) -> None:
         """End every server, also those at work. Later calls of `serve` raise ToolError."""

@@ -81,7 +81,7 @@ def _serve(end: socket.socket, command: int, config: dict[str, Any]) -> Callable
             _leave(cgroup)
         elif descriptors:
             if cgroup is not None:
-                cgroup.start(request["limits"]["memory_mb"])
+                cgroup.start(request["limits"]["memory_mb"], request["limits"]["processes"])
             uid, gid = os.geteuid(), os.getegid()
             alive, living = os.pipe()
             watch = _Watch(end, command, request, cgroup)

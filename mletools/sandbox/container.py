@@ -1,0 +1,248 @@
+"""The backend `docker`: a container for every slot in use, with a warm local sandbox inside (`agent`).
+
+A container has no network, no capabilities, a read-only root and its own bounds of memory and processes. Within it a
+solution is boxed once more, in namespaces of its own, or, where the engine grants none inside, by Landlock under
+Docker's own seccomp profile. Covered: making and replacing containers (`engine` is one), sending the public folders,
+naming what is missing. Not covered: building the image (`make image`); what the engine and the kernel do
+wrong; an engine elsewhere that is given a public folder too large to be sent.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from mletools.records.errors import ToolError
+from mletools.sandbox import mounts, shipping
+from mletools.sandbox.agent import BOOT, read_outcome
+from mletools.sandbox.engine import SEND_S, Container, Kind, host_config, remove, source_archive
+from mletools.sandbox.gpus import Leases
+from mletools.sandbox.interface import Limits, Outcome, Setup
+from mletools.sandbox.pool import Pool
+
+LABEL = "mletools.sandbox"
+_USER = "65534:65534"
+_LARGEST_SENT = 64 << 20  # bytes of a public folder that is sent rather than mounted
+_SLACK_S = 200.0  # seconds beside those of a run itself
+_ABANDONED_S = 300
+_BLOCK = 4096
+
+
+@dataclass(frozen=True)
+class _Content:
+    digest: str
+    weight: int  # bytes that it takes in the container
+
+
+class DockerSandbox:
+    """Solutions in containers. `run` serves up to `slots` threads at once; more wait for their turn."""
+
+    name = "docker"
+
+    def __init__(self, setup: Setup, *, namespaces: bool = True) -> None:
+        """Connect to the engine that DOCKER_HOST names; `namespaces` False leaves out the inner ones.
+
+        ToolError: the Docker library is not installed, or no engine answers.
+        """
+        self._setup = setup
+        self._client = _connect()
+        self.host = os.environ.get("DOCKER_HOST", "the default socket")
+        self._leases = Leases(setup.gpus)
+        self._pool = Pool(setup.slots, self._new_container)
+        self._probe_lock = threading.Lock()
+        self._namespaces: bool | None = None if namespaces else False
+        self._weaker_because: str | None = None if namespaces else "not wanted"
+        self._protections: dict[str, bool] | None = None
+        self._inner_notes: list[str] = []
+        self._contents: dict[str, tuple[shipping.Fingerprint, _Content]] = {}
+        self._source = source_archive()
+        with self._trouble("answer"):
+            self._limits_memory = bool(self._client.api.info().get("MemoryLimit"))
+            self._remove_abandoned()
+
+    @property
+    def protections(self) -> dict[str, bool]:
+        """See Sandbox.protections; with `container`, and `memory_cgroup` where the engine bounds a container."""
+        self._probe()
+        return dict(self._protections or {})
+
+    @property
+    def notes(self) -> list[str]:
+        """See Sandbox.notes."""
+        self._probe()
+        inner = "namespaces inside" if self._namespaces else f"Landlock inside, no namespaces: {self._weaker_because}"
+        return [f"containers of {self._setup.image}, {inner}", *self._inner_notes]
+
+    def run(self, code: str, public: Path, limits: Limits, seed: int) -> Outcome:
+        """See Sandbox.run. ToolError also when a container cannot be made, or the engine goes away."""
+        if not os.path.isdir(public):
+            raise ToolError(f"{public}: no such folder; is --data the folder that the task's paths start from?")
+        self._probe()
+        content = self._content_of(public)
+        bound = None if content is not None else self._bound(public)
+        order = {"do": "run", "code": code, "limits": asdict(limits), "seed": seed}
+
+        def work(container: Container) -> Outcome:
+            seconds = 2 * (limits.wall_s + _SLACK_S)  # the agent, too, tries twice
+            told, blob = container.ask({**order, "digest": content.digest if content else None}, seconds=seconds)
+            if "absent" in told:
+                packed = shipping.pack(public)
+                sent = {"digest": shipping.digest_of(packed), "weight": content.weight if content else 0}
+                container.ask({"do": "put", **sent}, packed, SEND_S)
+                told, blob = container.ask({**order, "digest": sent["digest"]}, seconds=seconds)
+            return read_outcome(told, blob)
+
+        with self._leases.lease() as gpu:
+            outcome = self._pool.serve(work, self._kind(limits, gpu, bound))
+        return replace(outcome, backend=self.name, gpu=gpu, protections=self.protections)
+
+    def close(self) -> None:
+        """See Sandbox.close."""
+        self._pool.close()
+        self._client.close()
+
+    def __enter__(self) -> DockerSandbox:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _probe(self) -> None:
+        with self._probe_lock:
+            if self._protections is None:
+                with self._leases.lease() as gpu:
+                    self._pool.serve(lambda container: None, self._kind(Limits(), gpu, None))
+
+    def _kind(self, limits: Limits, gpu: str | None, bound: tuple[str, int, int] | None) -> Kind:
+        return Kind(limits.memory_mb, limits.disk_mb, limits.processes, limits.threads, gpu, bound)
+
+    def _content_of(self, public: Path) -> _Content | None:
+        """What to send of `public`; None where it is too large."""
+        now = shipping.fingerprint(public)
+        key = os.path.realpath(public)
+        weight = sum(_BLOCK + -(-size // _BLOCK) * _BLOCK for _, _, size, *_ in now)
+        if weight > _LARGEST_SENT:
+            return None
+        then, content = self._contents.get(key, (None, None))
+        if content is None or then != now:
+            content = _Content(shipping.digest_of(shipping.pack(public)), weight)
+            self._contents[key] = now, content
+        return content
+
+    def _bound(self, public: Path) -> tuple[str, int, int]:
+        if not self._client.api.base_url.startswith("http+docker://localhost"):
+            raise ToolError(
+                f"{public} holds more than {_LARGEST_SENT >> 20} MB, too much to send to the Docker daemon at "
+                f"{self.host}: run this command on the daemon's machine"
+            )
+        real = os.path.realpath(public)
+        mounts.refuse_unreadable(Path(real))
+        found = os.stat(real)
+        return real, found.st_dev, found.st_ino
+
+    def _new_container(self, kind: Hashable) -> Container:
+        assert isinstance(kind, Kind)
+        container = self._launch(kind, self._namespaces is not False)
+        if self._namespaces is None:
+            self._namespaces = container.protections["mount_namespace"]
+            if not self._namespaces:
+                self._weaker_because = container.weaker_because
+                container.close()
+                container = self._launch(kind, False)
+        facts = {**container.protections, "container": True, "memory_cgroup": self._limits_memory, "disk_limit": True}
+        problem = None
+        if not facts["private_files"]:
+            problem = "neither namespaces nor Landlock are granted inside containers: programs could read too much"
+        elif self._protections not in (None, facts):
+            problem = "a further container is not protected as the first one is"
+        elif kind.bound is not None and container.bound_names() != sorted(os.listdir(kind.bound[0])):
+            problem = f"the daemon at {self.host} does not have {kind.bound[0]}: run this command on its machine"
+        if problem is not None:
+            container.close()
+            raise ToolError(problem)
+        self._protections = facts
+        self._inner_notes = container.notes
+        return container
+
+    def _launch(self, kind: Kind, namespaces: bool) -> Container:
+        api = self._client.api
+        with self._trouble("make a container"):
+            made = api.create_container(
+                self._setup.image,
+                entrypoint=["python3", "-I", "-c", BOOT],
+                user=_USER,
+                working_dir="/",
+                environment={"HOME": "/tmp"},
+                labels={LABEL: str(os.getpid())},
+                stdin_open=True,
+                stop_signal="SIGKILL",  # an engine that shuts down need not wait for process 1, which ignores the rest
+                host_config=host_config(api, kind, namespaces),
+            )["Id"]
+        container = None
+        try:
+            with self._trouble("start a container"):
+                stream = api.attach_socket(made, {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1})
+                container = Container(api, made, stream)
+                api.start(made)
+            config = {
+                "namespaces": namespaces,
+                "preimport": self._setup.preimport,
+                "start": self._setup.start,
+                "gpu": kind.gpu is not None,
+            }
+            container.greet(config, self._source, self._setup.image)
+            return container
+        except BaseException:
+            if container is not None:
+                container.close()
+            else:
+                remove(api, made)
+            raise
+
+    def _remove_abandoned(self) -> None:
+        # A command that was killed between making a container and starting it leaves one that never runs.
+        api = self._client.api
+        for found in api.containers(all=True, filters={"label": LABEL, "status": "created"}):
+            if time.time() - found["Created"] > _ABANDONED_S:
+                remove(api, found["Id"])
+
+    @contextmanager
+    def _trouble(self, what: str) -> Iterator[None]:
+        """ToolError for whatever Docker has to say."""
+        import docker.errors
+        import requests
+
+        try:
+            yield
+        except docker.errors.ImageNotFound:
+            raise ToolError(
+                f"the Docker daemon at {self.host} has no image {self._setup.image}: `make image` builds one, "
+                "or name another with --image"
+            ) from None
+        except docker.errors.APIError as error:
+            raise ToolError(
+                f"the Docker daemon at {self.host} does not {what}: {error.explanation or error}"
+            ) from error
+        except (docker.errors.DockerException, requests.RequestException, OSError) as error:
+            raise ToolError(f"the Docker daemon at {self.host} does not answer: {error}; is it running?") from error
+
+
+def _connect() -> Any:
+    try:
+        import docker
+        import docker.errors
+    except ImportError as error:
+        raise ToolError("the docker sandbox needs the Docker library: pip install 'mletools[docker]'") from error
+    try:
+        return docker.from_env()
+    except docker.errors.DockerException as error:
+        where = os.environ.get("DOCKER_HOST", "the default socket")
+        raise ToolError(
+            f"no Docker daemon answers at {where}: start it, or set DOCKER_HOST; may this user reach it? ({error})"
+        ) from error

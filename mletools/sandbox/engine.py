@@ -1,0 +1,194 @@
+"""One container: what the engine is told to make of it, and the talk with the agent in it.
+
+Covered: bounds and filters of a container, Docker's frames on the stream, an agent that is silent or gone. Not covered:
+when containers are made and what is asked of them (`container`).
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import socket
+import time
+import zipfile
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import mletools
+from mletools.records.errors import ToolError
+from mletools.sandbox import seccomp
+from mletools.sandbox.agent import BOUND, PLACE, STORE_MB, packet
+from mletools.sandbox.pool import ServerDied
+
+SEND_S = 120.0
+_START_S = 300.0
+_SERVER_MB = 512  # room for the warm server and its libraries beside a run's own memory
+_SERVER_PROCESSES = 32
+_SHARED_MEMORY_MB = 64
+# What the inner box is made with; a solution itself is held by the inner filter, which refuses these too.
+_FOR_THE_BOX = {"unshare", "mount", "umount2", "pivot_root", "mount_setattr", "sethostname"}
+# Shared memory goes with its last user; queues and semaphores, which would outlive a run, cannot be made at all.
+_SYSCTLS = {
+    "kernel.shm_rmid_forced": "1",
+    "kernel.sem": "250 32000 32 0",
+    "kernel.msgmni": "0",
+    "fs.mqueue.queues_max": "0",
+}
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a container is made for; a run of another kind needs another."""
+
+    memory_mb: int
+    disk_mb: int
+    processes: int
+    threads: int
+    gpu: str | None
+    bound: tuple[str, int, int] | None  # path, device and inode of a public folder too large to be sent
+
+
+def source_archive() -> bytes:
+    """The modules of this package that a container needs, as a zip archive."""
+    root = Path(mletools.__file__).parent
+    files = [root / "__init__.py", root / "records" / "__init__.py", root / "records" / "errors.py"]
+    files += sorted((root / "sandbox").glob("*.py"))
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for file in files:
+            archive.write(file, file.relative_to(root.parent))
+    return buffer.getvalue()
+
+
+def seccomp_profile() -> str:
+    """Docker's JSON of a filter that lets the inner box be built and refuses what else `seccomp` refuses."""
+    names = sorted(set(seccomp.REFUSED) - _FOR_THE_BOX)
+    refused = {"names": names, "action": "SCMP_ACT_ERRNO"}
+    return json.dumps({"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [refused]})
+
+
+def host_config(api: Any, kind: Kind, namespaces: bool) -> dict[str, Any]:
+    """What the engine is told about a container's bounds."""
+    import docker.types
+
+    security = ["no-new-privileges"]
+    if namespaces:
+        security += [f"seccomp={seccomp_profile()}", "apparmor=unconfined"]
+    disks = {"/tmp": kind.disk_mb, "/dev/shm": _SHARED_MEMORY_MB, PLACE: STORE_MB}
+    devices = [docker.types.DeviceRequest(device_ids=[kind.gpu], capabilities=[["gpu"]])] if kind.gpu else None
+    folders = [docker.types.Mount(BOUND, kind.bound[0], type="bind", read_only=True)] if kind.bound else None
+    memory = (kind.memory_mb + kind.disk_mb + STORE_MB + _SHARED_MEMORY_MB + _SERVER_MB) << 20
+    config: dict[str, Any] = api.create_host_config(
+        network_mode="none",
+        cap_drop=["ALL"],
+        security_opt=security,
+        read_only=True,
+        tmpfs={
+            path: f"size={size}m,nr_inodes={1000 + 100 * size},mode=0755,uid=65534,gid=65534,nosuid,nodev"
+            for path, size in disks.items()
+        },
+        mem_limit=memory,
+        memswap_limit=memory,
+        pids_limit=kind.processes + _SERVER_PROCESSES,
+        cpu_period=100_000,
+        cpu_quota=100_000 * kind.threads,
+        ipc_mode="private",
+        sysctls=_SYSCTLS,
+        auto_remove=True,
+        log_config=docker.types.LogConfig(type="none"),
+        device_requests=devices,
+        mounts=folders,
+    )
+    if namespaces:
+        # A fresh /proc may be mounted inside only where no part of the outer one is masked.
+        config.update(MaskedPaths=[], ReadonlyPaths=[])
+    return config
+
+
+def remove(api: Any, container: str) -> None:
+    import docker.errors
+    import requests
+
+    with suppress(docker.errors.DockerException, requests.RequestException):
+        api.remove_container(container, force=True)
+
+
+class Container:
+    """One container and the stream to its agent. `close` may be called from any thread."""
+
+    def __init__(self, api: Any, container: str, stream: Any) -> None:
+        self._api = api
+        self.id = container
+        self._stream = stream
+        # Which of the two it is depends on how the engine is reached.
+        self._socket = getattr(stream, "_sock", stream)
+        self._raw, self._answers, self._errors = bytearray(), bytearray(), bytearray()
+        self._closed = False
+        self.protections: dict[str, bool] = {}
+        self.notes: list[str] = []
+        self.weaker_because: str | None = None
+
+    def greet(self, config: dict[str, Any], source: bytes, image: str) -> None:
+        """Bring the agent to life. ToolError: it does not come."""
+        try:
+            told, _ = self.ask(config, source, _START_S)
+        except ServerDied:
+            last = self._errors.decode(errors="replace").strip().split("\n")[-1] or "it said nothing"
+            raise ToolError(f"the sandbox does not start in a container of {image}: {last}") from None
+        self.protections, self.notes = told["protections"], told["notes"]
+        self.weaker_because = told["weaker_because"]
+
+    def bound_names(self) -> list[str]:
+        """What lies in the folder that is mounted."""
+        names: list[str] = self.ask({"do": "list"}, seconds=SEND_S)[0]["names"]
+        return names
+
+    def ask(
+        self, message: dict[str, Any], content: bytes = b"", seconds: float = SEND_S
+    ) -> tuple[dict[str, Any], bytes]:
+        """The agent's answer. ToolError: it has trouble. ServerDied: it is gone, or silent for `seconds`."""
+        try:
+            self._socket.settimeout(SEND_S)
+            self._socket.sendall(packet(message, content))
+            end = time.monotonic() + seconds
+            while (at := self._answers.find(b"\n")) < 0:
+                self._read(end)
+            told = json.loads(self._answers[:at])
+            whole = at + 1 + told["size"]
+            while len(self._answers) < whole:
+                self._read(end)
+            blob = bytes(self._answers[at + 1 : whole])
+            del self._answers[:whole]
+        except (OSError, ValueError) as error:
+            raise ServerDied from error
+        if "error" in told:
+            raise ToolError(f"in its container: {told['error']}")
+        return told, blob
+
+    def _read(self, end: float) -> None:
+        self._socket.settimeout(max(0.01, end - time.monotonic()))
+        piece = self._socket.recv(1 << 16)
+        if not piece:
+            raise ServerDied
+        self._raw += piece
+        # Frames of Docker's: the stream's number, three zeros, four bytes of size.
+        while len(self._raw) >= 8:
+            size = int.from_bytes(self._raw[4:8], "big")
+            if len(self._raw) < 8 + size:
+                break
+            (self._answers if self._raw[0] == 1 else self._errors).extend(self._raw[8 : 8 + size])
+            del self._raw[: 8 + size]
+        del self._errors[:-4000]
+
+    def close(self) -> None:
+        """End the container and what it runs."""
+        if self._closed:
+            return
+        self._closed = True
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        remove(self._api, self.id)
+        with suppress(OSError):
+            self._stream.close()
