@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 from conftest import BIN, records, run_command, without_times
+from docker_daemon import Daemon
 
 import mletools.sandbox.interface
 from mletools.records.errors import ToolError
@@ -141,6 +142,32 @@ def test_selftest_prints_a_table_and_what_is_sealed(folder: Path) -> None:
     assert not [line for line in table.splitlines()[:-1] if "OPEN" in line]
     assert "sealed     status memory" in table
     assert not list(folder.glob("*canary*"))
+
+
+# Docker
+
+
+def test_a_pipe_through_containers(stages: dict[str, Any], docker_daemon: Daemon) -> None:
+    here = sandbox(stages["folder"], "-k", "-j", "2", "instrumented.jsonl")
+    more = {"DOCKER_HOST": docker_daemon.host, "MLE_SANDBOX_IMAGE": docker_daemon.image, "MLE_SANDBOX": "docker"}
+    there = sandbox(stages["folder"], "-k", "-j", "2", "instrumented.jsonl", **more)
+    assert b"containers of" in there.stderr
+    ran = [record for record in records(there.stdout) if record["execution"]["backend"]]
+    assert {record["execution"]["backend"] for record in ran} == {"docker"}
+    seen = [
+        [(r["id"], r["execution"]["status"], r["execution"]["submission"]) for r in records(d.stdout)]
+        for d in (here, there)
+    ]
+    assert seen[0] == seen[1]
+
+
+@pytest.mark.slow
+def test_auto_takes_containers_where_they_are_stronger(folder: Path, docker_daemon: Daemon) -> None:
+    more = {"DOCKER_HOST": docker_daemon.host, "MLE_SANDBOX_IMAGE": docker_daemon.image}
+    done = sandbox(folder, "--backend", "auto", "--selftest", check=False, **more)
+    assert done.returncode == 0, done.stdout.decode() + done.stderr.decode()
+    assert b"--backend auto takes docker (local: " in done.stderr
+    assert b", 0 OPEN (" in done.stdout
 
 
 # Ray
