@@ -68,10 +68,14 @@ def make_rollouts(template: dict[str, Any], count: int) -> dict[str, str]:
     return {f"{template['id'].rsplit(':', 1)[0]}:{number:016x}": name for number, name in enumerate(chosen)}
 
 
+BEGAN = time.time_ns()
+
+
 def cgroups(servers: set[int]) -> list[str]:
-    """Those that these processes made and that are still there."""
-    found = [path for path in Path("/sys/fs/cgroup").rglob("mletools-*") if path.is_dir()]
-    return [str(path) for path in found if int(path.name.split("-")[1]) in servers]
+    """Those that these processes made since the tests began, and that are still there."""
+    found = [path for path in Path("/sys/fs/cgroup").rglob("mletools-*-*") if path.is_dir()]
+    made = [(path, *map(int, path.name.split("-")[1:3])) for path in found]
+    return [str(path) for path, server, at in made if server in servers and at > BEGAN]
 
 
 def environment(folder: Path) -> dict[str, str]:
