@@ -1,17 +1,23 @@
 """A memory cgroup for one slot, where this user may make one: version 1 or 2.
 
-Covered: finding the folder, a limit per run, the peak, whether the kernel killed for memory. Not covered: other
-controllers, and asking systemd for a delegated folder (`systemd-run --user --scope -p Delegate=yes` gives one).
+Covered: finding the folder, limits per run, the peak, whether the kernel killed for memory; on version 2 a fresh folder
+for every run, and a scope of the user's own systemd where no folder at hand may be used. Not covered: other
+controllers, and a limit set on the caller's own cgroup, which does not bind a neighbour made beside it.
 """
 
 from __future__ import annotations
 
+import errno
 import os
+import pwd
+import subprocess
 import time
 from contextlib import suppress
 from pathlib import Path
 
 _V1, _V2 = Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup")
+_LINGERING = Path("/var/lib/systemd/linger")
+_SCOPE_S = 10.0
 
 
 def _own_paths() -> dict[str, str]:
@@ -32,115 +38,192 @@ def _may_fix_order_of_killing() -> bool:
 class MemoryCgroup:
     """A folder in the cgroup tree. Made by `create`; `start` and `killed` may raise OSError."""
 
-    def __init__(self, path: Path, first_version: bool, former: Path) -> None:
+    holds_server = False
+
+    def __init__(self, path: Path, former: Path) -> None:
         self.path = path
-        self.holds_server = False
         self._former = former
-        self._v1 = first_version
-        self._kills_before = 0
-        self._peak = -1
 
-    @classmethod
-    def create(cls, name: str) -> MemoryCgroup | None:
-        """A new cgroup below the caller's own or beside it; None where this is not allowed.
+    @staticmethod
+    def create(name: str) -> MemoryCgroup | None:
+        """A new cgroup for the runs of the calling server; None where this user may not make one.
 
-        Root's server moves in, which saves every run the milliseconds of a move: the kernel then kills a run before its
-        server, whatever the run does. Without that right the server stays out, and each run moves in by `join`.
+        The caller may find itself moved: to a scope of its user's systemd, or as root on version 1 into the cgroup.
         """
         try:
             own = _own_paths()
-        except (OSError, ValueError):
+            if "memory" in own:
+                folder = _V1 / own["memory"]
+                return _tried(_FirstVersion(folder / name, folder))
+            return _beside(name, _V2 / own[""]) or _in_scope(name, own[""])
+        except (OSError, ValueError, KeyError):
             return None
-        if "memory" in own:
-            own_folder = _V1 / own["memory"]
-            candidates = [(own_folder, True)]
-        else:
-            own_folder = _V2 / own.get("", "")
-            candidates = [(own_folder, False)] + ([(own_folder.parent, False)] if own_folder != _V2 else [])
-        for parent, first_version in candidates:
-            path = parent / name
-            with suppress(OSError):
-                if not first_version:
-                    with suppress(OSError):  # refused while the parent holds processes; then its neighbour is tried
-                        (parent / "cgroup.subtree_control").write_text("+memory")
-                path.mkdir()
-                group = cls(path, first_version, own_folder)
-                try:
-                    group.start(64)
-                    group.join()
-                    group.holds_server = _may_fix_order_of_killing()
-                    if not group.holds_server:
-                        (own_folder / "cgroup.procs").write_text("0")
-                    return group
-                except OSError:
-                    group.remove()
-        return None
 
     def join(self) -> None:
-        """Move the calling process in, and with it the children that it forks from now on.
+        """Move the calling process in, unless it was born there; children that it forks from now on are in as well.
 
         What it has allocated so far stays with its former cgroup, so a warm server does not eat into a run's limit.
         """
-        (self.path / "cgroup.procs").write_text("0")
+        if self.path.name not in Path("/proc/self/cgroup").read_text():
+            self._write("cgroup.procs", "0")
 
-    def start(self, memory_mb: int) -> None:
-        """Set the limit of the next run and forget the last one's figures."""
-        limit = str(memory_mb << 20)
-        if self._v1:
-            swap = self.path / "memory.memsw.limit_in_bytes"
-            with suppress(OSError):  # the kernel may account no swap; and it must never fall below the limit beside it
-                swap.write_text("-1")
-            (self.path / "memory.limit_in_bytes").write_text(limit)
-            with suppress(OSError):
-                swap.write_text(limit)
-            (self.path / "memory.max_usage_in_bytes").write_text("0")
-        else:
-            (self.path / "memory.max").write_text(limit)
-            with suppress(OSError):
-                (self.path / "memory.swap.max").write_text("0")
-            self._start_peak()
-        self._kills_before = self._kills()
+    def settle(self) -> None:
+        """Find out whether processes may move in and out, and leave the server where it stays. OSError: they may not."""
+        self.start(64, 64)
+        self.join()
+        if not self.holds_server:
+            (self._former / "cgroup.procs").write_text("0")
 
-    def _start_peak(self) -> None:
-        # From Linux 6.12 on, a write resets the peak for readers of the same descriptor.
-        if self._peak < 0:
-            with suppress(OSError):
-                self._peak = os.open(self.path / "memory.peak", os.O_RDWR | os.O_CLOEXEC)
-        if self._peak >= 0:
-            try:
-                os.write(self._peak, b"reset\n")
-            except OSError:
-                os.close(self._peak)
-                self._peak = -1
-
-    def _kills(self) -> int:
-        text = (self.path / ("memory.oom_control" if self._v1 else "memory.events")).read_text()
-        fields = dict(line.split(" ", 1) for line in text.splitlines())
-        return int(fields.get("oom_kill", 0))
+    def start(self, memory_mb: int, processes: int) -> None:
+        """Set the limits of the next run and forget the last one's figures."""
+        raise NotImplementedError
 
     def killed(self) -> bool:
         """Whether the kernel killed a process of this run for memory."""
-        return self._kills() > self._kills_before
+        raise NotImplementedError
 
     def peak_mb(self) -> float | None:
-        """The highest memory of this run in MB; None where the kernel does not tell it for one run."""
-        if self._v1:
-            return int((self.path / "memory.max_usage_in_bytes").read_text()) / (1 << 20)
-        return int(os.pread(self._peak, 64, 0)) / (1 << 20) if self._peak >= 0 else None
+        """The highest memory of this run in MB; None where the kernel does not tell."""
+        raise NotImplementedError
 
     def remove(self) -> None:
-        """Move the caller back to where it was and take the cgroup away; its other processes have ended."""
+        """Take the cgroup away; all processes in it, but for the caller, have ended."""
         with suppress(OSError):
-            (self._former / "cgroup.procs").write_text("0")
-        if self._peak >= 0:
-            os.close(self._peak)
-            self._peak = -1
-        for _ in range(20):  # the kernel may hold it for a moment after the last process has ended
+            self._take_away()
+
+    def _take_away(self) -> None:
+        for attempt in range(20):  # the kernel may hold it for a moment after the last process has ended
             try:
                 self.path.rmdir()
+                return
             except FileNotFoundError:
                 return
-            except OSError:
+            except OSError as error:
+                if error.errno != errno.EBUSY or attempt == 19:
+                    raise
                 time.sleep(0.01)
-            else:
-                return
+
+    def _write(self, name: str, text: str) -> None:
+        (self.path / name).write_text(text)
+
+    def _kills(self, name: str) -> int:
+        fields = dict(line.split(" ", 1) for line in (self.path / name).read_text().splitlines())
+        return int(fields.get("oom_kill", 0))
+
+
+class _FirstVersion(MemoryCgroup):
+    """One folder for all runs, since a move costs a run some ten milliseconds; root's server lives in it.
+
+    The kernel then kills a run before its server, whatever the run does. Without the right to fix that order the server
+    stays out, and each run moves in by `join`.
+    """
+
+    _kills_before = 0
+
+    def settle(self) -> None:
+        self.path.mkdir()
+        self.holds_server = _may_fix_order_of_killing()
+        super().settle()
+
+    def start(self, memory_mb: int, processes: int) -> None:
+        limit = str(memory_mb << 20)
+        with suppress(OSError):  # the kernel may account no swap; and it must never fall below the limit beside it
+            self._write("memory.memsw.limit_in_bytes", "-1")
+        self._write("memory.limit_in_bytes", limit)
+        with suppress(OSError):
+            self._write("memory.memsw.limit_in_bytes", limit)
+        self._write("memory.max_usage_in_bytes", "0")
+        self._kills_before = self._kills("memory.oom_control")
+
+    def killed(self) -> bool:
+        return self._kills("memory.oom_control") > self._kills_before
+
+    def peak_mb(self) -> float | None:
+        return int((self.path / "memory.max_usage_in_bytes").read_text()) / (1 << 20)
+
+    def remove(self) -> None:
+        with suppress(OSError):
+            (self._former / "cgroup.procs").write_text("0")
+        super().remove()
+
+
+class _SecondVersion(MemoryCgroup):
+    """A folder that each run has for itself, under the same name: before Linux 6.12 no peak could be reset.
+
+    memory.oom.group stays off: it would kill the box's first process too, which tells exit code and CPU time.
+    """
+
+    def start(self, memory_mb: int, processes: int) -> None:
+        self._take_away()
+        self.path.mkdir()
+        self._write("memory.max", str(memory_mb << 20))
+        with suppress(OSError):  # no swap, or none accounted
+            self._write("memory.swap.max", "0")
+        with suppress(OSError):  # limits of the user namespace or the user count them as well
+            self._write("pids.max", str(processes + 1))  # and the first process of the box
+
+    def killed(self) -> bool:
+        return self._kills("memory.events") > 0
+
+    def peak_mb(self) -> float | None:
+        try:
+            return int((self.path / "memory.peak").read_text()) / (1 << 20)
+        except FileNotFoundError:  # before Linux 5.19
+            return None
+
+
+def _tried(group: MemoryCgroup) -> MemoryCgroup | None:
+    try:
+        group.settle()
+        return group
+    except OSError:
+        group.remove()
+        return None
+
+
+def _let_children_count(folder: Path) -> None:
+    for controller in ("+memory", "+pids"):
+        with suppress(OSError):  # refused while the folder itself holds processes, unless it is the root of all
+            (folder / "cgroup.subtree_control").write_text(controller)
+
+
+def _beside(name: str, folder: Path) -> MemoryCgroup | None:
+    """Below the caller's own folder or beside it: for root, and for whatever the user's own systemd has started."""
+    for parent in (folder, folder.parent) if folder != _V2 else (folder,):
+        _let_children_count(parent)
+        group = _tried(_SecondVersion(parent / name, folder))
+        if group is not None:
+            return group
+    return None
+
+
+def _in_scope(name: str, path: str) -> MemoryCgroup | None:
+    """In a scope of the user's own systemd, to which the caller moves; systemd clears it away when all in it ended."""
+    uid = os.geteuid()
+    # Outside its own sessions a user's systemd may end at any time, and its scopes with it, unless it lingers.
+    lasting = f"user-{uid}.slice" in path.split("/") or (_LINGERING / pwd.getpwuid(uid).pw_name).exists()
+    bus = f"/run/user/{uid}/bus"
+    if uid == 0 or not lasting or not os.path.exists(bus):
+        return None
+    manager = ["org.freedesktop.systemd1", "/org/freedesktop/systemd1", "org.freedesktop.systemd1.Manager"]
+    properties = ["3", "PIDs", "au", "1", str(os.getpid()), "Delegate", "b", "true"]
+    properties += ["CollectMode", "s", "inactive-or-failed"]
+    call = ["busctl", f"--address=unix:path={bus}", "call", *manager, "StartTransientUnit", "ssa(sv)a(sa(sv))"]
+    call += [f"{name}.scope", "fail", *properties, "0"]
+    nothing = subprocess.DEVNULL
+    try:  # answered before the move is done
+        subprocess.run(call, check=True, timeout=_SCOPE_S, stdin=nothing, stdout=nothing, stderr=nothing)
+    except subprocess.SubprocessError:
+        return None
+    end = time.monotonic() + _SCOPE_S
+    while not path.endswith(f"/{name}.scope"):
+        if time.monotonic() > end:
+            return None
+        time.sleep(0.005)
+        path = _own_paths()[""]
+    scope = _V2 / path
+    own = scope / "server"  # a folder with processes of its own cannot limit those below it
+    own.mkdir()
+    (own / "cgroup.procs").write_text("0")
+    _let_children_count(scope)
+    return _tried(_SecondVersion(scope / f"{name}-run", own))
