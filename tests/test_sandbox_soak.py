@@ -10,6 +10,7 @@ import statistics
 import subprocess
 import time
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -181,6 +182,31 @@ def test_nothing_is_left_of_a_command_that_is_killed_among_many_runs(
         time.sleep(0.1)
     assert left() == []
     assert os.listdir(tmp_path / "tmp") == []
+
+
+def test_a_cgroup_of_a_killed_server_goes_with_the_next_command(stages: dict[str, Any], tmp_path: Path) -> None:
+    template = records(stages["rollouts"].read_bytes())[0]
+    path = tmp_path / "rollouts.jsonl"
+    path.write_text(json.dumps({**template, "code": f"import os\nos.execv('/bin/sleep', ['{MARK}', '600'])"}) + "\n")
+    command = [str(BIN / "mle-sandbox"), "--preimport", "json", "--data", str(stages["folder"]), str(path)]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+        end = time.monotonic() + 60
+        while time.monotonic() < end and not sleepers():
+            time.sleep(0.1)
+        assert sleepers()
+        family = set(descendants(process.pid))
+        for number in (signal.SIGSTOP, signal.SIGKILL):  # stopped first, so that none sees another's end
+            for pid in (process.pid, *family):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, number)
+    end = time.monotonic() + 20
+    while time.monotonic() < end and any(Path(f"/proc/{pid}").exists() for pid in family):
+        time.sleep(0.1)
+    if not cgroups(family):
+        pytest.skip("no cgroups here, or none that outlives its processes")
+    path.write_text(json.dumps({**template, "code": "pass"}) + "\n")
+    subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
+    assert cgroups(family) == []
 
 
 def sleepers() -> list[Path]:

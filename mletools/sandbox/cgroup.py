@@ -52,10 +52,12 @@ class MemoryCgroup:
         """
         try:
             own = _own_paths()
+            folder = _V1 / own["memory"] if "memory" in own else _V2 / own[""]
+            _sweep(folder)
             if "memory" in own:
-                folder = _V1 / own["memory"]
                 return _tried(_FirstVersion(folder / name, folder))
-            return _beside(name, _V2 / own[""]) or _in_scope(name, own[""])
+            _sweep(folder.parent)
+            return _beside(name, folder) or _in_scope(name, own[""])
         except (OSError, ValueError, KeyError):
             return None
 
@@ -179,6 +181,15 @@ def _tried(group: MemoryCgroup) -> MemoryCgroup | None:
     except OSError:
         group.remove()
         return None
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what servers left that were killed together with their commands; the kernel keeps what holds processes."""
+    for path in folder.glob("mletools-*-*"):
+        server = path.name.split("-")[1]
+        if not os.path.exists(f"/proc/{server}"):
+            with suppress(OSError):
+                path.rmdir()
 
 
 def _let_children_count(folder: Path) -> None:
