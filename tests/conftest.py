@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,15 @@ BIN = Path(sys.executable).parent
 ROOT = Path(__file__).parent.parent
 COMMANDS = sorted(path.name for path in (ROOT / "bin").iterdir())
 os.environ["HF_HUB_OFFLINE"] = "1"
+# Clusters that nobody else on this network may use. Ray reads this when it is imported; without, it writes to the home.
+os.environ.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=uuid.uuid4().hex)
 
 
 def run_command(
     *args: str, input: bytes = b"", cwd: Path | str = ".", check: bool = True, **env: str
 ) -> subprocess.CompletedProcess[bytes]:
     """Run `mle-x ...` to its end; with `check`, its exit code must be 0."""
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("MLE_")}
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(("MLE_", "RAY_"))}
     done = subprocess.run(
         [str(BIN / args[0]), *args[1:]],
         input=input,

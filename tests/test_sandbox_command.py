@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,11 @@ def rollouts(stages: dict[str, Any], path: Path, *codes: str) -> Path:
     lines = [json.dumps({**template, "id": f"rollout:{n:016x}", "code": code}) + "\n" for n, code in enumerate(codes)]
     path.write_text("".join(lines))
     return path
+
+
+def needs(module: str) -> None:
+    if find_spec(module) is None:
+        pytest.skip(f"needs {module}, of the [ray] extra")
 
 
 @pytest.mark.parametrize(
@@ -174,14 +180,14 @@ def test_auto_takes_containers_where_they_are_stronger(folder: Path, docker_daem
 
 
 def test_ray_gives_the_same_records(stages: dict[str, Any]) -> None:
-    pytest.importorskip("ray", reason="needs the [ray] extra")
+    needs("ray")
     here = sandbox(stages["folder"], "-k", "-j", "2", "instrumented.jsonl")
     there = sandbox(stages["folder"], "-k", "-j", "2", "--on", "ray", "instrumented.jsonl")
     assert without_times(records(there.stdout)) == without_times(records(here.stdout))
 
 
 def test_ray_command_killed_and_resumed_loses_and_doubles_nothing(stages: dict[str, Any], tmp_path: Path) -> None:
-    pytest.importorskip("ray", reason="needs the [ray] extra")
+    needs("ray")
     mark = format(random.SystemRandom().getrandbits(48), "x")
     codes = [f"import time\nmark = '{mark}'\ntime.sleep(0.3)\nprint({n})" for n in range(24)]
     path = rollouts(stages, tmp_path / "in.jsonl", *codes)
@@ -205,8 +211,8 @@ def test_ray_command_killed_and_resumed_loses_and_doubles_nothing(stages: dict[s
 @pytest.fixture
 def head() -> Iterator[str]:
     """A Ray head with a client server, as `ray start --head` gives one; its address."""
-    pytest.importorskip("ray", reason="needs the [ray] extra")
-    pytest.importorskip("grpc", reason="needs Ray's client")
+    needs("ray")
+    needs("grpc")
     ports = [free_port() for _ in range(2)]
     with tempfile.TemporaryDirectory(prefix="ray") as place:
         command = [str(BIN / "ray"), "start", "--head", "--block", f"--port={ports[0]}", "--num-cpus=2"]
@@ -258,7 +264,9 @@ def test_a_cluster_by_its_address(stages: dict[str, Any], head: str, tmp_path: P
         str(stages["folder"]),
         str(path),
     ]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+    settings: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    plain = {key: value for key, value in os.environ.items() if not key.startswith("RAY_")}
+    with subprocess.Popen(command, env=plain, **settings) as process:
         end = time.monotonic() + 60
         while time.monotonic() < end and not asleep(mark):
             time.sleep(0.2)
@@ -279,7 +287,7 @@ def asleep(mark: str) -> bool:
 
 
 def test_no_cluster_is_an_error_that_says_so(stages: dict[str, Any]) -> None:
-    pytest.importorskip("ray", reason="needs the [ray] extra")
+    needs("ray")
     done = sandbox(stages["folder"], "--on", "ray://127.0.0.1:1", "rollouts.jsonl", check=False)
     assert (done.returncode, done.stdout) == (1, b"")
     assert b"ray://127.0.0.1:1" in done.stderr

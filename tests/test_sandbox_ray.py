@@ -13,7 +13,6 @@ import tarfile
 import textwrap
 import threading
 import time
-import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -54,8 +53,6 @@ def cluster() -> Iterator[Any]:
     """A head and one more node, one CPU each."""
     if find_spec("ray") is None:
         pytest.skip("needs the [ray] extra")
-    # A cluster that nobody else on this network may use; Ray reads this when it is imported.
-    os.environ.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=uuid.uuid4().hex)
     from ray.cluster_utils import Cluster
 
     made = Cluster(initialize_head=True, head_node_args=node_settings())

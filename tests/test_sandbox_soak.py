@@ -74,8 +74,9 @@ BEGAN = time.time_ns()
 
 def cgroups(servers: set[int]) -> list[str]:
     """Those that these processes made since the tests began, and that are still there."""
-    found = [path for path in Path("/sys/fs/cgroup").rglob("mletools-*-*") if path.is_dir()]
-    made = [(path, *map(int, path.name.split("-")[1:3])) for path in found]
+    # Not glob, which fails when a folder goes away meanwhile.
+    found = [Path(place, name) for place, names, _ in os.walk("/sys/fs/cgroup") for name in names]
+    made = [(path, *map(int, path.name.split("-")[1:3])) for path in found if path.match("mletools-*-*")]
     return [str(path) for path, server, at in made if server in servers and at > BEGAN]
 
 

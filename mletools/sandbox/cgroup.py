@@ -185,11 +185,11 @@ def _tried(group: MemoryCgroup) -> MemoryCgroup | None:
 
 def _sweep(folder: Path) -> None:
     """Remove what servers left that were killed together with their commands; the kernel keeps what holds processes."""
-    for path in folder.glob("mletools-*-*"):
-        server = path.name.split("-")[1]
-        if not os.path.exists(f"/proc/{server}"):
+    for name in os.listdir(folder):
+        made, _, rest = name.partition("-")
+        if made == "mletools" and not os.path.exists(f"/proc/{rest.partition('-')[0]}"):
             with suppress(OSError):
-                path.rmdir()
+                (folder / name).rmdir()
 
 
 def _let_children_count(folder: Path) -> None:
