@@ -192,6 +192,8 @@ class LocalSandbox:
 
     def _new_server(self, _: object) -> WarmServer:
         with self._template_lock:
+            if self._pool.closed:
+                raise ToolError("the sandbox is closed")
             try:
                 if self._template is None:
                     raise ServerDied

@@ -53,7 +53,10 @@ class Pool(Generic[S]):
         """
         with self._slots:
             for _ in range(2):
-                server = self._take(kind)
+                try:
+                    server = self._take(kind)
+                except ServerDied:
+                    continue
                 try:
                     result = work(server)
                 except ServerDied:
