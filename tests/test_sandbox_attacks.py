@@ -218,7 +218,7 @@ def open_backend(name: str, stack: ExitStack, fixture: Callable[[str], Any]) -> 
     return sandbox, world
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # no longer: a process can be connected to one Ray cluster only
 def opened(request: pytest.FixtureRequest) -> Iterator[Callable[[str], tuple[Sandbox, World]]]:
     kept: dict[str, tuple[Sandbox, World]] = {}
     with ExitStack() as stack:
