@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -753,7 +754,8 @@ def test_server_that_dies_twice_is_an_error(public: Path) -> None:
         def kill_every_server() -> None:
             while not stop.wait(0.1):
                 for server in tuple(sandbox._pool.busy):
-                    os.kill(server.pid, signal.SIGKILL)
+                    with suppress(ProcessLookupError):
+                        os.kill(server.pid, signal.SIGKILL)
 
         killer = threading.Thread(target=kill_every_server)
         killer.start()
