@@ -19,15 +19,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from solving import SECRET, make_public, printed, processes_with, run
 
 import mletools
 from mletools.records.errors import ToolError
-from mletools.sandbox import BACKENDS, Limits, Outcome, Setup, open_sandbox
+from mletools.sandbox import BACKENDS, Limits, Setup, open_sandbox
 from mletools.sandbox.cgroup import _may_fix_order_of_killing
 from mletools.sandbox.local import LocalSandbox
 from mletools.sandbox.process_tree import _children, descendants
 
-SECRET = "the-answer-is-" + format(random.SystemRandom().getrandbits(64), "x")
 PACKAGE_ROOT = str(Path(mletools.__file__).parent.parent)
 
 
@@ -50,36 +50,7 @@ def boxed(sandbox: LocalSandbox) -> LocalSandbox:
 
 @pytest.fixture
 def public(tmp_path: Path) -> Path:
-    folder = tmp_path / "task" / "public"
-    folder.mkdir(parents=True)
-    (folder / "train.csv").write_text("x,y\n" + "".join(f"{row % 7},{row % 7 // 4}\n" for row in range(70)))
-    (folder / "test.csv").write_text("x\n1\n2\n5\n6\n")
-    private = tmp_path / "task" / "private"
-    private.mkdir()
-    (private / "answers.csv").write_text(SECRET)
-    return folder
-
-
-def run(sandbox: LocalSandbox, public: Path, code: str, seed: int = 0, **limits: Any) -> Outcome:
-    return sandbox.run(textwrap.dedent(code), public, Limits(**{"wall_s": 20.0, **limits}), seed)
-
-
-def printed(outcome: Outcome) -> str:
-    assert outcome.status == "ok", outcome
-    return outcome.stdout.decode()
-
-
-def processes_with(token: str) -> list[int]:
-    """Processes that run `sleep token`."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        try:
-            words = (entry / "cmdline").read_bytes().split(b"\0") if entry.name.isdigit() else []
-        except OSError:
-            continue
-        if words[:2] == [b"sleep", token.encode()]:
-            found.append(int(entry.name))
-    return found
+    return make_public(tmp_path)
 
 
 def is_running(pid: int) -> bool:
@@ -728,6 +699,7 @@ def test_everything_ends_when_the_command_is_killed(public: Path) -> None:
         assert len(family) >= 3
         command.send_signal(signal.SIGKILL)
     assert wait_until_gone(family) == []
+    assert memory_folders_left(family) == []
     assert processes_with(token) == []
 
 
@@ -943,25 +915,3 @@ def test_cgroups_are_taken_away(public: Path) -> None:
         assert len(memory_folders(servers)) >= 2
         os.kill(servers[0], signal.SIGKILL)
     assert memory_folders_left(servers) == []
-
-
-def test_cgroups_of_a_killed_command_are_taken_away(counted: LocalSandbox, public: Path) -> None:
-    token = f"{random.SystemRandom().randrange(10**6, 10**7)}"
-    script = f"""
-        from pathlib import Path
-        from mletools.sandbox import Limits, Setup
-        from mletools.sandbox.local import LocalSandbox
-        code = "import subprocess\\nsubprocess.run(['sleep', '{token}'])"
-        with LocalSandbox(Setup(1, ("json",))) as sandbox:
-            sandbox.run(code, Path({str(public)!r}), Limits(), 0)
-    """
-    environment = {**os.environ, "PYTHONPATH": PACKAGE_ROOT}
-    with subprocess.Popen([sys.executable, "-c", textwrap.dedent(script)], env=environment) as command:
-        end = time.monotonic() + 30
-        while not processes_with(token) and time.monotonic() < end and command.poll() is None:
-            time.sleep(0.05)
-        family = descendants(command.pid)
-        assert memory_folders(family)
-        command.kill()
-    assert memory_folders_left(family) == []
-    assert processes_with(token) == []

@@ -17,15 +17,15 @@ from typing import Any
 
 import pytest
 from docker_daemon import Daemon
+from solving import make_public, printed, run
 
 import mletools
 from mletools.records.errors import ToolError
-from mletools.sandbox import Limits, Outcome, Setup, agent, container, engine, open_sandbox, seccomp
+from mletools.sandbox import Limits, Setup, agent, container, engine, open_sandbox, seccomp
 from mletools.sandbox.container import LABEL, DockerSandbox
 from mletools.sandbox.engine import Kind, host_config
 from mletools.sandbox.local import LocalSandbox
 
-SECRET = "the-answer-is-" + format(random.SystemRandom().getrandbits(64), "x")
 PACKAGE_ROOT = str(Path(mletools.__file__).parent.parent)
 SMALL = ("json",)  # what a container imports ahead where no test needs more, so that it starts quickly
 
@@ -64,22 +64,7 @@ def landlocked(daemon: Daemon) -> Iterator[DockerSandbox]:
 
 @pytest.fixture
 def public(tmp_path: Path) -> Path:
-    folder = tmp_path / "task" / "public"
-    folder.mkdir(parents=True)
-    (folder / "train.csv").write_text("x,y\n" + "".join(f"{row % 7},{row % 7 // 4}\n" for row in range(70)))
-    (folder / "test.csv").write_text("x\n1\n2\n5\n6\n")
-    (tmp_path / "task" / "private").mkdir()
-    (tmp_path / "task" / "private" / "answers.csv").write_text(SECRET)
-    return folder
-
-
-def run(sandbox: Any, public: Path, code: str, seed: int = 0, **limits: Any) -> Outcome:
-    return sandbox.run(textwrap.dedent(code), public, Limits(**{"wall_s": 20.0, **limits}), seed)
-
-
-def printed(outcome: Outcome) -> str:
-    assert outcome.status == "ok", outcome
-    return outcome.stdout.decode()
+    return make_public(tmp_path)
 
 
 def ours(client: Any) -> list[Any]:

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from solving import processes_with
 
 import mletools
 from mletools.records.errors import ToolError
@@ -91,19 +92,6 @@ def token() -> str:
     return f"{random.SystemRandom().randrange(10**6, 10**7)}"
 
 
-def sleepers(word: str) -> list[int]:
-    """Processes that run `sleep word`."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        try:
-            words = (entry / "cmdline").read_bytes().split(b"\0") if entry.name.isdigit() else []
-        except OSError:
-            continue
-        if words[:2] == [b"sleep", word.encode()]:
-            found.append(int(entry.name))
-    return found
-
-
 def wait_for(what: Callable[[], Any], seconds: float = 60.0) -> Any:
     """What `what` returns once it is true; after `seconds` whatever it returns."""
     end = time.monotonic() + seconds
@@ -165,10 +153,10 @@ def test_both_nodes_are_used(sandbox: RaySandbox, on_cluster: Any, public: Path)
     code = f"import subprocess; subprocess.run(['sleep', '{word}'])"
     with ThreadPoolExecutor(2) as pool:
         runs = [pool.submit(sandbox.run, code, public, replace(LIMITS, wall_s=15.0), 0) for _ in range(2)]
-        assert len(wait_for(lambda: sleepers(word) if len(sleepers(word)) == 2 else [], 14)) == 2
+        assert len(wait_for(lambda: processes_with(word) if len(processes_with(word)) == 2 else [], 14)) == 2
         nodes = [family_of(raylet_of(node)) for node in on_cluster.list_all_nodes()]
-        assert [len(set(sleepers(word)) & set(node)) for node in nodes] == [1, 1]
-        for pid in sleepers(word):
+        assert [len(set(processes_with(word)) & set(node)) for node in nodes] == [1, 1]
+        for pid in processes_with(word):
             os.kill(pid, signal.SIGKILL)
         assert [run.result().status for run in runs] == ["ok", "ok"]
     assert sandbox.notes == ["Ray cluster with 2 nodes and 2 CPUs"]
@@ -244,7 +232,7 @@ def assert_each_came_back_once(runs: list[Any]) -> None:
 
 
 def below(pid: int, word: str) -> list[int]:
-    return [sleeper for sleeper in sleepers(word) if sleeper in descendants(pid)]
+    return [sleeper for sleeper in processes_with(word) if sleeper in descendants(pid)]
 
 
 @needs_ray
@@ -258,11 +246,11 @@ def test_lost_node(sandbox: RaySandbox, on_cluster: Any, public: Path, said: lis
         inside = wait_for(lambda: below(raylet, seconds))
         assert inside
         on_cluster.remove_node(doomed, allow_graceful=False)
-        assert wait_for(lambda: not set(inside) & set(sleepers(seconds)))
+        assert wait_for(lambda: not set(inside) & set(processes_with(seconds)))
         fresh = on_cluster.add_node(**node_settings())
         assert_each_came_back_once(runs)
     assert said and all(line.endswith("its run is done again") for line in said)
-    assert sleepers(seconds) == []
+    assert processes_with(seconds) == []
     on_cluster.remove_node(fresh)
 
 
@@ -271,11 +259,11 @@ def test_lost_worker_process(sandbox: RaySandbox, public: Path, said: list[str])
     seconds = f"1.0{token()}"
     with ThreadPoolExecutor(4) as pool:
         runs = start_runs(pool, sandbox, public, seconds, 6)
-        worker = wait_for(lambda: max(map(worker_of, sleepers(seconds)), default=0))
+        worker = wait_for(lambda: max(map(worker_of, processes_with(seconds)), default=0))
         os.kill(worker, signal.SIGKILL)
         assert_each_came_back_once(runs)
     assert len(said) == 1 and said[0].endswith("its run is done again")
-    assert sleepers(seconds) == []
+    assert processes_with(seconds) == []
 
 
 def worker_of(pid: int) -> int:
@@ -295,7 +283,7 @@ def test_run_that_is_lost_every_time_is_an_error(sandbox: RaySandbox, public: Pa
     with ThreadPoolExecutor(1) as pool:
         (lost,) = start_runs(pool, sandbox, public, seconds, 1)
         while not lost.done():
-            for worker in filter(None, map(worker_of, sleepers(seconds))):
+            for worker in filter(None, map(worker_of, processes_with(seconds))):
                 with suppress(ProcessLookupError):
                     os.kill(worker, signal.SIGKILL)
             time.sleep(0.05)
@@ -389,12 +377,12 @@ def test_close_during_runs(sandbox: RaySandbox, public: Path, said: list[str]) -
     seconds = f"100.{token()}"
     with ThreadPoolExecutor(4) as pool:
         runs = start_runs(pool, sandbox, public, seconds, 4)  # more than there are CPUs: some are queued
-        assert wait_for(lambda: sleepers(seconds))
+        assert wait_for(lambda: processes_with(seconds))
         sandbox.close()
         for run in runs:
             with pytest.raises(ToolError, match="the sandbox was closed"):
                 run.result(20)
-    assert wait_for(lambda: not sleepers(seconds), 20)
+    assert wait_for(lambda: not processes_with(seconds), 20)
     assert said == []
     sandbox.close()
     with pytest.raises(ToolError, match="the sandbox is closed"):
@@ -436,7 +424,7 @@ def test_command_that_is_ended_leaves_nothing_of_its_own_cluster(public: Path, n
     word = token()
     with start_command("ray", public, word) as command:
         try:
-            assert wait_for(lambda: len(sleepers(word)) == min(2, os.cpu_count() or 1))
+            assert wait_for(lambda: len(processes_with(word)) == min(2, os.cpu_count() or 1))
             # When Ray's head is killed its agents take a minute to notice; they hold nothing of ours.
             family = [
                 pid for pid in family_of(command.pid) if b"Agent" not in Path(f"/proc/{pid}/cmdline").read_bytes()
@@ -446,7 +434,7 @@ def test_command_that_is_ended_leaves_nothing_of_its_own_cluster(public: Path, n
             command.send_signal(number)
         output = command.stdout.read() if command.stdout and number == signal.SIGTERM else b""
     assert (command.returncode, output) == ((7, b"") if number == signal.SIGTERM else (-9, b""))
-    assert wait_for(lambda: not sleepers(word), 30)
+    assert wait_for(lambda: not processes_with(word), 30)
     assert wait_for(lambda: not any(map(is_running, family)), 30)
 
 
@@ -462,10 +450,10 @@ def test_command_that_is_killed_leaves_no_runs_on_a_cluster(cluster: Any, public
     word = token()
     with start_command("ray", public, word, RAY_ADDRESS=cluster.address) as command:
         try:
-            assert wait_for(lambda: len(sleepers(word)) == 2)
+            assert wait_for(lambda: len(processes_with(word)) == 2)
         finally:
             command.kill()
-    assert wait_for(lambda: not sleepers(word), 30)
+    assert wait_for(lambda: not processes_with(word), 30)
 
 
 @needs_ray
