@@ -14,6 +14,7 @@ WRITERS = {
     "train_step": "mle-train-grpo or mle-train-sft",
     "reject": "--rejects",
     "summary": "mle-report --json",
+    "comparison": "mle-report --compare --json",
 }
 
 

@@ -1,1 +1,1 @@
-"""What a set of graded rollouts amounts to. First version: one table."""
+"""What graded rollouts amount to: their repeats, statistics over them, tables, and two sets compared."""

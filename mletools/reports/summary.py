@@ -1,119 +1,162 @@
-"""Summarise graded rollouts per task and over all, for one or several sets side by side.
+"""Summarise graded rollouts per task and over all tasks, for one or several sets side by side.
 
-Means are over rollouts; SEM is the standard error of the mean over rollouts, sd / sqrt(n) with ddof 1. The overall row
-averages rollouts, not tasks; its score is left out where tasks have different metrics.
+Per task a mean is over its repeats. Over all ("all") it is over tasks, each with the same weight, however many runs
+each has: the mean of the rows above. SEM is the standard error of the mean over repeats, sd / sqrt(n) with ddof 1: of a
+task over its runs; of "all" over the repeats' means over tasks (MLE-bench's, R&D-Agent's mean ± SEM over seeds).
+Intervals are Student's t with that SEM, cut off where the scale ends.
+
+Of reward and score, runs that have none are left out: an invalid run has no score. Human rank and normalised score
+count an invalid run as 0. Avg@k and Best@k follow MLE-Ideator (see statistics). A raw score is left out of "all" where
+tasks have different metrics.
 """
 
 import math
-import statistics
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from typing import Any
 
 from ..records.ids import content_id
+from .runs import MIXED, QUANTITIES, Grid, Run, RunSet, Values, all_tasks, common, expected_runs, grids, human_rank_rule
+from .statistics import Interval, avg_at_k, best_at_k, mean, raw_best_at_k, sem, t_interval
 
-MIXED = "mixed"
-
-
-@dataclass
-class Tally:
-    """What is counted of one task in one set."""
-
-    metric: str = ""
-    rewards: list[float] = field(default_factory=list)
-    scores: list[float] = field(default_factory=list)
-    rollouts: int = 0
-    medals: int = 0
-    seconds: float = 0.0
-
-    def add(self, rollout: dict[str, Any]) -> None:
-        grade = rollout["grade"]
-        better = "lower" if grade["lower_is_better"] else "higher"
-        name = f"{grade['metric']}, {better} is better"
-        self.metric = name if self.metric in ("", name) else MIXED
-        self.rollouts += 1
-        self.medals += grade["medal"] is not None
-        if rollout["reward"] is not None:
-            self.rewards.append(rollout["reward"])
-        if grade["valid"]:
-            self.scores.append(grade["score"])
-        self.seconds += rollout["usage"]["seconds"] + rollout.get("execution", {}).get("duration_s", 0.0)
+RATES = ("valid", "above_median", "bronze", "silver", "gold", "medal")  # their field is the name, others' is name_mean
+SCALES = {**dict.fromkeys((*RATES, "human_rank"), (0.0, 1.0)), "normalised": (0.0, math.inf)}  # where intervals end
+UNBOUNDED = (-math.inf, math.inf)
+ALL = "all"
+Estimate = tuple[float | None, float | None, Interval | None]  # mean, SEM, interval
 
 
-def tally(rollouts: Iterable[dict[str, Any]]) -> dict[str, Tally]:
-    """One Tally per task id, in order of appearance, and one under "all"."""
-    tallies: dict[str, Tally] = {}
-    overall = Tally()
-    for rollout in rollouts:
-        tallies.setdefault(rollout["task"]["id"], Tally()).add(rollout)
-        overall.add(rollout)
-    return {**tallies, "all": overall}
+def default_k(sets: Sequence[RunSet]) -> int | None:
+    """The k of Avg@k and Best@k when none is asked for: the fewest runs a task that a set expects, so that sets compare."""
+    return min((expected_runs(run_set) for run_set in sets if run_set.tasks), default=None)
 
 
-def mean(values: Sequence[float]) -> float | None:
-    return statistics.fmean(values) if values else None
+def summaries(
+    sets: Sequence[RunSet], runs: int | None = None, missing: str = "invalid", confidence: float = 0.95
+) -> list[dict[str, Any]]:
+    """One record of kind summary per task (and one for "all") and set: tasks in order, the sets of a task together.
 
-
-def sem(values: Sequence[float]) -> float | None:
-    """Standard error of the mean, sd(ddof 1) / sqrt(n); None for fewer than two values."""
-    return statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else None
-
-
-def summaries(sets: dict[str, dict[str, Tally]]) -> list[dict[str, Any]]:
-    """One record of kind summary per task (and one for "all") and set: tasks in order, the sets of a task together."""
-    tasks = dict.fromkeys(task for tallies in sets.values() for task in tallies if task != "all")
+    runs: the k of Avg@k and Best@k, and the fewest runs that every task should have. ToolError where a set's human ranks
+    are of two rules, or with missing="error" where runs are missing.
+    """
+    found = grids(sets, missing, runs)
+    tasks = all_tasks(sets)
+    settings = {"k": runs or default_k(sets), "missing_policy": missing, "confidence": confidence}
+    rules = [human_rank_rule(run_set) for run_set in sets]
+    metrics = {task: common(run.metric for s in sets for run in s.tasks.get(task, ())) for task in tasks}
+    rows: dict[tuple[str, int], dict[str, Any]] = {}
+    for number, (run_set, grid) in enumerate(zip(sets, found, strict=True)):
+        of_tasks = []
+        for task in tasks:
+            present = run_set.tasks.get(task, [])
+            if not any(grid[task]):
+                continue
+            metric = common((run.metric for run in present), metrics[task])
+            stated = {**settings, **_facts(present, len(grid[task])), "metric": metric}
+            row = {**stated, **_estimates(_of_task(grid[task], confidence), metric)}
+            row |= _at_k(grid[task], row["k"], None if metric == MIXED else _lower(sets, task))
+            rows[task, number] = row
+            of_tasks.append(row)
+        if of_tasks:
+            metric = common(row["metric"] for row in of_tasks)
+            stated = {**settings, **_facts(run_set.runs, sum(map(len, grid.values()))), "metric": metric}
+            overall = _over_tasks({task: grid[task] for task in tasks if (task, number) in rows}, confidence)
+            rows[ALL, number] = {**stated, **_estimates(overall, metric), **_at_k_over_tasks(of_tasks)}
     return [
-        _summary(label, task, tallies[task])
-        for task in (*tasks, "all")
-        for label, tallies in sets.items()
-        if task in tallies and tallies[task].rollouts
+        _record(run_set.label, task, rules[number], rows[task, number])
+        for task in (*tasks, ALL)
+        for number, run_set in enumerate(sets)
+        if (task, number) in rows
     ]
 
 
-def _summary(label: str, task: str, tally: Tally) -> dict[str, Any]:
+def _numbers(row: Sequence[Values | None], name: str) -> list[float]:
+    return [value for values in row if values and (value := values[name]) is not None]
+
+
+def task_mean(row: Sequence[Values | None], name: str) -> float | None:
+    """The mean of one quantity over a task's runs that have it."""
+    return mean(_numbers(row, name))
+
+
+def _estimate(name: str, centre: float | None, repeats: Sequence[float], confidence: float) -> Estimate:
+    return centre, sem(repeats), t_interval(centre, repeats, confidence, *SCALES.get(name, UNBOUNDED))
+
+
+def _of_task(row: Sequence[Values | None], confidence: float) -> dict[str, Estimate]:
+    """Of each quantity the mean, SEM and interval over the task's runs that have it."""
+    return {name: _estimate(name, task_mean(row, name), _numbers(row, name), confidence) for name in QUANTITIES}
+
+
+def _over_tasks(grid: Grid, confidence: float) -> dict[str, Estimate]:
+    """Of each quantity the mean over tasks of their means, and its error from the repeats' means over tasks.
+
+    Where a repeat lacks some tasks (ignored, or without a value) its mean is over the others: differences between tasks
+    then widen the error.
+    """
+    found = {}
+    for name in QUANTITIES:
+        centre = mean([value for row in grid.values() if (value := task_mean(row, name)) is not None])
+        columns = [task_mean(column, name) for column in zip(*grid.values(), strict=True)]
+        found[name] = _estimate(name, centre, [value for value in columns if value is not None], confidence)
+    return found
+
+
+def _estimates(found: dict[str, Estimate], metric: str) -> dict[str, Any]:
+    """The estimates under their fields' names."""
+    fields: dict[str, Any] = {}
+    for name, (centre, error, interval) in found.items():
+        if name == "score" and metric == MIXED:
+            centre = error = interval = None
+        fields[name if name in RATES else f"{name}_mean"] = centre
+        fields[f"{name}_sem"], fields[f"{name}_ci"] = error, interval
+    return fields
+
+
+def _lower(sets: Sequence[RunSet], task: str) -> bool:
+    return next(run.lower_is_better for run_set in sets for run in run_set.tasks.get(task, ()))
+
+
+def _at_k(row: Sequence[Values | None], k: int, lower: bool | None) -> dict[str, float | None]:
+    """Best score, Avg@k and Best@k of a task; lower is None where its raw scores do not compare."""
+    present = [values for values in row if values]
+    scores = [score for values in present if (score := values["score"]) is not None]
+    scores.sort(reverse=not lower)
+    ranked = [(values["valid"], value) for values in present if (value := values["normalised"]) is not None]
+    valid = sorted((value for is_valid, value in ranked if is_valid), reverse=True)
+    raw = scores if lower is not None else []
     return {
-        "kind": "summary",
-        "version": 1,
-        "id": content_id("summary", label, task),
-        "lineage": [],
-        "task": task,
-        "set": label,
-        "rollouts": tally.rollouts,
-        "valid": len(tally.scores) / tally.rollouts,
-        "medal": tally.medals / tally.rollouts,
-        "reward_mean": mean(tally.rewards),
-        "reward_sem": sem(tally.rewards),
-        "score_mean": mean(tally.scores) if tally.metric != MIXED else None,
-        "metric": tally.metric,
-        "seconds": tally.seconds,
+        "score_best": raw[0] if raw else None,
+        "score_best_at_k": raw_best_at_k(raw, len(present), k),
+        "normalised_avg_at_k": avg_at_k(valid, len(ranked), k),
+        "normalised_best_at_k": best_at_k(valid, len(ranked), k),
     }
 
 
-def _cell(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3f}"
+def _at_k_over_tasks(rows: Sequence[dict[str, Any]]) -> dict[str, float | None]:
+    """The means over tasks of Avg@k and Best@k on normalised scores; raw ones do not add up."""
+    names = ("normalised_avg_at_k", "normalised_best_at_k")
+    means = {name: mean([row[name] for row in rows if row[name] is not None]) for name in names}
+    return {"score_best": None, "score_best_at_k": None, **means}
 
 
-HEADER = ["task", "set", "rollouts", "valid", "medal", "reward", "± SEM", "score", "metric", "seconds"]
-ALIGN = ["left", "left", "right", "right", "right", "right", "right", "right", "left", "right"]
+def _facts(runs: Sequence[Run], expected: int) -> dict[str, Any]:
+    """Counts, and what the runs cost: sums over those that say."""
+    told = [run for run in runs if run.prompt_tokens is not None and run.completion_tokens is not None]
+    paid = [run.usd for run in runs if run.usd is not None]
+    return {
+        "rollouts": len(runs),
+        "missing": expected - len(runs),
+        "revealed": sum(run.revealed for run in runs),
+        "reward_rule": common(run.reward_rule for run in runs),
+        "seconds": sum(run.seconds for run in runs),
+        "prompt_tokens": sum(run.prompt_tokens or 0 for run in told) if told else None,
+        "completion_tokens": sum(run.completion_tokens or 0 for run in told) if told else None,
+        "tokens_rollouts": len(told),
+        "usd": sum(paid) if paid else None,
+        "usd_rollouts": len(paid),
+    }
 
 
-def table(sets: dict[str, dict[str, Tally]]) -> str:
-    """The summaries as aligned text."""
-    from tabulate import tabulate
-
-    rows = [
-        [
-            row["task"],
-            row["set"],
-            str(row["rollouts"]),
-            f"{row['valid']:.0%}",
-            f"{row['medal']:.0%}",
-            _cell(row["reward_mean"]),
-            _cell(row["reward_sem"]),
-            _cell(row["score_mean"]),
-            row["metric"],
-            f"{row['seconds']:.1f}",
-        ]
-        for row in summaries(sets)
-    ]
-    return tabulate([HEADER, *rows], headers="firstrow", disable_numparse=True, colalign=ALIGN if rows else None)
+def _record(label: str, task: str, rule: str | None, row: dict[str, Any]) -> dict[str, Any]:
+    head = {"kind": "summary", "version": 1, "id": content_id("summary", label, task), "lineage": []}
+    return {**head, "task": task, "set": label, **row, "human_rank_rule": rule}

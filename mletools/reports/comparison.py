@@ -1,0 +1,107 @@
+"""Compare two sets of graded rollouts, paired by task: who is better where, and by how much on average.
+
+A task counts if both sets ran it and both have a mean of the chosen quantity. Its difference is the second set's mean
+less the first's, turned so that positive is better. The mean difference is over tasks with equal weight, its interval a
+percentile bootstrap that draws tasks anew: it tells how far other tasks of this sort could change it.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..records.errors import ToolError
+from ..records.ids import content_id
+from .runs import MIXED, Grid, RunSet, all_tasks, common, expected_runs, grids, human_rank_rule, missing_runs
+from .statistics import RESAMPLES, bootstrap_interval, mean
+from .summary import task_mean
+
+TIE = 1e-9  # means this close are equal
+BY = {
+    "reward": "reward",
+    "score": "score",
+    "normalised": "normalised",
+    "human-rank": "human_rank",
+    "medal": "medal",
+    "valid": "valid",
+}
+
+
+def compare(
+    first: RunSet,
+    second: RunSet,
+    by: str = "reward",
+    runs: int | None = None,
+    missing: str = "invalid",
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> dict[str, Any]:
+    """The record of kind comparison of `second` against `first`, by one of BY.
+
+    A task that only one set ran is named and left out, whatever the policy for missing runs; so is one where a set has
+    no value (no valid score, say). Raw scores of different metrics do not add up: there the mean difference is None.
+    ToolError where the two sets' rewards or human ranks come from different rules.
+    """
+    sets = (first, second)
+    _same_rule(sets, by)
+    found = grids(sets, missing, runs)
+    tasks, without, metrics = _paired(sets, found, by)
+    differences = [row["difference"] for row in tasks] if by != "score" or len(metrics) < 2 else []
+    counts = [expected_runs(run_set, runs) for run_set in sets]
+    return {
+        "kind": "comparison",
+        "version": 1,
+        "id": content_id("comparison", first.label, second.label, by),
+        "lineage": [],
+        "first": first.label,
+        "second": second.label,
+        "by": by,
+        "tasks": tasks,
+        **{result: sum(row["result"] == result for row in tasks) for result in ("win", "tie", "loss")},
+        "difference_mean": mean(differences),
+        "difference_ci": bootstrap_interval(differences, confidence, seed),
+        "confidence": confidence,
+        "resamples": RESAMPLES,
+        "seed": seed,
+        "only_first": [task for task in first.tasks if task not in second.tasks],
+        "only_second": [task for task in second.tasks if task not in first.tasks],
+        "without_value": without,
+        "rollouts": [len(run_set.runs) for run_set in sets],
+        "missing": [
+            sum(missing_runs(run_set, list(run_set.tasks), count).values())
+            for run_set, count in zip(sets, counts, strict=True)
+        ],
+        "missing_policy": missing,
+        "revealed": [sum(run.revealed for run in run_set.runs) for run_set in sets],
+    }
+
+
+def _paired(sets: Sequence[RunSet], found: Sequence[Grid], by: str) -> tuple[list[dict[str, Any]], list[str], set[str]]:
+    """Of the tasks that both sets ran: a row for each with a mean in both, the others' names, the rows' metrics."""
+    rows: list[dict[str, Any]] = []
+    without, metrics = [], set()
+    for task in all_tasks(sets):
+        if not all(task in run_set.tasks for run_set in sets):
+            continue
+        runs = [run for run_set in sets for run in run_set.tasks[task]]
+        metric = common(run.metric for run in runs)
+        a, b = (task_mean(grid[task], BY[by]) for grid in found)
+        if a is None or b is None or (by == "score" and metric == MIXED):
+            without.append(task)
+            continue
+        difference = a - b if by == "score" and runs[0].lower_is_better else b - a
+        result = "tie" if abs(difference) <= TIE else "win" if difference > 0 else "loss"
+        rows.append({"task": task, "first": a, "second": b, "difference": difference, "result": result})
+        metrics.add(metric)
+    return rows, without, metrics
+
+
+def _same_rule(sets: Sequence[RunSet], by: str) -> None:
+    """ToolError unless what is compared was made by one rule in all sets."""
+    if by == "human-rank":
+        rules = {rule for run_set in sets if (rule := human_rank_rule(run_set)) is not None}
+    elif by == "reward":
+        rules = {run.reward_rule for run_set in sets for run in run_set.runs}
+    else:
+        return
+    if len(rules) > 1:
+        what = {"reward": "rewards", "human-rank": "human ranks"}[by]
+        raise ToolError(f"{what} by {' and '.join(sorted(rules))} do not compare: grade again with one --{by}")

@@ -1,0 +1,233 @@
+"""Graded rollouts as runs of tasks: what is kept of each, which repeat of its task each is, and which are missing.
+
+A repeat (the "seed" of the papers) is the pair of mle-rollout's --seed and the sample's index in its group. A set should
+hold every task's every repeat. What it lacks is missing, and a policy says what a missing run counts as.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..records.errors import ToolError
+
+MIXED = "mixed"
+POLICIES = ("invalid", "ignore", "error")
+QUANTITIES = (
+    "valid", "above_median", "bronze", "silver", "gold", "medal", "reward", "score", "human_rank", "normalised",
+)  # fmt: skip
+Values = dict[str, float | None]  # one run's QUANTITIES; None: it has no such value
+Grid = dict[str, list[Values | None]]  # by task, one entry a repeat; None: missing and ignored
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What a report needs of one graded rollout."""
+
+    id: str
+    task: str
+    repeat: tuple[bool, int, int]  # whether mle-rollout's seed is known, the seed, the sample
+    group: str
+    group_size: int
+    valid: bool
+    above_median: bool
+    medal: str | None
+    metric: str
+    lower_is_better: bool
+    score: float | None
+    reward: float | None
+    reward_rule: str
+    failure_reward: float | None
+    human_rank: float | None
+    human_rank_rule: str | None
+    normalised: float | None
+    ranked: bool  # the task has a leaderboard
+    seconds: float
+    prompt_tokens: int | None
+    completion_tokens: int | None
+    usd: float | None
+    revealed: bool
+
+
+@dataclass
+class RunSet:
+    """The runs of one input, by task, tasks in order of appearance."""
+
+    label: str
+    tasks: dict[str, list[Run]] = field(default_factory=dict)
+
+    def add(self, run: Run) -> None:
+        self.tasks.setdefault(run.task, []).append(run)
+
+    @property
+    def runs(self) -> list[Run]:
+        return [run for runs in self.tasks.values() for run in runs]
+
+
+def failure_reward(how: Mapping[str, Any]) -> float | None:
+    """The least that the reward rule in `how` (grade.reward) gives, to a run that handed in nothing at all; None: no reward."""
+    return {"milestone": 0.0, "partial-credit": how.get("failure"), "improvement": -1.0}.get(how.get("rule", ""))
+
+
+def graded_run(rollout: Mapping[str, Any]) -> Run:
+    """The Run of a graded rollout; fields that older graders did not write are None."""
+    grade, usage = rollout["grade"], rollout["usage"]
+    seeds = [entry["seed"] for entry in rollout["lineage"] if entry["tool"] == "mle-rollout"]
+    seed = seeds[-1] if seeds else None
+    better = "lower" if grade["lower_is_better"] else "higher"
+    return Run(
+        id=rollout["id"],
+        task=rollout["task"]["id"],
+        repeat=(seed is not None, seed or 0, rollout["sample"]),
+        group=rollout["group"],
+        group_size=rollout["group_size"],
+        valid=grade["valid"],
+        above_median=grade["above_median"],
+        medal=grade["medal"],
+        metric=f"{grade['metric']}, {better} is better",
+        lower_is_better=grade["lower_is_better"],
+        score=grade["score"] if grade["valid"] else None,
+        reward=rollout["reward"],
+        reward_rule=grade["reward"].get("rule", ""),
+        failure_reward=failure_reward(grade["reward"]),
+        human_rank=grade.get("human_rank"),
+        human_rank_rule=grade.get("human_rank_rule"),
+        normalised=grade.get("normalised_score"),
+        ranked=grade.get("teams") is not None,
+        seconds=usage["seconds"] + rollout.get("execution", {}).get("duration_s", 0.0),
+        prompt_tokens=usage["prompt_tokens"],
+        completion_tokens=usage["completion_tokens"],
+        usd=usage["usd"],
+        revealed=bool(rollout.get("reveal_test")),
+    )
+
+
+def common(values: Iterable[Any], none: Any = None) -> Any:
+    """The one value that all of `values` are, MIXED where they differ, `none` where there are none."""
+    found = set(values)
+    return found.pop() if len(found) == 1 else MIXED if found else none
+
+
+def human_rank_rule(run_set: RunSet) -> str | None:
+    """The one rule of the set's human ranks; ToolError where two were used, for their mean would mean nothing."""
+    rules = sorted({run.human_rank_rule for run in run_set.runs if run.human_rank_rule is not None})
+    if len(rules) > 1:
+        raise ToolError(f"{run_set.label}: human ranks by {' and '.join(rules)}: grade again with one --human-rank")
+    return rules[0] if rules else None
+
+
+def expected_runs(run_set: RunSet, at_least: int | None = None) -> int:
+    """How many runs every task of the set should have; 0 for an empty set without `at_least`.
+
+    The most that a task of the set has, or was to have by the group sizes in its records, and not less than `at_least`.
+    A group that a filter cut short is known by its group_size.
+    """
+    if not run_set.tasks:
+        return 0
+    most = at_least or 0
+    for runs in run_set.tasks.values():
+        sizes: dict[tuple[Any, str], int] = {}
+        for run in runs:
+            key = (run.repeat[:2], run.group)
+            sizes[key] = max(run.group_size, sizes.get(key, 0))
+        most = max(most, len(runs), sum(sizes.values()))
+    return most
+
+
+def aligned(tasks: Mapping[str, Sequence[Run]], count: int) -> dict[str, list[Run | None]]:
+    """The runs of each task as a list of `count` repeats, None where there is no run.
+
+    Place i is the same repeat (seed and sample) in every task, as long as `count` places hold all repeats there are.
+    Otherwise (tasks that were run with different seeds) it is each task's i-th run. Runs of one task that share seed
+    and sample, from different groups, are repeats of their own, in order of group and id.
+    """
+    keyed: dict[str, dict[Any, Run]] = {}
+    for task, runs in tasks.items():
+        seen: Counter[Any] = Counter()
+        keyed[task] = {}
+        for run in sorted(runs, key=lambda run: (run.repeat, run.group, run.id)):
+            keyed[task][run.repeat, seen[run.repeat]] = run
+            seen[run.repeat] += 1
+    places = sorted({key for found in keyed.values() for key in found})
+    rows: dict[str, list[Run | None]] = {}
+    for task, found in keyed.items():
+        row = [found.get(key) for key in places] if len(places) <= count else list(found.values())
+        rows[task] = [*row, *[None] * (count - len(row))]
+    return rows
+
+
+def missing_runs(run_set: RunSet, tasks: Sequence[str], count: int) -> dict[str, int]:
+    """How many of `count` runs each of `tasks` lacks, for those that lack any."""
+    lacking = {task: count - len(run_set.tasks.get(task, ())) for task in tasks}
+    return {task: number for task, number in lacking.items() if number}
+
+
+def all_tasks(sets: Sequence[RunSet]) -> list[str]:
+    """The tasks of any set, in order of appearance."""
+    return list(dict.fromkeys(task for run_set in sets for task in run_set.tasks))
+
+
+def refuse_missing(run_set: RunSet, tasks: Sequence[str], count: int) -> None:
+    """ToolError that names what is missing, for the policy "error"."""
+    lacking = missing_runs(run_set, tasks, count)
+    if tasks and not run_set.tasks:
+        raise ToolError(f"{run_set.label}: no rollouts (--missing invalid or ignore goes on without)")
+    if lacking:
+        task, number = next(iter(lacking.items()))
+        more = f" and {len(lacking) - 1} more tasks" if len(lacking) > 1 else ""
+        raise ToolError(
+            f"{run_set.label}: {sum(lacking.values())} of {count * len(tasks)} runs are missing: "
+            f"{number} of {task}{more} (--missing invalid or ignore goes on without)"
+        )
+
+
+def values(run: Run, ranked: bool, normalised: bool) -> Values:
+    """The QUANTITIES of one run. Where the task has a leaderboard an invalid run's human rank and normalised score are 0.
+
+    Medals are exclusive (MLE-bench): gold is no silver; `medal` is any of the three.
+    """
+    zero = None if run.valid else 0.0
+    return {
+        "valid": float(run.valid),
+        "above_median": float(run.above_median),
+        **{name: float(run.medal == name) for name in ("bronze", "silver", "gold")},
+        "medal": float(run.medal is not None),
+        "reward": run.reward,
+        "score": run.score,
+        "human_rank": run.human_rank if run.human_rank is not None else zero if ranked else None,
+        "normalised": run.normalised if run.normalised is not None else zero if normalised else None,
+    }
+
+
+def grids(sets: Sequence[RunSet], policy: str, at_least: int | None = None) -> list[Grid]:
+    """For each set the values of every task's every repeat, missing runs by `policy`.
+
+    Tasks are those of any set. "invalid": a missing run is one that handed in nothing, with the reward that the set's
+    rule gives such a run (none under rules that give none). "ignore": None in its place. "error": ToolError.
+    """
+    tasks = all_tasks(sets)
+    runs = [run for run_set in sets for run in run_set.runs]
+    ranked = {run.task for run in runs if run.ranked}
+    scored = {run.task for run in runs if run.valid}
+    normalised = {run.task for run in runs if run.normalised is not None} | (ranked - scored)
+    found: list[Grid] = []
+    for run_set in sets:
+        count = expected_runs(run_set, at_least)
+        if policy == "error":
+            refuse_missing(run_set, tasks, count)
+        failed = common(run.failure_reward for run in run_set.runs)
+        rows = aligned({task: run_set.tasks.get(task, []) for task in tasks}, count)
+        grid: Grid = {}
+        for task, row in rows.items():
+            board = (task in ranked, task in normalised)
+            nothing: Values = {
+                **dict.fromkeys(QUANTITIES, 0.0),
+                "reward": failed if failed != MIXED else None,
+                "score": None,
+                "human_rank": 0.0 if board[0] else None,
+                "normalised": 0.0 if board[1] else None,
+            }
+            absent = nothing if policy == "invalid" else None
+            grid[task] = [values(run, *board) if run is not None else absent for run in row]
+        found.append(grid)
+    return found

@@ -1,0 +1,103 @@
+"""The formulas of a report: means and their errors, Avg@k and Best@k, a bootstrap. Plain numbers in, plain numbers out."""
+
+import math
+import statistics
+from collections.abc import Sequence
+
+RESAMPLES = 10_000
+Interval = list[float]  # low, high
+
+
+def mean(values: Sequence[float]) -> float | None:
+    """The arithmetic mean; None of nothing."""
+    return statistics.fmean(values) if values else None
+
+
+def sem(values: Sequence[float]) -> float | None:
+    """Standard error of the mean, sd / sqrt(n), sd with ddof 1 (MLE-bench); None for fewer than two values.
+
+    It is not the standard deviation: that is sem * sqrt(n), as some papers report.
+    """
+    return statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else None
+
+
+def t_interval(
+    centre: float | None, values: Sequence[float], confidence: float, low: float = -math.inf, high: float = math.inf
+) -> Interval | None:
+    """Student's t interval centre ± t * sem(values), n - 1 degrees of freedom; None for fewer than two values.
+
+    low and high: the ends of the scale, where the interval is cut off (a rate lies between 0 and 1). An interval of no
+    width says that the repeats agreed, not that nothing is uncertain.
+    """
+    error = sem(values)
+    if centre is None or error is None:
+        return None
+    from scipy.special import stdtrit
+
+    reach = float(stdtrit(len(values) - 1, 0.5 + confidence / 2)) * error
+    return [max(low, centre - reach), min(high, centre + reach)]
+
+
+def chances_of_best(n: int, k: int) -> list[float]:
+    """For n runs from best to worst: the chance that each is the best of k of them, drawn without replacement.
+
+    The run with n - r better ones is the best of C(r - 1, k - 1) of the C(n, k) subsets; from one run to the next worse
+    this falls by (r - k) / (r - 1).
+    """
+    chances = [k / n]
+    for r in range(n, 1, -1):
+        chances.append(chances[-1] * max(r - k, 0) / (r - 1))
+    return chances
+
+
+def chance_of_valid(valid: int, n: int, k: int) -> float:
+    """The chance that k of n runs, drawn without replacement, hold at least one of the `valid` ones."""
+    return 1.0 if valid + k > n and valid else math.fsum(chances_of_best(n, k)[:valid])
+
+
+def avg_at_k(valid: Sequence[float], n: int, k: int) -> float | None:
+    """Avg@k of a task with n runs, `valid` being the scores of the valid ones; None for fewer than k runs.
+
+    MLE-Ideator: the mean over those of k runs that are valid, 0 only if all k are invalid. With n > k the mean of that
+    over all subsets of k runs. Given that a subset holds a valid run, its mean is, over such subsets, the mean of all
+    valid scores; so Avg@k = mean(valid) * P(at least one of k is valid).
+    """
+    if n < k or n == 0:
+        return None
+    return statistics.fmean(valid) * chance_of_valid(len(valid), n, k) if valid else 0.0
+
+
+def best_at_k(valid: Sequence[float], n: int, k: int) -> float | None:
+    """Best@k of a task with n runs, `valid` being the scores of the valid ones, best first; None for fewer than k runs.
+
+    MLE-Ideator: the best of k runs, 0 if all are invalid. With n > k the mean of that over all subsets of k runs:
+    sum over i of x_i * C(n - i, k - 1) / C(n, k), x_i the i-th best score; an invalid run is worse than any valid one.
+    """
+    if n < k or n == 0:
+        return None
+    return math.fsum(x * chance for x, chance in zip(valid, chances_of_best(n, k), strict=False))
+
+
+def raw_best_at_k(valid: Sequence[float], n: int, k: int) -> float | None:
+    """Best@k on raw scores, best first, over the subsets of k runs that hold a valid one; None if no run is valid.
+
+    No 0 stands in for a failure here: on many raw scales (an error, say) 0 would be perfect.
+    """
+    best = best_at_k(valid, n, k)
+    return best / chance_of_valid(len(valid), n, k) if valid and best is not None else None
+
+
+def bootstrap_interval(differences: Sequence[float], confidence: float, seed: int) -> Interval | None:
+    """Percentile bootstrap of the mean of `differences`: 10,000 resamples of as many, with replacement.
+
+    Deterministic for a seed; None for fewer than two differences.
+    """
+    if len(differences) < 2:
+        return None
+    import numpy
+
+    generator = numpy.random.default_rng(seed % 2**64)
+    sample, size = numpy.asarray(differences), len(differences)
+    means = [sample[generator.integers(0, size, size)].mean() for _ in range(RESAMPLES)]
+    low, high = numpy.quantile(means, [(1 - confidence) / 2, (1 + confidence) / 2])
+    return [float(low), float(high)]

@@ -1,0 +1,360 @@
+"""Statistics of graded rollouts: formulas, repeats, missing runs, summaries, comparisons; numbers worked by hand."""
+
+import itertools
+import json
+import math
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import run_command
+
+from mletools.records import schema
+from mletools.records.errors import ToolError
+from mletools.reports.comparison import compare
+from mletools.reports.runs import RunSet, aligned, expected_runs, graded_run
+from mletools.reports.statistics import (
+    avg_at_k,
+    best_at_k,
+    bootstrap_interval,
+    chances_of_best,
+    raw_best_at_k,
+    sem,
+    t_interval,
+)
+from mletools.reports.summary import summaries
+
+
+def rollout(task: str, sample: int, score: float | None = None, **more: Any) -> dict[str, Any]:
+    """A graded rollout, as small as the schema lets it be; invalid without a score."""
+    lower = more.pop("lower", False)
+    ranked: dict[str, Any] = {
+        name: more.pop(name) for name in ("human_rank", "human_rank_rule", "normalised_score", "teams") if name in more
+    }
+    seed, usage = more.pop("run_seed", 0), more.pop("usage", {})
+    rule: dict[str, Any] = more.pop("rule", {"rule": "milestone", "format_rate": 1.0})
+    grade: dict[str, Any] = {
+        "valid": score is not None, "reason": None, "score": score, "medal": more.pop("medal", None),
+        "above_median": more.pop("above_median", False), "metric": more.pop("metric", "auc"), "lower_is_better": lower,
+        "digest": None, "reward": rule, **ranked,
+    }  # fmt: skip
+    told = {
+        "kind": "task", "version": 1, "id": task, "lineage": [], "name": task, "description": "", "modality": "tabular",
+        "problem": "regression", "data": {"dir": task, "public": [], "digest": "", "private_digest": ""},
+        "submission": {"id": ["id"], "target": ["y"], "parse": "number", "rows": 1},
+        "metric": {"name": grade["metric"], "params": {}, "lower_is_better": lower}, "answers": "private/answers.csv",
+        "provenance": {"source": "by hand", "seed": 0},
+    }  # fmt: skip
+    lineage = [{"tool": "mle-rollout", "version": "0.1.0", "options": {}, "seed": seed}]
+    return {
+        "kind": "rollout", "version": 1, "id": f"{task}-{seed}-{sample}", "lineage": lineage, "task": told,
+        "group": f"{task}-{seed}", "group_size": 1, "sample": sample, "seed": 0, "scaffold": "single",
+        "policy": {"model": "scripted", "version": 1, "sampling": {}}, "messages": [{"role": "user", "content": ""}],
+        "turns": [], "usage": {"prompt_tokens": None, "completion_tokens": None, "seconds": 1.0, "usd": None, **usage},
+        "stop_reason": "finished", "code": None, "grade": grade, "reward": None, **more,
+    }  # fmt: skip
+
+
+def a_set(label: str, *rollouts: dict[str, Any]) -> RunSet:
+    run_set = RunSet(label)
+    for one in rollouts:
+        run_set.add(graded_run(one))
+    return run_set
+
+
+def rows(sets: Sequence[RunSet], **options: Any) -> dict[tuple[str, str], dict[str, Any]]:
+    """The summaries by task and set, each checked against its schema."""
+    found = summaries(sets, **options)
+    for record in found:
+        schema.check(record, "summary")
+    return {(record["task"], record["set"]): record for record in found}
+
+
+# --- formulas -------------------------------------------------------------------------------------------------------
+
+
+def test_sem_and_t_interval() -> None:
+    assert sem([1.0, 2.0, 3.0]) == pytest.approx(1 / math.sqrt(3))  # sd 1 with ddof 1, n 3
+    assert sem([1.0]) is None and t_interval(1.0, [1.0], 0.95) is None
+    # two degrees of freedom: t(0.975) = 4.302653; one: t(0.75) = 1
+    assert t_interval(2.0, [1.0, 2.0, 3.0], 0.95) == pytest.approx([2 - 4.302653 / 3**0.5, 2 + 4.302653 / 3**0.5])
+    assert t_interval(1.0, [0.0, 2.0], 0.5) == pytest.approx([0.0, 2.0])
+    assert t_interval(1.0, [0.0, 2.0], 0.5, 0.5, 1.5) == [0.5, 1.5]
+
+
+def test_at_k_is_mle_ideators_rule_when_there_are_just_k_runs() -> None:
+    assert avg_at_k([60.0, 30.0], 3, 3) == pytest.approx(45.0)  # the invalid third is left out, not counted 0
+    assert best_at_k([60.0, 30.0], 3, 3) == pytest.approx(60.0)
+    assert avg_at_k([], 3, 3) == 0.0 and best_at_k([], 3, 3) == 0.0
+    assert avg_at_k([60.0, 30.0], 2, 3) is None and best_at_k([60.0, 30.0], 2, 3) is None
+
+
+def test_at_k_of_more_runs_by_hand() -> None:
+    # 60, 30 and two invalid: the 6 pairs hold (60, 30), (60, -) twice, (30, -) twice, (-, -)
+    assert best_at_k([60.0, 30.0], 4, 2) == pytest.approx((60 + 60 + 60 + 30 + 30 + 0) / 6)
+    assert avg_at_k([60.0, 30.0], 4, 2) == pytest.approx((45 + 60 + 60 + 30 + 30 + 0) / 6)
+    assert raw_best_at_k([60.0, 30.0], 4, 2) == pytest.approx((60 + 60 + 60 + 30 + 30) / 5)
+    assert chances_of_best(4, 2) == pytest.approx([3 / 6, 2 / 6, 1 / 6, 0])
+
+
+@pytest.mark.parametrize("valid", [[], [7.0], [9.0, 4.0, 4.0], [9.0, 8.0, 3.0, 1.0, 0.5, 0.25]])
+@pytest.mark.parametrize("k", [1, 2, 5, 6])
+def test_at_k_is_the_mean_over_all_subsets(valid: list[float], k: int) -> None:
+    runs = [*valid, *[None] * (6 - len(valid))]
+    subsets = [[x for x in subset if x is not None] for subset in itertools.combinations(runs, k)]
+    assert avg_at_k(valid, 6, k) == pytest.approx(statistics.fmean(statistics.fmean(s) if s else 0 for s in subsets))
+    assert best_at_k(valid, 6, k) == pytest.approx(statistics.fmean(max(s, default=0) for s in subsets))
+
+
+def test_at_k_of_many_runs_stays_finite() -> None:
+    assert best_at_k([1.0] * 3000, 3000, 1500) == pytest.approx(1.0)
+    assert avg_at_k([2.0], 3000, 1) == pytest.approx(2 / 3000)
+
+
+def test_the_bootstrap_is_deterministic_and_brackets_the_mean() -> None:
+    differences = [0.1, 0.21, 0.3, 0.43, 0.17, 0.38, 0.29]
+    interval = bootstrap_interval(differences, 0.95, 0)
+    assert interval == bootstrap_interval(differences, 0.95, 0) != bootstrap_interval(differences, 0.95, 1)
+    assert interval is not None and 0.1 <= interval[0] < 0.268 < interval[1] <= 0.43
+    assert bootstrap_interval([0.5, 0.5], 0.95, 0) == [0.5, 0.5] and bootstrap_interval([0.5], 0.95, 0) is None
+
+
+# --- repeats and missing runs ---------------------------------------------------------------------------------------
+
+
+def test_a_repeat_is_a_seed_and_a_sample_and_keeps_its_place_in_every_task() -> None:
+    first = [rollout("a", 0, 0.1), rollout("a", 0, 0.2, run_seed=1), rollout("a", 0, 0.3, run_seed=2)]
+    second = [rollout("b", 0, 0.6, run_seed=2), rollout("b", 0, 0.4)]  # seed 1 is missing
+    run_set = a_set("x", *first, *second)
+    assert expected_runs(run_set) == 3
+    scores = {task: [run and run.score for run in row] for task, row in aligned(run_set.tasks, 3).items()}
+    assert scores == {"a": [0.1, 0.2, 0.3], "b": [0.4, None, 0.6]}
+
+
+def test_tasks_run_with_different_seeds_are_aligned_by_order() -> None:
+    run_set = a_set("x", rollout("a", 0, 0.1), rollout("b", 0, 0.2, run_seed=1), rollout("b", 1, 0.3, run_seed=1))
+    scores = {task: [run and run.score for run in row] for task, row in aligned(run_set.tasks, 2).items()}
+    assert scores == {"a": [0.1, None], "b": [0.2, 0.3]}
+
+
+def test_a_group_that_a_filter_cut_short_is_known_by_its_size() -> None:
+    cut = [rollout("a", sample, 0.5, group_size=4) for sample in (0, 3)]
+    assert expected_runs(a_set("x", *cut)) == 4
+    assert expected_runs(a_set("x", *cut, rollout("a", 0, 0.5, run_seed=1))) == 5
+    assert expected_runs(a_set("x", *cut), at_least=6) == 6
+
+
+def test_missing_runs_count_as_invalid_or_are_ignored_or_stop() -> None:
+    run_set = a_set("x", *[rollout("a", n, 0.5, medal="gold", reward=1.0) for n in (0, 1)], rollout("b", 0, 0.7, medal="gold", reward=0.8))  # fmt: skip
+    counted = rows([run_set])
+    assert (counted["b", "x"]["rollouts"], counted["b", "x"]["missing"], counted["all", "x"]["missing"]) == (1, 1, 1)
+    assert (counted["b", "x"]["medal"], counted["b", "x"]["valid"], counted["b", "x"]["reward_mean"]) == (0.5, 0.5, 0.4)
+    assert counted["all", "x"]["medal"] == 0.75 and counted["b", "x"]["score_mean"] == 0.7
+    ignored = rows([run_set], missing="ignore")
+    assert (ignored["b", "x"]["medal"], ignored["b", "x"]["reward_mean"], ignored["b", "x"]["missing"]) == (1.0, 0.8, 1)
+    with pytest.raises(ToolError, match=r"^x: 1 of 4 runs are missing: 1 of b \(--missing invalid or ignore goes on without\)$"):  # fmt: skip
+        rows([run_set], missing="error")
+    full = a_set("y", *run_set_rollouts(2))
+    assert rows([full], missing="error")["all", "y"]["missing"] == 0
+
+
+def run_set_rollouts(count: int) -> list[dict[str, Any]]:
+    return [rollout(task, n, 0.5) for task in ("a", "b") for n in range(count)]
+
+
+def test_a_missing_run_has_the_reward_of_one_that_handed_in_nothing() -> None:
+    credit = {"rule": "partial-credit", "failure": -10.0}
+    run_set = a_set("x", rollout("a", 0, 2.0, reward=2.0, rule=credit, group_size=2))
+    assert rows([run_set])["a", "x"]["reward_mean"] == -4.0
+    run_set = a_set("x", rollout("a", 0, 2.0, reward=2.0, rule={"rule": "raw"}, group_size=2))
+    assert rows([run_set])["a", "x"]["reward_mean"] == 2.0  # raw has no reward for such a run
+
+
+def test_a_task_that_one_set_lacks_is_missing_there() -> None:
+    sets = [a_set("x", *run_set_rollouts(2)), a_set("y", rollout("a", 0, 0.5), rollout("a", 1, 0.5))]
+    found = rows(sets)
+    assert (found["b", "y"]["rollouts"], found["b", "y"]["missing"], found["b", "y"]["valid"]) == (0, 2, 0.0)
+    assert found["all", "y"]["valid"] == 0.5 and found["b", "y"]["metric"] == "auc, higher is better"
+    assert ("b", "y") not in rows(sets, missing="ignore")
+    with pytest.raises(ToolError, match=r"^y: 2 of 4 runs are missing: 2 of b "):
+        rows(sets, missing="error")
+    with pytest.raises(ToolError, match=r"^z: no rollouts "):
+        rows([*sets[:1], a_set("z")], missing="error")
+
+
+# --- summaries ------------------------------------------------------------------------------------------------------
+
+
+def test_means_are_over_tasks_and_sem_over_repeats() -> None:
+    rewards = {"a": (0.0, 0.4), "b": (0.5, 0.7), "c": (1.0, 1.0)}
+    run_set = a_set("x", *[rollout(t, n, 0.5, reward=r) for t, pair in rewards.items() for n, r in enumerate(pair)])
+    found = rows([run_set])
+    a, overall = found["a", "x"], found["all", "x"]
+    assert (a["reward_mean"], a["reward_sem"]) == (pytest.approx(0.2), pytest.approx(0.2))  # sd 0.2828, n 2
+    # the repeats' means are 0.5 and 0.7: mean 0.6, SEM 0.1, t(0.975; 1) = 12.7062
+    assert (overall["reward_mean"], overall["reward_sem"]) == (pytest.approx(0.6), pytest.approx(0.1))
+    assert overall["reward_ci"] == pytest.approx([0.6 - 1.27062, 0.6 + 1.27062])
+
+
+def test_tasks_weigh_the_same_however_many_runs_they_have() -> None:
+    run_set = a_set("x", *[rollout("a", n, 0.9) for n in range(3)], rollout("b", 0, 0.1))
+    assert rows([run_set], missing="ignore")["all", "x"]["score_mean"] == pytest.approx(0.5)
+
+
+def test_medals_are_exclusive_and_rates_are_shares_of_runs() -> None:
+    medals = ("gold", "silver", None, "gold")
+    run_set = a_set("x", *[rollout("a", n, 0.5, medal=m, above_median=n < 3) for n, m in enumerate(medals)])
+    a = rows([run_set])["a", "x"]
+    assert [a[name] for name in ("bronze", "silver", "gold", "medal", "above_median")] == [0, 0.25, 0.5, 0.75, 0.75]
+    assert a["medal_ci"] == [0.0, 1.0]  # 0.75 ± 3.182 * 0.25, within the scale
+    assert a["medal_sem"] == pytest.approx(0.25)  # sd of 1, 1, 0, 1 is 0.5
+
+
+def test_raw_scores_are_direction_aware_and_do_not_mix() -> None:
+    errors = [rollout("a", n, s, lower=True, metric="rmse") for n, s in enumerate((3.0, 1.0, None))]
+    run_set = a_set("x", *errors, *[rollout("b", n, 0.5) for n in range(3)])
+    found = rows([run_set], runs=2)
+    a = found["a", "x"]
+    assert (a["score_mean"], a["score_best"], a["metric"]) == (2.0, 1.0, "rmse, lower is better")
+    assert a["score_best_at_k"] == pytest.approx((1 + 1 + 3) / 3)  # pairs (3, 1), (1, -), (3, -)
+    overall = found["all", "x"]
+    assert [overall[name] for name in ("score_mean", "score_sem", "score_ci", "score_best")] == [None] * 4
+    assert overall["metric"] == "mixed"
+
+
+def board(task: str, sample: int, rank: float | None, normalised: float | None, **more: Any) -> dict[str, Any]:
+    """A rollout on a task with a leaderboard; invalid without a rank."""
+    score = None if rank is None else 0.5
+    facts = {"human_rank": rank, "human_rank_rule": "dojo", "normalised_score": normalised, "teams": 100}
+    return rollout(task, sample, score, **{**facts, **more})
+
+
+def test_an_invalid_run_has_human_rank_and_normalised_score_0_where_there_is_a_leaderboard() -> None:
+    ranked = [board("a", 0, 0.9, 80.0), board("a", 1, 0.6, 40.0), board("a", 2, None, None)]
+    failed = [board("b", n, None, None) for n in range(3)]
+    run_set = a_set("x", *ranked, *failed, *[rollout("c", n, 0.5) for n in range(3)])
+    found = rows([run_set])
+    a, b, c, overall = (found[task, "x"] for task in ("a", "b", "c", "all"))
+    assert (a["human_rank_mean"], a["normalised_mean"]) == (pytest.approx(0.5), pytest.approx(40.0))
+    assert (a["normalised_avg_at_k"], a["normalised_best_at_k"]) == (pytest.approx(60.0), pytest.approx(80.0))
+    assert (b["human_rank_mean"], b["normalised_mean"], b["normalised_avg_at_k"]) == (0.0, 0.0, 0.0)
+    assert (c["human_rank_mean"], c["normalised_mean"], c["normalised_best_at_k"]) == (None, None, None)
+    assert (overall["human_rank_mean"], overall["human_rank_rule"]) == (pytest.approx(0.25), "dojo")
+    assert overall["normalised_avg_at_k"] == pytest.approx(30.0)
+
+
+def test_k_is_what_all_sets_have_unless_asked_for() -> None:
+    sets = [a_set("x", *run_set_rollouts(2)), a_set("y", *run_set_rollouts(5))]
+    assert {row["k"] for row in rows(sets).values()} == {2}
+    asked = rows(sets, runs=3)
+    assert asked["a", "x"]["k"] == 3 and asked["a", "x"]["missing"] == 1 and asked["a", "y"]["missing"] == 0
+
+
+def test_human_ranks_of_two_rules_do_not_mix() -> None:
+    run_set = a_set("x", board("a", 0, 0.9, 80.0), board("a", 1, 0.9, 80.0, human_rank_rule="mle-rl"))
+    with pytest.raises(ToolError, match=r"^x: human ranks by dojo and mle-rl: grade again with one --human-rank$"):
+        rows([run_set])
+
+
+def test_costs_are_summed_over_the_rollouts_that_tell() -> None:
+    told = {"prompt_tokens": 100, "completion_tokens": 20, "seconds": 2.0, "usd": 0.5}
+    run_set = a_set(
+        "x", rollout("a", 0, 0.5, usage=told, reveal_test=True, execution={"duration_s": 3.0}), rollout("a", 1, 0.5)
+    )
+    a = rows([run_set])["a", "x"]
+    assert (a["seconds"], a["prompt_tokens"], a["completion_tokens"], a["tokens_rollouts"]) == (6.0, 100, 20, 1)
+    assert (a["usd"], a["usd_rollouts"], a["revealed"]) == (0.5, 1, 1)
+    assert rows([a_set("y", rollout("a", 0, 0.5))])["a", "y"]["usd"] is None
+
+
+# --- comparisons ----------------------------------------------------------------------------------------------------
+
+
+def compared(first: RunSet, second: RunSet, **options: Any) -> dict[str, Any]:
+    record = compare(first, second, **options)
+    schema.check(record, "comparison")
+    return record
+
+
+def test_a_comparison_pairs_tasks_and_names_what_it_leaves_out() -> None:
+    before = a_set("p", *[rollout(task, 0, 0.5, reward=r) for task, r in (("a", 0.1), ("b", 0.5), ("c", 0.9), ("d", 0.3))])  # fmt: skip
+    after = a_set("q", *[rollout(task, 0, 0.5, reward=r) for task, r in (("c", 0.8), ("b", 0.5), ("a", 0.4), ("e", 0.3))])  # fmt: skip
+    record = compared(before, after)
+    assert [(row["task"], row["result"]) for row in record["tasks"]] == [("a", "win"), ("b", "tie"), ("c", "loss")]
+    assert (record["win"], record["tie"], record["loss"]) == (1, 1, 1)
+    assert record["difference_mean"] == pytest.approx(0.2 / 3)
+    assert (record["only_first"], record["only_second"]) == (["d"], ["e"])
+    assert record["difference_ci"][0] < record["difference_mean"] < record["difference_ci"][1]
+
+
+def test_a_comparison_by_score_turns_errors_round_and_does_not_add_different_metrics() -> None:
+    def both(a: float | None, b: float | None) -> list[dict[str, Any]]:
+        return [rollout("a", 0, a, lower=True, metric="rmse"), rollout("b", 0, b)]
+
+    record = compared(a_set("p", *both(3.0, 0.5)), a_set("q", *both(1.0, 0.4)), by="score")
+    assert [(row["difference"], row["result"]) for row in record["tasks"]] == [(2.0, "win"), (pytest.approx(-0.1), "loss")]  # fmt: skip
+    assert record["difference_mean"] is None and record["difference_ci"] is None
+    record = compared(a_set("p", *both(3.0, 0.5)), a_set("q", *both(1.0, None)), by="score")
+    assert record["without_value"] == ["b"] and record["difference_mean"] == 2.0 and record["difference_ci"] is None
+    record = compared(a_set("p", *both(3.0, 0.5)), a_set("q", *both(1.0, None)), by="valid")
+    assert (record["win"], record["tie"], record["loss"]) == (0, 1, 1)
+
+
+def test_missing_runs_count_in_a_comparison_but_missing_tasks_do_not() -> None:
+    before = a_set("p", *[rollout("a", n, 0.5, medal="gold") for n in range(2)])
+    after = a_set("q", rollout("a", 0, 0.5, medal="gold", group_size=2))
+    assert compared(before, after, by="medal")["tasks"][0]["difference"] == -0.5
+    ignoring = compared(before, after, by="medal", missing="ignore")
+    assert (ignoring["tie"], ignoring["missing"], ignoring["rollouts"]) == (1, [0, 1], [2, 1])
+
+
+def test_rewards_and_human_ranks_of_different_rules_do_not_compare() -> None:
+    raw = a_set("q", rollout("a", 0, 0.5, reward=0.5, rule={"rule": "raw"}))
+    with pytest.raises(
+        ToolError, match=r"^rewards by milestone and raw do not compare: grade again with one --reward$"
+    ):
+        compare(a_set("p", rollout("a", 0, 0.5, reward=0.5)), raw)
+    sets = [a_set(rule, board("a", 0, 0.9, 80.0, human_rank_rule=rule)) for rule in ("dojo", "mle-rl")]
+    with pytest.raises(ToolError, match=r"^human ranks by dojo and mle-rl do not compare"):
+        compare(sets[0], sets[1], by="human-rank")
+    assert compared(sets[0], sets[1], by="normalised")["tie"] == 1
+
+
+# --- the command ----------------------------------------------------------------------------------------------------
+
+
+def write(path: Path, *rollouts: dict[str, Any]) -> None:
+    path.write_text("".join(json.dumps(one) + "\n" for one in rollouts))
+
+
+def test_the_order_of_the_input_changes_no_number(tmp_path: Path) -> None:
+    rollouts = [rollout(t, n, (n + 1) / 7, reward=n / 3) for t in ("a", "b") for n in range(4)]
+    write(tmp_path / "x.jsonl", *rollouts)
+    write(tmp_path / "y.jsonl", *rollouts[:4][::-1], *rollouts[4:][::-1])
+    told = [run_command("mle-report", "--label", "z", f"{n}.jsonl", cwd=tmp_path).stdout for n in ("x", "y")]
+    assert told[0] == told[1] and b"all" in told[0]
+
+
+def test_no_line_is_wider_than_a_terminal(tmp_path: Path) -> None:
+    long = "breast_cancer-b658d37ea34552ba"
+    facts = {
+        "metric": "balanced_accuracy",
+        "usage": {"prompt_tokens": 12345678, "completion_tokens": 1234567, "usd": 123.0},
+    }
+    write(tmp_path / "x.jsonl", *[board(long, n, 0.5, 50.0, reward=0.5, **facts) for n in range(64)])
+    for more in ((), ("--compare",)):
+        done = run_command(
+            "mle-report", "--label", "before", "--label", "after", *more, "x.jsonl", "x.jsonl", cwd=tmp_path
+        )
+        assert max(map(len, done.stdout.decode().split("\n"))) <= 130
+
+
+def test_a_rollout_counts_once(tmp_path: Path) -> None:
+    write(tmp_path / "x.jsonl", *[rollout("a", 0, 0.5)] * 2)
+    done = run_command("mle-report", "x.jsonl", cwd=tmp_path, check=False)
+    assert done.returncode == 1
+    assert done.stderr.decode() == "mle-report: x.jsonl:2: rollout a-0-0 again, first in line 1: a run counts once\n"
+    done = run_command("mle-report", "--json", "--max-rejects", "1", "x.jsonl", cwd=tmp_path)
+    assert json.loads(done.stdout.splitlines()[0])["rollouts"] == 1
