@@ -6,7 +6,18 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "cli.md"
-ORDER = ["gen-task", "rollout", "instrument", "sandbox", "grade", "filter", "train-sft", "train-grpo", "report"]
+ORDER = [
+    "gen-task",
+    "import",
+    "rollout",
+    "instrument",
+    "sandbox",
+    "grade",
+    "filter",
+    "train-sft",
+    "train-grpo",
+    "report",
+]
 
 
 def page() -> str:

@@ -58,7 +58,11 @@ def without_times(record: Any) -> Any:
 @pytest.fixture(scope="session")
 def stages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """One small pipe, run stage by stage: the folder, and each command's output file."""
+    from sklearn import datasets
+
     folder = tmp_path_factory.mktemp("pipe")
+    for name in ("wine", "iris"):  # tables to import
+        getattr(datasets, f"load_{name}")(as_frame=True).frame.to_csv(folder / f"{name}.csv", index=False)
     outputs = {"folder": folder}
     steps = [
         ("tasks", ["mle-gen-task", "--source", "sklearn:wine,diabetes", "-n", "2"], None),

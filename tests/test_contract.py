@@ -2,6 +2,7 @@
 
 import fcntl
 import json
+import keyword
 import os
 import shutil
 import signal
@@ -27,6 +28,7 @@ class Case:
 
 CASES = {
     "mle-gen-task": Case(("--source", "sklearn:wine,iris", "-n", "4"), None),
+    "mle-import": Case(("wine.csv", "iris.csv", "--target", "target"), None),
     "mle-rollout": Case(("-g", "6"), "tasks"),
     "mle-instrument": Case((), "rollouts"),
     "mle-sandbox": Case(("--timeout", "60"), "instrumented"),
@@ -64,6 +66,12 @@ def ready(place: Path, request: pytest.FixtureRequest) -> Path:
     return place
 
 
+def module(command: str) -> str:
+    """The name of its module: the command's own, with an underscore where Python keeps that name for itself."""
+    name = command[4:].replace("-", "_")
+    return f"{name}_" if keyword.iskeyword(name) else name
+
+
 def call(command: str, *more: str, files: bool = True, **options: Any) -> subprocess.CompletedProcess[bytes]:
     case = CASES[command]
     source = [f"{case.source}.jsonl"] if case.source and files else []
@@ -78,7 +86,7 @@ def test_every_command_has_a_case() -> None:
 def test_help_shows_two_examples_and_loads_nothing_heavy(command: str) -> None:
     code = (
         f"import sys; sys.argv = ['{command}', '--help']\n"
-        f"from mletools.commands.{command[4:].replace('-', '_')} import main\n"
+        f"from mletools.commands.{module(command)} import main\n"
         "try: main()\n"
         "except SystemExit as end: assert not end.code\n"
         "heavy = {'pandas', 'numpy', 'sklearn', 'torch', 'transformers', 'trl', 'peft', 'urllib3', 'docker', 'ray'} & set(sys.modules)\n"
@@ -262,6 +270,7 @@ def test_an_overlapping_run_is_one_line(command: str, ready: Path) -> None:
 
 CHANGED = {
     "mle-gen-task": ("--seed", "1", "--seed was 0"),
+    "mle-import": ("--seed", "1", "--seed was 0"),
     "mle-rollout": ("--temperature", "0.5", "--temperature was not given"),
     "mle-instrument": ("--seed", "1", "--seed was 0"),
     "mle-sandbox": ("--memory", "1024", "--memory was not given"),

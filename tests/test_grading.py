@@ -6,8 +6,19 @@ from typing import Any
 
 import pytest
 
-from mletools.grading import Verdict, better, grade, medal, metrics, rewards
-from mletools.records.errors import ToolError
+from mletools.grading import (
+    Verdict,
+    better,
+    check_direction,
+    check_task,
+    grade,
+    medal,
+    medal_rows,
+    metrics,
+    rewards,
+    standing,
+)
+from mletools.records.errors import RecordError, ToolError
 
 LABELS = {"id": ["id"], "target": ["kind"], "parse": "label", "labels": ["0", "1", "2"], "rows": 4}
 NUMBERS = {"id": ["id"], "target": ["y"], "parse": "number", "rows": 4}
@@ -50,7 +61,7 @@ def test_rows_are_aligned_by_id_and_labels_by_value(labels: Path) -> None:
         (b"id,kind\xff\n", "the file is not UTF-8 text"),
         (b"id,kind\na,0\0\n", "the file holds NUL bytes: it must be CSV text"),
         (b"id,kind,kind\na,0,0\n", "column 'kind' appears twice"),
-        (b"," * 5000, "the first line names more than 1000 columns"),
+        (b"a," * 25_000, "the first line names more than 20000 columns"),
     ],
 )
 def test_a_bad_submission_is_a_verdict_with_a_reason(labels: Path, content: bytes, reason: str) -> None:
@@ -67,7 +78,7 @@ def test_predictions_must_be_finite_numbers(numbers: Path, bad: str) -> None:
 
 def test_a_broken_answers_file_is_an_error_of_the_tool(tmp_path: Path) -> None:
     with pytest.raises(
-        ToolError, match=r"cannot read the answers: .*; is --data the folder that mle-gen-task wrote to\?"
+        ToolError, match=r"answers.csv: No such file or directory; is --data the folder that the task was written to\?"
     ):
         grade(task(NUMBERS, "rmse"), tmp_path, b"id,y\n")
 
@@ -80,22 +91,23 @@ def test_scores_by_hand(numbers: Path, labels: Path) -> None:
     assert grade(task(NUMBERS, "r2"), numbers, off_by_one).score == round(1 - 4 / 5, 5)
 
 
-def test_more_scores_by_hand() -> None:
-    import pandas
+def test_more_scores_by_hand(tmp_path: Path) -> None:
+    def score(metric: str, truth: str, guess: str, **spec: Any) -> float | None:
+        (tmp_path / "answers.csv").write_text(truth)
+        return grade(task({"id": ["id"], "rows": 4, **spec}, metric), tmp_path, guess.encode()).score
 
-    truth = pandas.DataFrame({"kind": ["0", "0", "0", "1"]})
-    guess = pandas.DataFrame({"kind": ["0", "0", "1", "1"]})
-    assert metrics.score("accuracy", {}, truth, guess, ["kind"]) == 0.75
-    assert metrics.score("balanced_accuracy", {}, truth, guess, ["kind"]) == pytest.approx((2 / 3 + 1) / 2)
-    assert metrics.score("f1_macro", {}, truth, guess, ["kind"]) == pytest.approx((0.8 + 2 / 3) / 2)
-    chances = pandas.DataFrame({"p": [0.1, 0.4, 0.8, 0.5]})
-    assert metrics.score("auroc", {}, pandas.DataFrame({"p": [0, 0, 1, 1]}), chances, ["p"]) == 1.0
-    onehot, given = pandas.DataFrame({"a": [1, 0], "b": [0, 1]}), pandas.DataFrame({"a": [0.5, 0.2], "b": [0.5, 0.8]})
-    assert metrics.score("log_loss", {}, onehot, given, ["a", "b"]) == pytest.approx(
-        -(math.log(0.5) + math.log(0.8)) / 2
-    )
-    with pytest.raises(metrics.Undefined):
-        metrics.score("log_loss", {}, onehot, given * 0, ["a", "b"])
+    kinds: dict[str, Any] = {"target": ["kind"], "parse": "label"}
+    truth, guess = "id,kind\n1,0\n2,0\n3,0\n4,1\n", "id,kind\n1,0\n2,0\n3,1\n4,1\n"
+    assert score("accuracy", truth, guess, **kinds) == 0.75
+    assert score("balanced_accuracy", truth, guess, **kinds) == round((2 / 3 + 1) / 2, 5)
+    assert score("f1_macro", truth, guess, **kinds) == round((0.8 + 2 / 3) / 2, 5)
+    chances = "id,p\n1,0.1\n2,0.4\n3,0.8\n4,0.5\n"
+    assert score("auroc", "id,p\n1,0\n2,0\n3,1\n4,1\n", chances, target=["p"], parse="number") == 1.0
+    both: dict[str, Any] = {"target": ["a", "b"], "parse": "number"}
+    hot, given = "id,a,b\n1,1,0\n2,0,1\n", "id,a,b\n1,.5,.5\n2,.2,.8\n"
+    assert score("log_loss", hot, given, **both) == round(-(math.log(0.5) + math.log(0.8)) / 2, 5)
+    nothing = grade(task({"id": ["id"], "rows": 2, **both}, "log_loss"), tmp_path, b"id,a,b\n1,0,0\n2,0,1\n")
+    assert nothing.reason == "log_loss is undefined for these predictions: a row of probabilities is all zero"
 
 
 def test_probabilities_are_bounded_and_sum_to_one(tmp_path: Path) -> None:
@@ -113,24 +125,90 @@ def test_probabilities_are_bounded_and_sum_to_one(tmp_path: Path) -> None:
 
 def test_medals_are_inclusive_and_the_median_is_strict(numbers: Path) -> None:
     steps = {"median": 0.5, "bronze": 0.6, "silver": 0.7, "gold": 0.8}
-    assert [medal(score, steps, False) for score in (0.5, 0.6, 0.7, 0.8, 0.9)] == [
-        None,
-        "bronze",
-        "silver",
-        "gold",
-        "gold",
-    ]
+    won = [medal(score, steps, False) for score in (0.5, 0.6, 0.7, 0.8, 0.9)]
+    assert won == [None, "bronze", "silver", "gold", "gold"]
     lower = {"median": 2.0, "bronze": 1.5, "silver": 1.2, "gold": 1.0}
-    assert [medal(score, lower, True) for score in (1.6, 1.5, 1.2, 1.0, 0.5)] == [
-        None,
-        "bronze",
-        "silver",
-        "gold",
-        "gold",
-    ]
+    won = [medal(score, lower, True) for score in (1.6, 1.5, 1.2, 1.0, 0.5)]
+    assert won == [None, "bronze", "silver", "gold", "gold"]
     assert not better(2.0, 2.0, True) and better(1.9, 2.0, True)
     verdict = grade(task(NUMBERS, "rmse", **lower), numbers, b"id,y\n1,2\n2,3\n3,4\n4,5\n")
-    assert verdict == Verdict(True, None, 1.0, "gold", True)
+    assert verdict == Verdict(True, None, 1.0, "gold", True, thresholds=lower)
+
+
+# N, the last row of gold, silver, bronze: the rule by hand on both sides of every border
+TIERS = [
+    (1, 1, 1, 1), (2, 1, 1, 1), (9, 1, 1, 3), (10, 1, 2, 4), (19, 1, 3, 7), (99, 9, 19, 39), (100, 10, 20, 40),
+    (249, 10, 49, 99), (250, 10, 50, 100), (499, 10, 50, 100), (500, 11, 50, 100), (999, 11, 50, 100),
+    (1000, 12, 50, 100), (1999, 13, 99, 199), (8751, 27, 437, 875),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("teams", "gold", "silver", "bronze"), TIERS)
+def test_medals_by_the_number_of_teams(teams: int, gold: int, silver: int, bronze: int) -> None:
+    assert medal_rows(teams) == {"gold": gold, "silver": silver, "bronze": bronze}
+
+
+def board(folder: Path, scores: list[float], name: str = "leaderboard.csv") -> str:
+    (folder / name).write_text("score\n" + "".join(f"{score}\n" for score in scores))
+    return name
+
+
+@pytest.mark.parametrize("lower", [False, True])
+def test_a_leaderboard_gives_medals_median_and_place(tmp_path: Path, lower: bool) -> None:
+    sign = -1 if lower else 1
+    scores = [sign * number / 10 for number in range(20, 0, -1)]  # best 2.0, worst 0.1 (or their negatives)
+    made = {"metric": {"lower_is_better": lower}, "leaderboard": board(tmp_path, scores)}
+
+    def place(score: float) -> Verdict:
+        return standing(made, tmp_path, sign * score, None)
+
+    assert place(0).thresholds == {
+        "median": sign * 1.05,
+        "bronze": sign * 1.3,
+        "silver": sign * 1.7,
+        "gold": sign * 1.9,
+    }
+    assert [place(score).medal for score in (1.9, 1.89, 1.7, 1.3, 1.29)] == ["gold", "silver", "silver", "bronze", None]
+    assert [place(score).above_median for score in (1.05, 1.06)] == [False, True]
+    assert [place(score).position for score in (2.5, 2.0, 1.95, 0.1, 0.05)] == [1, 1, 2, 20, 21]
+    assert [place(score).human_rank for score in (2.0, 1.95, 0.1, 0.05)] == [1, 0.95, 0.05, 0]
+    assert [place(score).normalised_score for score in (2.0, 0.1, -5)] == [100, 0, 0]
+    assert place(1.05).normalised_score == pytest.approx(50)
+
+
+def test_ties_count_as_beaten_and_two_boards_are_averaged(tmp_path: Path) -> None:
+    private, public = board(tmp_path, [3, 2, 2, 1]), board(tmp_path, [9, 8], "public.csv")
+    made = {"metric": {"lower_is_better": False}, "leaderboard": private, "public_leaderboard": public}
+    verdict = standing(made, tmp_path, 2, None)
+    assert (verdict.position, verdict.teams, verdict.public_position, verdict.public_teams) == (2, 4, 3, 2)
+    assert verdict.human_rank == ((4 - 2 + 1) / 4 + 0) / 2 and verdict.human_rank_rule == "dojo"
+    other = standing(made, tmp_path, 2, None, "mle-rl")
+    assert other.human_rank == 1 - 2 / 4 and other.human_rank_rule == "mle-rl"
+    assert standing(made, tmp_path, 0, None, "mle-rl").human_rank == 0  # place 5 of 4
+    worst = standing(made, tmp_path, None, "no submission.csv")
+    assert not worst.valid and worst.teams == 4 and worst.human_rank is None and worst.position is None
+
+
+def test_scores_are_rounded_before_they_are_compared(numbers: Path) -> None:
+    made = task(NUMBERS, "rmse") | {"leaderboard": board(numbers, [0.33333, 0.4, 0.5])}
+    content = b"id,y\n1,1.333333\n2,2.333333\n3,3.333333\n4,4.333333\n"
+    assert grade(made, numbers, content).position == 1
+    made["metric"]["score_round"] = 6
+    assert grade(made, numbers, content).position == 2
+
+
+def test_what_contradicts_itself_is_refused_when_a_task_is_made(tmp_path: Path) -> None:
+    with pytest.raises(RecordError, match=r"begins with 0\.9 and ends with 0\.1, but lower is said to be better"):
+        check_direction([0.9, 0.5, 0.1], True)
+    check_direction([0.9, 0.5, 0.1], False)
+    made = task(NUMBERS, "rmse", median=2.0, bronze=1.5, silver=1.5, gold=1.0)
+    with pytest.raises(RecordError, match=r"thresholds\.silver is 1\.5: not better than thresholds\.bronze, 1\.5"):
+        check_task(made)
+    with pytest.raises(RecordError, match=r"submission\.row_sum goes with parse number only"):
+        check_task(task({**LABELS, "row_sum": 1}, "accuracy"))
+    (tmp_path / "x.csv").write_text("team,points\na,1\n")
+    with pytest.raises(ToolError, match=r"x\.csv: a leaderboard has a column 'score' of numbers"):
+        standing({"metric": {"lower_is_better": True}, "leaderboard": "x.csv"}, tmp_path, 1.0, None)
 
 
 def test_rewards_by_hand() -> None:
@@ -154,3 +232,13 @@ def test_rewards_by_hand() -> None:
     ]
     for rate, valid, above, name, value in expected:
         assert rewards.milestone(rate, valid, above, name) == value
+    weights = rewards.SPARSE
+    assert rewards.milestone(1, True, True, "silver", weights) == 0.1
+    assert rewards.milestone(1, True, True, "gold", weights) == 1
+    assert rewards.human_rank(0.75) == 0.75 and rewards.human_rank(None) is None
+    tried: list[tuple[float | None, float | None, bool, bool, float]] = [
+        (0.5, 0.4, False, True, 1), (0.4, 0.4, False, True, 0), (0.3, 0.4, False, True, 0), (0.3, 0.4, True, True, 1),
+        (None, 0.4, True, True, 0), (0.1, None, False, True, 1), (None, None, True, True, 0), (0.9, 0.1, False, False, -1),
+    ]  # fmt: skip
+    for score, previous, lower, well_formed, value in tried:
+        assert rewards.improvement(score, previous, lower, well_formed) == value

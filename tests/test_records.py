@@ -58,7 +58,7 @@ def test_ids_depend_on_content_alone() -> None:
 def test_a_schema_error_says_where_and_who_should_have_written_it() -> None:
     with pytest.raises(RecordError, match=r"no rollout record \(kind is \'task\'\): was this written by mle-rollout\?"):
         schema.check({"kind": "task"}, "rollout")
-    with pytest.raises(RecordError, match=r'no "data": was this written by mle-gen-task\?'):
+    with pytest.raises(RecordError, match=r'no "data": was this written by mle-gen-task or mle-import\?'):
         schema.check({"kind": "task", **dict.fromkeys(["answers", "description", "id", "lineage"], "x")}, "task")
 
 

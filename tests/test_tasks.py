@@ -13,11 +13,11 @@ import pytest
 
 import mletools
 from mletools.records.errors import ToolError
-from mletools.tasks import Rejected, data_digest, make_task, sources
+from mletools.tasks import Rejected, data_digest, make_task, private_digest, sources
 from mletools.tasks.baselines import score_of
 from mletools.tasks.checks import check_draft
-from mletools.tasks.draft import make_draft, read_csv
-from mletools.tasks.folder import content_digest, write_folder
+from mletools.tasks.draft import form_of, make_draft, make_ids
+from mletools.tasks.folder import content_digest, private_files, write_folder
 from mletools.tasks.make import TABLES
 from mletools.tasks.table import fixed, generator, shortest
 from mletools.tasks.thresholds import NAMES, ordered, pick_thresholds
@@ -32,12 +32,17 @@ def lower_is_better(name):
     return name in LOWER
 
 
-def score(name, params, answers, submission, target):
+def score(task, answers, submission):
+    """Written once more here, so that a mistake in the grading room shows."""
     import numpy as np
     from sklearn import metrics
 
-    assert params == {} and list(answers["id"]) == list(submission["id"])
-    truth, guess = answers[list(target)].to_numpy(), submission[list(target)].to_numpy()
+    name, target = task["metric"]["name"], task["submission"]["target"]
+    assert task["metric"]["params"] == {}
+    truth, guess = (list(csv.DictReader(io.StringIO(content.decode()))) for content in (answers, submission))
+    assert [row["id"] for row in truth] == [row["id"] for row in guess]
+    read = str if task["submission"]["parse"] == "label" else float
+    truth, guess = (np.array([[read(row[column]) for column in target] for row in rows]) for rows in (truth, guess))
     if name == "log_loss":
         return float(-np.log(np.clip(guess[truth == 1], 1e-15, 1)).mean())
     column = {
@@ -147,15 +152,25 @@ def test_thresholds_are_ordered_and_reached(tasks):
 
 def test_sample_submission_scores_like_the_dummy(tasks, data):
     for record in tasks.values():
-        folder, labels = data / record["data"]["dir"], record["submission"]["parse"] == "label"
-        answers, sample = (
-            read_csv((folder / name).read_bytes(), labels)
-            for name in (record["answers"], "public/sample_submission.csv")
-        )
-        value = round(score(record["metric"]["name"], {}, answers, sample, record["submission"]["target"]), 5)
+        folder = data / record["data"]["dir"]
+        answers, sample = ((folder / name).read_bytes() for name in (record["answers"], "public/sample_submission.csv"))
+        value = round(score(record, answers, sample), 5)
         assert value == record["provenance"]["baselines"][0]["score"]
         sign = -1 if record["metric"]["lower_is_better"] else 1
         assert sign * value < sign * record["thresholds"]["median"]
+
+
+def test_the_private_digest_is_over_what_grading_reads(tasks, data):
+    for record in tasks.values():
+        folder = data / record["data"]["dir"]
+        assert private_digest(folder, record) == record["data"]["private_digest"]
+    assert private_files({**record, "leaderboard": "private/l.csv"}) == ["private/answers.csv", "private/l.csv"]
+    metric = {"file": "private/grade.py", "files": ["private/utils.py"], "lower_is_better": True}
+    named = private_files({"answers": "private/a.csv", "public_leaderboard": "private/p.csv", "metric": metric})
+    assert named == ["private/a.csv", "private/grade.py", "private/p.csv", "private/utils.py"]
+    with pytest.raises(ToolError) as missing:
+        private_digest(folder, {**record, "leaderboard": "private/l.csv"})
+    assert str(missing.value) == f"{folder}/private/l.csv: No such file or directory"
 
 
 def test_description_tells_the_form_and_no_secret(tasks):
@@ -335,6 +350,21 @@ def test_checks_find_what_is_wrong():
     assert reason(baselines=unlucky) == "learnable: only 1 of 3 baselines beat the dummy"
     draft.public["test.csv"] = draft.public["train.csv"]
     assert reason() == "train_test_separate: train and test share an id"
+
+
+def test_forms_of_predictions():
+    assert form_of("log_loss", ["number"], ["a", "b"]) == "probabilities"
+    assert form_of("auroc", ["number"], ["a", "b"]) == "probability"
+    assert form_of("accuracy", ["label", "text"], []) == "label"
+    assert form_of("quadratic_weighted_kappa", ["number"], ["1", "2"]) == "label"
+    assert form_of("rmse", ["number"], ["1", "2"]) == "number"
+    assert form_of("map_at_k", ["ranked"], []) == "other"
+
+
+def test_ids_are_different_whatever_their_number():
+    for count in (3, 900_001):
+        ids = make_ids(count, generator(1))
+        assert len(set(ids)) == count and {len(each) for each in ids} == {6 if count == 3 else 7}
 
 
 def test_scores_are_rounded_and_infinity_is_refused():

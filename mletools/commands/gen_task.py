@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from .. import cli
-from ..grading import metrics
+from ..grading import check_task, metrics, score_bytes
 from ..records.errors import ToolError
 from ..tasks import Rejected, make_task, sources
 
@@ -23,7 +23,9 @@ class Maker:
 
     def __call__(self, wanted: tuple[str, int]) -> tuple[dict[str, Any], list[str]]:
         source, index = wanted
-        return make_task(source, index, self.seed, self.data, metrics.score, metrics.lower_is_better)
+        task, reasons = make_task(source, index, self.seed, self.data, score_bytes, metrics.lower_is_better)
+        check_task(task)
+        return task, reasons
 
 
 def _sources(context: click.Context, param: click.Parameter, value: tuple[str, ...]) -> list[str]:

@@ -1,20 +1,49 @@
 """mle-grade: score each submission, and turn the verdict into a reward."""
 
 import functools
-from dataclasses import dataclass
+import os
+import tempfile
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import click
 
 from .. import cli
-from ..grading import Verdict, grade, rewards
-from ..grading.metrics import METRICS
-from ..records.errors import RecordError, ToolError
+from ..grading import HUMAN_RANKS, MAX_BYTES, check_task, code, grade, metrics, rewards, standing
+from ..records.errors import RecordError
 from ..records.ids import bytes_digest
-from ..tasks import data_digest
+from ..records.jsonl import dumps
+from ..sandbox import BACKENDS, Limits, Sandbox, Setup, open_sandbox
+from ..tasks import private_digest
 
-REWARDS = ("milestone", "partial-credit", "raw")
+REWARDS = ("milestone", "partial-credit", "raw", "human-rank", "improvement")
+WEIGHTS = {"dense": rewards.MilestoneWeights(), "sparse": rewards.SPARSE}
+
+
+@dataclass(frozen=True)
+class CodeBox:
+    """Where metrics that are code run: a sandbox with one slot, opened in each process that first meets such a task."""
+
+    backend: str
+    limits: Limits
+
+    def __call__(self, task: Mapping[str, Any], folder: Path, content: bytes) -> float:
+        with tempfile.TemporaryDirectory(prefix="mle-grade-") as box:
+            code.lay_out(task, folder, content, Path(box))
+            os.chmod(box, 0o755)
+            outcome = _sandbox(self.backend).run(code.program(), Path(box), self.limits, 0)
+        return code.read_score(task, outcome.status, outcome.submission, outcome.stderr)
+
+
+_open = ExitStack()
+
+
+@functools.cache
+def _sandbox(backend: str) -> Sandbox:
+    return _open.enter_context(open_sandbox(backend, Setup(1)))
 
 
 @dataclass(frozen=True)
@@ -24,21 +53,34 @@ class Grader:
     data: Path
     reward: str
     failure_reward: float
+    weights: rewards.MilestoneWeights
+    rank_rule: str
+    max_bytes: int
+    code_box: CodeBox
 
     def __call__(self, rollout: dict[str, Any]) -> dict[str, Any]:
         if "execution" not in rollout:
             raise RecordError('no "execution": was this written by mle-sandbox?')
         task, submission = rollout["task"], rollout["execution"]["submission"]
         folder = self.data / task["data"]["dir"]
-        _check_data(folder, tuple(task["data"]["public"]), task["answers"], task["data"]["digest"])
+        check_task(task)
+        _check_data(folder, task)
         if submission is None:
-            verdict = Verdict(False, _why_no_submission(rollout["execution"]))
+            verdict = standing(task, folder, None, _why_no_submission(rollout["execution"]), self.rank_rule)
         else:
-            verdict = grade(task, folder, self._content(submission))
+            verdict = grade(
+                task,
+                folder,
+                self._content(submission),
+                rank_rule=self.rank_rule,
+                run_code=self.code_box,
+                max_bytes=self.max_bytes,
+            )
+        metric = task["metric"]
         graded = {
             **verdict.as_record(),
-            "metric": task["metric"]["name"],
-            "lower_is_better": task["metric"]["lower_is_better"],
+            "metric": metric.get("name") or metric["file"],
+            "lower_is_better": metric["lower_is_better"],
             "digest": submission["digest"] if submission else None,
         }
         value, how = self._reward(rollout, graded)
@@ -56,6 +98,7 @@ class Grader:
 
     def _reward(self, rollout: dict[str, Any], graded: dict[str, Any]) -> tuple[float | None, dict[str, Any]]:
         score, lower = graded["score"], graded["lower_is_better"]
+        well_formed = rollout["stop_reason"] == "finished"
         if self.reward == "raw":
             return rewards.raw(score, lower), {"rule": "raw"}
         if self.reward == "partial-credit":
@@ -68,22 +111,37 @@ class Grader:
                 "markers": markers,
                 "clamped": clamped,
             }
-        rate = 1.0 if rollout["stop_reason"] == "finished" else 0.0
-        value = rewards.milestone(rate, graded["valid"], graded["above_median"], graded["medal"])
+        if self.reward == "human-rank":
+            if graded["teams"] is None:
+                raise RecordError("--reward human-rank: the task has no leaderboard")
+            return rewards.human_rank(graded["human_rank"]), {"rule": "human-rank"}
+        if self.reward == "improvement":
+            previous = rollout.get("state", {}).get("score")
+            value = rewards.improvement(score, previous, lower, well_formed)
+            return value, {"rule": "improvement", "previous": previous, "well_formed": well_formed}
+        rate = 1.0 if well_formed else 0.0
+        value = rewards.milestone(rate, graded["valid"], graded["above_median"], graded["medal"], self.weights)
         return value, {"rule": "milestone", "format_rate": rate}
 
 
-@functools.lru_cache(maxsize=1024)
-def _check_data(folder: Path, public: tuple[str, ...], answers: str, digest: str) -> None:
-    """RecordError unless the task's files are those that the record was made with."""
+_checked: set[tuple[Path, str, str]] = set()
+
+
+def _check_data(folder: Path, task: Mapping[str, Any]) -> None:
+    """RecordError unless the files that grading reads are those that the record was made with."""
+    digest = task["data"]["private_digest"]
+    read = dumps([task.get(name) for name in ("answers", "leaderboard", "public_leaderboard", "metric")])
+    if (folder, read, digest) in _checked:
+        return
     try:
-        found = data_digest(folder, list(public), answers)
+        found = private_digest(folder, task)
     except OSError as error:
         raise RecordError(
-            f"{error.filename}: {error.strerror}; is --data the folder that mle-gen-task wrote to?"
+            f"{error.filename}: {error.strerror}; is --data the folder that the task was written to?"
         ) from None
     if found != digest:
         raise RecordError(f"{folder}: the files are not those of the task record (digest differs)")
+    _checked.add((folder, read, digest))
 
 
 def _why_no_submission(execution: dict[str, Any]) -> str:
@@ -95,15 +153,44 @@ def _why_no_submission(execution: dict[str, Any]) -> str:
     )
 
 
+def _weights(value: str) -> rewards.MilestoneWeights:
+    """What --milestone says. click.BadParameter otherwise."""
+    if value in WEIGHTS:
+        return WEIGHTS[value]
+    try:
+        given = {name.strip(): float(number) for name, number in (part.split("=") for part in value.split(","))}
+        return replace(WEIGHTS["dense"], **given)
+    except (TypeError, ValueError):
+        names = ", ".join(asdict(WEIGHTS["dense"]))
+        told = f"{value!r} is not dense, sparse, or NAME=NUMBER,... with names out of {names}"
+        raise click.BadParameter(told, param_hint="--milestone") from None
+
+
 def _list_metrics(context: click.Context, param: click.Parameter, wanted: bool) -> None:
     if wanted:
-        from tabulate import tabulate
-
-        rows = [
-            (name, "lower" if m.lower_is_better else "higher", m.needs, m.definition) for name, m in METRICS.items()
-        ]
-        click.echo(tabulate(rows, headers=["metric", "better", "predictions", "definition"]))
+        for found in sorted(metrics.METRICS.values(), key=lambda each: each.name):
+            click.echo(_described(found))
         context.exit()
+
+
+def _described(found: metrics.Metric) -> str:
+    """A metric in a few lines: name, direction, kinds of cells; its definition; its parameters with their defaults."""
+    import textwrap
+
+    better = "lower is better" if found.lower_is_better else "higher is better"
+    params = [
+        key if default is metrics.REQUIRED else f"{key}={dumps(default)}" for key, default in found.params.items()
+    ]
+    lines = [f"{found.name} ({better}; {', '.join(found.parse)})", found.definition]
+    if params:
+        lines.append(f"Parameters: {', '.join(params)}.")
+    columns = [key for key in ("group", "weight") if key in found.given]
+    if columns:
+        lines.append(f"Takes metric.{' and metric.'.join(columns)}.")
+    return "\n".join(
+        textwrap.fill(line, 110, initial_indent="    " if at else "", subsequent_indent="    ")
+        for at, line in enumerate(lines)
+    )
 
 
 @cli.command("mle-grade", jobs=True, data=True)
@@ -122,6 +209,56 @@ def _list_metrics(context: click.Context, param: click.Parameter, wanted: bool) 
     help="partial-credit: the reward of a total failure.",
 )
 @click.option(
+    "--milestone",
+    default="dense",
+    show_default=True,
+    metavar="WEIGHTS",
+    help="milestone: dense, sparse (0.1 format + 0.9 gold), or changes such as gold=0.3,bronze=0.2.",
+)
+@click.option(
+    "--human-rank",
+    type=click.Choice(HUMAN_RANKS),
+    default="dojo",
+    show_default=True,
+    help="Place p of N teams: dojo (N - p + 1) / N, mean of public and private board; mle-rl 1 - p / N.",
+)
+@click.option(
+    "--max-submission",
+    type=click.IntRange(1),
+    default=MAX_BYTES >> 20,
+    show_default=True,
+    metavar="MB",
+    help="A larger file is invalid.",
+)
+@click.option(
+    "--backend",
+    type=click.Choice([*BACKENDS, "auto"]),
+    default="local",
+    envvar="MLE_SANDBOX",
+    show_default=True,
+    show_envvar=True,
+    cls=cli.MachineOption,
+    help="Metrics that are code: the sandbox they run in.",
+)
+@click.option(
+    "--metric-timeout",
+    type=float,
+    default=300.0,
+    show_default=True,
+    metavar="S",
+    cls=cli.MachineOption,
+    help="Metrics that are code: wall seconds for one.",
+)
+@click.option(
+    "--metric-memory",
+    type=click.IntRange(64),
+    default=4096,
+    show_default=True,
+    metavar="MB",
+    cls=cli.MachineOption,
+    help="Metrics that are code: memory of one.",
+)
+@click.option(
     "--list-metrics",
     is_flag=True,
     is_eager=True,
@@ -129,16 +266,28 @@ def _list_metrics(context: click.Context, param: click.Parameter, wanted: bool) 
     callback=_list_metrics,
     help="Print the metrics and exit.",
 )
-def main(run: cli.Run, reward: str, failure_reward: float) -> None:
-    """Score the submissions of FILES (rollouts that mle-sandbox ran), and reward them.
+def main(
+    run: cli.Run,
+    reward: str,
+    failure_reward: float,
+    milestone: str,
+    human_rank: str,
+    max_submission: int,
+    backend: str,
+    metric_timeout: float,
+    metric_memory: int,
+) -> None:
+    """Score the submissions of FILES (rollouts that mle-sandbox ran), place them among thresholds or teams, reward them.
 
-    A bad submission is a verdict with a reason. A submission whose digest is not the recorded one, or a task folder that
-    is not the recorded one, is an error.
+    A bad submission is a verdict with a reason. A submission whose digest is not the recorded one, a task folder that
+    is not the recorded one, or a metric that fails is an error. Metrics that are code run in a sandbox of their own.
 
     \b
     milestone       0.1 format + 0.2 valid + 0.1 median + 0.4 bronze + 0.1 silver + 0.1 gold (SandMLE)
     partial-credit  the score, its sign flipped when lower is better; without one -10 + 0.1 a report (RL for MLE agents)
     raw             the score, its sign flipped when lower is better; null without one
+    human-rank      the share of a leaderboard's teams left behind; null without a valid submission (MLE-RL)
+    improvement     +1 better than the state it began from, 0 not better or invalid, -1 bad format (MLE-Ideator)
 
     Streams.
 
@@ -147,14 +296,13 @@ def main(run: cli.Run, reward: str, failure_reward: float) -> None:
       mle-grade executed.jsonl -o graded.jsonl
       mle-sandbox rollouts.jsonl | mle-grade --reward raw | jq .reward
     """
-    grader = Grader(run.data, reward, failure_reward)
+    box = CodeBox(backend, Limits(wall_s=metric_timeout, memory_mb=metric_memory))
+    grader = Grader(run.data, reward, failure_reward, _weights(milestone), human_rank, max_submission << 20, box)
 
     def count(rollout: dict[str, Any]) -> None:
         run.counts["valid" if rollout["grade"]["valid"] else "invalid"] += 1
         if rollout["grade"]["reward"].get("clamped"):
             run.counts["rewards raised to the best failure's, set --failure-reward lower"] += 1
 
-    run.each(grader, "rollout", processes=True, watch=count)
-
-
-__all__ = ["Grader", "ToolError", "main"]
+    with _open:
+        run.each(grader, "rollout", processes=True, watch=count)

@@ -57,7 +57,7 @@ class Runner:
         else:
             public = self.data / rollout["task"]["data"]["dir"] / "public"
             if not public.is_dir():
-                raise RecordError(f"{public}: no such folder; is --data the folder that mle-gen-task wrote to?")
+                raise RecordError(f"{public}: no such folder; is --data the folder that the task was written to?")
             outcome = self.sandbox.run(code, public, self.limits, derive_seed(self.seed, rollout["id"]))
         return {**rollout, "execution": self._record(outcome, instrument.get("nonce"))}
 

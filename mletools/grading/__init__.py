@@ -1,68 +1,251 @@
-"""Grading: read a submission safely, score it, compare it with thresholds, turn it into a reward.
+"""Grading: read a submission safely, score it, place it among thresholds or teams, turn that into a reward.
 
-Covered: declarative tabular tasks (records of kind task). A bad submission is a verdict with a reason; a broken answers
-file or a failing metric is an error of the tool. Not covered yet: leaderboards, human rank, metrics given as code.
+A bad submission is a verdict with a reason. A broken answers file, a metric that does not suit the task or one that
+fails is an error of the tool, never a bad submission. Not covered: running metrics that are code; `grade` hands those
+to its caller, who has a sandbox.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from . import metrics
-from .submission import Invalid, read_answers, read_submission
+from ..records.errors import RecordError, ToolError
+from . import code, metrics, rewards
+from .answers import EVERY, Answers, answer_spec, parse_answers, read_answers
+from .leaderboard import (
+    HUMAN_RANKS,
+    Leaderboard,
+    better,
+    check_direction,
+    check_thresholds,
+    human_rank,
+    medal,
+    medal_rows,
+    read_leaderboard,
+)
+from .submission import MAX_BYTES, read_submission
+from .table import Invalid
 
 SCORE_DECIMALS = 5
+# What a metric that is code needs: (task, its folder, the submission) -> score. Invalid where it refuses the submission.
+RunCode = Callable[[Mapping[str, Any], Path, bytes], float]
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the grader says of one submission. score: rounded to 5 decimals, None when invalid."""
+    """What the grader says of one submission.
+
+    score: rounded, None when invalid. thresholds: those of the task, or the leaderboard's. position and teams are on the
+    leaderboard (the private one where there are two), None without one; human_rank follows human_rank_rule.
+    """
 
     valid: bool
     reason: str | None = None
     score: float | None = None
     medal: str | None = None
     above_median: bool = False
+    thresholds: dict[str, float] | None = None
+    position: int | None = None
+    teams: int | None = None
+    public_position: int | None = None
+    public_teams: int | None = None
+    human_rank: float | None = None
+    human_rank_rule: str | None = None
+    normalised_score: float | None = None
 
     def as_record(self) -> dict[str, Any]:
         return asdict(self)
 
 
-def better(score: float, threshold: float, lower_is_better: bool) -> bool:
-    """Whether `score` is strictly better than `threshold`."""
-    return score < threshold if lower_is_better else score > threshold
-
-
-def medal(score: float, thresholds: Mapping[str, float], lower_is_better: bool) -> str | None:
-    """The best medal whose threshold `score` reaches; reaching is enough (MLE-bench: medals are inclusive)."""
-    for name in ("gold", "silver", "bronze"):
-        if not better(thresholds[name], score, lower_is_better):
-            return name
-    return None
-
-
-def grade(task: Mapping[str, Any], folder: Path, content: bytes) -> Verdict:
-    """Grade the bytes of a submission against the answers of `task`, whose data lie in `folder`.
+def grade(
+    task: Mapping[str, Any],
+    folder: Path,
+    content: bytes,
+    *,
+    rank_rule: str = "dojo",
+    run_code: RunCode | None = None,
+    max_bytes: int = MAX_BYTES,
+) -> Verdict:
+    """Grade the bytes of a submission to `task`, whose data lie in `folder`.
 
     ToolError or another exception means that the tool or the task is broken, never that the submission is bad.
     """
-    answers = read_answers(str(folder / task["answers"]), task["submission"])
     try:
-        submission = read_submission(content, task["submission"], answers)
+        if "file" in task["metric"]:
+            if run_code is None:
+                raise ToolError("the task's metric is code, and there is no sandbox here to run it")
+            if len(content) > max_bytes:
+                raise Invalid(f"the file has {len(content)} bytes; at most {max_bytes} are read")
+            score = run_code(task, folder, content)
+        else:
+            answers = read_answers(str(folder / task["answers"]), task, _asked(task["metric"]))
+            score = _score(task, answers, content, max_bytes)
     except Invalid as invalid:
-        return Verdict(False, str(invalid))
-    metric = task["metric"]
+        return standing(task, folder, None, str(invalid), rank_rule)
+    return standing(task, folder, score, None, rank_rule)
+
+
+def score_bytes(task: Mapping[str, Any], answers: bytes, submission: bytes) -> float:
+    """The score, not rounded, of a submission against answers that are not in a file yet.
+
+    Invalid (a ValueError) where the submission has none, ToolError where the answers are broken.
+    """
+    found = parse_answers(answers, answer_spec(task), task["metric"].get("where", []), _asked(task["metric"]))
+    return _score(task, found, submission, MAX_BYTES)
+
+
+def _asked(metric: Mapping[str, Any]) -> list[str]:
+    """The columns of the answers that the metric needs beside the targets."""
+    if "extra" in metrics.find(metric["name"]).given:
+        return [EVERY]
+    given = [metric[name] for name in ("group", "weight") if name in metric]
+    return [each if isinstance(each, str) else each["column"] for each in given]
+
+
+def _score(task: Mapping[str, Any], answers: Answers, content: bytes, max_bytes: int) -> float:
+    spec, metric = task["submission"], task["metric"]
+    guess, truth = read_submission(content, spec, answers, max_bytes), answers.truth
+    if answers.counts is not None:
+        guess, truth = guess[answers.counts], truth[answers.counts]
     try:
-        score = metrics.score(metric["name"], metric["params"], answers, submission, task["submission"]["target"])
+        score = metrics.score(metric, truth, guess, _given(spec, metric, answers))
     except metrics.Undefined as undefined:
-        return Verdict(False, f"{metric['name']} is undefined for these predictions: {undefined}")
+        raise Invalid(f"{metric['name']} is undefined for these predictions: {undefined}") from None
     if not math.isfinite(score):
-        return Verdict(False, f"{metric['name']} of these predictions is not a finite number")
-    score = round(score, SCORE_DECIMALS)
-    thresholds = task.get("thresholds")
-    if thresholds is None:
-        return Verdict(True, None, score)
-    lower = metric["lower_is_better"]
-    return Verdict(True, None, score, medal(score, thresholds, lower), better(score, thresholds["median"], lower))
+        raise Invalid(f"{metric['name']} of these predictions is not a finite number")
+    return score
+
+
+def _given(spec: Mapping[str, Any], metric: Mapping[str, Any], answers: Answers) -> dict[str, Any]:
+    """What registry.GIVEN names, for the rows that count."""
+    import numpy as np
+
+    counts = slice(None) if answers.counts is None else answers.counts
+
+    def column(name: str) -> Any:
+        return np.array(answers.columns[name], dtype=object)[counts]
+
+    given: dict[str, Any] = {"names": spec["target"], "weight": None, "group": None}
+    if "group" in metric:
+        given["group"] = _groups(column, metric["group"])
+    if "weight" in metric:
+        given["weight"] = _weights(column, metric["weight"])
+    if "extra" in metrics.find(metric["name"]).given:
+        given["extra"] = {name: column(name) for name in answers.columns}
+    return given
+
+
+def _groups(column: Callable[[str], Any], group: Any) -> Any:
+    import re
+
+    import numpy as np
+
+    if isinstance(group, str):
+        return column(group)
+    pattern = re.compile(group["pattern"])
+    found = [pattern.search(cell) for cell in column(group["column"])]
+    if None in found:
+        raise ToolError(f"metric.group: {group['pattern']!r} does not match every cell of column {group['column']!r}")
+    return np.array([match[1] for match in found if match], dtype=object)
+
+
+def _weights(column: Callable[[str], Any], weight: Any) -> Any:
+    import numpy as np
+
+    name = weight if isinstance(weight, str) else weight["column"]
+    cells = column(name)
+    values = {} if isinstance(weight, str) else weight["values"]
+    try:
+        weights = np.array([float(values[cell] if values else cell) for cell in cells])
+    except (KeyError, ValueError) as error:
+        raise ToolError(f"metric.weight: column {name!r} holds a cell that is no weight: {error}") from None
+    if not np.isfinite(weights).all() or (weights < 0).any() or weights.sum() <= 0:
+        raise ToolError(f"metric.weight: the weights in column {name!r} must be finite, not negative, and not all 0")
+    return weights
+
+
+def standing(
+    task: Mapping[str, Any], folder: Path, score: float | None, reason: str | None, rank_rule: str = "dojo"
+) -> Verdict:
+    """The verdict on a score, None for an invalid submission: rounded, and placed among thresholds and teams."""
+    lower = task["metric"]["lower_is_better"]
+    boards = [
+        read_leaderboard(str(folder / task[name]), lower)
+        for name in ("leaderboard", "public_leaderboard")
+        if name in task
+    ]
+    private = boards[0] if boards else None
+    public = boards[1] if len(boards) > 1 else None
+    thresholds = task.get("thresholds") or (private.thresholds if private else None)
+    common: dict[str, Any] = {
+        "thresholds": thresholds,
+        "teams": len(private.scores) if private else None,
+        "public_teams": len(public.scores) if public else None,
+        "human_rank_rule": rank_rule if boards else None,
+    }
+    if score is None:
+        return Verdict(False, reason, **common)
+    score = round(score, task["metric"].get("score_round", SCORE_DECIMALS))
+    return Verdict(
+        True,
+        None,
+        score,
+        medal(score, thresholds, lower) if thresholds else None,
+        better(score, thresholds["median"], lower) if thresholds else False,
+        position=private.position(score) if private else None,
+        public_position=public.position(score) if public else None,
+        human_rank=_human_rank(score, boards, rank_rule) if boards else None,
+        normalised_score=private.normalised(score) if private else None,
+        **common,
+    )
+
+
+def _human_rank(score: float, boards: list[Leaderboard], rule: str) -> float:
+    """dojo: the mean over public and private leaderboard; mle-rl: on the first of them, the private one."""
+    if rule == "mle-rl":
+        boards = boards[:1]
+    return sum(human_rank(board.position(score), len(board.scores), rule) for board in boards) / len(boards)
+
+
+def check_task(task: Mapping[str, Any]) -> None:
+    """RecordError unless the grading part of a task record makes sense. Reads no file."""
+    metric = task["metric"]
+    if "thresholds" in task:
+        check_thresholds(task["thresholds"], metric["lower_is_better"])
+    if "file" in metric:
+        return
+    spec = answer_spec(task)
+    metrics.check(metric, task["submission"]["parse"], spec["parse"])
+    for name, kinds in (("range", ["number"]), ("row_sum", ["number"]), ("labels", ["label"]), ("fields", ["boxes"])):
+        if name in task["submission"] and task["submission"]["parse"] not in kinds:
+            raise RecordError(f"submission.{name} goes with parse {kinds[0]} only")
+    if task["submission"]["parse"] == "boxes" and "fields" not in task["submission"]:
+        raise RecordError("submission.parse boxes needs submission.fields, the items of one box in their order")
+
+
+__all__ = [
+    "HUMAN_RANKS",
+    "MAX_BYTES",
+    "SCORE_DECIMALS",
+    "Invalid",
+    "RunCode",
+    "Verdict",
+    "answer_spec",
+    "better",
+    "check_direction",
+    "check_task",
+    "check_thresholds",
+    "code",
+    "grade",
+    "human_rank",
+    "medal",
+    "medal_rows",
+    "metrics",
+    "parse_answers",
+    "read_leaderboard",
+    "rewards",
+    "score_bytes",
+    "standing",
+]

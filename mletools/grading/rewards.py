@@ -12,7 +12,7 @@ MARKER_COUNT = 7
 
 @dataclass(frozen=True)
 class MilestoneWeights:
-    """Increments of the milestone reward; they sum to 1 (SandMLE, released code's tiers)."""
+    """Increments of the milestone reward: each tier adds to those below it (SandMLE; the values of its released code)."""
 
     format: float = 0.1
     valid: float = 0.2
@@ -20,6 +20,10 @@ class MilestoneWeights:
     bronze: float = 0.4
     silver: float = 0.1
     gold: float = 0.1
+
+
+# The ablation with nothing between a well-formed answer and a gold medal (SandMLE, table 4).
+SPARSE = MilestoneWeights(format=0.1, valid=0.0, median=0.0, bronze=0.0, silver=0.0, gold=0.9)
 
 
 def raw(score: float | None, lower_is_better: bool) -> float | None:
@@ -52,7 +56,7 @@ def milestone(
 ) -> float:
     """0.1 format rate + .2 valid + .1 median + .4 bronze + .1 silver + .1 gold, each tier adding to those below (SandMLE, section 4.3).
 
-    format_rate: share of the policy's turns in the demanded format, 0 to 1.
+    format_rate: share of the policy's turns in the demanded format, 0 to 1. A medal implies the median.
     """
     tier = {None: 0, "bronze": 1, "silver": 2, "gold": 3}[medal]
     total = weights.format * format_rate
@@ -62,3 +66,25 @@ def milestone(
     total += weights.silver if tier >= 2 else 0.0
     total += weights.gold if tier >= 3 else 0.0
     return round(total, 10)
+
+
+def human_rank(rank: float | None) -> float | None:
+    """The share of human teams left behind, 0 to 1 (MLE-RL, section 4.2); None for an invalid submission.
+
+    MLE-RL leaves invalid submissions out of the loss instead of punishing them, hence None rather than 0.
+    """
+    return rank
+
+
+def improvement(score: float | None, previous: float | None, lower_is_better: bool, well_formed: bool) -> float:
+    """+1 when the score got strictly better, 0 when it did not or there is none, -1 for a bad format (MLE-Ideator, equation 1).
+
+    previous: the score at hand before, None where there was no valid one; then any valid score is better.
+    """
+    if not well_formed:
+        return -1.0
+    if score is None:
+        return 0.0
+    if previous is None:
+        return 1.0
+    return 1.0 if (score < previous if lower_is_better else score > previous) else 0.0

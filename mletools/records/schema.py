@@ -9,7 +9,7 @@ from typing import Any
 from .errors import RecordError
 
 WRITERS = {
-    "task": "mle-gen-task",
+    "task": "mle-gen-task or mle-import",
     "rollout": "mle-rollout",
     "train_step": "mle-train-grpo or mle-train-sft",
     "reject": "--rejects",

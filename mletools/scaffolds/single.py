@@ -12,6 +12,7 @@ from mletools.records.ids import content_id, derive_seed
 from mletools.scaffolds.answers import split_answer
 
 NAME = "single"
+MOST_COLUMNS = 40  # named in a prompt
 
 
 @dataclass(frozen=True)
@@ -118,8 +119,21 @@ def _facts(task: dict[str, Any]) -> dict[str, str]:
         "description": task["description"].strip(),
         "modality": task["modality"],
         "problem": task["problem"].replace("_", " "),
-        "metric": " ".join([metric["name"], *(f"{key}={value}" for key, value in sorted(metric["params"].items()))]),
+        "metric": _metric(metric),
         "direction": "lower is better" if metric["lower_is_better"] else "higher is better",
         "files": ", ".join(task["data"]["public"]),
-        "columns": ", ".join(submission["id"] + submission["target"]),
+        "columns": _columns(submission["id"] + submission["target"]),
     }
+
+
+def _metric(metric: dict[str, Any]) -> str:
+    """The metric in words: its name and parameters; one that is code has nothing to show but the description."""
+    if "name" not in metric:
+        return "the one that the description defines"
+    return " ".join([metric["name"], *(f"{key}={value}" for key, value in sorted(metric["params"].items()))])
+
+
+def _columns(names: list[str]) -> str:
+    if len(names) <= MOST_COLUMNS:
+        return ", ".join(names)
+    return f"{', '.join(names[:MOST_COLUMNS])} and {len(names) - MOST_COLUMNS} more, as in the sample submission"

@@ -5,18 +5,23 @@ and which of the scores become thresholds (thresholds).
 """
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .draft import Draft, read_csv, submission_csv
+from ..records.errors import RecordError
+from .draft import Draft, submission_csv
 from .table import Rejected
 
-# score(metric name, its params, answers, submission, target columns); both frames hold the ids in one order and, for
-# labels, text. It raises ValueError where the metric is undefined.
-Score = Callable[[str, dict[str, Any], Any, Any, Sequence[str]], float]
+# score(grading part of a record, answers, submission), both the bytes of a CSV file. It raises ValueError where the
+# submission has no score, RecordError where none can have one.
+Score = Callable[[Mapping[str, Any], bytes, bytes], float]
 SCORE_ROUND = 5
 FOLDS = 3
+# The baselines of one task have to be done within seconds: they see so many of the training rows, and no category with
+# more levels.
+MOST_TRAINED_ON = 2000
+MOST_LEVELS = 50
 # A probability is kept this far from 0 and 1, or one sure mistake would outweigh every other row of a log loss.
 LEAST_PROBABILITY = 0.02
 
@@ -61,11 +66,9 @@ def score_of(draft: Draft, submission: bytes, score: Score) -> float:
     """The rounded score of a submission's bytes, read back the way a grader would. Rejected where it is undefined."""
     import math
 
-    labels = draft.submission["parse"] == "label"
-    answers, handed_in = read_csv(draft.answers, labels), read_csv(submission, labels)
     try:
-        value = float(score(draft.metric, {}, answers, handed_in, draft.submission["target"]))
-    except ValueError as error:
+        value = float(score(draft.grading, draft.answers, submission))
+    except (ValueError, RecordError) as error:
         raise Rejected(f"{draft.metric} is undefined: {error}") from error
     if not math.isfinite(value):
         raise Rejected(f"{draft.metric} is {value}")
@@ -73,16 +76,28 @@ def score_of(draft: Draft, submission: bytes, score: Score) -> float:
 
 
 def encode(draft: Draft) -> Arrays:
-    """Numbers filled with the median and scaled, categories as one column a level, all learnt from train.csv alone."""
+    """Numbers filled with the median and scaled, categories as one column a level, all learnt from train.csv alone.
+
+    Rejected when no column is left to learn from.
+    """
     import numpy as np
     from sklearn.compose import ColumnTransformer
     from sklearn.impute import SimpleImputer
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-    train, test = read_csv(draft.public["train.csv"]), read_csv(draft.public["test.csv"])
+    names = [column.name for column in draft.train_targets]
     numbers = [column.name for column in draft.table.features if column.number]
     categories = [column.name for column in draft.table.features if not column.number]
+    train = _read(draft.public["train.csv"], numbers, categories)
+    train[names] = _targets(draft, names)
+    test = _read(draft.public["test.csv"], numbers, categories)
+    if len(train) > MOST_TRAINED_ON:
+        train = train.iloc[:: -(-len(train) // MOST_TRAINED_ON)]
+    numbers = [name for name in numbers if train[name].notna().any()]
+    categories = [name for name in categories if train[name].nunique() <= MOST_LEVELS]
+    if not numbers and not categories:
+        raise Rejected("there is no column to learn from")
     encoder = ColumnTransformer(
         [
             ("numbers", make_pipeline(SimpleImputer(strategy="median"), StandardScaler()), numbers),
@@ -92,14 +107,46 @@ def encode(draft: Draft) -> Arrays:
     for frame in (train, test):
         frame[categories] = frame[categories].astype(object).where(frame[categories].notna(), "missing")
     x, x_test = (np.asarray(values, dtype=float) for values in (encoder.fit_transform(train), encoder.transform(test)))
-    names = [column.name for column in draft.train_targets]
     y = train[names].to_numpy()
+    if draft.form != "number":
+        code = _codes(draft)
+        y = np.array([[code[cell]] for cell in y[:, 0]])
+    labels = 0 if draft.form == "number" else len(draft.table.labels)
+    return Arrays(x, y, x_test, labels, draft.metric in ("balanced_accuracy", "f1_macro"))
+
+
+def _read(content: bytes, numbers: list[str], categories: list[str]) -> Any:
+    """The DataFrame of these columns of a CSV; numbers that are infinite are missing."""
+    import io
+
+    import numpy as np
+    import pandas as pd
+
+    types = {name: str for name in categories}
+    frame = pd.read_csv(io.BytesIO(content), dtype=types, usecols=[*numbers, *categories])
+    for name in numbers:
+        frame[name] = pd.to_numeric(frame[name], errors="coerce").replace([np.inf, -np.inf], np.nan)
+    return frame
+
+
+def _targets(draft: Draft, names: list[str]) -> Any:
+    """The targets of train.csv: numbers, or labels as they are written."""
+    import io
+
+    import pandas as pd
+
+    if draft.form == "number":
+        return pd.read_csv(io.BytesIO(draft.public["train.csv"]), usecols=names)[names]
+    return pd.read_csv(io.BytesIO(draft.public["train.csv"]), usecols=names, dtype=str, keep_default_na=False)[names]
+
+
+def _codes(draft: Draft) -> dict[str, int]:
+    """The number of each label's column in a prediction; where train.csv says 0 and 1 instead, of these."""
     labels = draft.table.labels
-    if labels:
-        zero_one = ["1" if label == draft.table.positive else "0" for label in labels]
-        shown = zero_one if draft.metric == "auroc" else labels
-        y = np.array([[shown.index(str(cell))] for cell in y[:, 0]])
-    return Arrays(x, y, x_test, len(labels), draft.metric in ("balanced_accuracy", "f1_macro"))
+    if draft.form == "probability" and draft.train_targets != draft.table.targets:
+        positive = labels.index(draft.table.positive)
+        return {"1": positive, "0": 1 - positive}
+    return {label: at for at, label in enumerate(labels)}
 
 
 def train_all(arrays: Arrays, seed: int) -> dict[str, Any]:

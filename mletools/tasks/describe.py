@@ -3,12 +3,14 @@
 It tells neither how the target came about nor where the answers are kept.
 """
 
+from collections.abc import Callable
 from itertools import groupby
 
-from .draft import ID, Draft
+from .draft import Draft
 from .table import Column
 
 SAMPLE_LINES = 4
+MOST_LEVELS = 30
 METRIC_WORDS = {
     "accuracy": "Accuracy: the share of rows whose class is predicted correctly.",
     "balanced_accuracy": "Balanced accuracy: the recall of each class, averaged over the classes with equal weight.",
@@ -21,13 +23,16 @@ METRIC_WORDS = {
 }
 
 
-def describe(draft: Draft, lower_is_better: bool) -> str:
-    """The Markdown text of a draft's description."""
+def describe(draft: Draft, lower_is_better: bool, definition: Callable[[str], str] | None = None) -> str:
+    """The Markdown text of a draft's description; `definition` says in words what a metric is that METRIC_WORDS lacks."""
     table = draft.table
     direction = "Lower is better." if lower_is_better else "Higher is better."
     several = " It is computed for each target column and averaged." if len(table.targets) > 1 else ""
     sample = draft.public["sample_submission.csv"].decode().split("\n")
     targets = ", ".join(f"`{name}`" for name in draft.submission["target"])
+    words = METRIC_WORDS.get(draft.metric) or f"{draft.metric}: {definition(draft.metric) if definition else ''}"
+    key = table.id_name
+    about = "name of the row" if table.ids else "number of the row, without further meaning"
     # fmt: off
     lines = [
         f"# {table.title}", "",
@@ -41,13 +46,13 @@ def describe(draft: Draft, lower_is_better: bool) -> str:
         "- `description.md`: this page", "",
         "## Columns", "",
         "| column | meaning | unit or values |", "|---|---|---|",
-        f"| `{ID}` | number of the row, without further meaning | |",
+        f"| `{key}` | {about} | |",
         *_dictionary(draft), "",
         *_gap_note(draft),
-        "## Metric", "", f"{METRIC_WORDS[draft.metric]}{several} {direction}", "",
+        "## Metric", "", f"{words}{several} {direction}", "",
         "## Submission", "",
         "Your program must write `./submission.csv`: a header and one line for each row of `test.csv`, in any order, "
-        f"with the columns `{ID}` and {targets}. {_values(draft)}", "",
+        f"with the columns `{key}` and {targets}. {_values(draft)}", "",
         "The first lines of the sample:", "", "```", *sample[:SAMPLE_LINES], "```", "",
     ]
     # fmt: on
@@ -56,20 +61,25 @@ def describe(draft: Draft, lower_is_better: bool) -> str:
 
 def _task(draft: Draft) -> str:
     table = draft.table
-    if draft.metric == "log_loss":
-        return f"Predict the probability of each value of `{table.targets[0].name}` ({table.targets[0].meaning})."
-    if draft.metric == "auroc":
+    if draft.form == "probabilities":
+        return f"Predict the probability of each value of {_named(table.targets[0])}."
+    if draft.form == "probability":
         target = table.targets[0]
-        return f"Predict the probability that {target.name} ({target.meaning}) is `{table.positive}`."
-    return f"Predict {' and '.join(f'`{column.name}` ({column.meaning})' for column in table.targets)}."
+        told = f" ({target.meaning})" if target.meaning else ""
+        return f"Predict the probability that {target.name}{told} is `{table.positive}`."
+    return f"Predict {' and '.join(map(_named, table.targets))}."
+
+
+def _named(column: Column) -> str:
+    return f"`{column.name}` ({column.meaning})" if column.meaning else f"`{column.name}`"
 
 
 def _values(draft: Draft) -> str:
-    if draft.metric == "log_loss":
+    if draft.form == "probabilities":
         return "Probabilities lie between 0 and 1 and sum to 1 in every row."
-    if draft.metric == "auroc":
+    if draft.form == "probability":
         return "The value is a probability between 0 and 1."
-    if draft.table.labels:
+    if draft.form == "label":
         return f"The value is one of {', '.join(f'`{label}`' for label in draft.table.labels)}."
     return "The value is a number." if len(draft.table.targets) == 1 else "The values are numbers."
 
@@ -82,11 +92,13 @@ def _dictionary(draft: Draft) -> list[str]:
     """A line for each column; neighbours that differ in nothing but the name share one."""
     lines = []
     columns = [*draft.table.features, *draft.train_targets]
-    alike = groupby(columns, key=lambda column: (column.meaning, column.unit, column.number))
-    for (meaning, unit, number), group in alike:
-        names = [column.name for column in group]
+    alike = groupby(columns, key=lambda column: (column.meaning or column.name, column.unit, column.number))
+    for _, group in alike:
+        several = list(group)
+        first, meaning = several[0], several[0].meaning
+        names = [column.name for column in several]
         shown = f"`{names[0]}`" if len(names) == 1 else f"`{names[0]}` ... `{names[-1]}` ({len(names)} columns)"
-        values = unit if number else ", ".join(_levels(draft, names[0]))
+        values = first.unit if first.number else ", ".join(_levels(draft, names[0]))
         lines.append(f"| {shown} | {meaning} | {values} |".replace("|  |", "| |"))
     return lines
 
@@ -94,7 +106,8 @@ def _dictionary(draft: Draft) -> list[str]:
 def _levels(draft: Draft, name: str) -> list[str]:
     if name == draft.table.targets[0].name:
         return draft.table.labels
-    return sorted({cell for cell in draft.table.cells[name] if cell})
+    levels = sorted({cell for cell in draft.table.cells[name] if cell})
+    return levels if len(levels) <= MOST_LEVELS else [f"text, {len(levels)} different"]
 
 
 def _gap_note(draft: Draft) -> list[str]:

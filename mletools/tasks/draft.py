@@ -5,7 +5,7 @@ Not covered: whether the draft is any good (baselines, checks) and its descripti
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from .table import Column, Rejected, Table, csv_bytes, shortest
@@ -19,19 +19,51 @@ ID = "id"
 TEST_SHARE = (0.25, 0.4)
 # Fewer of a class say nothing about a solution.
 FEWEST_OF_A_CLASS = 3
+# What a prediction is: a class, a number, the probability of the positive class, one probability a class, or else.
+FORMS = ("label", "number", "probability", "probabilities", "other")
+# Metrics that read numbers which are probabilities of a class; the rest of those that read numbers are of regression.
+EACH_PROBABILITY = {"auroc", "weighted_auroc", "average_precision", "brier_score", "gini", "probabilistic_f1"}
+EACH_PROBABILITY |= {"multilabel_log_loss"}
+JOINT_PROBABILITY = {"log_loss", "balanced_log_loss"}
+# Numbers in name, but of classes in an order.
+GRADES = {"quadratic_weighted_kappa"}
+
+
+def form_of(metric: str, reads: Sequence[str], labels: Sequence[str]) -> str:
+    """Which of FORMS a metric asks for that reads cells of the kinds `reads`, of a target with these labels."""
+    if metric in JOINT_PROBABILITY:
+        return "probabilities"
+    if metric in EACH_PROBABILITY:
+        return "probability"
+    if "label" in reads or (metric in GRADES and labels):
+        return "label"
+    return "number" if "number" in reads else "other"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What an import asks of its draft instead of drawing it: the metric, the form, and the rows of the split."""
+
+    metric: str
+    params: dict[str, Any]
+    form: str
+    parse: str
+    train: list[int]
+    test: list[int]
 
 
 @dataclass(frozen=True)
 class Draft:
     """One candidate task.
 
-    `train_targets` are the target columns of train.csv; `submission` is that part of the record, whose targets are the
-    same columns or, for log_loss, one probability a class. `train` and `test` hold row numbers of the table,
-    `test_ids` the ids of the latter. `public` maps file names to bytes.
+    `form` is one of FORMS. `train_targets` are the target columns of train.csv; `submission` is that part of the
+    record, whose targets are the same columns or one probability a class. `train` and `test` hold row numbers of the
+    table, `test_ids` the ids of the latter. `public` maps file names to bytes.
     """
 
     table: Table
     metric: str
+    form: str
     train_targets: list[Column]
     submission: dict[str, Any]
     train: list[int]
@@ -39,27 +71,44 @@ class Draft:
     test_ids: list[str]
     public: dict[str, bytes]
     answers: bytes
+    params: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def grading(self) -> dict[str, Any]:
+        """What a score needs of the record."""
+        return {"submission": self.submission, "metric": {"name": self.metric, "params": self.params}}
 
 
-def make_draft(table: Table, draws: Any) -> Draft:
-    """Draws metric, split and ids with the RandomState `draws`. Rejected when a class is too rare to be split."""
-    menu = METRICS[table.problem]
-    metric = menu[draws.randint(len(menu))]
-    train, test = _split(table, draws)
-    ids = _ids(len(train) + len(test), draws)
-    targets, cells = _train_targets(table, metric)
-    submission = _submission(table, metric, targets, len(test))
+def make_draft(table: Table, draws: Any, wanted: Wanted | None = None) -> Draft:
+    """Draws metric, split and ids with the RandomState `draws`, but for what is `wanted`.
+
+    Rejected when a class is too rare to be split.
+    """
+    if wanted is None:
+        menu = METRICS[table.problem]
+        metric = menu[draws.randint(len(menu))]
+        train, test = _split(table, draws)
+        form = form_of(metric, ["label"] if table.labels else ["number"], table.labels)
+        wanted = Wanted(metric, {}, form, "label" if form == "label" else "number", train, test)
+    train, test, form = wanted.train, wanted.test, wanted.form
+    key = table.id_name
+    ids = [table.ids[at] for at in (*train, *test)] if table.ids else make_ids(len(train) + len(test), draws)
+    targets, cells = _train_targets(table, form)
+    names = [column.name for column in targets]
+    submission = submission_part([key], names, form, wanted.parse, table.labels, len(test))
     features = [column.name for column in table.features]
 
     def rows(names: Sequence[str], source: dict[str, list[str]], order: list[int], row_ids: list[str]) -> bytes:
-        return csv_bytes([ID, *names], [row_ids, *([source[name][at] for at in order] for name in names)])
+        return csv_bytes([key, *names], [row_ids, *([source[name][at] for at in order] for name in names)])
 
     train_ids, test_ids = ids[: len(train)], ids[len(train) :]
-    sample = _constant(table, metric, targets, [{name: cells[name][at] for name in cells} for at in train])
-    answer_cells = _answer_cells(table, metric, cells)
+    sample = constant(form, table.labels, {name: [cells[name][at] for at in train] for name in names})
+    answer_cells = answers_of(form, table.labels, submission["target"], cells)
     return Draft(
         table=table,
-        metric=metric,
+        metric=wanted.metric,
+        params=wanted.params,
+        form=form,
         train_targets=targets,
         submission=submission,
         train=train,
@@ -69,7 +118,7 @@ def make_draft(table: Table, draws: Any) -> Draft:
             "train.csv": rows([*features, *cells], {**table.cells, **cells}, train, train_ids),
             "test.csv": rows(features, table.cells, test, test_ids),
             "sample_submission.csv": csv_bytes(
-                [ID, *submission["target"]], [test_ids, *([value] * len(test) for value in sample)]
+                [key, *submission["target"]], [test_ids, *([value] * len(test) for value in sample)]
             ),
         },
         answers=rows(submission["target"], answer_cells, test, test_ids),
@@ -82,24 +131,13 @@ def submission_csv(draft: Draft, predictions: Any) -> bytes:
     For a classification they are class probabilities in the order of the table's labels.
     """
     labels = draft.table.labels
-    if draft.submission["parse"] == "label":
+    if draft.form == "label":
         columns = [[labels[at] for at in predictions.argmax(axis=1)]]
-    elif draft.metric == "auroc":
+    elif draft.form == "probability":
         columns = [[shortest(round(float(p), 6)) for p in predictions[:, labels.index(draft.table.positive)]]]
     else:
         columns = [[shortest(round(float(value), 6)) for value in column] for column in predictions.T]
-    return csv_bytes([ID, *draft.submission["target"]], [draft.test_ids, *columns])
-
-
-def read_csv(content: bytes, labels: bool = False) -> Any:
-    """The DataFrame that a CSV holds; with `labels` every column but the id is text."""
-    import io
-
-    import pandas as pd
-
-    header = content.split(b"\n", 1)[0].decode().split(",")
-    types = {name: str for name in header if name != ID} if labels else None
-    return pd.read_csv(io.BytesIO(content), dtype=types)
+    return csv_bytes([*draft.submission["id"], *draft.submission["target"]], [draft.test_ids, *columns])
 
 
 def _split(table: Table, draws: Any) -> tuple[list[int], list[int]]:
@@ -126,48 +164,61 @@ def _split(table: Table, draws: Any) -> tuple[list[int], list[int]]:
     return [at for at in order if at not in test], [at for at in order if at in test]
 
 
-def _ids(count: int, draws: Any) -> list[str]:
-    """Different six-digit numbers in no order, so that an id tells nothing about its row."""
-    return [str(100000 + number) for number in draws.permutation(900000)[:count]]
+def make_ids(count: int, draws: Any) -> list[str]:
+    """Different numbers of one length in no order, six digits where that is enough: an id tells nothing of its row."""
+    least = 100000
+    while 9 * least < count:
+        least *= 10
+    return [str(least + number) for number in draws.permutation(9 * least)[:count]]
 
 
-def _train_targets(table: Table, metric: str) -> tuple[list[Column], dict[str, list[str]]]:
+def _train_targets(table: Table, form: str) -> tuple[list[Column], dict[str, list[str]]]:
     """The target columns of train.csv and their cells: the table's own, or 0/1 for a binary probability."""
-    if metric != "auroc":
+    if form != "probability" or table.labels == ["0", "1"]:
         return table.targets, {column.name: table.cells[column.name] for column in table.targets}
     target = table.targets[0]
-    column = Column(
-        f"is_{table.positive}", f"1 where {target.name} ({target.meaning}) is {table.positive}, else 0", "0 or 1"
-    )
+    told = f" ({target.meaning})" if target.meaning else ""
+    meaning = f"1 where {target.name}{told} is {table.positive}, else 0"
+    column = Column(f"is_{table.positive}", meaning, "0 or 1")
     return [column], {column.name: ["1" if cell == table.positive else "0" for cell in table.cells[target.name]]}
 
 
-def _submission(table: Table, metric: str, targets: list[Column], rows: int) -> dict[str, Any]:
-    names = [column.name for column in targets]
-    if metric == "log_loss":
-        names = [f"prob_{label}" for label in table.labels]
-        return {"id": [ID], "target": names, "parse": "number", "range": [0, 1], "row_sum": 1, "rows": rows}
-    if metric == "auroc":
-        return {"id": [ID], "target": names, "parse": "number", "range": [0, 1], "rows": rows}
-    if table.labels:
-        return {"id": [ID], "target": names, "parse": "label", "labels": table.labels, "rows": rows}
-    return {"id": [ID], "target": names, "parse": "number", "rows": rows}
+def submission_part(
+    key: list[str], names: list[str], form: str, parse: str, labels: Sequence[str], rows: int
+) -> dict[str, Any]:
+    """That part of the record: the ids' and targets' columns and what their cells may hold."""
+    if form == "probabilities":
+        names = [f"prob_{label}" for label in labels] if len(names) == 1 else names
+        return {"id": key, "target": names, "parse": "number", "range": [0, 1], "row_sum": 1, "rows": rows}
+    if form == "probability":
+        return {"id": key, "target": names, "parse": "number", "range": [0, 1], "rows": rows}
+    if parse == "label":
+        return {"id": key, "target": names, "parse": "label", "labels": list(labels), "rows": rows}
+    return {"id": key, "target": names, "parse": parse, "rows": rows}
 
 
-def _answer_cells(table: Table, metric: str, cells: dict[str, list[str]]) -> dict[str, list[str]]:
-    if metric != "log_loss":
+def answers_of(
+    form: str, labels: Sequence[str], targets: Sequence[str], cells: dict[str, list[str]]
+) -> dict[str, list[str]]:
+    """The answers' cells by target column; one column a label where probabilities are asked for."""
+    if form != "probabilities":
         return cells
-    truth = cells[table.targets[0].name]
-    return {f"prob_{label}": ["1" if cell == label else "0" for cell in truth] for label in table.labels}
+    (truth,) = cells.values()
+    return {
+        name: ["1" if cell == label else "0" for cell in truth] for name, label in zip(targets, labels, strict=True)
+    }
 
 
-def _constant(table: Table, metric: str, targets: list[Column], train: list[dict[str, str]]) -> list[str]:
-    """The constant prediction of every submission column: most frequent class, train mean, or uniform probability."""
-    if metric == "log_loss":
-        return [shortest(round(1 / len(table.labels), 6))] * len(table.labels)
-    if metric == "auroc":
-        return ["0.5"]
-    if table.labels:
-        counts = Counter(row[targets[0].name] for row in train)
-        return [max(table.labels, key=lambda label: counts[label])]
-    return [shortest(round(sum(float(row[column.name]) for row in train) / len(train), 4)) for column in targets]
+def constant(form: str, labels: Sequence[str], cells: dict[str, list[str]]) -> list[str]:
+    """The constant prediction of every submission column: most frequent class, train mean, or uniform probability.
+
+    `cells` are those of the training rows by target column.
+    """
+    if form == "probabilities":
+        return [shortest(round(1 / len(labels), 6))] * len(labels)
+    if form == "probability":
+        return ["0.5"] * len(cells)
+    if form == "label":
+        counts = [Counter(column) for column in cells.values()]
+        return [max(labels, key=lambda label: count[label]) for count in counts]
+    return [shortest(round(sum(map(float, column)) / len(column), 4)) for column in cells.values()]

@@ -1,45 +1,87 @@
-"""A task's folder on disk: public files, private answers, and a digest over both.
+"""A task's folder on disk: public files, private answers, and digests over them.
 
 Written whole or not at all: the files are built in a hidden folder under a lock and renamed at the end. A folder that
-exists is checked and kept; nothing that another wrote is deleted or changed.
+exists is checked and kept; nothing that another wrote is deleted or changed. A file's content is bytes, or the path of a
+file that is linked in where the file system can, and copied where not.
 """
 
+import errno
 import hashlib
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any, TypeAlias
 
 from ..records.errors import ToolError
+from .tree import spelled_out
 
 ANSWERS = "private/answers.csv"
+BLOCK = 1 << 20
+Content: TypeAlias = bytes | Path
+# A file system, or its owner, that grants no second name for a file.
+NO_LINK = {errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.ENOTSUP, errno.ENOSYS}
 
 
-def content_digest(files: dict[str, bytes]) -> str:
-    """`sha256:` and the digest over the sorted (name, bytes) of `files`; names are relative to the task's folder."""
+def content_digest(files: Mapping[str, Content]) -> str:
+    """`sha256:` and the digest over the sorted (name, bytes) of `files`; names are relative to the task's folder.
+
+    OSError when a file cannot be read, or has changed its size meanwhile.
+    """
     digest = hashlib.sha256()
     for name in sorted(files):
-        digest.update(f"{name}\0{len(files[name])}\0".encode())
-        digest.update(files[name])
+        digest.update(f"{name}\0{_size(files[name])}\0".encode())
+        for block in _blocks(files[name]):
+            digest.update(block)
     return f"sha256:{digest.hexdigest()}"
 
 
+def _size(content: Content) -> int:
+    return len(content) if isinstance(content, bytes) else content.stat().st_size
+
+
+def _blocks(content: Content) -> Iterator[bytes]:
+    if isinstance(content, bytes):
+        yield content
+        return
+    with content.open("rb") as file:
+        while block := file.read(BLOCK):
+            yield block
+
+
 def data_digest(folder: Path, public: list[str], answers: str) -> str:
-    """The digest of a task's folder: `public` are names under folder/public, `answers` is relative to `folder`.
+    """The digest of a task's folder: `public` is data.public of the record, `answers` is relative to `folder`.
 
     ToolError names the file that cannot be read.
     """
-    files = {}
-    for name in [*(f"public/{name}" for name in public), answers]:
-        try:
-            files[name] = (folder / name).read_bytes()
-        except OSError as error:
-            raise ToolError(f"{folder / name}: {error.strerror}") from error
-    return content_digest(files)
+    return _digest_of(folder, [*(f"public/{name}" for name in spelled_out(folder / "public", public)), answers])
 
 
-def write_folder(folder: Path, files: dict[str, bytes]) -> None:
+def private_files(task: Mapping[str, Any]) -> list[str]:
+    """The files of a task's folder that grading reads, relative to it."""
+    metric = task["metric"]
+    named = [task[key] for key in ("answers", "leaderboard", "public_leaderboard") if key in task]
+    code = [metric["file"], *metric.get("files", [])] if "file" in metric else []
+    return sorted({*named, *code})
+
+
+def private_digest(folder: Path, task: Mapping[str, Any]) -> str:
+    """The digest over names and bytes of what grading reads of a task's folder: data.private_digest of the record.
+
+    ToolError names the file that cannot be read.
+    """
+    return _digest_of(folder, private_files(task))
+
+
+def _digest_of(folder: Path, names: list[str]) -> str:
+    try:
+        return content_digest({name: folder / name for name in names})
+    except OSError as error:
+        raise ToolError(f"{error.filename or folder}: {error.strerror}") from error
+
+
+def write_folder(folder: Path, files: Mapping[str, Content]) -> None:
     """Makes `folder` hold `files` (names like public/train.csv), or checks that it already does.
 
     ToolError when the folder exists with other contents, or when it cannot be written.
@@ -56,14 +98,34 @@ def write_folder(folder: Path, files: dict[str, bytes]) -> None:
                 if folder.exists():  # another process was done between the look above and the lock
                     partial.rmdir()
                     break
-                for name, content in files.items():
-                    (partial / name).parent.mkdir(parents=True, exist_ok=True)
-                    (partial / name).write_bytes(content)
+                _fill(partial, files)
                 os.rename(partial, folder)
                 return
         _check(folder, files)
     except OSError as error:
         raise ToolError(f"{error.filename or folder}: {error.strerror}") from error
+
+
+def _fill(partial: Path, files: Mapping[str, Content]) -> None:
+    made: set[Path] = set()
+    for name, content in files.items():
+        target = partial / name
+        if target.parent not in made:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            made.add(target.parent)
+        if isinstance(content, bytes):
+            target.write_bytes(content)
+        else:
+            _link(content, target)
+
+
+def _link(source: Path, target: Path) -> None:
+    try:
+        os.link(source, target)
+    except OSError as error:
+        if error.errno not in NO_LINK:
+            raise
+        shutil.copyfile(source, target)
 
 
 @contextmanager
@@ -88,7 +150,7 @@ def _locked(partial: Path) -> Iterator[bool]:
         os.close(handle)
 
 
-def _check(folder: Path, files: dict[str, bytes]) -> None:
+def _check(folder: Path, files: Mapping[str, Content]) -> None:
     """ToolError unless `folder` holds `files` and public/ nothing else."""
     advice = "move it away or give another --data, then run again"
     public = folder / "public"
@@ -97,5 +159,21 @@ def _check(folder: Path, files: dict[str, bytes]) -> None:
     if extra:
         raise ToolError(f"{folder}: {extra[0]} does not belong to this task: {advice}")
     for name, content in files.items():
-        if not (folder / name).is_file() or (folder / name).read_bytes() != content:
-            raise ToolError(f"{folder}: {name} is not what this seed makes: {advice}")
+        if not (folder / name).is_file() or not same(folder / name, content):
+            what = "this seed makes" if isinstance(content, bytes) else "the imported folder holds"
+            raise ToolError(f"{folder}: {name} is not what {what}: {advice}")
+
+
+def same(one: Content, other: Content) -> bool:
+    """Whether two contents have the same bytes."""
+    if isinstance(one, Path) and isinstance(other, Path) and one.samefile(other):
+        return True
+    if _size(one) != _size(other):
+        return False
+    if isinstance(one, bytes) and isinstance(other, bytes):
+        return one == other
+    if isinstance(one, bytes):
+        one, other = other, one
+    if isinstance(other, bytes):
+        return one.read_bytes() == other if isinstance(one, Path) else one == other
+    return all(left == right for left, right in zip(_blocks(one), _blocks(other), strict=True))

@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from ..records.errors import ToolError
-from ..records.ids import content_id, derive_seed
-from .baselines import Score, ladder, libraries
+from ..records.ids import derive_seed
+from .baselines import Score
 from .checks import check_draft
 from .describe import describe
 from .draft import make_draft
-from .folder import ANSWERS, content_digest, write_folder
+from .folder import ANSWERS
 from .procedural import procedural_table
 from .real import NAMES, real_table
+from .record import Parts, finish, rate
 from .table import Rejected, Table, generator
-from .thresholds import pick_thresholds
 
 # How a table is drawn, by the name of the source.
 TABLES: dict[str, Callable[[Any], Table]] = {
@@ -53,7 +53,7 @@ def make_task(
 ) -> tuple[dict[str, Any], list[str]]:
     """The record of task `index` of a source, its folder under `data`, and why earlier drafts were rejected.
 
-    The record has an empty lineage. `score` is the metric by name; see Score. Rejected when every attempt failed,
+    The record has an empty lineage. `score` scores a submission; see Score. Rejected when every attempt failed,
     ToolError when the source is unknown or the folder is in the way or cannot be written.
     """
     if source not in TABLES:
@@ -77,38 +77,29 @@ def _attempt(
     draft = make_draft(TABLES[source](draws), draws)
     lower = lower_is_better(draft.metric)
     description = describe(draft, lower)
-    baselines = ladder(draft, score, drawn & 0x7FFFFFFF)
-    dummy = baselines[0]["score"]
-    thresholds = pick_thresholds(dummy, [entry["score"] for entry in baselines[1:]], lower)
-    sanity = check_draft(draft, description, baselines, thresholds, lower)
-
-    public = {**draft.public, "description.md": description.encode()}
-    files = {**{f"public/{name}": content for name, content in public.items()}, ANSWERS: draft.answers}
-    digest = content_digest(files)
-    identity = f"{draft.table.name}-{content_id(source, index, seed, attempt, digest)}"
-    write_folder(data / "tasks" / identity, files)
-    return {
-        "kind": "task",
-        "version": 1,
-        "id": identity,
-        "lineage": [],
-        "name": draft.table.name,
-        "description": description,
-        "modality": "tabular",
-        "problem": draft.table.problem,
-        "data": {"dir": f"tasks/{identity}", "public": sorted(public), "digest": digest},
-        "submission": draft.submission,
-        "metric": {"name": draft.metric, "params": {}, "lower_is_better": lower},
-        "answers": ANSWERS,
-        "thresholds": thresholds,
-        "provenance": {
+    baselines, thresholds, trained_with = rate(draft, score, drawn, lower)
+    parts = Parts(
+        name=draft.table.name,
+        description=description,
+        modality="tabular",
+        problem=draft.table.problem,
+        public=draft.public,
+        private={ANSWERS: draft.answers},
+        grading={
+            "submission": draft.submission,
+            "metric": {"name": draft.metric, "params": {}, "lower_is_better": lower},
+            "answers": ANSWERS,
+            "thresholds": thresholds,
+        },
+        provenance={
             "source": source,
             "seed": seed,
             "index": index,
             "attempt": attempt,
             "baselines": baselines,
-            "trained_with": libraries(),
-            "sanity": sanity,
+            "trained_with": trained_with,
+            "sanity": check_draft(draft, description, baselines, thresholds, lower),
             **draft.table.origin,
         },
-    }
+    )
+    return finish(parts, data, (source, index, seed, attempt))

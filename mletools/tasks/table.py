@@ -33,8 +33,9 @@ class Table:
 
     `cells[column]` is the column's text, one string a row, "" where missing; targets have no missing cells.
     `labels` are the values of the only target of a classification, in an order that means something where one exists;
-    `positive` is the one of two labels whose probability is asked for. `origin` goes into the record's provenance and
-    may give the rule away: it is never shown to the one who solves the task.
+    `positive` is the one of two labels whose probability is asked for. `ids` are the rows' own ids, one in no row twice,
+    in the column `id_name`; without any, they are made. `origin` goes into the record's provenance and may give the rule
+    away: it is never shown to the one who solves the task.
     """
 
     name: str
@@ -47,6 +48,8 @@ class Table:
     labels: list[str] = field(default_factory=list)
     positive: str = ""
     origin: dict[str, Any] = field(default_factory=dict)
+    id_name: str = "id"
+    ids: list[str] = field(default_factory=list)
 
     @property
     def rows(self) -> int:

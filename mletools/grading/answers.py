@@ -1,0 +1,238 @@
+"""The answers of a task, read once and kept for all its submissions: ids, true values, which rows count.
+
+Not covered: what a metric asks of them (the package's __init__).
+"""
+
+import functools
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from ..records.errors import ToolError
+from . import parsing
+from .parsing import BadCell
+from .table import Invalid, listed, read_table
+
+EVERY = "*"  # among the columns that are asked for: all of them
+Key = Any  # an id: text, a tuple of texts where the task has several id columns, Nth where ids repeat
+
+
+class Nth(NamedTuple):
+    """The id of a row where ids repeat: its n-th row, counted from 1."""
+
+    id: Any
+    number: int
+
+
+@dataclass(frozen=True)
+class Answers:
+    """The answers of a task, ready to be compared with.
+
+    `position` maps an id to its row, `numeric` says of each id column whether ids compare as numbers; `columns` holds
+    the columns that the metric asks for as text, one cell a row; `truth` has the shape (rows, targets); `counts` are the
+    numbers of the rows that count, None for all.
+    """
+
+    position: Mapping[Key, int]
+    numeric: tuple[bool, ...]
+    columns: Mapping[str, Sequence[str]]
+    truth: Any
+    counts: Any
+
+
+def answer_spec(task: Mapping[str, Any]) -> dict[str, Any]:
+    """How the answers' cells are read: as the submission's, but for what the task's answer_* keys say."""
+    theirs = ("range", "row_sum", "several_rows", "labels")  # rules for predictions alone
+    spec = {name: value for name, value in task["submission"].items() if name not in theirs}
+    for name in ("target", "parse", "separator", "fields", "empty_marker", "several_rows"):
+        if f"answer_{name}" in task:
+            spec[name] = task[f"answer_{name}"]
+    return {**spec, "empty_ok": True, "booleans": True}
+
+
+def read_answers(path: str, task: Mapping[str, Any], asked: Sequence[str] = ()) -> Answers:
+    """The answers file of `task` with the columns `asked` for, kept in memory for the next submission.
+
+    ToolError when it cannot be read.
+    """
+    grading = [answer_spec(task), task["metric"].get("where", []), asked]
+    try:
+        changed = os.stat(path).st_mtime_ns
+    except OSError as error:
+        raise ToolError(f"{path}: {error.strerror}; is --data the folder that the task was written to?") from None
+    return _read_answers(path, changed, json.dumps(grading))
+
+
+@functools.lru_cache(maxsize=32)
+def _read_answers(path: str, changed: int, grading: str) -> Answers:
+    try:
+        with open(path, "rb") as file:
+            return parse_answers(file.read(), *json.loads(grading))
+    except OSError as error:
+        raise ToolError(f"{path}: {error.strerror}") from None
+    except ToolError as error:
+        raise ToolError(f"{path}: {error}") from None
+
+
+def parse_answers(
+    content: bytes, spec: Mapping[str, Any], where: Sequence[Mapping[str, Any]] = (), asked: Sequence[str] = ()
+) -> Answers:
+    """The answers from the bytes of a CSV file, with the columns that are `asked` for, EVERY for all of them.
+
+    ToolError: they are broken, whatever is submitted.
+    """
+    try:
+        return _answers(content, spec, where, asked)
+    except Invalid as problem:
+        raise ToolError(f"the answers cannot be read: {problem}") from None
+
+
+def _answers(
+    content: bytes, spec: Mapping[str, Any], where: Sequence[Mapping[str, Any]], asked: Sequence[str]
+) -> Answers:
+    header, columns = read_table(content)
+    for name in (*spec["id"], *spec["target"], *asked, *(rule.get("column", rule.get("of")) for rule in where)):
+        if name not in columns and name != EVERY:
+            raise Invalid(f"there is no column {name!r}; the columns are {listed(header)}")
+    if not columns[header[0]]:
+        raise Invalid("there are no rows")
+    numeric = tuple(_all_numbers(columns[name]) for name in spec["id"])
+    keys = keys_of([columns[name] for name in spec["id"]], numeric, spec.get("repeated_ids", False))
+    target = spec["target"]
+    if spec.get("several_rows"):
+        columns, keys, target = _joined_answers(columns, keys, spec)
+    position = {key: at for at, key in enumerate(keys)}
+    if len(position) < len(keys):
+        twice = next(key for at, key in enumerate(keys) if position[key] != at)
+        raise Invalid(f"id {told(twice)} stands in two rows")
+    counts = _counting(columns, where)
+    truth = stack({name: _filled(columns[name], counts) for name in target}, spec, keys)
+    kept = columns if EVERY in asked else {name: columns[name] for name in asked}
+    return Answers(position, numeric, kept, truth, counts)
+
+
+def _filled(cells: Sequence[str], counts: Any) -> Sequence[str]:
+    """The cells with those of rows that do not count, which may be empty, made like one that does."""
+    if counts is None:
+        return cells
+    filled = [cells[counts[0]]] * len(cells)
+    for at in counts:
+        filled[at] = cells[at]
+    return filled
+
+
+def _all_numbers(cells: Sequence[str]) -> bool:
+    """Whether ids may compare as numbers: all are, and no two become one that way."""
+    if not all(cell.strip().lstrip("-").replace(".", "", 1).isdigit() for cell in cells):
+        return False
+    return len(set(parsing.canonical(cells))) == len(set(cells))
+
+
+def keys_of(columns: Sequence[Sequence[str]], numeric: Sequence[bool], repeated: bool) -> list[Key]:
+    """The ids of the rows, from the cells of the id columns."""
+    texts = [parsing.canonical(cells) if number else cells for cells, number in zip(columns, numeric, strict=True)]
+    keys: list[Key] = list(texts[0]) if len(texts) == 1 else list(zip(*texts, strict=True))
+    if not repeated:
+        return keys
+    seen: dict[Key, int] = {}
+    numbered: list[Key] = []
+    for key in keys:
+        seen[key] = seen.get(key, 0) + 1
+        numbered.append(Nth(key, seen[key]))
+    return numbered
+
+
+def told(key: Key) -> str:
+    """An id as messages quote it."""
+    if isinstance(key, Nth):
+        return f"{told(key.id)} (its row {key.number})"
+    return parsing.shown(key) if isinstance(key, str) else repr(key)[:200]
+
+
+def stack(columns: Mapping[str, Sequence[str]], spec: Mapping[str, Any], keys: Sequence[Key]) -> Any:
+    """Parsed columns as one array of shape (rows, targets). Invalid names the column, the row and what is wrong."""
+    import numpy as np
+
+    read = parsing.KINDS[spec["parse"]]
+    parsed = []
+    for name, cells in columns.items():
+        try:
+            parsed.append(read(cells, spec))
+        except BadCell as bad:
+            raise Invalid(f"column {name!r} of row {told(keys[bad.at])} is {bad.problem}") from None
+    return np.stack(parsed, axis=1)
+
+
+def joined(
+    columns: Mapping[str, Sequence[str]], order: Sequence[int], rows: int, spec: Mapping[str, Any]
+) -> dict[str, list[str]]:
+    """The cells of the rows that belong to one id, `order` says to which, joined in file order."""
+    glue = spec.get("separator") or (";" if spec["parse"] in ("spans", "rle") else " ")
+    nothing = {"", spec.get("empty_marker", "")}
+    found = {}
+    for name, column in columns.items():
+        parts: list[list[str]] = [[] for _ in range(rows)]
+        for at, cell in zip(order, column, strict=True):
+            if cell.strip() not in nothing:
+                parts[at].append(cell)
+        found[name] = [glue.join(each) for each in parts]
+    return found
+
+
+def _joined_answers(
+    columns: Mapping[str, Sequence[str]], keys: Sequence[Key], spec: Mapping[str, Any]
+) -> tuple[dict[str, list[str]], list[Key], list[str]]:
+    """(columns, ids, targets) with one row an id: the targets' cells joined, of every other column the first cell.
+
+    Several targets are the parts of one box, and become one target.
+    """
+    position: dict[Key, int] = {}
+    for key in keys:
+        position.setdefault(key, len(position))
+    order = [position[key] for key in keys]
+    first: dict[int, int] = {}
+    for at, row in enumerate(order):
+        first.setdefault(row, at)
+    target = spec["target"][:1]
+    parts = zip(*(columns[name] for name in spec["target"]), strict=True)
+    cells = ["" if not all(part) else " ".join(part) for part in parts]
+    kept = {name: [column[at] for at in first.values()] for name, column in columns.items()}
+    return {**kept, **joined({target[0]: cells}, order, len(position), spec)}, list(position), target
+
+
+def _counting(columns: Mapping[str, Sequence[str]], where: Sequence[Mapping[str, Any]]) -> Any:
+    """The numbers of the rows that count, None for all; conditions apply in turn. Invalid when no row is left."""
+    import numpy as np
+
+    if not where:
+        return None
+    counts = np.ones(len(next(iter(columns.values()))), dtype=bool)
+    for rule in where:
+        if "last" in rule:
+            counts = _last(columns[rule["of"]], rule["last"], counts)
+            continue
+        cells = np.array(parsing.canonical(columns[rule["column"]]), dtype=object)
+        if "greater" in rule:
+            counts &= parsing.number(columns[rule["column"]], {}) > rule["greater"]
+        elif "not_equals" in rule:
+            counts &= cells != parsing.canonical_label(rule["not_equals"])
+        else:
+            allowed = {parsing.canonical_label(value) for value in rule.get("in", [rule.get("equals")])}
+            counts &= np.array([cell in allowed for cell in cells])
+    if not counts.any():
+        raise Invalid("no row passes metric.where")
+    return np.flatnonzero(counts)
+
+
+def _last(groups: Sequence[str], number: int, counts: Any) -> Any:
+    """True for the last `number` of each group's rows among those that count so far."""
+    import numpy as np
+
+    left: dict[str, int] = {}
+    found = np.zeros(len(groups), dtype=bool)
+    for at in np.flatnonzero(counts)[::-1]:
+        left[groups[at]] = left.get(groups[at], number) - 1
+        found[at] = left[groups[at]] >= 0
+    return found

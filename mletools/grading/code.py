@@ -1,0 +1,69 @@
+"""Metrics that are code: what goes into the sandbox that runs one, and what its words are worth.
+
+The metric's file and the answers come from the task's private folder; the submission comes from the agent. They meet in
+a sandbox of the grader's own, where no agent's program runs. Not covered: the sandbox itself, which the caller has; the
+program that runs inside (judge).
+"""
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ..records.errors import RecordError, ToolError
+from .table import Invalid
+
+STYLES = ("function", "class", "script")
+
+
+def program() -> str:
+    """The source of the program that computes the metric inside the sandbox."""
+    return (Path(__file__).parent / "judge.py").read_text(encoding="utf-8")
+
+
+def lay_out(task: Mapping[str, Any], folder: Path, content: bytes, box: Path) -> None:
+    """Put into the empty folder `box` what the program reads: the metric, the answers, the submission.
+
+    metric.files names what else of the task's folder the metric needs; all lie side by side there. ToolError: a file is
+    missing.
+    """
+    metric = task["metric"]
+    asked = {
+        "file": Path(metric["file"]).name,
+        "style": metric.get("style", "function"),
+        "answers": Path(task["answers"]).name,
+    }
+    for name in {metric["file"], task["answers"], *metric.get("files", [])}:
+        target = box / Path(name).name
+        if target.exists():
+            raise ToolError(f"{folder / name}: two files of the metric have the same name")
+        try:
+            target.write_bytes((folder / name).read_bytes())
+        except OSError as error:
+            raise ToolError(f"{folder / name}: {error.strerror}") from None
+    (box / "submission.csv").write_bytes(content)
+    (box / "judge.json").write_text(json.dumps(asked), encoding="utf-8")
+
+
+def read_score(task: Mapping[str, Any], status: str, said: bytes | None, stderr: bytes) -> float:
+    """The score that the program handed out. Invalid where the metric refused the submission.
+
+    RecordError where the metric failed: that is no fault of the submission's, and must never become a reward.
+    """
+    name = task["metric"]["file"]
+    if status != "ok" or said is None:
+        tail = stderr.decode("utf-8", errors="replace").strip()[-500:]
+        raise RecordError(f"the metric {name} ended with status {status}: {tail}")
+    try:
+        found = json.loads(said)
+    except ValueError:
+        raise RecordError(f"the metric {name} handed out no JSON") from None
+    if "invalid" in found:
+        raise Invalid(str(found["invalid"]))
+    if "error" in found:
+        raise RecordError(f"the metric {name} failed: {found['error'].strip()}")
+    score = found["score"]
+    if not isinstance(score, (int, float)) or not math.isfinite(score):
+        raise Invalid(f"the metric {Path(name).name} of these predictions is not a finite number")
+    return float(score)

@@ -1,0 +1,130 @@
+"""Where a score stands on a leaderboard: medals, median, human rank, normalised score.
+
+A leaderboard is a CSV file with a column `score`, one row a team. Not covered: teams' names, dates, prizes.
+"""
+
+import csv
+import functools
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from ..records.errors import RecordError, ToolError
+
+MEDALS = ("gold", "silver", "bronze")
+HUMAN_RANKS = ("dojo", "mle-rl")
+
+
+def better(score: float, than: float, lower_is_better: bool) -> bool:
+    """Whether `score` is strictly better."""
+    return score < than if lower_is_better else score > than
+
+
+def medal_rows(teams: int) -> dict[str, int]:
+    """The last row, counted from 1, that wins each medal among so many teams.
+
+    Kaggle's tiers as MLE-bench takes them (grade_helpers.py); each tier ends before the next begins, and from one team
+    on somebody wins each. Percentages are cut, not rounded.
+    """
+    if teams < 100:
+        shares = (teams // 10, teams // 5, teams * 2 // 5)
+        gold, silver, bronze = (max(1, rows) for rows in shares)
+    elif teams < 250:
+        gold, silver, bronze = 10, teams // 5, teams * 2 // 5
+    elif teams < 1000:
+        gold, silver, bronze = 10 + teams // 500, 50, 100
+    else:
+        gold, silver, bronze = 10 + teams // 500, teams // 20, teams // 10
+    return {"gold": gold, "silver": silver, "bronze": bronze}
+
+
+@dataclass(frozen=True)
+class Leaderboard:
+    """The teams' scores, the best first."""
+
+    scores: tuple[float, ...]
+    lower_is_better: bool
+
+    @property
+    def thresholds(self) -> dict[str, float]:
+        """The score of each medal's last row, and the median of all scores."""
+        import statistics
+
+        rows = medal_rows(len(self.scores))
+        return {
+            "median": statistics.median(self.scores),
+            **{name: self.scores[rows[name] - 1] for name in reversed(MEDALS)},
+        }
+
+    def position(self, score: float) -> int:
+        """1 + the number of teams that are strictly better; one more than there are teams when all are."""
+        import bisect
+
+        if self.lower_is_better:
+            return 1 + bisect.bisect_left(self.scores, score)
+        return 1 + bisect.bisect_left(self.scores, -score, key=lambda each: -each)
+
+    def normalised(self, score: float) -> float | None:
+        """max(0, 100 (score - worst) / (best - worst)), MLE-Ideator section 4; None where best and worst are equal."""
+        best, worst = self.scores[0], self.scores[-1]
+        return None if best == worst else max(0.0, 100 * (score - worst) / (best - worst))
+
+
+def human_rank(position: int, teams: int, rule: str) -> float:
+    """The share of teams left behind, 0 to 1.
+
+    dojo: (N - p + 1) / N, MLE-Dojo: 1 for the best, ties count as beaten. mle-rl: 1 - p / N, MLE-RL section 5, but
+    never below 0 where a score is worse than every team's.
+    """
+    if rule == "dojo":
+        return (teams - position + 1) / teams
+    return max(0.0, 1 - position / teams)
+
+
+def read_leaderboard(path: str, lower_is_better: bool) -> Leaderboard:
+    """The leaderboard in a file. ToolError when it cannot be read."""
+    try:
+        return _read(path, os.stat(path).st_mtime_ns, lower_is_better)
+    except OSError as error:
+        raise ToolError(f"{path}: {error.strerror}") from None
+
+
+@functools.lru_cache(maxsize=256)
+def _read(path: str, changed: int, lower_is_better: bool) -> Leaderboard:
+    with open(path, newline="", encoding="utf-8-sig") as file:
+        try:
+            scores = [float(row["score"]) for row in csv.DictReader(file, strict=True)]
+        except (KeyError, TypeError, ValueError, csv.Error) as error:
+            raise ToolError(f"{path}: a leaderboard has a column 'score' of numbers: {error}") from None
+    if not scores or not all(map(math.isfinite, scores)):
+        raise ToolError(f"{path}: a leaderboard has a finite score in each row, and one row at least")
+    return Leaderboard(tuple(sorted(scores, reverse=not lower_is_better)), lower_is_better)
+
+
+def check_direction(scores: Sequence[float], lower_is_better: bool) -> None:
+    """RecordError when scores in the order of a leaderboard, the best first, contradict the declared direction."""
+    if len(scores) > 1 and better(scores[-1], scores[0], lower_is_better):
+        told = "lower" if lower_is_better else "higher"
+        raise RecordError(
+            f"the leaderboard begins with {scores[0]:g} and ends with {scores[-1]:g}, but {told} is said to be better"
+        )
+
+
+def check_thresholds(thresholds: Mapping[str, float], lower_is_better: bool) -> None:
+    """RecordError unless median, bronze, silver and gold each lie strictly above the one before, in the direction."""
+    names = ("median", "bronze", "silver", "gold")
+    for worse, best in pairwise(names):
+        if not better(thresholds[best], thresholds[worse], lower_is_better):
+            raise RecordError(
+                f"thresholds.{best} is {thresholds[best]:g}: not better than thresholds.{worse}, {thresholds[worse]:g}"
+            )
+
+
+def medal(score: float, thresholds: Mapping[str, float], lower_is_better: bool) -> str | None:
+    """The best medal whose threshold `score` reaches; reaching is enough (MLE-bench: medals are inclusive)."""
+    for name in MEDALS:
+        if not better(thresholds[name], score, lower_is_better):
+            return name
+    return None

@@ -1,0 +1,97 @@
+"""Metrics by name. `check` says whether a task record uses one rightly, `score` computes it.
+
+Each is built on scikit-learn, scipy, rapidfuzz or pycocotools where they have it; where none does, the function's
+docstring names the definition's source. Not covered: reading cells (parsing), aligning rows (submission).
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ...records.errors import RecordError
+from . import (  # noqa: F401
+    boxes,
+    boxes3d,
+    classification,
+    discrimination,
+    geometry,
+    mask_objects,
+    masks,
+    masks3d,
+    probability,
+    ranking,
+    regression,
+    spans,
+    text,
+)
+from .registry import METRICS, REQUIRED, Metric, Undefined, Unsuited
+
+__all__ = ["METRICS", "REQUIRED", "Metric", "Undefined", "Unsuited", "check", "find", "lower_is_better", "score"]
+
+COLUMNS = ("mean", "flat")
+
+
+def find(name: str) -> Metric:
+    """The metric of that name; RecordError with near names where there is none."""
+    if name not in METRICS:
+        import difflib
+
+        near = difflib.get_close_matches(name, METRICS, 3)
+        told = f"did you mean {' or '.join(near)}? " if near else ""
+        raise RecordError(f"unknown metric {name!r}; {told}mle-grade --list-metrics prints all {len(METRICS)}")
+    return METRICS[name]
+
+
+def lower_is_better(name: str) -> bool:
+    return find(name).lower_is_better
+
+
+def check(spec: Mapping[str, Any], parse: str, answer_parse: str) -> None:
+    """RecordError unless `spec`, the metric part of a task record, uses its metric rightly."""
+    found = find(spec["name"])
+    if spec["lower_is_better"] != found.lower_is_better:
+        better = "lower" if found.lower_is_better else "higher"
+        raise RecordError(f"metric.lower_is_better contradicts {found.name}: {better} is better")
+    if parse not in found.parse:
+        raise RecordError(f"{found.name} reads {' or '.join(found.parse)}, but submission.parse is {parse}")
+    if answer_parse not in found.answer_parse:
+        raise RecordError(f"{found.name} needs answers read as {' or '.join(found.answer_parse)}, not {answer_parse}")
+    foreign = sorted(set(spec["params"]) - set(found.params))
+    if foreign:
+        known = ", ".join(found.params) or "none"
+        raise RecordError(f"{found.name} has no parameter {foreign[0]!r}; it has {known}")
+    wanted = [name for name, default in found.params.items() if default is REQUIRED and name not in spec["params"]]
+    if wanted:
+        raise RecordError(f"{found.name} needs the parameter {wanted[0]!r} in metric.params")
+    if "group" in found.given and "group" not in spec:
+        raise RecordError(f"{found.name} needs metric.group, a column of the answers")
+    for name in ("weight", "group"):
+        if name in spec and name not in found.given:
+            raise RecordError(f"{found.name} takes no {name}")
+    if spec.get("columns", COLUMNS[0]) not in COLUMNS:
+        raise RecordError(f"metric.columns is {spec['columns']!r}, not mean or flat")
+    if "columns" in spec and found.columns == "joint":
+        raise RecordError(f"{found.name} takes all target columns together; leave metric.columns out")
+
+
+def score(spec: Mapping[str, Any], truth: Any, guess: Any, given: Mapping[str, Any]) -> float:
+    """The metric `spec` of `guess` against `truth`, numpy arrays of parsed cells of shape (rows, targets).
+
+    `given` holds what registry.GIVEN names. Undefined where the metric has no value for these predictions, Unsuited
+    where it has none for these answers whatever is predicted.
+    """
+    found = find(spec["name"])
+    arguments = {**spec["params"], **{name: given[name] for name in found.given}}
+    if found.columns == "joint":
+        return float(found.function(truth, guess, **arguments))
+    if spec.get("columns") == "flat":
+        import numpy as np
+
+        times = truth.shape[1]
+        for name in ("weight", "group"):
+            if arguments.get(name) is not None:
+                arguments[name] = np.tile(arguments[name], times)
+        if "extra" in arguments and times > 1:
+            arguments["extra"] = {name: np.tile(column, times) for name, column in arguments["extra"].items()}
+        return float(found.function(truth.ravel(order="F"), guess.ravel(order="F"), **arguments))
+    values = [found.function(truth[:, at], guess[:, at], **arguments) for at in range(truth.shape[1])]
+    return float(sum(values) / len(values))

@@ -1,0 +1,231 @@
+"""Metrics of the pixels of masks in run-length code, one mask a row. Counted on the runs: an image's size costs nothing.
+
+Overlapping runs of one mask count once and may stand in any order. A run that starts before the first pixel or has no
+length is refused, and so is one that leaves the image where the image's size is known. Not covered: several masks an
+image (mask_objects), three dimensions (masks3d).
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from .registry import Undefined, Unsuited, metric
+from .runs import MOST, Runs, flatten, overlap
+
+# 0.5 to 0.95 in steps of 0.05, as COCO has them.
+THRESHOLDS = (0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95)
+
+
+def side(name: str, number: Any, column: str | None, extra: Any, rows: int) -> Any:
+    """Heights or widths of the images of shape (rows,), from one number or a column of the answers; None: unknown."""
+    import numpy as np
+
+    if column is None:
+        if number is None:
+            return None
+        values = np.full(rows, number, dtype=float)
+    else:
+        if column not in extra:
+            raise Unsuited(f"{name}_column is {column!r}, which is no column of the answers")
+        try:
+            values = np.asarray(extra[column], dtype=float)
+        except ValueError:
+            raise Unsuited(
+                f"{name}_column: the column {column!r} of the answers holds something else than numbers"
+            ) from None
+    if not ((values >= 1) & (values <= MOST) & (values == np.floor(values))).all():
+        raise Unsuited(f"the {name} of an image must be a whole number, 1 or more")
+    return values.astype(np.int64)
+
+
+def pixels(size: dict[str, Any], extra: Any, rows: int) -> Any:
+    """The number of pixels of each image, int64 of shape (rows,), or None where a side is unknown."""
+    import numpy as np
+
+    height = side("height", size.get("height"), size.get("height_column"), extra, rows)
+    width = side("width", size.get("width"), size.get("width_column"), extra, rows)
+    if height is None or width is None:
+        return None
+    return np.minimum(height.astype(float) * width, MOST).astype(np.int64)
+
+
+def read_runs(cells: Sequence[Any], room: Any, rle_start: int, fault: type[Exception], rows: Any = None) -> Runs:
+    """The runs of all cells, positions from 0; `fault` is raised for a run that no image can have.
+
+    room: pixels of each image, or None; rows: the image of each cell, where that is not the cell's own number.
+    """
+    import numpy as np
+
+    row, first, length = flatten(cells)
+    image = row if rows is None else rows[row]
+    end = np.full(len(row), MOST) if room is None else room[image]
+    start = first - rle_start
+    for wrong, why in (
+        (start < 0, f"starts before the first pixel, which is {rle_start}"),
+        (length < 1, "has a length below 1"),
+        (start + length > end, "ends outside the image"),
+    ):
+        if wrong.any():
+            at = int(wrong.argmax())
+            limit = f" of {end[at]} pixels" if room is not None else ""
+            whose = "the answers' mask run" if fault is Unsuited else "the mask run"
+            numbers = " ".join(map(str, _run(cells, at)))
+            raise fault(f"{whose} '{numbers}' (start, length) {why}{limit if 'outside' in why else ''}")
+    return Runs(row, start, start + length)
+
+
+def _run(cells: Sequence[Any], at: int) -> tuple[int, int]:
+    """The run number `at` of all, as written."""
+    for cell in cells:
+        if at < len(cell):
+            return tuple(cell[at])  # type: ignore[return-value]
+        at -= len(cell)
+    raise IndexError(at)
+
+
+def counts(truth: Any, guess: Any, size: dict[str, Any], extra: Any, rle_start: int) -> tuple[Any, Any, Any]:
+    """Pixels of each row in both masks, in the truth and in the guess, floats of shape (rows,)."""
+    rows = len(truth)
+    room = pixels(size, extra, rows)
+    return overlap(read_runs(truth, room, rle_start, Unsuited), read_runs(guess, room, rle_start, Undefined), rows)
+
+
+def f_beta(both: Any, in_truth: Any, in_guess: Any, beta: float, neither: float) -> Any:
+    """(1 + beta^2) TP / ((1 + beta^2) TP + beta^2 FN + FP) of each row; beta 1 is Dice; `neither` where both are empty."""
+    import numpy as np
+
+    square = float(beta) ** 2
+    below = square * in_truth + in_guess
+    return np.where(below > 0, (1 + square) * both / np.where(below > 0, below, 1), neither)
+
+
+@metric("dice_mean", lower_is_better=False, best=1.0, parse="rle")
+def dice_mean(
+    truth: Any,
+    guess: Any,
+    *,
+    extra: Any,
+    both_empty: float = 1.0,
+    height: int | None = None,
+    width: int | None = None,
+    height_column: str | None = None,
+    width_column: str | None = None,
+    rle_start: int = 1,
+) -> float:
+    """Dice coefficient of two masks, 2 |A and B| / (|A| + |B|) in pixels, mean over the rows; `both_empty` for a row
+    in which both masks are empty.
+
+    height, width (numbers) or height_column, width_column (columns of the answers): the images' size, against which
+    runs are checked; unchecked where none is given. rle_start: the number of the first pixel. Source: the HuBMAP kidney
+    segmentation competition.
+    """
+    size = {"height": height, "width": width, "height_column": height_column, "width_column": width_column}
+    return float(f_beta(*counts(truth, guess, size, extra, rle_start), 1, both_empty).mean())
+
+
+@metric("dice_global", lower_is_better=False, best=1.0, parse="rle")
+def dice_global(
+    truth: Any,
+    guess: Any,
+    *,
+    extra: Any,
+    height: int | None = None,
+    width: int | None = None,
+    height_column: str | None = None,
+    width_column: str | None = None,
+    rle_start: int = 1,
+) -> float:
+    """Dice coefficient of all masks together: 2 |A and B| / (|A| + |B|), each counted in pixels over all rows.
+
+    Parameters as in dice_mean. Source: the competition on contrails of Google Research.
+    """
+    size = {"height": height, "width": width, "height_column": height_column, "width_column": width_column}
+    return _together(counts(truth, guess, size, extra, rle_start), 1)
+
+
+@metric("fbeta_mask", lower_is_better=False, best=1.0, parse="rle")
+def fbeta_mask(
+    truth: Any,
+    guess: Any,
+    *,
+    extra: Any,
+    beta: float = 0.5,
+    both_empty: float = 1.0,
+    height: int | None = None,
+    width: int | None = None,
+    height_column: str | None = None,
+    width_column: str | None = None,
+    rle_start: int = 1,
+) -> float:
+    """F-beta over the pixels of a mask, (1 + beta^2) TP / ((1 + beta^2) TP + beta^2 FN + FP), mean over the rows;
+    `both_empty` for a row in which both masks are empty.
+
+    Parameters as in dice_mean. Source: the Vesuvius ink detection competition.
+    """
+    size = {"height": height, "width": width, "height_column": height_column, "width_column": width_column}
+    return float(f_beta(*counts(truth, guess, size, extra, rle_start), beta, both_empty).mean())
+
+
+@metric("fbeta_mask_global", lower_is_better=False, best=1.0, parse="rle")
+def fbeta_mask_global(
+    truth: Any,
+    guess: Any,
+    *,
+    extra: Any,
+    beta: float = 0.5,
+    height: int | None = None,
+    width: int | None = None,
+    height_column: str | None = None,
+    width_column: str | None = None,
+    rle_start: int = 1,
+) -> float:
+    """F-beta over the pixels of all masks together: (1 + beta^2) TP / ((1 + beta^2) TP + beta^2 FN + FP), each counted
+    over all rows.
+
+    Parameters as in dice_mean. Source: fbeta_mask, summed before the division.
+    """
+    size = {"height": height, "width": width, "height_column": height_column, "width_column": width_column}
+    return _together(counts(truth, guess, size, extra, rle_start), beta)
+
+
+def _together(pixel_counts: tuple[Any, Any, Any], beta: float) -> float:
+    both, in_truth, in_guess = (each.sum() for each in pixel_counts)
+    if not in_truth:
+        raise Unsuited("no mask of the answers has a pixel")
+    return float(f_beta(both, in_truth, in_guess, beta, 1))
+
+
+@metric("iou_precision", lower_is_better=False, best=1.0, parse="rle")
+def iou_precision(
+    truth: Any,
+    guess: Any,
+    *,
+    extra: Any,
+    thresholds: Sequence[float] = THRESHOLDS,
+    both_empty: float = 1.0,
+    height: int | None = None,
+    width: int | None = None,
+    height_column: str | None = None,
+    width_column: str | None = None,
+    rle_start: int = 1,
+) -> float:
+    """Share of the thresholds that the IoU of the two masks of a row exceeds (one mask a row), mean over the rows;
+    `both_empty` for a row in which both masks are empty, 0 where only one is.
+
+    Parameters as in dice_mean. Source: the TGS salt identification competition.
+    """
+    import numpy as np
+
+    size = {"height": height, "width": width, "height_column": height_column, "width_column": width_column}
+    both, in_truth, in_guess = counts(truth, guess, size, extra, rle_start)
+    union = in_truth + in_guess - both
+    iou = both / np.where(union > 0, union, 1)
+    passed = (iou[:, None] > np.asarray(levels(thresholds), dtype=float)).mean(axis=1)
+    return float(np.where(union > 0, passed, both_empty).mean())
+
+
+def levels(thresholds: Any) -> list[float]:
+    """IoU thresholds from a parameter: one number or a list. Unsuited unless they lie in (0, 1]."""
+    values = [thresholds] if isinstance(thresholds, int | float) else list(thresholds)
+    if not values or not all(isinstance(each, int | float) and 0 < each <= 1 for each in values):
+        raise Unsuited(f"the IoU thresholds must be numbers above 0 and at most 1, not {thresholds!r}")
+    return values

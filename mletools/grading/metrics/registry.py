@@ -1,0 +1,100 @@
+"""What a metric is, and the table that the modules beside this one fill.
+
+A metric is a function with a name, a direction, the kinds of cells it reads and parameters with defaults. Its signature
+says what it takes:
+
+    @metric("rmse", lower_is_better=True, best=0.0, parse="number")
+    def rmse(truth, guess, *, weight=None): ...
+
+`truth` and `guess` are numpy arrays of parsed cells with one row for each row that counts, in the same order: floats for
+number, objects for every other kind (grading.parsing says which). With columns="each" they have the shape (rows,) and
+the task says how several target columns become one score; with columns="joint" they have the shape (rows, targets).
+Keyword arguments named in GIVEN come from the task's answers; all others are parameters of the task record
+(`metric.params`), and one without a default must be given there.
+"""
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...records.errors import RecordError
+
+# What a metric may ask for beside its parameters.
+GIVEN = {
+    "weight": "how much each row counts, floats of shape (rows,), or None where the task names no weight",
+    "group": "the group of each row, strings of shape (rows,)",
+    "names": "the names of the target columns",
+    "extra": "every column of the answers as text, {name: array of strings of shape (rows,)}",
+}
+REQUIRED = inspect.Parameter.empty
+
+
+class Undefined(ValueError):
+    """The metric has no value for these predictions; the message tells the agent why."""
+
+
+class Unsuited(RecordError):
+    """The metric cannot be computed with these answers or parameters: the task is broken, not the submission."""
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One metric. `best` is the value of a perfect submission, None where that depends on the answers."""
+
+    name: str
+    function: Callable[..., float]
+    lower_is_better: bool
+    best: float | None
+    parse: tuple[str, ...]
+    answer_parse: tuple[str, ...]
+    columns: str
+    params: Mapping[str, Any] = field(default_factory=dict)
+    given: frozenset[str] = frozenset()
+
+    @property
+    def definition(self) -> str:
+        """The first paragraph of the function's docstring, in one line."""
+        text = inspect.getdoc(self.function) or ""
+        return " ".join(text.split("\n\n")[0].split())
+
+
+METRICS: dict[str, Metric] = {}
+
+
+def metric(
+    name: str,
+    *,
+    lower_is_better: bool,
+    best: float | None,
+    parse: str | tuple[str, ...],
+    answer_parse: str | tuple[str, ...] = (),
+    columns: str = "each",
+) -> Callable[[Callable[..., float]], Callable[..., float]]:
+    """Enter a function into METRICS under `name`.
+
+    parse: the kinds of prediction that it reads; answer_parse: those of the answers where they may differ.
+    """
+
+    def register(function: Callable[..., float]) -> Callable[..., float]:
+        asked = [
+            each
+            for each in inspect.signature(function).parameters.values()
+            if each.kind is inspect.Parameter.KEYWORD_ONLY
+        ]
+        kinds = (parse,) if isinstance(parse, str) else parse
+        answer_kinds = (answer_parse,) if isinstance(answer_parse, str) else answer_parse
+        METRICS[name] = Metric(
+            name=name,
+            function=function,
+            lower_is_better=lower_is_better,
+            best=best,
+            parse=kinds,
+            answer_parse=answer_kinds or kinds,
+            columns=columns,
+            params={each.name: each.default for each in asked if each.name not in GIVEN},
+            given=frozenset(each.name for each in asked if each.name in GIVEN),
+        )
+        return function
+
+    return register

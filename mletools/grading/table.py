@@ -1,0 +1,85 @@
+"""Read untrusted CSV text into columns of cells, in bounded time and memory, or say what is wrong with it.
+
+Only the wanted columns are kept, and no more rows than allowed are looked at. Text only: no pickles, no compression, no
+formulas. Not covered: what the cells mean (parsing), and which rows belong together (submission, answers).
+"""
+
+import csv
+import io
+from collections.abc import Sequence
+from itertools import islice
+from typing import Any
+
+from .parsing import shown
+
+MAX_COLUMNS = 20_000
+BLOCK_CELLS = 100_000
+
+
+class Invalid(ValueError):
+    """The submission cannot be graded; the message tells the agent why."""
+
+
+def listed(names: Sequence[str]) -> str:
+    """Columns as messages quote them."""
+    return ", ".join(shown(name) for name in names[:20]) + (", ..." if len(names) > 20 else "")
+
+
+def read_table(
+    content: bytes, wanted: Sequence[str] | None = None, most: int | None = None
+) -> tuple[list[str], dict[str, list[str]]]:
+    """(all column names, the cells of the wanted columns, default all). Invalid: no CSV, or more than `most` rows."""
+    if not content.strip():
+        raise Invalid("the file is empty")
+    if b"\0" in content:
+        raise Invalid("the file holds NUL bytes: it must be CSV text")
+    previous = csv.field_size_limit(len(content) + 1)
+    try:
+        text = io.TextIOWrapper(io.BytesIO(content), encoding="utf-8-sig", newline="")
+        lines = csv.reader(text, strict=True)
+        header = next(lines)
+        _check_header(header, wanted)
+        return header, _columns(lines, header, header if wanted is None else wanted, most)
+    except UnicodeDecodeError:
+        raise Invalid("the file is not UTF-8 text") from None
+    except csv.Error as error:
+        raise Invalid(f"the file is not CSV: line {lines.line_num}: {error}") from None
+    finally:
+        csv.field_size_limit(previous)
+
+
+def _check_header(header: Sequence[str], wanted: Sequence[str] | None) -> None:
+    if not "".join(header).strip():
+        raise Invalid("the first line is empty: it must name the columns")
+    if len(header) > MAX_COLUMNS:
+        raise Invalid(f"the first line names more than {MAX_COLUMNS} columns")
+    names = set(header)
+    if len(names) < len(header):
+        twice = next(name for at, name in enumerate(header) if name in header[:at])
+        if wanted is None or twice in wanted:
+            raise Invalid(f"column {shown(twice)} appears twice")
+    for name in wanted or ():
+        if name not in names:
+            raise Invalid(f"column {name!r} is missing; the columns are {listed(header)}")
+
+
+def _columns(lines: Any, header: Sequence[str], wanted: Sequence[str], most: int | None) -> dict[str, list[str]]:
+    """The cells of the wanted columns, read in blocks so that those of others are soon let go."""
+    width, count = len(header), 0
+    found: dict[str, list[str]] = {name: [] for name in wanted}
+    places = [(found[name], header.index(name)) for name in wanted]
+    while block := list(islice(lines, 1 + BLOCK_CELLS // width)):
+        widths = set(map(len, block))
+        if widths != {width}:
+            block = [row for row in block if row]  # empty lines
+            for at, row in enumerate(block):
+                if len(row) != width:
+                    raise Invalid(f"row {count + at + 1} has {len(row)} cells, the first line has {width}")
+        count += len(block)
+        if most is not None and count > most:
+            raise Invalid(f"there are more than {most} rows")
+        columns = list(zip(*block, strict=True))
+        if columns:
+            for cells, at in places:
+                cells.extend(columns[at])
+    return found

@@ -1,0 +1,52 @@
+"""Other people's leaderboards, made into the one column that grading reads. No team's name is taken over."""
+
+import csv
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from ...records.errors import RecordError
+from ..table import Rejected
+from .columns import LFS
+
+
+def scores_of(path: Path) -> list[str]:
+    """The texts in the column `score` (in any case) of a leaderboard, in its order, rows without one left out."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            lines = csv.DictReader(file)
+            names = [name for name in lines.fieldnames or [] if name and name.strip().lower() == "score"]
+            if (lines.fieldnames or [""])[0].startswith(LFS):
+                raise Rejected(f"{path.name} is a Git LFS pointer, not the file: run git lfs pull where it comes from")
+            if not names:
+                raise Rejected(f"{path.name} has no column score")
+            cells = [(row[names[0]] or "").strip() for row in lines]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise Rejected(f"{path.name}: {error}") from None
+    kept = [cell for cell in cells if cell and cell.lower() not in ("nan", "none", "null")]
+    for cell in kept:
+        try:
+            good = math.isfinite(float(cell))
+        except ValueError:
+            good = False
+        if not good:
+            raise Rejected(f"{path.name}: the score {cell[:40]!r} is no finite number")
+    if not kept:
+        raise Rejected(f"{path.name} has no scores")
+    return kept
+
+
+def board(path: Path, lower_is_better: bool, check: Callable[[Sequence[float], bool], None]) -> bytes:
+    """The leaderboard as grading reads it. Rejected where its order contradicts the direction."""
+    scores = scores_of(path)
+    try:
+        check([float(score) for score in scores], lower_is_better)
+    except RecordError as error:
+        raise Rejected(f"{path.name}: {error}") from None
+    return ("score\n" + "".join(f"{score}\n" for score in scores)).encode()
+
+
+def direction_of(path: Path) -> bool | None:
+    """Whether lower is better by the order of a leaderboard, the best first; None where all are equal."""
+    scores = [float(score) for score in scores_of(path)]
+    return None if scores[0] == scores[-1] else scores[0] < scores[-1]

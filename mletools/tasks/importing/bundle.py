@@ -1,0 +1,111 @@
+"""A SandMLE bundle: answers and evaluator lie among the public files, and are moved out of them.
+
+The evaluator is a program that a language model wrote: it is only copied here, and graders run it in a sandbox. With
+--metric it is left out and a metric of this package grades.
+"""
+
+import json
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+from ..folder import Content
+from ..record import Parts
+from ..table import Rejected
+from ..thresholds import NAMES
+from ..tree import files_below, modality
+from .asked import Asked, Candidate, Grading
+from .columns import read_columns
+from .declare import answers_part, known_labels, metric_part, problem_of, submission_of
+from .lookup import distinct_rows, sample_header, text_of
+
+ANSWERS, EVALUATOR = "answer.csv", "evaluator.py"
+THRESHOLDS = ("threshold.json", "thresholds.json")
+
+
+def bundle(candidate: Candidate, asked: Asked, grading: Grading) -> Parts:
+    """The parts of a bundle's task. Rejected with the reason."""
+    public = files_below(candidate.path / "prepared" / "public", candidate.path)
+    secret = {name: public.pop(name) for name in (ANSWERS, EVALUATOR, *THRESHOLDS) if name in public}
+    if ANSWERS not in secret:
+        raise Rejected(f"not prepared (no prepared/public/{ANSWERS})")
+    told = _told(next((secret[name] for name in THRESHOLDS if name in secret), None))
+    header = sample_header(public, None)
+    cells = read_columns(secret[ANSWERS])
+    labels = known_labels(cells[header[-1]]) if header[-1] in cells else []
+    given: dict[str, Any] = {"answers": f"private/{ANSWERS}"}
+    private: dict[str, Content] = {f"private/{name}": path for name, path in secret.items()}
+    if asked.metric:
+        rows = distinct_rows(secret[ANSWERS], [asked.id or header[0]])
+        given["submission"], _ = submission_of(asked, grading, header, rows, labels)
+        given["metric"] = metric_part(asked, grading)
+        given.update(answers_part(given["submission"], grading, asked.metric))
+        private = {f"private/{ANSWERS}": secret[ANSWERS]}
+    else:
+        if EVALUATOR not in secret:
+            raise Rejected(f"not prepared (no prepared/public/{EVALUATOR}); --metric grades without it")
+        lower = _direction(asked, told)
+        rows = len(cells[header[0]]) if header[0] in cells else len(next(iter(cells.values())))
+        given["submission"] = {"id": header[:1], "target": header[1:] or header, "parse": "text", "rows": rows}
+        given["metric"] = {"file": f"private/{EVALUATOR}", "style": "script", "lower_is_better": lower}
+    thresholds = {name: told[name] for name in NAMES if name in told}
+    if len(thresholds) == len(NAMES):
+        given["thresholds"] = thresholds
+    if "description.md" not in public and not asked.description:
+        raise Rejected("there is no prepared/public/description.md")
+    return Parts(
+        name=re.sub(r"[^A-Za-z0-9._-]+", "-", candidate.name),
+        description=text_of(asked.description or public["description.md"]),
+        modality=modality(list(public), given["submission"]["parse"]),
+        problem=problem_of(given["metric"], given["submission"], given),
+        # a generator's source would tell how the target was made
+        public={
+            name: path
+            for name, path in public.items()
+            if name != "description.md" and not name.endswith((".py", ".pyc"))
+        },
+        private=private,
+        grading=given,
+        provenance={
+            "source": candidate.source,
+            "seed": asked.seed,
+            "benchmark": "sandmle",
+            "competition": candidate.name,
+            "graded_by": "options" if asked.metric else "code",
+        },
+    )
+
+
+def _told(file: Path | None) -> dict[str, Any]:
+    """{threshold: number, "lower": direction} out of threshold.json, what of it there is."""
+    if file is None:
+        return {}
+    try:
+        content = json.loads(text_of(file))
+    except ValueError as error:
+        raise Rejected(f"{file.name} is not JSON: {error}") from None
+    if not isinstance(content, dict):
+        raise Rejected(f"{file.name} holds no thresholds")
+    told: dict[str, Any] = {}
+    for name in NAMES:
+        value = content.get(f"{name}_threshold", content.get(name))
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value):
+            told[name] = value
+    for key in ("is_lower_better", "lower_is_better"):
+        if isinstance(content.get(key), bool):
+            told["lower"] = content[key]
+    return told
+
+
+def _direction(asked: Asked, told: dict[str, Any]) -> bool:
+    """Whether lower is better: as asked, as the file says, or as its thresholds are ordered."""
+    if asked.lower_is_better is not None:
+        return asked.lower_is_better
+    if "lower" in told:
+        return bool(told["lower"])
+    if "gold" in told and "median" in told and told["gold"] != told["median"]:
+        return bool(told["gold"] < told["median"])
+    raise Rejected(
+        "which scores are better is not known (no threshold.json): say --lower-is-better or --higher-is-better"
+    )

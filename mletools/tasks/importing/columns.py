@@ -1,0 +1,129 @@
+"""Other people's tables as columns of text, so that no cell's bytes change on the way.
+
+CSV is read as it is written. Parquet and Excel hold values, not text: numbers become their shortest text. No pickles:
+they are programs. Not covered: what the columns mean.
+"""
+
+import csv
+import gzip
+import math
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..table import Column, Rejected, csv_bytes, shortest
+
+ENDINGS = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet", ".xlsx")
+Columns = dict[str, list[str]]
+# What pandas, and so most people, read as a missing value.
+MISSING = {"", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "n/a", "<NA>"}
+NUMBER = re.compile(r"\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*")
+MOST_BYTES = 2 << 30
+LFS = "version https://git-lfs.github.com"
+
+
+def read_columns(path: Path) -> Columns:
+    """The columns of a table by their names. Rejected when it is none, in words that name the file."""
+    try:
+        if path.stat().st_size > MOST_BYTES:
+            raise Rejected(f"{path.name} has {path.stat().st_size} bytes; tables of at most {MOST_BYTES} are read")
+        if path.name.endswith((".parquet", ".xlsx")):
+            return _of_frame(path)
+        opener: Any = gzip.open if path.name.endswith(".gz") else open
+        with opener(path, "rt", encoding="utf-8-sig", newline="") as file:
+            separator = "\t" if path.name.removesuffix(".gz").endswith(".tsv") else ","
+            return _of_lines(file, separator, path.name)
+    except UnicodeDecodeError:
+        raise Rejected(f"{path.name} is not UTF-8 text") from None
+    except OSError as error:
+        raise Rejected(f"{path.name}: {error.strerror or error}") from None
+
+
+def _of_lines(file: Any, separator: str, name: str) -> Columns:
+    previous = csv.field_size_limit(1 << 30)
+    try:
+        lines = csv.reader(file, strict=True, delimiter=separator)
+        header = next(lines, [])
+        if "".join(header).startswith(LFS):
+            raise Rejected(f"{name} is a Git LFS pointer, not the file: run git lfs pull where it comes from")
+        rows = []
+        for row in lines:
+            if len(row) != len(header):
+                if not row:
+                    continue
+                raise Rejected(f"{name}: line {lines.line_num} has {len(row)} cells, the first line has {len(header)}")
+            rows.append(row)
+    except csv.Error as error:
+        raise Rejected(f"{name} is not CSV: line {lines.line_num}: {error}") from None
+    finally:
+        csv.field_size_limit(previous)
+    if not rows or not header:
+        raise Rejected(f"{name} has no rows")
+    if len(set(header)) < len(header):
+        twice = next(column for at, column in enumerate(header) if column in header[:at])
+        raise Rejected(f"{name}: column {twice!r} appears twice")
+    return {column: list(cells) for column, cells in zip(header, zip(*rows, strict=True), strict=True)}
+
+
+def _of_frame(path: Path) -> Columns:
+    import pandas as pd
+
+    try:
+        frame = pd.read_parquet(path) if path.name.endswith(".parquet") else pd.read_excel(path)
+    except ImportError as error:
+        raise Rejected(f"{path.name}: {error}") from None
+    except Exception as error:  # every engine has its own errors, and all say that this is no such file
+        raise Rejected(f"{path.name} cannot be read: {type(error).__name__}: {str(error)[:200]}") from None
+    if not len(frame):
+        raise Rejected(f"{path.name} has no rows")
+    return {str(name): [_text(cell) for cell in frame[name].tolist()] for name in frame.columns}
+
+
+def _text(cell: Any) -> str:
+    if isinstance(cell, bool) or not isinstance(cell, (int, float)):
+        return "" if cell is None or str(cell) in ("NaT", "<NA>") else str(cell)
+    if isinstance(cell, int) or math.isinf(cell):
+        return str(cell)
+    return shortest(cell)
+
+
+def header_of(path: Path) -> list[str]:
+    """The names in the first line of a CSV file. Rejected when there are none."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            header = next(csv.reader(file), [])
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise Rejected(f"{path.name}: {error}") from None
+    if not "".join(header).strip():
+        raise Rejected(f"{path.name}: the first line is empty")
+    if header[0].startswith(LFS):
+        raise Rejected(f"{path.name} is a Git LFS pointer, not the file: run git lfs pull where it comes from")
+    return header
+
+
+def written(columns: Mapping[str, Sequence[str]], names: Sequence[str], rows: Sequence[int] | None = None) -> bytes:
+    """The CSV of these columns, of these rows or all."""
+    cells = [columns[name] if rows is None else [columns[name][at] for at in rows] for name in names]
+    return csv_bytes(list(names), [list(column) for column in cells])
+
+
+def is_number(cells: Sequence[str]) -> bool:
+    """Whether every cell that is not missing is a number, and one is."""
+    distinct = set(cells) - MISSING
+    return bool(distinct) and all(NUMBER.fullmatch(cell) for cell in distinct)
+
+
+def features_of(columns: Mapping[str, Sequence[str]], without: Sequence[str]) -> list[Column]:
+    """The columns but for some, each a number or a text."""
+    return [
+        Column(name, "", "number" if is_number(cells) else "", is_number(cells))
+        for name, cells in columns.items()
+        if name not in without
+    ]
+
+
+def labels_of(cells: Sequence[str]) -> list[str]:
+    """The distinct cells, in the order of their numbers where all are."""
+    distinct = sorted(set(cells))
+    return sorted(distinct, key=float) if is_number(distinct) and not set(distinct) & MISSING else distinct

@@ -1,0 +1,30 @@
+"""What the package knows of public competitions: how each benchmark grades them, one line of competitions.jsonl each.
+
+Not covered: data, descriptions and leaderboards, which lie in the benchmarks' own folders.
+"""
+
+import functools
+import json
+from pathlib import Path
+from typing import Any
+
+# {"benchmark", "competition", "support": record | code | no, "note", "submission", "metric", "answers", ...}
+FILE = Path(__file__).parent / "competitions.jsonl"
+
+
+@functools.cache
+def _known(path: Path) -> dict[tuple[str, str], dict[str, Any]]:
+    if not path.exists():
+        return {}
+    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line.strip()]
+    return {(line["benchmark"], line["competition"]): line for line in lines}
+
+
+def competition(benchmark: str, name: str) -> dict[str, Any] | None:
+    """The entry of that competition in that benchmark, None where there is none."""
+    return _known(FILE).get((benchmark, name))
+
+
+def benchmarks_of(name: str) -> list[str]:
+    """The benchmarks that have a competition of that name."""
+    return [benchmark for benchmark, competition in _known(FILE) if competition == name]

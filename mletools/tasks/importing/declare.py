@@ -1,0 +1,89 @@
+"""The grading part of a record out of options and column names, where no data file says it.
+
+The rules, which --help and docs/records.md repeat: the id is the first column of the sample submission, the targets are
+the others; cells are labels where the metric reads labels, numbers where it reads numbers, else the first kind that it
+reads; a metric of probabilities over several columns of which none is the one --target wants a column a class.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ...records.errors import RecordError
+from ..draft import GRADES, form_of
+from ..table import Rejected
+from .asked import Asked, Grading
+from .columns import labels_of
+
+# More labels than this are not listed in a record; any label is then a prediction.
+MOST_LABELS = 100
+PROBLEMS = {
+    "number": "regression",
+    "tagset": "multilabel_classification",
+    "ranked": "ranking",
+    "order": "ordering",
+    "rle": "segmentation",
+    "boxes": "detection",
+    "spans": "extraction",
+}
+
+
+def metric_part(asked: Asked, grading: Grading) -> dict[str, Any]:
+    """The metric of the record from --metric and --metric-params. Rejected when it is unknown."""
+    assert asked.metric is not None
+    try:
+        found = grading.find(asked.metric)
+    except RecordError as error:
+        raise Rejected(str(error)) from None
+    return {"name": asked.metric, "params": dict(asked.params), "lower_is_better": found.lower_is_better}
+
+
+def parse_of(form: str, reads: Sequence[str]) -> str:
+    """The kind of a submission's cells."""
+    if form in ("probability", "probabilities"):
+        return "number"
+    return "label" if "label" in reads else "number" if "number" in reads else reads[0]
+
+
+def submission_of(
+    asked: Asked, grading: Grading, header: Sequence[str], rows: int, labels: Sequence[str] = ()
+) -> tuple[dict[str, Any], str]:
+    """(the submission of the record, its form) for a sample submission with these columns.
+
+    `labels` are the known values of the target. Rejected when no target column is left.
+    """
+    found = grading.find(asked.metric or "")
+    key = asked.id or header[0]
+    form = form_of(found.name, found.parse, labels)
+    targets = [name for name in header if name != key]
+    if asked.targets and (form != "probabilities" or set(asked.targets) <= set(header)):
+        targets = list(asked.targets)
+    if not targets:
+        raise Rejected("there is no target column: name it with --target")
+    part: dict[str, Any] = {"id": [key], "target": targets, "parse": parse_of(form, found.parse), "rows": rows}
+    if form in ("probability", "probabilities"):
+        part["range"] = [0, 1]
+    if part["parse"] == "label" and len(targets) == 1 and 1 < len(labels) <= MOST_LABELS:
+        part["labels"] = list(labels)
+    return part, form
+
+
+def answers_part(submission: Mapping[str, Any], grading: Grading, metric: str) -> dict[str, Any]:
+    """answer_parse, where the metric reads answers of another kind than predictions."""
+    kinds = grading.find(metric).answer_parse
+    return {} if submission["parse"] in kinds else {"answer_parse": kinds[0]}
+
+
+def problem_of(metric: Mapping[str, Any], submission: Mapping[str, Any], answers: Mapping[str, Any]) -> str:
+    """The record's word for the problem."""
+    parse, name = submission["parse"], metric.get("name", "")
+    if parse == "label" and "labels" in submission:
+        return f"{'binary' if len(submission['labels']) == 2 else 'multiclass'}_classification"
+    if parse == "label" or name in GRADES or form_of(name, [parse], ()) in ("probability", "probabilities"):
+        return "classification"
+    return PROBLEMS.get(parse, parse)
+
+
+def known_labels(cells: Sequence[str]) -> list[str]:
+    """The labels of a target column, none where a cell is empty or there are too many to be labels."""
+    labels = labels_of(cells)
+    return labels if "" not in labels and len(labels) <= MOST_LABELS else []

@@ -1,0 +1,244 @@
+"""A plain folder as Kaggle hands it out: train.csv, test.csv, sample_submission.csv, and whatever else.
+
+Where the answers to test.csv are known (--answers, or a CSV below private/), the files stay as they are. Otherwise some
+rows of train.csv are held out: they become the new test.csv, with the columns of the old one, which is dropped; so is
+whatever else could hold those rows with their answers.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..draft import Draft, answers_of, constant, make_ids
+from ..folder import ANSWERS, Content
+from ..record import Parts
+from ..table import Rejected
+from ..tree import files_below, modality
+from .asked import Asked, Candidate, Grading
+from .columns import Columns, is_number, labels_of, read_columns, written
+from .declare import answers_part, known_labels, metric_part, problem_of, submission_of
+from .lookup import SAMPLES, distinct_rows, header_of, text_of
+from .split import complete_rows, draft_of, held_out, strata_of
+
+ARCHIVES = (".zip", ".7z", ".rar", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".zst", ".pkl", ".pickle")
+DESCRIPTIONS = ("description.md", "description.txt")
+
+
+def kaggle(candidate: Candidate, asked: Asked, grading: Grading, draws: Any) -> tuple[Parts, Draft | str]:
+    """(the parts of the task, a draft for baselines or why there is none). Rejected with the reason."""
+    if asked.metric is None:
+        raise Rejected("a plain folder does not say how it is graded: give --metric and --target")
+    public = files_below(candidate.path, candidate.path)
+    if "train.csv" not in public:
+        raise Rejected("train.csv is packed: unzip it" if "train.csv.zip" in public else "there is no train.csv")
+    known = _known_answers(asked, public)
+    public = {name: path for name, path in public.items() if not name.startswith("private/") and path != known}
+    description = asked.description or next((public[name] for name in DESCRIPTIONS if name in public), None)
+    rest = {name: path for name, path in public.items() if name not in DESCRIPTIONS}
+    if known is None:
+        files, given, draft, origin = _split(asked, grading, public, draws)
+        telling = _may_tell(rest, asked.targets or given["submission"]["target"])
+        content: dict[str, Content] = {name: path for name, path in rest.items() if name not in telling}
+        content.update(files)
+        origin["left_out"] = telling
+        answers: Content = given.pop("content")
+    else:
+        given, origin = _given(asked, grading, public, known), {"answers_from": known.name}
+        draft, content, answers = "", dict(rest), known
+    text = text_of(description) if description else ""
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", candidate.name)
+    parts = Parts(
+        name=name,
+        description=text or _page(name, given, grading),
+        modality=modality(list(content), given["submission"]["parse"]),
+        problem=problem_of(given["metric"], given["submission"], given),
+        public=content,
+        private={ANSWERS: answers},
+        grading={**given, "answers": ANSWERS},
+        provenance={"source": candidate.source, "seed": asked.seed, "graded_by": "options", **origin},
+    )
+    return parts, draft
+
+
+def _known_answers(asked: Asked, public: dict[str, Path]) -> Path | None:
+    """The file of the answers to test.csv, if there is one."""
+    if asked.answers is not None:
+        if not asked.answers.is_file():
+            raise Rejected(f"{asked.answers}: no such file")
+        return asked.answers.resolve()
+    found = [path for name, path in public.items() if name.startswith("private/") and name.endswith(".csv")]
+    if len(found) > 1:
+        raise Rejected("which file below private/ holds the answers? name it with --answers")
+    return found[0] if found else None
+
+
+def _header(asked: Asked, public: dict[str, Path]) -> list[str]:
+    """The columns of the sample submission, or in its absence of one that --id and --target describe."""
+    sample = next((name for name in SAMPLES if name in public), None)
+    if sample is not None:
+        return header_of(public[sample])
+    if not asked.targets:
+        raise Rejected("there is no sample_submission.csv: name the target with --target")
+    return [asked.id or "id", *asked.targets]
+
+
+def _given(asked: Asked, grading: Grading, public: dict[str, Path], known: Path) -> dict[str, Any]:
+    """The grading part of a folder whose answers are known."""
+    header = _header(asked, public)
+    key = asked.id or header[0]
+    rows = distinct_rows(known, [key])
+    metric = metric_part(asked, grading)
+    target = next((name for name in (*asked.targets, *header[1:])), "")
+    train, truth = read_columns(public["train.csv"]), read_columns(known)
+    cells = [cell for columns in (train, truth) for cell in columns.get(target, [])]
+    submission, _ = submission_of(asked, grading, header, rows, known_labels(cells) if cells else [])
+    return {"submission": submission, "metric": metric, **answers_part(submission, grading, metric["name"])}
+
+
+@dataclass(frozen=True)
+class _Question:
+    """What is asked of a folder without answers.
+
+    `targets` are columns of train.csv, `cells` what the answers say of all its rows; `labels` are classes in the order
+    of the submission's columns, `positive` the one whose probability is asked for where the cells are not 0 and 1.
+    """
+
+    train: Columns
+    rows: list[int]
+    targets: list[str]
+    cells: Columns
+    labels: list[str]
+    positive: str | None
+    form: str
+    submission: dict[str, Any]
+
+
+def _question(asked: Asked, grading: Grading, public: dict[str, Path]) -> _Question:
+    train, header = read_columns(public["train.csv"]), _header(asked, public)
+    key = asked.id or header[0]
+    targets = [*asked.targets] or [name for name in header if name != key]
+    missing = [name for name in targets if name not in train]
+    if missing:
+        raise Rejected(f"train.csv has no column {missing[0]!r}: name the target with --target")
+    if key in targets:
+        raise Rejected(f"column {key!r} is both the id and a target: name them with --id and --target")
+    if key in train and len(set(train[key])) < len(train[key]):
+        raise Rejected(f"the ids in column {key!r} of train.csv are not unique")
+    rows = complete_rows(train, targets)
+    labels = known_labels([train[targets[0]][at] for at in rows]) if len(targets) == 1 else []
+    submission, form = submission_of(asked, grading, header, 1, labels)
+    if form == "probabilities" and len(submission["target"]) == 1:
+        form = "probability"
+    if form == "probabilities" and len(targets) == 1:
+        labels = _class_columns(labels, submission["target"], targets[0])
+    cells, positive = _as_numbers(form, {name: train[name] for name in targets}, rows, labels)
+    return _Question(train, rows, targets, cells, labels, positive, form, submission)
+
+
+def _split(
+    asked: Asked, grading: Grading, public: dict[str, Path], draws: Any
+) -> tuple[dict[str, bytes], dict[str, Any], Draft | str, dict[str, Any]]:
+    """(new public files, grading part with the answers as "content", draft or why none, provenance)."""
+    asks = _question(asked, grading, public)
+    train, targets, submission = asks.train, asks.targets, asks.submission
+    (key,) = submission["id"]
+    if key not in train:
+        train = {key: make_ids(len(train[targets[0]]), draws), **train}
+    total = len(train[key])
+    test = held_out(asks.rows, strata_of(train, targets, asks.rows, asks.form), {}, asked.test_share, draws)
+    if not test:
+        raise Rejected(f"train.csv has {len(asks.rows)} rows with a target: too few to hold some out")
+    columns = header_of(public["test.csv"]) if "test.csv" in public else list(train)
+    shown = [key, *(name for name in columns if name in train and name not in (key, *targets))]
+    out = set(test)
+    kept = [at for at in range(total) if at not in out]
+    new_train = {name: [column[at] for at in kept] for name, column in train.items()}
+    new_test = {name: [train[name][at] for at in test] for name in shown}
+    truth = {name: [column[at] for at in test] for name, column in asks.cells.items()}
+    if len(targets) == 1:  # several that are probabilities are a column a class already
+        truth = answers_of(asks.form, asks.labels, submission["target"], truth)
+    answers = written({key: new_test[key], **truth}, [key, *submission["target"]])
+    sample = next((name for name in SAMPLES if name in public), SAMPLES[0])
+    files = {
+        "train.csv": written(new_train, list(train)),
+        "test.csv": written(new_test, shown),
+        sample: _sample(asks, kept, new_test[key]),
+    }
+    metric = metric_part(asked, grading)
+    given = {
+        "submission": {**submission, "rows": len(test)},
+        "metric": metric,
+        **answers_part(submission, grading, metric["name"]),
+    }
+    origin = {"held_out": len(test), "of_rows": total, **({"positive": asks.positive} if asks.positive else {})}
+    try:
+        draft: Draft | str = draft_of(new_train, new_test, targets, asks.form, given, answers)
+    except Rejected as rejected:
+        draft = rejected.reason
+    return files, {**given, "content": answers}, draft, origin
+
+
+def _may_tell(public: dict[str, Path], targets: Sequence[str]) -> list[str]:
+    """The files beside train.csv that could hold its held-out rows: archives, other forms of it, tables with a target."""
+    found = []
+    for name, path in public.items():
+        if name in ("train.csv", "test.csv", *SAMPLES):
+            continue
+        if (
+            name.lower().endswith(ARCHIVES)
+            or Path(name).name.split(".")[0] == "train"
+            or (name.lower().endswith(".csv") and set(targets) & set(header_of(path)))
+        ):
+            found.append(name)
+    return sorted(found)
+
+
+def _class_columns(labels: list[str], columns: list[str], target: str) -> list[str]:
+    """The label of each class column. Rejected when they are others than those of train.csv."""
+    if set(labels) != set(columns):
+        raise Rejected(f"sample_submission.csv must have a column for each value of {target!r} in train.csv")
+    return columns
+
+
+def _as_numbers(form: str, cells: Columns, rows: list[int], labels: list[str]) -> tuple[Columns, str | None]:
+    """(the answers' cells, the label that a probability is of): 0 and 1 where a probability of two labels is asked.
+
+    Rejected when a metric of numbers meets something else.
+    """
+    if form == "probability" and len(cells) == 1 and len(labels) == 2 and labels != ["0", "1"]:
+        ((name, column),) = cells.items()
+        return {name: ["1" if cell == labels[1] else "0" for cell in column]}, labels[1]
+    if form in ("probability", "number"):
+        for name, column in cells.items():
+            if not is_number([column[at] for at in rows]):
+                raise Rejected(f"the metric reads numbers, and column {name!r} of train.csv holds others")
+    return cells, None
+
+
+def _sample(asks: _Question, kept: list[int], ids: list[str]) -> bytes:
+    """A submission in the right format that predicts a constant."""
+    present = {name: [column[at] for at in kept if column[at]] for name, column in asks.cells.items()}
+    if asks.form in ("label", "other"):
+        every = labels_of([cell for column in present.values() for cell in column])
+        values = constant("label", every, present)
+    else:
+        values = constant(asks.form, asks.labels or asks.targets, present)
+    (key,) = asks.submission["id"]
+    named = dict(zip(asks.submission["target"], values, strict=True))
+    return written({key: ids, **{name: [value] * len(ids) for name, value in named.items()}}, [key, *named])
+
+
+def _page(name: str, given: Mapping[str, Any], grading: Grading) -> str:
+    """A description for a folder that has none."""
+    metric, submission = given["metric"], given["submission"]
+    found = grading.find(metric["name"])
+    columns = ", ".join(f"`{each}`" for each in (*submission["id"], *submission["target"]))
+    return (
+        f"# {name}\n\nLearn from `train.csv`, predict the rows of `test.csv`.\n\n"
+        f"## Metric\n\n{metric['name']}: {found.definition} "
+        f"{'Lower' if metric['lower_is_better'] else 'Higher'} is better.\n\n"
+        f"## Submission\n\nOne row for each row of `test.csv`, in any order, with the columns {columns}; "
+        "`sample_submission.csv` shows the format.\n"
+    )

@@ -1,0 +1,80 @@
+"""The last steps of every task, made or imported: thresholds from baselines, digests, the folder, the record.
+
+Not covered: where the files come from.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..records.ids import content_id
+from .baselines import Score, ladder, libraries
+from .draft import Draft
+from .folder import Content, content_digest, private_files, write_folder
+from .thresholds import pick_thresholds
+from .tree import listed
+
+
+@dataclass(frozen=True)
+class Parts:
+    """A task that is not yet on disk.
+
+    `public` are contents by name below public/, `private` by name below the task's folder (private/answers.csv);
+    `grading` holds the record's submission, metric, answers and what goes with them.
+    """
+
+    name: str
+    description: str
+    modality: str
+    problem: str
+    public: Mapping[str, Content]
+    private: Mapping[str, Content]
+    grading: Mapping[str, Any]
+    provenance: Mapping[str, Any]
+
+
+def rate(
+    draft: Draft, score: Score, seed: int, lower_is_better: bool
+) -> tuple[list[dict[str, Any]], dict[str, float], dict[str, str]]:
+    """(baselines with their scores, thresholds out of these, the libraries they depend on). Rejected without enough."""
+    baselines = ladder(draft, score, seed & 0x7FFFFFFF)
+    dummy, *scores = (entry["score"] for entry in baselines)
+    return baselines, pick_thresholds(dummy, scores, lower_is_better), libraries()
+
+
+def finish(
+    parts: Parts, data: Path, identity: tuple[Any, ...], check: Callable[[Mapping[str, Any]], None] | None = None
+) -> dict[str, Any]:
+    """Writes the folder of a task below `data` and returns its record, with an empty lineage.
+
+    The id is made of `identity` and the digest of the files; `check` sees the record before anything is written.
+    OSError when a file cannot be read, ToolError when the folder cannot be written.
+    """
+    public: dict[str, Content] = {**parts.public, "description.md": parts.description.encode()}
+    files = {**{f"public/{name}": content for name, content in public.items()}, **parts.private}
+    answers = parts.grading["answers"]
+    digest = content_digest({name: files[name] for name in files if name.startswith("public/") or name == answers})
+    task = f"{parts.name}-{content_id(*identity, digest)}"
+    record = {
+        "kind": "task",
+        "version": 1,
+        "id": task,
+        "lineage": [],
+        "name": parts.name,
+        "description": parts.description,
+        "modality": parts.modality,
+        "problem": parts.problem,
+        "data": {
+            "dir": f"tasks/{task}",
+            "public": listed(list(public)),
+            "digest": digest,
+            "private_digest": content_digest({name: files[name] for name in private_files(parts.grading)}),
+        },
+        **parts.grading,
+        "provenance": dict(parts.provenance),
+    }
+    if check is not None:
+        check(record)
+    write_folder(data / "tasks" / task, files)
+    return record

@@ -1,0 +1,98 @@
+"""The files of somebody else's folder: found without leaving it, and named in a record without filling it.
+
+A symbolic link is followed only when it stays inside the folder and outside what is private. Nothing is changed.
+"""
+
+import os
+import stat
+from collections import Counter
+from pathlib import Path, PurePosixPath
+
+from .table import Rejected
+
+# More names than this would fill the record, which every rollout carries, and the prompt.
+MOST_LISTED = 200
+IMAGES = {"png", "jpg", "jpeg", "tif", "tiff", "bmp", "gif", "webp", "dcm", "dicom", "nii", "tfrec"}
+SOUNDS = {"wav", "mp3", "flac", "ogg", "aif", "aiff", "m4a"}
+FILMS = {"mp4", "avi", "mov", "mkv"}
+
+
+def files_below(folder: Path, root: Path, private: Path | None = None) -> dict[str, Path]:
+    """{name relative to `folder`: the real file} of all files below it, hidden ones left out.
+
+    `root` is the folder that links may point into, but for what lies below `private`. Rejected names a link that leads
+    elsewhere, a thing that is neither file nor folder, and a name that is not UTF-8.
+    """
+    base, closed = Path(os.path.realpath(root)), private and Path(os.path.realpath(private))
+    found: dict[str, Path] = {}
+    todo = [("", Path(os.path.realpath(folder)), frozenset([os.path.realpath(folder)]))]
+    while todo:
+        prefix, here, above = todo.pop()
+        for entry in _entries(here):
+            name = prefix + entry.name
+            path = Path(entry.path)
+            if entry.is_symlink():
+                path = Path(os.path.realpath(path))
+                if not path.is_relative_to(base) or (closed and path.is_relative_to(closed)):
+                    raise Rejected(f"{folder.name}/{name} is a link to {path}, outside the folder: refused")
+            try:
+                name.encode()
+                mode = path.stat().st_mode
+            except UnicodeEncodeError:
+                raise Rejected(f"{folder.name}/{name!a}: the name is not UTF-8") from None
+            except OSError as error:
+                raise Rejected(f"{folder.name}/{name}: {error.strerror}") from None
+            if stat.S_ISDIR(mode):
+                if str(path) in above:
+                    raise Rejected(f"{folder.name}/{name} is a link to a folder that holds it: refused")
+                todo.append((f"{name}/", path, above | {str(path)}))
+            elif stat.S_ISREG(mode):
+                found[name] = path
+            else:
+                raise Rejected(f"{folder.name}/{name} is neither a file nor a folder: refused")
+    return found
+
+
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            return [entry for entry in entries if not entry.name.startswith(".")]
+    except OSError as error:
+        raise Rejected(f"{folder}: {error.strerror}") from None
+
+
+def listed(names: list[str], most: int = MOST_LISTED) -> list[str]:
+    """The names, sorted, or where there are more than `most` what stands for them.
+
+    "images/" stands for every file below that folder, "*/" for every folder, "*.png" for every file with that ending
+    that lies beside the other entries and is not named.
+    """
+    if len(names) <= most:
+        return sorted(names)
+    top = [name for name in names if "/" not in name]
+    folders = {f"{name.split('/', 1)[0]}/" for name in names if "/" in name}
+    if len(folders) > most // 2:
+        folders = {"*/"}
+    endings = Counter(PurePosixPath(name).suffix for name in top)
+    room = most - len(folders)
+    for ending, _ in endings.most_common():
+        if len(top) <= room:
+            break
+        top = [name for name in top if PurePosixPath(name).suffix != ending or name.startswith("*")] + [f"*{ending}"]
+    return sorted([*top, *folders])
+
+
+def spelled_out(public: Path, entries: list[str]) -> list[str]:
+    """The names of the files below `public` that a list made by `listed` stands for."""
+    if not any(entry.endswith("/") or entry.startswith("*") for entry in entries):
+        return sorted(entries)
+    return sorted(path.relative_to(public).as_posix() for path in public.rglob("*") if not path.is_dir())
+
+
+def modality(names: list[str], parse: str) -> str:
+    """image, audio or video where half of the files are, else text or tabular by what is asked for."""
+    endings = Counter(PurePosixPath(name).suffix.lower().lstrip(".") for name in names)
+    for word, known in (("image", IMAGES), ("audio", SOUNDS), ("video", FILMS)):
+        if 2 * sum(endings[ending] for ending in known) >= len(names) > 0:
+            return word
+    return "text" if parse in ("text", "tokens", "spans", "order") else "tabular"
