@@ -8,21 +8,33 @@ Each policy's numbers are over fresh samples on the same tasks.
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
+from typing import Any
+
+from mletools.reports.statistics import mean, sem
+
+
+def read(graded: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in graded.read_bytes().split(b"\n") if line]
 
 
 def summary(graded: Path) -> dict[str, float]:
-    """The "all" row of mle-report."""
-    tool = Path(sys.executable).parent / "mle-report"
-    rows = subprocess.run([str(tool), "-q", "--json", str(graded)], check=True, capture_output=True).stdout
-    return next(row for row in map(json.loads, rows.splitlines()) if row["task"] == "all")
+    """Mean and standard error of the reward over rollouts, which are the samples of one trained policy here; rates."""
+    rollouts = read(graded)
+    rewards = [rollout["reward"] for rollout in rollouts]
+    return {
+        "reward_mean": mean(rewards) or 0.0,
+        "reward_sem": sem(rewards) or 0.0,
+        "valid": mean([float(rollout["grade"]["valid"]) for rollout in rollouts]) or 0.0,
+        "medal": mean([float(rollout["grade"]["medal"] is not None) for rollout in rollouts]) or 0.0,
+        "rollouts": len(rollouts),
+    }
 
 
 def spelling(graded: Path) -> str:
     """How many of the invalid rollouts failed by a syntax error."""
-    rollouts = [json.loads(line) for line in graded.read_bytes().split(b"\n") if line]
+    rollouts = read(graded)
     invalid = [rollout for rollout in rollouts if not rollout["grade"]["valid"]]
     errors = [rollout for rollout in invalid if "SyntaxError" in json.dumps(rollout["execution"]["stderr"])]
     return f"{len(errors)} of {len(invalid)}"

@@ -2,11 +2,14 @@
 
     python benchmarks/grading.py
 
-Prints a table; both sides of a claim run in the same process, one after the other, best of `ROUNDS`. "pandas" is what a
+Prints a table, and how many rollouts a second the command itself takes; both sides of a claim run in the same process, one after the other, best of `ROUNDS`. "pandas" is what a
 grader written by hand does: read_csv of both files, merge on the id, the metric of scikit-learn; it checks nothing.
 """
 
 import io
+import json
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -25,6 +28,7 @@ ROUNDS = 5
 LARGE = (100_000, 10)
 SMALL = (100, 1)
 STREAM = 500
+COMMAND = 5000
 # metric, the cells of its answers, the cells of a prediction, the same metric by hand
 SIDES: dict[str, tuple[str, Callable[..., Any]]] = {
     "rmse": ("number", lambda t, p: np.mean([sk.root_mean_squared_error(t[:, at], p[:, at]) for at in range(t.shape[1])])),
@@ -97,11 +101,36 @@ def measure(name: str, folder: Path) -> list[str]:
     return row
 
 
+def command(folder: Path) -> tuple[int, int, float, float]:
+    """(rollouts, bytes of one, seconds, of which for one rollout alone) of mle-grade on one core, records in and out."""
+    tool = Path(sys.executable).parent
+
+    def run(name: str, *arguments: str) -> None:
+        subprocess.run([str(tool / name), "-q", *arguments], cwd=folder, check=True, stdout=subprocess.DEVNULL)
+
+    run("mle-gen-task", "--source", "sklearn:wine", "-o", "tasks.jsonl")
+    run("mle-rollout", "tasks.jsonl", "-o", "rollouts.jsonl")
+    run("mle-sandbox", "rollouts.jsonl", "-o", "one.jsonl")
+    line = (folder / "one.jsonl").read_text()
+    record = json.loads(line)
+    with open(folder / "many.jsonl", "w") as file:
+        for at in range(COMMAND):
+            file.write(json.dumps({**record, "id": f"r{at}"}) + "\n")
+    many, one = best(lambda: run("mle-grade", "many.jsonl")), best(lambda: run("mle-grade", "one.jsonl"))
+    return COMMAND, len(line), many, one
+
+
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         rows = [measure(name, Path(folder)) for name in SIDES]
     heads = ["metric", "100,000 x 10, s", "pandas, s", "100 x 1, a second", "pandas, a second"]
     print(tabulate(rows, headers=heads, disable_numparse=True))
+    with tempfile.TemporaryDirectory() as folder:
+        count, size, many, one = command(Path(folder))
+    rate = (count - 1) / (many - one)
+    print(
+        f"\nmle-grade, {count} rollouts of {size} bytes: {many:.1f} s, of which {one:.1f} s to start; {rate:.0f} a second"
+    )
 
 
 if __name__ == "__main__":

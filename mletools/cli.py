@@ -43,7 +43,8 @@ def _semantic_options(context: click.Context) -> dict[str, Any]:
             continue
         value = context.params[param.name]
         default = param.get_default(context)
-        if value is not None and value != default and not (param.multiple and not value and not default):
+        unset = not isinstance(default, (list, tuple)) or not default
+        if value is not None and value != default and not (param.multiple and not value and unset):
             chosen[param.name] = (
                 list(value) if isinstance(value, tuple) else str(value) if isinstance(value, Path) else value
             )

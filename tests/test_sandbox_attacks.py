@@ -268,8 +268,11 @@ def test_bare_run_is_judged_open(opened: Callable[[str], tuple[Sandbox, World]],
         pytest.skip("the kernel refuses it to ordinary users")
     sandbox, world = opened("bare")
     assert isinstance(sandbox, BareSandbox)
-    sandbox.wipe()
-    finding = attempt(attack, sandbox, world)
+    for _ in range(3):  # on a busy machine a race may be lost even where nothing is sealed
+        sandbox.wipe()
+        finding = attempt(attack, sandbox, world)
+        if not finding.sealed:
+            break
     if finding.sealed and attack.name in MAY_BE_REFUSED:
         pytest.skip(f"refused even bare: {MAY_BE_REFUSED[attack.name]}")
     assert not finding.sealed

@@ -17,7 +17,7 @@ CANARY = "canary-7411"
 TASK: dict[str, Any] = {
     "kind": "task", "version": 1, "id": "wine-1", "lineage": [], "name": "wine", "modality": "tabular",
     "description": "# Wine\n\nWhich grower?\n", "problem": "multiclass_classification",
-    "data": {"dir": "tasks/wine-1", "public": ["test.csv", "train.csv"], "digest": CANARY},
+    "data": {"dir": "tasks/wine-1", "public": ["test.csv", "train.csv"], "digest": CANARY, "private_digest": CANARY},
     "submission": {"id": ["id"], "target": ["grower"], "parse": "label", "labels": ["a", "b"], "rows": 7},
     "metric": {"name": "f1_macro", "params": {}, "lower_is_better": False},
     "answers": f"private/{CANARY}.csv",

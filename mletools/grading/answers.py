@@ -32,7 +32,7 @@ class Answers:
 
     `position` maps an id to its row, `numeric` says of each id column whether ids compare as numbers; `columns` holds
     the columns that the metric asks for as text, one cell a row; `truth` has the shape (rows, targets); `counts` are the
-    numbers of the rows that count, None for all.
+    numbers of the rows that count, None for all; `truth_values`: they are labels, and all True or False.
     """
 
     position: Mapping[Key, int]
@@ -40,6 +40,7 @@ class Answers:
     columns: Mapping[str, Sequence[str]]
     truth: Any
     counts: Any
+    truth_values: bool
 
 
 def answer_spec(task: Mapping[str, Any]) -> dict[str, Any]:
@@ -110,7 +111,8 @@ def _answers(
     counts = _counting(columns, where)
     truth = stack({name: _filled(columns[name], counts) for name in target}, spec, keys)
     kept = columns if EVERY in asked else {name: columns[name] for name in asked}
-    return Answers(position, numeric, kept, truth, counts)
+    truth_values = spec["parse"] == "label" and {"True", "False"}.issuperset(truth.ravel())
+    return Answers(position, numeric, kept, truth, counts, truth_values)
 
 
 def _filled(cells: Sequence[str], counts: Any) -> Sequence[str]:

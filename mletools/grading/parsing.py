@@ -17,10 +17,13 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-# A task's description of its cells: separator, fields, empty_marker, empty_ok, range, labels; of answers: booleans.
+# A task's description of its cells: separator, fields, empty_marker, empty_ok, range, labels; of answers: booleans;
+# of submissions whose answers are all True or False: truth_values.
 Spec = Mapping[str, Any]
 # How pandas writes truth values; answers may hold them where numbers are compared.
 BOOLEANS = {"True": "1", "False": "0"}
+# What stands for a truth value where all labels of the answers are truth values.
+TRUTH_VALUES = {"true": "True", "1": "True", "false": "False", "0": "False"}
 # Longer whole numbers are no position in any image or text, and Python would spend long on them.
 MOST_DIGITS = 18
 SHOWN = 50
@@ -53,9 +56,7 @@ def canonical_label(value: Any) -> str:
 def canonical(cells: Sequence[str]) -> list[str]:
     """canonical_label of every cell; each distinct one is looked at once."""
     known = {cell: canonical_label(cell) for cell in set(cells)}
-    if all(cell == label for cell, label in known.items()):
-        return list(cells)
-    return [known[cell] for cell in cells]
+    return [known[cell] for cell in cells]  # equal labels are one object, which is quick to compare
 
 
 def number(cells: Sequence[str], spec: Spec) -> Any:
@@ -96,6 +97,8 @@ def _is_number(cell: str) -> bool:
 
 def label(cells: Sequence[str], spec: Spec) -> Any:
     values = canonical(cells)
+    if spec.get("truth_values"):
+        values = [TRUTH_VALUES.get(value.lower(), value) for value in values]
     if "labels" in spec:
         known = {canonical_label(each): None for each in spec["labels"]}
         foreign = set(values) - set(known)

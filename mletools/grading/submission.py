@@ -37,10 +37,8 @@ def read_submission(content: bytes, spec: Mapping[str, Any], answers: Answers, m
         targets = {name: [cells[at] for at in known] for name, cells in targets.items()}
     order = _order(keys, answers, several)
     if several:
-        keys = list(answers.position)
-        values = stack(joined(targets, order, rows, spec), spec, keys)
-    else:
-        values = stack(targets, spec, keys)
+        keys, targets = list(answers.position), joined(targets, order, rows, spec)
+    values = stack(targets, {**spec, "truth_values": answers.truth_values}, keys)
     if "row_sum" in spec:
         _check_row_sum(values, spec["row_sum"], keys)
     if several:

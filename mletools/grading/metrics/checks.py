@@ -1,6 +1,5 @@
 """What the metrics of classes and probabilities demand of answers, predictions and parameters, said once."""
 
-from collections.abc import Iterable
 from typing import Any
 
 from .registry import Undefined, Unsuited
@@ -23,14 +22,17 @@ def numbers(name: str, values: Any, length: int | None = None) -> list[float]:
     return values
 
 
-def codes(values: Iterable[str], names: dict[str, int]) -> Any:
+def codes(values: Any, names: dict[str, int]) -> Any:
     """Every value as a whole number, shape (rows,). `names` says which, and learns those that are new.
 
     numpy's own unique would sort, and cut strings at a NUL.
     """
     import numpy as np
 
-    return np.fromiter((names.setdefault(value, len(names)) for value in values), dtype=np.intp)
+    values = values.tolist() if isinstance(values, np.ndarray) else values  # a list is faster to go through
+    for value in dict.fromkeys(values):
+        names.setdefault(value, len(names))
+    return np.fromiter(map(names.__getitem__, values), dtype=np.intp, count=len(values))
 
 
 def two_classes(truth: Any) -> Any:
