@@ -31,13 +31,14 @@ def content_digest(files: Mapping[str, Content]) -> str:
     """
     digest = hashlib.sha256()
     for name in sorted(files):
-        digest.update(f"{name}\0{_size(files[name])}\0".encode())
+        digest.update(f"{name}\0{size(files[name])}\0".encode())
         for block in _blocks(files[name]):
             digest.update(block)
     return f"sha256:{digest.hexdigest()}"
 
 
-def _size(content: Content) -> int:
+def size(content: Content) -> int:
+    """How many bytes a content has."""
     return len(content) if isinstance(content, bytes) else content.stat().st_size
 
 
@@ -168,7 +169,7 @@ def same(one: Content, other: Content) -> bool:
     """Whether two contents have the same bytes."""
     if isinstance(one, Path) and isinstance(other, Path) and one.samefile(other):
         return True
-    if _size(one) != _size(other):
+    if size(one) != size(other):
         return False
     if isinstance(one, bytes) and isinstance(other, bytes):
         return one == other

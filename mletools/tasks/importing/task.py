@@ -13,7 +13,7 @@ from ...records.errors import RecordError, ToolError
 from ...records.ids import derive_seed
 from ..checks import OF_THRESHOLDS, check_draft
 from ..draft import Draft
-from ..folder import Content, same
+from ..folder import Content, same, size
 from ..record import Parts, finish, rate
 from ..table import Rejected, generator
 from .asked import Asked, Candidate, Grading
@@ -71,14 +71,10 @@ def _secret(parts: Parts) -> None:
     """Rejected when a public file is a copy of the answers or of another private file."""
     public = parts.public.items()
     for private, content in parts.private.items():
-        size = _size(content)
+        length = size(content)
         for name, path in public:
-            if _size(path) == size and size and same(path, content):
+            if size(path) == length and length and same(path, content):
                 raise Rejected(f"the public file {name} is a copy of {private}")
-
-
-def _size(content: Content) -> int:
-    return len(content) if isinstance(content, bytes) else content.stat().st_size
 
 
 def _tried(parts: Parts, grading: Grading) -> Parts:
@@ -90,8 +86,8 @@ def _tried(parts: Parts, grading: Grading) -> Parts:
     answers = parts.private[given["answers"]]
     if "file" in given["metric"]:
         found = {"perfect_submission": "not tried: the metric is code"}
-    elif _size(answers) > MOST_SANITY_BYTES:
-        found = {"perfect_submission": f"not tried: the answers have {_size(answers)} bytes"}
+    elif size(answers) > MOST_SANITY_BYTES:
+        found = {"perfect_submission": f"not tried: the answers have {size(answers)} bytes"}
     else:
         try:
             found = _scores(parts, grading, answers if isinstance(answers, bytes) else answers.read_bytes())
@@ -113,7 +109,7 @@ def _scores(parts: Parts, grading: Grading, answers: bytes) -> dict[str, Any]:
         except ValueError as error:
             raise Rejected(f"its own answers are not accepted as a submission: {error}") from None
     sample = next((parts.public[name] for name in SAMPLES if name in parts.public), None)
-    if sample is not None and _size(sample) <= MOST_SANITY_BYTES:
+    if sample is not None and size(sample) <= MOST_SANITY_BYTES:
         content = sample if isinstance(sample, bytes) else sample.read_bytes()
         try:
             found["sample_submission"] = round(grading.score(given, answers, content), 5)
