@@ -205,6 +205,23 @@ def test_an_exchanged_metric_is_noticed(make: Any) -> None:
     )
 
 
+def test_folders_of_killed_runs_are_removed_and_nobody_else_may_enter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    left, fresh = tmp_path / "mle-grade-left", tmp_path / "mle-grade-fresh"
+    for folder in (left, fresh):
+        (folder / "input").mkdir(parents=True)
+    os.utime(left, (0, 0))
+    with code.box() as place:
+        assert not left.exists() and fresh.exists()
+        assert place.parent.stat().st_mode & 0o777 == 0o700
+        os.utime(place.parent, (0, 0))
+        with code.box() as other:
+            assert place.exists() and other != place  # a living run's folder stays, however old
+    assert [path.name for path in tmp_path.iterdir()] == ["mle-grade-fresh"]
+
+
 def test_what_the_program_says_is_checked() -> None:
     task = {"metric": {"file": "private/grade.py"}}
     assert code.read_score(task, "ok", b'{"score": 2}', b"") == 2

@@ -1,8 +1,6 @@
 """mle-grade: score each submission, and turn the verdict into a reward."""
 
 import functools
-import os
-import tempfile
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
@@ -31,10 +29,9 @@ class CodeBox:
     limits: Limits
 
     def __call__(self, task: Mapping[str, Any], folder: Path, content: bytes) -> float:
-        with tempfile.TemporaryDirectory(prefix="mle-grade-") as box:
-            code.lay_out(task, folder, content, Path(box))
-            os.chmod(box, 0o755)
-            outcome = _sandbox(self.backend).run(code.program(), Path(box), self.limits, 0)
+        with code.box() as place:
+            code.lay_out(task, folder, content, place)
+            outcome = _sandbox(self.backend).run(code.program(), place, self.limits, 0)
         return code.read_score(task, outcome.status, outcome.submission, outcome.stderr)
 
 

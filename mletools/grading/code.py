@@ -5,16 +5,23 @@ a sandbox of the grader's own, where no agent's program runs. Not covered: the s
 program that runs inside (judge).
 """
 
+import fcntl
 import json
 import math
-from collections.abc import Mapping
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from ..records.errors import RecordError, ToolError
 from .table import Invalid
 
-STYLES = ("function", "class", "script")
+PREFIX = "mle-grade-"
+FRESH_S = 60.0
 
 
 def program() -> str:
@@ -22,8 +29,41 @@ def program() -> str:
     return (Path(__file__).parent / "judge.py").read_text(encoding="utf-8")
 
 
-def lay_out(task: Mapping[str, Any], folder: Path, content: bytes, box: Path) -> None:
-    """Put into the empty folder `box` what the program reads: the metric, the answers, the submission.
+@contextmanager
+def box() -> Iterator[Path]:
+    """A folder for one run, which nobody else on this machine may enter: answers lie in it. Gone at the end.
+
+    What runs that were killed left behind is removed first: a living run holds the lock of its folder.
+    """
+    with suppress(OSError):
+        _sweep(Path(tempfile.gettempdir()))
+    with tempfile.TemporaryDirectory(prefix=PREFIX) as outer:
+        handle = os.open(outer, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            inner = Path(outer) / "input"
+            inner.mkdir()
+            inner.chmod(0o755)  # the sandbox may run as somebody else, who is led past the outer folder
+            yield inner
+        finally:
+            os.close(handle)
+
+
+def _sweep(place: Path) -> None:
+    for left in place.glob(f"{PREFIX}*"):
+        with suppress(OSError):
+            if time.time() - left.stat().st_mtime < FRESH_S:  # made, and perhaps not yet locked
+                continue
+            handle = os.open(left, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(left, ignore_errors=True)
+            finally:
+                os.close(handle)
+
+
+def lay_out(task: Mapping[str, Any], folder: Path, content: bytes, place: Path) -> None:
+    """Put into the empty folder `place` what the program reads: the metric, the answers, the submission.
 
     metric.files names what else of the task's folder the metric needs; all lie side by side there. ToolError: a file is
     missing.
@@ -35,15 +75,17 @@ def lay_out(task: Mapping[str, Any], folder: Path, content: bytes, box: Path) ->
         "answers": Path(task["answers"]).name,
     }
     for name in {metric["file"], task["answers"], *metric.get("files", [])}:
-        target = box / Path(name).name
+        target = place / Path(name).name
         if target.exists():
             raise ToolError(f"{folder / name}: two files of the metric have the same name")
         try:
             target.write_bytes((folder / name).read_bytes())
         except OSError as error:
             raise ToolError(f"{folder / name}: {error.strerror}") from None
-    (box / "submission.csv").write_bytes(content)
-    (box / "judge.json").write_text(json.dumps(asked), encoding="utf-8")
+    (place / "submission.csv").write_bytes(content)
+    (place / "judge.json").write_text(json.dumps(asked), encoding="utf-8")
+    for file in place.iterdir():
+        file.chmod(0o644)
 
 
 def read_score(task: Mapping[str, Any], status: str, said: bytes | None, stderr: bytes) -> float:
