@@ -117,6 +117,7 @@ def test_a_range_may_be_open() -> None:
     [
         ("number", {}, " 1e3 ", 1000.0),
         ("label", {}, " 1.0", "1"),
+        ("label", {}, "1_2", "1_2"),
         ("text", {}, " as it stands ", " as it stands "),
         ("tokens", {}, "a  b\ta", ["a", "b", "a"]),
         ("tagset", {"separator": ","}, "a, b,a,", frozenset({"a", "b"})),

@@ -50,6 +50,8 @@ def canonical_label(value: Any) -> str:
         number = float(text)
     except ValueError:
         return text
+    if "_" in text:  # which Python lets stand between digits
+        return text
     return str(int(number)) if number.is_integer() and abs(number) < 2**53 else text
 
 
