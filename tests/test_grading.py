@@ -215,6 +215,7 @@ def test_rewards_by_hand() -> None:
     assert rewards.raw(0.25, True) == -0.25 and rewards.raw(0.25, False) == 0.25 and rewards.raw(None, True) is None
     assert rewards.partial_credit(None, True, 0) == -10 and rewards.partial_credit(None, True, 3) == pytest.approx(-9.7)
     assert rewards.partial_credit(0.5, False, 7) == 0.5
+    assert rewards.partial_credit(None, True, 4, failure=-2, credit=0.25) == -1
     assert rewards.partial_credit(55.0, True, 7) == pytest.approx(-9.3)  # never below the best failure
     with pytest.raises(ValueError):
         rewards.partial_credit(None, True, 8)

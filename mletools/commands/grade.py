@@ -50,6 +50,7 @@ class Grader:
     data: Path
     reward: str
     failure_reward: float
+    marker_credit: float
     weights: rewards.MilestoneWeights
     rank_rule: str
     max_bytes: int
@@ -100,7 +101,7 @@ class Grader:
             return rewards.raw(score, lower), {"rule": "raw"}
         if self.reward == "partial-credit":
             markers = len(rollout["execution"]["markers"])
-            value = rewards.partial_credit(score, lower, markers, self.failure_reward)
+            value = rewards.partial_credit(score, lower, markers, self.failure_reward, self.marker_credit)
             clamped = score is not None and value != rewards.raw(score, lower)
             return value, {
                 "rule": "partial-credit",
@@ -206,6 +207,13 @@ def _described(found: metrics.Metric) -> str:
     help="partial-credit: the reward of a total failure.",
 )
 @click.option(
+    "--marker-credit",
+    type=click.FloatRange(0),
+    default=rewards.MARKER_CREDIT,
+    show_default=True,
+    help="partial-credit: what a failure earns for each report that arrived.",
+)
+@click.option(
     "--milestone",
     default="dense",
     show_default=True,
@@ -267,6 +275,7 @@ def main(
     run: cli.Run,
     reward: str,
     failure_reward: float,
+    marker_credit: float,
     milestone: str,
     human_rank: str,
     max_submission: int,
@@ -294,7 +303,9 @@ def main(
       mle-sandbox rollouts.jsonl | mle-grade --reward raw | jq .reward
     """
     box = CodeBox(backend, Limits(wall_s=metric_timeout, memory_mb=metric_memory))
-    grader = Grader(run.data, reward, failure_reward, _weights(milestone), human_rank, max_submission << 20, box)
+    grader = Grader(
+        run.data, reward, failure_reward, marker_credit, _weights(milestone), human_rank, max_submission << 20, box
+    )
 
     def count(rollout: dict[str, Any]) -> None:
         run.counts["valid" if rollout["grade"]["valid"] else "invalid"] += 1

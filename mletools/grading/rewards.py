@@ -33,18 +33,24 @@ def raw(score: float | None, lower_is_better: bool) -> float | None:
     return -score if lower_is_better else score
 
 
-def partial_credit(score: float | None, lower_is_better: bool, markers: int, failure: float = FAILURE) -> float:
+def partial_credit(
+    score: float | None,
+    lower_is_better: bool,
+    markers: int,
+    failure: float = FAILURE,
+    credit: float = MARKER_CREDIT,
+) -> float:
     """Credit for getting part of the way (RL for MLE agents, section 3.2).
 
-    Without a valid score: failure + 0.1 for each of the 7 reports that arrived. With one: the raw reward, but never
+    Without a valid score: failure + credit for each of the 7 reports that arrived. With one: the raw reward, but never
     less than the best failure, which an unbounded metric could otherwise fall below and so make failing pay.
     """
     if not 0 <= markers <= MARKER_COUNT:
         raise ValueError(f"markers must be 0 to {MARKER_COUNT}, not {markers}")
     value = raw(score, lower_is_better)
     if value is None:
-        return failure + MARKER_CREDIT * markers
-    return max(value, failure + MARKER_CREDIT * MARKER_COUNT)
+        return failure + credit * markers
+    return max(value, failure + credit * MARKER_COUNT)
 
 
 def milestone(
