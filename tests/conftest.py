@@ -8,10 +8,15 @@ import uuid
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 from docker_daemon import docker_daemon as docker_daemon  # the fixture
 
 from mletools.records import schema
+
+# The same examples in every run; HYPOTHESIS_PROFILE=default draws new ones.
+hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 
 BIN = Path(sys.executable).parent
 ROOT = Path(__file__).parent.parent

@@ -345,14 +345,14 @@ def test_hostile_boxes_neither_crash_nor_win(values):
     ]
     solids = [solid(a, b, d, label, score, width=c, center_z=d) for a, b, c, d, score, label in values]
     points = [{"label": label, "x": a, "y": b} for a, b, _, _, _, label in values]
-    truth = column([box(0, 0, 7, 6)])
+    truth = column([box(100, 100, 7, 6)])  # no hostile box is near it
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for guess in (boxes, others):
             for metric in (map_coco, map_voc, box_iou_precision):
                 assert metric(truth, column(guess)) == 0
             assert 0 <= map_voc(truth, column(guess), interpolation="missed_at_0") <= 1
-        assert map_3d(column([solid(0, width=3)]), column(solids)) == 0
+        assert map_3d(column([solid(100, width=3)]), column(solids)) == 0
         assert 0 <= point_in_box_f1(truth, column(points)) <= 1
 
 

@@ -24,7 +24,7 @@ TASK: dict[str, Any] = {
     "thresholds": {"median": 0.7411, "bronze": 0.7412, "silver": 0.7413, "gold": 0.7414},
     "provenance": {
         "source": CANARY, "seed": 7411, "hidden_rule": CANARY, "baselines": [{"name": CANARY, "score": 0.7415}],
-        "sanity": [CANARY],
+        "sanity": {CANARY: CANARY},
     },
 }  # fmt: skip
 BLOCK = "```python\nprint(1)\n```"
