@@ -115,6 +115,16 @@ def test_a_larger_submission_than_allowed_is_invalid(place: Path) -> None:
     assert record["grade"]["reason"] == "the file has 1600024 bytes; at most 1048576 are read"
 
 
+def test_another_folder_than_the_tasks_is_told(place: Path, tmp_path: Path) -> None:
+    done = run_command("mle-grade", str(place / "executed.jsonl"), cwd=tmp_path, check=False)
+    (task,) = records((place / "tasks.jsonl").read_bytes())
+    assert done.returncode == 1
+    assert done.stderr.decode() == (
+        f"mle-grade: {place}/executed.jsonl:1: {task['data']['dir']}/private/leaderboard.csv: No such file or directory; "
+        "is --data the folder that the task was written to?\n"
+    )
+
+
 def test_a_leaderboard_that_was_exchanged_is_noticed(place: Path, tmp_path: Path) -> None:
     (task,) = records((place / "tasks.jsonl").read_bytes())
     board = place / task["data"]["dir"] / task["leaderboard"]

@@ -11,7 +11,7 @@ import click
 
 from .. import cli
 from ..grading import HUMAN_RANKS, MAX_BYTES, check_task, code, grade, metrics, rewards, standing
-from ..records.errors import RecordError
+from ..records.errors import RecordError, ToolError
 from ..records.ids import bytes_digest
 from ..records.jsonl import dumps
 from ..sandbox import BACKENDS, Limits, Sandbox, Setup, open_sandbox
@@ -40,7 +40,13 @@ _open = ExitStack()
 
 @functools.cache
 def _sandbox(backend: str) -> Sandbox:
-    return _open.enter_context(open_sandbox(backend, Setup(1)))
+    """ToolError where a metric, which may be anybody's, could read what it should not."""
+    sandbox = _open.enter_context(open_sandbox(backend, Setup(1)))
+    if not sandbox.protections["private_files"]:
+        raise ToolError(
+            "this machine grants neither namespaces nor Landlock: a metric that is code could read any file"
+        )
+    return sandbox
 
 
 @dataclass(frozen=True)
@@ -133,10 +139,8 @@ def _check_data(folder: Path, task: Mapping[str, Any]) -> None:
         return
     try:
         found = private_digest(folder, task)
-    except OSError as error:
-        raise RecordError(
-            f"{error.filename}: {error.strerror}; is --data the folder that the task was written to?"
-        ) from None
+    except ToolError as error:
+        raise RecordError(f"{error}; is --data the folder that the task was written to?") from None
     if found != digest:
         raise RecordError(f"{folder}: the files are not those of the task record (digest differs)")
     _checked.add((folder, read, digest))
