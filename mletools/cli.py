@@ -130,10 +130,15 @@ class Command(click.Command):
     """A click command that owns the process: exit codes and standard output as this module says."""
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
+        stdout = sys.stdout
         try:
             return super().main(*args, **{"prog_name": self.name, **kwargs})
         except BrokenPipeError:  # `--help | head -1`
             os._exit(141)
+        except SystemExit:
+            if sys.stdout is not stdout:  # click met the broken pipe, and has put another in its place
+                os._exit(141)
+            raise
 
 
 def _option(*names: str, **settings: Any) -> Callable[[Any], Any]:

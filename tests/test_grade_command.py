@@ -1,11 +1,12 @@
 """mle-grade as a user runs it on a competition with leaderboards: places, medals and every reward."""
 
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import records, run_command
+from conftest import BIN, records, run_command
 
 NAMES = [f"p{at}" for at in range(4)]
 # Transported of p0 to p3: True True False False
@@ -113,6 +114,12 @@ def test_a_larger_submission_than_allowed_is_invalid(place: Path) -> None:
     run_command("mle-sandbox", "large.jsonl", "-o", "large.executed.jsonl", cwd=place)
     (record,) = graded(place, "--max-submission", "1", source="large.executed.jsonl")
     assert record["grade"]["reason"] == "the file has 1600024 bytes; at most 1048576 are read"
+
+
+def test_a_reader_that_has_seen_enough_of_the_metrics() -> None:
+    line = f"{BIN}/mle-grade --list-metrics | head -1; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", line], capture_output=True, check=True)
+    assert done.stdout == b"accuracy (higher is better; label, text)\n141\n" and done.stderr == b""
 
 
 def test_another_folder_than_the_tasks_is_told(place: Path, tmp_path: Path) -> None:
