@@ -42,6 +42,12 @@ CASES = {
 }
 SLOW = ("mle-gen-task", "mle-sandbox")  # seconds of work here: a signal surely meets them at it
 READERS = [name for name in CASES if CASES[name].source]
+TWIN = "mle-train-sft"  # trains as mle-train-grpo does; what takes long is tried on it by `make test-slow`
+
+
+def without_twin(names: list[str]) -> list[Any]:
+    """The commands, with the mark `slow` on the one that has a twin among them."""
+    return [pytest.param(name, marks=pytest.mark.slow) if name == TWIN else name for name in names]
 
 
 @pytest.fixture
@@ -100,7 +106,7 @@ def test_help_shows_two_examples_and_loads_nothing_heavy(command: str) -> None:
     assert run_command(command, "--no-such-option", check=False).returncode == 2
 
 
-@pytest.mark.parametrize("command", READERS)
+@pytest.mark.parametrize("command", without_twin(READERS))
 def test_file_and_pipe_give_the_same_records(command: str, ready: Path) -> None:
     by_file = call(command, cwd=ready)
     shutil.rmtree(ready / "out", ignore_errors=True)
@@ -196,7 +202,7 @@ def _kill_after_first_record(command: str, number: int, folder: Path) -> bool:
     return process.returncode != 0
 
 
-@pytest.mark.parametrize("command", [name for name in COMMANDS if name != "mle-report"])
+@pytest.mark.parametrize("command", without_twin([name for name in COMMANDS if name != "mle-report"]))
 def test_killed_and_resumed_gives_the_same_set_of_records(command: str, ready: Path) -> None:
     undisturbed = sorted(json.dumps(without_times(r), sort_keys=True) for r in records(call(command, cwd=ready).stdout))
     shutil.rmtree(ready / "out", ignore_errors=True)

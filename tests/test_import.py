@@ -749,6 +749,7 @@ def many(root: Path, number: int = 6) -> Path:
 ASKED = ("--metric", "rmse", "--target", "y")
 
 
+@pytest.mark.slow
 def test_killed_and_resumed_gives_the_same_records_and_folders(tmp_path: Path) -> None:
     root = many(tmp_path / "raw")
     whole, _ = imported(root, *ASKED, "--data", "whole", cwd=tmp_path)
@@ -776,6 +777,7 @@ def test_killed_and_resumed_gives_the_same_records_and_folders(tmp_path: Path) -
     assert done.stderr.decode() == "mle-import: cannot resume out.jsonl with other options: --seed was 0\n"
 
 
+@pytest.mark.slow
 def test_workers_change_nothing(tmp_path: Path) -> None:
     root = many(tmp_path / "raw", 3)
     one, _ = imported(root, *ASKED, "--data", "one", cwd=tmp_path)
