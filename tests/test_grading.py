@@ -206,6 +206,11 @@ def test_what_contradicts_itself_is_refused_when_a_task_is_made(tmp_path: Path) 
         check_task(made)
     with pytest.raises(RecordError, match=r"submission\.row_sum goes with parse number only"):
         check_task(task({**LABELS, "row_sum": 1}, "accuracy"))
+    told = "goes with parse boxes, ranked, rle, spans, tagset, tokens only"
+    with pytest.raises(RecordError, match=f"submission.several_rows {told}"):
+        check_task(task({**NUMBERS, "several_rows": True}, "rmse"))
+    with pytest.raises(RecordError, match=f"answer_several_rows {told}"):
+        check_task({**task(NUMBERS, "rmse"), "answer_several_rows": True})
     (tmp_path / "x.csv").write_text("team,points\na,1\n")
     with pytest.raises(ToolError, match=r"x\.csv: a leaderboard has a column 'score' of numbers"):
         standing({"metric": {"lower_is_better": True}, "leaderboard": "x.csv"}, tmp_path, 1.0, None)

@@ -171,28 +171,8 @@ def _weights(value: str) -> rewards.MilestoneWeights:
 def _list_metrics(context: click.Context, param: click.Parameter, wanted: bool) -> None:
     if wanted:
         for found in sorted(metrics.METRICS.values(), key=lambda each: each.name):
-            click.echo(_described(found))
+            click.echo(found.described())
         context.exit()
-
-
-def _described(found: metrics.Metric) -> str:
-    """A metric in a few lines: name, direction, kinds of cells; its definition; its parameters with their defaults."""
-    import textwrap
-
-    better = "lower is better" if found.lower_is_better else "higher is better"
-    params = [
-        key if default is metrics.REQUIRED else f"{key}={dumps(default)}" for key, default in found.params.items()
-    ]
-    lines = [f"{found.name} ({better}; {', '.join(found.parse)})", found.definition]
-    if params:
-        lines.append(f"Parameters: {', '.join(params)}.")
-    columns = [key for key in ("group", "weight") if key in found.given]
-    if columns:
-        lines.append(f"Takes metric.{' and metric.'.join(columns)}.")
-    return "\n".join(
-        textwrap.fill(line, 110, initial_indent="    " if at else "", subsequent_indent="    ")
-        for at, line in enumerate(lines)
-    )
 
 
 @cli.command("mle-grade", jobs=True, data=True)

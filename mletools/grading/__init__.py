@@ -25,6 +25,7 @@ from .leaderboard import (
     medal_rows,
     read_leaderboard,
 )
+from .parsing import JOINED
 from .submission import MAX_BYTES, read_submission
 from .table import Invalid
 
@@ -221,6 +222,9 @@ def check_task(task: Mapping[str, Any]) -> None:
     for name, kinds in (("range", ["number"]), ("row_sum", ["number"]), ("labels", ["label"]), ("fields", ["boxes"])):
         if name in task["submission"] and task["submission"]["parse"] not in kinds:
             raise RecordError(f"submission.{name} goes with parse {kinds[0]} only")
+    for part, name in ((task["submission"], "submission.several_rows"), (spec, "answer_several_rows")):
+        if part.get("several_rows") and part["parse"] not in JOINED:
+            raise RecordError(f"{name} goes with parse {', '.join(sorted(JOINED))} only")
     if task["submission"]["parse"] == "boxes" and "fields" not in task["submission"]:
         raise RecordError("submission.parse boxes needs submission.fields, the items of one box in their order")
 
@@ -228,7 +232,6 @@ def check_task(task: Mapping[str, Any]) -> None:
 __all__ = [
     "HUMAN_RANKS",
     "MAX_BYTES",
-    "SCORE_DECIMALS",
     "Invalid",
     "RunCode",
     "Verdict",

@@ -15,7 +15,6 @@ METRICS = {
     "multiclass_classification": ("accuracy", "balanced_accuracy", "f1_macro", "log_loss"),
     "regression": ("rmse", "mae", "r2"),
 }
-ID = "id"
 TEST_SHARE = (0.25, 0.4)
 # Fewer of a class say nothing about a solution.
 FEWEST_OF_A_CLASS = 3

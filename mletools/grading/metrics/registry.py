@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...records.errors import RecordError
+from ...records.jsonl import dumps
 
 # What a metric may ask for beside its parameters.
 GIVEN = {
@@ -57,6 +58,26 @@ class Metric:
         """The first paragraph of the function's docstring, in one line."""
         text = inspect.getdoc(self.function) or ""
         return " ".join(text.split("\n\n")[0].split())
+
+    def described(self) -> str:
+        """A few lines for people: name, direction, kinds of cells; the definition; the parameters with their defaults."""
+        import textwrap
+
+        better = "lower is better" if self.lower_is_better else "higher is better"
+        params = [
+            f"{key} (required)" if default is REQUIRED else f"{key}={dumps(default)}"
+            for key, default in self.params.items()
+        ]
+        lines = [f"{self.name} ({better}; {', '.join(self.parse)})", self.definition]
+        if params:
+            lines.append(f"Parameters: {', '.join(params)}.")
+        columns = [key for key in ("group", "weight") if key in self.given]
+        if columns:
+            lines.append(f"Takes metric.{' and metric.'.join(columns)}.")
+        return "\n".join(
+            textwrap.fill(line, 110, initial_indent="    " if at else "", subsequent_indent="    ")
+            for at, line in enumerate(lines)
+        )
 
 
 METRICS: dict[str, Metric] = {}

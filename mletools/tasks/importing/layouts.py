@@ -13,7 +13,6 @@ from .competitions import benchmarks_of
 PREPARED = {"mle-bench": ("prepared/public", "prepared/private"), "mle-dojo": ("data/public", "data/private")}
 # What lies beside that, in a competition that was not prepared or in the benchmark's code.
 MARKS = {"mle-bench": ("config.yaml", "grade.py", "raw"), "mle-dojo": ("info", "utils/metric.py", "raw")}
-SECRETS = ("answer.csv", "evaluator.py")
 
 
 def candidates(path: Path, wanted: str) -> list[Candidate | Unprepared]:
