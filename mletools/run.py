@@ -87,6 +87,11 @@ class Run:
         """The last record of the run that is being resumed."""
         return self._out.earlier if self._out else None
 
+    @property
+    def finished_keys(self) -> list[Any]:
+        """The keys of the records that the resumed run completed."""
+        return list(self._out.finished) if self._out else []
+
     def finished(self, key: Any) -> bool:
         """Whether a record with this key was completed by the run that is being resumed."""
         assert self._out is not None
@@ -158,11 +163,13 @@ class Run:
 
     # --- work ---------------------------------------------------------------------------------------------------
 
-    def map(self, work: Callable[[Any], Any], items: Iterable[Any], processes: bool = False) -> Iterator[Any]:
-        """Yield (item, result, error) with -j workers; see records.workers.run."""
+    def map(
+        self, work: Callable[[Any], Any], items: Iterable[Any], processes: bool = False, in_order: bool = False
+    ) -> Iterator[Any]:
+        """Yield (item, result, error) with -j workers; see records.workers.run. `in_order`: as -k does."""
         from .records import workers
 
-        return workers.run(work, items, self.jobs, self._keep_order, processes)
+        return workers.run(work, items, self.jobs, self._keep_order or in_order, processes)
 
     def each(
         self,

@@ -1,17 +1,39 @@
 """mle-gen-task: make tasks."""
 
-import itertools
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import click
 
 from .. import cli
-from ..grading import check_task, metrics, score_bytes
+from ..grading import Leaderboard, check_task, metrics, score_bytes
 from ..records.errors import ToolError
-from ..tasks import Rejected, make_task, sources
+from ..records.ids import content_id
+from ..records.jsonl import dumps
+from ..records.output import Output
+from ..sandbox import BACKENDS
+from ..tasks import (
+    MODALITIES,
+    MUTATIONS,
+    SAMPLES,
+    STAGES,
+    Dropped,
+    Made,
+    Marking,
+    NoTask,
+    Shape,
+    likeness,
+    make_task,
+    show,
+    sources,
+)
+from . import task_trial
+
+Wanted = tuple[str, int]
+# Attempts of one task that are like an earlier one, before it is given up.
+MOST_ALIKE = 20
 
 
 @dataclass(frozen=True)
@@ -20,12 +42,24 @@ class Maker:
 
     seed: int
     data: Path
+    shape: Shape
+    trials: task_trial.Trials | None
 
-    def __call__(self, wanted: tuple[str, int]) -> tuple[dict[str, Any], list[str]]:
+    def __call__(self, wanted: Wanted, first: int = 0) -> Made:
+        """The task of the first sound attempt from `first` on."""
         source, index = wanted
-        task, reasons = make_task(source, index, self.seed, self.data, score_bytes, metrics.lower_is_better)
-        check_task(task)
-        return task, reasons
+        marking = Marking(score_bytes, metrics.lower_is_better, _definition, _medals, self.trials)
+        made = make_task(source, index, self.seed, self.data, marking, self.shape, first)
+        check_task(made.record)
+        return made
+
+
+def _definition(name: str) -> str:
+    return metrics.find(name).definition
+
+
+def _medals(scores: Iterable[float], lower_is_better: bool) -> dict[str, float]:
+    return Leaderboard(tuple(sorted(scores, reverse=not lower_is_better)), lower_is_better).thresholds
 
 
 def _sources(context: click.Context, param: click.Parameter, value: tuple[str, ...]) -> list[str]:
@@ -33,6 +67,17 @@ def _sources(context: click.Context, param: click.Parameter, value: tuple[str, .
         return [name for spec in value for name in sources(spec)]
     except (ToolError, ValueError) as error:
         raise click.BadParameter(str(error)) from None
+
+
+def _range(context: click.Context, param: click.Parameter, value: str) -> tuple[int, int]:
+    low, _, high = value.partition("-")
+    try:
+        found = int(low), int(high or low)
+    except ValueError:
+        raise click.BadParameter(f"{value!r} is neither a number nor two with a dash, e.g. 50-200") from None
+    if not 40 <= found[0] <= found[1] <= 2000:
+        raise click.BadParameter(f"{value!r}: from 40 to 2000 samples, the fewer first")
+    return found
 
 
 @cli.command("mle-gen-task", inputs=False, jobs=True, seed=True, data=True)
@@ -48,36 +93,217 @@ def _sources(context: click.Context, param: click.Parameter, value: tuple[str, .
 @click.option(
     "--source",
     multiple=True,
-    default=("sklearn", "tabular"),
+    default=(",".join(MODALITIES),),
     show_default=True,
     callback=_sources,
-    help="sklearn:NAME[,NAME...] (iris, wine, breast_cancer, digits, diabetes, linnerud), sklearn for all of them, or tabular. Repeatable.",
+    help="Kinds of data, made from a hidden rule; or sklearn:NAME[,NAME...] (iris, wine, breast_cancer, digits, diabetes, linnerud), sklearn for all of them. Repeatable.",
 )
-def main(run: cli.Run, number: int, source: list[str]) -> None:
+@click.option(
+    "--samples",
+    default=f"{SAMPLES[0]}-{SAMPLES[1]}",
+    show_default=True,
+    metavar="N-M",
+    callback=_range,
+    help="Samples of a made task, train and test together.",
+)
+@click.option(
+    "--mutations",
+    type=click.IntRange(0, 8),
+    default=MUTATIONS,
+    show_default=True,
+    help="What is done to the data of a made task: noise, gaps, shifts, distractors ...",
+)
+@click.option(
+    "--sandbox",
+    "backend",
+    type=click.Choice(["auto", *BACKENDS, "none"]),
+    default="auto",
+    show_default=True,
+    help="Where a standard solution is tried on each task; none: it is not.",
+)
+@click.option(
+    "--trial-timeout",
+    type=click.FloatRange(0, min_open=True),
+    default=60.0,
+    show_default=True,
+    metavar="S",
+    help="Seconds that the standard solution has.",
+)
+@click.option(
+    "--rejects",
+    "rejected",
+    type=click.Path(),
+    metavar="FILE",
+    cls=cli.MachineOption,
+    help="Write the drafts that were dropped here, with the reason.",
+)
+@click.option(
+    "--describe",
+    "described",
+    type=click.Path(),
+    metavar="FILE",
+    cls=cli.MachineOption,
+    help="Make nothing: print the tasks of FILE for a human, with rule and baselines.",
+)
+def main(
+    run: cli.Run,
+    number: int,
+    source: list[str],
+    samples: tuple[int, int],
+    mutations: int,
+    backend: str,
+    trial_timeout: float,
+    rejected: str | None,
+    described: str | None,
+) -> None:
     """Make tasks: a folder of data each under --data, and a record each on standard output.
 
-    sklearn:NAME holds out a part of a real table that ships inside scikit-learn; tabular makes a table of 50-200 rows
-    from a hidden rule. Thresholds come from baselines that are trained and scored on the held-out part; a draft whose
-    thresholds are not strictly ordered is drawn again. Same seed, same bytes. Streams.
+    A made task has 50-200 samples of a kind of data, whose target follows a hidden rule. Some forty baselines are trained
+    on it and scored on its hidden test set: they are its leaderboard, and its thresholds come from there. A draft that
+    fails a check (order of the thresholds, learnable, not trivial, no leak ...) is drawn again. sklearn:NAME holds out a
+    part of a real table that ships inside scikit-learn. Same seed, same bytes. Streams.
 
     \b
     Examples:
-      mle-gen-task --source sklearn:wine -n 2 --seed 0 -o tasks.jsonl
-      mle-gen-task -n 64 -j 4 | jq -r '[.name, .metric.name, .thresholds.gold] | @tsv'
+      mle-gen-task -n 64 -j 4 --seed 0 -o tasks.jsonl --rejects dropped.jsonl
+      mle-gen-task --describe tasks.jsonl | less
+      mle-gen-task --source image,audio -n 8 | jq -r '[.name, .problem, .metric.name, .thresholds.gold] | @tsv'
     """
-    run.open(key=lambda task: (task["provenance"]["source"], task["provenance"]["index"]))
-    turns: Callable[[int], tuple[str, int]] = lambda i: (source[i % len(source)], i // len(source))  # noqa: E731
-    wanted = [pair for pair in itertools.islice(map(turns, itertools.count()), number) if not run.finished(pair)]
+    if described is not None:
+        _describe(run, described)
+        return
+    run.open(key=lambda task: (task["provenance"]["source"], task["provenance"]["index"], likeness(task)))
+    side = Output(Path(rejected), None, run.resume, lambda record: record["id"]) if rejected else None
+    earlier = run.finished_keys
+    seen = {like for _, _, like in earlier}
+    done = {(name, index) for name, index, _ in earlier}
+    turns: Callable[[int], Wanted] = lambda i: (source[i % len(source)], i // len(source))  # noqa: E731
+    wanted = [pair for pair in map(turns, range(number)) if pair not in done]
+    trials = None if backend == "none" else task_trial.Trials(backend, trial_timeout)
+    maker = Maker(run.seed, run.data, Shape(samples, mutations), trials)
+    told, failed = Told(), []
     run.progress(len(wanted), "tasks")
-    failed = []
-    for pair, result, error in run.map(Maker(run.seed, run.data), wanted, processes=True):
-        if isinstance(error, Rejected):
-            failed.append(f"{pair[0]} number {pair[1]}: {error}")
-            continue
-        if error is not None:
-            raise error
-        task, reasons = result
-        run.counts["drafts rejected"] += len(reasons)
-        run.emit(task)
+    run.counts.update(dict.fromkeys(STAGES, 0))
+    with task_trial.opened:
+        # In order, because a task must be unlike every earlier one.
+        for pair, result, error in run.map(maker, wanted, processes=True, in_order=True):
+            made, dropped = _unlike(maker, pair, result, error, seen)
+            for each in dropped:
+                _count(run, each.stage)
+                if side is not None:
+                    _reject(run, side, pair, each)
+            if made is None:
+                failed.append(
+                    f"{pair[0]} number {pair[1]}: {len(dropped)} drafts dropped, the last one: {dropped[-1].reason}"
+                )
+                continue
+            _count(run, STAGES[-1])
+            seen.add(likeness(made.record))
+            told.add(made)
+            run.emit(made.record)
+    if side is not None:
+        side.commit()
+    if not run.quiet:
+        told.say(run)
     if failed:
         raise ToolError(f"{len(failed)} of {number} tasks could not be made, for example {failed[0]}")
+
+
+def _describe(run: cli.Run, path: str) -> None:
+    """The tasks of a file as text where records would go."""
+    run.files = [path]
+    run.open()
+    for at, line in enumerate(run.lines("task")):
+        run.emit_text("\n\n" * bool(at) + show(line.record, run.data / line.record["data"]["dir"]))
+        run.counts["tasks described"] += 1
+
+
+def _unlike(
+    maker: Maker, pair: Wanted, made: Made | None, error: Exception | None, seen: set[str]
+) -> tuple[Made | None, list[Dropped]]:
+    """The task of a pair that is like none in `seen`, made again where it is; all drafts that were dropped."""
+    dropped: list[Dropped] = []
+    for _ in range(MOST_ALIKE):
+        if isinstance(error, NoTask):
+            return None, dropped + error.dropped
+        if error is not None:
+            raise error
+        assert made is not None
+        dropped += made.dropped
+        if likeness(made.record) not in seen:
+            return made, dropped
+        attempt, origin = made.record["provenance"]["attempt"], made.record["provenance"]
+        dropped.append(
+            Dropped(attempt, STAGES[-1], "not_alike: an earlier task has the same scenario and rule", origin)
+        )
+        try:
+            made, error = maker(pair, attempt + 1), None
+        except NoTask as none:
+            made, error = None, none
+    return None, dropped
+
+
+def _count(run: cli.Run, stage: str) -> None:
+    for name in STAGES[: STAGES.index(stage) + 1]:
+        run.counts[name] += 1
+
+
+def _reject(run: cli.Run, side: Output, pair: Wanted, dropped: Dropped) -> None:
+    record = {
+        "kind": "reject",
+        "version": 1,
+        "id": content_id("draft", run.seed, *pair, dropped.attempt),
+        "lineage": [],
+        "source": f"{pair[0]}:{pair[1]}",
+        "line_number": dropped.attempt + 1,
+        "reason": dropped.reason,
+        "line": dumps(dropped.drawn),
+    }
+    if not side.finished[record["id"]]:
+        side.write(run.stamp(record))
+
+
+class Told:
+    """What the summary says of the tasks that were made."""
+
+    def __init__(self) -> None:
+        self.counts: dict[str, Counter[str]] = {
+            name: Counter() for name in ("modality", "problem", "direction", "domain")
+        }
+        self.samples: list[int] = []
+        self.bytes: list[int] = []
+        self.seconds: list[float] = []
+
+    def add(self, made: Made) -> None:
+        record = made.record
+        metric, provenance = record["metric"], record["provenance"]
+        self.counts["modality"][record["modality"]] += 1
+        self.counts["problem"][record["problem"]] += 1
+        self.counts["direction"]["lower is better" if metric["lower_is_better"] else "higher is better"] += 1
+        self.counts["domain"][provenance.get("domain", record["name"])] += 1
+        self.samples.append(made.samples)
+        self.bytes.append(made.size)
+        if made.trial is not None:
+            self.seconds.append(made.trial.duration_s)
+
+    def say(self, run: cli.Run) -> None:
+        """Some lines on standard error: what there is how often, and how large and slow it is."""
+        if not self.samples:
+            return
+        for name, counts in self.counts.items():
+            shown = ", ".join(f"{value} {count}" for value, count in counts.most_common(12))
+            more = f", and {len(counts) - 12} more" if len(counts) > 12 else ""
+            run.say(f"{name}: {shown}{more}")
+        run.say(f"samples: {_spread(self.samples, '')}")
+        run.say(f"public files: {_spread([size / 1000 for size in self.bytes], ' kB')}")
+        if self.seconds:
+            run.say(f"standard solution: {_spread(self.seconds, ' s', 2)}")
+
+
+def _spread(values: Sequence[float], unit: str, decimals: int = 0) -> str:
+    import statistics
+
+    least, middle, most = min(values), statistics.median(values), max(values)
+    mean = statistics.fmean(values)
+    numbers = (f"{value:.{decimals}f}{unit}" for value in (mean, least, middle, most))
+    return "mean {}, least {}, median {}, most {}".format(*numbers)

@@ -10,21 +10,38 @@ from .folder import data_digest, private_digest
 from .importing.asked import FORMATS, Asked, Candidate, Grading, Unprepared
 from .importing.layouts import candidates
 from .importing.task import import_task
-from .make import make_task, sources
+from .likeness import likeness
+from .make import STAGES, Dropped, Made, NoTask, Shape, make_task, sources
+from .marking import Marking
+from .procedural import MODALITIES, MUTATIONS, SAMPLES
+from .show import show
+from .soundness.case import Trial
 from .table import Rejected
 
 __all__ = [
     "FORMATS",
+    "MODALITIES",
+    "MUTATIONS",
+    "SAMPLES",
+    "STAGES",
     "Asked",
     "Candidate",
+    "Dropped",
     "Grading",
+    "Made",
+    "Marking",
+    "NoTask",
     "Rejected",
     "Score",
+    "Shape",
+    "Trial",
     "Unprepared",
     "candidates",
     "data_digest",
     "import_task",
+    "likeness",
     "make_task",
     "private_digest",
+    "show",
     "sources",
 ]

@@ -6,35 +6,21 @@ and which of the scores become thresholds (thresholds).
 
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from ..records.errors import RecordError
 from .draft import Draft, submission_csv
+from .learners import Arrays, best_by_folds, every, fit_predict, models
 from .table import Rejected
 
 # score(grading part of a record, answers, submission), both the bytes of a CSV file. It raises ValueError where the
 # submission has no score, RecordError where none can have one.
 Score = Callable[[Mapping[str, Any], bytes, bytes], float]
 SCORE_ROUND = 5
-FOLDS = 3
 # The baselines of one task have to be done within seconds: they see so many of the training rows, and no category with
 # more levels.
 MOST_TRAINED_ON = 2000
 MOST_LEVELS = 50
-# A probability is kept this far from 0 and 1, or one sure mistake would outweigh every other row of a log loss.
-LEAST_PROBABILITY = 0.02
-
-
-@dataclass(frozen=True)
-class Arrays:
-    """Encoded data: `x` (train rows, encoded columns), `y` (train rows, targets; class numbers), `test` like `x`."""
-
-    x: Any
-    y: Any
-    test: Any
-    labels: int
-    balanced: bool
 
 
 def ladder(draft: Draft, score: Score, seed: int) -> list[dict[str, Any]]:
@@ -151,109 +137,21 @@ def _codes(draft: Draft) -> dict[str, int]:
 
 def train_all(arrays: Arrays, seed: int) -> dict[str, Any]:
     """Predictions of shape (test rows, labels or targets) by the name of the baseline, simple ones first."""
-    part = _every(arrays, 3)
-    stump, shallow = _tree(arrays, seed, depth=1), _tree(arrays, seed, depth=3)
-    neighbours, linear = _neighbours(arrays), _linear(arrays)
-    forest, boosted = _forest(arrays, seed), _boosted(arrays, seed)
+    part = every(arrays, 3)
+    model = models(arrays, seed)
     found = {
-        "stump": fit_predict(arrays, stump),
-        "linear_shrunk": fit_predict(arrays, _linear(arrays, shrunk=True)),
-        "tree_third": fit_predict(part, shallow),
-        "linear_third": fit_predict(part, linear),
-        "neighbours": fit_predict(arrays, neighbours),
-        "tree": fit_predict(arrays, shallow),
-        "linear": fit_predict(arrays, linear),
-        "forest_third": fit_predict(part, forest),
-        "forest": fit_predict(arrays, forest),
-        "boosted": fit_predict(arrays, boosted),
+        "stump": fit_predict(arrays, model["stump"]),
+        "linear_shrunk": fit_predict(arrays, model["linear_shrunk"]),
+        "tree_third": fit_predict(part, model["tree"]),
+        "linear_third": fit_predict(part, model["linear"]),
+        "neighbours": fit_predict(arrays, model["neighbours"]),
+        "tree": fit_predict(arrays, model["tree"]),
+        "linear": fit_predict(arrays, model["linear"]),
+        "forest_third": fit_predict(part, model["forest"]),
+        "forest": fit_predict(arrays, model["forest"]),
+        "boosted": fit_predict(arrays, model["boosted"]),
     }
     found["ensemble"] = (found["linear"] + found["forest"] + found["boosted"]) / 3
-    candidates = {"linear": linear, "forest": forest, "boosted": boosted, "neighbours": neighbours}
-    best = _best_by_folds(arrays, candidates)
+    best = best_by_folds({name: (arrays, model[name]) for name in ("linear", "forest", "boosted", "neighbours")})
     found["tuned_ensemble"] = sum(found[name] for name in best) / len(best)
     return found
-
-
-def fit_predict(arrays: Arrays, make: Callable[[], Any], rows: Any = None, test: Any = None) -> Any:
-    """Predictions for `test` (default: the test rows) of a fresh model trained on `rows` (default: all)."""
-    import numpy as np
-
-    x, y = (arrays.x, arrays.y) if rows is None else (arrays.x[rows], arrays.y[rows])
-    test = arrays.test if test is None else test
-    if not arrays.labels:
-        return np.column_stack([make().fit(x, y[:, at]).predict(test) for at in range(y.shape[1])])
-    model = make().fit(x, y[:, 0])
-    probabilities = np.zeros((len(test), arrays.labels))
-    probabilities[:, model.classes_] = model.predict_proba(test)
-    kept = np.clip(probabilities, LEAST_PROBABILITY, None)
-    return kept / kept.sum(axis=1, keepdims=True)
-
-
-def _best_by_folds(arrays: Arrays, candidates: dict[str, Callable[[], Any]]) -> list[str]:
-    """The two candidates with the least squared error on held-out folds of the training rows."""
-    import numpy as np
-
-    order = np.argsort(arrays.y[:, 0], kind="stable")
-    fold = np.empty(len(order), dtype=int)
-    fold[order] = np.arange(len(order)) % FOLDS
-    truth = np.eye(arrays.labels)[arrays.y[:, 0]] if arrays.labels else arrays.y / arrays.y.std(axis=0)
-    scale = 1.0 if arrays.labels else arrays.y.std(axis=0)
-    errors = {}
-    for name, make in candidates.items():
-        guesses = np.zeros(truth.shape)
-        for at in range(FOLDS):
-            guesses[fold == at] = fit_predict(arrays, make, fold != at, arrays.x[fold == at]) / scale
-        errors[name] = float(((guesses - truth) ** 2).mean())
-    return sorted(errors, key=lambda name: errors[name])[:2]
-
-
-def _every(arrays: Arrays, step: int) -> Arrays:
-    """Every step-th training row in the order of the target, so that each class keeps its share."""
-    import numpy as np
-
-    rows = np.sort(np.argsort(arrays.y[:, 0], kind="stable")[::step])
-    return Arrays(arrays.x[rows], arrays.y[rows], arrays.test, arrays.labels, arrays.balanced)
-
-
-def _weights(arrays: Arrays) -> dict[str, Any]:
-    return {"class_weight": "balanced"} if arrays.labels and arrays.balanced else {}
-
-
-def _tree(arrays: Arrays, seed: int, depth: int) -> Callable[[], Any]:
-    from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
-
-    kind = DecisionTreeClassifier if arrays.labels else DecisionTreeRegressor
-    return lambda: kind(max_depth=depth, random_state=seed, **_weights(arrays))
-
-
-def _linear(arrays: Arrays, shrunk: bool = False) -> Callable[[], Any]:
-    """A linear model; `shrunk` pulls it halfway to the constant, which the tiniest tables need."""
-    from sklearn.linear_model import LogisticRegression, Ridge
-
-    if arrays.labels:
-        return lambda: LogisticRegression(C=0.01 if shrunk else 0.5, max_iter=300, **_weights(arrays))
-    return lambda: Ridge(alpha=float(len(arrays.x)) if shrunk else 2.0)
-
-
-def _neighbours(arrays: Arrays) -> Callable[[], Any]:
-    from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
-
-    kind = KNeighborsClassifier if arrays.labels else KNeighborsRegressor
-    return lambda: kind(n_neighbors=min(5, len(arrays.x) // 2))
-
-
-def _forest(arrays: Arrays, seed: int) -> Callable[[], Any]:
-    from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
-
-    if arrays.labels:
-        return lambda: RandomForestClassifier(30, min_samples_leaf=2, random_state=seed, n_jobs=1, **_weights(arrays))
-    return lambda: RandomForestRegressor(30, min_samples_leaf=2, max_features=0.6, random_state=seed, n_jobs=1)
-
-
-def _boosted(arrays: Arrays, seed: int) -> Callable[[], Any]:
-    from sklearn.ensemble import GradientBoostingClassifier, GradientBoostingRegressor
-
-    kind = GradientBoostingClassifier if arrays.labels else GradientBoostingRegressor
-    # One tree a class is grown at each of the stages.
-    stages = max(12, 75 // arrays.labels) if arrays.labels > 2 else 50
-    return lambda: kind(n_estimators=stages, max_depth=3, subsample=0.8, max_features="sqrt", random_state=seed)

@@ -3,43 +3,93 @@
 An index does not depend on any other index, so the work can be cut among processes and taken up again.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ..records.errors import ToolError
 from ..records.ids import derive_seed
-from .baselines import Score
-from .checks import check_draft
+from .baselines import libraries
 from .describe import describe
 from .draft import make_draft
-from .folder import ANSWERS
-from .procedural import procedural_table
+from .folder import ANSWERS, size
+from .marking import Marking
+from .procedural import MODALITIES, MUTATIONS, SAMPLES, draw_world, make_board, make_challenge
+from .procedural import describe as describe_challenge
 from .real import NAMES, real_table
 from .record import Parts, finish, rate
+from .soundness import CHECKS, Case, Trial, examine, failures
 from .table import Rejected, Table, generator
 
-# How a table is drawn, by the name of the source.
-TABLES: dict[str, Callable[[Any], Table]] = {
-    **{f"sklearn:{name}": partial(real_table, name) for name in NAMES},
-    "tabular": procedural_table,
-}
+# Real tables, by the name of the source.
+TABLES: dict[str, Callable[[Any], Table]] = {f"sklearn:{name}": partial(real_table, name) for name in NAMES}
+SOURCES = (*MODALITIES, *TABLES)
+LEADERBOARD = "private/leaderboard.csv"
+MOST_ATTEMPTS = 40
+COSTLY = ("runs_in_time",)
+# How far a draft came, in this order.
+STAGES = ("drawn", "generated", "evaluated", "checked")
 
 
 def sources(spec: str) -> list[str]:
     """The sources that a --source option names: "sklearn:iris,wine" is ["sklearn:iris", "sklearn:wine"].
 
-    "sklearn" stands for every table. ToolError lists the known names when one is unknown.
+    "image,text" are two sources and "sklearn" is every table. ToolError lists the known names when one is unknown.
     """
     family, _, names = spec.partition(":")
-    if family == "sklearn" and ":" not in spec:
-        return [f"sklearn:{name}" for name in NAMES]
-    found = [f"{family}:{name}" for name in names.split(",")] if ":" in spec else [family]
+    if family == "sklearn":
+        found = [f"sklearn:{name}" for name in (names.split(",") if ":" in spec else NAMES)]
+    else:
+        found = [name for part in spec.split(",") for name in (sources(part) if part == "sklearn" else [part])]
     for source in found:
-        if source not in TABLES:
-            raise ToolError(f"unknown source {source!r}: known are tabular, sklearn, {', '.join(sorted(TABLES)[:-1])}")
+        if source not in SOURCES:
+            raise ToolError(
+                f"unknown source {source!r}: known are {', '.join(MODALITIES)}, sklearn, {', '.join(TABLES)}"
+            )
     return found
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What every procedural task is asked to be like: `samples` from least to most in total, `mutations` of the data."""
+
+    samples: tuple[int, int] = SAMPLES
+    mutations: int = MUTATIONS
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """A draft that did not become a task: how far it came (one of STAGES), why it went no further, what was drawn."""
+
+    attempt: int
+    stage: str
+    reason: str
+    drawn: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Made:
+    """A task's record with an empty lineage, and what the record does not tell.
+
+    `dropped` are the drafts before it, `trial` is how its standard solution went, `samples` are the rows of train.csv and
+    test.csv, `size` the bytes of all public files.
+    """
+
+    record: dict[str, Any]
+    dropped: list[Dropped]
+    trial: Trial | None
+    samples: int
+    size: int
+
+
+class NoTask(Exception):
+    """Every attempt of an index was dropped."""
+
+    def __init__(self, dropped: list[Dropped]):
+        super().__init__(dropped)
+        self.dropped = dropped
 
 
 def make_task(
@@ -47,59 +97,122 @@ def make_task(
     index: int,
     seed: int,
     data: Path,
-    score: Score,
-    lower_is_better: Callable[[str], bool],
-    max_attempts: int = 20,
-) -> tuple[dict[str, Any], list[str]]:
-    """The record of task `index` of a source, its folder under `data`, and why earlier drafts were rejected.
+    marking: Marking,
+    shape: Shape = Shape(),
+    first: int = 0,
+    most_attempts: int = MOST_ATTEMPTS,
+) -> Made:
+    """Task `index` of a source, its folder under `data`: of the attempts from `first` on, the first sound draft.
 
-    The record has an empty lineage. `score` scores a submission; see Score. Rejected when every attempt failed,
-    ToolError when the source is unknown or the folder is in the way or cannot be written.
+    NoTask when there is none in `most_attempts`, ToolError when the source is unknown or the folder is in the way or cannot be written.
     """
-    if source not in TABLES:
+    if source not in SOURCES:
         raise ToolError(f"unknown source {source!r}: see mletools.tasks.sources")
-    reasons: list[str] = []
-    for attempt in range(max_attempts):
+    dropped: list[Dropped] = []
+    for attempt in range(first, first + most_attempts):
+        draft = _Attempt(source, index, seed, attempt, data, marking, shape)
         try:
-            return _attempt(source, index, seed, attempt, data, score, lower_is_better), reasons
+            record = draft.table() if source in TABLES else draft.world()
         except Rejected as rejected:
-            reasons.append(rejected.reason)
-    last = reasons[-1] if reasons else "none was made"
-    raise Rejected(f"{source} {index}: {max_attempts} drafts rejected, the last one because {last}")
+            dropped.append(Dropped(attempt, draft.stage, rejected.reason, draft.drawn))
+        else:
+            return Made(record, dropped, draft.trial, draft.samples, draft.size)
+    raise NoTask(dropped)
 
 
-def _attempt(
-    source: str, index: int, seed: int, attempt: int, data: Path, score: Score, lower_is_better: Callable[[str], bool]
-) -> dict[str, Any]:
-    """One draft made into a task. Rejected when it is not sound; then nothing was written."""
-    drawn = derive_seed(seed, source, index, attempt)
-    draws = generator(drawn)
-    draft = make_draft(TABLES[source](draws), draws)
-    lower = lower_is_better(draft.metric)
-    description = describe(draft, lower)
-    baselines, thresholds, trained_with = rate(draft, score, drawn, lower)
-    parts = Parts(
-        name=draft.table.name,
-        description=description,
-        modality="tabular",
-        problem=draft.table.problem,
-        public=draft.public,
-        private={ANSWERS: draft.answers},
-        grading={
-            "submission": draft.submission,
-            "metric": {"name": draft.metric, "params": {}, "lower_is_better": lower},
-            "answers": ANSWERS,
-            "thresholds": thresholds,
-        },
-        provenance={
-            "source": source,
-            "seed": seed,
-            "index": index,
-            "attempt": attempt,
-            "baselines": baselines,
-            "trained_with": trained_with,
-            "sanity": check_draft(draft, description, baselines, thresholds, lower),
-            **draft.table.origin,
-        },
-    )
-    return finish(parts, data, (source, index, seed, attempt))
+class _Attempt:
+    """One draft on its way to a task; `stage`, `drawn` and `trial` tell how far it came. Rejected where it ends early."""
+
+    def __init__(
+        self, source: str, index: int, seed: int, attempt: int, data: Path, marking: Marking, shape: Shape
+    ) -> None:
+        self.source, self.index, self.seed, self.attempt = source, index, seed, attempt
+        self.data, self.marking, self.shape = data, marking, shape
+        self.derived = derive_seed(seed, source, index, attempt)
+        self.stage = STAGES[0]
+        self.trial: Trial | None = None
+        self.drawn: dict[str, Any] = {}
+        self.samples = self.size = 0
+
+    def world(self) -> dict[str, Any]:
+        """The record of a procedural task."""
+        draws = generator(self.derived)
+        world = draw_world(self.source, draws, self.shape.samples, self.shape.mutations)
+        self.drawn = world.origin
+        challenge = make_challenge(world, draws, self.marking.lower_is_better(world.origin["dna"]["metric"]))
+        self.stage, self.samples = "generated", len(challenge.ids)
+        lower, grading = challenge.metric["lower_is_better"], challenge.grading
+        score = partial(self.marking.score, grading, challenge.answers)
+        board = make_board(challenge, score, self.derived & 0x7FFFFFFF)
+        self.stage = "evaluated"
+        return self._finish(
+            Parts(
+                name=world.name,
+                description=describe_challenge(challenge, self.marking.definition),
+                modality=world.modality,
+                problem=world.target.problem,
+                public=challenge.public,
+                private={ANSWERS: challenge.answers, LEADERBOARD: board.csv},
+                grading={
+                    **grading,
+                    "answers": ANSWERS,
+                    "leaderboard": LEADERBOARD,
+                    "thresholds": self.marking.medals([team[1] for team in board.teams], lower),
+                },
+                provenance=self._provenance(board.ladder, world.origin),
+            )
+        )
+
+    def table(self) -> dict[str, Any]:
+        """The record of a task out of a real table."""
+        draws = generator(self.derived)
+        draft = make_draft(TABLES[self.source](draws), draws)
+        lower = self.marking.lower_is_better(draft.metric)
+        self.stage, self.samples = "generated", len(draft.train) + len(draft.test)
+        baselines, thresholds, _ = rate(draft, self.marking.score, self.derived, lower)
+        self.stage = "evaluated"
+        return self._finish(
+            Parts(
+                name=draft.table.name,
+                description=describe(draft, lower),
+                modality="tabular",
+                problem=draft.table.problem,
+                public=draft.public,
+                private={ANSWERS: draft.answers},
+                grading={
+                    "submission": draft.submission,
+                    "metric": {"name": draft.metric, "params": {}, "lower_is_better": lower},
+                    "answers": ANSWERS,
+                    "thresholds": thresholds,
+                },
+                provenance=self._provenance(baselines, draft.table.origin),
+            )
+        )
+
+    def _provenance(self, baselines: list[dict[str, Any]], origin: dict[str, Any]) -> dict[str, Any]:
+        place = {"source": self.source, "seed": self.seed, "index": self.index, "attempt": self.attempt}
+        return {**place, "baselines": baselines, "trained_with": libraries(), **origin}
+
+    def _finish(self, parts: Parts) -> dict[str, Any]:
+        def check(record: Mapping[str, Any]) -> None:
+            def tried() -> Trial:
+                assert self.marking.trial is not None
+                self.trial = self.marking.trial(record, parts.public, answers)
+                return self.trial
+
+            answers = parts.private[ANSWERS]
+            assert isinstance(answers, bytes)
+            score = partial(self.marking.score, record, answers)
+            case = Case(record, parts.files, score, tried if self.marking.trial else None)
+            found: dict[str, str] = {}
+            # A draft that fails a cheap check is not worth a run in a sandbox.
+            for names in (tuple(name for name in CHECKS if name not in COSTLY), COSTLY):
+                found |= examine(case, names)
+                failed = [f"{name}: {reason}" for name, reason in failures(found).items()]
+                if failed:
+                    raise Rejected("; ".join(failed))
+            self.stage = "checked"
+            record["provenance"]["sanity"] = found
+
+        self.size = sum(size(content) for content in parts.public.values())
+        return finish(parts, self.data, (self.source, self.index, self.seed, self.attempt), check)

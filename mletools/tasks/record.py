@@ -33,6 +33,12 @@ class Parts:
     grading: Mapping[str, Any]
     provenance: Mapping[str, Any]
 
+    @property
+    def files(self) -> dict[str, Content]:
+        """The contents of the task's folder by name, public/description.md among them."""
+        public: dict[str, Content] = {**self.public, "description.md": self.description.encode()}
+        return {**{f"public/{name}": content for name, content in public.items()}, **self.private}
+
 
 def rate(
     draft: Draft, score: Score, seed: int, lower_is_better: bool
@@ -51,8 +57,8 @@ def finish(
     The id is made of `identity` and the digest of the files; `check` sees the record before anything is written.
     OSError when a file cannot be read, ToolError when the folder cannot be written.
     """
-    public: dict[str, Content] = {**parts.public, "description.md": parts.description.encode()}
-    files = {**{f"public/{name}": content for name, content in public.items()}, **parts.private}
+    files = parts.files
+    public = [name.removeprefix("public/") for name in files if name.startswith("public/")]
     answers = parts.grading["answers"]
     digest = content_digest({name: files[name] for name in files if name.startswith("public/") or name == answers})
     task = f"{parts.name}-{content_id(*identity, digest)}"
@@ -67,7 +73,7 @@ def finish(
         "problem": parts.problem,
         "data": {
             "dir": f"tasks/{task}",
-            "public": listed(list(public)),
+            "public": listed(public),
             "digest": digest,
             "private_digest": content_digest({name: files[name] for name in private_files(parts.grading)}),
         },

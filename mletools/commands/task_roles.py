@@ -1,0 +1,286 @@
+"""What `--source llm` of mle-gen-task needs: its options, paid questions with a journal, scripts in a sandbox.
+
+Not covered: the roles, what they check, and the seeds (tasks.roles); the command.
+"""
+
+import functools
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from .. import cli
+from ..grading import check_task, metrics, score_bytes
+from ..grading.code import box
+from ..models import Model, Request, open_model
+from ..records.errors import RecordError, ToolError
+from ..records.ids import bytes_digest, canonical, derive_seed
+from ..sandbox import Limits, Sandbox, Setup, open_sandbox
+from ..tasks import Rejected
+from ..tasks.roles import (
+    SCRIPT,
+    Answer,
+    Examine,
+    Journal,
+    ScriptRun,
+    Seed,
+    make_llm_task,
+    program,
+    read_seeds,
+    script_run,
+)
+
+JOURNAL = Path("roles") / "journal.jsonl"
+LIMITS = Limits(wall_s=120.0, memory_mb=2048, disk_mb=256, output_kb=256, submission_mb=32)
+
+
+@dataclass(frozen=True)
+class LlmOptions:
+    """What the options of `llm_options` say; `price` is in USD per million tokens (prompt, completion)."""
+
+    model: str | None
+    model_url: str | None
+    model_key_file: str | None
+    request_timeout: float
+    retries: int
+    temperature: float
+    max_tokens: int
+    seeds: tuple[str, ...]
+    journal: str | None
+    price: tuple[float, float] | None
+
+
+def _price(context: click.Context, param: click.Parameter, value: str | None) -> tuple[float, float] | None:
+    if value is None:
+        return None
+    try:
+        prompt, completion = (float(part) for part in value.split(","))
+    except ValueError:
+        raise click.BadParameter(f"{value!r} is not two numbers with a comma between them") from None
+    if not (0 <= prompt < 1e6 and 0 <= completion < 1e6):
+        raise click.BadParameter(f"{value!r}: a price is from 0 to a million")
+    return prompt, completion
+
+
+def llm_options(body: Callable[..., None]) -> Callable[..., None]:
+    """Adds the options of --source llm to a command's body, which gets them as one argument `llm`, an LlmOptions."""
+    machine: dict[str, Any] = {"cls": cli.MachineOption}
+    url, key = (
+        "llm: an OpenAI-compatible server (vLLM, SGLang, ...).",
+        "llm: holds the server's key (default: OPENAI_API_KEY).",
+    )
+    whole, several = (
+        {"type": click.IntRange(0), **machine},
+        "llm: a file of task records, or a folder that holds such files",
+    )
+    options = [
+        click.option("-m", "--model", help="llm: the name of a model that a server at --model-url serves, or hf:PATH."),
+        click.option("--model-url", envvar="MLE_MODEL_URL", show_envvar=True, metavar="URL", help=url, **machine),
+        click.option("--model-key-file", type=click.Path(exists=True, dir_okay=False), metavar="FILE", help=key, **machine),
+        click.option("--request-timeout", type=float, default=600.0, show_default=True, metavar="S", help="llm: seconds for one request to a server.", **machine),
+        click.option("--retries", default=6, show_default=True, help="llm: further tries of a request that a server failed.", **whole),
+        click.option("--temperature", type=click.FloatRange(0), default=1.0, show_default=True, help="llm: 0 takes the likeliest token."),
+        click.option("--max-tokens", type=click.IntRange(1), default=16384, show_default=True, help="llm: of one reply."),
+        click.option("--seeds", multiple=True, type=click.Path(exists=True), metavar="PATH", help=f"{several} and their tasks/. Repeatable."),
+        click.option("--journal", type=click.Path(dir_okay=False), metavar="FILE", help=f"llm: keeps every paid reply (default: {JOURNAL} below --data).", **machine),
+        click.option("--price", callback=_price, metavar="PROMPT,COMPLETION", help="llm: USD per million tokens, to record what a task cost."),
+    ]  # fmt: skip
+
+    @functools.wraps(body)
+    def with_options(*args: Any, **given: Any) -> None:
+        names = LlmOptions.__dataclass_fields__
+        body(*args, llm=LlmOptions(**{name: given.pop(name) for name in names}), **given)
+
+    decorated: Any = with_options
+    for option in reversed(options):
+        decorated = option(decorated)
+    return decorated  # type: ignore[no-any-return]
+
+
+# --- questions --------------------------------------------------------------------------------------------------------
+
+
+class Asker:
+    """Puts questions to a model, each one once: what the journal holds is not asked again. For many threads."""
+
+    def __init__(self, model: Model, journal: Journal, seed: int, options: LlmOptions):
+        self._model, self._journal, self._seed, self._options = model, journal, seed, options
+        self._guard = threading.Lock()
+        self._asked: dict[str, threading.Lock] = {}
+        self._alone = threading.Lock()
+
+    def __call__(self, role: str, task: str, attempt: int, messages: list[dict[str, str]]) -> Answer:
+        asked = {
+            "model": self._options.model,
+            "seed": derive_seed(self._seed, role, task, attempt),
+            "temperature": self._options.temperature,
+            "max_tokens": self._options.max_tokens,
+            "messages": messages,
+        }
+        digest = bytes_digest(canonical(asked).encode("utf-8", "replace"))
+        with self._guard:
+            lock = self._asked.setdefault(digest, threading.Lock())
+        with lock:  # tasks of one seed begin with the same question: whoever comes second waits for the reply
+            entry = self._journal.find(digest) or self._pay(
+                digest, asked, {"role": role, "task": task, "attempt": attempt}
+            )
+        return Answer(
+            entry["reply"],
+            cut=entry["finish_reason"] == "length",
+            prompt_tokens=entry["prompt_tokens"],
+            completion_tokens=entry["completion_tokens"],
+            usd=entry["usd"],
+        )
+
+    def _pay(self, digest: str, asked: dict[str, Any], about: dict[str, Any]) -> dict[str, Any]:
+        request = Request(asked["messages"], asked["seed"], asked["temperature"], max_tokens=asked["max_tokens"])
+        entry: dict[str, Any] = {**about, "digest": digest, "model": asked["model"], "reply": None, "error": None}
+        started = time.perf_counter()
+        try:
+            reply = self._sample(request)
+        except ToolError as error:
+            self._journal.append({**entry, "seconds": _since(started), "error": str(error)})
+            if isinstance(error, RecordError):
+                raise Rejected(f"{about['role']}: the server refuses the question: {error}") from None
+            raise
+        tokens = (reply.prompt_tokens, reply.completion_tokens)
+        entry.update(
+            reply=reply.text.encode("utf-8", "replace").decode(),
+            finish_reason=reply.finish_reason,
+            prompt_tokens=tokens[0],
+            completion_tokens=tokens[1],
+            seconds=_since(started),
+            usd=_usd(self._options.price, *tokens),
+        )
+        self._journal.append(entry)
+        return entry
+
+    def _sample(self, request: Request) -> Any:
+        if self._model.batch == 1:
+            return self._model.sample([request])[0]
+        with self._alone:  # an engine in this process takes one call at a time
+            return self._model.sample([request])[0]
+
+
+def _since(started: float) -> float:
+    return round(time.perf_counter() - started, 4)
+
+
+def _usd(price: tuple[float, float] | None, prompt: int | None, completion: int | None) -> float | None:
+    if price is None or prompt is None or completion is None:
+        return None
+    return round((price[0] * prompt + price[1] * completion) / 1e6, 9)
+
+
+# --- scripts ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ScriptBox:
+    """Runs scripts in a sandbox and brings out what they leave."""
+
+    sandbox: Sandbox
+    limits: Limits
+
+    def __call__(self, code: str, inputs: Mapping[str, bytes], seed: int) -> ScriptRun:
+        with box() as place:
+            for name, content in {**inputs, SCRIPT: code.encode()}.items():
+                (place / name).write_bytes(content)
+                (place / name).chmod(0o644)
+            outcome = self.sandbox.run(program(), place, self.limits, seed)
+        return script_run(
+            outcome.status, outcome.stdout, outcome.stderr, outcome.submission, outcome.submission_problem
+        )
+
+
+# --- the maker --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class LlmMaker:
+    """Makes task `index` of source "llm", by any number of threads up to the sandbox's slots; opened by `open_maker`."""
+
+    seed: int
+    data: Path
+    seeds: list[Seed]
+    ask: Asker
+    run_script: ScriptBox
+    examine: Examine | None = None
+
+    def __call__(self, wanted: tuple[str, int]) -> tuple[dict[str, Any], list[str]]:
+        """(the record, why earlier attempts at its parts failed); the seeds take turns.
+
+        Rejected where the task could not be made, ToolError where nothing more can be made.
+        """
+        _, index = wanted
+        chosen = self.seeds[index % len(self.seeds)]
+        record = make_llm_task(
+            chosen.task,
+            chosen.files,
+            index,
+            self.seed,
+            self.data,
+            self.ask,
+            self.run_script,
+            score_bytes,
+            offered_metrics(),
+            self._checked,
+        )
+        attempts = record["provenance"]["attempts"]
+        return record, [f"{each['role']}: {each['error']}" for each in attempts if each["error"] is not None]
+
+    def _checked(self, record: Mapping[str, Any], files: Mapping[str, bytes]) -> None:
+        try:
+            check_task(record)
+        except RecordError as error:
+            raise Rejected(str(error)) from None
+        if self.examine is not None:
+            self.examine(record, files)
+
+
+def offered_metrics() -> dict[str, tuple[str, bool]]:
+    """{name: (definition, whether lower is better)} of every metric that has a name."""
+    return {name: (found.definition, found.lower_is_better) for name, found in metrics.METRICS.items()}
+
+
+@contextmanager
+def open_maker(
+    options: LlmOptions,
+    seed: int,
+    data: Path,
+    *,
+    backend: str = "auto",
+    jobs: int = 1,
+    limits: Limits = LIMITS,
+    examine: Examine | None = None,
+) -> Iterator[LlmMaker]:
+    """An LlmMaker for `jobs` threads; its model, journal and sandbox are closed at the end of the with block.
+
+    It cannot travel to worker processes. ToolError: no seeds, no model, a journal in use, no sandbox that would keep
+    scripts of a model's from reading other files.
+    """
+    seeds = read_seeds(options.seeds, data)
+    if options.model is None:
+        raise ToolError("--source llm needs a model: give -m NAME --model-url URL, or -m hf:PATH")
+    with ExitStack() as stack:
+        model = open_model(
+            options.model,
+            url=options.model_url,
+            key_file=options.model_key_file,
+            timeout=options.request_timeout,
+            retries=options.retries,
+        )
+        stack.enter_context(closing(model))
+        journal = stack.enter_context(Journal(Path(options.journal) if options.journal else data / JOURNAL))
+        sandbox = stack.enter_context(open_sandbox(backend, Setup(jobs)))
+        if not sandbox.protections["private_files"]:
+            raise ToolError(
+                "this machine grants neither namespaces nor Landlock: a script that a model wrote could read any file"
+            )
+        asker = Asker(model, journal, seed, options)
+        yield LlmMaker(seed, data, seeds, asker, ScriptBox(sandbox, limits), examine)

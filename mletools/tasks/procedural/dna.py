@@ -1,0 +1,161 @@
+"""The DNA of a procedural task: every choice that shapes it before a single value is drawn, as JSON values.
+
+After SandMLE's structural DNA (section 4.1): modality, problem, sizes, target distribution, imbalance, metric, and the
+mutations that make the data harder. Not covered: the story (scenario) and the hidden rule (rule).
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+SAMPLES = (50, 200)
+MUTATIONS = 3
+MODALITIES = ("tabular", "image", "text", "audio", "graph", "timeseries", "multimodal")
+# The media of a modality; multimodal draws two or three of all.
+MEDIA = {
+    "tabular": ("columns",),
+    "image": ("image",),
+    "text": ("text",),
+    "audio": ("audio",),
+    "graph": ("graph",),
+    "timeseries": ("series",),
+}
+EVERYWHERE = (
+    "binary_classification",
+    "binary_classification",
+    "multiclass_classification",
+    "multiclass_classification",
+    "multilabel_classification",
+    "regression",
+    "ranking",
+)
+DENSE = {
+    "image": ("segmentation", "reconstruction"),
+    "audio": ("reconstruction",),
+    "timeseries": ("forecasting", "forecasting", "reconstruction"),
+}
+# Mutations that need no medium: {name: what it does}.
+COMMON = {
+    "label_noise": "some rows have the target of another row",
+    "class_imbalance": "one class is rare",
+    "shift": "the test set has other shares of one factor than train.csv",
+}
+CLASSES = ("binary_classification", "multiclass_classification")
+# Metrics by problem: (name in mle-grade, what is handed in, parameters).
+Choice = tuple[str, str, dict[str, Any]]
+METRICS: dict[str, tuple[Choice, ...]] = {
+    "binary_classification": (
+        ("auroc", "probability", {}),
+        ("log_loss", "probabilities", {}),
+        ("brier_score", "probability", {}),
+        ("accuracy", "label", {}),
+        ("mcc", "label", {}),
+    ),
+    "multiclass_classification": (
+        ("log_loss", "probabilities", {}),
+        ("accuracy", "label", {}),
+        ("cohen_kappa", "label", {}),
+        ("error_rate", "label", {}),
+    ),
+    "multilabel_classification": (
+        ("multilabel_log_loss", "probability", {}),
+        ("auroc", "probability", {}),
+        ("lwlrap", "probability", {}),
+        ("f1_multilabel_macro", "tagset", {}),
+        ("jaccard_sets", "tagset", {}),
+    ),
+    "regression": (
+        ("rmse", "number", {}),
+        ("mae", "number", {}),
+        ("r2", "number", {}),
+        ("rmsle", "number", {}),
+        ("mape", "number", {}),
+        ("spearman", "number", {}),
+    ),
+    "ranking": (
+        ("spearman_by_group", "number", {}),
+        ("map_at_k", "ranked", {"k": 5}),
+        ("ndcg_at_k", "ranked", {"k": 5}),
+    ),
+    "forecasting": (("smape", "number", {}), ("mae", "number", {}), ("rmse", "number", {}), ("mape", "number", {})),
+    "reconstruction": (("rmse", "number", {}), ("mae", "number", {}), ("r2", "number", {})),
+    "segmentation": (("dice_mean", "mask", {}), ("fbeta_mask", "mask", {"beta": 0.5}), ("dice_global", "mask", {})),
+}
+# Where one class is rare, a metric that a constant answer cannot please.
+IMBALANCED: dict[str, tuple[Choice, ...]] = {
+    "binary_classification": (
+        ("f1_macro", "label", {}),
+        ("balanced_accuracy", "label", {}),
+        ("average_precision", "probability", {}),
+        ("mcc", "label", {}),
+        ("balanced_log_loss", "probabilities", {}),
+    ),
+    "multiclass_classification": (
+        ("f1_macro", "label", {}),
+        ("balanced_accuracy", "label", {}),
+        ("balanced_log_loss", "probabilities", {}),
+    ),
+}
+
+
+def draw_dna(
+    modality: str,
+    scenario: Mapping[str, Any],
+    offered: Mapping[str, Sequence[str]],
+    samples: tuple[int, int],
+    mutations: int,
+    draws: Any,
+) -> dict[str, Any]:
+    """The DNA of one task; `offered` are the mutations of each medium, by its name in media/.
+
+    `noise` is in deviations of the rule's value, shares lie between 0 and 1, a mutation's `strength` between 0.3 and 1.
+    """
+    media = list(MEDIA.get(modality, ())) or _several(offered, draws)
+    problems = EVERYWHERE + DENSE.get(modality, ()) * 2
+    problem = problems[draws.randint(len(problems))]
+    chosen = _mutations(media, offered, problem, mutations, draws)
+    names = {each["name"] for each in chosen}
+    labels = {"binary_classification": 2, "multiclass_classification": len(scenario["classes"]["levels"])}.get(
+        problem, 0
+    )
+    weights = [1.0] * labels
+    if "class_imbalance" in names:
+        weights[draws.randint(labels)] = 0.3
+    menu = IMBALANCED[problem] if "class_imbalance" in names else METRICS[problem]
+    metric, form, params = menu[draws.randint(len(menu))]
+    return {
+        "modality": modality,
+        "media": media,
+        "problem": problem,
+        "samples": int(draws.randint(samples[0], samples[1] + 1)),
+        "metric": metric,
+        "form": form,
+        "params": params,
+        "factors": int(draws.randint(3, 6)),
+        "terms": int(draws.randint(2, 5)),
+        "tags": int(draws.randint(3, 5)) if problem == "multilabel_classification" else 0,
+        "query_rows": int(draws.randint(6, 11)) if problem == "ranking" else 0,
+        "target_distribution": ("even", "skewed", "late")[draws.randint(3)] if problem == "regression" else "even",
+        "class_shares": [round(weight / sum(weights), 3) for weight in weights],
+        "noise": round(float(draws.uniform(0.05, 0.3)), 2),
+        "flipped": round(float(draws.uniform(0.02, 0.06)), 3) if "label_noise" in names else 0.0,
+        "test_share": round(float(draws.uniform(0.35, 0.5)), 2),
+        "mutations": chosen,
+    }
+
+
+def _several(offered: Mapping[str, Sequence[str]], draws: Any) -> list[str]:
+    count = 2 + int(draws.randint(2))
+    return [list(offered)[at] for at in sorted(draws.permutation(len(offered))[:count])]
+
+
+def _mutations(
+    media: list[str], offered: Mapping[str, Sequence[str]], problem: str, count: int, draws: Any
+) -> list[dict[str, Any]]:
+    """`count` different mutations that suit the problem, of the media and of no medium."""
+    flat = problem in EVERYWHERE
+    common = [name for name in COMMON if flat and (name != "class_imbalance" or problem in CLASSES)]
+    menu = [("", name) for name in common] + [(medium, name) for medium in media for name in offered[medium]]
+    return [
+        {"name": name, "medium": medium, "strength": round(float(draws.uniform(0.3, 1.0)), 2)}
+        for medium, name in (menu[at] for at in draws.permutation(len(menu))[:count])
+    ]

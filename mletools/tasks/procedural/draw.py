@@ -1,0 +1,178 @@
+"""Draws a whole world: DNA, scenario, factors, hidden rule, files, target.
+
+Not covered: splitting it and naming its files (challenge).
+"""
+
+import functools
+import importlib
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from ..table import Rejected
+from .dna import COMMON, MUTATIONS, SAMPLES, draw_dna
+from .rule import Rule, compose, shown
+from .target import make_target
+from .world import Category, Dense, Number, Rendered, World
+
+MEDIA = ("columns", "image", "text", "audio", "graph", "series")
+# Where a scenario says in a sentence what a medium shows; columns need none.
+CONTEXT = {medium: medium for medium in MEDIA if medium != "columns"}
+
+
+def medium(name: str) -> ModuleType:
+    """The module of media/ of that name."""
+    return importlib.import_module(f"{__package__}.media.{name}")
+
+
+@functools.cache
+def scenarios() -> list[dict[str, Any]]:
+    """All scenarios, by name."""
+    files = sorted((Path(__file__).parent / "scenarios").glob("*.json"))
+    return [json.loads(file.read_text(encoding="utf-8")) for file in files]
+
+
+def draw_world(modality: str, draws: Any, samples: tuple[int, int] = SAMPLES, mutations: int = MUTATIONS) -> World:
+    """A world of this modality, with `samples` rows from least to most. Rejected when the rule came out flat."""
+    known = scenarios()
+    scenario = known[draws.randint(len(known))]
+    offered = {name: list(medium(name).MUTATIONS) for name in MEDIA}
+    dna = draw_dna(modality, scenario, offered, samples, mutations, draws)
+    name, rest = f"{scenario['key']}_{modality}", _told(scenario, dna)
+    if dna["problem"] in medium(dna["media"][0]).DENSE:
+        made = medium(dna["media"][0]).DENSE[dna["problem"]](
+            scenario, dna["samples"], _strengths(dna, dna["media"][0]), dna["noise"], draws
+        )
+        return _dense(name, rest, dna, scenario, made)
+    return _flat(name, rest, dna, scenario, draws)
+
+
+def _told(scenario: Mapping[str, Any], dna: Mapping[str, Any]) -> list[str]:
+    """The story in sentences: the scenario's, then one of each medium."""
+    return [scenario["context"], *(scenario[name]["context"] for name in dna["media"] if name in CONTEXT)]
+
+
+def _strengths(dna: Mapping[str, Any], name: str) -> dict[str, float]:
+    return {each["name"]: each["strength"] for each in dna["mutations"] if each["medium"] == name}
+
+
+def _dense(name: str, context: list[str], dna: dict[str, Any], scenario: Mapping[str, Any], made: Dense) -> World:
+    return World(
+        name=name,
+        title=scenario["title"],
+        context=context,
+        sample=scenario["sample"],
+        modality=dna["modality"],
+        rendered=[made.rendered],
+        target=made.target,
+        plain=made.plain,
+        right=made.right,
+        tilt=None,
+        imbalanced=False,
+        origin=_origin(dna, scenario, made.families, f"{made.rule}; {made.target.words}", [], []),
+        params=made.params,
+    )
+
+
+def _flat(name: str, context: list[str], dna: dict[str, Any], scenario: Mapping[str, Any], draws: Any) -> World:
+    import numpy as np
+
+    rows = dna["samples"]
+    by_medium = {each: medium(each).factors(scenario, rows, draws) for each in dna["media"]}
+    factors = [factor for each in by_medium.values() for factor in each]
+    relevant = _relevant(by_medium, max(dna["factors"], len(by_medium)), draws)
+    try:
+        rules = [compose(relevant, dna["terms"], draws) for _ in range(max(1, dna["tags"]))]
+    except ValueError as error:
+        raise Rejected(f"rule: {error}") from None
+    target = make_target(scenario, dna, [rule.of(shown(factors)) for rule in rules], draws)
+    rendered = [medium(each).render(scenario, by_medium[each], _strengths(dna, each), draws) for each in dna["media"]]
+    used = list(dict.fromkeys(name for rule in rules for name in rule.factors))
+    return World(
+        name=name,
+        title=scenario["title"],
+        context=context,
+        sample=scenario["sample"],
+        modality=dna["modality"],
+        rendered=rendered,
+        target=target,
+        plain=np.hstack([each.plain for each in rendered]),
+        right=_right(rules, rendered),
+        tilt=_tilt(dna, factors, draws),
+        imbalanced=any(each["name"] == "class_imbalance" for each in dna["mutations"]),
+        origin=_origin(
+            dna,
+            scenario,
+            [family for rule in rules for family in rule.families],
+            _rules(rules, target.labels) + f"; noise of {dna['noise']} deviations; {target.words}",
+            used,
+            [factor.name for factor in factors if factor.name not in used],
+        ),
+    )
+
+
+def _relevant(by_medium: Mapping[str, list[Number | Category]], count: int, draws: Any) -> list[Number | Category]:
+    """`count` of the factors, of each medium one at least, and two numbers at least."""
+    queues = [[factors[at] for at in draws.permutation(len(factors))] for factors in by_medium.values()]
+    for queue in queues:
+        queue.sort(key=lambda factor: isinstance(factor, Category))
+    dealt = [queue[turn] for turn in range(max(map(len, queues))) for queue in queues if turn < len(queue)]
+    chosen = dealt[:count]
+    categories = [factor for factor in dealt if isinstance(factor, Category) and factor not in chosen]
+    return chosen + categories[: int(draws.randint(2))]
+
+
+def _right(rules: Sequence[Rule], rendered: Sequence[Rendered]) -> Any:
+    """(rows, m): what the files tell of the factors that matter, and each term's value at these, which bends them."""
+    import numpy as np
+
+    seen = {name: values for each in rendered for name, values in each.measured.items()}
+    names = list(dict.fromkeys(name for rule in rules for name in rule.factors))
+    terms = [term.of(seen) for rule in rules for term in rule.terms]
+    return np.round(np.column_stack([*(seen[name] for name in names), *terms]), 6)
+
+
+def _tilt(dna: Mapping[str, Any], factors: Sequence[Number | Category], draws: Any) -> Any:
+    """Weights (rows,) with which rows come into the test set where the mutations ask for a shift, else None."""
+    strength = next((each["strength"] for each in dna["mutations"] if each["name"] == "shift"), None)
+    if strength is None:
+        return None
+    numbers = [factor for factor in factors if isinstance(factor, Number)]
+    place = numbers[draws.randint(len(numbers))].place
+    return 0.25 + strength * 2 * place
+
+
+def _rules(rules: Sequence[Rule], tags: Sequence[str]) -> str:
+    if len(rules) == 1:
+        return rules[0].words
+    return "; ".join(f"{tag}: {rule.words}" for tag, rule in zip(tags, rules, strict=True))
+
+
+def _origin(
+    dna: dict[str, Any],
+    scenario: Mapping[str, Any],
+    families: list[str],
+    rule: str,
+    used: list[str],
+    irrelevant: list[str],
+) -> dict[str, Any]:
+    words = [
+        {
+            **each,
+            "effect": COMMON[each["name"]] if not each["medium"] else medium(each["medium"]).MUTATIONS[each["name"]],
+        }
+        for each in dna["mutations"]
+    ]
+    return {
+        "answers_public": False,
+        "domain": scenario["domain"],
+        "scenario": scenario["key"],
+        "dna": {**{key: value for key, value in dna.items() if key != "mutations"}, "families": families, "used": used},
+        "mutations": words,
+        "hidden_rule": rule,
+        "irrelevant": irrelevant,
+        "query_column": scenario["ranking"]["query"]["name"],
+        "query_meaning": scenario["ranking"]["query"]["meaning"],
+    }

@@ -1,0 +1,233 @@
+"""Recordings with a gap: a stretch of 24 to 32 samples is silent, and the wave around it follows a drawn rule.
+
+Not covered: how a solver hears the rule; `right` knows the rule but not the wave in the gap.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ...table import Column, fixed
+from ..world import Asset, Dense, Rendered, Target
+from .audio_faults import filtered, spoil
+from .audio_wav import FULL, LENGTH, RATE, SECONDS, quantised, wav_bytes
+
+DECIMALS = 3
+# Samples on either side of a gap that are looked at.
+AROUND = 300
+# No gap starts nearer to either end.
+MARGIN = 650
+
+
+@dataclass(frozen=True)
+class Wave:
+    """Waves that follow one rule: `clean` (rows, LENGTH), the rule in words, and what it says of a gap.
+
+    `guess(level, known, at)` gives (rows, units, m) from what is heard: `level` (rows, LENGTH), 0 in the gap, `known`
+    (rows, LENGTH) where it is not the gap, and `at` (rows, units) the gap's samples.
+    """
+
+    clean: Any
+    words: str
+    guess: Callable[[Any, Any, Any], Any]
+
+
+def reconstruction(
+    scenario: Mapping[str, Any], rows: int, mutations: Mapping[str, float], noise: float, draws: Any
+) -> Dense:
+    """Recordings of one drawn family of waves, with a gap a recording whose samples are asked for."""
+    import numpy as np
+
+    units = int(draws.randint(24, 33))
+    family = list(WAVES)[draws.randint(len(WAVES))]
+    wave = WAVES[family](rows, draws)
+    scale = draws.uniform(0.4, 0.75, size=(rows, 1)) / np.max(np.abs(wave.clean), axis=1, keepdims=True)
+    clean = np.round(wave.clean * scale, 9)
+    level = clean + noise * np.std(clean, axis=1, keepdims=True) * draws.normal(size=clean.shape)
+    start = draws.randint(MARGIN, LENGTH - MARGIN - units, size=rows)
+    if family == "mirror":
+        start = np.where(start < LENGTH // 2, start - 100, start + 100)
+    at = start[:, None] + np.arange(units)
+    y = np.round(np.clip(np.take_along_axis(level, at, axis=1), -1, 1), DECIMALS)
+    known = np.ones(level.shape, dtype=bool)
+    np.put_along_axis(known, at, False, axis=1)
+    samples = np.where(known, quantised(spoil(level, mutations, draws)), 0).astype("<i2")
+    heard = samples / FULL
+    names = [f"s_{unit}" for unit in range(units)]
+    cells = {name: [fixed(value, DECIMALS) for value in column] for name, column in zip(names, y.T, strict=True)}
+    return Dense(
+        rendered=Rendered(
+            columns=[Column("gap_start", "number of the first silenced sample of the recording, counted from 0")],
+            cells={"gap_start": [str(int(each)) for each in start]},
+            assets=[Asset("audio", "the recording with its gap", "audio", "wav", wav_bytes(samples))],
+            notes=[
+                f"Each recording is a WAV file of {SECONDS} s: one channel, 16 bit, {RATE} samples a second. "
+                f"{units} samples from gap_start on were silenced. Wanted are their amplitudes, between -1 and 1 (a "
+                f"sample divided by {FULL}), as they were at the microphone, before any fault of the recording."
+            ],
+        ),
+        target=Target(
+            problem="reconstruction",
+            columns=[Column(name, f"amplitude {unit} samples after gap_start") for unit, name in enumerate(names)],
+            cells=cells,
+            y=np.array([[float(cell) for cell in column] for column in cells.values()]).T,
+            known=np.round(np.take_along_axis(clean, at, axis=1), 6),
+            words=f"the wave in a gap of {units} samples, with noise of {noise} of its deviation",
+        ),
+        plain=_nearby(heard, at),
+        right=np.round(np.concatenate([wave.guess(heard, known, at), _nearby(heard, at)[:, :, :3]], axis=2), 4),
+        families=[family],
+        rule=wave.words,
+    )
+
+
+def _nearby(heard: Any, at: Any) -> Any:
+    """(rows, units, 10): the position in the gap, lines and a cubic between its edges, the samples beside them, loudness."""
+    import numpy as np
+
+    rows, units = at.shape
+    before = np.take_along_axis(heard, at[:, :1] - np.arange(3, 0, -1), axis=1)
+    after = np.take_along_axis(heard, at[:, -1:] + np.arange(1, 4), axis=1)
+    place = (np.arange(units) + 1) / (units + 1)
+    straight = before[:, 2:] * (1 - place) + after[:, :1] * place
+    slopes = (before[:, 2:] - before[:, 1:2]) * (units + 1), (after[:, 1:2] - after[:, :1]) * (units + 1)
+    rise = after[:, :1] - before[:, 2:]
+    cubic = straight + place * (1 - place) * ((1 - place) * (slopes[0] - rise) - place * (slopes[1] - rise))
+    around = np.take_along_axis(heard, at[:, :1] + np.arange(-100, 0), axis=1).std(axis=1)
+    sides = [np.repeat(side[:, [column]], units, axis=1) for side in (before, after) for column in range(3)]
+    loud = np.repeat(around[:, None], units, axis=1)
+    return np.round(np.stack([0 * straight + place, straight, cubic, *sides, loud], axis=2), 6)
+
+
+def _tones(rows: int, draws: Any) -> Wave:
+    import numpy as np
+
+    ratios = [1.0, round(float(draws.uniform(1.6, 2.6)), 3), round(float(draws.uniform(3.2, 4.8)), 3)]
+    words = f"three tones, the second {ratios[1]} and the third {ratios[2]} times as high as the first"
+    sizes = np.array([1.0, 0.8, 0.6])[:, None, None] * draws.uniform(0.7, 1.3, size=(3, rows, 1))
+    return _chord(ratios, sizes, draws.uniform(55, 110, size=rows), (50.0, 115.0), words, draws)
+
+
+def _tremolo(rows: int, draws: Any) -> Wave:
+    """A swelling tone is three tones; the outer two are of one size."""
+    import numpy as np
+
+    part, depth = int(draws.randint(3, 8)), draws.uniform(0.5, 0.9, size=rows) / 2
+    words = f"a tone that swells and fades once in {part} of its periods"
+    sizes = np.stack([depth, np.ones(rows), depth])[:, :, None]
+    pitch = draws.uniform(90, 220, size=rows)
+    return _chord([1 - 1 / part, 1.0, 1 + 1 / part], sizes, pitch, (85.0, 225.0), words, draws)
+
+
+def _chord(ratios: list[float], sizes: Any, pitch: Any, between: tuple[float, float], words: str, draws: Any) -> Wave:
+    """Tones at `ratios` of `pitch` (rows,), which is looked for `between` two frequencies."""
+    import numpy as np
+
+    starts = draws.uniform(size=(len(ratios), len(pitch), 1))
+    turns = pitch[:, None] * np.arange(LENGTH) / RATE
+    clean = sum(
+        size * np.sin(2 * np.pi * (ratio * turns + start))
+        for ratio, size, start in zip(ratios, sizes, starts, strict=True)
+    )
+    trial = np.arange(between[0], between[1], 0.1)
+
+    def guess(level: Any, known: Any, at: Any) -> Any:
+        padded = 1 << 15
+        power = np.abs(np.fft.rfft(level * np.hanning(LENGTH), n=padded, axis=1))
+        score = sum(power[:, np.rint(ratio * trial * padded / RATE).astype(int)] for ratio in ratios)
+        found = trial[np.round(np.asarray(score), 5).argmax(axis=1)]
+        angle = 2 * np.pi * found[:, None] * np.arange(LENGTH) / RATE
+        return _fitted(level, known, at, [ratio * angle for ratio in ratios])
+
+    return Wave(clean, words, guess)
+
+
+def _fitted(level: Any, known: Any, at: Any, angles: list[Any]) -> Any:
+    """(rows, units, 1 + angles): least squares of sines and cosines of the angles beside the gap, and each one's part."""
+    import numpy as np
+
+    near = at[:, :1] + np.arange(-AROUND, at.shape[1] + AROUND)
+    base = np.stack([wave(np.take_along_axis(angle, near, axis=1)) for angle in angles for wave in (np.sin, np.cos)], axis=2)
+    weighed = base * np.take_along_axis(known, near, axis=1)[:, :, None]
+    square = np.einsum("rti,rtj->rij", weighed, base) + 1e-2 * np.eye(base.shape[2])
+    wanted = np.einsum("rti,rt->ri", weighed, np.take_along_axis(level, near, axis=1))
+    size = np.linalg.solve(square, wanted[:, :, None])
+    parts = base[:, AROUND:-AROUND, :] * size[:, :, 0][:, None, :]
+    pairs = parts.reshape(*parts.shape[:2], len(angles), 2).sum(axis=3)
+    return np.concatenate([pairs.sum(axis=2, keepdims=True), pairs], axis=2)
+
+
+def _glide(rows: int, draws: Any) -> Wave:
+    import numpy as np
+
+    rate = round(float(draws.choice([-1, 1]) * draws.uniform(80, 240)), 1)
+    words = f"a tone and its octave whose pitch changes by {rate} Hz a second"
+    pitch = draws.uniform(110, 190, size=(rows, 1))
+    time = np.arange(LENGTH) / RATE
+    bend = rate * (time**2 - SECONDS * time) / 2
+    starts = draws.uniform(size=(2, rows, 1))
+    size = draws.uniform(0.3, 0.7, size=(rows, 1))
+    turns = pitch * time + bend
+    clean = np.sin(2 * np.pi * (turns + starts[0])) + size * np.sin(2 * np.pi * (2 * turns + starts[1]))
+
+    def guess(level: Any, known: Any, at: Any) -> Any:
+        padded = 1 << 15
+        still = np.fft.fft(level * np.hanning(LENGTH) * np.exp(-2j * np.pi * bend), n=padded, axis=1)
+        trial = np.arange(100.0, 200.0, 0.1)
+        score = np.abs(still[:, np.rint(trial * padded / RATE).astype(int)])
+        found = trial[np.round(score, 5).argmax(axis=1)]
+        angle = 2 * np.pi * (found[:, None] * time + bend)
+        return _fitted(level, known, at, [angle, 2 * angle])
+
+    return Wave(clean, words, guess)
+
+
+def _murmur(rows: int, length: int, draws: Any) -> Any:
+    """Noise (rows, length) without high tones, of deviation 1."""
+    import numpy as np
+
+    pitch = np.fft.rfftfreq(length, 1 / RATE)
+    noise = filtered(draws.normal(size=(rows, length)), 1 / (1 + (pitch / 160) ** 4))
+    return noise / noise.std(axis=1, keepdims=True)
+
+
+def _repeat(rows: int, draws: Any) -> Wave:
+    """A pattern of noise that comes again and again, each time weaker and perhaps turned over."""
+    import numpy as np
+
+    period, keep = int(draws.randint(70, 160)), round(float(draws.choice([-1, 1]) * draws.uniform(0.94, 0.99)), 3)
+    words = f"a sample is {keep} times the one {period} samples before"
+    times = np.arange(LENGTH) // period
+    clean = _murmur(rows, period, draws)[:, np.arange(LENGTH) % period] * float(keep) ** times
+
+    def guess(level: Any, known: Any, at: Any) -> Any:
+        back = [np.take_along_axis(level, at + step * period, axis=1) * keep**-step for step in (-2, -1, 1, 2)]
+        return np.stack([sum(back) / 4, *back], axis=2)
+
+    return Wave(clean, words, guess)
+
+
+def _mirror(rows: int, draws: Any) -> Wave:
+    """Noise whose second half is the first one played backwards."""
+    import numpy as np
+
+    sign, middle = int(draws.choice([-1, 1])), LENGTH // 2 + int(draws.randint(-40, 41))
+    words = f"from sample {middle} on the recording is {'the' if sign > 0 else 'the upturned'} part before it, backwards"
+    place = np.arange(LENGTH)
+    source = np.abs(np.where(place < middle, place, 2 * middle - 1 - place))
+    clean = _murmur(rows, LENGTH, draws)[:, source] * np.where(place < middle, 1, sign)
+
+    def guess(level: Any, known: Any, at: Any) -> Any:
+        other = 2 * middle - 1 - at
+        return np.stack([sign * np.take_along_axis(level, other + shift, axis=1) for shift in (0, -1, 1)], axis=2)
+
+    return Wave(clean, words, guess)
+
+
+WAVES: dict[str, Callable[[int, Any], Wave]] = {
+    "tones": _tones,
+    "tremolo": _tremolo,
+    "glide": _glide,
+    "repeat": _repeat,
+    "mirror": _mirror,
+}

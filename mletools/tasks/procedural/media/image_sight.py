@@ -1,0 +1,217 @@
+"""What can be found in pictures: the quick features of a standard pipeline, and the best measurement of each property.
+
+Everything is read from the pixels of the files. The measurement knows what one sees at a glance (the shapes of the
+markers, whether spots are dark) and nothing about a single picture. Not covered: dense problems, which have features of
+their own (image_mask, image_gap).
+"""
+
+from typing import Any
+
+from .image_flaws import smooth
+from .image_scene import MARKER, NUMBERS, QUADRANT, Look, place, stamp, stamp_size
+
+TILES, HARMONICS = 4, 5
+# Measured on pictures of known properties: what the measurement makes of these, as a straight line.
+SPOT_SHRINK, SPOT_OFFSET = 0.54, -4.0
+SYMMETRY_SHRINK = 0.67
+
+
+def quick(pixels: Any) -> Any:
+    """(rows, k): a thumbnail of 4 x 4, the spread of the greys, mean steps between neighbours, the mean spectrum of lines
+    and of columns, mean colours."""
+    import numpy as np
+
+    colours = pixels / 255.0
+    grey = colours.mean(axis=3)
+    rows, side = grey.shape[:2]
+    pool = np.eye(TILES)[np.arange(side) * TILES // side].T
+    pool /= pool.sum(axis=1, keepdims=True)
+    flat = grey.reshape(rows, -1)
+    across, down = np.diff(grey, axis=2), np.diff(grey, axis=1)
+    parts = [
+        (pool @ grey @ pool.T).reshape(rows, -1),
+        np.column_stack([flat.mean(axis=1), flat.std(axis=1)]),
+        np.quantile(flat, (0, 0.05, 0.25, 0.75, 0.95, 1), axis=1).T,
+        np.column_stack([np.abs(each).mean(axis=(1, 2)) for each in (across, down, np.diff(across, axis=2))]),
+        np.abs(np.fft.rfft(grey, axis=2))[:, :, 1 : 1 + HARMONICS].mean(axis=1) / side,
+        np.abs(np.fft.rfft(grey, axis=1))[:, 1 : 1 + HARMONICS].mean(axis=2) / side,
+    ]
+    if pixels.shape[3] == 3:
+        parts.append(colours.mean(axis=(1, 2)))
+    return np.round(np.hstack(parts), 6)
+
+
+def measure(look: Look, pixels: Any) -> dict[str, Any]:
+    """Places and codes by the name of the property, (rows,) each; all of NUMBERS (the tint only of colour pictures)."""
+    import numpy as np
+
+    colours = _mended(pixels / 255.0)
+    grey = colours.mean(axis=3)
+    found: dict[str, Any] = {}
+    found[MARKER], found[QUADRANT], covered = _find_marker(look, grey)
+    balance = _halves(grey, covered)
+    waves = _find_waves(_levelled(grey, balance))
+    for name in waves:
+        if name in NUMBERS:
+            found[name] = waves[name]
+    calm = grey - waves["wave"]
+    balance = _halves(calm, covered)
+    found["image_side_balance"] = 100 * balance
+    calm = _levelled(calm, balance)
+    found["image_spot_count"], found["image_spot_radius"], spots = _find_spots(look, calm, covered)
+    found["image_mirror_symmetry"] = _symmetry(calm, covered | spots)
+    found["image_grain"] = 100 * _grain(grey)
+    if pixels.shape[3] == 3:
+        found["image_tint"] = 100 * np.round((colours[..., 0] - colours[..., 2]).mean(axis=(1, 2)), 6)
+    return {
+        name: np.round(place(name, np.round(values, 6)), 6) if name in NUMBERS else values for name, values in found.items()
+    }
+
+
+def _mended(colours: Any) -> Any:
+    """Black lines become the mean of the lines beside them, single black or white pixels the median around them."""
+    import numpy as np
+
+    side = colours.shape[1]
+    at = np.arange(side)
+    before, after = np.abs(at - 1), side - 1 - np.abs(side - 2 - at)
+    for axis in (1, 2):
+        dead = np.expand_dims((colours < 0.01).all(axis=3).mean(axis=3 - axis) > 0.9, (3 - axis, 3))
+        beside = (np.take(colours, before, axis=axis) + np.take(colours, after, axis=axis)) / 2
+        colours = np.where(dead, beside, colours)
+    padded = np.pad(colours, ((0, 0), (1, 1), (1, 1), (0, 0)), mode="edge")
+    around = np.stack([padded[:, r : r + side, c : c + side] for r in range(3) for c in range(3) if (r, c) != (1, 1)])
+    middle = np.median(around, axis=0)
+    struck = ((colours < 0.01) | (colours > 0.99)).all(axis=3) & (np.abs(colours - middle).mean(axis=3) > 0.3)
+    return np.where(struck[..., None], middle, colours)
+
+
+def _find_marker(look: Look, grey: Any) -> tuple[Any, Any, Any]:
+    """(level, quadrant, pixels that it covers) where a stamp without its mean answers most."""
+    import numpy as np
+
+    size = stamp_size(look)
+    stamps = np.stack([stamp(shape, size).ravel() for shape in look.markers])
+    stamps = stamps - stamps.mean(axis=1, keepdims=True)
+    stamps /= np.sqrt((stamps**2).sum(axis=1, keepdims=True))
+    smoothed = look.sign * np.clip(grey, 0.1, 0.9)
+    windows = np.lib.stride_tricks.sliding_window_view(smoothed, (size, size), axis=(1, 2))
+    rows, places = len(grey), windows.shape[1]
+    answers = np.round(windows.reshape(rows, places * places, size * size) @ stamps.T, 6).reshape(rows, -1)
+    best = answers.argmax(axis=1)
+    at, level = np.divmod(best, len(look.markers))
+    top, left = np.divmod(at, places)
+    middle = (look.side - size) / 2
+    quadrant = 2 * (top > middle) + (left > middle)
+    line = np.arange(look.side)[None, :]
+    down = (line >= top[:, None]) & (line < top[:, None] + size)
+    across = (line >= left[:, None]) & (line < left[:, None] + size)
+    return level, quadrant.astype(int), down[:, :, None] & across[:, None, :]
+
+
+def _halves(grey: Any, covered: Any) -> Any:
+    """How much brighter the right half is by the medians of what no marker covers, (rows,)."""
+    import numpy as np
+
+    seen = np.where(covered, np.nan, grey)
+    half = grey.shape[2] // 2
+    rows = len(grey)
+    middle = [np.nanmedian(part.reshape(rows, -1), axis=1) for part in (seen[:, :, :half], seen[:, :, half:])]
+    return np.round(middle[1] - middle[0], 6)
+
+
+def _levelled(grey: Any, balance: Any) -> Any:
+    """The pictures without the difference between the halves, about 0."""
+    import numpy as np
+
+    side = grey.shape[2]
+    half = np.where(np.arange(side) >= side / 2, 0.5, -0.5)
+    level = grey - balance[:, None, None] * half[None, None, :]
+    return level - np.median(level.reshape(len(grey), -1), axis=1)[:, None, None]
+
+
+def _find_waves(level: Any) -> dict[str, Any]:
+    """Frequency, angle and contrast of the one plane wave that explains most, and that wave, (rows, side, side)."""
+    import numpy as np
+
+    rows, side = level.shape[:2]
+    _, low, high, _ = NUMBERS["image_stripe_frequency"]
+    frequencies, angles = np.linspace(low, high, 19), np.linspace(0, 177, 60)
+    frequency, angle = (each.ravel() for each in np.meshgrid(frequencies, angles))
+    at = np.arange(side) / side
+    turn = np.radians(angle)
+    phase = 2 * np.pi * frequency[:, None, None] * (
+        np.cos(turn)[:, None, None] * at[None, None, :] + np.sin(turn)[:, None, None] * at[None, :, None]
+    )
+    phase = phase.reshape(len(frequency), -1)
+    fade = np.sin(np.pi * (np.arange(side) + 0.5) / side)
+    window = (fade[:, None] * fade[None, :]).ravel()
+    # Spots and markers stick out; cut down to the stripes' own range they weigh less, and nothing in a second look.
+    flat = level.reshape(rows, -1)
+    cut = np.clip(flat, -0.17, 0.17) * window
+    waves = np.stack([np.cos(phase), np.sin(phase)])
+    even, odd = (cut @ wave.T for wave in waves)
+    best = np.round(even**2 + odd**2, 6).argmax(axis=1)
+    wave = waves[:, best]
+    weight = np.broadcast_to(window, flat.shape)
+    for _ in range(2):
+        even, odd = (2 * (flat * weight * part).sum(axis=1) / weight.sum(axis=1) for part in wave)
+        found = even[:, None] * wave[0] + odd[:, None] * wave[1]
+        weight = window * (np.round(np.abs(flat - found), 6) < 0.15)
+    return {
+        "image_stripe_frequency": frequency[best],
+        "image_stripe_angle": angle[best],
+        "image_stripe_contrast": 200 * np.hypot(even, odd),
+        "wave": found.reshape(level.shape),
+    }
+
+
+def _find_spots(look: Look, calm: Any, covered: Any) -> tuple[Any, Any, Any]:
+    """(count, radius in percent of the side, covered pixels) of what sticks out against the marker's direction."""
+    import numpy as np
+
+    depth = np.where(covered, 0.0, -look.sign * calm)
+    depth = np.where(covered, 0.0, depth - smooth(np.minimum(depth, 0.12), 0.16 * look.side))
+    near = np.round(smooth(depth, 0.7), 6)
+    peak = near > 0.12
+    padded = np.pad(near, ((0, 0), (2, 2), (2, 2)), mode="constant", constant_values=-1.0)
+    side = look.side
+    for r in range(5):
+        for c in range(5):
+            other = padded[:, r : r + side, c : c + side]
+            peak &= (near > other) if (r, c) < (2, 2) else (near >= other)
+    count = np.maximum(peak.sum(axis=(1, 2)), 1)
+    reach = 0.05 * side
+    around = np.round(smooth(peak.astype(float), reach) * reach**2, 6) > 0.0175
+    bottom = np.partition(np.where(around, depth, 0).reshape(len(depth), -1), -4, axis=1)[:, -4:].mean(axis=1)
+    share = np.clip(depth / np.maximum(bottom, 0.2)[:, None, None], 0, 1) * around
+    area = share.sum(axis=(1, 2)) / count
+    radius = 100 * np.sqrt(area / np.pi) / side
+    return count.astype(float), SPOT_OFFSET + radius / SPOT_SHRINK, around
+
+
+def _symmetry(calm: Any, covered: Any) -> Any:
+    """Correlation of the left half with the mirrored right half, over pairs of which neither is covered."""
+    import numpy as np
+
+    free = (~(covered | covered[:, :, ::-1])).astype(float)
+    soft = smooth(np.clip(calm, -0.2, 0.2), 0.8)
+    total = np.maximum(free.sum(axis=(1, 2)), 1)[:, None, None]
+    soft = soft - (soft * free).sum(axis=(1, 2), keepdims=True) / total
+    # A lens darkens all corners alike, which says nothing about the scene.
+    at = np.linspace(-1, 1, calm.shape[1])
+    far = at[:, None] ** 2 + at[None, :] ** 2
+    far = far - (far * free).sum(axis=(1, 2), keepdims=True) / total
+    slope = (soft * far * free).sum(axis=(1, 2)) / np.maximum((far**2 * free).sum(axis=(1, 2)), 1e-9)
+    soft = soft - slope[:, None, None] * far
+    together = (soft * soft[:, :, ::-1] * free).sum(axis=(1, 2))
+    return together / np.maximum((soft**2 * free).sum(axis=(1, 2)), 1e-9) / SYMMETRY_SHRINK
+
+
+def _grain(grey: Any) -> Any:
+    """The deviation of the grain by the median size of second differences across and down, which smooth shapes lack."""
+    import numpy as np
+
+    rough = np.diff(grey, 2, axis=1)
+    rough = np.diff(rough, 2, axis=2)
+    return np.median(np.abs(np.round(rough, 6)).reshape(len(grey), -1), axis=1) / 0.6745 / 6

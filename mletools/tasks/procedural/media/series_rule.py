@@ -1,0 +1,273 @@
+"""How a series goes on: families of rules by which each value follows from the step, earlier values or a second column.
+
+Courses are shares of the scenario's range. A family is one function; FAMILIES is the menu. Not covered: files, and which
+steps are asked for (series_future).
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...table import fixed
+from .series_measure import SHAPES, season_shape
+
+PLAN = "plan_percent"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a family may build on: `asked` are the steps that are asked for, one after the other, of `steps` in all.
+
+    `value` tells a share of the range in the series' unit, and `size` a difference of two shares.
+    """
+
+    rows: int
+    steps: int
+    season: int
+    asked: range
+    noise: float
+    value: Callable[[float], str]
+    size: Callable[[float], str]
+
+
+@dataclass(frozen=True)
+class Course:
+    """A drawn rule and its series, (rows, steps) each.
+
+    `level` holds the noise, `expected` is what one who knows the rule, its parameters and all steps not asked for expects.
+    `guess(seen, known, plan)` gives features (rows, units, m) of the steps asked for; `seen` (rows, steps) was read from
+    the files and counts where `known` (steps,) holds. `plan` is the second column, if the rule has one.
+    """
+
+    level: Any
+    expected: Any
+    words: str
+    guess: Callable[[Any, Any, Any], Any]
+    plan: Any = None
+
+
+def _fitted(seen: Any, known: Any, design: Any, ridge: float = 1e-3) -> Any:
+    """(rows, steps): least squares of `design` (rows or 1, steps, p) on the known steps, at all steps."""
+    import numpy as np
+
+    design = np.broadcast_to(design, (len(seen), *design.shape[1:]))
+    weighed = design * known[None, :, None]
+    square = np.einsum("rti,rtj->rij", weighed, design) + ridge * np.eye(design.shape[2])
+    wanted = np.einsum("rti,rt->ri", weighed, seen)
+    return np.einsum("rti,ri->rt", design, np.linalg.solve(square, wanted[:, :, None])[:, :, 0])
+
+
+def _phases(setting: Setting) -> Any:
+    """(1, steps, season): 1 in the column of a step's phase."""
+    import numpy as np
+
+    return np.eye(setting.season)[np.arange(setting.steps) % setting.season][None]
+
+
+def _line(setting: Setting) -> Any:
+    """(1, steps, 1): from -0.5 at the first step to 0.5 at the last one."""
+    import numpy as np
+
+    return np.linspace(-0.5, 0.5, setting.steps)[None, :, None]
+
+
+def _season(setting: Setting, draws: Any) -> tuple[str, Any]:
+    """(its shape in words, (rows, steps) between -1 and 1): one shape for all, a high point of its own for each row."""
+    import numpy as np
+
+    shape = SHAPES[draws.randint(len(SHAPES))]
+    turns = np.arange(setting.steps) / setting.season - draws.uniform(size=(setting.rows, 1))
+    return f"a {shape} season of {setting.season} steps", season_shape(shape, turns)
+
+
+def _noisy(signal: Any, setting: Setting, draws: Any) -> Any:
+    """`signal` with noise of `setting.noise` of its spread inside a series."""
+    import numpy as np
+
+    spread = np.round(signal.std(axis=1).mean(), 9)
+    return signal + setting.noise * spread * draws.normal(size=signal.shape)
+
+
+def _picked(setting: Setting, *features: Any) -> Any:
+    """Features (rows, steps) at the steps asked for: (rows, units, m)."""
+    import numpy as np
+
+    at = list(setting.asked)
+    return np.stack([np.broadcast_to(each, (setting.rows, setting.steps))[:, at] for each in features], axis=2)
+
+
+def _before(values: Any, lag: int) -> Any:
+    """`values` (rows, steps) as they were `lag` steps before, later ones where it is negative; 0.5 where there are none."""
+    import numpy as np
+
+    found = np.full_like(values, 0.5)
+    if lag >= 0:
+        found[:, lag:] = values[:, : values.shape[1] - lag]
+    else:
+        found[:, :lag] = values[:, -lag:]
+    return found
+
+
+def _seasonal(setting: Setting, draws: Any) -> Course:
+    words, season = _season(setting, draws)
+    middle, rise = draws.uniform(0.4, 0.6, size=(setting.rows, 1)), draws.uniform(-0.3, 0.3, size=(setting.rows, 1))
+    expected = middle + rise * _line(setting)[:, :, 0] + draws.uniform(0.08, 0.2, size=(setting.rows, 1)) * season
+
+    def guess(seen: Any, known: Any, plan: Any) -> Any:
+        import numpy as np
+
+        trend, phases = _line(setting), _phases(setting)
+        fit = _fitted(seen, known, np.concatenate([trend, phases], axis=2))
+        return _picked(setting, fit, _fitted(seen, known, phases), _last_season(seen, setting))
+
+    return Course(_noisy(expected, setting, draws), expected, f"a straight trend and {words}", guess)
+
+
+def _last_season(seen: Any, setting: Setting) -> Any:
+    """The value (rows, steps) of the same phase, as many seasons before as it takes to be before the steps asked for."""
+    back = -(-len(setting.asked) // setting.season) * setting.season
+    return _before(seen, back)
+
+
+def _swing(setting: Setting, draws: Any) -> Course:
+    """The season is the larger the higher, or the lower, the trend is."""
+    import numpy as np
+
+    words, season = _season(setting, draws)
+    up = bool(draws.randint(2))
+    middle, rise = draws.uniform(0.42, 0.58, size=(setting.rows, 1)), draws.uniform(-0.5, 0.5, size=(setting.rows, 1))
+    line = _line(setting)[:, :, 0]
+
+    def swing(level: Any) -> Any:
+        return 0.2 + 1.6 * np.clip(level if up else 1 - level, 0, 1)
+
+    level = middle + rise * line
+    expected = level + draws.uniform(0.1, 0.18, size=(setting.rows, 1)) * swing(level) * season
+
+    def guess(seen: Any, known: Any, plan: Any) -> Any:
+        design = np.concatenate([_line(setting), _phases(setting)], axis=2)
+        flat = _fitted(seen, known, np.concatenate([np.ones((1, setting.steps, 1)), _line(setting)], axis=2))
+        weighed = np.concatenate([design[:, :, :1] + 0 * flat[:, :, None], swing(flat)[:, :, None] * _phases(setting)], axis=2)
+        weighed = np.concatenate([np.ones((setting.rows, setting.steps, 1)), weighed], axis=2)
+        return _picked(setting, _fitted(seen, known, weighed), _fitted(seen, known, design), flat, swing(flat))
+
+    words = f"a straight trend and {words} whose size is in proportion to 0.2 + 1.6 times the place of the trend "
+    words += f"{'above the lower' if up else 'below the upper'} end of the range"
+    return Course(_noisy(expected, setting, draws), expected, words, guess)
+
+
+def _lags(setting: Setting, draws: Any) -> Course:
+    """Deviations come back after a lag and after twice the lag, the first time perhaps upturned."""
+    import numpy as np
+
+    rows, steps = setting.rows, setting.steps
+    lag = _lag(setting, draws)
+    first, second = round(float(draws.choice([-1, 1]) * draws.uniform(0.4, 0.7)), 2), round(float(draws.uniform(0.25, 0.4)), 2)
+    # At the edge of what dies out, or noise would be all that is left at the end.
+    second = round(min(second, 0.97 - abs(first)), 2)
+    middle = draws.uniform(0.4, 0.6, size=(rows, 1))
+    turns = np.arange(2 * lag) / draws.uniform(6, 20, size=(rows, 1)) + draws.uniform(size=(rows, 1))
+    away = np.zeros((rows, steps))
+    away[:, : 2 * lag] = 0.2 * np.sin(2 * np.pi * turns) + 0.1 * draws.normal(size=(rows, 2 * lag))
+    noise = setting.noise * 0.15 * draws.normal(size=(rows, steps))
+    for at in range(2 * lag, steps):
+        away[:, at] = first * away[:, at - lag] + second * away[:, at - 2 * lag] + noise[:, at]
+
+    def expects(away: Any) -> Any:
+        past = first * _before(away, lag) + second * _before(away, 2 * lag)
+        if setting.asked[-1] == steps - 1:
+            return past
+        # In a gap the values after it tell as much: least squares of the three equations that hold a value.
+        late, later = _before(away, -lag), _before(away, -2 * lag)
+        after = first * (late - second * _before(away, lag)) + second * (later - first * late)
+        return (past + after) / (1 + first**2 + second**2)
+
+    def guess(seen: Any, known: Any, plan: Any) -> Any:
+        mean = seen[:, known].mean(axis=1, keepdims=True)
+        return _picked(setting, mean + expects(seen - mean), _before(seen, lag), _before(seen, 2 * lag), mean)
+
+    words = f"a value's distance from its series' mean is {first} times that {lag} steps before and {second} times that "
+    return Course(middle + away, middle + expects(away), words + f"{2 * lag} steps before", guess)
+
+
+def _lag(setting: Setting, draws: Any) -> int:
+    """A lag that reaches over all steps asked for and is no season."""
+    lags = [lag for lag in range(len(setting.asked), len(setting.asked) + 4) if lag % setting.season]
+    return int(lags[draws.randint(len(lags))])
+
+
+def _regime(setting: Setting, draws: Any) -> Course:
+    """A level that switches once a value some steps before passed a threshold."""
+    import numpy as np
+
+    rows, steps = setting.rows, setting.steps
+    words, season = _season(setting, draws)
+    lag, cut = _lag(setting, draws), round(float(draws.uniform(0.45, 0.55)), 3)
+    jump = round(float(draws.choice([-1, 1]) * draws.uniform(0.1, 0.16)), 3)
+    base = draws.uniform(0.44, 0.56, size=(rows, 1)) + draws.uniform(0.06, 0.14, size=(rows, 1)) * season
+    noise = setting.noise * 0.15 * draws.normal(size=(rows, steps))
+    level = base + noise + jump * draws.choice([-1, 1], size=(rows, steps))
+    for at in range(lag, steps):
+        level[:, at] = base[:, at] + np.where(level[:, at - lag] > cut, jump, -jump) + noise[:, at]
+
+    def guess(seen: Any, known: Any, plan: Any) -> Any:
+        side = np.where(_before(seen, lag) > cut, jump, -jump)
+        phases = _fitted(seen - side, known & (np.arange(steps) >= lag), _phases(setting))
+        return _picked(setting, phases + side, side, _before(seen, lag), phases)
+
+    expected = base + np.where(_before(level, lag) > cut, jump, -jump)
+    words = f"{words}; {setting.size(abs(jump))} {'more' if jump > 0 else 'less'} where the value {lag} steps before was above "
+    return Course(level, expected, words + f"{setting.value(cut)}, else {'less' if jump > 0 else 'more'}", guess)
+
+
+def _driver(setting: Setting, draws: Any) -> Course:
+    """A second column, known ahead, acts some steps later."""
+    import numpy as np
+
+    rows, steps = setting.rows, setting.steps
+    words, season = _season(setting, draws)
+    lag, bent = int(draws.randint(2, 9)), bool(draws.randint(2))
+    force = round(float(draws.choice([-1, 1]) * draws.uniform(0.3, 0.45)), 3)
+    plan = np.round(100 * _planned(rows, steps, draws), 1)
+
+    def acts(plan: Any) -> Any:
+        earlier = _before(np.asarray(plan) / 100, lag)
+        return force * (2 * np.maximum(earlier - 0.5, 0) if bent else earlier)
+
+    base = draws.uniform(0.4, 0.6, size=(rows, 1)) - force / (4 if bent else 2)
+    expected = base + draws.uniform(0.08, 0.16, size=(rows, 1)) * season + acts(plan)
+
+    def guess(seen: Any, known: Any, plan: Any) -> Any:
+        phases = _fitted(seen - acts(plan), known & (np.arange(steps) >= lag), _phases(setting))
+        return _picked(setting, phases + acts(plan), acts(plan), phases, _before(plan, lag))
+
+    words = f"{words}, and {PLAN} of {lag} steps before: over its range {'more' if force > 0 else 'less'} by "
+    words += setting.size(abs(force)) + (", but only its part above 50" if bent else "")
+    return Course(_noisy(expected, setting, draws), expected, words, guess, plan)
+
+
+def _planned(rows: int, steps: int, draws: Any) -> Any:
+    """(rows, steps) between 0 and 1: levels that are kept for 2 to 7 steps, a little uneven."""
+    import numpy as np
+
+    change = draws.uniform(size=(rows, steps)) < 0.3
+    block = np.cumsum(change, axis=1)
+    levels = np.take_along_axis(draws.uniform(0.05, 0.95, size=(rows, steps + 1)), block, axis=1)
+    return np.clip(levels + 0.03 * draws.normal(size=levels.shape), 0, 1)
+
+
+def told_in(low: float, span: float, unit: str, decimals: int) -> Sequence[Callable[[float], str]]:
+    """(a share of the range as a value, a difference of shares as a size), as text with the unit."""
+    return (
+        lambda share: f"{fixed(low + share * span, decimals)} {unit}",
+        lambda share: f"{fixed(share * span, decimals)} {unit}",
+    )
+
+
+FAMILIES: dict[str, Callable[[Setting, Any], Course]] = {
+    "seasonal_trend": _seasonal,
+    "level_dependent_season": _swing,
+    "lags": _lags,
+    "threshold_regime": _regime,
+    "driver": _driver,
+}

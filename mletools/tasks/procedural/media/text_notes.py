@@ -1,0 +1,193 @@
+"""How a note is worded: the sentences that show its facts, in a drawn order, filled up with sentences that say nothing.
+
+Wordings of one fact are equally long, and filler makes the lengths of all notes alike, so that length tells nothing.
+Not covered: what spoils a note afterwards (text_damage).
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...table import fixed
+from .text_plan import ASKED, HEDGES, MARKERS, MENTIONS, ORDER, PRAISE, QUESTIONS, STATEMENTS, TROUBLE, Plan
+from .text_plan import number_name, placed_name, rivals_name
+
+DOUBTING = ("perhaps", "probably", "possibly", "apparently", "presumably", "allegedly")
+ASSURING = ("certainly", "definitely", "surely", "undoubtedly", "obviously", "plainly")
+# A statement: subject, marker with a blank after it (or ""), adjective. Verbs suit one subject and several.
+AFFIRMED = (
+    "{subject} {marker}looked {word}",
+    "{subject} {marker}remained {word}",
+    "{subject} {marker}turned out {word}",
+    "{subject} {marker}stayed {word}",
+)
+DENIED = (
+    "{subject} {marker}did not look {word}",
+    "{subject} {marker}never looked {word}",
+    "{subject} {marker}looked anything but {word}",
+    "{subject} {marker}remained far from {word}",
+    "{subject} {marker}did not stay {word}",
+    "{subject} {marker}hardly stayed {word}",
+)
+LISTS = ("Topics were {}.", "Also noted: {}.", "Something was said about {}.", "Keywords for the file: {}.", "Up came {}.")
+# {0} is what happened first.
+ORDERS = (
+    "First {0}. Later {1}.",
+    "After {0}, {1}.",
+    "It began when {0}, and then {1}.",
+    "{1}, but before that {0}.",
+    "{1} only after {0}.",
+    "Before {1}, {0}.",
+)
+TROUBLES = (
+    "The most trouble came from {0}, the least from {1}.",
+    "The least trouble came from {1}, the most from {0}.",
+    "Of all parts {0} took the most time, {1} the least.",
+    "Of all parts {1} took the least time, {0} the most.",
+)
+# {0} counts, {1} is the value of the day before.
+NUMBERS = (
+    "Entered as {name}: {0}, the day before {1}.",
+    "Day before, {name}: {1}, now {0}.",
+    "Now {0} as {name}, last time {1}.",
+    "Last time {1} as {name}, now {0}.",
+)
+# The same words as a question and as a statement.
+ASKING = (
+    ("Should someone see to {}?", "Someone should see to {}."),
+    ("Can {} wait until spring?", "{} can wait until spring."),
+    ("Will anybody check {} soon?", "Anybody will check {} soon."),
+    ("May visitors touch {} again?", "Visitors may touch {} again."),
+    ("Must {} be shown separately?", "{} must be shown separately."),
+)
+EMPTY = (
+    "Nothing else was added.",
+    "There was no time for more.",
+    "No signature was given.",
+    "It was not read a second time.",
+    "The page ends here.",
+    "The usual wording was used.",
+    "This took hardly a minute.",
+)
+# Filler brings a note to the length that this share of the notes do not need, and some words on.
+USUAL, SPARE_WORDS = 0.8, 10
+
+
+def write_notes(plan: Plan, draws: Any) -> list[list[str]]:
+    """One note a sample, as a list of sentences (two of them in one string where they belong together)."""
+    bodies = [_body(plan, row, draws) for row in range(plan.rows)]
+    usual = sorted(_words(body) for body in bodies)[int(USUAL * plan.rows)]
+    notes = []
+    for row, body in enumerate(bodies):
+        target = usual + int(draws.randint(SPARE_WORDS))
+        pool = [*plan.scenario["text"]["filler"], *EMPTY]
+        for at in draws.permutation(len(pool)):
+            if _words(body) >= target:
+                break
+            body.append(pool[at])
+        mixed = [body[at] for at in draws.permutation(len(body))]
+        mixed = [f"{each[:-1]}!" if each.endswith(".") and draws.uniform() < 0.06 else each for each in mixed]
+        place = _place(plan, placed_name(plan.placed), row, draws)
+        mixed.insert(int(round(place * len(mixed))), _listed([_pick(plan.themes[plan.placed], draws)], draws))
+        notes.append(mixed)
+    return notes
+
+
+def _words(sentences: Sequence[str]) -> int:
+    return sum(len(each.split()) for each in sentences)
+
+
+def _place(plan: Plan, name: str, row: int, draws: Any) -> float:
+    """The place of a factor in this note; a drawn one where the task has no such factor."""
+    place = float(draws.uniform())
+    return float(plan.factors[name].place[row]) if name in plan.factors else place
+
+
+def _body(plan: Plan, row: int, draws: Any) -> list[str]:
+    """The sentences of the facts, but for the theme that has a place of its own."""
+    found = [*_statements(plan, row, draws), _number(plan, row, draws)]
+    if rivals_name(*plan.rivals) in plan.factors:
+        found += _mentions(plan, row, draws)
+    if QUESTIONS in plan.factors:
+        found += _questions(plan, row, draws)
+    if ORDER in plan.factors:
+        found.append(_order(plan, plan.factors[ORDER].code[row], draws))
+    if TROUBLE in plan.factors:
+        guilty = plan.suspects[plan.factors[TROUBLE].code[row]]
+        rest = [each for each in plan.suspects if each != guilty]
+        found.append(_sentence(_pick(TROUBLES, draws).format(guilty, _pick(rest, draws))))
+    return found
+
+
+def statement(plan: Plan, good: bool, marker: str, draws: Any) -> str:
+    """A clause that speaks well or ill of a subject, directly or by denying the opposite."""
+    denied = draws.uniform() < plan.negated
+    word = _pick(plan.praise if good != denied else plan.blame, draws)
+    pattern = _pick(DENIED if denied else AFFIRMED, draws)
+    return str(pattern.format(subject=_pick(plan.subjects, draws), marker=f"{marker} " if marker else "", word=word))
+
+
+def _statements(plan: Plan, row: int, draws: Any) -> list[str]:
+    praised = _spread(_place(plan, PRAISE, row, draws), STATEMENTS, draws)
+    markers = [""] * STATEMENTS
+    if HEDGES in plan.factors:
+        doubts = _spread(float(plan.factors[HEDGES].place[row]), MARKERS, draws)
+        markers = [_pick(DOUBTING if doubt else ASSURING, draws) for doubt in doubts]
+    clauses = [statement(plan, good, marker, draws) for good, marker in zip(praised, markers, strict=True)]
+    # Two pairs in a sentence each, or one, or none.
+    pairs = int(draws.randint(3))
+    joints = (", and ", ", but ", "; ")
+    joined = [clauses[2 * at] + _pick(joints, draws) + clauses[2 * at + 1] for at in range(pairs)]
+    return [_sentence(f"{each}.") for each in (*joined, *clauses[2 * pairs :])]
+
+
+def _spread(place: float, slots: int, draws: Any) -> list[bool]:
+    """So many of the slots set as the place says, in a drawn order."""
+    count = int(round(place * slots))
+    return [bool(at < count) for at in draws.permutation(slots)]
+
+
+def _mentions(plan: Plan, row: int, draws: Any) -> list[str]:
+    """Words of the two rival themes, in one to three lists."""
+    sides = _spread(_place(plan, rivals_name(*plan.rivals), row, draws), MENTIONS, draws)
+    words = [_pick(plan.themes[plan.rivals[0 if first else 1]], draws) for first in sides]
+    cuts = sorted(int(at) for at in draws.permutation(MENTIONS - 1)[: int(draws.randint(3))] + 1)
+    starts = [0, *cuts]
+    return [_listed(words[start:end], draws) for start, end in zip(starts, [*cuts, MENTIONS], strict=True)]
+
+
+def _listed(words: Sequence[str], draws: Any) -> str:
+    return str(_pick(LISTS, draws).format(", ".join(words)))
+
+
+def _questions(plan: Plan, row: int, draws: Any) -> list[str]:
+    asked = _spread(_place(plan, QUESTIONS, row, draws), ASKED, draws)
+    return [
+        _sentence(_pick(ASKING, draws)[0 if question else 1].format(_pick(plan.subjects, draws))) for question in asked
+    ]
+
+
+def _order(plan: Plan, code: int, draws: Any) -> str:
+    first, second = plan.events if code == 0 else plan.events[::-1]
+    if code == 2:
+        both = [_pick(plan.events, draws), _pick(plan.other_events, draws)]
+        first, second = both[:: 1 if draws.randint(2) else -1]
+    text = _pick(ORDERS, draws).format(first, second)
+    return _sentence(text)
+
+
+def _number(plan: Plan, row: int, draws: Any) -> str:
+    entry = plan.number
+    places = _place(plan, number_name(entry), row, draws), float(draws.uniform())
+    given = [
+        f"{fixed(entry['low'] + place * (entry['high'] - entry['low']), entry['decimals'])} {entry['unit']}".rstrip()
+        for place in places
+    ]
+    return str(_pick(NUMBERS, draws).format(*given, name=entry["meaning"]))
+
+
+def _sentence(text: str) -> str:
+    return text[0].upper() + text[1:]
+
+
+def _pick(items: Sequence[Any], draws: Any) -> Any:
+    return items[draws.randint(len(items))]

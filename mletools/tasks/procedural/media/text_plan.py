@@ -1,0 +1,154 @@
+"""What the notes of one task are about: the factors, and which themes, events, subjects and numbers they refer to.
+
+A factor says in its name what it refers to, so that a rule in words can be followed; `make_plan` finds it there again.
+Not covered: wording (text_notes).
+"""
+
+import itertools
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..world import Category, Number
+
+PRAISE, HEDGES, QUESTIONS = "text_praise_share", "text_doubt_share", "text_question_count"
+ORDER, TROUBLE = "text_event_order", "text_most_trouble"
+# How many places a note has for statements about a subject, markers of doubt, questions, words of two rival themes.
+STATEMENTS, MARKERS, ASKED, MENTIONS = 4, 4, 3, 4
+LETTERS = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One task's choices. `factors` by name; words are drawn from these lists, so that each comes often enough.
+
+    `rivals` are the two themes whose shares count, `placed` the theme whose first word has a place, `events` the two
+    whose order counts, `suspects` the subjects of which one gives trouble and `subjects` others, `number` and `other_events` as they say;
+    `negated` is the share of statements that are put by negating their opposite.
+    """
+
+    scenario: Mapping[str, Any]
+    factors: dict[str, Number | Category]
+    rows: int
+    rivals: tuple[str, str]
+    placed: str
+    themes: dict[str, list[str]]
+    events: tuple[str, str]
+    other_events: list[str]
+    suspects: list[str]
+    subjects: list[str]
+    praise: list[str]
+    blame: list[str]
+    number: Mapping[str, Any]
+    negated: float
+
+
+def rivals_name(one: str, other: str) -> str:
+    return f"text_{one}_over_{other}"
+
+
+def placed_name(theme: str) -> str:
+    return f"text_first_{theme}_word"
+
+
+def number_name(entry: Mapping[str, Any]) -> str:
+    return f"text_{entry['name']}"
+
+
+def order_levels(one: str, other: str) -> list[str]:
+    return [f"{one} before {other}", f"{other} before {one}", f"only one of {one} and {other}"]
+
+
+def draw_factors(scenario: Mapping[str, Any], rows: int, draws: Any) -> list[Number | Category]:
+    """Five or six of them: one or two categories of two, the others numbers of six that are known."""
+    text = scenario["text"]
+    one, other, placed = _shuffled(list(text["themes"]), draws)[:3]
+    entry = _pick(_readable(scenario), draws)
+    numbers = [
+        Number(PRAISE, "% of statements", 0, 100, 0, _place(rows, draws)),
+        Number(HEDGES, "% of statements", 0, 100, 0, _place(rows, draws)),
+        Number(QUESTIONS, "questions", 0, ASKED, 1, _place(rows, draws)),
+        Number(rivals_name(one, other), "% of the words of both", 0, 100, 0, _place(rows, draws)),
+        Number(placed_name(placed), "% of the note", 0, 100, 0, _place(rows, draws)),
+        _number(entry, rows, draws),
+    ]
+    events, suspects = _shuffled(text["events"], draws)[:2], _shuffled(text["subjects"], draws)[:3]
+    categories = [
+        Category(ORDER, order_levels(*events), draws.randint(3, size=rows)),
+        Category(TROUBLE, suspects, draws.randint(3, size=rows)),
+    ]
+    count = 1 + int(draws.randint(2))
+    found: list[Number | Category] = [*_shuffled(numbers, draws)[: 5 + int(draws.randint(2)) - count]]
+    return found + _shuffled(categories, draws)[:count]
+
+
+def _place(rows: int, draws: Any) -> Any:
+    import numpy as np
+
+    place = draws.uniform(size=rows) if draws.randint(2) else np.clip(draws.normal(0.5, 0.25, size=rows), 0, 1)
+    return np.round(place, 6)
+
+
+def _number(entry: Mapping[str, Any], rows: int, draws: Any) -> Number:
+    """The rule sees the number as the note gives it, rounded."""
+    import numpy as np
+
+    low, high, decimals = entry["low"], entry["high"], entry["decimals"]
+    place = np.round((np.round(low + _place(rows, draws) * (high - low), decimals) - low) / (high - low), 9)
+    return Number(number_name(entry), entry["unit"], low, high, decimals, place)
+
+
+def _readable(scenario: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The numbers whose meaning holds no digit and no word that counts elsewhere; all of them where there is none."""
+    weighty = {word for words in scenario["text"]["themes"].values() for word in words}
+    weighty |= {*scenario["text"]["praise"], *scenario["text"]["blame"]}
+    found = [
+        entry
+        for entry in scenario["numbers"]
+        if not re.search(r"\d", entry["meaning"]) and not weighty & set(LETTERS.findall(entry["meaning"].lower()))
+    ]
+    return found or list(scenario["numbers"])
+
+
+def make_plan(scenario: Mapping[str, Any], factors: Sequence[Number | Category], draws: Any) -> Plan:
+    """What the factors name, and drawn values for the rest."""
+    text, by_name = scenario["text"], {factor.name: factor for factor in factors}
+    themes = _shuffled(list(text["themes"]), draws)
+    rivals = next((pair for pair in itertools.permutations(themes, 2) if rivals_name(*pair) in by_name), None)
+    placed = next((theme for theme in themes if placed_name(theme) in by_name), None)
+    free = [theme for theme in themes if theme != placed]
+    rivals = rivals or (free[0], free[1])
+    placed = placed or next(theme for theme in themes if theme not in rivals)
+    order, trouble = by_name.get(ORDER), by_name.get(TROUBLE)
+    events = _shuffled(text["events"], draws)
+    pairs = itertools.permutations(events, 2)
+    levels = order.levels if isinstance(order, Category) else order_levels(*events[:2])
+    pair = next(pair for pair in pairs if order_levels(*pair) == levels)
+    subjects = _shuffled(text["subjects"], draws)
+    suspects = list(trouble.levels) if isinstance(trouble, Category) else subjects[:3]
+    known = next((entry for entry in scenario["numbers"] if number_name(entry) in by_name), None)
+    return Plan(
+        scenario=scenario,
+        factors=by_name,
+        rows=len(factors[0].place if isinstance(factors[0], Number) else factors[0].code),
+        rivals=rivals,
+        placed=placed,
+        themes={theme: _shuffled(words, draws)[:4] for theme, words in text["themes"].items()},
+        events=pair,
+        other_events=[event for event in events if event not in pair],
+        suspects=suspects,
+        subjects=[subject for subject in subjects if subject not in suspects][:5],
+        praise=_shuffled(text["praise"], draws)[:4],
+        blame=_shuffled(text["blame"], draws)[:4],
+        number=known or _pick(_readable(scenario), draws),
+        negated=round(float(draws.uniform(0.15, 0.3)), 2),
+    )
+
+
+def _shuffled(items: Sequence[Any], draws: Any) -> list[Any]:
+    return [items[at] for at in draws.permutation(len(items))]
+
+
+def _pick(items: Sequence[Any], draws: Any) -> Any:
+    return items[draws.randint(len(items))]

@@ -1,0 +1,168 @@
+"""The value of a rule becomes a target: classes, tags, a number, or grades inside the rows of a query.
+
+Classes are cut by rank, so that the last bit of a sum cannot move a row across a cut by itself. Not covered: dense
+targets (masks, futures, gaps), which a medium draws itself.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ..table import Column, fixed
+from .world import Target
+
+# How a number is spread over its range, by name: from a place between 0 and 1 to another one, rising.
+SPREADS: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "even": ("linearly", lambda place: place),
+    "skewed": ("with a long upper tail (the cube)", lambda place: place**3),
+    "late": ("with a long lower tail (the square root)", lambda place: place**0.5),
+}
+# Of the rows of a query, the share that is worth finding.
+RELEVANT = 0.35
+
+
+def make_target(scenario: Mapping[str, Any], dna: Mapping[str, Any], signals: list[Any], draws: Any) -> Target:
+    """The target of `dna["problem"]` out of rule values: one of shape (rows,) with deviation 1, for tags one a tag.
+
+    `dna["noise"]` is the deviation of the noise that is added, `dna["flipped"]` the share of rows whose target is then
+    replaced by that of another row.
+    """
+    return MAKERS[dna["problem"]](scenario, dna, signals, draws)
+
+
+def _noisy(signal: Any, dna: Mapping[str, Any], draws: Any) -> Any:
+    import numpy as np
+
+    return np.round(signal + dna["noise"] * draws.normal(size=len(signal)), 9)
+
+
+def _flip(values: Any, dna: Mapping[str, Any], draws: Any) -> Any:
+    """The values, where a share of the rows has got the value of another row: wrong labels."""
+    import numpy as np
+
+    wrong = draws.uniform(size=len(values)) < dna["flipped"]
+    return np.where(wrong, values[draws.permutation(len(values))], values)
+
+
+def _classes(scenario: Mapping[str, Any], dna: Mapping[str, Any], signals: list[Any], draws: Any) -> Target:
+    import numpy as np
+
+    entry = scenario["binary" if dna["problem"] == "binary_classification" else "classes"]
+    labels = entry["levels"]
+    hidden = _noisy(signals[0], dna, draws)
+    rank = np.argsort(np.argsort(hidden, kind="stable"), kind="stable")
+    places = np.round(np.cumsum(dna["class_shares"])[:-1] * len(hidden)).astype(int)
+    code = _flip(np.searchsorted(places, rank, side="right"), dna, draws)
+    cuts = np.sort(hidden)[np.clip(places, 0, len(hidden) - 1)]
+    return Target(
+        problem=dna["problem"],
+        columns=[Column(entry["name"], entry["meaning"], number=False)],
+        cells={entry["name"]: [labels[at] for at in code]},
+        y=code[:, None],
+        known=_between(signals[0], cuts, dna["noise"]),
+        words=f"cut by rank into {', '.join(labels)}, lowest first",
+        labels=list(labels),
+    )
+
+
+def _between(signal: Any, cuts: Any, noise: float) -> Any:
+    """The probability of each class, (rows, classes): that signal + noise lies between its cuts."""
+    import numpy as np
+    from scipy.stats import norm
+
+    below = norm.cdf((cuts[None, :] - signal[:, None]) / max(noise, 0.01))
+    edges = np.hstack([np.zeros((len(signal), 1)), below, np.ones((len(signal), 1))])
+    return np.round(np.clip(np.diff(edges, axis=1), 0, 1), 6)
+
+
+def _tags(scenario: Mapping[str, Any], dna: Mapping[str, Any], signals: list[Any], draws: Any) -> Target:
+    import numpy as np
+
+    entry = scenario["tags"]
+    tags = entry["levels"][: len(signals)]
+    columns, known = [], []
+    for signal in signals:
+        hidden = _noisy(signal, dna, draws)
+        share = float(draws.uniform(0.25, 0.5))
+        cut = np.sort(hidden)[min(len(hidden) - 1, round((1 - share) * len(hidden)))]
+        columns.append(_flip((hidden >= cut).astype(int), dna, draws))
+        known.append(_between(signal, np.array([cut]), dna["noise"])[:, 1])
+    y = np.column_stack(columns)
+    return Target(
+        problem=dna["problem"],
+        columns=[Column(tag, f"1 where {entry['meaning']} includes {tag}, else 0") for tag in tags],
+        cells={tag: [str(int(cell)) for cell in y[:, at]] for at, tag in enumerate(tags)},
+        y=y,
+        known=np.column_stack(known),
+        words="one rule a tag, each given to the rows with its highest values",
+        labels=list(tags),
+    )
+
+
+def _number(scenario: Mapping[str, Any], dna: Mapping[str, Any], signals: list[Any], draws: Any) -> Target:
+    import numpy as np
+
+    entry = scenario["quantity"]
+    hidden = _flip(_noisy(signals[0], dna, draws), dna, draws)
+    words, spread = SPREADS[dna["target_distribution"]]
+    low, high = hidden.min(), hidden.max()
+
+    def scaled(values: Any) -> Any:
+        place = np.clip((values - low) / (high - low), 0, 1)
+        return entry["low"] + spread(place) * (entry["high"] - entry["low"])
+
+    cells = [fixed(value, entry["decimals"]) for value in scaled(hidden)]
+    return Target(
+        problem=dna["problem"],
+        columns=[Column(entry["name"], entry["meaning"], entry["unit"])],
+        cells={entry["name"]: cells},
+        y=np.array([[float(cell)] for cell in cells]),
+        known=np.round(scaled(signals[0])[:, None], 6),
+        words=f"stretched {words} to {entry['low']} to {entry['high']} {entry['unit']}".rstrip(),
+    )
+
+
+def _grades(scenario: Mapping[str, Any], dna: Mapping[str, Any], signals: list[Any], draws: Any) -> Target:
+    """Rows of a query compete: the grade counts against the others of that query; an offset a query means nothing."""
+    import numpy as np
+
+    rows = len(signals[0])
+    queries = max(6, rows // dna["query_rows"])
+    query = np.sort(np.arange(rows) % queries)[draws.permutation(rows)]
+    hidden = _flip(_noisy(signals[0], dna, draws), dna, draws)
+    grade = scenario["ranking"]["grade"]
+    if dna["form"] == "ranked":
+        cells, values = ["0"] * rows, np.zeros(rows)
+        for each in range(queries):
+            own = np.flatnonzero(query == each)
+            best = own[np.argsort(-hidden[own], kind="stable")][: max(1, round(RELEVANT * len(own)))]
+            values[best] = 1
+        cells = [str(int(value)) for value in values]
+        words = f"the best {RELEVANT:.0%} of a query's rows are worth finding"
+        column = Column(grade["name"], f"1 where this is so, else 0: {grade['meaning']}")
+    else:
+        offset = draws.normal(size=queries)[query]
+        values = np.round(5 + 1.5 * (hidden + offset), 2)
+        cells, words = (
+            [fixed(value, 2) for value in values],
+            "compared inside a query, which shifts all of its rows alike",
+        )
+        column = Column(grade["name"], grade["meaning"], "points")
+    name = scenario["ranking"]["query"]["name"]
+    return Target(
+        problem=dna["problem"],
+        columns=[column],
+        cells={grade["name"]: cells},
+        y=values[:, None],
+        known=np.round(signals[0][:, None], 6),
+        words=words,
+        groups=[f"{name[0].upper()}{each + 1:02d}" for each in query],
+    )
+
+
+MAKERS: dict[str, Callable[[Mapping[str, Any], Mapping[str, Any], list[Any], Any], Target]] = {
+    "binary_classification": _classes,
+    "multiclass_classification": _classes,
+    "multilabel_classification": _tags,
+    "regression": _number,
+    "ranking": _grades,
+}

@@ -1,0 +1,90 @@
+"""One task for a human: the story, the head of its data, the hidden rule, the ladder of baselines, as plain text.
+
+It tells what a solver must not know. Not covered: many tasks at once (jq does that).
+"""
+
+import csv
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from ..records.errors import ToolError
+
+HEAD_LINES = 5
+WIDTH = 24
+MOST_COLUMNS = 9
+BAR = 40
+
+
+def show(task: Mapping[str, Any], folder: Path) -> str:
+    """The text about a task whose files lie in `folder`. ToolError where train.csv cannot be read."""
+    provenance = task["provenance"]
+    lines = [
+        f"{task['id']}",
+        f"{task['modality']}, {task['problem']}, {task['metric'].get('name', 'a metric that is code')}"
+        f" ({'lower' if task['metric']['lower_is_better'] else 'higher'} is better), {folder}",
+        "",
+        *_story(task["description"]),
+        "",
+        *_head(folder / "public" / "train.csv"),
+        "",
+        "The rule (hidden from solvers)",
+        *(f"  {part}" for part in str(provenance.get("hidden_rule", "none is known")).replace("; ", "\n").split("\n")),
+        *(f"  {name}" for name in _mutations(provenance)),
+        "",
+        "Baselines on the hidden test set, and the thresholds",
+        *_ladder(task),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _story(description: str) -> Iterator[str]:
+    """The description up to its list of files."""
+    import textwrap
+
+    for paragraph in description.partition("\n## Files")[0].strip().split("\n"):
+        yield from textwrap.wrap(paragraph, 110) or [""]
+
+
+def _head(path: Path) -> Iterator[str]:
+    from tabulate import tabulate
+
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            rows = [row for row, _ in zip(csv.reader(file), range(HEAD_LINES + 1), strict=False)]
+    except OSError as error:
+        raise ToolError(f"{path}: {error.strerror}: is --data the folder that the task was written to?") from None
+    yield f"The first lines of {path.name}"
+    width = len(rows[0])
+    kept = list(range(width)) if width <= MOST_COLUMNS else [*range(MOST_COLUMNS - 2), width - 1]
+    table = [[_short(row[at]) for at in kept] for row in rows]
+    if len(kept) < width:
+        table = [[*row[:-1], "...", row[-1]] for row in table]
+    yield from (f"  {line}" for line in tabulate(table[1:], table[0], disable_numparse=True).split("\n"))
+
+
+def _short(cell: str) -> str:
+    line = " ".join(cell.split())
+    return line if len(line) <= WIDTH else line[: WIDTH - 3] + "..."
+
+
+def _mutations(provenance: Mapping[str, Any]) -> Iterator[str]:
+    for each in provenance.get("mutations", []):
+        if isinstance(each, Mapping):
+            yield f"mutation {each['name']} (strength {each['strength']}): {each['effect']}"
+        else:
+            yield f"mutation {each}"
+
+
+def _ladder(task: Mapping[str, Any]) -> Iterator[str]:
+    """A line for each baseline and threshold from worst to best, with a bar between the worst and the best of them."""
+    sign = -1 if task["metric"]["lower_is_better"] else 1
+    rungs = [(entry["name"], entry["score"]) for entry in task["provenance"].get("baselines", [])]
+    rungs += [(f"--- {name} ---", score) for name, score in task.get("thresholds", {}).items()]
+    if not rungs:
+        return
+    rungs.sort(key=lambda rung: sign * rung[1])
+    low, high = sign * rungs[0][1], sign * rungs[-1][1]
+    for name, score in rungs:
+        place = (sign * score - low) / (high - low) if high > low else 1.0
+        yield f"  {name:<18} {score:>12.5f}  {'#' * round(BAR * place)}".rstrip()

@@ -1,0 +1,65 @@
+"""What the checks of a task are given: its record, its files, and two ways to try it out.
+
+Not covered: how a score comes about and where a solution runs, which are arguments.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ...records.errors import RecordError, ToolError
+from ..folder import Content, content_digest, private_files
+from ..table import Rejected
+from ..tree import files_below, spelled_out
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A standard solution ran: how it ended ("ok" or what went wrong), its score (None without one), its seconds."""
+
+    status: str
+    score: float | None
+    reason: str
+    duration_s: float
+    limit_s: float
+
+
+@dataclass(frozen=True)
+class Case:
+    """A task before its checks.
+
+    `files` are all files of the task's folder by name ("public/train.csv", "private/answers.csv"). `score` is that of a
+    submission's bytes, ValueError where it has none. `trial` runs a standard solution in a sandbox, None: not tried.
+    """
+
+    task: Mapping[str, Any]
+    files: Mapping[str, Content]
+    score: Callable[[bytes], float]
+    trial: Callable[[], Trial] | None = None
+
+
+def read_case(task: Mapping[str, Any], data: Path, score: Callable[[bytes], float]) -> Case:
+    """The case of a task whose folder lies below `data`; links that lead out of the folder are not followed.
+
+    RecordError when a file is missing, or the folder is not the recorded one.
+    """
+    folder = data / task["data"]["dir"]
+    advice = "is --data the folder that the task was written to?"
+    try:
+        files = {name: path for name, path in files_below(folder, folder).items()}
+        public = [f"public/{name}" for name in spelled_out(folder / "public", task["data"]["public"])]
+        graded = private_files(task)
+        missing = [name for name in (*public, *graded) if name not in files]
+        if missing:
+            raise RecordError(f"{folder / missing[0]}: no such file; {advice}")
+        for key, names in (("digest", [*public, task["answers"]]), ("private_digest", graded)):
+            if content_digest({name: files[name] for name in names}) != task["data"][key]:
+                raise RecordError(
+                    f"{folder}: the files are not those of the task record (data.{key} differs); {advice}"
+                )
+    except Rejected as rejected:
+        raise RecordError(f"{folder}: {rejected.reason}; {advice}") from None
+    except OSError as error:
+        raise ToolError(f"{error.filename or folder}: {error.strerror}") from error
+    return Case(task, dict(files), score)
