@@ -70,7 +70,7 @@ def stages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         getattr(datasets, f"load_{name}")(as_frame=True).frame.to_csv(folder / f"{name}.csv", index=False)
     outputs = {"folder": folder}
     steps = [
-        ("tasks", ["mle-gen-task", "--source", "sklearn:wine,diabetes", "-n", "2", "--sandbox", "none"], None),
+        ("tasks", ["mle-gen-task", "--source", "sklearn:wine,diabetes", "-n", "2", "--backend", "none"], None),
         ("rollouts", ["mle-rollout", "-g", "6"], "tasks"),
         ("instrumented", ["mle-instrument"], "rollouts"),
         ("executed", ["mle-sandbox", "-j", "2", "-k", "--timeout", "60"], "instrumented"),

@@ -27,7 +27,7 @@ class Case:
 
 
 CASES = {
-    "mle-gen-task": Case(("--source", "sklearn:wine,iris", "-n", "4", "--sandbox", "none"), None),
+    "mle-gen-task": Case(("--source", "sklearn:wine,iris", "-n", "4", "--backend", "none"), None),
     "mle-import": Case(("wine.csv", "iris.csv", "--target", "target"), None),
     "mle-rollout": Case(("-g", "6"), "tasks"),
     "mle-instrument": Case((), "rollouts"),

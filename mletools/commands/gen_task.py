@@ -1,7 +1,7 @@
 """mle-gen-task: make tasks."""
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,8 +30,11 @@ from ..tasks import (
     sources,
 )
 from . import task_trial
+from .task_roles import LlmOptions, llm_options
+from .task_summary import Told
 
 Wanted = tuple[str, int]
+LLM = "llm"
 # Attempts of one task that are like an earlier one, before it is given up.
 MOST_ALIKE = 20
 
@@ -63,6 +66,10 @@ def _medals(scores: Iterable[float], lower_is_better: bool) -> dict[str, float]:
 
 
 def _sources(context: click.Context, param: click.Parameter, value: tuple[str, ...]) -> list[str]:
+    if LLM in value:
+        if len(value) > 1:
+            raise click.BadParameter("llm is a source of its own: run it apart from the others")
+        return [LLM]
     try:
         return [name for spec in value for name in sources(spec)]
     except (ToolError, ValueError) as error:
@@ -96,7 +103,7 @@ def _range(context: click.Context, param: click.Parameter, value: str) -> tuple[
     default=(",".join(MODALITIES),),
     show_default=True,
     callback=_sources,
-    help="Kinds of data, made from a hidden rule; or sklearn:NAME[,NAME...] (iris, wine, breast_cancer, digits, diabetes, linnerud), sklearn for all of them. Repeatable.",
+    help="Kinds of data, made from a hidden rule; or sklearn:NAME[,NAME...] (iris, wine, breast_cancer, digits, diabetes, linnerud), sklearn for all of them; or llm. Repeatable.",
 )
 @click.option(
     "--samples",
@@ -114,12 +121,13 @@ def _range(context: click.Context, param: click.Parameter, value: str) -> tuple[
     help="What is done to the data of a made task: noise, gaps, shifts, distractors ...",
 )
 @click.option(
-    "--sandbox",
-    "backend",
-    type=click.Choice(["auto", *BACKENDS, "none"]),
-    default="auto",
+    "--backend",
+    type=click.Choice([*BACKENDS, "auto", "none"]),
+    default="local",
+    envvar="MLE_SANDBOX",
     show_default=True,
-    help="Where a standard solution is tried on each task; none: it is not.",
+    show_envvar=True,
+    help="The sandbox where a standard solution is tried on each task; none: it is not.",
 )
 @click.option(
     "--trial-timeout",
@@ -145,6 +153,7 @@ def _range(context: click.Context, param: click.Parameter, value: str) -> tuple[
     cls=cli.MachineOption,
     help="Make nothing: print the tasks of FILE for a human, with rule and baselines.",
 )
+@llm_options
 def main(
     run: cli.Run,
     number: int,
@@ -155,6 +164,7 @@ def main(
     trial_timeout: float,
     rejected: str | None,
     described: str | None,
+    llm: LlmOptions,
 ) -> None:
     """Make tasks: a folder of data each under --data, and a record each on standard output.
 
@@ -163,10 +173,16 @@ def main(
     fails a check (order of the thresholds, learnable, not trivial, no leak ...) is drawn again. sklearn:NAME holds out a
     part of a real table that ships inside scikit-learn. Same seed, same bytes. Streams.
 
+    llm lets a model write tasks in the likeness of --seeds, in SandMLE's four roles: a strategist, a developer of the data's
+    generator, an engineer of the evaluator, a writer. Their scripts run in a sandbox, errors are fed back, and the tasks
+    go through the same checks; what fails is dropped, so fewer than -n may be left. Every reply is kept in --journal and
+    never paid twice. -j is the number of tasks at once.
+
     \b
     Examples:
       mle-gen-task -n 64 -j 4 --seed 0 -o tasks.jsonl --rejects dropped.jsonl
       mle-gen-task --describe tasks.jsonl | less
+      mle-gen-task --source llm --seeds tasks.jsonl -m Qwen/Qwen3-32B --model-url http://localhost:8000 -n 50 -j 8
       mle-gen-task --source image,audio -n 8 | jq -r '[.name, .problem, .metric.name, .thresholds.gold] | @tsv'
     """
     if described is not None:
@@ -180,22 +196,20 @@ def main(
     turns: Callable[[int], Wanted] = lambda i: (source[i % len(source)], i // len(source))  # noqa: E731
     wanted = [pair for pair in map(turns, range(number)) if pair not in done]
     trials = None if backend == "none" else task_trial.Trials(backend, trial_timeout)
-    maker = Maker(run.seed, run.data, Shape(samples, mutations), trials)
     told, failed = Told(), []
     run.progress(len(wanted), "tasks")
     run.counts.update(dict.fromkeys(STAGES, 0))
-    with task_trial.opened:
+    with task_trial.opened, _opened_maker(run, source, Shape(samples, mutations), trials, llm) as maker:
         # In order, because a task must be unlike every earlier one.
-        for pair, result, error in run.map(maker, wanted, processes=True, in_order=True):
+        for pair, result, error in run.map(maker, wanted, processes=LLM not in source, in_order=True):
             made, dropped = _unlike(maker, pair, result, error, seen)
             for each in dropped:
                 _count(run, each.stage)
                 if side is not None:
                     _reject(run, side, pair, each)
             if made is None:
-                failed.append(
-                    f"{pair[0]} number {pair[1]}: {len(dropped)} drafts dropped, the last one: {dropped[-1].reason}"
-                )
+                last = dropped[-1].reason if dropped else "no draft was made"
+                failed.append(f"{pair[0]} number {pair[1]}: {len(dropped)} drafts dropped, the last one: {last}")
                 continue
             _count(run, STAGES[-1])
             seen.add(likeness(made.record))
@@ -205,8 +219,25 @@ def main(
         side.commit()
     if not run.quiet:
         told.say(run)
-    if failed:
+    if failed and LLM not in source:
         raise ToolError(f"{len(failed)} of {number} tasks could not be made, for example {failed[0]}")
+
+
+@contextmanager
+def _opened_maker(
+    run: cli.Run, source: list[str], shape: Shape, trials: task_trial.Trials | None, llm: LlmOptions
+) -> Iterator[Callable[..., Made]]:
+    """What makes the task of a (source, index) pair."""
+    if LLM not in source:
+        yield Maker(run.seed, run.data, shape, trials)
+        return
+    from .metric_box import CodeBox, opened
+    from .task_llm import LlmTasks
+    from .task_roles import LIMITS, open_maker
+
+    backend = trials.backend if trials else "auto"
+    with opened, open_maker(llm, run.seed, run.data, backend=backend, jobs=run.jobs) as maker:
+        yield LlmTasks(maker, trials, CodeBox(backend, LIMITS))
 
 
 def _describe(run: cli.Run, path: str) -> None:
@@ -219,7 +250,7 @@ def _describe(run: cli.Run, path: str) -> None:
 
 
 def _unlike(
-    maker: Maker, pair: Wanted, made: Made | None, error: Exception | None, seen: set[str]
+    maker: Callable[..., Made], pair: Wanted, made: Made | None, error: Exception | None, seen: set[str]
 ) -> tuple[Made | None, list[Dropped]]:
     """The task of a pair that is like none in `seen`, made again where it is; all drafts that were dropped."""
     dropped: list[Dropped] = []
@@ -261,49 +292,3 @@ def _reject(run: cli.Run, side: Output, pair: Wanted, dropped: Dropped) -> None:
     }
     if not side.finished[record["id"]]:
         side.write(run.stamp(record))
-
-
-class Told:
-    """What the summary says of the tasks that were made."""
-
-    def __init__(self) -> None:
-        self.counts: dict[str, Counter[str]] = {
-            name: Counter() for name in ("modality", "problem", "direction", "domain")
-        }
-        self.samples: list[int] = []
-        self.bytes: list[int] = []
-        self.seconds: list[float] = []
-
-    def add(self, made: Made) -> None:
-        record = made.record
-        metric, provenance = record["metric"], record["provenance"]
-        self.counts["modality"][record["modality"]] += 1
-        self.counts["problem"][record["problem"]] += 1
-        self.counts["direction"]["lower is better" if metric["lower_is_better"] else "higher is better"] += 1
-        self.counts["domain"][provenance.get("domain", record["name"])] += 1
-        self.samples.append(made.samples)
-        self.bytes.append(made.size)
-        if made.trial is not None:
-            self.seconds.append(made.trial.duration_s)
-
-    def say(self, run: cli.Run) -> None:
-        """Some lines on standard error: what there is how often, and how large and slow it is."""
-        if not self.samples:
-            return
-        for name, counts in self.counts.items():
-            shown = ", ".join(f"{value} {count}" for value, count in counts.most_common(12))
-            more = f", and {len(counts) - 12} more" if len(counts) > 12 else ""
-            run.say(f"{name}: {shown}{more}")
-        run.say(f"samples: {_spread(self.samples, '')}")
-        run.say(f"public files: {_spread([size / 1000 for size in self.bytes], ' kB')}")
-        if self.seconds:
-            run.say(f"standard solution: {_spread(self.seconds, ' s', 2)}")
-
-
-def _spread(values: Sequence[float], unit: str, decimals: int = 0) -> str:
-    import statistics
-
-    least, middle, most = min(values), statistics.median(values), max(values)
-    mean = statistics.fmean(values)
-    numbers = (f"{value:.{decimals}f}{unit}" for value in (mean, least, middle, most))
-    return "mean {}, least {}, median {}, most {}".format(*numbers)

@@ -36,10 +36,7 @@ def scenarios() -> list[dict[str, Any]]:
 
 def draw_world(modality: str, draws: Any, samples: tuple[int, int] = SAMPLES, mutations: int = MUTATIONS) -> World:
     """A world of this modality, with `samples` rows from least to most. Rejected when the rule came out flat."""
-    known = scenarios()
-    scenario = known[draws.randint(len(known))]
-    offered = {name: list(medium(name).MUTATIONS) for name in MEDIA}
-    dna = draw_dna(modality, scenario, offered, samples, mutations, draws)
+    scenario, dna = begin(modality, draws, samples, mutations)
     name, rest = f"{scenario['key']}_{modality}", _told(scenario, dna)
     if dna["problem"] in medium(dna["media"][0]).DENSE:
         made = medium(dna["media"][0]).DENSE[dna["problem"]](
@@ -47,6 +44,14 @@ def draw_world(modality: str, draws: Any, samples: tuple[int, int] = SAMPLES, mu
         )
         return _dense(name, rest, dna, scenario, made)
     return _flat(name, rest, dna, scenario, draws)
+
+
+def begin(modality: str, draws: Any, samples: tuple[int, int], mutations: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    """(scenario, DNA): what is drawn first."""
+    known = scenarios()
+    scenario = known[draws.randint(len(known))]
+    offered = {name: list(medium(name).MUTATIONS) for name in MEDIA}
+    return scenario, draw_dna(modality, scenario, offered, samples, mutations, draws)
 
 
 def _told(scenario: Mapping[str, Any], dna: Mapping[str, Any]) -> list[str]:

@@ -16,6 +16,8 @@ SPREADS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "skewed": ("with a long upper tail (the cube)", lambda place: place**3),
     "late": ("with a long lower tail (the square root)", lambda place: place**0.5),
 }
+# What even one who knows the rule leaves to chance: the share of rows near a cut that the noise moves over it.
+LEAST_DOUBT = 0.01
 # Of the rows of a query, the share that is worth finding.
 RELEVANT = 0.35
 
@@ -58,7 +60,7 @@ def _classes(scenario: Mapping[str, Any], dna: Mapping[str, Any], signals: list[
         columns=[Column(entry["name"], entry["meaning"], number=False)],
         cells={entry["name"]: [labels[at] for at in code]},
         y=code[:, None],
-        known=_between(signals[0], cuts, dna["noise"]),
+        known=_unsure(_between(signals[0], cuts, dna["noise"]), dna),
         words=f"cut by rank into {', '.join(labels)}, lowest first",
         labels=list(labels),
     )
@@ -74,6 +76,14 @@ def _between(signal: Any, cuts: Any, noise: float) -> Any:
     return np.round(np.clip(np.diff(edges, axis=1), 0, 1), 6)
 
 
+def _unsure(known: Any, dna: Mapping[str, Any]) -> Any:
+    """Probabilities (rows, classes) of one who also knows how many labels are wrong, and is never quite sure."""
+    import numpy as np
+
+    doubt = max(dna["flipped"], LEAST_DOUBT)
+    return np.round((1 - doubt) * known + doubt * known.mean(axis=0), 6)
+
+
 def _tags(scenario: Mapping[str, Any], dna: Mapping[str, Any], signals: list[Any], draws: Any) -> Target:
     import numpy as np
 
@@ -85,7 +95,7 @@ def _tags(scenario: Mapping[str, Any], dna: Mapping[str, Any], signals: list[Any
         share = float(draws.uniform(0.25, 0.5))
         cut = np.sort(hidden)[min(len(hidden) - 1, round((1 - share) * len(hidden)))]
         columns.append(_flip((hidden >= cut).astype(int), dna, draws))
-        known.append(_between(signal, np.array([cut]), dna["noise"])[:, 1])
+        known.append(_unsure(_between(signal, np.array([cut]), dna["noise"]), dna)[:, 1])
     y = np.column_stack(columns)
     return Target(
         problem=dna["problem"],

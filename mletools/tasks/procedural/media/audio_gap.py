@@ -85,7 +85,7 @@ def _nearby(heard: Any, at: Any) -> Any:
     """(rows, units, 10): the position in the gap, lines and a cubic between its edges, the samples beside them, loudness."""
     import numpy as np
 
-    rows, units = at.shape
+    units = at.shape[1]
     before = np.take_along_axis(heard, at[:, :1] - np.arange(3, 0, -1), axis=1)
     after = np.take_along_axis(heard, at[:, -1:] + np.arange(1, 4), axis=1)
     place = (np.arange(units) + 1) / (units + 1)
@@ -147,7 +147,9 @@ def _fitted(level: Any, known: Any, at: Any, angles: list[Any]) -> Any:
     import numpy as np
 
     near = at[:, :1] + np.arange(-AROUND, at.shape[1] + AROUND)
-    base = np.stack([wave(np.take_along_axis(angle, near, axis=1)) for angle in angles for wave in (np.sin, np.cos)], axis=2)
+    base = np.stack(
+        [wave(np.take_along_axis(angle, near, axis=1)) for angle in angles for wave in (np.sin, np.cos)], axis=2
+    )
     weighed = base * np.take_along_axis(known, near, axis=1)[:, :, None]
     square = np.einsum("rti,rtj->rij", weighed, base) + 1e-2 * np.eye(base.shape[2])
     wanted = np.einsum("rti,rt->ri", weighed, np.take_along_axis(level, near, axis=1))
@@ -212,7 +214,9 @@ def _mirror(rows: int, draws: Any) -> Wave:
     import numpy as np
 
     sign, middle = int(draws.choice([-1, 1])), LENGTH // 2 + int(draws.randint(-40, 41))
-    words = f"from sample {middle} on the recording is {'the' if sign > 0 else 'the upturned'} part before it, backwards"
+    words = (
+        f"from sample {middle} on the recording is {'the' if sign > 0 else 'the upturned'} part before it, backwards"
+    )
     place = np.arange(LENGTH)
     source = np.abs(np.where(place < middle, place, 2 * middle - 1 - place))
     clean = _murmur(rows, LENGTH, draws)[:, source] * np.where(place < middle, 1, sign)

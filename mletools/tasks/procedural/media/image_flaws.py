@@ -1,4 +1,5 @@
-"""What happens to pictures between the scene and the file: blur, noise, occlusion, turns.
+"""What happens to pictures between the scene and the file: blur, noise, occlusion, turns;
+and what of it can be mended.
 
 Pictures are floats of shape (rows, side, side, channels), 0 black to 1 white. Not covered: what is seen in them (image,
 image_scene, image_mask, image_gap), the files (image_files).
@@ -35,7 +36,7 @@ def turned(pictures: Any, mutations: Mapping[str, float], draws: Any) -> Any:
 
     if "rotation" not in mutations:
         return pictures
-    moved = draws.uniform(size=len(pictures)) < 0.05 + 0.2 * mutations["rotation"]
+    moved = draws.uniform(size=len(pictures)) < 0.04 + 0.16 * mutations["rotation"]
     turns = np.where(moved, draws.randint(1, 4, size=len(pictures)), 0)
     found = pictures.copy()
     for count in (1, 2, 3):
@@ -57,6 +58,28 @@ def smooth(fields: Any, sigma: Any) -> Any:
         flat = moved.reshape(len(fields), size, -1)
         fields = np.moveaxis((kernel @ flat).reshape(moved.shape), 1, axis)
     return fields
+
+
+def mended(colours: Any) -> Any:
+    """Black lines become the mean of the lines beside them, single black or white pixels the median around them."""
+    import numpy as np
+
+    side = colours.shape[1]
+    at = np.arange(side)
+    before, after = np.abs(at - 1), side - 1 - np.abs(side - 2 - at)
+    for axis in (1, 2):
+        dead = np.expand_dims((colours < 0.01).all(axis=3).mean(axis=3 - axis) > 0.9, (3 - axis, 3))
+        beside = (np.take(colours, before, axis=axis) + np.take(colours, after, axis=axis)) / 2
+        colours = np.where(dead, beside, colours)
+    extreme = ((colours < 0.01) | (colours > 0.99)).all(axis=3)
+    row, down, across = np.nonzero(extreme)
+    padded = np.pad(colours, ((0, 0), (1, 1), (1, 1), (0, 0)), mode="edge")
+    around = np.stack([padded[row, down + r, across + c] for r in range(3) for c in range(3) if (r, c) != (1, 1)])
+    middle = np.median(around, axis=0)
+    found = colours.copy()
+    struck = np.round(np.abs(found[row, down, across] - middle).mean(axis=1), 6) > 0.3
+    found[row[struck], down[struck], across[struck]] = middle[struck]
+    return found
 
 
 def _blur(pictures: Any, strength: float, draws: Any) -> Any:
@@ -95,7 +118,7 @@ def _occlude(pictures: Any, strength: float, draws: Any) -> Any:
     rows, side = pictures.shape[:2]
     inside = np.ones((rows, side, side), dtype=bool)
     for axis in (1, 2):
-        length = np.rint(side * draws.uniform(0.12, 0.2 + 0.15 * strength, size=rows)).astype(int)
+        length = np.rint(side * draws.uniform(0.1, 0.18 + 0.12 * strength, size=rows)).astype(int)
         start = np.floor(draws.uniform(size=rows) * (side - length + 1)).astype(int)
         at = np.arange(side)[None, :]
         line = (at >= start[:, None]) & (at < (start + length)[:, None])

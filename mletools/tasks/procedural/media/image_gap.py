@@ -227,7 +227,9 @@ def _tiles(rows: int, hole: Hole, draws: Any) -> Texture:
         steps = ((toward[0] * down, 0), (0, toward[1] * across), (toward[0] * down, toward[1] * across))
         return np.mean([seen[:, row + step[0], column + step[1]] for step in steps], axis=0)
 
-    return Texture(f"a motif, another one in each picture, repeats every {down} rows and {across} columns", fields, guess)
+    return Texture(
+        f"a motif, another one in each picture, repeats every {down} rows and {across} columns", fields, guess
+    )
 
 
 def _mirror(rows: int, hole: Hole, draws: Any) -> Texture:

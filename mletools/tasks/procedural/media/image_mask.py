@@ -12,9 +12,9 @@ from ...table import Column, Rejected
 from ..challenge import rle
 from ..world import Dense, Rendered, Target
 from .image_files import as_bytes, asset, size_note
-from .image_flaws import flawed, smooth, turned
+from .image_flaws import flawed, mended, smooth, turned
 
-SIDES = (16, 18, 20)
+SIDES = (18, 20)
 # Of the noise of the task, the share of regions that are marked wrongly.
 WRONG = 0.25
 # Pixels that the measurement averages over, as the deviation of a Gaussian.
@@ -47,7 +47,9 @@ FORMS: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
 }
 
 
-def segmentation(scenario: Mapping[str, Any], rows: int, mutations: Mapping[str, float], noise: float, draws: Any) -> Dense:
+def segmentation(
+    scenario: Mapping[str, Any], rows: int, mutations: Mapping[str, float], noise: float, draws: Any
+) -> Dense:
     """Masks of pictures of 16 to 20 pixels a side: one unit a pixel, in row-major order."""
     import numpy as np
 
@@ -62,6 +64,12 @@ def segmentation(scenario: Mapping[str, Any], rows: int, mutations: Mapping[str,
     region = _regions(rows, side, draws)
     has = {name: draws.uniform(size=(rows, region.max() + 1)) < 0.5 for name in TRAITS}
     belongs = FORMS[form][1](has[first].astype(int), has[second].astype(int))
+    # An empty mask teaches little, so one region belongs where none did.
+    empty = np.flatnonzero(~belongs.any(axis=1))
+    chosen = draws.randint(belongs.shape[1], size=rows)[empty]
+    has[second][empty, chosen] = form == "both"
+    has[first][empty, chosen] = True
+    belongs[empty, chosen] = 1
     wrong = draws.uniform(size=belongs.shape) < WRONG * noise
     known, marked = _spread(belongs, region), _spread(np.where(wrong, 1 - belongs, belongs), region)
     pictures = _paint(region, has, draws)
@@ -99,15 +107,11 @@ def _order_note(side: int) -> str:
 
 
 def _regions(rows: int, side: int, draws: Any) -> Any:
-    """The number of each pixel's region, (rows, side, side): the nearest of a few drawn centres."""
+    """The number of each pixel's region, (rows, side, side): the nearest of four drawn centres."""
     import numpy as np
 
-    cells = int(draws.randint(2, 4))
-    at = (np.arange(cells) + 0.5) / cells
-    down, across = (each.ravel() for each in np.meshgrid(at, [0.25, 0.75], indexing="ij"))
-    centre = np.stack([down, across])[:, None, :] + draws.uniform(-0.13, 0.13, size=(2, rows, 2 * cells))
-    swapped = draws.randint(2, size=rows).astype(bool)
-    centre = np.where(swapped[None, :, None], centre[::-1], centre)
+    places = np.array([[0.25, 0.25, 0.75, 0.75], [0.25, 0.75, 0.25, 0.75]])
+    centre = places[:, None, :] + draws.uniform(-0.17, 0.17, size=(2, rows, 4))
     pixel = (np.arange(side) + 0.5) / side
     away = (pixel[None, :, None, None] - centre[0][:, None, None, :]) ** 2
     away = away + (pixel[None, None, :, None] - centre[1][:, None, None, :]) ** 2
@@ -169,7 +173,7 @@ def _measure(pixels: Any) -> dict[str, Any]:
     """How much of each trait the surroundings of each pixel show, (rows, side, side), any scale."""
     import numpy as np
 
-    grey = pixels.mean(axis=3) / 255
+    grey = mended(pixels / 255.0).mean(axis=3)
     level = smooth(grey, 2.0)
     energy = {}
     for fine in (False, True):
@@ -181,8 +185,12 @@ def _measure(pixels: Any) -> dict[str, Any]:
     rough = _near(np.abs(_mixed(grey)))
     return {
         "bright": level - np.median(level.reshape(len(level), -1), axis=1)[:, None, None],
-        "fine": np.log(np.maximum(energy[True, True], energy[True, False]) / np.maximum(energy[False, True], energy[False, False])),
-        "steep": np.log(np.maximum(energy[True, True], energy[False, True]) / np.maximum(energy[True, False], energy[False, False])),
+        "fine": np.log(
+            np.maximum(energy[True, True], energy[True, False]) / np.maximum(energy[False, True], energy[False, False])
+        ),
+        "steep": np.log(
+            np.maximum(energy[True, True], energy[False, True]) / np.maximum(energy[True, False], energy[False, False])
+        ),
         "strong": np.log(np.max(list(energy.values()), axis=0)),
         "rough": np.log(smooth(np.median(rough, axis=0), 1.5) + 0.02),
     }

@@ -90,7 +90,8 @@ def _clouds(look: Look, seen: Mapping[str, Any], draws: Any) -> Any:
     even, odd = field + field[:, :, ::-1], field - field[:, :, ::-1]
     share = (1 + _each(seen, "image_mirror_symmetry")) / 2
     return sum(
-        np.sqrt(weight) * part / part.std(axis=(1, 2), keepdims=True) for weight, part in ((share, even), (1 - share, odd))
+        np.sqrt(weight) * part / part.std(axis=(1, 2), keepdims=True)
+        for weight, part in ((share, even), (1 - share, odd))
     )
 
 

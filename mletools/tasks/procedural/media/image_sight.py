@@ -7,7 +7,7 @@ their own (image_mask, image_gap).
 
 from typing import Any
 
-from .image_flaws import smooth
+from .image_flaws import mended, smooth
 from .image_scene import MARKER, NUMBERS, QUADRANT, Look, place, stamp, stamp_size
 
 TILES, HARMONICS = 4, 5
@@ -17,8 +17,8 @@ SYMMETRY_SHRINK = 0.67
 
 
 def quick(pixels: Any) -> Any:
-    """(rows, k): a thumbnail of 4 x 4, the spread of the greys, mean steps between neighbours, the mean spectrum of lines
-    and of columns, mean colours."""
+    """(rows, k): a thumbnail of 4 x 4, the spread of the greys, mean steps between neighbours, how steps across and
+    down go together, the mean spectrum of lines and of columns, mean colours."""
     import numpy as np
 
     colours = pixels / 255.0
@@ -33,6 +33,7 @@ def quick(pixels: Any) -> Any:
         np.column_stack([flat.mean(axis=1), flat.std(axis=1)]),
         np.quantile(flat, (0, 0.05, 0.25, 0.75, 0.95, 1), axis=1).T,
         np.column_stack([np.abs(each).mean(axis=(1, 2)) for each in (across, down, np.diff(across, axis=2))]),
+        (across[:, :-1] * down[:, :, :-1]).mean(axis=(1, 2))[:, None],
         np.abs(np.fft.rfft(grey, axis=2))[:, :, 1 : 1 + HARMONICS].mean(axis=1) / side,
         np.abs(np.fft.rfft(grey, axis=1))[:, 1 : 1 + HARMONICS].mean(axis=2) / side,
     ]
@@ -45,7 +46,7 @@ def measure(look: Look, pixels: Any) -> dict[str, Any]:
     """Places and codes by the name of the property, (rows,) each; all of NUMBERS (the tint only of colour pictures)."""
     import numpy as np
 
-    colours = _mended(pixels / 255.0)
+    colours = mended(pixels / 255.0)
     grey = colours.mean(axis=3)
     found: dict[str, Any] = {}
     found[MARKER], found[QUADRANT], covered = _find_marker(look, grey)
@@ -64,26 +65,9 @@ def measure(look: Look, pixels: Any) -> dict[str, Any]:
     if pixels.shape[3] == 3:
         found["image_tint"] = 100 * np.round((colours[..., 0] - colours[..., 2]).mean(axis=(1, 2)), 6)
     return {
-        name: np.round(place(name, np.round(values, 6)), 6) if name in NUMBERS else values for name, values in found.items()
+        name: np.round(place(name, np.round(values, 6)), 6) if name in NUMBERS else values
+        for name, values in found.items()
     }
-
-
-def _mended(colours: Any) -> Any:
-    """Black lines become the mean of the lines beside them, single black or white pixels the median around them."""
-    import numpy as np
-
-    side = colours.shape[1]
-    at = np.arange(side)
-    before, after = np.abs(at - 1), side - 1 - np.abs(side - 2 - at)
-    for axis in (1, 2):
-        dead = np.expand_dims((colours < 0.01).all(axis=3).mean(axis=3 - axis) > 0.9, (3 - axis, 3))
-        beside = (np.take(colours, before, axis=axis) + np.take(colours, after, axis=axis)) / 2
-        colours = np.where(dead, beside, colours)
-    padded = np.pad(colours, ((0, 0), (1, 1), (1, 1), (0, 0)), mode="edge")
-    around = np.stack([padded[:, r : r + side, c : c + side] for r in range(3) for c in range(3) if (r, c) != (1, 1)])
-    middle = np.median(around, axis=0)
-    struck = ((colours < 0.01) | (colours > 0.99)).all(axis=3) & (np.abs(colours - middle).mean(axis=3) > 0.3)
-    return np.where(struck[..., None], middle, colours)
 
 
 def _find_marker(look: Look, grey: Any) -> tuple[Any, Any, Any]:
@@ -94,8 +78,8 @@ def _find_marker(look: Look, grey: Any) -> tuple[Any, Any, Any]:
     stamps = np.stack([stamp(shape, size).ravel() for shape in look.markers])
     stamps = stamps - stamps.mean(axis=1, keepdims=True)
     stamps /= np.sqrt((stamps**2).sum(axis=1, keepdims=True))
-    smoothed = look.sign * np.clip(grey, 0.1, 0.9)
-    windows = np.lib.stride_tricks.sliding_window_view(smoothed, (size, size), axis=(1, 2))
+    signed = look.sign * np.clip(grey, 0.1, 0.9)
+    windows = np.lib.stride_tricks.sliding_window_view(signed, (size, size), axis=(1, 2))
     rows, places = len(grey), windows.shape[1]
     answers = np.round(windows.reshape(rows, places * places, size * size) @ stamps.T, 6).reshape(rows, -1)
     best = answers.argmax(axis=1)
@@ -140,8 +124,11 @@ def _find_waves(level: Any) -> dict[str, Any]:
     frequency, angle = (each.ravel() for each in np.meshgrid(frequencies, angles))
     at = np.arange(side) / side
     turn = np.radians(angle)
-    phase = 2 * np.pi * frequency[:, None, None] * (
-        np.cos(turn)[:, None, None] * at[None, None, :] + np.sin(turn)[:, None, None] * at[None, :, None]
+    phase = (
+        2
+        * np.pi
+        * frequency[:, None, None]
+        * (np.cos(turn)[:, None, None] * at[None, None, :] + np.sin(turn)[:, None, None] * at[None, :, None])
     )
     phase = phase.reshape(len(frequency), -1)
     fade = np.sin(np.pi * (np.arange(side) + 0.5) / side)

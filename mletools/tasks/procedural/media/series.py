@@ -8,15 +8,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..world import Asset, Category, Number, Rendered
-from .series_file import FAULTS, Scale, read_carefully, read_plainly, write_files
+from .series_file import FAULTS, LENGTHS, Scale, read_carefully, read_plainly, write_files
 from .series_future import forecasting, reconstruction
 from .series_measure import SHAPES, measure, plain_features, season_shape
 
 MUTATIONS = FAULTS
 DENSE: dict[str, Any] = {"forecasting": forecasting, "reconstruction": reconstruction}
 
-# Steps of a series by the length of its season: whole seasons, three at least.
-LENGTHS = {7: 63, 12: 72, 24: 96}
 MOST_SPIKES = 6
 # The latest high point of a season, as a share of it: a place must not run into itself.
 LAST_PHASE = 0.75
@@ -25,7 +23,7 @@ IN_RANGE = {
     "series_trend": (-0.24, 0.24),
     "series_season_size": (0.02, 0.14),
     "series_shift_size": (0.06, 0.24),
-    "series_scatter": (0.008, 0.035),
+    "series_scatter": (0.008, 0.045),
 }
 
 
@@ -34,11 +32,17 @@ def _menu(scenario: Mapping[str, Any]) -> dict[str, tuple[str, float, float, int
     series = scenario["series"]
     span, length = series["high"] - series["low"], LENGTHS[series["season"]]
     in_unit = {
-        name: (series["unit"], low * span, high * span, series["decimals"] + 1) for name, (low, high) in IN_RANGE.items()
+        name: (series["unit"], low * span, high * span, series["decimals"] + 1)
+        for name, (low, high) in IN_RANGE.items()
     }
     return {
         **in_unit,
-        "series_season_phase": ("steps from the start of a season to its high point", 0, LAST_PHASE * series["season"], 1),
+        "series_season_phase": (
+            "steps from the start of a season to its high point",
+            0,
+            LAST_PHASE * series["season"],
+            1,
+        ),
         "series_shift_step": ("steps before the level shifts", 0.15 * length, 0.85 * length, 0),
         "series_memory": ("of the deviation of one step is left in the next", 0.0, 0.9, 2),
         "series_spike_count": ("spikes", 0, MOST_SPIKES, 0),
@@ -53,7 +57,9 @@ def factors(scenario: Mapping[str, Any], rows: int, draws: Any) -> list[Number |
     menu = _menu(scenario)
     names = list(menu)
     found: list[Number | Category] = []
-    for name in (names[at] for at in sorted(int(at) for at in draws.permutation(len(names))[: 5 + int(draws.randint(2))])):
+    for name in (
+        names[at] for at in sorted(int(at) for at in draws.permutation(len(names))[: 5 + int(draws.randint(2))])
+    ):
         found.append(Number(name, *menu[name], _places(name, rows, draws)))
     found.append(Category("series_season_shape", SHAPES, np.asarray(draws.randint(len(SHAPES), size=rows))))
     return found
@@ -84,7 +90,8 @@ def render(
     shares = {name: value / span if name in IN_RANGE else value for name, value in sizes.items()}
     level = _course(shares, shape, season, LENGTHS[season], draws)
     contents, notes = write_files(scenario, scale.value(level), mutations, draws)
-    seen = measure(scale.share(read_carefully(contents, scale, level.shape[1])), season)
+    read, own = read_carefully(contents, scale, level.shape[1])
+    seen = measure(scale.share(read), own, season)
     measured = {}
     for factor in factors:
         if isinstance(factor, Number):

@@ -28,6 +28,8 @@ NOTES = {
     "shuffled_steps": "The lines are not in the order of time.",
 }
 MILLI = "1/1000"
+# Steps of a series by the length of its season: whole seasons, three at least.
+LENGTHS = {7: 63, 12: 72, 24: 96}
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,7 @@ def write_files(
     values, moments, other = _spoiled(values, scale, faults, beside, draws)
     moments = np.where(gone, np.arange(length), moments)
     share = faults.get("missing_steps", 0.0)
-    left_out = draws.uniform(size=values.shape) < (0.05 + 0.2 * share if share else 0.0)
+    left_out = draws.uniform(size=values.shape) < (0.04 + 0.16 * share if share else 0.0)
     milli = np.zeros(values.shape, dtype=bool)
     if "unit_change" in faults:
         start = draws.randint(length // 5, length, size=(rows, 1))
@@ -129,7 +131,7 @@ def _spoiled(
     least = 10.0**-scale.decimals
     moments, other = np.tile(step, (rows, 1)), np.array(beside.values) if beside else np.zeros((rows, 0))
     if "time_jitter" in faults:
-        moments = np.clip(step + faults["time_jitter"] * draws.uniform(-0.49, 0.49, size=values.shape), 0, length - 1)
+        moments = np.clip(step + faults["time_jitter"] * draws.uniform(-0.4, 0.4, size=values.shape), 0, length - 1)
         moments = np.round(moments, 2)
         values = _between(values, moments)
         if beside:
@@ -179,30 +181,38 @@ def read_cells(content: bytes) -> list[list[str]]:
     return [line.split(",") for line in content.decode("utf-8").split("\n")[1:-1]]
 
 
+def read_value(line: Sequence[str]) -> float:
+    """The value of a line in the series' usual unit; NaN where it is empty."""
+    if not line[1]:
+        return float("nan")
+    return float(line[1]) / (1000 if line[-1].startswith(MILLI) else 1)
+
+
 def read_plainly(contents: Sequence[bytes]) -> list[Any]:
-    """The numbers in the second column of each file, in the order of its lines; whatever unit, doubled or not."""
+    """The values of each file in the order of its lines, in the usual unit; doubled ones and mistakes too."""
     import numpy as np
 
-    return [np.array([float(line[1]) for line in read_cells(content) if line[1]]) for content in contents]
+    return [np.array([read_value(line) for line in read_cells(content) if line[1]]) for content in contents]
 
 
-def read_carefully(contents: Sequence[bytes], scale: Scale, length: int, column: int = 1) -> Any:
-    """(rows, length): column `column` of each file by step, in its usual unit, corrected, with holes bridged straight.
+def read_carefully(contents: Sequence[bytes], scale: Scale, length: int, column: int = 1) -> tuple[Any, Any]:
+    """Column `column` of each file by step, in its usual unit, corrected, with holes bridged straight: (rows, length).
 
-    A value further outside the range than half of it is a hole.
+    Beside it, of the same shape, whether a step has a line of its own. A value further outside the range than half of
+    it is a hole.
     """
     import numpy as np
 
     far = (scale.high - scale.low) / 2
-    found = np.zeros((len(contents), length))
+    found, own = np.zeros((len(contents), length)), np.zeros((len(contents), length), dtype=bool)
     for row, content in enumerate(contents):
         known: dict[float, float] = {}
         for line in read_cells(content):
             if line[column]:
-                milli = column == 1 and line[-1].startswith(MILLI)
-                known[float(line[0])] = float(line[column]) / (1000 if milli else 1)
+                known[float(line[0])] = read_value(line) if column == 1 else float(line[column])
         if column == 1:
             known = {moment: value for moment, value in known.items() if scale.low - far <= value <= scale.high + far}
         moments = sorted(known)
         found[row] = np.interp(np.arange(length), moments, [known[moment] for moment in moments])
-    return np.round(found, 6)
+        own[row, [round(moment) for moment in moments if moment < length]] = True
+    return np.round(found, 6), own

@@ -8,17 +8,15 @@ from typing import Any
 
 from ...table import Column, fixed
 from ..world import Asset, Dense, Rendered, Target
-from .series_file import Beside, Scale, read_carefully, read_cells, write_files
-from .series_rule import FAMILIES, PLAN, Course, Setting, told_in
-
-HISTORY = {7: 63, 12: 72, 24: 96}
+from .series_file import LENGTHS, Beside, Scale, read_carefully, read_cells, read_value, write_files
+from .series_rule import FAMILIES, PLAN, Course, Setting
 
 
 def forecasting(
     scenario: Mapping[str, Any], rows: int, mutations: Mapping[str, float], noise: float, draws: Any
 ) -> Dense:
     """The file ends at some step; the next 6 to 10 values are asked for."""
-    length = HISTORY[scenario["series"]["season"]]
+    length = LENGTHS[scenario["series"]["season"]]
     units = int(draws.randint(6, 11))
     asked = range(length, length + units)
     return _asked(scenario, rows, mutations, noise, draws, asked, length + units, "h")
@@ -28,7 +26,7 @@ def reconstruction(
     scenario: Mapping[str, Any], rows: int, mutations: Mapping[str, float], noise: float, draws: Any
 ) -> Dense:
     """The cells of 6 to 10 steps in the middle are empty, and asked for."""
-    length = HISTORY[scenario["series"]["season"]]
+    length = LENGTHS[scenario["series"]["season"]]
     units = int(draws.randint(6, 11))
     start = (length - units) // 2
     return _asked(scenario, rows, mutations, noise, draws, range(start, start + units), length, "g")
@@ -47,8 +45,7 @@ def _asked(
     import numpy as np
 
     series, scale = scenario["series"], Scale.of(scenario)
-    value, size = told_in(scale.low, scale.high - scale.low, series["unit"], scale.decimals + 1)
-    setting = Setting(rows, steps, series["season"], asked, noise, value, size)
+    setting = Setting(rows, steps, series["season"], asked, noise, scale, series["unit"])
     family = list(FAMILIES)[draws.randint(len(FAMILIES))]
     course = FAMILIES[family](setting, draws)
     values, at = scale.value(course.level), list(asked)
@@ -59,10 +56,11 @@ def _asked(
     contents, notes = write_files(scenario, values[:, :shown], mutations, draws, beside, empty)
     names = [f"{letter}_{number}" for number in range(1, len(at) + 1)]
     cells = {
-        name: [fixed(value, scale.decimals) for value in column] for name, column in zip(names, values[:, at].T, strict=True)
+        name: [fixed(value, scale.decimals) for value in column]
+        for name, column in zip(names, values[:, at].T, strict=True)
     }
-    low, high = max(scale.low, 10.0**-scale.decimals), scale.high
-    known = np.clip(scale.low + course.expected[:, at] * (high - scale.low), low, high)
+    expected = scale.low + course.expected[:, at] * (scale.high - scale.low)
+    known = np.clip(expected, max(scale.low, 10.0**-scale.decimals), scale.high)
     plain = _plain(contents, scale, setting, letter, beside is not None)
     return Dense(
         rendered=Rendered(
@@ -105,8 +103,8 @@ def _right(contents: Sequence[bytes], scale: Scale, setting: Setting, course: Co
     known = np.ones(setting.steps, dtype=bool)
     known[list(setting.asked)] = False
     seen = np.zeros((setting.rows, setting.steps))
-    seen[:, :shown] = scale.share(read_carefully(contents, scale, shown))
-    plan = None if course.plan is None else read_carefully(contents, scale, setting.steps, column=2)
+    seen[:, :shown] = scale.share(read_carefully(contents, scale, shown)[0])
+    plan = None if course.plan is None else read_carefully(contents, scale, setting.steps, column=2)[0]
     mean = seen[:, known].mean(axis=1)
     found = course.guess(seen, known, plan)
     own = np.broadcast_to(mean[:, None, None], (*found.shape[:2], 1))
@@ -116,7 +114,7 @@ def _right(contents: Sequence[bytes], scale: Scale, setting: Setting, course: Co
 def _plain(contents: Sequence[bytes], scale: Scale, setting: Setting, letter: str, planned: bool) -> Any:
     """(rows, units, 9): position, the values beside, mean, spread, least, largest, one season before and after.
 
-    By the place of a line in the order of its steps, whatever its unit, or whether it is doubled; values far out of the
+    By the place of a line in the order of its steps, whether it is doubled or not; values far out of the
     range are cut off. A second column at the same line is the tenth.
     """
     import numpy as np
@@ -125,7 +123,7 @@ def _plain(contents: Sequence[bytes], scale: Scale, setting: Setting, letter: st
     found = []
     for content in contents:
         lines = sorted(read_cells(content), key=lambda line: float(line[0]))
-        values = [float(line[1]) if line[1] else np.nan for line in lines]
+        values = [read_value(line) for line in lines]
         share = np.clip((np.array(values) - scale.low) / (scale.high - scale.low), -0.5, 1.5)
         holes, known = np.flatnonzero(np.isnan(share)), share[~np.isnan(share)]
         start = int(holes[0]) if len(holes) else len(lines)
@@ -141,4 +139,3 @@ def _plain(contents: Sequence[bytes], scale: Scale, setting: Setting, letter: st
                 row.append(float(lines[min(start + unit, len(lines) - 1)][2]))
             found.append([usual if np.isnan(each) else each for each in row])
     return np.round(np.array(found).reshape(len(contents), units, -1), 6)
-

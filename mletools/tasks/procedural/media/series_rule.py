@@ -4,11 +4,12 @@ Courses are shares of the scenario's range. A family is one function; FAMILIES i
 steps are asked for (series_future).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from ...table import fixed
+from .series_file import Scale
 from .series_measure import SHAPES, season_shape
 
 PLAN = "plan_percent"
@@ -16,25 +17,34 @@ PLAN = "plan_percent"
 
 @dataclass(frozen=True)
 class Setting:
-    """What a family may build on: `asked` are the steps that are asked for, one after the other, of `steps` in all.
-
-    `value` tells a share of the range in the series' unit, and `size` a difference of two shares.
-    """
+    """What a family may build on: `asked` are the steps that are asked for, one after the other, of `steps` in all."""
 
     rows: int
     steps: int
     season: int
     asked: range
     noise: float
-    value: Callable[[float], str]
-    size: Callable[[float], str]
+    scale: Scale
+    unit: str
+
+    def value(self, share: float) -> str:
+        """A share of the range as a value, in words."""
+        return self._told(self.scale.low + share * (self.scale.high - self.scale.low))
+
+    def size(self, share: float) -> str:
+        """The difference of two shares, in words."""
+        return self._told(share * (self.scale.high - self.scale.low))
+
+    def _told(self, value: float) -> str:
+        return f"{fixed(value, self.scale.decimals + 1)} {self.unit}"
 
 
 @dataclass(frozen=True)
 class Course:
     """A drawn rule and its series, (rows, steps) each.
 
-    `level` holds the noise, `expected` is what one who knows the rule, its parameters and all steps not asked for expects.
+    `level` holds the noise. `expected` is what one expects who knows the rule, its parameters, and the steps not asked for
+    (of threshold_regime, those before).
     `guess(seen, known, plan)` gives features (rows, units, m) of the steps asked for; `seen` (rows, steps) was read from
     the files and counts where `known` (steps,) holds. `plan` is the second column, if the rule has one.
     """
@@ -147,7 +157,9 @@ def _swing(setting: Setting, draws: Any) -> Course:
     def guess(seen: Any, known: Any, plan: Any) -> Any:
         design = np.concatenate([_line(setting), _phases(setting)], axis=2)
         flat = _fitted(seen, known, np.concatenate([np.ones((1, setting.steps, 1)), _line(setting)], axis=2))
-        weighed = np.concatenate([design[:, :, :1] + 0 * flat[:, :, None], swing(flat)[:, :, None] * _phases(setting)], axis=2)
+        weighed = np.concatenate(
+            [design[:, :, :1] + 0 * flat[:, :, None], swing(flat)[:, :, None] * _phases(setting)], axis=2
+        )
         weighed = np.concatenate([np.ones((setting.rows, setting.steps, 1)), weighed], axis=2)
         return _picked(setting, _fitted(seen, known, weighed), _fitted(seen, known, design), flat, swing(flat))
 
@@ -162,7 +174,10 @@ def _lags(setting: Setting, draws: Any) -> Course:
 
     rows, steps = setting.rows, setting.steps
     lag = _lag(setting, draws)
-    first, second = round(float(draws.choice([-1, 1]) * draws.uniform(0.4, 0.7)), 2), round(float(draws.uniform(0.25, 0.4)), 2)
+    first, second = (
+        round(float(draws.choice([-1, 1]) * draws.uniform(0.4, 0.7)), 2),
+        round(float(draws.uniform(0.25, 0.4)), 2),
+    )
     # At the edge of what dies out, or noise would be all that is left at the end.
     second = round(min(second, 0.97 - abs(first)), 2)
     middle = draws.uniform(0.4, 0.6, size=(rows, 1))
@@ -186,7 +201,9 @@ def _lags(setting: Setting, draws: Any) -> Course:
         mean = seen[:, known].mean(axis=1, keepdims=True)
         return _picked(setting, mean + expects(seen - mean), _before(seen, lag), _before(seen, 2 * lag), mean)
 
-    words = f"a value's distance from its series' mean is {first} times that {lag} steps before and {second} times that "
+    words = (
+        f"a value's distance from its series' mean is {first} times that {lag} steps before and {second} times that "
+    )
     return Course(middle + away, middle + expects(away), words + f"{2 * lag} steps before", guess)
 
 
@@ -254,14 +271,6 @@ def _planned(rows: int, steps: int, draws: Any) -> Any:
     block = np.cumsum(change, axis=1)
     levels = np.take_along_axis(draws.uniform(0.05, 0.95, size=(rows, steps + 1)), block, axis=1)
     return np.clip(levels + 0.03 * draws.normal(size=levels.shape), 0, 1)
-
-
-def told_in(low: float, span: float, unit: str, decimals: int) -> Sequence[Callable[[float], str]]:
-    """(a share of the range as a value, a difference of shares as a size), as text with the unit."""
-    return (
-        lambda share: f"{fixed(low + share * span, decimals)} {unit}",
-        lambda share: f"{fixed(share * span, decimals)} {unit}",
-    )
 
 
 FAMILIES: dict[str, Callable[[Setting, Any], Course]] = {

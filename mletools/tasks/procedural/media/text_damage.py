@@ -14,7 +14,7 @@ from .text_plan import LETTERS, Plan
 
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?![^\s.,])")
 # Signs that a web page has to write in another way.
-MARKED = "&<>\""
+MARKED = '&<>"'
 SHORT = 5
 LONG = 8
 END_OF_FORM = "End of remarks."
@@ -178,7 +178,9 @@ def _form(plan: Plan, note: Note, strength: float, draws: Any) -> Note:
     topics = [plan.themes[theme][draws.randint(len(plan.themes[theme]))] for theme in sorted(plan.themes)]
     ticks = [words[draws.randint(len(words))] for words in (plan.praise, plan.blame, plan.praise, plan.blame)]
     boxes = " ".join(f"[{' x'[draws.randint(2)]}] {word}" for word in ticks)
-    head = f"Form {draws.randint(10, 100)}, sheet {draws.randint(1, 9)}: {boxes} | Topics: {' / '.join(topics)} | Remarks:"
+    head = (
+        f"Form {draws.randint(10, 100)}, sheet {draws.randint(1, 9)}: {boxes} | Topics: {' / '.join(topics)} | Remarks:"
+    )
     foot = f"{END_OF_FORM} To be kept for {draws.randint(2, 10)} years."
     return [head, *note, foot]
 

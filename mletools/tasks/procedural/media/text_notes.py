@@ -8,8 +8,21 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...table import fixed
-from .text_plan import ASKED, HEDGES, MARKERS, MENTIONS, ORDER, PRAISE, QUESTIONS, STATEMENTS, TROUBLE, Plan
-from .text_plan import number_name, placed_name, rivals_name
+from .text_plan import (
+    ASKED,
+    HEDGES,
+    MARKERS,
+    MENTIONS,
+    ORDER,
+    PRAISE,
+    QUESTIONS,
+    STATEMENTS,
+    TROUBLE,
+    Plan,
+    number_name,
+    placed_name,
+    rivals_name,
+)
 
 DOUBTING = ("perhaps", "probably", "possibly", "apparently", "presumably", "allegedly")
 ASSURING = ("certainly", "definitely", "surely", "undoubtedly", "obviously", "plainly")
@@ -28,7 +41,13 @@ DENIED = (
     "{subject} {marker}did not stay {word}",
     "{subject} {marker}hardly stayed {word}",
 )
-LISTS = ("Topics were {}.", "Also noted: {}.", "Something was said about {}.", "Keywords for the file: {}.", "Up came {}.")
+LISTS = (
+    "Topics were {}.",
+    "Also noted: {}.",
+    "Something was said about {}.",
+    "Keywords for the file: {}.",
+    "Up came {}.",
+)
 # {0} is what happened first.
 ORDERS = (
     "First {0}. Later {1}.",
@@ -49,6 +68,7 @@ NUMBERS = (
     "Entered as {name}: {0}, the day before {1}.",
     "Day before, {name}: {1}, now {0}.",
     "Now {0} as {name}, last time {1}.",
+    "Noted as {name}: {0}, compared with {1} last time.",
     "Last time {1} as {name}, now {0}.",
 )
 # The same words as a question and as a statement.
@@ -70,26 +90,41 @@ EMPTY = (
 )
 # Filler brings a note to the length that this share of the notes do not need, and some words on.
 USUAL, SPARE_WORDS = 0.8, 10
+# Words of a list that holds one word, on average.
+REPEATED = 4
 
 
 def write_notes(plan: Plan, draws: Any) -> list[list[str]]:
     """One note a sample, as a list of sentences (two of them in one string where they belong together)."""
     bodies = [_body(plan, row, draws) for row in range(plan.rows)]
     usual = sorted(_words(body) for body in bodies)[int(USUAL * plan.rows)]
-    notes = []
-    for row, body in enumerate(bodies):
-        target = usual + int(draws.randint(SPARE_WORDS))
-        pool = [*plan.scenario["text"]["filler"], *EMPTY]
-        for at in draws.permutation(len(pool)):
-            if _words(body) >= target:
-                break
-            body.append(pool[at])
-        mixed = [body[at] for at in draws.permutation(len(body))]
-        mixed = [f"{each[:-1]}!" if each.endswith(".") and draws.uniform() < 0.06 else each for each in mixed]
-        place = _place(plan, placed_name(plan.placed), row, draws)
-        mixed.insert(int(round(place * len(mixed))), _listed([_pick(plan.themes[plan.placed], draws)], draws))
-        notes.append(mixed)
-    return notes
+    return [
+        _arranged(plan, row, body, usual + int(draws.randint(SPARE_WORDS)), draws) for row, body in enumerate(bodies)
+    ]
+
+
+def _arranged(plan: Plan, row: int, body: list[str], target: int, draws: Any) -> list[str]:
+    """The body, filled up to `target` words and mixed, with the words of the placed theme where they belong."""
+    place = _place(plan, placed_name(plan.placed), row, draws)
+    # A theme that comes up early tends to come up again.
+    again = draws.uniform() > place
+    target -= REPEATED * int(again)
+    pool = [*plan.scenario["text"]["filler"], *EMPTY]
+    for at in draws.permutation(len(pool)):
+        if _words(body) >= target:
+            break
+        body = [*body, pool[at]]
+    mixed = [body[at] for at in draws.permutation(len(body))]
+    mixed = [f"{each[:-1]}!" if each.endswith(".") and draws.uniform() < 0.06 else each for each in mixed]
+    first = round(place * len(mixed))
+    if again:
+        mixed.insert(first + int(draws.randint(len(mixed) + 1 - first)), _placed(plan, draws))
+    mixed.insert(first, _placed(plan, draws))
+    return mixed
+
+
+def _placed(plan: Plan, draws: Any) -> str:
+    return _listed([_pick(plan.themes[plan.placed], draws)], draws)
 
 
 def _words(sentences: Sequence[str]) -> int:
@@ -99,7 +134,7 @@ def _words(sentences: Sequence[str]) -> int:
 def _place(plan: Plan, name: str, row: int, draws: Any) -> float:
     """The place of a factor in this note; a drawn one where the task has no such factor."""
     place = float(draws.uniform())
-    return float(plan.factors[name].place[row]) if name in plan.factors else place
+    return float(plan.shown[name][row]) if name in plan.factors else place
 
 
 def _body(plan: Plan, row: int, draws: Any) -> list[str]:
@@ -110,9 +145,9 @@ def _body(plan: Plan, row: int, draws: Any) -> list[str]:
     if QUESTIONS in plan.factors:
         found += _questions(plan, row, draws)
     if ORDER in plan.factors:
-        found.append(_order(plan, plan.factors[ORDER].code[row], draws))
+        found.append(_order(plan, plan.shown[ORDER][row], draws))
     if TROUBLE in plan.factors:
-        guilty = plan.suspects[plan.factors[TROUBLE].code[row]]
+        guilty = plan.suspects[plan.shown[TROUBLE][row]]
         rest = [each for each in plan.suspects if each != guilty]
         found.append(_sentence(_pick(TROUBLES, draws).format(guilty, _pick(rest, draws))))
     return found
@@ -130,7 +165,7 @@ def _statements(plan: Plan, row: int, draws: Any) -> list[str]:
     praised = _spread(_place(plan, PRAISE, row, draws), STATEMENTS, draws)
     markers = [""] * STATEMENTS
     if HEDGES in plan.factors:
-        doubts = _spread(float(plan.factors[HEDGES].place[row]), MARKERS, draws)
+        doubts = _spread(float(plan.shown[HEDGES][row]), MARKERS, draws)
         markers = [_pick(DOUBTING if doubt else ASSURING, draws) for doubt in doubts]
     clauses = [statement(plan, good, marker, draws) for good, marker in zip(praised, markers, strict=True)]
     # Two pairs in a sentence each, or one, or none.
@@ -142,7 +177,7 @@ def _statements(plan: Plan, row: int, draws: Any) -> list[str]:
 
 def _spread(place: float, slots: int, draws: Any) -> list[bool]:
     """So many of the slots set as the place says, in a drawn order."""
-    count = int(round(place * slots))
+    count = round(place * slots)
     return [bool(at < count) for at in draws.permutation(slots)]
 
 

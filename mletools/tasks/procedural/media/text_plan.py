@@ -21,7 +21,7 @@ LETTERS = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
 
 @dataclass(frozen=True)
 class Plan:
-    """One task's choices. `factors` by name; words are drawn from these lists, so that each comes often enough.
+    """One task's choices. `factors` by name, `shown` their places or codes of shape (rows,); words are drawn from these lists, so that each comes often enough.
 
     `rivals` are the two themes whose shares count, `placed` the theme whose first word has a place, `events` the two
     whose order counts, `suspects` the subjects of which one gives trouble and `subjects` others, `number` and `other_events` as they say;
@@ -30,6 +30,7 @@ class Plan:
 
     scenario: Mapping[str, Any]
     factors: dict[str, Number | Category]
+    shown: dict[str, Any]
     rows: int
     rivals: tuple[str, str]
     placed: str
@@ -131,6 +132,7 @@ def make_plan(scenario: Mapping[str, Any], factors: Sequence[Number | Category],
     return Plan(
         scenario=scenario,
         factors=by_name,
+        shown={each.name: each.place if isinstance(each, Number) else each.code for each in factors},
         rows=len(factors[0].place if isinstance(factors[0], Number) else factors[0].code),
         rivals=rivals,
         placed=placed,

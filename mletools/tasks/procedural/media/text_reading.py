@@ -11,12 +11,11 @@ from typing import Any
 from ..world import Category, Number
 from .text_notes import ASSURING, DOUBTING
 from .text_plan import ASKED, HEDGES, LETTERS, ORDER, PRAISE, QUESTIONS, TROUBLE, Plan, placed_name, rivals_name
-from .text_words import Reader, Sentence, is_number
+from .text_words import Reader, Sentence, is_number, wordings
 
-COMMON = 14
-STOP_WORDS = frozenset(
-    "the and was were for from with not did but out its has had have are this that than then into only".split()
-)
+COMMON = 12
+# Words up to this length are taken for small ones that tell nothing.
+SHORT = 3
 # The furthest that a denial stands before the word which it denies.
 REACH = 3
 ARTICLES = frozenset(("the", "a", "an", "was", "were", "of", "on", "in", "to", "up"))
@@ -25,7 +24,7 @@ Note = list[Sentence]
 
 
 def bag_of_words(plan: Plan, notes: Sequence[str]) -> Any:
-    """Floats of shape (rows, 30): counts of the commonest words, of words in eight lists, of signs, and two numbers.
+    """Floats of shape (rows, 27): counts of the commonest words, of words in eight lists, of signs, and two numbers.
 
     The lists are words of praise, of blame, of doubt, of assurance, and of each theme: counted as they stand, and for
     praise and doubt also as a share.
@@ -35,8 +34,9 @@ def bag_of_words(plan: Plan, notes: Sequence[str]) -> Any:
     text = plan.scenario["text"]
     sides = [set(text["praise"]), set(text["blame"]), set(DOUBTING), set(ASSURING)]
     lists = [*sides, *(set(words) for words in text["themes"].values())]
-    bags = [Counter(re.findall(r"[^\W\d_]{3,}", note.lower())) for note in notes]
-    spread = Counter(word for bag in bags for word in bag if word not in STOP_WORDS)
+    glue = set(LETTERS.findall(" ".join(wordings()).lower()))
+    bags = [Counter(re.findall(r"[^\W\d_]+", note.lower())) for note in notes]
+    spread = Counter(word for bag in bags for word in bag if len(word) > SHORT and word not in glue)
     # A word that nearly every note holds tells nothing.
     useful = [word for word, count in spread.items() if count <= 0.9 * len(notes)]
     words = sorted(useful, key=lambda word: (-spread[word], word))[:COMMON]
@@ -45,7 +45,7 @@ def bag_of_words(plan: Plan, notes: Sequence[str]) -> Any:
         counts = [bag[word] for word in words] + [0] * (COMMON - len(words))
         sums = [sum(count for word, count in bag.items() if word in known) for known in lists]
         shares = [(one + 1) / (one + other + 2) for one, other in (sums[0:2], sums[2:4])]
-        signs = [len(note.split()), len(note), note.count("."), note.count("?")]
+        signs = [len(note.split()), len(note), note.count("?")]
         made.append([*counts, *sums, *shares, *signs, *_two_numbers(note)])
     return np.round(np.array(made, dtype=float), 6)
 
@@ -150,9 +150,9 @@ def _order(plan: Plan, note: Note) -> int:
         return 2
     first, second = sorted(range(2), key=lambda which: seen[which][1:])
     _, number, start, end = seen[first]
-    words = note[number].words
-    between = words[end:] if seen[second][1] != number else words[end : seen[second][2]]
-    turned = "before" in words[:start] or (seen[second][1] == number and {"before", "after"} & set(between))
+    told = note[number].words
+    between = told[end:] if seen[second][1] != number else told[end : seen[second][2]]
+    turned = "before" in told[:start] or (seen[second][1] == number and {"before", "after"} & set(between))
     return second if turned else first
 
 

@@ -32,9 +32,14 @@ class Reader:
     def __init__(self, plan: Plan):
         text = plan.scenario["text"]
         weighty = [*text["praise"], *text["blame"], *(word for words in text["themes"].values() for word in words)]
-        told = [*text["subjects"], *text["events"], *text["filler"], *(each["meaning"] for each in plan.scenario["numbers"])]
+        told = [
+            *text["subjects"],
+            *text["events"],
+            *text["filler"],
+            *(each["meaning"] for each in plan.scenario["numbers"]),
+        ]
         # What matters most comes first: it wins where two words are equally near.
-        words = [*weighty, *text_notes.DOUBTING, *text_notes.ASSURING, *_letters(_wordings()), *_letters(told)]
+        words = [*weighty, *text_notes.DOUBTING, *text_notes.ASSURING, *_letters(wordings()), *_letters(told)]
         self.known = {word: word for word in words}
         for language in FOREIGN:
             self.known.update({_letters([other])[-1]: word for word, other in language.items()})
@@ -85,7 +90,8 @@ def is_number(word: str) -> bool:
     return word[-1].isdecimal()
 
 
-def _wordings() -> list[str]:
+def wordings() -> list[str]:
+    """The patterns of all sentences that are not the scenario's own."""
     asking = [each for pair in text_notes.ASKING for each in pair]
     patterns = (text_notes.AFFIRMED, text_notes.DENIED, text_notes.LISTS, text_notes.ORDERS, text_notes.TROUBLES)
     return [each for group in (*patterns, text_notes.NUMBERS, text_notes.EMPTY, asking) for each in group] + [LINKING]

@@ -1,0 +1,383 @@
+"""Tasks made from a hidden rule: rule, target, split, leaderboard, description, and whole tasks of every modality."""
+
+import csv
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import records, run_command
+
+import mletools
+from mletools.commands.gen_task import Told, _medals, _unlike
+from mletools.grading import metrics, score_bytes
+from mletools.records import schema
+from mletools.tasks import (
+    MODALITIES,
+    MUTATIONS,
+    SAMPLES,
+    Dropped,
+    Made,
+    Marking,
+    NoTask,
+    Rejected,
+    likeness,
+    make_task,
+    show,
+)
+from mletools.tasks.folder import content_digest
+from mletools.tasks.procedural import draw_world, make_board, make_challenge
+from mletools.tasks.procedural.challenge import rle
+from mletools.tasks.procedural.dna import IMBALANCED, METRICS
+from mletools.tasks.procedural.draw import begin, scenarios
+from mletools.tasks.procedural.rule import FAMILIES, NEEDS, compose, shown
+from mletools.tasks.procedural.target import make_target
+from mletools.tasks.procedural.world import Category, Number
+from mletools.tasks.table import generator
+
+MARKING = Marking(score_bytes, metrics.lower_is_better, lambda name: metrics.find(name).definition, _medals)
+
+
+def challenge_of(modality, seed):
+    """A challenge of the first draw from `seed` on that is not rejected."""
+    for at in range(seed, seed + 20):
+        draws = generator(at)
+        try:
+            world = draw_world(modality, draws)
+            return make_challenge(world, draws, metrics.lower_is_better(world.origin["dna"]["metric"]))
+        except Rejected:
+            continue
+    raise AssertionError("twenty draws were rejected")
+
+
+def score_of(challenge, submission):
+    return score_bytes(challenge.grading, challenge.answers, submission)
+
+
+def table(content):
+    return list(csv.DictReader(io.StringIO(content.decode())))
+
+
+# --- data files -----------------------------------------------------------------------------------------------------
+
+
+def test_scenarios_are_complete():
+    found = scenarios()
+    assert len({each["key"] for each in found}) == len(found) >= 30
+    assert len({each["domain"] for each in found}) >= 25
+    for each in found:
+        entries = [*each["numbers"], *each["categories"]]
+        asked = [each[name] for name in ("quantity", "binary", "classes", "tags")]
+        names = [entry["name"] for entry in [*entries, *asked, each["ranking"]["query"], each["ranking"]["grade"]]]
+        assert len(set(names)) == len(names) and all(re.fullmatch("[a-z][a-z0-9_]{0,23}", name) for name in names)
+        assert len(each["numbers"]) >= 10 and len(each["categories"]) == 4
+        for number in [*each["numbers"], each["quantity"], each["series"]]:
+            assert number["low"] < number["high"], each["key"]
+        levels = [entry["levels"] for entry in [*each["categories"], *asked[1:]]]
+        assert all(2 <= len(names) <= 6 and len(set(names)) == len(names) for names in levels)
+        # Words that pandas would read as a missing value.
+        assert not {level.lower() for some in levels for level in some} & {"na", "n/a", "nan", "none", "null", ""}
+        assert {"image", "audio", "graph", "series", "text"} <= set(each)
+
+
+# --- rule and target ------------------------------------------------------------------------------------------------
+
+
+def factors(rows=80):
+    draws = generator(5)
+    numbers = [Number(f"n{at}", "m", 1.0, 9.0, 1, draws.uniform(size=rows)) for at in range(4)]
+    return [*numbers, Category("kind", ["a", "b", "c"], draws.randint(3, size=rows))]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_rule_is_scaled_and_told(seed):
+    found = factors()
+    rule = compose(found, 4, generator(seed))
+    value = rule.of(shown(found))
+    assert abs(value.mean()) < 1e-6 and abs(value.std() - 1) < 1e-6
+    assert 2 <= len(rule.terms) <= 4 and set(rule.families) <= set(FAMILIES)
+    assert all(name in rule.words for name in rule.factors)
+    assert rule.words.count(" x [") == len(rule.terms)
+
+
+def test_every_family_looks_at_all_its_factors():
+    found = factors(400)
+    numbers, categories = found[:4], found[4:]
+    for family, (count, kinds) in NEEDS.items():
+        words, form = FAMILIES[family](numbers[:count], categories[:kinds], generator(1))
+        seen = [*(each.place for each in numbers[:count]), *(each.code for each in categories[:kinds])]
+        value = form(*seen)
+        for at in range(len(seen)):
+            moved = [each[::-1] if at == other else each for other, each in enumerate(seen)]
+            assert (np.asarray(form(*moved)) != np.asarray(value)).any(), f"{family} does not look at factor {at}"
+        assert words
+
+
+def test_a_rule_that_does_not_vary_is_refused():
+    flat = [Number("n", "", 0.0, 1.0, 1, np.full(9, 0.5))]
+    with pytest.raises(ValueError, match="does not vary"):
+        compose(flat, 3, generator(0))
+
+
+DNA = {"noise": 0.1, "flipped": 0.0, "target_distribution": "skewed", "tags": 3, "query_rows": 7, "form": "number"}
+
+
+@pytest.mark.parametrize("problem", ["binary_classification", "multiclass_classification"])
+def test_classes_have_their_shares_and_are_known_but_for_the_noise(problem):
+    scenario, signal = scenarios()[0], compose(factors(), 3, generator(2)).of(shown(factors()))
+    shares = [0.25, 0.75] if problem.startswith("binary") else [0.5, 0.25, 0.25]
+    target = make_target(scenario, {**DNA, "problem": problem, "class_shares": shares}, [signal], generator(3))
+    counts = np.bincount(target.y[:, 0]) / len(signal)
+    assert np.allclose(counts, shares, atol=0.02)
+    assert np.allclose(target.known.sum(axis=1), 1, atol=1e-5)
+    assert (target.known.argmax(axis=1) == target.y[:, 0]).mean() > 0.9
+
+
+def test_numbers_keep_their_order_and_range():
+    scenario, signal = scenarios()[0], compose(factors(), 3, generator(2)).of(shown(factors()))
+    target = make_target(scenario, {**DNA, "problem": "regression", "noise": 0.0}, [signal], generator(3))
+    entry = scenario["quantity"]
+    assert entry["low"] <= target.y.min() and target.y.max() <= entry["high"]
+    assert np.corrcoef(np.argsort(np.argsort(signal)), np.argsort(np.argsort(target.y[:, 0])))[0, 1] > 0.99
+    assert np.abs(target.known - target.y).max() < 10.0 ** -entry["decimals"]
+
+
+def test_wrong_labels_are_as_many_as_said():
+    scenario, signal = scenarios()[0], compose(factors(), 3, generator(2)).of(shown(factors()))
+    dna = {**DNA, "problem": "binary_classification", "class_shares": [0.5, 0.5], "noise": 0.0}
+    right = make_target(scenario, dna, [signal], generator(3))
+    wrong = make_target(scenario, {**dna, "flipped": 0.4}, [signal], generator(3))
+    assert 0.1 < (right.y != wrong.y).mean() < 0.35  # a swapped row has the same label half of the time
+
+
+# --- the challenge --------------------------------------------------------------------------------------------------
+
+
+def test_every_form_of_every_problem_can_be_handed_in():
+    """What knows the rule scores better than the dummy, in the bytes that a solver would write."""
+    wanted = {(problem, metric) for menu in (METRICS, IMBALANCED) for problem in menu for metric, _, _ in menu[problem]}
+    seen: dict[tuple[str, str], int] = {}
+    better: dict[tuple[str, str], int] = {}
+    for seed in range(2000):
+        modality = ("tabular", "tabular", "tabular", "timeseries", "image")[seed % 5]
+        _, dna = begin(modality, generator(seed), SAMPLES, MUTATIONS)
+        key = dna["problem"], dna["metric"]
+        if seen.get(key, 0) == 2:
+            continue
+        draws = generator(seed)
+        try:
+            world = draw_world(modality, draws)
+            challenge = make_challenge(world, draws, metrics.lower_is_better(key[1]))
+        except Rejected:
+            continue
+        known = score_of(challenge, challenge.hand_in(world.target.known[challenge.test]))
+        dummy = score_of(challenge, challenge.public["sample_submission.csv"])
+        sign = -1 if challenge.metric["lower_is_better"] else 1
+        seen[key] = seen.get(key, 0) + 1
+        better[key] = better.get(key, 0) + (sign * known > sign * dummy)
+        if len(seen) == len(wanted) and min(seen.values()) == 2:
+            break
+    assert wanted - set(seen) == set()
+    assert {key: better[key] for key in seen} == seen
+
+
+@pytest.mark.parametrize("modality", MODALITIES)
+def test_files_of_a_challenge(modality):
+    challenge = challenge_of(modality, 70)
+    world, public = challenge.world, challenge.public
+    train, test = table(public["train.csv"]), table(public["test.csv"])
+    assert len(train) == len(challenge.train) and len(test) == len(challenge.test)
+    assert not {row["id"] for row in train} & {row["id"] for row in test}
+    assert len({row["id"] for row in train + test}) == len(challenge.ids)
+    named = {row[asset.column] for row in train + test for each in world.rendered for asset in each.assets}
+    assert named == {name for name in public if "/" in name}
+    assert set(train[0]) > set(test[0])
+    assert not set(challenge.submission["target"]) & set(test[0])
+    assert [row["id"] for row in train] != sorted(row["id"] for row in train)
+
+
+def test_run_length_code():
+    assert rle([0, 1, 1, 0, 1]) == "2 2 5 1"
+    assert rle([0, 0]) == "" and rle([1, 1]) == "1 2"
+
+
+def test_the_ladder_rises_on_the_whole():
+    """Who knows the rule is best, right features beat a tuned ensemble, which beats the dummy, in most tasks."""
+    gains = []
+    for seed in range(100, 112):
+        challenge = challenge_of("tabular", 20 * seed)
+        try:
+            board = make_board(challenge, lambda content, each=challenge: score_of(each, content), 0)
+        except Rejected:
+            continue
+        sign = -1 if challenge.metric["lower_is_better"] else 1
+        ladder = {entry["name"]: sign * entry["score"] for entry in board.ladder}
+        assert (next(iter(ladder)), list(ladder)[-1]) == ("dummy", "ceiling")
+        scores = [sign * score for _, score in board.teams]
+        assert scores == sorted(scores, reverse=True) and len(scores) >= 30
+        assert table(board.csv)[0]["team"] == board.teams[0][0]
+        steps = [ladder[name] for name in ("dummy", "tuned_ensemble", "right_features", "ceiling")]
+        gains.append(np.sign(np.diff(steps)))
+    assert len(gains) >= 8
+    assert (np.mean(gains, axis=0) > 0.3).all(), np.mean(gains, axis=0)
+
+
+# --- whole tasks ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return tmp_path_factory.mktemp("made")
+
+
+@pytest.fixture(scope="module")
+def made(data):
+    return {modality: make_task(modality, 0, 11, data, MARKING) for modality in MODALITIES}
+
+
+def test_a_task_of_every_modality(made, data):
+    for modality, each in made.items():
+        record = each.record
+        schema.check(record, "task")
+        assert record["modality"] == modality and record["provenance"]["source"] == modality
+        folder = data / record["data"]["dir"]
+        answers, sample = ((folder / name).read_bytes() for name in (record["answers"], "public/sample_submission.csv"))
+        dummy = round(score_bytes(record, answers, sample), 5)
+        assert dummy == record["provenance"]["baselines"][0]["score"]
+        assert {told.partition(":")[0] for told in record["provenance"]["sanity"].values()} <= {"passed", "skipped"}
+        board = table((folder / record["leaderboard"]).read_bytes())
+        scores = [float(row["score"]) for row in board]
+        assert record["thresholds"] == _medals(scores, record["metric"]["lower_is_better"])
+        assert len(record["provenance"]["mutations"]) == 3
+        assert 50 <= each.samples <= 200 and each.size > 1000
+
+
+def test_a_description_tells_the_files_and_no_secret(made, data):
+    for each in made.values():
+        record, text = each.record, each.record["description"]
+        assert "answers" not in text and "leaderboard" not in text and record["provenance"]["hidden_rule"] not in text
+        for part in re.findall(r"\[(.+?)\]", record["provenance"]["hidden_rule"]):
+            assert part not in text
+        for name in record["submission"]["target"][:2]:
+            assert f"`{name}`" in text
+        assert f"`{record['metric']['name']}`" in text
+        assert "Lower is better." in text or "Higher is better." in text
+
+
+def test_same_seed_same_bytes_whatever_came_before(made, tmp_path):
+    again = make_task("audio", 0, 11, tmp_path, MARKING)
+    assert again.record == made["audio"].record
+    other = make_task("audio", 1, 11, tmp_path, MARKING)
+    assert other.record["data"]["digest"] != again.record["data"]["digest"]
+
+
+FEATURES = "import numpy as np; from numpy._core._multiarray_umath import __cpu_features__ as f; print(*(n for n in f if f[n]))"
+DIGESTS = """
+import sys; sys.path.insert(0, {here!r})
+from test_procedural import challenge_of
+from mletools.tasks.folder import content_digest
+for modality in {modalities!r}:
+    for seed in (300, 340):
+        challenge = challenge_of(modality, seed)
+        print(modality, seed, content_digest({{**challenge.public, "answers": challenge.answers}}))
+"""
+
+
+def test_files_do_not_depend_on_the_kind_of_processor():
+    """The same bytes with the wide vector instructions of numpy and OpenBLAS and without."""
+    code = DIGESTS.format(here=str(Path(__file__).parent), modalities=MODALITIES)
+    poor = {"NPY_DISABLE_CPU_FEATURES": _optional_features(), "OPENBLAS_CORETYPE": "Nehalem"}
+    outputs = []
+    for environment in ({}, poor):
+        done = subprocess.run(
+            [sys.executable, "-c", code], env={**os.environ, **environment}, capture_output=True, text=True, timeout=250
+        )
+        assert done.returncode == 0, done.stderr
+        outputs.append(done.stdout)
+    assert outputs[0] == outputs[1]
+    assert len(outputs[0].splitlines()) == 2 * len(MODALITIES)
+
+
+def _optional_features():
+    """Those of numpy's that this processor has and numpy can do without; the names differ between its versions."""
+    code = "import numpy as np; print(*np.show_config(mode='dicts')['SIMD Extensions'].get('found', []))"
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+
+
+def test_likeness_is_about_scenario_and_rule_not_about_numbers(made):
+    record = made["tabular"].record
+    other = json.loads(json.dumps(record))
+    other["provenance"]["dna"]["noise"] = 0.99
+    other["data"]["digest"] = "sha256:0"
+    assert likeness(other) == likeness(record)
+    other["provenance"]["scenario"] = "elsewhere"
+    assert likeness(other) != likeness(record)
+    real = {"provenance": {"source": "sklearn:iris"}, "data": {"digest": "sha256:1"}}
+    assert likeness(real) == "sha256:1"
+
+
+def test_a_task_like_an_earlier_one_is_made_again(made):
+    first, second = made["tabular"], made["image"]
+    asked = []
+
+    def maker(pair, attempt):
+        asked.append(attempt)
+        return second
+
+    kept, dropped = _unlike(maker, ("tabular", 0), first, None, {likeness(first.record)})
+    assert kept is second and asked == [first.record["provenance"]["attempt"] + 1]
+    assert [each.reason.partition(":")[0] for each in dropped[-1:]] == ["not_alike"]
+    none, dropped = _unlike(maker, ("tabular", 0), None, NoTask([Dropped(0, "drawn", "rule: flat")]), set())
+    assert none is None and dropped[0].reason == "rule: flat"
+
+
+def test_the_text_for_a_human_tells_story_data_rule_and_ladder(made, data):
+    record = made["image"].record
+    text = show(record, data / record["data"]["dir"])
+    assert record["id"] in text and "The rule (hidden from solvers)" in text
+    assert "train.csv" in text and "ceiling" in text and "--- gold ---" in text
+    assert record["provenance"]["mutations"][0]["name"] in text
+
+
+def test_the_summary_counts(made):
+    told = Told()
+    for each in made.values():
+        told.add(each)
+    assert sum(told.counts["modality"].values()) == len(MODALITIES) == len(told.samples)
+    assert isinstance(made["text"], Made)
+
+
+def test_the_command_drops_tells_and_goes_on_after_a_kill(tmp_path):
+    args = ("mle-gen-task", "--source", "tabular,graph", "-n", "4", "--seed", "3", "--rejects", "dropped.jsonl")
+    whole = run_command(*args, "-o", "tasks.jsonl", cwd=tmp_path)
+    told = whole.stderr.decode()
+    assert "mle-gen-task: modality: " in told and "drawn" in told and "standard solution: mean" in told
+    tasks = records((tmp_path / "tasks.jsonl").read_bytes())
+    drops = records((tmp_path / "dropped.jsonl").read_bytes())
+    counts = {name: int(number) for number, name in re.findall(r"(\d+) (drawn|checked|records)", told)}
+    assert counts["records"] == len(tasks) == 4 and counts["drawn"] == 4 + len(drops)
+    # As if killed after two tasks, in the middle of a line.
+    lines = (tmp_path / "tasks.jsonl").read_bytes().split(b"\n")
+    (tmp_path / "tasks.jsonl").unlink()
+    (tmp_path / "tasks.jsonl.partial").write_bytes(b"\n".join(lines[:2]) + b"\n" + lines[2][:100])
+    run_command(*args, "-o", "tasks.jsonl", "--resume", "-j", "2", cwd=tmp_path)
+    assert (tmp_path / "tasks.jsonl").read_bytes() == b"\n".join(lines)
+    shown = run_command("mle-gen-task", "--describe", "tasks.jsonl", cwd=tmp_path).stdout.decode()
+    assert all(task["id"] in shown for task in tasks)
+
+
+@pytest.mark.parametrize("value", ["10-60", "200-100", "many"])
+def test_samples_that_make_no_sense(tmp_path, value):
+    done = run_command("mle-gen-task", "--samples", value, cwd=tmp_path, check=False)
+    assert done.returncode == 2 and b"--samples" in done.stderr
+
+
+def test_data_files_are_shipped():
+    root = Path(mletools.__file__).parent / "tasks" / "procedural" / "scenarios"
+    assert len(list(root.glob("*.json"))) >= 30
+    assert content_digest({"a": b""})
