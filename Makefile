@@ -51,10 +51,12 @@ check: $(READY)
 	$(BIN)/lint-imports
 	$(BIN)/python docs/make_cli.py --check
 	$(BIN)/python docs/make_competitions.py --check
+	$(BIN)/python docs/make_tasks.py --check
 
 docs: $(READY)
 	$(BIN)/python docs/make_cli.py
 	$(BIN)/python docs/make_competitions.py
+	$(BIN)/python docs/make_tasks.py
 
 constraints:
 	$(PYTHON) -m venv $(VENV)/uv

@@ -133,9 +133,10 @@ def main(
     """Keep the rollouts in FILES that are worth learning from, or with --tasks the tasks that are sound.
 
     Every drop has a reason: it is counted in the summary and stands in `filter.reason` of the records in --dropped.
-    Rollouts stream by group: a group is decided when its last member has arrived, or at the end of the input. Tasks
-    stream one by one, in input order: thresholds, leaks, answers, description and evaluator are checked, whoever made the
-    task; one that fails several checks counts under each.
+    Streams rollouts by group: a group is decided when its last member has arrived, or at the end of the input.
+
+    Streams tasks one by one in input order. Their thresholds, leaks, answers, descriptions and evaluators are checked,
+    whoever made them; a task that fails several checks counts under each.
 
     \b
     Examples:

@@ -20,6 +20,8 @@ BACKENDS: dict[str, str] = {
 }
 
 DEFAULT_PREIMPORT: tuple[str, ...] = (
+    "PIL.Image",
+    "PIL.PngImagePlugin",
     "numpy",
     "pandas",
     "scipy.sparse",

@@ -1,0 +1,132 @@
+"""One task made by the four roles: strategist, developer, engineer, writer; then the folder and the record.
+
+SandMLE, section 4.1 and eq. 1. Not covered: what answers, runs and scores, which the caller hands in; checks that every
+source has in common (`examine`).
+"""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ...records.ids import derive_seed
+from ..baselines import Score
+from ..folder import Content
+from ..record import Parts, finish
+from ..table import Rejected, generator
+from .archive import SCRIPT
+from .asking import Ask, Faulty, RunScript, Talk, cost_of
+from .developer import Developed, develop
+from .environment import SECRET
+from .evaluator import SCRIPT as EVALUATOR
+from .evaluator import Evaluated, evaluate
+from .forms import CUSTOM
+from .specification import LEAST_ROWS, MOST_ROWS, Specification
+from .strategist import mutations, scenarios, specification, structural_dna
+from .trials import ANSWERS, CEILING, SAMPLE
+from .writer import write_page
+
+# Sees the record, still without its lineage, and all files by name below the task's folder. Raises Rejected.
+Examine = Callable[[Mapping[str, Any], Mapping[str, bytes]], None]
+
+
+def make_llm_task(
+    seed_task: Mapping[str, Any],
+    seed_files: Mapping[str, Content],
+    index: int,
+    seed: int,
+    data: Path,
+    ask: Ask,
+    run_script: RunScript,
+    score: Score,
+    metrics: Mapping[str, tuple[str, bool]],
+    examine: Examine | None = None,
+) -> dict[str, Any]:
+    """The record of task `index`, made in the likeness of a seed task; its folder is written below `data`.
+
+    `seed_files` are the seed's public files by name; `metrics` maps the names that `score` knows to their definition
+    and whether lower is better. The lineage is empty. Rejected where a role used up its attempts or `examine` finds
+    fault: then nothing was written. ToolError where no reply can be had, the sandbox fails or the folder cannot be
+    written.
+    """
+    drawn = derive_seed(seed, "llm", seed_task["id"], index)
+    draws = generator(drawn)
+    shared = Talk(ask, seed_task["id"])
+    own = Talk(ask, f"{seed_task['id']}/{index}")
+    # a draft that fails must not move the draws of what follows, so all of them are made here
+    rows, place = int(draws.randint(LEAST_ROWS, MOST_ROWS + 1)), int(draws.randint(1 << 30))
+    try:
+        dna = structural_dna(shared, seed_task, seed_files)
+        menu = scenarios(shared, dna)
+        scenario = menu[place % len(menu)]
+        mutated = mutations(own, dna, scenario)
+        wanted = specification(own, dna, scenario, mutated, rows, metrics)
+        made = develop(own, wanted, run_script, score, (1, 2))
+        evaluated = evaluate(own, wanted, made, run_script, score, draws)
+        page = write_page(own, wanted, made.environment, seed_task)
+    except Faulty as fault:
+        raise Rejected(str(fault)) from None
+    provenance = {
+        "source": "llm",
+        "seed": seed,
+        "index": index,
+        "seed_task": seed_task["id"],
+        "dna": dna,
+        "scenario": scenario,
+        "mutations": mutated,
+        "hidden_rule": wanted.rule,
+        "specification": wanted.told,
+        "attempts": [*shared.attempts, *own.attempts],
+        "cost": cost_of(own.answers),
+        "seed_cost": cost_of(shared.answers),
+        "baselines": [
+            {"name": "dummy", "score": evaluated.scores[SAMPLE]},
+            {"name": "ceiling", "score": evaluated.scores[CEILING]},
+        ],
+        "sanity": {
+            "thresholds_ordered": "passed",
+            "generator_repeatable": "passed",
+            "evaluator_tried": "passed" if wanted.metric == CUSTOM else f"passed: agrees with {wanted.metric}",
+            "perfect_submission": f"passed: scores {evaluated.scores[ANSWERS]:g}",
+        },
+    }
+    return _finished(wanted, made, evaluated, page, provenance, data, (seed_task["id"], index, seed), examine)
+
+
+def _finished(
+    wanted: Specification,
+    made: Developed,
+    evaluated: Evaluated,
+    page: str,
+    provenance: Mapping[str, Any],
+    data: Path,
+    identity: tuple[Any, ...],
+    examine: Examine | None,
+) -> dict[str, Any]:
+    environment = made.environment
+    grading = environment.grading(wanted)
+    if wanted.metric == CUSTOM:
+        code = {"file": f"private/{EVALUATOR}", "style": "script", "lower_is_better": wanted.lower_is_better}
+        grading = {**grading, "metric": code}
+    private = {
+        **{f"private/{name}": environment.files[name] for name in SECRET},
+        f"private/{EVALUATOR}": evaluated.script.encode(),
+        f"private/{SCRIPT}": made.script.encode(),
+    }
+    public = environment.public
+    parts = Parts(
+        name=wanted.name,
+        description=page,
+        modality=wanted.modality,
+        problem=wanted.problem,
+        public=public,
+        private=private,
+        grading=grading,
+        provenance=provenance,
+    )
+
+    def check(record: Mapping[str, Any]) -> None:
+        if examine is not None:
+            files = {f"public/{name}": content for name, content in public.items()}
+            examine(record, {**files, "public/description.md": page.encode(), **private})
+
+    return finish(parts, data, ("llm", *identity), check)

@@ -1,0 +1,109 @@
+"""Reads what a model replied: one JSON value, one Python program, one Markdown page.
+
+Covered: a reasoning model's <think> part, fences around what was asked for, words before and after. Not covered: whether
+the content is any good.
+"""
+
+import ast
+import math
+import re
+from typing import Any
+
+from ...records.jsonl import loads
+from .asking import Faulty
+
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
+MOST_REPLY = 400_000  # characters
+MOST_CODE = 60_000
+
+
+def spoken(reply: str) -> str:
+    """The reply without the thinking ahead of it. Faulty where the thinking never ended."""
+    rest = reply.rpartition("</think>")[2].strip()
+    if rest.startswith("<think>"):
+        raise Faulty("the reply holds thoughts and no answer: end them with </think>, then answer")
+    if not rest:
+        raise Faulty("the reply is empty")
+    if len(rest) > MOST_REPLY:
+        raise Faulty(f"the reply has {len(rest)} characters; at most {MOST_REPLY} are read")
+    return rest
+
+
+def _blocks(text: str) -> tuple[list[tuple[str, str]], bool]:
+    """([(language in small letters, content)] of the fenced blocks, whether the last one is never closed)."""
+    found: list[tuple[str, str]] = []
+    mark, language = "", ""
+    inside: list[str] = []
+    for line in text.split("\n"):
+        fence = _FENCE.fullmatch(line)
+        if not mark:
+            if fence and "`" not in fence[2]:
+                mark, language, inside = fence[1], fence[2].strip().partition(" ")[0].lower(), []
+        elif fence and fence[1].startswith(mark) and not fence[2].strip():
+            found.append((language, "\n".join(inside)))
+            mark = ""
+        else:
+            inside.append(line)
+    return found, bool(mark)
+
+
+def json_of(reply: str, kind: type) -> Any:
+    """The JSON object (`kind` dict) or list in a reply, fenced or not. Faulty where there is none."""
+    text = spoken(reply)
+    wanted, opening, closing = ("object", "{", "}") if kind is dict else ("list", "[", "]")
+    blocks, _ = _blocks(text)
+    source = blocks[0][1] if len(blocks) == 1 else text
+    begin, end = source.find(opening), source.rfind(closing)
+    if begin < 0 or end < begin:
+        raise Faulty(f"the reply holds no JSON {wanted}")
+    try:
+        value = loads(source[begin : end + 1])
+    except ValueError as error:
+        raise Faulty(f"the reply is no valid JSON {wanted}: {error}") from None
+    if not isinstance(value, kind):
+        raise Faulty(f"the reply is no JSON {wanted}")
+    return value
+
+
+def code_of(reply: str) -> str:
+    """The one Python program in a reply, ending in a newline. Faulty: none, several, or one with a syntax error."""
+    text = spoken(reply)
+    fenced, unclosed = _blocks(text)
+    blocks = [content for language, content in fenced if language in ("", "py", "python", "python3")]
+    if unclosed or (fenced and not blocks):
+        raise Faulty("the block of code is never closed, or is not marked as Python")
+    if len(blocks) > 1:
+        raise Faulty(f"the reply holds {len(blocks)} blocks of code: give the whole script in one block")
+    code = (blocks[0] if blocks else text).strip() + "\n"
+    if len(code) > MOST_CODE:
+        raise Faulty(f"the script has {len(code)} characters; at most {MOST_CODE} are accepted")
+    try:
+        code.encode()
+        ast.parse(code)
+    except SyntaxError as error:
+        raise Faulty(f"the script is not Python: line {error.lineno}: {error.msg}") from None
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise Faulty(f"the script is not Python: {error}") from None
+    return code
+
+
+def page_of(reply: str) -> str:
+    """The Markdown page in a reply, without a fence around the whole of it."""
+    text = spoken(reply)
+    first, _, rest = text.partition("\n")
+    fence = _FENCE.fullmatch(first)
+    whole = (
+        fence and fence[2].strip().lower() in ("", "markdown", "md") and rest.rpartition("\n")[2].strip() == fence[1]
+    )
+    return (rest.rpartition("\n")[0] if whole else text).strip() + "\n"
+
+
+def finite(value: Any) -> float | None:
+    """A JSON value as a float, None where it is no number or one that no float can hold."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None
