@@ -13,7 +13,7 @@ from conftest import records, run_command
 from mletools.grading import Invalid, code
 from mletools.records.errors import RecordError, ToolError
 from mletools.records.ids import bytes_digest
-from mletools.tasks import private_digest
+from mletools.tasks.folder import private_digest
 
 FUNCTION = """
 from mlebench.grade_helpers import InvalidSubmissionError

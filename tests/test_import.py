@@ -16,10 +16,13 @@ import pytest
 from conftest import BIN, records, run_command
 
 from mletools.grading import check_direction, check_task, grade, metrics, score_bytes
-from mletools.tasks import Asked, Candidate, Grading, Rejected, data_digest, import_task, private_digest
+from mletools.tasks.folder import data_digest, private_digest
+from mletools.tasks.importing.asked import Asked, Candidate, Grading
 from mletools.tasks.importing.columns import is_number, read_columns
 from mletools.tasks.importing.competitions import FILE, benchmarks_of, competition
 from mletools.tasks.importing.split import held_out
+from mletools.tasks.importing.task import import_task
+from mletools.tasks.table import Rejected
 from mletools.tasks.tree import files_below, listed, spelled_out
 
 GRADING = Grading(score_bytes, check_task, check_direction, metrics.find)

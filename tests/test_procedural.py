@@ -14,31 +14,23 @@ import pytest
 from conftest import records, run_command
 
 import mletools
-from mletools.commands.gen_task import Told, _medals, _unlike
+from mletools.commands.task_making import _medals, _unlike
+from mletools.commands.task_summary import Told
 from mletools.grading import metrics, score_bytes
 from mletools.records import schema
-from mletools.tasks import (
-    MODALITIES,
-    MUTATIONS,
-    SAMPLES,
-    Dropped,
-    Made,
-    Marking,
-    NoTask,
-    Rejected,
-    likeness,
-    make_task,
-    show,
-)
 from mletools.tasks.folder import content_digest
-from mletools.tasks.procedural import draw_world, make_board, make_challenge
-from mletools.tasks.procedural.challenge import rle
-from mletools.tasks.procedural.dna import IMBALANCED, METRICS
-from mletools.tasks.procedural.draw import begin, scenarios
+from mletools.tasks.likeness import likeness
+from mletools.tasks.make import Dropped, Made, NoTask, make_task
+from mletools.tasks.marking import Marking
+from mletools.tasks.procedural.board import make_board
+from mletools.tasks.procedural.challenge import make_challenge, rle
+from mletools.tasks.procedural.dna import IMBALANCED, METRICS, MODALITIES, MUTATIONS, SAMPLES
+from mletools.tasks.procedural.draw import begin, draw_world, scenarios
 from mletools.tasks.procedural.rule import FAMILIES, NEEDS, compose, shown
 from mletools.tasks.procedural.target import make_target
 from mletools.tasks.procedural.world import Category, Number
-from mletools.tasks.table import generator
+from mletools.tasks.show import show
+from mletools.tasks.table import Rejected, generator
 
 MARKING = Marking(score_bytes, metrics.lower_is_better, lambda name: metrics.find(name).definition, _medals)
 

@@ -18,13 +18,13 @@ from conftest import records, run_command
 from scripted_server import Cut, Raw, RoleServer, good
 
 from mletools.commands import task_roles
-from mletools.commands.grade import CodeBox
+from mletools.commands.metric_box import CodeBox
 from mletools.commands.task_roles import LlmMaker, LlmOptions, ScriptBox, open_maker
 from mletools.grading import check_task, grade, metrics, score_bytes
 from mletools.records import schema
 from mletools.records.errors import ToolError
 from mletools.sandbox import Limits, Sandbox, Setup, open_sandbox
-from mletools.tasks import Rejected, data_digest, private_digest
+from mletools.tasks.folder import data_digest, private_digest
 from mletools.tasks.record import Parts, finish
 from mletools.tasks.roles import Journal, archive, forms, replies
 from mletools.tasks.roles.asking import Faulty, Talk
@@ -32,7 +32,7 @@ from mletools.tasks.roles.developer import Developed, develop
 from mletools.tasks.roles.evaluator import evaluate
 from mletools.tasks.roles.specification import Specification, read_specification
 from mletools.tasks.roles.writer import problem_of
-from mletools.tasks.table import generator
+from mletools.tasks.table import Rejected, generator
 
 SECRET = "quicksilver"  # stands in the seed's private folder alone
 

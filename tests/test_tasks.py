@@ -15,13 +15,14 @@ import pytest
 import mletools
 from mletools.grading import Leaderboard
 from mletools.records.errors import ToolError
-from mletools.tasks import Marking, NoTask, Rejected, data_digest, make_task, private_digest, sources
 from mletools.tasks.baselines import score_of
 from mletools.tasks.checks import check_draft
 from mletools.tasks.draft import form_of, make_draft, make_ids
-from mletools.tasks.folder import content_digest, private_files, write_folder
-from mletools.tasks.make import TABLES
-from mletools.tasks.table import fixed, generator, shortest
+from mletools.tasks.folder import content_digest, data_digest, private_digest, private_files, write_folder
+from mletools.tasks.make import TABLES, NoTask, make_task
+from mletools.tasks.marking import Marking
+from mletools.tasks.sources import sources
+from mletools.tasks.table import Rejected, fixed, generator, shortest
 from mletools.tasks.thresholds import NAMES, ordered, pick_thresholds
 
 SOURCES = sources("sklearn")

@@ -1,8 +1,6 @@
 """mle-grade: score each submission, and turn the verdict into a reward."""
 
-import functools
 from collections.abc import Mapping
-from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -10,43 +8,16 @@ from typing import Any
 import click
 
 from .. import cli
-from ..grading import HUMAN_RANKS, MAX_BYTES, check_task, code, grade, metrics, rewards, standing
+from ..grading import HUMAN_RANKS, MAX_BYTES, check_task, grade, metrics, rewards, standing
 from ..records.errors import RecordError, ToolError
 from ..records.ids import bytes_digest
 from ..records.jsonl import dumps
-from ..sandbox import BACKENDS, Limits, Sandbox, Setup, open_sandbox
-from ..tasks import private_digest
+from ..sandbox import BACKENDS, Limits
+from ..tasks.folder import private_digest
+from .metric_box import CodeBox, opened
 
 REWARDS = ("milestone", "partial-credit", "raw", "human-rank", "improvement")
 WEIGHTS = {"dense": rewards.MilestoneWeights(), "sparse": rewards.SPARSE}
-
-
-@dataclass(frozen=True)
-class CodeBox:
-    """Where metrics that are code run: a sandbox with one slot, opened in each process that first meets such a task."""
-
-    backend: str
-    limits: Limits
-
-    def __call__(self, task: Mapping[str, Any], folder: Path, content: bytes) -> float:
-        with code.box() as place:
-            code.lay_out(task, folder, content, place)
-            outcome = _sandbox(self.backend).run(code.program(), place, self.limits, 0)
-        return code.read_score(task, outcome.status, outcome.submission, outcome.stderr)
-
-
-_open = ExitStack()
-
-
-@functools.cache
-def _sandbox(backend: str) -> Sandbox:
-    """ToolError where a metric, which may be anybody's, could read what it should not."""
-    sandbox = _open.enter_context(open_sandbox(backend, Setup(1)))
-    if not sandbox.protections["private_files"]:
-        raise ToolError(
-            "this machine grants neither namespaces nor Landlock: a metric that is code could read any file"
-        )
-    return sandbox
 
 
 @dataclass(frozen=True)
@@ -296,5 +267,5 @@ def main(
         if rollout["grade"]["reward"].get("clamped"):
             run.counts["rewards raised to the best failure's, set --failure-reward lower"] += 1
 
-    with _open:
+    with opened:
         run.each(grader, "rollout", processes=True, watch=count)

@@ -10,7 +10,10 @@ import click
 from .. import cli
 from ..grading import check_direction, check_task, metrics, score_bytes
 from ..records.errors import RecordError, ToolError
-from ..tasks import FORMATS, Asked, Candidate, Grading, Rejected, Unprepared, candidates, import_task
+from ..tasks.importing.asked import FORMATS, Asked, Candidate, Grading, Unprepared
+from ..tasks.importing.layouts import candidates
+from ..tasks.importing.task import import_task
+from ..tasks.table import Rejected
 
 _FILE = {"type": click.Path(exists=True, dir_okay=False, path_type=Path), "metavar": "FILE"}
 

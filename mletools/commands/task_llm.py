@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from ..grading import score_bytes
-from ..tasks import STAGES, Dropped, Made, NoTask, Rejected, Trial
-from ..tasks.soundness import Case, examine, failures
+from ..tasks.make import STAGES, Dropped, Made, NoTask
+from ..tasks.soundness import Case, Trial, examine, failures
+from ..tasks.table import Rejected
 from .metric_box import CodeBox
 from .task_roles import LlmMaker
 from .task_trial import Trials

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from .. import cli
-from ..tasks import Made
+from ..tasks.make import Made
 
 # Of more values than this, the commonest are told.
 MOST_TOLD = 12

@@ -14,7 +14,7 @@ from ..models.scripted import answer, solves
 from ..records.errors import RecordError
 from ..sandbox import Limits, Sandbox, Setup, open_sandbox
 from ..scaffolds.answers import split_answer
-from ..tasks import Trial
+from ..tasks.soundness import Trial
 
 # The level of the scripted model whose program stands for a standard solution.
 LEVEL = "forest"

@@ -1,14 +1,17 @@
-"""The bank of the scripted model: scikit-learn models of graded quality, and the one program that trains them.
+"""The bank of the scripted model: scikit-learn models of graded quality, and the short program that trains them on a table.
 
-Every program is the same but for the imports, the model's line and how it predicts, so that a tiny language model can
-learn to write it. It finds the columns by comparing headers, fills gaps with the mean and runs within about two seconds
-on 2000 rows. Not covered: free text and dates (each distinct text becomes a column), cross-validation, other data than
-tables.
+Every short program is the same but for the imports, the model's line and how it predicts, so that a tiny language model
+can learn to write it. It finds the columns by comparing headers, fills gaps with the mean and runs within about two
+seconds on 2000 rows. Not covered: what is more than one plain table (readers), dates (each distinct text becomes a
+column).
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from mletools.models import readers
 
 MODULES = {
     "Dummy": "dummy",
@@ -16,9 +19,14 @@ MODULES = {
     "KNeighbors": "neighbors",
     "Logistic": "linear_model",
     "Ridge": "linear_model",
+    "Lasso": "linear_model",
+    "SV": "svm",
+    "make_pipeline": "pipeline",
+    "SelectKBest": "feature_selection",
     "RandomForest": "ensemble",
     "ExtraTrees": "ensemble",
     "GradientBoosting": "ensemble",
+    "HistGradientBoosting": "ensemble",
     "Voting": "ensemble",
 }  # the module of scikit-learn, by how a model's name begins
 
@@ -44,6 +52,15 @@ PLAN = (
     "Categories become columns of zeros and ones. All columns are scaled and gaps are filled with the mean. "
     "The model is {words}. Its predictions go to submission.csv."
 )
+LONG_PLAN = (
+    "{reading} All numbers are scaled and gaps are filled with the mean. "
+    "The model is {words}. Its predictions go to submission.csv."
+)
+READING = {
+    "": "The features are left alone.",
+    "rough": "Each sample becomes a few simple numbers.",
+    "fine": "Each sample becomes many numbers, made with care.",
+}
 
 
 NOUNS = {
@@ -55,8 +72,9 @@ NOUNS = {
     "linear": "a linear model",
     "forest": "a random forest",
     "boosted": "a row of boosted trees",
-    "tuned": "a mean of extra trees and a linear model",
+    "tuned": "a mean of boosted trees and a forest",
 }  # how a plan calls the models of a level; the levels stand in the order of their expected score
+QUALITY = {"dummy": "", "stump": "rough", "shrunk": "rough"}  # of the reader; fine where not named
 
 
 @dataclass(frozen=True)
@@ -76,44 +94,112 @@ def _grid(level: str, model: str, *values: Any) -> list[Choice]:
     return [Choice(level, model.replace("*", str(value)), f"{words}{value}") for value in values]
 
 
-_CLASSIFIER_PAIR = '[("a", LogisticRegression(C=*)), ("b", ExtraTreesClassifier(random_state=0))]'
-_REGRESSOR_PAIR = '[("a", Ridge(alpha=*)), ("b", ExtraTreesRegressor(random_state=0))]'
+def _boosted(kind: str) -> str:
+    return f"GradientBoosting{kind}(n_estimators=*, max_features=0.5, subsample=0.7, random_state=0)"
+
+
+_CLASSIFIER_PAIR = (
+    '[("a", GradientBoostingClassifier(n_estimators=*, max_features=0.3, subsample=0.6, random_state=0)), '
+    '("b", RandomForestClassifier(max_features=0.5, random_state=0))]'
+)
+_REGRESSOR_PAIR = (
+    '[("a", GradientBoostingRegressor(n_estimators=*, max_features=0.5, subsample=0.7, random_state=0)), '
+    '("b", ExtraTreesRegressor(random_state=0))]'
+)
 # Within a level from weak to strong, where that can be said.
 CLASSIFIERS = [
     *_grid("dummy", 'DummyClassifier(strategy="*", random_state=0)', "stratified", "uniform", "prior"),
-    *_grid("stump", "DecisionTreeClassifier(max_depth=1, max_features=*, random_state=0)", 1, 2, 4),
+    *_grid("stump", "DecisionTreeClassifier(max_depth=1, max_features=*, random_state=0)", 2, 4, 6),
     *_grid("shrunk", "LogisticRegression(C=*, max_iter=500)", 0.0001, 0.001, 0.003),
-    *_grid("tree", "DecisionTreeClassifier(max_depth=*, random_state=0)", 12, 8, 6, 4, 2),
-    *_grid("knn", "KNeighborsClassifier(n_neighbors=*)", 1, 5, 7, 9, 11),
-    *_grid("linear", "LogisticRegression(C=*, max_iter=500)", 0.01, 0.03, 0.1, 1),
-    *_grid("forest", "RandomForestClassifier(n_estimators=*, random_state=0)", 5, 10, 30, 60),
-    *_grid("boosted", 'GradientBoostingClassifier(n_estimators=*, max_features="sqrt", random_state=0)', 20, 40, 60),
-    *_grid("tuned", f'VotingClassifier({_CLASSIFIER_PAIR}, voting="soft")', 0.03, 0.1, 0.3, 1),
+    *_grid("tree", "DecisionTreeClassifier(max_features=0.4, min_samples_leaf=*, random_state=0)", 3, 5, 7, 9),
+    *_grid("knn", 'KNeighborsClassifier(n_neighbors=*, weights="distance")', 11, 15, 19, 23),
+    *_grid("linear", "LogisticRegression(C=*, max_iter=500)", 0.02, 0.05, 0.1, 0.2),
+    *_grid("forest", "RandomForestClassifier(n_estimators=*, random_state=0)", 20, 30, 40),
+    *_grid("boosted", _boosted("Classifier"), 60, 80, 100),
+    *_grid("tuned", f'VotingClassifier({_CLASSIFIER_PAIR}, voting="soft")', 60, 80, 100),
 ]
 REGRESSORS = [
     *_grid("dummy", 'DummyRegressor(strategy="quantile", quantile=*)', 0.1, 0.9, 0.5),
-    *_grid("stump", "DecisionTreeRegressor(max_depth=1, max_features=*, random_state=0)", 1, 2, 4),
+    *_grid("stump", "DecisionTreeRegressor(max_depth=1, max_features=*, random_state=0)", 2, 4, 6),
     *_grid("shrunk", "Ridge(alpha=*)", 10000, 3000, 1000),
-    *_grid("tree", "DecisionTreeRegressor(max_depth=*, random_state=0)", 12, 8, 6, 4, 2),
-    *_grid("knn", "KNeighborsRegressor(n_neighbors=*)", 1, 5, 7, 9, 11),
-    *_grid("linear", "Ridge(alpha=*)", 300, 100, 30, 10),
-    *_grid("forest", "RandomForestRegressor(n_estimators=*, random_state=0)", 5, 10, 30, 60),
-    *_grid("boosted", "GradientBoostingRegressor(n_estimators=*, random_state=0)", 20, 40, 80),
-    *_grid("tuned", f"VotingRegressor({_REGRESSOR_PAIR})", 30, 10, 3, 1),
+    *_grid("tree", "DecisionTreeRegressor(max_features=0.4, min_samples_leaf=*, random_state=0)", 3, 5, 7, 9),
+    *_grid("knn", 'KNeighborsRegressor(n_neighbors=*, weights="distance")', 5, 7, 9, 11),
+    *_grid("linear", "Ridge(alpha=*)", 100, 60, 30, 10),
+    *_grid("forest", "RandomForestRegressor(n_estimators=*, random_state=0)", 10, 20, 30),
+    *_grid("boosted", _boosted("Regressor"), 60, 80, 100),
+    *_grid("tuned", f"VotingRegressor({_REGRESSOR_PAIR})", 60, 80, 100),
 ]
 
 
-def choices(task: dict[str, Any]) -> list[Choice]:
+
+
+def _long(kind: str, linear: str, weak: str, middling: str) -> list[Choice]:
+    """The models of programs that read files; `linear` takes a strength from the lists `weak` and `middling`."""
+    boosted = f'GradientBoosting{kind}(n_estimators=*, learning_rate=0.06, max_features="sqrt", subsample=0.7, random_state=0)'
+    trio = (
+        f'[("a", {boosted}), ("b", ExtraTrees{kind}(max_features=0.3, min_samples_leaf=2, random_state=0)), '
+        f'("c", {linear.replace("*", middling.split()[-1])})]'
+    )
+    voting = ', voting="soft"' if kind == "Classifier" else ""
+    dummies = CLASSIFIERS if kind == "Classifier" else REGRESSORS
+    return [
+        *(choice for choice in dummies if choice.level == "dummy"),
+        *_grid("stump", f"DecisionTree{kind}(max_depth=1, max_features=*, random_state=0)", 2, 3, 4),
+        *_grid("shrunk", linear, *weak.split()),
+        *_grid("tree", f"DecisionTree{kind}(max_features=0.5, min_samples_leaf=*, random_state=0)", 5, 7, 9, 11),
+        *_grid("knn", f"KNeighbors{kind}(n_neighbors=*)", 5, 7, 9),
+        *_grid("linear", linear, *middling.split()),
+        *_grid("forest", f"RandomForest{kind}(n_estimators=*, max_features=0.3, min_samples_leaf=2, random_state=0)", 12, 18, 24),
+        *_grid("boosted", boosted, 60, 80, 100),
+        *_grid("tuned", f"Voting{kind}({trio}{voting})", 60, 80, 100),
+    ]
+
+
+def _many(kind: str, linear: str, weak: str, middling: str) -> list[Choice]:
+    """As _long, where every pixel or step is a row to learn from, which are many."""
+    boosted = f"HistGradientBoosting{kind}(max_iter=*, learning_rate=0.06, max_leaf_nodes=10, random_state=0)"
+    trio = (
+        f'[("a", {boosted}), '
+        f'("b", ExtraTrees{kind}(n_estimators=40, max_features=0.5, min_samples_leaf=4, random_state=0)), '
+        f'("c", {linear.replace("*", middling.split()[-1])})]'
+    )
+    voting = ', voting="soft"' if kind == "Classifier" else ""
+    forest = f"RandomForest{kind}(n_estimators=*, max_features=0.4, min_samples_leaf=5, random_state=0)"
+    kept = [choice for choice in _long(kind, linear, weak, middling) if choice.level not in ("forest", "boosted", "tuned")]
+    return [
+        *kept,
+        *_grid("forest", forest, 10, 15, 20),
+        *_grid("boosted", boosted, 60, 80, 100),
+        *_grid("tuned", f"Voting{kind}({trio}{voting})", 60, 80, 100),
+    ]
+
+
+_LOGISTIC, _WEAK = "LogisticRegression(C=*, max_iter=500)", "0.0001 0.001 0.003"
+_RIDGE, _WEAK_RIDGE = "Ridge(alpha=*)", "10000 3000 1000"
+LONG_CLASSIFIERS = _long("Classifier", _LOGISTIC, _WEAK, "0.003 0.006 0.012")
+LONG_REGRESSORS = _long("Regressor", _RIDGE, _WEAK_RIDGE, "1000 500 250")
+MANY_CLASSIFIERS = _many("Classifier", _LOGISTIC, _WEAK, "0.0003 0.0006 0.0012")
+MANY_REGRESSORS = _many("Regressor", _RIDGE, _WEAK_RIDGE, "6000 4000 2000")
+
+
+def choices(task: Mapping[str, Any]) -> list[Choice]:
     """The models that fit a task's problem, level by level."""
-    return REGRESSORS if task["problem"] == "regression" else CLASSIFIERS
+    if readers.is_table(task):
+        return REGRESSORS if task["problem"] == "regression" else CLASSIFIERS
+    form = readers.form_of(task)
+    if form in ("dense", "mask"):
+        return MANY_REGRESSORS if form == "dense" else MANY_CLASSIFIERS
+    return LONG_REGRESSORS if form == "number" and task["submission"]["parse"] == "number" else LONG_CLASSIFIERS
 
 
 def plan(choice: Choice) -> str:
     return PLAN.format(words=choice.words)
 
 
-def program(task: dict[str, Any], choice: Choice) -> str:
+def program(task: Mapping[str, Any], choice: Choice) -> str:
     """A whole program for the task. Class probabilities go to the columns NAME or prob_NAME, whichever the task has."""
+    if not readers.is_table(task):
+        return readers.compose(task, choice.model, _imports(choice.model).split("\n"), QUALITY.get(choice.level, "fine"))
     submission = task["submission"]
     columns, predict = "c", "predict(T)"
     if task["problem"] != "regression" and submission["parse"] == "number":
@@ -121,12 +207,15 @@ def program(task: dict[str, Any], choice: Choice) -> str:
         if len(submission["target"]) > 1:
             prefix = "prob_" if all(name.startswith("prob_") for name in submission["target"]) else ""
             columns, predict = f'[f"{prefix}{{k}}" for k in model.classes_]', "predict_proba(T)"
+    elif task["metric"].get("name") in readers.RANKS:
+        predict = "predict(T) + 1e-6 * sub.index"
     return PROGRAM.format(imports=_imports(choice.model), model=choice.model, columns=columns, predict=predict)
 
 
 def _imports(model: str) -> str:
     wanted: dict[str, list[str]] = {}
-    for name in sorted(re.findall(r"[A-Z]\w+(?=\()", model)):
-        module = next(module for start, module in MODULES.items() if name.startswith(start))
-        wanted.setdefault(module, []).append(name)
+    for name in sorted(set(re.findall(r"\w+(?=\()", model))):
+        module = next((module for start, module in MODULES.items() if name.startswith(start)), None)
+        if module:
+            wanted.setdefault(module, []).append(name)
     return "\n".join(f"from sklearn.{module} import {', '.join(names)}" for module, names in sorted(wanted.items()))

@@ -5,10 +5,10 @@ gets the same text. Not covered: reading the prompt (it looks at the task record
 tokens.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mletools.models import Reply, Request
+from mletools.models import Reply, Request, readers
 from mletools.models.bank import NOUNS, choices, plan, program
 from mletools.records.errors import RecordError, ToolError
 from mletools.records.ids import derive_seed
@@ -38,7 +38,7 @@ VALID = tuple(NOUNS)
 LEVELS = ("nocode", *FAULTS, *VALID)
 # How often a level is drawn, in percent: one answer in five fails in some way.
 WEIGHTS = {"nocode": 3.0, "broken": 5.0, "crash": 6.0, "misformat": 6.0, **dict.fromkeys(VALID, 80 / len(VALID))}
-NEEDED = ("train.csv", "test.csv", "sample_submission.csv")
+NEEDED = readers.NEEDED
 
 
 class ScriptedModel:
@@ -68,9 +68,8 @@ class ScriptedModel:
         task = request.task
         if task is None:
             raise ToolError("scripted: looks at the task, and the request has none")
-        for name in NEEDED:
-            if name not in task["data"]["public"]:
-                raise RecordError(f"scripted: solves tables only, and task {task['id']} has no {name}")
+        if not solves(task):
+            raise RecordError(f"scripted: {readers.unsolved(task)}")
         return answer(task, self._level(task, request.seed), request.seed)
 
     def _level(self, task: dict[str, Any], seed: int) -> str:
@@ -80,6 +79,11 @@ class ScriptedModel:
             if left < 0:
                 return level
         return self.levels[-1]
+
+
+def solves(task: Mapping[str, Any]) -> bool:
+    """Whether the bank has programs for a task."""
+    return not readers.unsolved(task)
 
 
 def answer(task: dict[str, Any], level: str, seed: int) -> str:

@@ -16,39 +16,24 @@ from .describe import describe
 from .draft import make_draft
 from .folder import ANSWERS, size
 from .marking import Marking
-from .procedural import MODALITIES, MUTATIONS, SAMPLES, draw_world, make_board, make_challenge
-from .procedural import describe as describe_challenge
+from .procedural.board import make_board
+from .procedural.challenge import make_challenge
+from .procedural.describe import describe as describe_challenge
+from .procedural.dna import MUTATIONS, SAMPLES
+from .procedural.draw import draw_world
 from .real import NAMES, real_table
 from .record import Parts, finish, rate
 from .soundness import CHECKS, Case, Trial, examine, failures
+from .sources import SOURCES
 from .table import Rejected, Table, generator
 
 # Real tables, by the name of the source.
 TABLES: dict[str, Callable[[Any], Table]] = {f"sklearn:{name}": partial(real_table, name) for name in NAMES}
-SOURCES = (*MODALITIES, *TABLES)
 LEADERBOARD = "private/leaderboard.csv"
 MOST_ATTEMPTS = 40
 COSTLY = ("runs_in_time",)
 # How far a draft came, in this order.
 STAGES = ("drawn", "generated", "evaluated", "checked")
-
-
-def sources(spec: str) -> list[str]:
-    """The sources that a --source option names: "sklearn:iris,wine" is ["sklearn:iris", "sklearn:wine"].
-
-    "image,text" are two sources and "sklearn" is every table. ToolError lists the known names when one is unknown.
-    """
-    family, _, names = spec.partition(":")
-    if family == "sklearn":
-        found = [f"sklearn:{name}" for name in (names.split(",") if ":" in spec else NAMES)]
-    else:
-        found = [name for part in spec.split(",") for name in (sources(part) if part == "sklearn" else [part])]
-    for source in found:
-        if source not in SOURCES:
-            raise ToolError(
-                f"unknown source {source!r}: known are {', '.join(MODALITIES)}, sklearn, {', '.join(TABLES)}"
-            )
-    return found
 
 
 @dataclass(frozen=True)
@@ -107,7 +92,7 @@ def make_task(
     NoTask when there is none in `most_attempts`, ToolError when the source is unknown or the folder is in the way or cannot be written.
     """
     if source not in SOURCES:
-        raise ToolError(f"unknown source {source!r}: see mletools.tasks.sources")
+        raise ToolError(f"unknown source {source!r}: see tasks.sources")
     dropped: list[Dropped] = []
     for attempt in range(first, first + most_attempts):
         draft = _Attempt(source, index, seed, attempt, data, marking, shape)

@@ -13,11 +13,11 @@ from typing import Any
 
 # A finding needs both: a p-value that stays below FALSE_ALARM times the number of tests of its check, and an effect,
 # which is the share of what a perfect leak would explain.
-FALSE_ALARM = 1e-5
+FALSE_ALARM = 3e-5
 LEAST_EFFECT = 0.1
 LEAST_INFORMATION = 0.05
 # The law of a table's statistic is an approximation; this makes up for it.
-TABLE_SAFETY = 10.0
+TABLE_SAFETY = 2.0
 MOST_LEVELS = 36
 MOST_CLASSES = 20
 FEWEST_OF_A_LEVEL = 3
@@ -80,7 +80,9 @@ class Side:
     values: Any
 
 
-def strongest(quantities: Sequence[Quantity], targets: Sequence[Target], strata: Any) -> Finding | None:
+def strongest(
+    quantities: Sequence[Quantity], targets: Sequence[Target], strata: Any, alarm: float = FALSE_ALARM
+) -> Finding | None:
     """The finding with the least p-value that is strong enough to be one, None without any.
 
     `strata` (rows,) are numbers; rows are compared within a stratum. Each pair is looked at in all rows and in each of
@@ -102,7 +104,7 @@ def strongest(quantities: Sequence[Quantity], targets: Sequence[Target], strata:
                 if finding is not None:
                     found.append(finding)
     best = min(found, key=lambda finding: finding.p, default=None)
-    if best is None or best.p * tests > FALSE_ALARM:
+    if best is None or best.p * tests > alarm:
         return None
     return Finding(best.quantity, best.target, best.p * tests, min(1.0, best.effect), best.rows)
 
@@ -133,19 +135,20 @@ def _tests(
             if other is not None:
                 yield _compare(other, side, groups, free)
         if quantity.ordered:
-            for first in (0, 1):
-                yield from _neighbours(quantity, target, mine, values, groups, first)
+            yield from _neighbours(quantity, target, mine, values, groups)
 
 
-def _neighbours(
-    quantity: Quantity, target: Target, order: Any, values: Any, groups: Any, first: int
-) -> Iterator[Finding | None]:
-    """Whether a row's target is like that of the row before it; pairs do not overlap, so that they are independent."""
+def _neighbours(quantity: Quantity, target: Target, order: Any, values: Any, groups: Any) -> Iterator[Finding | None]:
+    """Whether a row's target is like that of the row before it.
+
+    Each row is in two pairs; for rows in no order the statistics follow the same laws all the same (the test of a Markov
+    chain's order, Bartlett 1951; for ranks the first serial correlation).
+    """
     import numpy as np
 
     known = np.flatnonzero(~np.isnan(order))
-    line = known[np.lexsort((order[known], groups[known]))][first:]
-    one, other = line[: len(line) // 2 * 2 : 2], line[1::2]
+    line = known[np.lexsort((order[known], groups[known]))]
+    one, other = line[:-1], line[1:]
     same = groups[one] == groups[other]
     one, other = one[same], other[same]
     strata = np.unique(groups[one], return_inverse=True)[1]
@@ -178,13 +181,13 @@ def _side(name: str, values: Any, levels: bool, groups: Any) -> Side | None:
 def _ranks(values: Any, groups: Any) -> Any:
     """Ranks within each group, of mean 0 and variance 1, 0 where missing or all alike; None where all are."""
     import numpy as np
-    from scipy.stats import rankdata
 
     ranks = np.zeros(len(values))
     for group in range(groups.max() + 1):
         rows = np.flatnonzero((groups == group) & ~np.isnan(values))
         if len(rows) > 1:
-            ranks[rows] = rankdata(values[rows]) - (len(rows) + 1) / 2
+            codes, counts = np.unique(values[rows], return_inverse=True, return_counts=True)[1:]
+            ranks[rows] = (np.cumsum(counts) - (counts - 1) / 2)[codes] - (len(rows) + 1) / 2
             spread = np.sqrt((ranks[rows] ** 2).mean())
             ranks[rows] /= spread if spread > 0 else 1.0
     return ranks if ranks.any() else None

@@ -46,8 +46,10 @@ def read_case(task: Mapping[str, Any], data: Path, score: Callable[[bytes], floa
     """
     folder = data / task["data"]["dir"]
     advice = "is --data the folder that the task was written to?"
+    if not folder.is_dir():
+        raise RecordError(f"{folder}: no such folder; {advice}")
     try:
-        files = {name: path for name, path in files_below(folder, folder).items()}
+        files = files_below(folder, folder)
         public = [f"public/{name}" for name in spelled_out(folder / "public", task["data"]["public"])]
         graded = private_files(task)
         missing = [name for name in (*public, *graded) if name not in files]

@@ -69,7 +69,7 @@ def learnable(view: View) -> str:
     name = max(scores, key=lambda each: _good(view, scores[each]))
     if _has_thresholds(view):
         return _clear(view, name, scores[name])
-    wrong = [_good(view, _score(view, content)) for content in shuffled(found[name], SHUFFLES)]
+    wrong = [_good(view, _score(view, content)) for content in shuffled(found[name], len(view.ids), SHUFFLES)]
     mean = sum(wrong) / len(wrong)
     spread = math.sqrt(sum((each - mean) ** 2 for each in wrong) / (len(wrong) - 1))
     good, dummy = _good(view, scores[name]), _good(view, _dummy(view))

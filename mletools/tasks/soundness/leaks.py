@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from . import quantities as of
-from .association import Quantity, Target, strongest
+from .association import FALSE_ALARM, Quantity, Target, strongest
 from .media import MOST_BYTES, Facts, facts_of
 from .outcome import Skipped
 from .targets import number, targets_of, truth_of_test
@@ -19,6 +19,8 @@ from .view import Assets, View, changed, read, rows_of, weight
 
 MOST_FILES = 600
 MOST_SORTED_BY = 100
+# Hardly any sample is random, and it has the rows of the test set alone: less is enough for a finding.
+OF_A_SAMPLE = 1e-3
 
 
 def no_leak_ids(view: View) -> str:
@@ -139,11 +141,11 @@ def sample_uninformative(view: View) -> str:
         plain = all(value == value for value, cell in zip(numbers, values, strict=True) if cell is not None)
         title = f"{name} in the sample"
         found += of.of_numbers(title, numbers)[:1] if plain else of.of_texts(title, values, ordered=False)
-    return _say(found, view)
+    return _say(found, view, alarm=OF_A_SAMPLE)
 
 
-def _say(quantities: Sequence[Quantity], view: View, strata: Any = None) -> str:
-    finding = strongest(quantities, _targets(view), view.strata if strata is None else strata)
+def _say(quantities: Sequence[Quantity], view: View, strata: Any = None, alarm: float = FALSE_ALARM) -> str:
+    finding = strongest(quantities, _targets(view), view.strata if strata is None else strata, alarm)
     return "" if finding is None else str(finding)
 
 

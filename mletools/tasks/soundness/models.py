@@ -210,8 +210,8 @@ def _bounded(view: View, column: Any) -> Any:
     return column.clip(low, high)
 
 
-def shuffled(submission: bytes, times: int) -> list[bytes]:
-    """The submission with its predictions in other orders."""
+def shuffled(submission: bytes, ids: int, times: int) -> list[bytes]:
+    """The submission with its predictions in other orders; its first `ids` columns stay."""
     import numpy as np
 
     header, *rows = csv.reader(io.StringIO(submission.decode()))
@@ -219,6 +219,6 @@ def shuffled(submission: bytes, times: int) -> list[bytes]:
     found = []
     for _ in range(times):
         order = draws.permutation(len(rows))
-        mixed = [[row[0], *rows[at][1:]] for row, at in zip(rows, order, strict=True)]
+        mixed = [[*row[:ids], *rows[at][ids:]] for row, at in zip(rows, order, strict=True)]
         found.append(csv_bytes(header, [list(column) for column in zip(*mixed, strict=True)]))
     return found

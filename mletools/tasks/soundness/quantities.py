@@ -9,7 +9,8 @@ from typing import Any
 
 from .association import Quantity
 
-PERIODS = (2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12)
+# 6, 8 and 9 show in their parts.
+PERIODS = (2, 3, 4, 5, 7, 10, 12)
 MOST_PARTS = 4
 FIRST_CHARACTERS = 8
 LAST_CHARACTERS = 6
@@ -113,7 +114,7 @@ def refined(strata: Any, order: Any, columns: Sequence[Any]) -> Any:
                 if rows.sum() < FEWEST_SORTED:
                     continue
                 distinct, inside = len(np.unique(codes[rows])), same & (groups[1:] == group)
-                if distinct < 3:
+                if distinct < 2:
                     continue
                 up, down = (steps[inside] >= 0).all(), (steps[inside] <= 0).all()
                 grouped = 2 * distinct <= rows.sum() and (steps[inside] != 0).sum() == distinct - 1

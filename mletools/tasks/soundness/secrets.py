@@ -22,8 +22,10 @@ from .view import TABLES, Columns, View, read, rows_of, table_of, weight
 MOST_FILES = 10_000
 MOST_TEXT = 16 << 20
 TEXTS = (".txt", ".md", ".json", ".jsonl", ".csv", ".tsv", ".log", ".xml", ".html", ".yaml", ".yml")
-# A column that is like the answers by chance less often than this is a copy.
-CHANCE = 1e-5
+# A column that is like the answers by chance less often than this is a copy; a feature of train.csv that is not like the
+# targets there must be the more unlikely.
+CHANCE = 1e-3
+CHANCE_OF_A_FEATURE = 1e-5
 FEWEST_ROWS = 5
 SHORTEST_FILE = 8
 
@@ -91,7 +93,12 @@ def _copied_column(view: View) -> str:
         for column, cells in table.items():
             mine = [cells[at] for at in lines]
             for target, answers in {**truth, **classes}.items():
-                if column not in view.ids and _alike(mine, answers, len(table) * len(truth)):
+                if column in view.ids:
+                    continue
+                shared = of_test and column in view.train and target in view.train
+                if _alike(mine, answers, CHANCE_OF_A_FEATURE if shared else CHANCE) or (
+                    shared and _alike(view.train[column] + mine, view.train[target] + answers, CHANCE)
+                ):
                     return f"column {column} of {title} holds the answers to {target}"
     return ""
 
@@ -157,8 +164,8 @@ def _places(table: Columns, ids: Sequence[str]) -> list[int] | None:
     return None
 
 
-def _alike(cells: Sequence[str], answers: Sequence[str], tried: int) -> bool:
-    """Whether cells are the answers, as they are or one-to-one in other words, and not so by chance."""
+def _alike(cells: Sequence[str], answers: Sequence[str], chance: float) -> bool:
+    """Whether cells are the answers, as they are or one-to-one in other words, and are so by chance less than `chance`."""
     if len(cells) < FEWEST_ROWS or len(set(answers)) < 2:
         return False
     pairs = set(zip(cells, answers, strict=True))
@@ -171,7 +178,7 @@ def _alike(cells: Sequence[str], answers: Sequence[str], tried: int) -> bool:
             return False
     counts = Counter(answers)
     orders = math.lgamma(len(answers) + 1) - sum(math.lgamma(count + 1) for count in counts.values())
-    if math.log(max(1, tried) * math.factorial(min(len(counts), 5))) - orders > math.log(CHANCE):
+    if math.log(math.factorial(min(len(counts), 5))) - orders > math.log(chance):
         return False
     if 2 * len(counts) <= len(answers):
         return True
@@ -188,7 +195,9 @@ def _alike(cells: Sequence[str], answers: Sequence[str], tried: int) -> bool:
 def _dumped(view: View) -> str:
     """A public text that holds the answers one after another, as they are or as numbers of classes."""
     wanted = []
-    for name, cells in {**truth_of_test(view)}.items():
+    truth: dict[str, Any] = truth_of_test(view)
+    whole = all(None not in cells for cells in truth.values())
+    for name, cells in {**truth, **(_joint(view, truth) if whole else {})}.items():
         if None in cells or len(cells) < FEWEST_ROWS:
             continue
         texts = [cell or "" for cell in cells]

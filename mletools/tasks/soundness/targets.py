@@ -35,7 +35,13 @@ def targets_of(view: View) -> list[Target]:
     columns = [(name, view.both(train[name], test.get(name, [None] * rows), None)) for name in train]
     if parse == "number" and len(columns) > MOST_TARGETS:
         return _of_many(columns)
-    return [target for name, cells in columns[: 2 * MOST_TARGETS] for target in _of_column(name, cells, parse)]
+    read_as = {name: parse if name in test else _guessed(cells) for name, cells in columns}
+    return [target for name, cells in columns[: 2 * MOST_TARGETS] for target in _of_column(name, cells, read_as[name])]
+
+
+def _guessed(cells: Cells) -> str:
+    """How a column of train.csv alone is read: as numbers where all are, else as labels."""
+    return "number" if all(number(cell) == number(cell) for cell in cells if cell) else "label"
 
 
 def truth_of_test(view: View) -> dict[str, list[str | None]]:

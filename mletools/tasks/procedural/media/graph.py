@@ -3,7 +3,8 @@ they end.
 
 All networks of a task have nearly the same number of nodes and links. Parts: the factors and the parts of a network
 (graph_plan), how one is grown towards its numbers (graph_growth), the files and what spoils them (graph_files), what
-can be counted and measured in these (graph_counts, graph_measures). Not covered: the rule and the target; a target a node or a link.
+can be counted and measured in these (graph_counts, graph_measures). Not covered: the rule and the target; a target a
+node or a link.
 """
 
 from collections.abc import Mapping, Sequence
@@ -41,9 +42,7 @@ def render(
     plan = make_plan(factors, draws)
     lists = link_lists(plan, grow(plan, draws), mutations, draws)
     node, edge = scenario["graph"]["node"], scenario["graph"]["edge"]
-    notes = [
-        f"Each line of such a file is one {edge}: the two numbers are those of the ends (a {node} has one number in a file)."
-    ]
+    notes = [f"Each line of such a file is one {edge}: its two numbers are those of its ends; each {node} has its own."]
     weighted = any(line[2] for lines in lists for line in lines)
     if weighted:
         notes.append(f"The column weight is the weight of the {edge} in {plan.unit}.")

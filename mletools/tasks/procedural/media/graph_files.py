@@ -53,7 +53,9 @@ def _weights(plan: Plan, row: int, network: Network, draws: Any) -> Any:
     place = np.argsort(np.argsort(mixed, kind="stable"), kind="stable") / (len(links) - 1)
     weights = plan.typical * (0.6 + 0.8 * place)
     crossing = np.array(network.crossing)
-    weights = np.where(crossing, weights * plan.wanted[CROSS_WEIGHT][row], weights)
+    # There may be one link only between the halves: these differ less, so that one tells what all weigh.
+    stretched = plan.typical * (0.9 + 0.2 * place) * plan.wanted[CROSS_WEIGHT][row]
+    weights = np.where(crossing, stretched, weights)
     part = PLACES[plan.wanted[HEAVIEST][row]]
     own = [
         at for at, (name, across) in enumerate(zip(network.parts, crossing, strict=True)) if name == part and not across

@@ -37,7 +37,7 @@ class Network:
 
 @dataclass(frozen=True)
 class _Start:
-    """A network before its core is filled: the set links, core size, free links (core pairs) and degrees from outside."""
+    """A network before its core is settled: set links, links that may move, and each core node's links from outside."""
 
     core: int
     half: int

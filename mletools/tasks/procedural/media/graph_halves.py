@@ -9,7 +9,7 @@ STARTS, ROUNDS = 8, 12
 
 
 def split_halves(neighbours: Sequence[Container[int]], nodes: Sequence[int]) -> set[int]:
-    """One of the halves. From several starts, each the nodes nearest to one node, pairs change sides while this helps."""
+    """One of the halves; from several starts, the nodes nearest to one of them, pairs change sides while this helps."""
     import numpy as np
 
     count = len(nodes)

@@ -90,8 +90,8 @@ def _read(lines: Sequence[Line]) -> Links:
             weights.setdefault((min(ends), max(ends)), float(weight or 1))
     middle = float(np.median(list(weights.values())))
     links: Links = {}
-    for (first, second), weight in weights.items():
-        value = weight if weight < FAR_TOO_HEAVY * middle else middle
+    for (first, second), found in weights.items():
+        value = found if found < FAR_TOO_HEAVY * middle else middle
         links.setdefault(first, {})[second] = value
         links.setdefault(second, {})[first] = value
     return links
@@ -211,7 +211,8 @@ def _cross_weight(parts: _Parts, half: set[int]) -> float:
 
 def _busy_weight(parts: _Parts, half: set[int]) -> float:
     """Spearman's rank correlation of a link's weight with the links at its ends, without links between the halves."""
-    from scipy.stats import spearmanr
+    import numpy as np
+    from scipy.stats import rankdata
 
     links, core = parts.links, set(parts.core)
     pairs = [
@@ -220,8 +221,10 @@ def _busy_weight(parts: _Parts, half: set[int]) -> float:
         for other, weight in links[one].items()
         if one < other and not (one in core and other in core and (one in half) != (other in half))
     ]
-    value = float(spearmanr(*zip(*pairs, strict=True)).statistic) if len(pairs) > 2 else 0.0
-    return value if value == value else 0.0
+    if any(len(set(values)) < 2 for values in zip(*pairs, strict=True)) or not pairs:
+        return 0.0
+    weight, ends = (rankdata(values) for values in zip(*pairs, strict=True))
+    return float(np.corrcoef(weight, ends)[0, 1])
 
 
 def _anchor(parts: _Parts, half: set[int]) -> int:

@@ -178,8 +178,8 @@ def _measure(pixels: Any) -> dict[str, Any]:
     energy = {}
     for fine in (False, True):
         for steep in (False, True):
-            frequency = 1 / np.mean(TRAITS["fine"].having if fine else TRAITS["fine"].without)
-            middle = np.mean(TRAITS["steep"].having if steep else TRAITS["steep"].without)
+            frequency = 1 / _middle(TRAITS["fine"].having if fine else TRAITS["fine"].without)
+            middle = _middle(TRAITS["steep"].having if steep else TRAITS["steep"].without)
             answers = [_answer(grey - level, frequency, middle + turn) for turn in (-16.0, 0.0, 16.0)]
             energy[fine, steep] = np.max(answers, axis=0) + 1e-5
     rough = _near(np.abs(_mixed(grey)))
@@ -194,6 +194,10 @@ def _measure(pixels: Any) -> dict[str, Any]:
         "strong": np.log(np.max(list(energy.values()), axis=0)),
         "rough": np.log(smooth(np.median(rough, axis=0), 1.5) + 0.02),
     }
+
+
+def _middle(span: tuple[float, float]) -> float:
+    return (span[0] + span[1]) / 2
 
 
 def _answer(grey: Any, frequency: float, degrees: float) -> Any:

@@ -49,17 +49,17 @@ def measure(look: Look, pixels: Any) -> dict[str, Any]:
     colours = mended(pixels / 255.0)
     grey = colours.mean(axis=3)
     found: dict[str, Any] = {}
-    found[MARKER], found[QUADRANT], covered = _find_marker(look, grey)
-    balance = _halves(grey, covered)
-    waves = _find_waves(_levelled(grey, balance))
-    for name in waves:
-        if name in NUMBERS:
-            found[name] = waves[name]
-    calm = grey - waves["wave"]
-    balance = _halves(calm, covered)
-    found["image_side_balance"] = 100 * balance
-    calm = _levelled(calm, balance)
-    found["image_spot_count"], found["image_spot_radius"], spots = _find_spots(look, calm, covered)
+    wave = np.zeros_like(grey)
+    spots = np.zeros(grey.shape, dtype=bool)
+    # Marker and spots are found better where the stripes are gone, stripes where marker and spots are known.
+    for _ in range(2):
+        found[MARKER], found[QUADRANT], covered = _find_marker(look, grey - wave)
+        ignored = covered | spots
+        waves, wave = _find_waves(_levelled(grey, _halves(grey, ignored)), ignored)
+        balance = _halves(grey - wave, covered)
+        calm = _levelled(grey - wave, balance)
+        count, radius, spots = _find_spots(look, calm, covered)
+    found |= {**waves, "image_spot_count": count, "image_spot_radius": radius, "image_side_balance": 100 * balance}
     found["image_mirror_symmetry"] = _symmetry(calm, covered | spots)
     found["image_grain"] = 100 * _grain(grey)
     if pixels.shape[3] == 3:
@@ -114,43 +114,40 @@ def _levelled(grey: Any, balance: Any) -> Any:
     return level - np.median(level.reshape(len(grey), -1), axis=1)[:, None, None]
 
 
-def _find_waves(level: Any) -> dict[str, Any]:
-    """Frequency, angle and contrast of the one plane wave that explains most, and that wave, (rows, side, side)."""
+def _find_waves(level: Any, ignored: Any) -> tuple[dict[str, Any], Any]:
+    """Frequency, angle and contrast of the plane wave that explains most of what is not ignored, and that wave."""
     import numpy as np
 
     rows, side = level.shape[:2]
     _, low, high, _ = NUMBERS["image_stripe_frequency"]
-    frequencies, angles = np.linspace(low, high, 19), np.linspace(0, 177, 60)
+    frequencies, angles = np.linspace(low, high, 19), np.linspace(12, 168, 53)
     frequency, angle = (each.ravel() for each in np.meshgrid(frequencies, angles))
     at = np.arange(side) / side
     turn = np.radians(angle)
-    phase = (
-        2
-        * np.pi
-        * frequency[:, None, None]
-        * (np.cos(turn)[:, None, None] * at[None, None, :] + np.sin(turn)[:, None, None] * at[None, :, None])
-    )
+    along = np.cos(turn)[:, None, None] * at[None, None, :] + np.sin(turn)[:, None, None] * at[None, :, None]
+    phase = 2 * np.pi * frequency[:, None, None] * along
     phase = phase.reshape(len(frequency), -1)
     fade = np.sin(np.pi * (np.arange(side) + 0.5) / side)
     window = (fade[:, None] * fade[None, :]).ravel()
-    # Spots and markers stick out; cut down to the stripes' own range they weigh less, and nothing in a second look.
-    flat = level.reshape(rows, -1)
+    # What sticks out still is cut down to the stripes' own range, and weighs nothing once these are known.
+    flat = np.where(ignored, 0.0, level).reshape(rows, -1)
     cut = np.clip(flat, -0.17, 0.17) * window
     waves = np.stack([np.cos(phase), np.sin(phase)])
     even, odd = (cut @ wave.T for wave in waves)
     best = np.round(even**2 + odd**2, 6).argmax(axis=1)
     wave = waves[:, best]
-    weight = np.broadcast_to(window, flat.shape)
+    free = window * ~ignored.reshape(rows, -1)
+    weight = free
     for _ in range(2):
-        even, odd = (2 * (flat * weight * part).sum(axis=1) / weight.sum(axis=1) for part in wave)
+        even, odd = (2 * (flat * weight * part).sum(axis=1) / np.maximum(weight.sum(axis=1), 1) for part in wave)
         found = even[:, None] * wave[0] + odd[:, None] * wave[1]
-        weight = window * (np.round(np.abs(flat - found), 6) < 0.15)
-    return {
+        weight = free * (np.round(np.abs(flat - found), 6) < 0.15)
+    sizes = {
         "image_stripe_frequency": frequency[best],
         "image_stripe_angle": angle[best],
         "image_stripe_contrast": 200 * np.hypot(even, odd),
-        "wave": found.reshape(level.shape),
     }
+    return sizes, found.reshape(level.shape)
 
 
 def _find_spots(look: Look, calm: Any, covered: Any) -> tuple[Any, Any, Any]:

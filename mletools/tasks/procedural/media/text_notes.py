@@ -82,7 +82,7 @@ ASKING = (
 EMPTY = (
     "Nothing else was added.",
     "There was no time for more.",
-    "No signature was given.",
+    "Nobody asked for more.",
     "It was not read a second time.",
     "The page ends here.",
     "The usual wording was used.",

@@ -21,11 +21,13 @@ LETTERS = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
 
 @dataclass(frozen=True)
 class Plan:
-    """One task's choices. `factors` by name, `shown` their places or codes of shape (rows,); words are drawn from these lists, so that each comes often enough.
+    """One task's choices: the factors by name, in `shown` their places or codes of shape (rows,), and lists of words.
+
+    Words of a note are drawn from these lists, which are short so that each word comes often enough.
 
     `rivals` are the two themes whose shares count, `placed` the theme whose first word has a place, `events` the two
-    whose order counts, `suspects` the subjects of which one gives trouble and `subjects` others, `number` and `other_events` as they say;
-    `negated` is the share of statements that are put by negating their opposite.
+    whose order counts, `suspects` the subjects of which one gives trouble, `subjects` others;
+       `negated` is the share of statements that are put by negating their opposite.
     """
 
     scenario: Mapping[str, Any]

@@ -13,7 +13,7 @@ from .text_notes import ASSURING, DOUBTING
 from .text_plan import ASKED, HEDGES, LETTERS, ORDER, PRAISE, QUESTIONS, TROUBLE, Plan, placed_name, rivals_name
 from .text_words import Reader, Sentence, is_number, wordings
 
-COMMON = 12
+COMMON = 8
 # Words up to this length are taken for small ones that tell nothing.
 SHORT = 3
 # The furthest that a denial stands before the word which it denies.
@@ -24,7 +24,7 @@ Note = list[Sentence]
 
 
 def bag_of_words(plan: Plan, notes: Sequence[str]) -> Any:
-    """Floats of shape (rows, 27): counts of the commonest words, of words in eight lists, of signs, and two numbers.
+    """Floats of shape (rows, 23): counts of the commonest words, of words in eight lists, of signs, and two numbers.
 
     The lists are words of praise, of blame, of doubt, of assurance, and of each theme: counted as they stand, and for
     praise and doubt also as a share.

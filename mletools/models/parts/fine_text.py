@@ -1,0 +1,56 @@
+"""Texts, freed of markup and quotations, by the themes of their words, praise and blame, doubt, order, and numbers."""
+
+import html
+import os
+import re
+
+import numpy as np
+import pandas as pd
+from sklearn.decomposition import TruncatedSVD
+from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
+
+GOOD = """good better best fine great nice clean clear calm bright strong healthy fresh smooth steady stable solid sound
+firm neat tidy safe sharp warm rich lively reliable excellent perfect pleasant dry even flawless sturdy vivid robust"""
+BAD = """bad worse worst poor weak dirty dull dark broken cracked rough loose sick stale faulty uneven wet damp cold rusty
+damaged noisy worn torn unsafe unstable unreliable slow thin blurred muddy mouldy shaky brittle leaking faded sour"""
+DOUBT = "perhaps probably possibly apparently presumably allegedly maybe might seems likely supposedly"
+SURE = "certainly definitely surely undoubtedly obviously plainly clearly indeed truly"
+DENIAL = "not never no hardly without anything far barely"
+
+
+def words(column):
+    if os.path.exists("input/" + column.iloc[0]):
+        column = column.map(lambda path: open("input/" + path, encoding="utf-8").read())
+    texts = [tidy(text) for text in column]
+    counter = TfidfVectorizer(ngram_range=(1, 2), min_df=3, max_df=0.8, max_features=600, sublinear_tf=True)
+    themes = TruncatedSVD(12, random_state=0).fit_transform(counter.fit_transform(texts))
+    counter = CountVectorizer(min_df=0.1, max_df=0.7, max_features=30, binary=True)
+    several = counter.fit_transform(texts).toarray()
+    names = counter.get_feature_names_out()
+    order = [places(text, names) for text in texts]
+    return pd.DataFrame(np.hstack([themes, several, order, [told(text) for text in texts]]))
+
+
+def tidy(text):
+    text = re.sub(r"<[^>]*>", "", html.unescape(text)).lower()
+    return re.sub(r'"[^"]*"', " quoted ", re.sub(r"\s+", " ", text))
+
+
+def places(text, wanted):
+    return [text.find(word) / len(text) if word in text else 0.5 for word in wanted]
+
+
+def told(text):
+    said = re.findall(r"[^\W\d]+", text)
+    lists = [set(each.split()) for each in (GOOD, BAD, DOUBT, SURE, DENIAL)]
+    counts = [sum(word in each for word in said) for each in lists]
+    turned = 0
+    for at, word in enumerate(said):
+        sign = (word in lists[0]) - (word in lists[1])
+        turned += -sign if lists[4] & set(said[max(0, at - 4) : at]) else sign
+    numbers = [float(each.replace(",", ".")) for each in re.findall(r"-?\d+(?:[.,]\d+)?", text)]
+    ends = [numbers[0], numbers[-1], max(numbers), min(numbers), numbers[0] - numbers[-1]] if numbers else [0] * 5
+    now = re.search(r"now (-?\d+(?:[.,]\d+)?)|: (-?\d+(?:[.,]\d+)?)", text)
+    current = float(next(part for part in now.groups() if part).replace(",", ".")) if now else ends[0]
+    doubt = counts[2] - counts[3]
+    return [*counts, turned, doubt, *ends, current, len(numbers), text.count("?"), text.count("!"), len(said), len(text)]

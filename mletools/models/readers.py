@@ -1,0 +1,218 @@
+"""Programs of the scripted model for what is more than one plain table: files of six kinds, side tables, seven forms.
+
+Such a program is a reader for each kind of file (modules of parts/, rough or fine), the level's model, and a writer for
+what the task wants handed in. Covered: the layout of the procedural tasks, one folder and one column of paths a kind.
+Not covered: other layouts, other forms than FORMS; the models (bank).
+"""
+
+import functools
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+NEEDED = ("train.csv", "test.csv", "sample_submission.csv")
+# What a folder holds: (column of the paths, how a program reads it).
+FOLDERS = {
+    "images": ("image", "image"),
+    "audio": ("audio", "audio"),
+    "docs": ("document", "text"),
+    "graphs": ("graph", "graph"),
+    "series": ("series", "series"),
+}
+TABLES = ("binary_classification", "multiclass_classification", "regression")
+RANKS = ("spearman", "spearman_by_group")
+BALANCED = ("f1_macro", "balanced_accuracy", "balanced_log_loss")
+
+HEAD = """\
+train = pd.read_csv("input/train.csv")
+test = pd.read_csv("input/test.csv")
+sub = pd.read_csv("input/sample_submission.csv")
+both = pd.concat([train[list(test)], test], ignore_index=True)
+"""
+WRITE = {
+    "number": """\
+for c in [c for c in train if c not in test]:
+    model.fit(X, train[c])
+    sub[c] = {predicted}
+""",
+    "probability": """\
+for c in [c for c in train if c not in test]:
+    model.fit(X, train[c])
+    sub[c] = model.predict_proba(T)[:, 1]
+""",
+    "probabilities": """\
+for c in [c for c in train if c not in test]:
+    model.fit(X, train[c])
+    sub[[f"prob_{k}" for k in model.classes_]] = model.predict_proba(T)
+""",
+    "tagset": """\
+tags = [[] for _ in range(len(sub))]
+for c in [c for c in train if c not in test]:
+    model.fit(X, train[c])
+    tags = [t + [c] * int(p > 0.35) for t, p in zip(tags, model.predict_proba(T)[:, 1])]
+sub["{target}"] = [" ".join(t) for t in tags]
+""",
+    "ranked": """\
+for c in [c for c in train if c not in test]:
+    model.fit(X, train[c])
+best = test.assign(p=model.predict_proba(T)[:, 1]).sort_values("p", ascending=False, kind="stable")
+sub["{target}"] = [" ".join(best["id"][best["{query}"] == q].astype(str)) for q in sub["{query}"]]
+""",
+    "dense": """\
+for c in [c for c in train if c not in test]:
+    wanted.append(train[c])
+wanted = (np.column_stack(wanted) - base[:len(train)]) / spread[:len(train)]
+some = np.random.RandomState(0).permutation(len(X))[:{most}]
+model.fit(X[some], wanted.ravel()[some])
+sub[goals] = base[len(train):] + spread[len(train):] * model.predict(T).reshape(len(test), -1)
+""",
+    "mask": """\
+for c in [c for c in train if c not in test]:
+    wanted = np.concatenate([mask_of(cell, size) for cell in list(train[c])])
+    some = np.random.RandomState(0).permutation(len(X))[:{most}]
+    model.fit(X[some], wanted[some])
+    found = model.predict_proba(T)[:, 1].reshape(len(test), -1)
+    sub[c] = [code_of(mask) for mask in found > 0.5]
+""",
+}
+
+
+def unsolved(task: Mapping[str, Any]) -> str:
+    """Why no program is written for a task, or an empty text."""
+    public, submission = task["data"]["public"], task["submission"]
+    for name in NEEDED:
+        if name not in public:
+            return f"solves tables only, and task {task['id']} has no {name}"
+    folders = sorted({name.split("/")[0] for name in public if "/" in name} - set(FOLDERS))
+    if folders:
+        return f"knows files in {', '.join(FOLDERS)} only, and task {task['id']} has {folders[0]}/"
+    if submission["parse"] not in ("number", "label", "tagset", "ranked", "rle"):
+        return f"writes no {submission['parse']}, which task {task['id']} asks for"
+    return ""
+
+
+def is_table(task: Mapping[str, Any]) -> bool:
+    """Whether the task is one plain table with a class or a number to predict, as the short program solves it."""
+    public = task["data"]["public"]
+    return (
+        task["problem"] in TABLES
+        and task["submission"]["parse"] in ("number", "label")
+        and task.get("modality", "tabular") not in ("image", "text", "audio", "graph", "timeseries", "multimodal")
+        and not any("/" in name for name in public)
+        and not sides(task)
+    )
+
+
+def sides(task: Mapping[str, Any]) -> list[str]:
+    return [name for name in task["data"]["public"] if name.endswith(".csv") and "/" not in name and name not in NEEDED]
+
+
+def kinds(task: Mapping[str, Any]) -> dict[str, str]:
+    """{column: kind} of what a program reads beside the columns of the table."""
+    folders = {name.split("/")[0] for name in task["data"]["public"] if "/" in name}
+    found = dict(FOLDERS[folder] for folder in FOLDERS if folder in folders)
+    if task.get("modality") in ("text", "multimodal") and "document" not in found:
+        found["text"] = "text"
+    return found
+
+
+def form_of(task: Mapping[str, Any]) -> str:
+    submission = task["submission"]
+    parse, targets = submission["parse"], submission["target"]
+    if parse != "number":
+        return {"rle": "mask", "label": "number"}.get(parse, parse)
+    if task["problem"] in ("forecasting", "reconstruction"):
+        return "dense"
+    if task["problem"] in ("binary_classification", "multiclass_classification") and len(targets) > 1:
+        return "probabilities"
+    return "probability" if task["problem"] in ("binary_classification", "multilabel_classification") else "number"
+
+
+def compose(task: Mapping[str, Any], model: str, imports: Sequence[str], quality: str) -> str:
+    """The whole program; `quality` is rough or fine, or empty for one that looks at no file."""
+    parts, reading = _reading(task, quality)
+    texts = [_part(name) for name in parts]
+    wanted = sorted({*imports, *(line for lines, _ in texts for line in lines), "import pandas as pd"}, key=_import_key)
+    bodies = [body for _, body in texts]
+    writing = WRITE[form_of(task)]
+    facts = {"most": "2500", "target": task["submission"]["target"][0], "query": query(task), "predicted": _predicted(task)}
+    for name, value in facts.items():
+        writing = writing.replace(f"{{{name}}}", value)
+    head = "\n".join([*wanted, "", f"model = {model}"])
+    return "\n\n\n".join([head, *bodies, HEAD + reading + writing + 'sub.to_csv("submission.csv", index=False)\n'])
+
+
+def query(task: Mapping[str, Any]) -> str:
+    """The column of the query of a ranking, or an empty text."""
+    if task["submission"]["parse"] == "ranked":
+        return str(task["submission"]["id"][0])
+    group = task["metric"].get("group")
+    return group if isinstance(group, str) else ""
+
+
+def _predicted(task: Mapping[str, Any]) -> str:
+    # A correlation needs predictions that differ.
+    return "model.predict(T) + 1e-6 * sub.index" if task["metric"].get("name") in RANKS else "model.predict(T)"
+
+
+def _reading(task: Mapping[str, Any], quality: str) -> tuple[list[str], str]:
+    """(names of the parts, the lines that make X and T of `both`)."""
+    form = form_of(task)
+    if form in ("dense", "mask"):
+        return _units(task, form, quality or "rough")
+    if not quality:
+        return [], "X, T = [[0]] * len(train), [[0]] * len(test)\n"
+    found = kinds(task)
+    hidden = [*found, *([query(task)] if query(task) else [])]
+    parts = [f"{quality}_cells", *(f"{quality}_{kind}" for kind in sorted(set(found.values())))]
+    lines, more = "", sides(task)
+    if more and quality == "fine":
+        lines += f"both = joined(both, {more})\n"
+    elif more:
+        parts.append("rough_sides")
+        lines += f"both = joined(both, {more})\n"
+    frames = [f"cells(both, {hidden})" if hidden else "cells(both)"]
+    for column, kind in found.items():
+        # Which media a multimodal task has shows in its files, but for texts.
+        maybe = ' if "text" in both else None' if column == "text" and task["modality"] == "multimodal" else ""
+        frames.append(f'{_reader(kind)}(both["{column}"]){maybe}')
+    lines += f"data = pd.concat([{', '.join(frames)}], axis=1)\n"
+    if query(task) and quality == "fine":
+        lines += f'data = pd.concat([data, data - data.groupby(both["{query(task)}"]).transform("mean")], axis=1)\n'
+    lines += "data = ((data - data.mean()) / data.std().clip(1e-9)).fillna(0).clip(-5, 5).to_numpy()\n"
+    if query(task) and quality == "fine" and task["submission"]["parse"] == "number":
+        target = task["submission"]["target"][0]
+        lines += f'train["{target}"] -= train.groupby("{query(task)}")["{target}"].transform("mean")\n'
+    return parts, lines + "X, T = data[:len(train)], data[len(train):]\n"
+
+
+def _units(task: Mapping[str, Any], form: str, quality: str) -> tuple[list[str], str]:
+    """As _reading, where every sample has many units: pixels, steps."""
+    kind = next(iter(kinds(task).values()))
+    if form == "mask":
+        lines = "both = units(both)\nsize = both.shape[1]\ndata = both.reshape(-1, both.shape[2])\n"
+        parts = ["masks", f"{quality}_{kind}_mask"]
+    else:
+        lines = "goals, wanted = [c for c in train if c not in test], []\nboth, base, spread = units(both, goals, train)\n"
+        lines += "size = both.shape[1]\ndata = both.reshape(-1, both.shape[2])\n"
+        parts = [f"{quality}_{kind}_gap"]
+    lines += "data = np.clip((data - data.mean(axis=0)) / (data.std(axis=0) + 1e-9), -5, 5)\n"
+    return parts, lines + "X, T = data[:len(train) * size], data[len(train) * size:]\n"
+
+
+def _reader(kind: str) -> str:
+    return {"image": "pictures", "audio": "sounds", "text": "words", "graph": "graphs", "series": "series"}[kind]
+
+
+@functools.cache
+def _part(name: str) -> tuple[list[str], str]:
+    """(import lines, text) of a part."""
+    text = (Path(__file__).parent / "parts" / f"{name}.py").read_text(encoding="utf-8")
+    text = text.split('"""\n', 1)[1]
+    imports = re.findall(r"^(?:import|from) .*$", text, re.MULTILINE)
+    return imports, re.sub(r"^(?:import|from) .*\n", "", text, flags=re.MULTILINE).strip("\n")
+
+
+def _import_key(line: str) -> tuple[bool, str]:
+    return line.split()[1].split(".")[0] in ("numpy", "pandas", "scipy", "sklearn", "PIL"), line

@@ -1,0 +1,247 @@
+"""Pictures of procedural tasks: the files, what can be measured in them again, the two problems with a target a pixel."""
+
+import functools
+import hashlib
+import io
+import zlib
+
+import numpy as np
+import pytest
+from PIL import Image
+from sklearn.ensemble import ExtraTreesRegressor
+
+from mletools.grading import score_bytes
+from mletools.tasks.procedural.challenge import make_challenge, rle
+from mletools.tasks.procedural.draw import _dense, scenarios
+from mletools.tasks.procedural.media import image
+from mletools.tasks.procedural.media.image_files import as_bytes, pngs
+from mletools.tasks.procedural.media.image_flaws import flawed, turned
+from mletools.tasks.procedural.media.image_gap import TEXTURES, Hole
+from mletools.tasks.procedural.media.image_mask import FORMS
+from mletools.tasks.procedural.media.image_scene import MARKER, NUMBERS, QUADRANT
+from mletools.tasks.procedural.world import Number
+from mletools.tasks.table import generator
+
+SCENARIO = scenarios()[0]
+# Least correlation of measured with true places (share of right codes) over all pictures of all drawn tasks.
+LEAST = {
+    "image_stripe_frequency": 0.8,
+    "image_stripe_angle": 0.8,
+    "image_stripe_contrast": 0.85,
+    "image_spot_count": 0.8,
+    "image_spot_radius": 0.7,
+    "image_grain": 0.9,
+    "image_side_balance": 0.9,
+    "image_mirror_symmetry": 0.75,
+    "image_tint": 0.9,
+    MARKER: 0.85,
+    QUADRANT: 0.9,
+}
+
+
+def rendered(seed, mutations, rows=30):
+    draws = generator(seed)
+    factors = image.factors(SCENARIO, rows, draws)
+    return factors, image.render(SCENARIO, factors, mutations, draws)
+
+
+def opened(contents):
+    return np.stack([np.asarray(Image.open(io.BytesIO(content))) for content in contents])
+
+
+def agreements(seeds, mutations, rows=50):
+    """{factor: correlations of measured with true places, or shares of right codes, one a task}."""
+    found = {}
+    for seed in seeds:
+        factors, result = rendered(seed, mutations, rows)
+        for each in factors:
+            seen = result.measured[each.name]
+            if isinstance(each, Number):
+                assert seen.min() >= 0 and seen.max() <= 1
+                agreement = np.corrcoef(seen, each.place)[0, 1] if seen.std() > 0 else 0.0
+            else:
+                agreement = (seen == each.code).mean()
+            found.setdefault(each.name, []).append(agreement)
+    return found
+
+
+@functools.cache
+def agreement(name):
+    """The mean of all agreements of three tasks with one mutation, or none for ""."""
+    found = agreements((0, 1, 2), {name: 1.0} if name else {}, 30)
+    return np.mean([value for values in found.values() for value in values])
+
+
+def dense(problem, seed, rows=40, mutations=None, noise=0.1):
+    return image.DENSE[problem](SCENARIO, rows, mutations or {}, noise, generator(seed))
+
+
+def challenge(problem, metric, form, seed, lower_is_better):
+    draws = generator(seed)
+    made = image.DENSE[problem](SCENARIO, 60, {"blur": 0.4, "rotation": 0.5}, 0.1, draws)
+    dna = {
+        "modality": "image", "problem": problem, "metric": metric, "form": form, "params": {}, "test_share": 0.33,
+        "mutations": [],
+    }  # fmt: skip
+    return make_challenge(_dense("name", [], dna, SCENARIO, made), draws, lower_is_better)
+
+
+def skill(view, made, rows):
+    """R2 over the pixels of the last third of the rows, trained on the first two thirds."""
+    cut = 2 * rows // 3
+    x, y = np.asarray(view), made.target.y
+    train, answers = x[:cut].reshape(-1, x.shape[2])[::7], y[:cut].reshape(-1)[::7]
+    test, truth = x[cut:].reshape(-1, x.shape[2])[::5], y[cut:].reshape(-1)[::5]
+    guess = ExtraTreesRegressor(20, min_samples_leaf=4, random_state=0).fit(train, answers).predict(test)
+    return 1 - ((guess - truth) ** 2).mean() / truth.var()
+
+
+def test_a_second_run_gives_the_same_bytes():
+    mutations = dict.fromkeys(image.MUTATIONS, 0.7)
+    runs = [rendered(3, mutations)[1] for _ in range(2)]
+    assert runs[0].assets[0].contents == runs[1].assets[0].contents
+    assert runs[0].plain.tobytes() == runs[1].plain.tobytes()
+    assert all((runs[0].measured[name] == runs[1].measured[name]).all() for name in runs[0].measured)
+    for problem in image.DENSE:
+        runs = [dense(problem, 5, mutations=mutations) for _ in range(2)]
+        assert runs[0].rendered.assets[0].contents == runs[1].rendered.assets[0].contents
+        assert runs[0].target.cells == runs[1].target.cells
+        assert runs[0].right.tobytes() == runs[1].right.tobytes()
+
+
+def test_the_order_of_the_mutations_does_not_matter():
+    names = list(image.MUTATIONS)
+    one, other = (rendered(3, dict.fromkeys(order, 0.7))[1] for order in (names, names[::-1]))
+    assert one.assets[0].contents == other.assets[0].contents
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_files_are_png_of_one_size_without_metadata(seed):
+    _, result = rendered(seed, {"blur": 0.5, "salt_and_pepper": 0.6})
+    contents = result.assets[0].contents
+    assert len({len(content) for content in contents}) == 1
+    assert len({hashlib.sha256(content).digest() for content in contents}) == len(contents)
+    first = Image.open(io.BytesIO(contents[0]))
+    assert first.mode in ("L", "RGB") and first.info == {}
+    assert f"{first.width} x {first.height} pixels" in result.notes[0]
+    assert 24 <= first.width == first.height <= 36
+    assert result.plain.shape[1] <= 60 and np.isfinite(result.plain).all()
+
+
+def test_pixels_come_back_and_are_stored_not_compressed():
+    pixels = generator(0).randint(256, size=(2, 24, 24, 3)).astype(np.uint8)
+    contents = pngs(pixels)
+    assert (opened(contents) == pixels).all()
+    start = contents[0].index(b"IDAT") + 4
+    packed = contents[0][start : start + int.from_bytes(contents[0][start - 8 : start - 4], "big")]
+    # After two bytes of header one block, which is the last and of the stored kind.
+    assert packed[2] == 1
+    assert len(zlib.decompress(packed)) == 24 * (24 * 3 + 1) == len(packed) - 11
+
+
+def test_halves_of_a_grey_value_are_rounded_alike_on_every_machine():
+    assert as_bytes(np.array([0.5, 0.5 + 1e-12, 0.5 - 1e-12])).tolist() == [128, 128, 128]
+
+
+def test_factors_can_be_measured_again():
+    found = agreements(range(10), {})
+    assert set(found) == set(LEAST)
+    short = {name: np.mean(values) for name, values in found.items() if np.mean(values) < LEAST[name]}
+    assert not short
+
+
+@pytest.mark.parametrize("name", image.MUTATIONS)
+def test_a_mutation_changes_files_and_makes_measuring_harder(name):
+    assert rendered(0, {name: 0.3})[1].assets[0].contents != rendered(0, {})[1].assets[0].contents
+    assert agreement(name) < agreement("") + 0.005
+
+
+def test_files_follow_the_factors_alone():
+    """The scenario's targets play no part in the pictures."""
+    draws = generator(1)
+    factors = image.factors(SCENARIO, 20, draws)
+    other = {**SCENARIO, "quantity": {}, "binary": {}, "classes": {}, "tags": {}, "ranking": {}}
+    runs = [image.render(each, factors, {}, generator(2)).assets[0].contents for each in (SCENARIO, other)]
+    assert runs[0] == runs[1]
+
+
+def test_a_factor_shows_in_the_pixels():
+    marker = next(each for each in image.factors(SCENARIO, 40, generator(1)) if each.name == MARKER)
+    grain = Number("image_grain", *NUMBERS["image_grain"], np.repeat([0.0, 1.0], 20))
+    result = image.render(SCENARIO, [marker, grain], {}, generator(2))
+    assert list(result.measured) == [MARKER, "image_grain"]
+    assert result.measured["image_grain"][:20].max() < result.measured["image_grain"][20:].min()
+
+
+@pytest.mark.parametrize("problem", ["segmentation", "reconstruction"])
+def test_right_features_beat_plain_ones(problem):
+    gains, plain = [], []
+    for seed in range(8):
+        made = dense(problem, seed, mutations={"sensor_noise": 0.5})
+        assert made.plain.shape[:2] == made.right.shape[:2] == made.target.y.shape == made.target.known.shape
+        assert made.target.y.shape[1] <= 400
+        plain.append(skill(made.plain, made, 40))
+        gains.append(skill(made.right, made, 40) - plain[-1])
+    assert np.mean(plain) > 0.08
+    assert np.mean(gains) > 0.15
+
+
+def test_every_rule_of_the_menus_is_drawn():
+    masks = {dense("segmentation", seed, rows=4).families[0] for seed in range(20)}
+    gaps = {dense("reconstruction", seed, rows=4).families[0] for seed in range(20)}
+    assert masks == {f"mask_{name}" for name in FORMS}
+    assert gaps == {f"texture_{name}" for name in TEXTURES}
+
+
+@pytest.mark.parametrize("metric", ["dice_mean", "dice_global", "fbeta_mask"])
+def test_masks_are_graded_in_their_order(metric):
+    made = challenge("segmentation", metric, "mask", 4, False)
+    world = made.world
+    known = world.target.known[made.test]
+    best = score_bytes(made.grading, made.answers, made.hand_in(world.target.y[made.test]))
+    assert best == 1.0
+    assert score_bytes(made.grading, made.answers, made.hand_in(known)) > 0.85
+    side = world.params["height"]
+    down = known.reshape(-1, side, side).transpose(0, 2, 1).reshape(len(known), -1)
+    assert score_bytes(made.grading, made.answers, made.hand_in(down)) < 0.8
+
+
+def test_runs_of_a_mask_count_pixels_row_by_row_from_one():
+    assert rle([1, 1, 0, 0, 1, 0]) == "1 2 5 1"
+    made = dense("segmentation", 0)
+    side = made.params["width"]
+    assert made.params == {"height": side, "width": side}
+    mask = np.zeros(side * side, dtype=int)
+    for start, length in zip(*[iter(map(int, made.target.cells["mask"][3].split()))] * 2, strict=True):
+        mask[start - 1 : start - 1 + length] = 1
+    assert (mask == made.target.y[3]).all()
+    assert "row by row from 1" in made.rendered.notes[1]
+
+
+@pytest.mark.parametrize(("metric", "lower"), [("rmse", True), ("mae", True), ("r2", False)])
+def test_knowing_the_texture_scores_well(metric, lower):
+    made = challenge("reconstruction", metric, "number", 6, lower)
+    y, known = (values[made.test] for values in (made.world.target.y, made.world.target.known))
+    score = score_bytes(made.grading, made.answers, made.hand_in(known))
+    assert score > 0.95 if metric == "r2" else score < 0.2 * y.std()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_hidden_square_is_flat_and_nothing_of_it_is_left(seed):
+    made = dense("reconstruction", seed, mutations={"rotation": 0.5, "blur": 0.5})
+    pictures = opened(made.rendered.assets[0].contents)
+    flat = (pictures == pictures[0]).all(axis=0) & (pictures[0] == 128)
+    assert flat.sum() == 25
+    row, column = (int(each[0]) for each in np.nonzero(flat))
+    assert f"rows {row} to {row + 4} and columns {column} to {column + 4}," in made.rendered.notes[1]
+    assert (Hole(pictures.shape[1], row, column).units == np.flatnonzero(flat)).all()
+    assert made.target.y.min() >= 0 and made.target.y.max() <= 255
+
+
+def test_a_mask_turns_with_its_picture():
+    pictures = generator(0).uniform(size=(40, 16, 16, 2))
+    pictures[..., 1] = pictures[..., 0]
+    after = turned(pictures, {"rotation": 1.0}, generator(1))
+    assert (after[..., 0] == after[..., 1]).all()
+    assert 0 < (after != pictures).any(axis=(1, 2, 3)).sum() < 40
+    assert (flawed(pictures, {"rotation": 1.0}, generator(1)) == pictures).all()
