@@ -113,7 +113,11 @@ def report(results: Sequence[tuple[dict[str, Any], dict[str, Run]]]) -> str:
     rates = [row[2] for row in rows]
     steps = [row[3] for row in rows[1:]]
     true = all(a < b for a, b in pairwise(rates)) and all(step > 0.5 for step in steps)
-    told = [tabulate(rows, head, tablefmt="github", floatfmt=".3f"), "", f"The order is {'true' if true else 'NOT true'}."]
+    told = [
+        tabulate(rows, head, tablefmt="github", floatfmt=".3f"),
+        "",
+        f"The order is {'true' if true else 'NOT true'}.",
+    ]
     for key in ("modality", "problem"):
         told += ["", by(results, key)]
     return "\n".join(told)
@@ -138,7 +142,9 @@ def main() -> None:
     options = parser.parse_args()
     lines = options.tasks.read_text(encoding="utf-8").splitlines()
     tasks = [task for task in map(json.loads, lines) if solves(task)]
-    print(f"{len(tasks)} of {len(lines)} tasks can be solved, {options.samples} answers of each level a task", flush=True)
+    print(
+        f"{len(tasks)} of {len(lines)} tasks can be solved, {options.samples} answers of each level a task", flush=True
+    )
     with ExitStack() as stack:
         solve: Solve = plain
         if not options.no_sandbox:
@@ -152,11 +158,11 @@ def main() -> None:
 
         pool = stack.enter_context(ThreadPoolExecutor(options.jobs))
         work = [(task, level, sample) for task in tasks for sample in range(options.samples) for level in VALID]
-        runs = list(pool.map(lambda one: run_level(one[0], options.data / one[0]["data"]["dir"], *one[1:], solve), work))
+        runs = list(
+            pool.map(lambda one: run_level(one[0], options.data / one[0]["data"]["dir"], *one[1:], solve), work)
+        )
     count = len(VALID)
-    results = [
-        (work[at][0], dict(zip(VALID, runs[at : at + count], strict=True))) for at in range(0, len(work), count)
-    ]
+    results = [(work[at][0], dict(zip(VALID, runs[at : at + count], strict=True))) for at in range(0, len(work), count)]
     for task, own in results:
         for level, run in own.items():
             if run.score is None:

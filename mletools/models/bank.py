@@ -19,10 +19,6 @@ MODULES = {
     "KNeighbors": "neighbors",
     "Logistic": "linear_model",
     "Ridge": "linear_model",
-    "Lasso": "linear_model",
-    "SV": "svm",
-    "make_pipeline": "pipeline",
-    "SelectKBest": "feature_selection",
     "RandomForest": "ensemble",
     "ExtraTrees": "ensemble",
     "GradientBoosting": "ensemble",
@@ -131,55 +127,51 @@ REGRESSORS = [
 ]
 
 
-
-
-def _long(kind: str, linear: str, weak: str, middling: str) -> list[Choice]:
-    """The models of programs that read files; `linear` takes a strength from the lists `weak` and `middling`."""
-    boosted = f'GradientBoosting{kind}(n_estimators=*, learning_rate=0.06, max_features="sqrt", subsample=0.7, random_state=0)'
-    trio = (
-        f'[("a", {boosted}), ("b", ExtraTrees{kind}(max_features=0.3, min_samples_leaf=2, random_state=0)), '
-        f'("c", {linear.replace("*", middling.split()[-1])})]'
-    )
-    voting = ', voting="soft"' if kind == "Classifier" else ""
-    dummies = CLASSIFIERS if kind == "Classifier" else REGRESSORS
+def _simple(kind: str, linear: str, weak: str, middling: str) -> list[Choice]:
+    """The levels below forest of programs that read files; `linear` is given a strength of `weak` or `middling`."""
     return [
-        *(choice for choice in dummies if choice.level == "dummy"),
+        *(choice for choice in (CLASSIFIERS if kind == "Classifier" else REGRESSORS) if choice.level == "dummy"),
         *_grid("stump", f"DecisionTree{kind}(max_depth=1, max_features=*, random_state=0)", 2, 3, 4),
         *_grid("shrunk", linear, *weak.split()),
-        *_grid("tree", f"DecisionTree{kind}(max_features=0.5, min_samples_leaf=*, random_state=0)", 5, 7, 9, 11),
-        *_grid("knn", f"KNeighbors{kind}(n_neighbors=*)", 5, 7, 9),
+        *_grid("tree", f"DecisionTree{kind}(max_features=0.5, min_samples_leaf=*, random_state=0)", 6, 8, 10),
+        *_grid("knn", f"KNeighbors{kind}(n_neighbors=*)", 5, 9, 13),
         *_grid("linear", linear, *middling.split()),
-        *_grid("forest", f"RandomForest{kind}(n_estimators=*, max_features=0.3, min_samples_leaf=2, random_state=0)", 12, 18, 24),
-        *_grid("boosted", boosted, 60, 80, 100),
-        *_grid("tuned", f"Voting{kind}({trio}{voting})", 60, 80, 100),
     ]
 
 
-def _many(kind: str, linear: str, weak: str, middling: str) -> list[Choice]:
-    """As _long, where every pixel or step is a row to learn from, which are many."""
-    boosted = f"HistGradientBoosting{kind}(max_iter=*, learning_rate=0.06, max_leaf_nodes=10, random_state=0)"
-    trio = (
-        f'[("a", {boosted}), '
-        f'("b", ExtraTrees{kind}(n_estimators=40, max_features=0.5, min_samples_leaf=4, random_state=0)), '
-        f'("c", {linear.replace("*", middling.split()[-1])})]'
-    )
+def _strong(kind: str, boosted: str, extra: str, forest: str, *trees: int) -> list[Choice]:
+    """The levels from forest on; `extra` are the settings of the extra trees that are blended with `boosted`."""
+    pair = f'[("a", {boosted}), ("b", ExtraTrees{kind}({extra}, min_samples_leaf=2, random_state=0))]'
     voting = ', voting="soft"' if kind == "Classifier" else ""
-    forest = f"RandomForest{kind}(n_estimators=*, max_features=0.4, min_samples_leaf=5, random_state=0)"
-    kept = [choice for choice in _long(kind, linear, weak, middling) if choice.level not in ("forest", "boosted", "tuned")]
     return [
-        *kept,
-        *_grid("forest", forest, 10, 15, 20),
-        *_grid("boosted", boosted, 60, 80, 100),
-        *_grid("tuned", f"Voting{kind}({trio}{voting})", 60, 80, 100),
+        *_grid("forest", f"RandomForest{kind}(n_estimators=*, {forest}, random_state=0)", *trees),
+        *_grid("boosted", boosted, 80, 100, 120),
+        *_grid("tuned", f"Voting{kind}({pair}{voting})", 80, 100, 120),
     ]
 
 
-_LOGISTIC, _WEAK = "LogisticRegression(C=*, max_iter=500)", "0.0001 0.001 0.003"
-_RIDGE, _WEAK_RIDGE = "Ridge(alpha=*)", "10000 3000 1000"
-LONG_CLASSIFIERS = _long("Classifier", _LOGISTIC, _WEAK, "0.003 0.006 0.012")
-LONG_REGRESSORS = _long("Regressor", _RIDGE, _WEAK_RIDGE, "1000 500 250")
-MANY_CLASSIFIERS = _many("Classifier", _LOGISTIC, _WEAK, "0.0003 0.0006 0.0012")
-MANY_REGRESSORS = _many("Regressor", _RIDGE, _WEAK_RIDGE, "6000 4000 2000")
+def _of_samples(kind: str) -> list[Choice]:
+    """Programs that learn from a row a sample: some hundred rows, up to some hundred columns."""
+    boosted = (
+        f"GradientBoosting{kind}(n_estimators=*, learning_rate=0.05, max_features=0.15, subsample=0.6, "
+        "min_samples_leaf=5, random_state=0)"
+    )
+    return _strong(kind, boosted, "max_features=0.3", "max_features=0.3, min_samples_leaf=2", 9, 11, 13)
+
+
+def _of_units(kind: str) -> list[Choice]:
+    """Programs that learn from a row a pixel or a step: thousands of rows, few columns."""
+    boosted = f"HistGradientBoosting{kind}(max_iter=*, learning_rate=0.06, max_leaf_nodes=10, random_state=0)"
+    extra = "n_estimators=40, max_features=0.5"
+    return _strong(kind, boosted, extra, "max_features=0.4, min_samples_leaf=5", 10, 15, 20)
+
+
+_LOGISTIC = "Classifier", "LogisticRegression(C=*, max_iter=500)", "0.0001 0.001 0.003"
+_RIDGE = "Regressor", "Ridge(alpha=*)", "10000 3000 1000"
+SAMPLE_CLASSIFIERS = [*_simple(*_LOGISTIC, "0.003 0.006 0.012"), *_of_samples("Classifier")]
+SAMPLE_REGRESSORS = [*_simple(*_RIDGE, "1000 500 250"), *_of_samples("Regressor")]
+UNIT_CLASSIFIERS = [*_simple(*_LOGISTIC, "0.0003 0.0006 0.0012"), *_of_units("Classifier")]
+UNIT_REGRESSORS = [*_simple(*_RIDGE, "6000 4000 2000"), *_of_units("Regressor")]
 
 
 def choices(task: Mapping[str, Any]) -> list[Choice]:
@@ -187,19 +179,29 @@ def choices(task: Mapping[str, Any]) -> list[Choice]:
     if readers.is_table(task):
         return REGRESSORS if task["problem"] == "regression" else CLASSIFIERS
     form = readers.form_of(task)
-    if form in ("dense", "mask"):
-        return MANY_REGRESSORS if form == "dense" else MANY_CLASSIFIERS
-    return LONG_REGRESSORS if form == "number" and task["submission"]["parse"] == "number" else LONG_CLASSIFIERS
+    if form in readers.UNITS:
+        return UNIT_CLASSIFIERS if form == "mask" else UNIT_REGRESSORS
+    return SAMPLE_REGRESSORS if form == "number" else SAMPLE_CLASSIFIERS
 
 
-def plan(choice: Choice) -> str:
-    return PLAN.format(words=choice.words)
+def plan(choice: Choice, task: Mapping[str, Any] | None = None) -> str:
+    """What a program does, in sentences; of the short program where no task is given."""
+    if task is None or readers.is_table(task):
+        return PLAN.format(words=choice.words)
+    return LONG_PLAN.format(reading=READING[QUALITY.get(choice.level, "fine")], words=choice.words)
 
 
 def program(task: Mapping[str, Any], choice: Choice) -> str:
     """A whole program for the task. Class probabilities go to the columns NAME or prob_NAME, whichever the task has."""
-    if not readers.is_table(task):
-        return readers.compose(task, choice.model, _imports(choice.model).split("\n"), QUALITY.get(choice.level, "fine"))
+    if readers.is_table(task):
+        return _short_program(task, choice)
+    model = choice.model
+    if task["metric"].get("name") in readers.BALANCED:
+        model = model.replace("ExtraTreesClassifier(", 'ExtraTreesClassifier(class_weight="balanced", ')
+    return readers.compose(task, model, _imports(model).split("\n"), QUALITY.get(choice.level, "fine"))
+
+
+def _short_program(task: Mapping[str, Any], choice: Choice) -> str:
     submission = task["submission"]
     columns, predict = "c", "predict(T)"
     if task["problem"] != "regression" and submission["parse"] == "number":

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+PARTS = Path(__file__).parent / "parts"
 NEEDED = ("train.csv", "test.csv", "sample_submission.csv")
 # What a folder holds: (column of the paths, how a program reads it).
 FOLDERS = {
@@ -20,6 +21,9 @@ FOLDERS = {
     "graphs": ("graph", "graph"),
     "series": ("series", "series"),
 }
+# Forms where a sample has many pixels or steps, a row each to learn from.
+UNITS = ("dense", "mask")
+PARSES = ("number", "label", "tagset", "ranked", "rle")
 TABLES = ("binary_classification", "multiclass_classification", "regression")
 RANKS = ("spearman", "spearman_by_group")
 BALANCED = ("f1_macro", "balanced_accuracy", "balanced_log_loss")
@@ -35,6 +39,11 @@ WRITE = {
 for c in [c for c in train if c not in test]:
     model.fit(X, train[c])
     sub[c] = {predicted}
+""",
+    "label": """\
+for c in [c for c in train if c not in test]:
+    model.fit(X, train[c])
+    sub[c] = model.predict(T)
 """,
     "probability": """\
 for c in [c for c in train if c not in test]:
@@ -80,15 +89,19 @@ for c in [c for c in train if c not in test]:
 
 def unsolved(task: Mapping[str, Any]) -> str:
     """Why no program is written for a task, or an empty text."""
-    public, submission = task["data"]["public"], task["submission"]
+    public, parse = task["data"]["public"], task["submission"]["parse"]
     for name in NEEDED:
         if name not in public:
             return f"solves tables only, and task {task['id']} has no {name}"
-    folders = sorted({name.split("/")[0] for name in public if "/" in name} - set(FOLDERS))
-    if folders:
-        return f"knows files in {', '.join(FOLDERS)} only, and task {task['id']} has {folders[0]}/"
-    if submission["parse"] not in ("number", "label", "tagset", "ranked", "rle"):
-        return f"writes no {submission['parse']}, which task {task['id']} asks for"
+    strange = sorted({name.split("/")[0] for name in public if "/" in name} - set(FOLDERS))
+    if strange:
+        return f"knows files in {', '.join(FOLDERS)} only, and task {task['id']} has {strange[0]}/"
+    imported = "benchmark" in task.get("provenance", {})
+    if parse not in PARSES or (imported and parse not in ("number", "label")):
+        whose = "an imported task" if parse in PARSES else "a task"
+        return f"cannot write what {whose} wants that asks for {parse}, as task {task['id']} does"
+    if form_of(task) in UNITS and not _unit_part(task, "fine").exists():
+        return f"has no reader for {task['problem']} of {', '.join(kinds(task)) or 'a table'}, which task {task['id']} needs"
     return ""
 
 
@@ -118,13 +131,15 @@ def kinds(task: Mapping[str, Any]) -> dict[str, str]:
 
 
 def form_of(task: Mapping[str, Any]) -> str:
+    """What a program has to write, one of WRITE; "number" is one number or several, which share no samples' units."""
     submission = task["submission"]
-    parse, targets = submission["parse"], submission["target"]
-    if parse != "number":
-        return {"rle": "mask", "label": "number"}.get(parse, parse)
+    if submission["parse"] != "number":
+        return {"rle": "mask"}.get(submission["parse"], submission["parse"])
     if task["problem"] in ("forecasting", "reconstruction"):
         return "dense"
-    if task["problem"] in ("binary_classification", "multiclass_classification") and len(targets) > 1:
+    if task["problem"] == "multiclass_classification" or (
+        task["problem"] == "binary_classification" and len(submission["target"]) > 1
+    ):
         return "probabilities"
     return "probability" if task["problem"] in ("binary_classification", "multilabel_classification") else "number"
 
@@ -136,7 +151,12 @@ def compose(task: Mapping[str, Any], model: str, imports: Sequence[str], quality
     wanted = sorted({*imports, *(line for lines, _ in texts for line in lines), "import pandas as pd"}, key=_import_key)
     bodies = [body for _, body in texts]
     writing = WRITE[form_of(task)]
-    facts = {"most": "2500", "target": task["submission"]["target"][0], "query": query(task), "predicted": _predicted(task)}
+    facts = {
+        "most": "2500",
+        "target": task["submission"]["target"][0],
+        "query": query(task),
+        "predicted": _predicted(task),
+    }
     for name, value in facts.items():
         writing = writing.replace(f"{{{name}}}", value)
     head = "\n".join([*wanted, "", f"model = {model}"])
@@ -159,7 +179,7 @@ def _predicted(task: Mapping[str, Any]) -> str:
 def _reading(task: Mapping[str, Any], quality: str) -> tuple[list[str], str]:
     """(names of the parts, the lines that make X and T of `both`)."""
     form = form_of(task)
-    if form in ("dense", "mask"):
+    if form in UNITS:
         return _units(task, form, quality or "rough")
     if not quality:
         return [], "X, T = [[0]] * len(train), [[0]] * len(test)\n"
@@ -189,16 +209,23 @@ def _reading(task: Mapping[str, Any], quality: str) -> tuple[list[str], str]:
 
 def _units(task: Mapping[str, Any], form: str, quality: str) -> tuple[list[str], str]:
     """As _reading, where every sample has many units: pixels, steps."""
-    kind = next(iter(kinds(task).values()))
+    part = _unit_part(task, quality).stem
     if form == "mask":
         lines = "both = units(both)\nsize = both.shape[1]\ndata = both.reshape(-1, both.shape[2])\n"
-        parts = ["masks", f"{quality}_{kind}_mask"]
+        parts = ["masks", part]
     else:
-        lines = "goals, wanted = [c for c in train if c not in test], []\nboth, base, spread = units(both, goals, train)\n"
+        lines = (
+            "goals, wanted = [c for c in train if c not in test], []\nboth, base, spread = units(both, goals, train)\n"
+        )
         lines += "size = both.shape[1]\ndata = both.reshape(-1, both.shape[2])\n"
-        parts = [f"{quality}_{kind}_gap"]
+        parts = [part]
     lines += "data = np.clip((data - data.mean(axis=0)) / (data.std(axis=0) + 1e-9), -5, 5)\n"
     return parts, lines + "X, T = data[:len(train) * size], data[len(train) * size:]\n"
+
+
+def _unit_part(task: Mapping[str, Any], quality: str) -> Path:
+    kind = next(iter(kinds(task).values()), "table")
+    return PARTS / f"{quality}_{kind}_{'mask' if form_of(task) == 'mask' else 'gap'}.py"
 
 
 def _reader(kind: str) -> str:
@@ -208,7 +235,7 @@ def _reader(kind: str) -> str:
 @functools.cache
 def _part(name: str) -> tuple[list[str], str]:
     """(import lines, text) of a part."""
-    text = (Path(__file__).parent / "parts" / f"{name}.py").read_text(encoding="utf-8")
+    text = (PARTS / f"{name}.py").read_text(encoding="utf-8")
     text = text.split('"""\n', 1)[1]
     imports = re.findall(r"^(?:import|from) .*$", text, re.MULTILINE)
     return imports, re.sub(r"^(?:import|from) .*\n", "", text, flags=re.MULTILINE).strip("\n")

@@ -1,8 +1,8 @@
 """The scripted model: real solutions from good to broken, without a language model, a network or any chance.
 
-Covered: any table with train.csv, test.csv and sample_submission.csv, whatever its problem; the same request always
-gets the same text. Not covered: reading the prompt (it looks at the task record), temperature, max_tokens, counting
-tokens.
+Covered: any table with train.csv, test.csv and sample_submission.csv, whatever its problem, and the procedural tasks of
+every modality; the same request always gets the same text. Not covered: reading the prompt (it looks at the task
+record), files and forms of imported tasks that no program of the bank knows, temperature, max_tokens, counting tokens.
 """
 
 from collections.abc import Mapping, Sequence
@@ -48,7 +48,7 @@ class ScriptedModel:
     """
 
     batch = 1
-    version = 1  # of the bank: another one gives other answers
+    version = 2  # of the bank: another one gives other answers
 
     def __init__(self, levels: str = "") -> None:
         self.levels = [level.strip() for level in levels.split(",")] if levels else list(LEVELS)
@@ -58,7 +58,7 @@ class ScriptedModel:
         self.name = f"scripted:{levels}" if levels else "scripted"
 
     def sample(self, requests: Sequence[Request]) -> list[Reply]:
-        """One answer per request. RecordError for a task that is no table."""
+        """One answer per request. RecordError for a task that no program of the bank solves."""
         return [Reply(self._answer(request)) for request in requests]
 
     def close(self) -> None:
@@ -92,12 +92,12 @@ def answer(task: dict[str, Any], level: str, seed: int) -> str:
     choice = menu[int(_draw(seed, task, "choice") * len(menu))]
     code = program(task, choice)
     if level in FAULTS:
-        faults = FAULTS[level]
+        faults = [fault for fault in FAULTS[level] if fault[0] in code]
         right, wrong = faults[int(_draw(seed, task, "fault") * len(faults))]
         code = code.replace(right, wrong, 1)
     if level == "nocode":
-        return plan(choice) if _draw(seed, task, "fault") < 0.5 else f"{plan(choice)}\n\n{code}"
-    return f"{plan(choice)}\n\n```python\n{code}```"
+        return plan(choice, task) if _draw(seed, task, "fault") < 0.5 else f"{plan(choice, task)}\n\n{code}"
+    return f"{plan(choice, task)}\n\n```python\n{code}```"
 
 
 def _draw(seed: int, task: dict[str, Any], what: str) -> float:

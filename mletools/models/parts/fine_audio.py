@@ -1,6 +1,7 @@
 """Recordings by bands, the course of loudness, its swinging, the course of the pitch, overtones, clicks and bursts."""
 
 import wave
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -34,7 +35,7 @@ def clicks(level):
 def bands(level):
     power = np.abs(np.fft.rfft(level, axis=1)[:, 1:]) ** 2
     edges = np.unique(np.geomspace(8, power.shape[1], 25).astype(int))
-    rows = [np.log(power[:, low:high].mean(axis=1) + 1e-3) for low, high in zip(edges[:-1], edges[1:])]
+    rows = [np.log(power[:, low:high].mean(axis=1) + 1e-3) for low, high in pairwise(edges)]
     floors = [np.log(np.median(power[:, at : at + 125], axis=1) + 1e-3) for at in range(0, power.shape[1], 125)]
     return np.column_stack([*rows, *floors])
 
@@ -66,7 +67,6 @@ def pitch(level, rate):
     hertz = np.fft.rfftfreq(1024, 1 / rate)
     low, high = np.searchsorted(hertz, [150, 620])
     both = size[:, :, low:high] + 0.5 * size[:, :, 2 * low : 2 * high : 2]
-    middle, slope, trust = [], [], []
     away = starts / level.shape[1] - (starts / level.shape[1]).mean()
     shifts = np.arange(-24, 25, 3)
     moved = [np.rint(shift * away / np.ptp(away)).astype(int) for shift in shifts]
@@ -78,5 +78,9 @@ def pitch(level, rate):
     trust = flat.max(axis=1) / flat.mean(axis=1)
     whole = size.mean(axis=1)
     tone = [np.log(whole[np.arange(len(level)), np.rint(k * middle / hertz[1]).astype(int)] + 1e-3) for k in (1, 2, 3)]
-    between = [np.log(whole[np.arange(len(level)), np.rint(k * middle / hertz[1]).astype(int)] + 1e-3) for k in (1.5, 2.5)]
-    return np.column_stack([middle, slope, trust, *tone, *between, tone[1] - tone[0], tone[2] - tone[0], tone[0] - between[0]])
+    between = [
+        np.log(whole[np.arange(len(level)), np.rint(k * middle / hertz[1]).astype(int)] + 1e-3) for k in (1.5, 2.5)
+    ]
+    return np.column_stack(
+        [middle, slope, trust, *tone, *between, tone[1] - tone[0], tone[2] - tone[0], tone[0] - between[0]]
+    )

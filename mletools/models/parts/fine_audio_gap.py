@@ -9,8 +9,8 @@ from sklearn.model_selection import cross_val_predict
 
 
 def units(table, goals, train):
-    count, found, bases, spreads, near = len(goals), [], [], [], []
-    for path, start in zip(table["audio"], table["gap_start"]):
+    count, rows, spreads, sides = len(goals), [], [], []
+    for path, start in zip(table["audio"], table["gap_start"], strict=True):
         with wave.open("input/" + path) as file:
             level = np.frombuffer(file.readframes(file.getnframes()), dtype="<i2") / 32768
         spread = level[max(0, start - 300) : start + count + 300].std() + 1e-6
@@ -19,13 +19,15 @@ def units(table, goals, train):
         line = level[start - 1] * (1 - place) + level[start + count] * place
         guess = predicted(level, start, count)
         like = alike(level, start, count)
-        found.append([line, guess, *like, place])
+        rows.append([line, guess, *like, place])
         spreads.append(spread)
-        near.append(np.concatenate([level[start - 200 : start], level[start + count : start + count + 200]]))
-    found, spread, near = np.array(found), np.array(spreads)[:, None], np.array(near)
-    rows, model = len(train), Ridge(100.0)
-    wanted = train[goals].to_numpy(dtype=float) / spread[:rows]
-    linear = np.vstack([cross_val_predict(model, near[:rows], wanted, cv=5), model.fit(near[:rows], wanted).predict(near[rows:])])
+        sides.append(np.concatenate([level[start - 200 : start], level[start + count : start + count + 200]]))
+    found, spread, near = np.array(rows), np.array(spreads)[:, None], np.array(sides)
+    known, model = len(train), Ridge(100.0)
+    wanted = train[goals].to_numpy(dtype=float) / spread[:known]
+    linear = np.vstack(
+        [cross_val_predict(model, near[:known], wanted, cv=5), model.fit(near[:known], wanted).predict(near[known:])]
+    )
     found = np.concatenate([found, linear[:, None]], axis=1)
     return found.transpose(0, 2, 1), found[:, 1] * spread, spread
 

@@ -47,8 +47,21 @@ def motifs(tie):
     alike = np.corrcoef(degree[one], degree[other])[0, 1] if degree[one].std() > 0 else 0.0
     local = np.where(pairs > 0, triangles / np.maximum(pairs, 1), 0)
     shares = [(degree == k).mean() for k in (1, 2, 3)]
-    bins = [degree.mean(), degree.std(), degree.max(), np.median(degree), (degree**2).mean() / max(degree.mean() ** 2, 1e-9)]
-    counts = [triangles.sum() / 3, triangles.sum() / wedges, local.mean(), local.std(), fours, fours / max(tie.sum(), 1)]
+    bins = [
+        degree.mean(),
+        degree.std(),
+        degree.max(),
+        np.median(degree),
+        (degree**2).mean() / max(degree.mean() ** 2, 1e-9),
+    ]
+    counts = [
+        triangles.sum() / 3,
+        triangles.sum() / wedges,
+        local.mean(),
+        local.std(),
+        fours,
+        fours / max(tie.sum(), 1),
+    ]
     core = tie.copy()
     cores = []
     for least in (2, 3, 4):
@@ -56,7 +69,18 @@ def motifs(tie):
             weak = core.sum(axis=1) < least
             core[weak] = core[:, weak] = 0
         cores.append((core.sum(axis=1) > 0).mean())
-    return [tie.sum() / 2, tie.mean(), *shares, *bins, *counts, *cores, alike, ordered[:1].sum(), ordered[:3].sum(), size]
+    return [
+        tie.sum() / 2,
+        tie.mean(),
+        *shares,
+        *bins,
+        *counts,
+        *cores,
+        alike,
+        ordered[:1].sum(),
+        ordered[:3].sum(),
+        size,
+    ]
 
 
 def ways(tie):
@@ -78,14 +102,39 @@ def ways(tie):
             both = degree[group].sum() ** 2 + degree[~group].sum() ** 2
             cuts.append(inside / max(degree.sum(), 1) - both / max(degree.sum(), 1) ** 2)
     wide = [reached.mean(), reached.max(), reached.std()] if len(reached) else [0] * 3
-    spread = [*np.pad(values, (0, 8))[1:6], values[-1], largest[-1], largest[0], (values**2).sum(), (values < 0.5).sum()]
+    spread = [
+        *np.pad(values, (0, 8))[1:6],
+        values[-1],
+        largest[-1],
+        largest[0],
+        (values**2).sum(),
+        (values < 0.5).sum(),
+    ]
     # Shares of two colours that neighbours do not share.
     parity = np.mean([-low for low in largest[:1]]) / max(largest[-1], 1e-9)
-    return [count, sizes[0], (sizes * len(tie) <= 1).sum(), *wide, *steps, *spread, *np.pad(cuts, (0, 3 - len(cuts))), parity]
+    return [
+        count,
+        sizes[0],
+        (sizes * len(tie) <= 1).sum(),
+        *wide,
+        *steps,
+        *spread,
+        *np.pad(cuts, (0, 3 - len(cuts))),
+        parity,
+    ]
 
 
 def heaviness(table, tie, weights):
     weights = np.array(weights or [0.0])
     strength, degree = table.sum(axis=1), tie.sum(axis=1)
     near = np.corrcoef(strength, degree)[0, 1] if strength.std() > 0 and degree.std() > 0 else 0.0
-    return [weights.mean(), weights.std(), weights.min(), weights.max(), np.median(weights), strength.max(), strength.std(), near]
+    return [
+        weights.mean(),
+        weights.std(),
+        weights.min(),
+        weights.max(),
+        np.median(weights),
+        strength.max(),
+        strength.std(),
+        near,
+    ]

@@ -38,7 +38,9 @@ def spectrum(grey):
     turn = angle[inside][best]
     peak = np.log(power[:, inside].max(axis=1) / power[:, inside].mean(axis=1))
     steep = np.where(turn > np.pi / 2, np.pi - turn, turn)
-    return np.column_stack([*bands, *sectors, length[inside][best], np.cos(2 * turn), np.sin(2 * turn), steep, turn, peak])
+    return np.column_stack(
+        [*bands, *sectors, length[inside][best], np.cos(2 * turn), np.sin(2 * turn), steep, turn, peak]
+    )
 
 
 def likeness(grey):
@@ -59,7 +61,7 @@ def spots(grey):
     calm = ndimage.gaussian_filter(grey, (0, 0.8, 0.8))
     apart = calm - ndimage.gaussian_filter(grey, (0, side / 8, side / 8))
     rows = []
-    for field, whole in zip(apart, calm - np.median(calm, axis=(1, 2), keepdims=True)):
+    for field, whole in zip(apart, calm - np.median(calm, axis=(1, 2), keepdims=True), strict=True):
         line = [np.quantile(whole, 0.99), np.quantile(whole, 0.9)]
         for limit in (20, 35):
             marks, count = ndimage.label(whole > limit)

@@ -12,7 +12,7 @@ def units(table, goals, train):
     places = np.array([[int(part) for part in goal.split("_")[1:]] for goal in goals])
     same = (grey == grey[:1]).all(axis=0)
     down, across = np.nonzero(same)
-    hole = places + [down.min(), across.min()]
+    hole = places + np.array([down.min(), across.min()])
     hidden = np.zeros((side, side), dtype=bool)
     hidden[hole[:, 0], hole[:, 1]] = True
     middle = grey[:, ~hidden].mean(axis=1)[:, None]
@@ -21,9 +21,14 @@ def units(table, goals, train):
     flat[:, hidden] = 0
     top, left = hole.min(axis=0)
     low, right = hole.max(axis=0)
-    edges = [flat[:, hole[:, 0], left - 1], flat[:, hole[:, 0], right + 1], flat[:, top - 1, hole[:, 1]], flat[:, low + 1, hole[:, 1]]]
+    edges = [
+        flat[:, hole[:, 0], left - 1],
+        flat[:, hole[:, 0], right + 1],
+        flat[:, top - 1, hole[:, 1]],
+        flat[:, low + 1, hole[:, 1]],
+    ]
     weights = [1 / (1 + away) for away in (hole[:, 1] - left, right - hole[:, 1], hole[:, 0] - top, low - hole[:, 0])]
-    found = [sum(edge * weight for edge, weight in zip(edges, weights)) / sum(weights), *edges]
+    found = [sum(edge * weight for edge, weight in zip(edges, weights, strict=True)) / sum(weights), *edges]
     for other in (flat[:, :, ::-1], flat[:, ::-1], flat[:, ::-1, ::-1]):
         found.append(other[:, hole[:, 0], hole[:, 1]])
     found += shifted(flat, hidden, hole)
@@ -31,7 +36,9 @@ def units(table, goals, train):
     wanted = (train[goals].to_numpy(dtype=float) - middle[: len(train)]) / spread[: len(train)]
     model, count = Ridge(60.0), len(train)
     seen = flat[:, ~hidden]
-    linear = np.vstack([cross_val_predict(model, seen[:count], wanted, cv=5), model.fit(seen[:count], wanted).predict(seen[count:])])
+    linear = np.vstack(
+        [cross_val_predict(model, seen[:count], wanted, cv=5), model.fit(seen[:count], wanted).predict(seen[count:])]
+    )
     found.append(linear)
     found += [np.tile(each, (len(grey), 1)).astype(float) for each in places.T]
     return np.stack(found, axis=2), linear * spread + middle, spread
@@ -42,7 +49,7 @@ def shifted(flat, hidden, hole):
     side, likely = len(hidden), []
     for down in range(-9, 10):
         for across in range(-9, 10):
-            at = hole + [down, across]
+            at = hole + np.array([down, across])
             if (at < 0).any() or (at >= side).any() or hidden[at[:, 0], at[:, 1]].any():
                 continue
             rows, columns = slice(max(0, -down), side - max(0, down)), slice(max(0, -across), side - max(0, across))

@@ -6,7 +6,9 @@ from scipy import ndimage
 
 
 def units(table):
-    grey = np.stack([np.asarray(Image.open("input/" + path).convert("L"), dtype=float) for path in table["image"]]) / 255
+    grey = (
+        np.stack([np.asarray(Image.open("input/" + path).convert("L"), dtype=float) for path in table["image"]]) / 255
+    )
     side = grey.shape[1]
     level = blurred(grey, 2.0)
     apart = level - np.median(level, axis=(1, 2), keepdims=True)

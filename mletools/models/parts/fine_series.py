@@ -61,14 +61,19 @@ def turns(level):
         size = flat @ wave
         found += [np.abs(size), size.real, size.imag, np.angle(size)]
     fold = np.floor(time / period * 8).astype(int) % 8
-    shape = np.stack([np.median(flat[:, fold == at], axis=1) if (fold == at).any() else flat[:, 0] for at in range(8)], axis=1)
+    shape = np.stack(
+        [np.median(flat[:, fold == at], axis=1) if (fold == at).any() else flat[:, 0] for at in range(8)], axis=1
+    )
     rest = flat - shape[:, fold]
     high = shape - shape.mean(axis=1, keepdims=True)
     spread = np.ptp(high, axis=1).clip(1e-9)
     sharp = [(high**3).mean(axis=1) / spread**3, high.max(axis=1) / spread, np.abs(high).mean(axis=1) / spread]
     calm = np.median(np.abs(rest), axis=1)
     spikes = [(np.abs(rest) > k * calm[:, None]).sum(axis=1) for k in (4, 6, 8)]
-    halves = np.log((np.median(np.abs(rest[:, length // 2 :]), axis=1) + 1e-6) / (np.median(np.abs(rest[:, : length // 2]), axis=1) + 1e-6))
+    halves = np.log(
+        (np.median(np.abs(rest[:, length // 2 :]), axis=1) + 1e-6)
+        / (np.median(np.abs(rest[:, : length // 2]), axis=1) + 1e-6)
+    )
     memory = [(rest[:, k:] * rest[:, :-k]).mean(axis=1) / (rest**2).mean(axis=1).clip(1e-9) for k in (1, 2, 3)]
     return np.column_stack([*found, shape, shape.argmax(axis=1), spread, *sharp, calm, *spikes, halves, *memory])
 
@@ -81,4 +86,6 @@ def shifts(level):
     after = np.stack([level[:, at : at + 8].mean(axis=1) for at in cuts], axis=1)
     best = np.abs(after - before).argmax(axis=1)
     row = np.arange(len(level))
-    return np.column_stack([cuts[best], (after - before)[row, best], np.abs(total).argmax(axis=1), np.abs(total).max(axis=1)])
+    return np.column_stack(
+        [cuts[best], (after - before)[row, best], np.abs(total).argmax(axis=1), np.abs(total).max(axis=1)]
+    )

@@ -28,17 +28,17 @@ def units(table, goals, train):
 
 def courses(column, count):
     files = [pd.read_csv("input/" + path) for path in column]
-    most = max(pd.to_numeric(lines["step"]).max() for lines in files)
+    most = float(max(pd.to_numeric(lines["step"]).max() for lines in files))
     empty = [set(lines["step"][lines.iloc[:, 1].isna()].astype(int)) for lines in files]
     asked = sorted(set.intersection(*empty))
     if len(asked) != count:
-        asked = list(range(int(round(most)) + 1, int(round(most)) + 1 + count))
-    length = max(int(round(most)), asked[-1]) + 1
+        asked = list(range(round(most) + 1, round(most) + 1 + count))
+    length = max(round(most), asked[-1]) + 1
     level, plans = [], []
     values = [cleaned(lines, 1) for lines in files]
     every = np.concatenate([each[1] for each in values])
     low, high = np.quantile(every, [0.02, 0.98])
-    for lines, (steps, value) in zip(files, values):
+    for lines, (steps, value) in zip(files, values, strict=True):
         value = np.where(value > high + 1.5 * (high - low), value / 10, value)
         level.append(np.interp(np.arange(length), steps, value))
         if lines.shape[1] > 2 and pd.api.types.is_numeric_dtype(lines.iloc[:, 2]):
@@ -58,10 +58,8 @@ def seasonal(flat, known, asked):
     size = np.abs(np.fft.rfft(flat * np.hanning(flat.shape[1]), n=1024, axis=1)).mean(axis=0)
     low = int(1024 / flat.shape[1] * 2)
     period = 1024 / (low + size[low:].argmax())
-    waves = [np.ones(flat.shape[1]), np.linspace(-1, 1, flat.shape[1])]
-    for k in (1, 2, 3):
-        waves += [np.sin(2 * np.pi * k * np.arange(flat.shape[1]) / period), np.cos(2 * np.pi * k * np.arange(flat.shape[1]) / period)]
-    waves = np.array(waves).T
+    turn = 2 * np.pi * np.arange(flat.shape[1]) / period
+    waves = np.stack([turn**0, turn, *(wave(k * turn) for k in (1, 2, 3) for wave in (np.sin, np.cos))], axis=1)
     return Ridge(1.0, fit_intercept=False).fit(waves[known], flat[:, known].T).predict(waves[asked]).T
 
 

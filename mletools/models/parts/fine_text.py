@@ -1,8 +1,8 @@
 """Texts, freed of markup and quotations, by the themes of their words, praise and blame, doubt, order, and numbers."""
 
 import html
-import os
 import re
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -19,8 +19,8 @@ DENIAL = "not never no hardly without anything far barely"
 
 
 def words(column):
-    if os.path.exists("input/" + column.iloc[0]):
-        column = column.map(lambda path: open("input/" + path, encoding="utf-8").read())
+    if column.iloc[0].startswith("docs/"):
+        column = column.map(lambda path: Path("input/" + path).read_text(encoding="utf-8"))
     texts = [tidy(text) for text in column]
     counter = TfidfVectorizer(ngram_range=(1, 2), min_df=3, max_df=0.8, max_features=600, sublinear_tf=True)
     themes = TruncatedSVD(12, random_state=0).fit_transform(counter.fit_transform(texts))
@@ -53,4 +53,15 @@ def told(text):
     now = re.search(r"now (-?\d+(?:[.,]\d+)?)|: (-?\d+(?:[.,]\d+)?)", text)
     current = float(next(part for part in now.groups() if part).replace(",", ".")) if now else ends[0]
     doubt = counts[2] - counts[3]
-    return [*counts, turned, doubt, *ends, current, len(numbers), text.count("?"), text.count("!"), len(said), len(text)]
+    return [
+        *counts,
+        turned,
+        doubt,
+        *ends,
+        current,
+        len(numbers),
+        text.count("?"),
+        text.count("!"),
+        len(said),
+        len(text),
+    ]

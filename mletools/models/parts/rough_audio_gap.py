@@ -7,7 +7,7 @@ import numpy as np
 
 def units(table, goals, train):
     rows = []
-    for path, start in zip(table["audio"], table["gap_start"]):
+    for path, start in zip(table["audio"], table["gap_start"], strict=True):
         with wave.open("input/" + path) as file:
             level = np.frombuffer(file.readframes(file.getnframes()), dtype="<i2") / 32768
         seen = [level.std(), level[start - 1], level[start + len(goals)]]

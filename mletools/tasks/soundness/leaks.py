@@ -28,7 +28,7 @@ def no_leak_ids(view: View) -> str:
     if not view.features and not view.assets:
         raise Skipped("the ids are all that a row has")
     found = ""
-    for name in view.ids:
+    for name in dict.fromkeys([*view.row_ids, *view.ids]):
         texts = view.both(view.train.get(name), view.test.get(name), None)
         if any(text is not None for text in texts):
             found = found or _in_order(of.of_texts(name, texts, _classes(view)), view)
@@ -120,6 +120,8 @@ def sample_uninformative(view: View) -> str:
     names = [name for name in view.spec["target"] if name in view.sample]
     if not all(name in view.sample for name in view.ids) or not names:
         return "the sample submission lacks a column"
+    if view.item_column:
+        return _say(of.of_numbers("the place in the sample", _places(view, names[0])), view, alarm=OF_A_SAMPLE)
     ids = _key(view, "test") or []
     place = {key: at for at, key in enumerate(_joined(view.sample, view.ids))}
     rows = [place.get(key) for key in ids]
@@ -142,6 +144,16 @@ def sample_uninformative(view: View) -> str:
         title = f"{name} in the sample"
         found += of.of_numbers(title, numbers)[:1] if plain else of.of_texts(title, values, ordered=False)
     return _say(found, view, alarm=OF_A_SAMPLE)
+
+
+def _places(view: View, target: str) -> Any:
+    """Where in its query's list of the sample each row of the test set stands, as a share of the list's length."""
+    place: dict[tuple[Any, ...], float] = {}
+    for key, cell in zip(_joined(view.sample, view.ids), view.sample[target], strict=True):
+        items = cell.split()
+        place.update({(key, item): at / len(items) for at, item in enumerate(items)})
+    rows = zip(_joined(view.test, view.ids), view.test[view.item_column], strict=True)
+    return _float(view.both(None, [place.get(row) for row in rows], None))
 
 
 def _say(quantities: Sequence[Quantity], view: View, strata: Any = None, alarm: float = FALSE_ALARM) -> str:
@@ -229,4 +241,4 @@ def _joined(table: Any, names: Sequence[str]) -> list[str]:
 
 def _key(view: View, part: str) -> list[str] | None:
     table = getattr(view, part)
-    return _joined(table, view.ids) if all(name in table for name in view.ids) else None
+    return _joined(table, view.row_ids) if all(name in table for name in view.row_ids) else None

@@ -34,8 +34,8 @@ def train_test_separate(view: View) -> str:
     """No row of the test set is in train: by its ids, by all feature cells, by the bytes of its files."""
     if not view.train or not view.test:
         raise Skipped("there are no train.csv and test.csv")
-    if all(name in view.train and name in view.test for name in view.ids) and not view.spec.get("repeated_ids"):
-        shared = set(_rows(view.train, view.ids)) & set(_rows(view.test, view.ids))
+    if all(name in view.train and name in view.test for name in view.row_ids) and not view.spec.get("repeated_ids"):
+        shared = set(_rows(view.train, view.row_ids)) & set(_rows(view.test, view.row_ids))
         if shared:
             return f"train and test share {len(shared)} ids, for example {'/'.join(min(shared))}"
     for kind in view.assets:

@@ -22,6 +22,9 @@ def targets_of(view: View) -> list[Target]:
     """The targets; values of one part only where the other part does not show them."""
     test = _test_cells(view)
     names = [name for name in view.targets if name in test]
+    if view.item_column:
+        found = [name for name in view.train if name not in view.test]
+        return [_codes(names[0], view.both(view.train[found[0]] if found else None, test[names[0]], None))]
     parse = view.task.get("answer_parse", view.spec["parse"])
     if parse == "number" and len(names) > 1 and _one_hot([test[name] for name in names]):
         return _of_classes(view, names, test)
@@ -45,7 +48,7 @@ def _guessed(cells: Cells) -> str:
 
 
 def truth_of_test(view: View) -> dict[str, list[str | None]]:
-    """The answers' cells by target, in the order of test.csv."""
+    """The answers' cells by target, in the order of test.csv; of a ranking of its rows whether each is worth finding."""
     return _test_cells(view)
 
 
@@ -55,6 +58,12 @@ def _test_cells(view: View) -> dict[str, list[str | None]]:
         if name in view.answers:
             cells = view.answers[name]
             found[name] = [None if at is None else cells[at] for at in view.answer_rows]
+            if view.item_column:  # the rows of the test set are items: is each one worth finding?
+                lists = [None if cell is None else set(cell.split()) for cell in found[name]]
+                items = view.test[view.item_column]
+                found[name] = [
+                    None if some is None else str(int(item in some)) for item, some in zip(items, lists, strict=True)
+                ]
     return found
 
 

@@ -112,6 +112,28 @@ class View:
         return [place.get(key) for key in zip(*(self.test[name] for name in self.ids), strict=True)]
 
     @cached_property
+    def item_column(self) -> str:
+        """Of a ranking, whose ids are queries: the column of test.csv with the items that the answers list, else ""."""
+        if self.spec["parse"] != "ranked" or not all(name in self.test for name in self.ids):
+            return ""
+        items = {
+            item
+            for name in self.targets
+            if name in self.answers
+            for cell in self.answers[name]
+            for item in cell.split()
+        }
+        for column, cells in self.test.items():
+            if column not in self.ids and items and len(items & set(cells)) >= NAMED_SHARE * len(items):
+                return column
+        return ""
+
+    @cached_property
+    def row_ids(self) -> list[str]:
+        """The columns that tell the rows of train.csv and test.csv apart."""
+        return [self.item_column] if self.item_column else self.ids
+
+    @cached_property
     def chosen(self) -> dict[str, Any]:
         """The row numbers of "train" and "test" that are compared, in order."""
         import numpy as np
@@ -142,7 +164,7 @@ class View:
     def features(self) -> list[str]:
         """The columns of test.csv that are neither ids nor names of files."""
         files = {column for column, _ in self._asset_columns}
-        return [name for name in self.test if name not in self.ids and name not in files]
+        return [name for name in self.test if name not in (*self.ids, *self.row_ids) and name not in files]
 
     @cached_property
     def assets(self) -> list[Assets]:

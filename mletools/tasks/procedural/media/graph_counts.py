@@ -18,7 +18,6 @@ def quick_numbers(lists: Sequence[Sequence[Line]]) -> Any:
 
 def _numbers(lines: Sequence[Line]) -> list[float]:
     import numpy as np
-    from scipy.sparse.csgraph import shortest_path
 
     names = sorted({end for line in lines for end in line[:2]})
     index = {name: at for at, name in enumerate(names)}
@@ -31,15 +30,30 @@ def _numbers(lines: Sequence[Line]) -> list[float]:
     degree, strength = joined.sum(axis=1), heavy.sum(axis=1)
     rising = np.sort(degree)
     triangles = float(((joined @ joined) * joined).sum()) / 6
-    distance = shortest_path(joined, unweighted=True)
-    near = distance[np.isfinite(distance) & (distance > 0)]
+    furthest, mean = _distances(joined)
     # The second smallest eigenvalue is small where a network nearly falls apart.
     falling_apart = np.linalg.eigvalsh(np.diag(degree) - joined)[1]
     return [
         *(len(names), len(lines), degree.sum() / 2, degree.std(), rising[-1], rising[-2]),
         *(float(np.sum(degree == count)) for count in (1, 2, 3)),
         *(triangles, 3 * triangles / max(1.0, float(degree @ (degree - 1)) / 2)),
-        *(near.max(initial=0), near.mean() if len(near) else 0.0, falling_apart),
+        *(furthest, mean, falling_apart),
         *(weights.mean(), weights.std(), weights.min(), weights.max(), np.median(weights)),
         *(strength.max(), strength.std()),
     ]
+
+
+def _distances(joined: Any) -> tuple[int, float]:
+    """The largest and the mean number of links between two nodes, of those that a path joins."""
+    import numpy as np
+
+    reached = np.eye(len(joined), dtype=bool)
+    steps, total, pairs = 0, 0, 0
+    while True:
+        further = (reached @ joined > 0) & ~reached
+        found = int(further.sum())
+        if not found:
+            return steps, total / max(1, pairs)
+        steps, pairs = steps + 1, pairs + found
+        total += steps * found
+        reached |= further

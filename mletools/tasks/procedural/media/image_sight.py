@@ -51,11 +51,12 @@ def measure(look: Look, pixels: Any) -> dict[str, Any]:
     found: dict[str, Any] = {}
     wave = np.zeros_like(grey)
     spots = np.zeros(grey.shape, dtype=bool)
+    candidates = _candidates(look.side)
     # Marker and spots are found better where the stripes are gone, stripes where marker and spots are known.
     for _ in range(2):
         found[MARKER], found[QUADRANT], covered = _find_marker(look, grey - wave)
         ignored = covered | spots
-        waves, wave = _find_waves(_levelled(grey, _halves(grey, ignored)), ignored)
+        waves, wave = _find_waves(candidates, _levelled(grey, _halves(grey, ignored)), ignored)
         balance = _halves(grey - wave, covered)
         calm = _levelled(grey - wave, balance)
         count, radius, spots = _find_spots(look, calm, covered)
@@ -114,25 +115,31 @@ def _levelled(grey: Any, balance: Any) -> Any:
     return level - np.median(level.reshape(len(grey), -1), axis=1)[:, None, None]
 
 
-def _find_waves(level: Any, ignored: Any) -> tuple[dict[str, Any], Any]:
-    """Frequency, angle and contrast of the plane wave that explains most of what is not ignored, and that wave."""
+def _candidates(side: int) -> tuple[Any, Any, Any]:
+    """Frequencies and angles of plane waves, (candidates,), and their cosines and sines, (2, candidates, pixels)."""
     import numpy as np
 
-    rows, side = level.shape[:2]
     _, low, high, _ = NUMBERS["image_stripe_frequency"]
-    frequencies, angles = np.linspace(low, high, 19), np.linspace(12, 168, 53)
-    frequency, angle = (each.ravel() for each in np.meshgrid(frequencies, angles))
+    grid = np.meshgrid(np.linspace(low, high, 19), np.linspace(12, 168, 53))
+    frequency, angle = (each.ravel() for each in grid)
     at = np.arange(side) / side
     turn = np.radians(angle)
     along = np.cos(turn)[:, None, None] * at[None, None, :] + np.sin(turn)[:, None, None] * at[None, :, None]
-    phase = 2 * np.pi * frequency[:, None, None] * along
-    phase = phase.reshape(len(frequency), -1)
+    phase = (2 * np.pi * frequency[:, None, None] * along).reshape(len(frequency), -1)
+    return frequency, angle, np.stack([np.cos(phase), np.sin(phase)])
+
+
+def _find_waves(candidates: tuple[Any, Any, Any], level: Any, ignored: Any) -> tuple[dict[str, Any], Any]:
+    """Frequency, angle and contrast of the plane wave that explains most of what is not ignored, and that wave."""
+    import numpy as np
+
+    frequency, angle, waves = candidates
+    rows, side = level.shape[:2]
     fade = np.sin(np.pi * (np.arange(side) + 0.5) / side)
     window = (fade[:, None] * fade[None, :]).ravel()
     # What sticks out still is cut down to the stripes' own range, and weighs nothing once these are known.
     flat = np.where(ignored, 0.0, level).reshape(rows, -1)
     cut = np.clip(flat, -0.17, 0.17) * window
-    waves = np.stack([np.cos(phase), np.sin(phase)])
     even, odd = (cut @ wave.T for wave in waves)
     best = np.round(even**2 + odd**2, 6).argmax(axis=1)
     wave = waves[:, best]
