@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+import wave as wave_file
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -206,7 +207,7 @@ def requests(task: dict[str, Any], count: int) -> list[Request]:
 def test_the_same_request_gets_the_same_answer_and_levels_come_as_often_as_said(tmp_path: Path) -> None:
     task = make_task(tmp_path, "label")
     model = open_model("scripted")
-    assert (model.name, model.version, model.batch) == ("scripted", 1, 1)
+    assert (model.name, model.version, model.batch) == ("scripted", 2, 1)
     replies = model.sample(requests(task, 1000))
     assert replies == open_model("scripted").sample(requests(task, 1000))
     assert replies[0] != model.sample(requests({**task, "id": "other"}, 1))[0]
@@ -252,6 +253,164 @@ def test_what_is_no_table_is_the_records_fault(tmp_path: Path) -> None:
     with pytest.raises(ToolError) as tool_error:
         open_model("scripted").sample([Request([], 0)])
     assert str(tool_error.value) == "scripted: looks at the task, and the request has none"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            lambda task: task["data"]["public"].append("scans/1.dcm"),
+            "knows files in images, audio, docs, graphs, series only, and task wine-label has scans/",
+        ),
+        (
+            lambda task: task["submission"].update(parse="boxes"),
+            "cannot write what a task wants that asks for boxes, as task wine-label does",
+        ),
+        (
+            lambda task: task.update(
+                submission=task["submission"] | {"parse": "ranked"}, provenance={"benchmark": "mle-bench"}
+            ),
+            "cannot write what an imported task wants that asks for ranked, as task wine-label does",
+        ),
+        (
+            lambda task: task.update(problem="forecasting", submission=task["submission"] | {"parse": "number"}),
+            "has no reader for forecasting of a table, which task wine-label needs",
+        ),
+    ],
+)
+def test_what_no_program_solves_is_told(change: Callable[[Any], Any], message: str, tmp_path: Path) -> None:
+    task = make_task(tmp_path, "label")
+    assert scripted.solves(task)
+    change(task)
+    assert not scripted.solves(task)
+    with pytest.raises(RecordError) as error:
+        open_model("scripted").sample(requests(task, 1))
+    assert str(error.value) == f"scripted: {message}"
+
+
+# ---- the scripted model on more than a table
+
+
+def made_files(kind: str, value: float, name: str, public: Path, draws: Any) -> dict[str, str]:
+    """The file of that kind which shows `value` (0 to 1) with much beside it, and its cell: {column: path or text}."""
+    import numpy as np
+    from PIL import Image
+
+    (folder, ending) = {"image": ("images", "png"), "audio": ("audio", "wav"), "document": ("docs", "txt"),
+                        "graph": ("graphs", "csv"), "series": ("series", "csv"), "text": ("", "")}[kind]  # fmt: skip
+    words = " ".join(draws.permutation(["fine", "day", "sun"] * round(1 + 5 * value) + ["rain", "grey", "wet"] * 3))
+    if kind == "text":
+        return {"text": words}
+    path = public / folder / f"{name}.{ending}"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if kind == "image":
+        wave = np.sin(np.arange(16) * (0.5 + value) + draws.uniform(6))
+        Image.fromarray(np.rint(128 + 60 * wave * np.ones((16, 1)) + draws.normal(size=(16, 16))).astype("u1")).save(
+            path
+        )
+    elif kind == "audio":
+        tone = np.sin(np.arange(2000) * (0.3 + 0.4 * value) + draws.uniform(6)) + 0.3 * draws.normal(size=2000)
+        with wave_file.open(str(path), "wb") as file:
+            file.setparams((1, 2, 4000, 0, "NONE", ""))
+            file.writeframes(np.rint(9000 * tone).astype("<i2").tobytes())
+    elif kind == "document":
+        path.write_text(f"{words}\n")
+    elif kind == "graph":
+        edges = draws.randint(12, size=(10 + round(30 * value), 2)).tolist()
+        _write(path, ["source", "target", "weight"], [[*edge, 1.5] for edge in [*edges, edges[0], [3, 3]]])
+    else:
+        level = 5 + value * np.sin(np.arange(48) / 2 + draws.uniform(6)) + 0.1 * draws.normal(size=48)
+        lines = [[at, round(float(each), 3)] for at, each in enumerate(level) if at % 9]
+        _write(path, ["step", "level"], [*lines, lines[3]])
+    return {kind: f"{folder}/{name}.{ending}"}
+
+
+FORMS = ["label", "probability", "probabilities", "number", "numbers", "tagset", "ranked", "by_group"]
+
+
+def made_task(folder: Path, kinds: list[str], form: str, modality: str = "multimodal") -> dict[str, Any]:
+    """A task over files of these kinds, beside a dirty table and revisions, in `folder`/public and `folder`/answers.csv."""
+    import numpy as np
+
+    draws, rows, public = np.random.RandomState(len(form) + len(kinds)), 60, folder / "public"
+    value, ids = draws.uniform(size=rows), [str(1000 + 7 * at) for at in draws.permutation(rows)]
+    shown, revisions = [], []
+    for at in range(rows):
+        dirty = f"{value[at]:.2f} kg" if at % 3 else f"{value[at]:.2f}".replace(".", ",")
+        cells = {"group": f"G{at % 6}", "load": "" if at % 11 == 0 else dirty, "hue": ["red", " RED", "blue"][at % 3]}
+        for kind in kinds:
+            cells |= made_files(kind, value[at], ids[at], public, draws)
+        shown.append(cells)
+        revisions += [[ids[at], 2, round(value[at], 2)], [ids[at], 1, 0.5]]
+    _write(public / "revisions.csv", ["id", "revision", "depth"], revisions)
+    high, grade = (value > 0.5).astype(int), np.digitize(value, [0.33, 0.66])
+    targets: dict[str, list[Any]] = {
+        "label": {"grade": [["low", "mid", "top"][each] for each in grade]}, "probability": {"high": high.tolist()},
+        "probabilities": {"grade": [["low", "mid", "top"][each] for each in grade]}, "number": {"size": value.tolist()},
+        "numbers": {"size": value.tolist(), "rest": (1 - value).tolist()},
+        "tagset": {"big": high.tolist(), "small": (1 - high).tolist()}, "ranked": {"hit": high.tolist()},
+        "by_group": {"size": value.tolist()},
+    }[form]  # fmt: skip
+    groups = [f"G{at % 6}" for at in range(rows)]
+    train, test = [at for at in range(rows) if at % 6 > 1], [at for at in range(rows) if at % 6 < 2]
+    asked, answers = list(targets), [[ids[at], *(column[at] for column in targets.values())] for at in test]
+    spec: dict[str, Any] = {"id": ["id"], "parse": "number", "rows": len(test)}
+    if form == "label":
+        spec |= {"parse": "label", "labels": ["low", "mid", "top"]}
+    elif form == "probabilities":
+        asked = ["prob_low", "prob_mid", "prob_top"]
+        answers = [[ids[at], *np.eye(3, dtype=int)[grade[at]].tolist()] for at in test]
+        spec |= {"range": [0, 1], "row_sum": 1}
+    elif form == "tagset":
+        asked, answers = ["tags"], [[ids[at], "big" if high[at] else "small"] for at in test]
+        spec |= {"parse": "tagset", "empty_ok": True}
+    elif form == "ranked":
+        answers = [[g, " ".join(ids[at] for at in test if groups[at] == g and high[at])] for g in ("G0", "G1")]
+        asked, spec = ["ranking"], spec | {"id": ["group"], "parse": "ranked", "rows": 2}
+    spec["target"] = asked
+    first = list(shown[0])
+    _write(public / "train.csv", ["id", *first, *targets],
+           [[ids[at], *shown[at].values(), *(column[at] for column in targets.values())] for at in train])  # fmt: skip
+    _write(public / "test.csv", ["id", *first], [[ids[at], *shown[at].values()] for at in test])
+    _write(public / "sample_submission.csv", [*spec["id"], *asked], [[row[0], *[0] * len(asked)] for row in answers])
+    extra = [[*row, groups[at]] for row, at in zip(answers, test, strict=True)] if form == "by_group" else answers
+    _write(folder / "answers.csv", [*spec["id"], *asked, *(["group"] if form == "by_group" else [])], extra)
+    name = {"label": "accuracy", "probability": "auroc", "probabilities": "log_loss", "number": "rmse", "numbers": "mae",
+            "tagset": "jaccard_sets", "ranked": "ndcg_at_k", "by_group": "spearman_by_group"}[form]  # fmt: skip
+    problem = {"label": "multiclass_classification", "probability": "binary_classification", "number": "regression",
+               "probabilities": "multiclass_classification", "numbers": "regression", "ranked": "ranking",
+               "tagset": "multilabel_classification", "by_group": "ranking"}[form]  # fmt: skip
+    metric: dict[str, Any] = {"name": name, "params": {"k": 3} if form == "ranked" else {}}
+    metric["lower_is_better"] = name in ("rmse", "mae", "log_loss")
+    if form == "by_group":
+        metric["group"] = "group"
+    files = sorted(path.relative_to(public).as_posix() for path in public.rglob("*") if path.is_file())
+    return {"id": f"made-{form}", "name": "made", "modality": modality, "problem": problem, "answers": "answers.csv",
+            "data": {"dir": str(folder), "public": files}, "submission": spec, "metric": metric}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kinds", "form"),
+    [*(([], form) for form in FORMS), (["image"], "number"), (["audio"], "probability"), (["document"], "label"),
+     (["graph"], "tagset"), (["series"], "by_group"), (["text", "image", "graph"], "ranked")],
+)  # fmt: skip
+def test_every_level_solves_tasks_of_every_kind_and_form(kinds: list[str], form: str, tmp_path: Path) -> None:
+    task = made_task(tmp_path / "task", kinds, form, "multimodal" if len(kinds) > 1 else "tabular")
+    programs = {level: program_of(scripted.answer(task, level, 0)) for level in scripted.VALID}
+    for level, faults in scripted.FAULTS.items():
+        for at, (right, wrong) in enumerate(faults):
+            assert right in programs["tuned"], right
+            programs[f"{level}{at}"] = programs["tuned"].replace(right, wrong, 1)
+    outcomes = run_all(task, programs, tmp_path / "runs")
+    for name, (code, verdict) in outcomes.items():
+        if name.startswith(("broken", "crash")):
+            assert code == 1 and verdict is None, name
+        elif name.startswith("misformat"):
+            assert code == 0 and not verdict.valid, name
+        else:
+            assert code == 0 and verdict.valid, (name, verdict, (tmp_path / "runs" / name / "stderr.txt").read_text())
+    dummy, tuned = outcomes["dummy"][1].score, outcomes["tuned"][1].score
+    assert tuned < dummy if task["metric"]["lower_is_better"] else tuned > dummy
 
 
 # ---- over HTTP

@@ -30,6 +30,7 @@ from mletools.tasks.procedural.rule import FAMILIES, NEEDS, compose, shown
 from mletools.tasks.procedural.target import make_target
 from mletools.tasks.procedural.world import Category, Number
 from mletools.tasks.show import show
+from mletools.tasks.soundness import Case, examine, failures
 from mletools.tasks.table import Rejected, generator
 
 MARKING = Marking(score_bytes, metrics.lower_is_better, lambda name: metrics.find(name).definition, _medals)
@@ -326,6 +327,30 @@ def test_a_task_like_an_earlier_one_is_made_again(made):
     assert [each.reason.partition(":")[0] for each in dropped[-1:]] == ["not_alike"]
     none, dropped = _unlike(maker, ("tabular", 0), None, NoTask([Dropped(0, "drawn", "rule: flat")]), set())
     assert none is None and dropped[0].reason == "rule: flat"
+
+
+def test_leaks_in_a_ranking_are_found():
+    """The rows of a query are what is ranked: their order and the sample's lists may not tell which are worth finding."""
+    seed = next(at for at in range(500) if begin("tabular", generator(at), SAMPLES, MUTATIONS)[1]["form"] == "ranked")
+    draws = generator(seed)
+    challenge = make_challenge(draw_world("tabular", draws), draws, False)
+    query = challenge.submission["id"][0]
+    test, found = table(challenge.public["test.csv"]), table(challenge.answers)
+    worth = {item for row in found for item in row["ranking"].split()}
+    names = ("no_leak_ids", "no_leak_row_order", "sample_uninformative")
+
+    def failed(public):
+        files = {f"public/{name}": content for name, content in {**challenge.public, **public}.items()}
+        task = {**challenge.grading, "answers": "private/answers.csv", "provenance": {}}
+        return set(failures(examine(Case(task, {**files, task["answers"]: challenge.answers}, lambda _: 0.5), names)))
+
+    assert failed({}) == set()
+    ordered = sorted(test, key=lambda row: (row["id"] not in worth, row["id"]))
+    lines = [",".join(test[0]), *(",".join(f'"{cell}"' for cell in row.values()) for row in ordered)]
+    assert "no_leak_row_order" in failed({"test.csv": ("\n".join(lines) + "\n").encode()})
+    lists = {row[query]: " ".join(each["id"] for each in ordered if each[query] == row[query]) for row in test}
+    sample = "".join([f"{query},ranking\n", *(f"{name},{items}\n" for name, items in lists.items())])
+    assert failed({"sample_submission.csv": sample.encode()}) == {"sample_uninformative"}
 
 
 def test_the_text_for_a_human_tells_story_data_rule_and_ladder(made, data):

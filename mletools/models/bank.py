@@ -134,7 +134,7 @@ def _simple(kind: str, linear: str, weak: str, middling: str) -> list[Choice]:
         *_grid("stump", f"DecisionTree{kind}(max_depth=1, max_features=*, random_state=0)", 2, 3, 4),
         *_grid("shrunk", linear, *weak.split()),
         *_grid("tree", f"DecisionTree{kind}(max_features=0.5, min_samples_leaf=*, random_state=0)", 6, 8, 10),
-        *_grid("knn", f"KNeighbors{kind}(n_neighbors=*)", 5, 9, 13),
+        *_grid("knn", f"KNeighbors{kind}(n_neighbors=*)", 3, 5, 9),
         *_grid("linear", linear, *middling.split()),
     ]
 

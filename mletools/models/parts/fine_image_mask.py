@@ -17,19 +17,17 @@ def units(table):
     bend = np.abs(np.pad(np.diff(np.diff(grey, 2, axis=1), 2, axis=2), ((0, 0), (1, 1), (1, 1)), mode="edge"))
     found.append(np.log(blurred(bend, 1.5) + 0.01))
     found.append(np.log(ndimage.percentile_filter(bend, 30, size=(1, 5, 5)) + 0.01))
-    energies = []
+    strength = np.zeros((3, 6, *grey.shape))
     down, across = np.indices((side, side))
-    for period in (3.0, 4.2, 6.0):
-        for angle in np.arange(0, np.pi, np.pi / 6):
+    for row, period in enumerate((3.0, 4.2, 6.0)):
+        for column, angle in enumerate(np.arange(0, np.pi, np.pi / 6)):
             phase = 2 * np.pi / period * (np.cos(angle) * across + np.sin(angle) * down)
             real, imaginary = (blurred((grey - level) * wave(phase), 1.7) for wave in (np.cos, np.sin))
-            energies.append(real**2 + imaginary**2 + 1e-5)
-    energies = np.array(energies).reshape(3, 6, *grey.shape)
-    found += [np.log(energies[at].max(axis=0)) for at in range(3)]
-    found.append(np.log(energies[0].max(axis=0) / energies[2].max(axis=0)))
-    found += [np.log(energies[:, at].max(axis=0) / energies.mean(axis=(0, 1))) for at in range(6)]
-    found = np.stack(found, axis=-1)
-    return found.reshape(len(grey), side * side, -1)
+            strength[row, column] = real**2 + imaginary**2 + 1e-5
+    found += [np.log(strength[at].max(axis=0)) for at in range(3)]
+    found.append(np.log(strength[0].max(axis=0) / strength[2].max(axis=0)))
+    found += [np.log(strength[:, at].max(axis=0) / strength.mean(axis=(0, 1))) for at in range(6)]
+    return np.stack(found, axis=-1).reshape(len(grey), side * side, -1)
 
 
 def blurred(fields, width):
