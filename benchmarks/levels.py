@@ -99,12 +99,12 @@ def report(results: Sequence[tuple[dict[str, Any], dict[str, Run]]]) -> str:
     for before, level in zip((None, *VALID), VALID, strict=False):
         runs = [runs[level] for _, runs in results]
         rated = [runs[level] for task, runs in results if task.get("thresholds")]
-        share = [statistics.fmean(name in run.reached for run in rated) for name in THRESHOLDS] if rated else ["-"] * 4
+        share = [statistics.fmean(name in run.reached for run in rated) for name in THRESHOLDS] if rated else [None] * 4
         rows.append([
             level,
             statistics.fmean(run.score is not None for run in runs),
             win_rate(results, level, VALID),
-            "-" if before is None else win_rate(results, level, [before]),
+            None if before is None else win_rate(results, level, [before]),
             *share,
             statistics.fmean(run.seconds for run in runs),
             max(run.seconds for run in runs),
@@ -114,7 +114,7 @@ def report(results: Sequence[tuple[dict[str, Any], dict[str, Run]]]) -> str:
     steps = [row[3] for row in rows[1:]]
     true = all(a < b for a, b in pairwise(rates)) and all(step > 0.5 for step in steps)
     told = [
-        tabulate(rows, head, tablefmt="github", floatfmt=".3f"),
+        tabulate(rows, head, tablefmt="github", floatfmt=".3f", missingval="-"),
         "",
         f"The order is {'true' if true else 'NOT true'}.",
     ]

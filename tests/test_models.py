@@ -400,7 +400,8 @@ def test_every_level_solves_tasks_of_every_kind_and_form(kinds: list[str], form:
     for level, faults in scripted.FAULTS.items():
         for at, (right, wrong) in enumerate(faults):
             assert right in programs["tuned"], right
-            programs[f"{level}{at}"] = programs["tuned"].replace(right, wrong, 1)
+            if form in ("number", "ranked"):
+                programs[f"{level}{at}"] = programs["tuned"].replace(right, wrong, 1)
     outcomes = run_all(task, programs, tmp_path / "runs")
     for name, (code, verdict) in outcomes.items():
         if name.startswith(("broken", "crash")):
@@ -409,6 +410,48 @@ def test_every_level_solves_tasks_of_every_kind_and_form(kinds: list[str], form:
             assert code == 0 and not verdict.valid, name
         else:
             assert code == 0 and verdict.valid, (name, verdict, (tmp_path / "runs" / name / "stderr.txt").read_text())
+    dummy, tuned = outcomes["dummy"][1].score, outcomes["tuned"][1].score
+    assert tuned < dummy if task["metric"]["lower_is_better"] else tuned > dummy
+
+
+def drawn_task(folder: Path, modality: str, problem: str) -> dict[str, Any]:
+    """The first procedural task of that modality and problem with few samples, written to `folder`."""
+    from mletools.grading.metrics import lower_is_better
+    from mletools.tasks.procedural.challenge import make_challenge
+    from mletools.tasks.procedural.draw import draw_world
+    from mletools.tasks.table import Rejected, generator
+
+    for seed in range(200):
+        draws = generator(seed)
+        try:
+            world = draw_world(modality, draws, samples=(50, 60))
+            if world.target.problem != problem:
+                continue
+            challenge = make_challenge(world, draws, lower_is_better(world.origin["dna"]["metric"]))
+        except Rejected:
+            continue
+        for name, content in challenge.public.items():
+            (folder / "public" / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / "public" / name).write_bytes(content)
+        (folder / "answers.csv").write_bytes(challenge.answers)
+        return {"id": problem, "name": problem, "modality": modality, "problem": problem, "answers": "answers.csv",
+                "data": {"dir": str(folder), "public": sorted(challenge.public)}, **challenge.grading}  # fmt: skip
+    raise AssertionError(f"no {problem} of {modality} in 200 draws")
+
+
+@pytest.mark.parametrize(
+    ("modality", "problem"),
+    [("image", "segmentation"), ("image", "reconstruction"), ("audio", "reconstruction"),
+     ("timeseries", "forecasting"), ("timeseries", "reconstruction")],
+)  # fmt: skip
+def test_every_level_solves_tasks_with_many_answers_a_sample(modality: str, problem: str, tmp_path: Path) -> None:
+    task = drawn_task(tmp_path / "task", modality, problem)
+    programs = {level: program_of(scripted.answer(task, level, 0)) for level in scripted.VALID}
+    for faults in scripted.FAULTS.values():
+        assert all(right in programs["tuned"] for right, _ in faults)
+    outcomes = run_all(task, programs, tmp_path / "runs")
+    for name, (code, verdict) in outcomes.items():
+        assert code == 0 and verdict.valid, (name, verdict, (tmp_path / "runs" / name / "stderr.txt").read_text())
     dummy, tuned = outcomes["dummy"][1].score, outcomes["tuned"][1].score
     assert tuned < dummy if task["metric"]["lower_is_better"] else tuned > dummy
 

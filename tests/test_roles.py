@@ -18,8 +18,9 @@ from conftest import records, run_command
 from scripted_server import Cut, Raw, RoleServer, good
 
 from mletools.commands import task_roles
+from mletools.commands.llm_options import LlmOptions, llm_options
 from mletools.commands.metric_box import CodeBox
-from mletools.commands.task_roles import LlmMaker, LlmOptions, ScriptBox, open_maker
+from mletools.commands.task_roles import LlmMaker, ScriptBox, open_maker
 from mletools.grading import check_task, grade, metrics, score_bytes
 from mletools.records import schema
 from mletools.records.errors import ToolError
@@ -851,7 +852,7 @@ def test_the_options_arrive_as_one(place: Path) -> None:
     seen: list[Any] = []
 
     @click.command()
-    @task_roles.llm_options
+    @llm_options
     @click.option("--number", default=1)
     def command(number: int, llm: LlmOptions) -> None:
         seen.append((number, llm))

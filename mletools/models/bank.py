@@ -106,9 +106,9 @@ _REGRESSOR_PAIR = (
 CLASSIFIERS = [
     *_grid("dummy", 'DummyClassifier(strategy="*", random_state=0)', "stratified", "uniform", "prior"),
     *_grid("stump", "DecisionTreeClassifier(max_depth=1, max_features=*, random_state=0)", 2, 4, 6),
-    *_grid("shrunk", "LogisticRegression(C=*, max_iter=500)", 0.0001, 0.001, 0.003),
-    *_grid("tree", "DecisionTreeClassifier(max_features=0.4, min_samples_leaf=*, random_state=0)", 3, 5, 7, 9),
-    *_grid("knn", 'KNeighborsClassifier(n_neighbors=*, weights="distance")', 11, 15, 19, 23),
+    *_grid("shrunk", "LogisticRegression(C=*, max_iter=500)", 0.0001, 0.0003, 0.001),
+    *_grid("tree", "DecisionTreeClassifier(max_features=0.4, min_samples_leaf=*, random_state=0)", 2, 3, 4),
+    *_grid("knn", 'KNeighborsClassifier(n_neighbors=*, weights="distance")', 17, 21, 25),
     *_grid("linear", "LogisticRegression(C=*, max_iter=500)", 0.02, 0.05, 0.1, 0.2),
     *_grid("forest", "RandomForestClassifier(n_estimators=*, random_state=0)", 20, 30, 40),
     *_grid("boosted", _boosted("Classifier"), 60, 80, 100),
@@ -117,9 +117,9 @@ CLASSIFIERS = [
 REGRESSORS = [
     *_grid("dummy", 'DummyRegressor(strategy="quantile", quantile=*)', 0.1, 0.9, 0.5),
     *_grid("stump", "DecisionTreeRegressor(max_depth=1, max_features=*, random_state=0)", 2, 4, 6),
-    *_grid("shrunk", "Ridge(alpha=*)", 10000, 3000, 1000),
-    *_grid("tree", "DecisionTreeRegressor(max_features=0.4, min_samples_leaf=*, random_state=0)", 3, 5, 7, 9),
-    *_grid("knn", 'KNeighborsRegressor(n_neighbors=*, weights="distance")', 5, 7, 9, 11),
+    *_grid("shrunk", "Ridge(alpha=*)", 30000, 10000, 5000),
+    *_grid("tree", "DecisionTreeRegressor(max_features=0.4, min_samples_leaf=*, random_state=0)", 2, 3, 4),
+    *_grid("knn", 'KNeighborsRegressor(n_neighbors=*, weights="distance")', 5, 7, 9),
     *_grid("linear", "Ridge(alpha=*)", 100, 60, 30, 10),
     *_grid("forest", "RandomForestRegressor(n_estimators=*, random_state=0)", 10, 20, 30),
     *_grid("boosted", _boosted("Regressor"), 60, 80, 100),
@@ -134,7 +134,7 @@ def _simple(kind: str, linear: str, weak: str, middling: str) -> list[Choice]:
         *_grid("stump", f"DecisionTree{kind}(max_depth=1, max_features=*, random_state=0)", 2, 3, 4),
         *_grid("shrunk", linear, *weak.split()),
         *_grid("tree", f"DecisionTree{kind}(max_features=0.5, min_samples_leaf=*, random_state=0)", 6, 8, 10),
-        *_grid("knn", f"KNeighbors{kind}(n_neighbors=*)", 3, 5, 9),
+        *_grid("knn", f"KNeighbors{kind}(n_neighbors=*)", 5, 9, 13),
         *_grid("linear", linear, *middling.split()),
     ]
 

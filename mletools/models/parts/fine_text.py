@@ -22,11 +22,12 @@ def words(column):
     if column.iloc[0].startswith("docs/"):
         column = column.map(lambda path: Path("input/" + path).read_text(encoding="utf-8"))
     texts = [tidy(text) for text in column]
-    counter = TfidfVectorizer(ngram_range=(1, 2), min_df=3, max_df=0.8, max_features=600, sublinear_tf=True)
-    themes = TruncatedSVD(12, random_state=0).fit_transform(counter.fit_transform(texts))
-    counter = CountVectorizer(min_df=0.1, max_df=0.7, max_features=30, binary=True)
+    pairs = TfidfVectorizer(ngram_range=(1, 2), min_df=2, max_features=600, sublinear_tf=True).fit_transform(texts)
+    themes = TruncatedSVD(min(12, pairs.shape[1] - 1), random_state=0).fit_transform(pairs)
+    counter = CountVectorizer(max_features=100, binary=True)
     several = counter.fit_transform(texts).toarray()
-    names = counter.get_feature_names_out()
+    kept = np.argsort(np.abs(several.mean(axis=0) - 0.4), kind="stable")[:30]
+    several, names = several[:, kept], counter.get_feature_names_out()[kept]
     order = [places(text, names) for text in texts]
     return pd.DataFrame(np.hstack([themes, several, order, [told(text) for text in texts]]))
 
