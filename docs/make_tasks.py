@@ -26,7 +26,7 @@ its programs really score (SandMLE). They come from three places, pass the same 
 - **real tables** (`--source sklearn`), whose answers everybody can look up: they show that a pipe works, train on the others.
 
 `mle-gen-task --describe tasks.jsonl` prints tasks for a human, with the rule and the ladder of baselines. Some finished ones lie in
-[examples/tasks](../examples/tasks).
+[examples/tasks](../examples/tasks), made by `mle-gen-task -n 7 --samples 50-60 --seed 1 -o tasks/tasks.jsonl` in examples/.
 
 ## From a seed to a task
 

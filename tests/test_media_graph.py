@@ -118,6 +118,7 @@ def test_the_target_is_not_in_the_files():
     assert first.assets == graph.render(scenarios()[0], factors, {}, generator(4)).assets
 
 
+@pytest.mark.slow
 def test_right_features_beat_plain_ones():
     from sklearn.ensemble import ExtraTreesRegressor
 

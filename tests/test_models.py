@@ -391,8 +391,10 @@ def made_task(folder: Path, kinds: list[str], form: str, modality: str = "multim
 
 @pytest.mark.parametrize(
     ("kinds", "form"),
-    [*(([], form) for form in FORMS), (["image"], "number"), (["audio"], "probability"), (["document"], "label"),
-     (["graph"], "tagset"), (["series"], "by_group"), (["text", "image", "graph"], "ranked")],
+    [(["text", "image", "graph"], "ranked"), ([], "tagset"),
+     *(pytest.param(*case, marks=pytest.mark.slow) for case in [
+         *(([], form) for form in FORMS if form != "tagset"), (["image"], "number"), (["audio"], "probability"),
+         (["document"], "label"), (["graph"], "tagset"), (["series"], "by_group")])],
 )  # fmt: skip
 def test_every_level_solves_tasks_of_every_kind_and_form(kinds: list[str], form: str, tmp_path: Path) -> None:
     task = made_task(tmp_path / "task", kinds, form, "multimodal" if len(kinds) > 1 else "tabular")
@@ -441,8 +443,10 @@ def drawn_task(folder: Path, modality: str, problem: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     ("modality", "problem"),
-    [("image", "segmentation"), ("image", "reconstruction"), ("audio", "reconstruction"),
-     ("timeseries", "forecasting"), ("timeseries", "reconstruction")],
+    [("image", "segmentation"),
+     *(pytest.param(*case, marks=pytest.mark.slow) for case in [
+         ("image", "reconstruction"), ("audio", "reconstruction"), ("timeseries", "forecasting"),
+         ("timeseries", "reconstruction")])],
 )  # fmt: skip
 def test_every_level_solves_tasks_with_many_answers_a_sample(modality: str, problem: str, tmp_path: Path) -> None:
     task = drawn_task(tmp_path / "task", modality, problem)

@@ -11,14 +11,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import records, run_command
+from conftest import ROOT, records, run_command
 
 import mletools
 from mletools.commands.task_making import _medals, _unlike
 from mletools.commands.task_summary import Told
 from mletools.grading import metrics, score_bytes
 from mletools.records import schema
-from mletools.tasks.folder import content_digest
+from mletools.records.ids import derive_seed
+from mletools.tasks.folder import content_digest, data_digest
 from mletools.tasks.likeness import likeness
 from mletools.tasks.make import Dropped, Made, NoTask, make_task
 from mletools.tasks.marking import Marking
@@ -202,7 +203,7 @@ def test_run_length_code():
 def test_the_ladder_rises_on_the_whole():
     """Who knows the rule is best, right features beat a tuned ensemble, which beats the dummy, in most tasks."""
     gains = []
-    for seed in range(100, 112):
+    for seed in range(100, 109):
         challenge = challenge_of("tabular", 20 * seed)
         try:
             board = make_board(challenge, lambda content, each=challenge: score_of(each, content), 0)
@@ -216,7 +217,7 @@ def test_the_ladder_rises_on_the_whole():
         assert table(board.csv)[0]["team"] == board.teams[0][0]
         steps = [ladder[name] for name in ("dummy", "tuned_ensemble", "right_features", "ceiling")]
         gains.append(np.sign(np.diff(steps)))
-    assert len(gains) >= 8
+    assert len(gains) >= 6
     assert (np.mean(gains, axis=0) > 0.3).all(), np.mean(gains, axis=0)
 
 
@@ -273,7 +274,7 @@ FEATURES = "import numpy as np; from numpy._core._multiarray_umath import __cpu_
 DIGESTS = """
 import sys; sys.path.insert(0, {here!r})
 from test_procedural import challenge_of
-from mletools.tasks.folder import content_digest
+from mletools.tasks.folder import content_digest, data_digest
 for modality in {modalities!r}:
     for seed in (300, 340):
         challenge = challenge_of(modality, seed)
@@ -281,6 +282,7 @@ for modality in {modalities!r}:
 """
 
 
+@pytest.mark.slow
 def test_files_do_not_depend_on_the_kind_of_processor():
     """The same bytes with the wide vector instructions of numpy and OpenBLAS and without."""
     code = DIGESTS.format(here=str(Path(__file__).parent), modalities=MODALITIES)
@@ -392,6 +394,32 @@ def test_the_command_drops_tells_and_goes_on_after_a_kill(tmp_path):
 def test_samples_that_make_no_sense(tmp_path, value):
     done = run_command("mle-gen-task", "--samples", value, cwd=tmp_path, check=False)
     assert done.returncode == 2 and b"--samples" in done.stderr
+
+
+EXAMPLES = [json.loads(line) for line in (ROOT / "examples" / "tasks" / "tasks.jsonl").read_bytes().splitlines()]
+
+
+@pytest.mark.parametrize("record", EXAMPLES, ids=lambda record: record["modality"])
+def test_examples_are_what_their_seed_makes(record):
+    """A library that changes these bytes changes every task that was ever made."""
+    schema.check(record, "task")
+    place = record["provenance"]
+    folder = ROOT / "examples" / record["data"]["dir"]
+    assert data_digest(folder, record["data"]["public"], record["answers"]) == record["data"]["digest"]
+    draws = generator(derive_seed(place["seed"], place["source"], place["index"], place["attempt"]))
+    world = draw_world(place["source"], draws, (50, 60))
+    challenge = make_challenge(world, draws, record["metric"]["lower_is_better"])
+    there = {path.relative_to(folder / "public").as_posix(): path for path in (folder / "public").rglob("*.*")}
+    assert set(there) == {*challenge.public, "description.md"}
+    changed = [name for name, content in challenge.public.items() if there[name].read_bytes() != content]
+    assert changed == [] and (folder / record["answers"]).read_bytes() == challenge.answers
+
+
+def test_examples_pass_the_checks_of_anyones_tasks(tmp_path):
+    args = ("mle-filter", "--tasks", "--data", str(ROOT / "examples"), str(ROOT / "examples" / "tasks" / "tasks.jsonl"))
+    kept = records(run_command(*args, "-j", "2", cwd=tmp_path).stdout)
+    assert [task["id"] for task in kept] == [task["id"] for task in EXAMPLES]
+    assert {task["modality"] for task in kept} == set(MODALITIES)
 
 
 def test_data_files_are_shipped():

@@ -23,7 +23,9 @@ FOLDERS = {
 }
 # Forms where a sample has many pixels or steps, a row each to learn from.
 UNITS = ("dense", "mask")
-PARSES = ("number", "label", "tagset", "ranked", "rle")
+PARSES = ("number", "label", "text", "tagset", "ranked", "rle")
+# What imported tasks may ask for; their texts are taken for classes.
+IMPORTED = ("number", "label", "text")
 TABLES = ("binary_classification", "multiclass_classification", "regression")
 RANKS = ("spearman", "spearman_by_group")
 BALANCED = ("f1_macro", "balanced_accuracy", "balanced_log_loss")
@@ -97,7 +99,7 @@ def unsolved(task: Mapping[str, Any]) -> str:
     if strange:
         return f"knows files in {', '.join(FOLDERS)} only, and task {task['id']} has {strange[0]}/"
     imported = "benchmark" in task.get("provenance", {})
-    if parse not in PARSES or (imported and parse not in ("number", "label")):
+    if parse not in PARSES or (imported and parse not in IMPORTED):
         whose = "an imported task" if parse in PARSES else "a task"
         return f"cannot write what {whose} wants that asks for {parse}, as task {task['id']} does"
     if form_of(task) in UNITS and not _unit_part(task, "fine").exists():
@@ -109,8 +111,8 @@ def is_table(task: Mapping[str, Any]) -> bool:
     """Whether the task is one plain table with a class or a number to predict, as the short program solves it."""
     public = task["data"]["public"]
     return (
-        task["problem"] in TABLES
-        and task["submission"]["parse"] in ("number", "label")
+        (task["problem"] in TABLES or task["submission"]["parse"] == "text")
+        and task["submission"]["parse"] in IMPORTED
         and task.get("modality", "tabular") not in ("image", "text", "audio", "graph", "timeseries", "multimodal")
         and not any("/" in name for name in public)
         and not sides(task)
@@ -134,7 +136,7 @@ def form_of(task: Mapping[str, Any]) -> str:
     """What a program has to write, one of WRITE; "number" is one number or several, which share no samples' units."""
     submission = task["submission"]
     if submission["parse"] != "number":
-        return {"rle": "mask"}.get(submission["parse"], submission["parse"])
+        return {"rle": "mask", "text": "label"}.get(submission["parse"], submission["parse"])
     if task["problem"] in ("forecasting", "reconstruction"):
         return "dense"
     if task["problem"] == "multiclass_classification" or (
