@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import subprocess
 import sys
 import threading
@@ -17,7 +18,7 @@ from typing import Any
 import pytest
 
 from mletools.grading import grade
-from mletools.models import Reply, Request, bank, open_model, scripted
+from mletools.models import Reply, Request, bank, open_model, readers, scripted
 from mletools.models.http import HttpModel, wait_s
 from mletools.records.errors import RecordError, ToolError
 
@@ -387,6 +388,18 @@ def made_task(folder: Path, kinds: list[str], form: str, modality: str = "multim
     files = sorted(path.relative_to(public).as_posix() for path in public.rglob("*") if path.is_file())
     return {"id": f"made-{form}", "name": "made", "modality": modality, "problem": problem, "answers": "answers.csv",
             "data": {"dir": str(folder), "public": files}, "submission": spec, "metric": metric}  # fmt: skip
+
+
+def test_no_two_readers_of_a_program_share_a_name() -> None:
+    """A program for several kinds of file holds a reader of each, one after the other."""
+    for quality in ("rough", "fine"):
+        names = [
+            name
+            for part in sorted(readers.PARTS.glob(f"{quality}_*.py"))
+            if not part.stem.endswith(("_gap", "_mask"))
+            for name in re.findall(r"^(?:def )?(\w+)(?: =|\()", part.read_text(encoding="utf-8"), re.MULTILINE)
+        ]
+        assert sorted(names) == sorted(set(names))
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,13 @@ from scipy.ndimage import median_filter
 
 
 def series(column):
-    kept = [course("input/" + path) for path in column]
+    kept = [reading("input/" + path) for path in column]
     length = int(np.median([len(each) for each in kept]))
     level = np.stack([np.interp(np.linspace(0, 1, length), np.linspace(0, 1, len(each)), each) for each in kept])
     return pd.DataFrame(np.hstack([whole(level), turns(level), shifts(level)]))
 
 
-def course(path):
+def reading(path):
     known = {}
     with open(path, newline="") as file:
         for line in list(csv.reader(file))[1:]:
