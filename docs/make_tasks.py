@@ -42,7 +42,8 @@ its programs really score (SandMLE). They come from three places, pass the same 
    boosting, on a half or a third of the rows or on all, blends of them; some see the features of a quick standard pipeline, some the
    *right* ones, which is what the best measurement finds of the factors that matter. They are `private/leaderboard.csv`, and the
    thresholds are its medals (the rule of MLE-bench for so many teams) and its median. Thresholds are so earned, not declared.
-8. The **ladder** (`provenance.baselines`) keeps those with a meaning: dummy, linear, tuned ensemble, one feature alone, right features,
+8. The **ladder** (`provenance.baselines`) keeps those with a meaning: dummy, best constant, linear, tuned ensemble, one feature alone,
+   right features,
    and the ceiling, who knows the rule and not the noise.
 9. The checks below are applied, a standard solution runs in the sandbox, and the task is written. A draft that fails anywhere is
    dropped with its reason (`--rejects`) and the next one is drawn.

@@ -31,7 +31,7 @@ from mletools.tasks.procedural.rule import FAMILIES, NEEDS, compose, shown
 from mletools.tasks.procedural.target import make_target
 from mletools.tasks.procedural.world import Category, Number
 from mletools.tasks.show import show
-from mletools.tasks.soundness import Case, examine, failures
+from mletools.tasks.soundness import Case, examine, failures, read_case
 from mletools.tasks.table import Rejected, generator
 
 MARKING = Marking(score_bytes, metrics.lower_is_better, lambda name: metrics.find(name).definition, _medals)
@@ -329,6 +329,15 @@ def test_a_task_like_an_earlier_one_is_made_again(made):
     assert [each.reason.partition(":")[0] for each in dropped[-1:]] == ["not_alike"]
     none, dropped = _unlike(maker, ("tabular", 0), None, NoTask([Dropped(0, "drawn", "rule: flat")]), set())
     assert none is None and dropped[0].reason == "rule: flat"
+
+
+def test_a_task_that_a_constant_wins_is_trivial(made, data):
+    record = made["tabular"].record
+    place = record["provenance"]
+    wins = {"name": "constant", "score": record["thresholds"]["median"]}
+    task = {**record, "provenance": {**place, "baselines": [*place["baselines"], wins]}}
+    case = read_case(task, data, lambda submission: place["baselines"][0]["score"])
+    assert failures(examine(case, ["not_trivial"]))["not_trivial"].startswith("a constant scores ")
 
 
 def test_leaks_in_a_ranking_are_found():

@@ -1,8 +1,8 @@
 """A simulated leaderboard: some forty solutions of rising strength, really trained and scored on the hidden test set.
 
-The ladder is the part of it with names that mean something: dummy, linear, a tuned ensemble, an ensemble that is given
-the right features, one feature alone, and the ceiling, which knows the rule and not the noise. Not covered: what the
-scores are used for (thresholds).
+The ladder is the part of it with names that mean something: dummy, the best constant, linear, a tuned ensemble, one feature
+alone, an ensemble that is given the right features, and the ceiling, which knows the rule and not the noise. Not covered:
+what the scores are used for (thresholds).
 """
 
 import warnings
@@ -13,7 +13,7 @@ from typing import Any
 from ..baselines import SCORE_ROUND
 from ..learners import Arrays, best_by_folds, fit_predict, models
 from ..table import Rejected, csv_bytes, shortest
-from .challenge import Challenge
+from .challenge import OF_ORDER, Challenge
 
 # The score of a submission's bytes; ValueError where it has none.
 ScoreOf = Callable[[bytes], float]
@@ -39,6 +39,7 @@ BLENDS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("right forest and boosted", ("right forest", "right boosted")),
 )
 # Teams that trust another's predictions so far: the rest is the dummy's constant.
+QUANTILES = (0.1, 0.25, 0.5)
 CAUTIOUS = (0.25, 0.5, 0.75)
 MUST = ("plain linear", "plain tuned", "right tuned", "ceiling")
 TUNED = ("linear", "neighbours", "forest", "extra_trees", "boosted")
@@ -74,8 +75,10 @@ def make_board(challenge: Challenge, score: ScoreOf, seed: int) -> Board:
             if name in MUST:
                 raise
     sign = -1 if challenge.metric["lower_is_better"] else 1
+    constants = _constants(challenge, score)
     rungs = {
         "dummy": dummy,
+        **({"constant": max(constants, key=lambda value: sign * value)} if constants else {}),
         "linear": scores["plain linear"],
         "tuned_ensemble": scores["plain tuned"],
         "single_feature": scores.pop("single feature", dummy),
@@ -84,6 +87,21 @@ def make_board(challenge: Challenge, score: ScoreOf, seed: int) -> Board:
     }
     teams = sorted({**scores, "sample submission": dummy}.items(), key=lambda team: (-sign * team[1], team[0]))
     return Board(teams, [{"name": name, "score": value} for name, value in rungs.items()])
+
+
+def _constants(challenge: Challenge, score: ScoreOf) -> list[float]:
+    """The scores of handing in one quantile of the training targets for every row, where numbers are asked for.
+
+    A relative error may prefer a low one to any model that was not made for it.
+    """
+    import numpy as np
+
+    target = challenge.world.target
+    if challenge.form != "number" or target.groups or challenge.world.origin["dna"]["metric"] in OF_ORDER:
+        return []
+    seen = target.y[challenge.train]
+    rows = len(challenge.test)
+    return [_scored(challenge.hand_in(np.tile(np.quantile(seen, at, axis=0), (rows, 1))), score) for at in QUANTILES]
 
 
 def _scored(submission: bytes, score: ScoreOf) -> float:

@@ -10,6 +10,7 @@ from typing import Any
 
 from ..draft import make_ids
 from ..table import Column, Rejected, csv_bytes, shortest
+from .target import LEAST_QUERIES
 from .world import World
 
 # Fewer of a class in the test or in train.csv say nothing about a solution.
@@ -101,7 +102,9 @@ def _split(world: World, draws: Any) -> tuple[list[int], list[int]]:
         order = [int(at) for at in draws.choice(rows, size=rows, replace=False, p=weights / weights.sum())]
     if target.groups:
         groups = sorted(set(target.groups))
-        chosen = {groups[at] for at in draws.permutation(len(groups))[: max(3, round(share * len(groups)))]}
+        chosen = {
+            groups[at] for at in draws.permutation(len(groups))[: max(LEAST_QUERIES // 2, round(share * len(groups)))]
+        }
         test = {at for at in order if target.groups[at] in chosen}
     else:
         strata: dict[int, list[int]] = {}

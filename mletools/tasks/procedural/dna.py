@@ -133,7 +133,7 @@ def draw_dna(
         "factors": int(draws.randint(3, 6)),
         "terms": int(draws.randint(2, 5)),
         "tags": int(draws.randint(3, 5)) if problem == "multilabel_classification" else 0,
-        "query_rows": int(draws.randint(6, 11)) if problem == "ranking" else 0,
+        "query_rows": int(draws.randint(5, 9)) if problem == "ranking" else 0,
         "target_distribution": ("even", "skewed", "late")[draws.randint(3)] if problem == "regression" else "even",
         "class_shares": [round(weight / sum(weights), 3) for weight in weights],
         "noise": round(float(draws.uniform(0.05, 0.3)), 2),

@@ -18,6 +18,8 @@ SPREADS: dict[str, tuple[str, Callable[[Any], Any]]] = {
 }
 # What even one who knows the rule leaves to chance: the share of rows near a cut that the noise moves over it.
 LEAST_DOUBT = 0.01
+# Fewer queries say little about a ranking: half of them are for the test.
+LEAST_QUERIES = 12
 # Of the rows of a query, the share that is worth finding.
 RELEVANT = 0.35
 
@@ -136,7 +138,7 @@ def _grades(scenario: Mapping[str, Any], dna: Mapping[str, Any], signals: list[A
     import numpy as np
 
     rows = len(signals[0])
-    queries = max(6, rows // dna["query_rows"])
+    queries = max(LEAST_QUERIES, rows // dna["query_rows"])
     query = np.sort(np.arange(rows) % queries)[draws.permutation(rows)]
     hidden = _flip(_noisy(signals[0], dna, draws), dna, draws)
     grade = scenario["ranking"]["grade"]

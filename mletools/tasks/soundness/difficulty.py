@@ -18,7 +18,7 @@ CLEARLY = 0.1
 DEVIATIONS = 3.0
 SHUFFLES = 12
 # Baselines that are no standard pipeline: they know too little or too much.
-SPECIAL = ("dummy", "single_feature", "right_features", "ceiling")
+SPECIAL = ("dummy", "constant", "single_feature", "right_features", "ceiling")
 
 
 def thresholds_ordered(view: View) -> str:
@@ -79,7 +79,7 @@ def learnable(view: View) -> str:
 
 
 def not_trivial(view: View) -> str:
-    """The dummy does not reach the median, and no single feature reaches gold.
+    """Neither the dummy nor a constant reaches the median, and no single feature reaches gold.
 
     The record's baseline single_feature; without it trees of depth 3 on one column each, of which three folds of train
     choose the column.
@@ -88,6 +88,8 @@ def not_trivial(view: View) -> str:
     if _good(view, _dummy(view)) >= _good(view, thresholds["median"]):
         return f"the dummy scores {_dummy(view):g}, the median is {thresholds['median']:g}"
     scores = _baselines(view)
+    if "constant" in scores and _good(view, scores["constant"]) >= _good(view, thresholds["median"]):
+        return f"a constant scores {scores['constant']:g}, the median is {thresholds['median']:g}"
     if "single_feature" in scores:
         name, score = "a single feature", scores["single_feature"]
     else:
