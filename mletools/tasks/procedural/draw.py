@@ -18,8 +18,6 @@ from .target import make_target
 from .world import Category, Dense, Number, Rendered, World
 
 MEDIA = ("columns", "image", "text", "audio", "graph", "series")
-# Where a scenario says in a sentence what a medium shows; columns need none.
-CONTEXT = {medium: medium for medium in MEDIA if medium != "columns"}
 
 
 def medium(name: str) -> ModuleType:
@@ -37,13 +35,13 @@ def scenarios() -> list[dict[str, Any]]:
 def draw_world(modality: str, draws: Any, samples: tuple[int, int] = SAMPLES, mutations: int = MUTATIONS) -> World:
     """A world of this modality, with `samples` rows from least to most. Rejected when the rule came out flat."""
     scenario, dna = begin(modality, draws, samples, mutations)
-    name, rest = f"{scenario['key']}_{modality}", _told(scenario, dna)
+    name, story = f"{scenario['key']}_{modality}", _told(scenario, dna)
     if dna["problem"] in medium(dna["media"][0]).DENSE:
         made = medium(dna["media"][0]).DENSE[dna["problem"]](
             scenario, dna["samples"], _strengths(dna, dna["media"][0]), dna["noise"], draws
         )
-        return _dense(name, rest, dna, scenario, made)
-    return _flat(name, rest, dna, scenario, draws)
+        return _dense(name, story, dna, scenario, made)
+    return _flat(name, story, dna, scenario, draws)
 
 
 def begin(modality: str, draws: Any, samples: tuple[int, int], mutations: int) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -56,7 +54,7 @@ def begin(modality: str, draws: Any, samples: tuple[int, int], mutations: int) -
 
 def _told(scenario: Mapping[str, Any], dna: Mapping[str, Any]) -> list[str]:
     """The story in sentences: the scenario's, then one of each medium."""
-    return [scenario["context"], *(scenario[name]["context"] for name in dna["media"] if name in CONTEXT)]
+    return [scenario["context"], *(scenario[name]["context"] for name in dna["media"] if name != "columns")]
 
 
 def _strengths(dna: Mapping[str, Any], name: str) -> dict[str, float]:
@@ -75,7 +73,6 @@ def _dense(name: str, context: list[str], dna: dict[str, Any], scenario: Mapping
         plain=made.plain,
         right=made.right,
         tilt=None,
-        imbalanced=False,
         origin=_origin(dna, scenario, made.families, f"{made.rule}; {made.target.words}", [], []),
         params=made.params,
     )
@@ -106,7 +103,6 @@ def _flat(name: str, context: list[str], dna: dict[str, Any], scenario: Mapping[
         plain=np.hstack([each.plain for each in rendered]),
         right=_right(rules, rendered),
         tilt=_tilt(dna, factors, draws),
-        imbalanced=any(each["name"] == "class_imbalance" for each in dna["mutations"]),
         origin=_origin(
             dna,
             scenario,

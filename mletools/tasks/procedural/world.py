@@ -154,6 +154,5 @@ class World:
     plain: Any
     right: Any
     tilt: Any
-    imbalanced: bool
     origin: dict[str, Any]
     params: dict[str, Any] = field(default_factory=dict)
