@@ -13,8 +13,8 @@ LLM = "llm"
 
 
 def _sources(context: click.Context, param: click.Parameter, value: tuple[str, ...]) -> list[str]:
-    if LLM in value:
-        if len(value) > 1:
+    if any(LLM in spec.split(",") for spec in value):
+        if value != (LLM,):
             raise click.BadParameter("llm is a source of its own: run it apart from the others")
         return [LLM]
     try:

@@ -1,6 +1,5 @@
 """Puts the tasks that a language model made to the same checks as all others, for mle-gen-task --source llm."""
 
-import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -8,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..grading import score_bytes
+from ..grading.code import box
 from ..tasks.make import STAGES, Dropped, Made, NoTask
 from ..tasks.soundness import Case, Trial, examine, failures
 from ..tasks.table import Rejected
@@ -40,8 +40,8 @@ class LlmTasks:
 
         def check(record: Mapping[str, Any], files: Mapping[str, bytes]) -> None:
             found.update(files=files, stage="evaluated")
-            with tempfile.TemporaryDirectory(prefix="mle-gen-task-") as folder:
-                outcomes = examine(self._case(record, files, Path(folder), partial(found.__setitem__, "trial")))
+            with box() as folder:
+                outcomes = examine(self._case(record, files, folder, partial(found.__setitem__, "trial")))
             failed = [f"{name}: {reason}" for name, reason in failures(outcomes).items()]
             if failed:
                 raise Rejected("; ".join(failed))

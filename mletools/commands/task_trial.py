@@ -1,15 +1,14 @@
 """Trying a standard solution on a task before it is kept: in a sandbox, as an agent's would run."""
 
-import tempfile
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from ..grading import score_bytes
+from ..grading.code import box
 from ..models.scripted import answer, solves
 from ..records.errors import RecordError
 from ..sandbox import Limits, Sandbox, Setup, open_sandbox
@@ -48,10 +47,7 @@ class Trials:
         """How the program's run on the public files ended; its score by `score`, else by the task's named metric."""
         code = split_answer(answer(dict(task), LEVEL, 0))[1]
         assert code is not None
-        with tempfile.TemporaryDirectory(prefix="mle-trial-") as folder:
-            place = Path(folder) / "input"
-            place.mkdir()
-            place.chmod(0o755)  # the sandbox may run as somebody else, who is led past the outer folder
+        with box() as place:
             for name, content in public.items():
                 (place / name).parent.mkdir(parents=True, exist_ok=True)
                 (place / name).write_bytes(content)

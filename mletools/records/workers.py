@@ -35,7 +35,10 @@ def _work_for_parent(work: Callable[[Any], Any], parent: Any) -> None:
             answer = (work(item), None)
         except Exception as error:
             answer = (None, error)
-        parent.send(answer)
+        try:
+            parent.send(answer)
+        except BrokenPipeError:
+            os._exit(0)
 
 
 def _in_processes(work: Callable[[Any], Any]) -> Callable[[Any], Any]:
