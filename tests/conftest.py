@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import uuid
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,11 @@ def records(output: bytes) -> list[dict[str, Any]]:
     for record in found:
         schema.check(record, *schema.WRITERS)
     return found
+
+
+def mostly_slow(values: Iterable[Any], quick: int = 2) -> list[Any]:
+    """The values as parameters of a test, all but the first `quick` of them with the mark `slow`."""
+    return [value if at < quick else pytest.param(value, marks=pytest.mark.slow) for at, value in enumerate(values)]
 
 
 def without_times(record: Any) -> Any:

@@ -27,7 +27,7 @@ import pytest
 
 TEST_IMAGE = "mletools-sandbox:test"
 _IMAGES = (TEST_IMAGE, "mletools-sandbox:latest")
-_LIBRARIES = ("pandas", "scipy", "scikit-learn")  # and what they need
+_LIBRARIES = ("pandas", "pillow", "scipy", "scikit-learn")  # and what they need
 _PROGRAMS = ("sh", "sleep", "env", "chmod", "rm")
 
 

@@ -6,6 +6,7 @@ from statistics import mean
 
 import numpy as np
 import pytest
+from conftest import mostly_slow
 
 from mletools.tasks.procedural.draw import scenarios
 from mletools.tasks.procedural.media import audio, audio_gap
@@ -91,7 +92,7 @@ def test_every_factor_can_be_measured_in_undisturbed_files():
     assert {name: value for name, value in found.items() if value < REACHED[name]} == {}
 
 
-@pytest.mark.parametrize("name", list(audio.MUTATIONS))
+@pytest.mark.parametrize("name", mostly_slow(audio.MUTATIONS))
 def test_a_fault_changes_the_files_and_helps_no_measurement(name, undisturbed):
     spoilt = drawn(1, {name: 0.9})[1]
     assert spoilt.assets[0].contents != drawn(1)[1].assets[0].contents

@@ -7,6 +7,7 @@ import itertools
 
 import numpy as np
 import pytest
+from conftest import mostly_slow
 
 from mletools.tasks.procedural.draw import scenarios
 from mletools.tasks.procedural.media import graph
@@ -87,7 +88,7 @@ def test_a_clean_network_shows_its_properties(seed):
     assert min(agreement(factors, rendered).values()) > 0.75
 
 
-@pytest.mark.parametrize("mutation", graph.MUTATIONS)
+@pytest.mark.parametrize("mutation", mostly_slow(graph.MUTATIONS))
 def test_a_mutation_spoils_files_and_never_helps(mutation):
     clean, spoiled = [], []
     for seed in range(4):

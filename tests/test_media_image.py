@@ -7,6 +7,7 @@ import zlib
 
 import numpy as np
 import pytest
+from conftest import mostly_slow
 from PIL import Image
 from sklearn.ensemble import ExtraTreesRegressor
 
@@ -150,7 +151,7 @@ def test_factors_can_be_measured_again():
     assert not short
 
 
-@pytest.mark.parametrize("name", image.MUTATIONS)
+@pytest.mark.parametrize("name", mostly_slow(image.MUTATIONS))
 def test_a_mutation_changes_files_and_makes_measuring_harder(name):
     assert rendered(0, {name: 0.3})[1].assets[0].contents != rendered(0, {})[1].assets[0].contents
     assert agreement(name) < agreement("") + 0.005

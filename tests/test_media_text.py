@@ -6,6 +6,7 @@ import io
 
 import numpy as np
 import pytest
+from conftest import mostly_slow
 
 from mletools.tasks.procedural.draw import scenarios
 from mletools.tasks.procedural.media import text, text_notes
@@ -90,7 +91,7 @@ def test_length_tells_nothing():
     assert np.mean(found) < 0.12
 
 
-@pytest.mark.parametrize("mutation", text.MUTATIONS)
+@pytest.mark.parametrize("mutation", mostly_slow(text.MUTATIONS))
 def test_a_mutation_spoils_notes_and_never_helps(mutation):
     clean, spoiled = [], []
     for seed in range(4):

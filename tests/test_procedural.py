@@ -152,6 +152,7 @@ def test_wrong_labels_are_as_many_as_said():
 # --- the challenge --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_every_form_of_every_problem_can_be_handed_in():
     """What knows the rule scores better than the dummy, in the bytes that a solver would write."""
     wanted = {(problem, metric) for menu in (METRICS, IMBALANCED) for problem in menu for metric, _, _ in menu[problem]}
@@ -200,6 +201,7 @@ def test_run_length_code():
     assert rle([0, 0]) == "" and rle([1, 1]) == "1 2"
 
 
+@pytest.mark.slow
 def test_the_ladder_rises_on_the_whole():
     """Who knows the rule is best, right features beat a tuned ensemble, which beats the dummy, in most tasks."""
     gains = []

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import scripted_server as scripted
-from conftest import records, run_command
+from conftest import mostly_slow, records, run_command
 from scripted_server import Cut, Raw, RoleServer, good
 
 from mletools.commands import task_roles
@@ -320,7 +320,7 @@ def groups(kinds: dict[str, Any]) -> list[list[str]]:
     return [names[at : at + 4] for at in range(0, len(names), 4)]
 
 
-@pytest.mark.parametrize("kinds", groups(DEVELOPERS), ids=" ".join)
+@pytest.mark.parametrize("kinds", mostly_slow(groups(DEVELOPERS), 1), ids=" ".join)
 def test_broken_scripts_are_told_and_then_fixed(place: Path, serve: Any, kinds: list[str]) -> None:
     server = serve(developer=[*(DEVELOPERS[kind][0] for kind in kinds), scripted.generator], evaluator=[Raw(refuse)])
     with pytest.raises(Rejected, match="evaluator: the server refuses"):  # so the developer is done
@@ -431,7 +431,7 @@ HOSTILE = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("kinds", groups(HOSTILE), ids=" ".join)
+@pytest.mark.parametrize("kinds", mostly_slow(groups(HOSTILE), 1), ids=" ".join)
 def test_hostile_generators_end_as_data(place: Path, serve: Any, kinds: list[str]) -> None:
     sources = [python(HOSTILE[kind][0].replace("{seeds}", str(place / "seeds"))) for kind in kinds]
     server = serve(developer=[*sources, scripted.generator], evaluator=[Raw(refuse)])

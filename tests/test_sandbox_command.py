@@ -81,6 +81,7 @@ def test_records_say_how_and_where_a_program_ran(stages: dict[str, Any], tmp_pat
     assert b"not installed, so not imported ahead: no_such_module" in done.stderr
 
 
+@pytest.mark.slow
 def test_how_programs_start_changes_no_record(stages: dict[str, Any]) -> None:
     outputs = {}
     for start in ("warm", "cold"):

@@ -26,6 +26,8 @@ from mletools.sandbox.process_tree import _children
 from mletools.sandbox.starting import wants_fresh_interpreter
 
 SOLUTIONS = sorted((Path(__file__).parent / "solutions").glob("*.py"))
+# What every test run tries; the others take a minute more.
+QUICK = {"logistic", "forest_without_seed", "children", "traceback", "random_numbers", "main_module"}
 # What a plain `python solution.py` prints otherwise: it has other paths, and nothing seeds its random states.
 NOT_OF_A_PLAIN_PYTHON = {"forest_without_seed", "pipeline", "random_numbers", "traceback", "warnings"}
 
@@ -54,7 +56,11 @@ def cold() -> Iterator[LocalSandbox]:
         yield opened
 
 
-@pytest.mark.parametrize("solution", SOLUTIONS, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "solution",
+    [path if path.stem in QUICK else pytest.param(path, marks=pytest.mark.slow) for path in SOLUTIONS],
+    ids=lambda path: path.stem,
+)
 def test_warm_and_cold_are_alike(
     solution: Path, warm: LocalSandbox, cold: LocalSandbox, public: Path, tmp_path: Path
 ) -> None:
@@ -124,6 +130,7 @@ def test_torch_trains_cold_and_imported_ahead(public: Path) -> None:
     pytest.importorskip("torch")
     code = (
         "import torch\n"
+        "torch.manual_seed(0)\n"
         "x = torch.linspace(-1, 1, 64).reshape(-1, 1)\n"
         "net = torch.nn.Sequential(torch.nn.Linear(1, 16), torch.nn.Tanh(), torch.nn.Linear(16, 1))\n"
         "step = torch.optim.Adam(net.parameters(), 0.05)\n"
