@@ -22,6 +22,9 @@ class Invalid(ValueError):
     """The submission cannot be graded; the message tells the agent why."""
 
 
+LARGEST_CELL = 1 << 30  # bytes; what is read is bounded by the size of the content
+
+
 def listed(names: Sequence[str]) -> str:
     """Columns as messages quote them."""
     return ", ".join(shown(name) for name in names[:20]) + (", ..." if len(names) > 20 else "")
@@ -35,7 +38,7 @@ def read_table(
         raise Invalid("the file is empty")
     if b"\0" in content:
         raise Invalid("the file holds NUL bytes: it must be CSV text")
-    previous = csv.field_size_limit(len(content) + 1)
+    csv.field_size_limit(LARGEST_CELL)  # of the whole process, so it stays: other threads may be reading
     try:
         text = io.TextIOWrapper(io.BytesIO(content), encoding="utf-8-sig", newline="")
         lines = csv.reader(text, strict=True)
@@ -47,8 +50,6 @@ def read_table(
         raise Invalid("the file is not UTF-8 text") from None
     except csv.Error as error:
         raise Invalid(f"the file is not CSV: line {lines.line_num}: {error}") from None
-    finally:
-        csv.field_size_limit(previous)
 
 
 @contextmanager

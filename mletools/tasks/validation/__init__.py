@@ -1,0 +1,105 @@
+"""The validation view of a task: some of its training rows become rows to predict, graded and shown in a test score's place.
+
+One run of a program on the view predicts both the test rows and the validation rows; a submission is taken apart by ids,
+and each part is graded alone. Covered: tasks whose labels lie in train.csv (answers). Not covered: labels elsewhere,
+rows that share all features but not an id (split), and hiding from an agent that knows the task's public files which of
+the rows are which: it never has the labels of either.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ...records.errors import RecordError
+from ..folder import data_digest, private_digest, private_files, write_folder
+from ..table import Rejected
+from ..tree import spelled_out
+from .made import made_of
+from .rows import Ids, ids_of, without
+
+ANSWERS = "private/validation.csv"
+ADVICE = "give --validation 0 to work without a validation score, or --reveal-test"
+
+
+@dataclass(frozen=True)
+class View:
+    """A task's validation view on disk.
+
+    `public` is what a sandbox shows as ./input. `task` is a record to grade validation predictions with, whose answers
+    lie below `folder`; it has the task's thresholds and no leaderboard. `rows` counts the validation rows, or the groups
+    where the submission has a row a group; the other fields are the ids and rows of the two answers files.
+    """
+
+    public: Path
+    folder: Path
+    task: dict[str, Any]
+    rows: int
+    validation_ids: Ids
+    validation_rows: int
+    test_ids: Ids
+    test_rows: int
+
+    def validation_part(self, content: bytes) -> bytes:
+        """A submission without the rows of the test set, to be graded against `task`; other bytes stay as they are."""
+        return without(content, self.task["submission"]["id"], self.test_ids.__contains__, self._most_rows)
+
+    def test_part(self, content: bytes) -> bytes:
+        """A submission without the validation rows, to be graded against the original task."""
+        return without(content, self.task["submission"]["id"], self.validation_ids.__contains__, self._most_rows)
+
+    @property
+    def _most_rows(self) -> int:
+        """A submission of more rows has too many in each part, by the graders' rule: it need not be taken apart."""
+        spec = self.task["submission"]
+        times = 1000 if spec.get("several_rows") or spec.get("extra_rows") == "ignore" else 2
+        return times * (self.validation_rows + self.test_rows)
+
+
+def validation_view(task: Mapping[str, Any], data: Path, fraction: float = 0.2) -> View:
+    """The view of `task`, whose folder lies below `data`, with about `fraction` of its training rows or groups held out.
+
+    Which ones depends on the task's id alone. It is written to data/views once; another call, also of another process at
+    the same time, finds it. RecordError where the task has no such view, ToolError where the folder cannot be written.
+    """
+    if not 0 < fraction < 1:
+        raise RecordError(f"the fraction of validation rows must lie between 0 and 1, not {fraction:g}")
+    origin = data / task["data"]["dir"]
+    try:
+        public = spelled_out(origin / "public", task["data"]["public"])
+        made = made_of(task, origin, public, fraction)
+        kept = [name for name in private_files(task) if name not in _left_out(task)]
+        files = {
+            **{f"public/{name}": made.public.get(name, origin / "public" / name) for name in public},
+            **{name: origin / name for name in kept},
+            ANSWERS: made.answers,
+        }
+        place = f"views/{task['id']}-{fraction:g}"
+        write_folder(data / place, files)
+    except Rejected as rejected:
+        raise RecordError(
+            f"task {task['id']}: no validation rows can be held out: {rejected.reason}: {ADVICE}"
+        ) from None
+    except FileNotFoundError as error:
+        raise RecordError(
+            f"task {task['id']}: {error.filename}: {error.strerror}; is --data the folder that the task was written to?"
+        ) from None
+    folder = data / place
+    record = {key: value for key, value in task.items() if key not in ("leaderboard", "public_leaderboard")}
+    record |= {"answers": ANSWERS, "submission": {**task["submission"], "rows": made.rows}}
+    record["data"] = {
+        "dir": place,
+        "public": list(task["data"]["public"]),
+        "digest": data_digest(folder, public, ANSWERS),
+        "private_digest": private_digest(folder, record),
+    }
+    ours, theirs = made.validation_keys, made.test_keys
+    return View(folder / "public", folder, record, made.rows, ids_of(ours), len(ours), ids_of(theirs), len(theirs))
+
+
+def _left_out(task: Mapping[str, Any]) -> set[str]:
+    """The private files that a view has not: the answers to the test set and the leaderboards."""
+    return {task[key] for key in ("answers", "leaderboard", "public_leaderboard") if key in task}
+
+
+__all__ = ["View", "validation_view"]

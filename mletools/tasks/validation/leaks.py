@@ -1,0 +1,61 @@
+"""Whether a public file beside train.csv could tell the labels of the validation rows, or which rows they are.
+
+Only names, headers and the lists of archives are looked at. Not covered: labels hidden in pictures, sounds or texts.
+"""
+
+import csv
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+
+from ..table import Rejected
+
+TABLES = (".csv", ".tsv")
+# Other forms of a table, and archives that are not looked into: refused where their name does not say better.
+OTHER_TABLES = (".parquet", ".feather", ".xlsx", ".json", ".jsonl", ".pkl", ".pickle", ".gz", ".db", ".sqlite")
+ARCHIVES = (".7z", ".rar", ".tar", ".tgz", ".tar.gz", ".tar.bz2", ".tar.xz")
+HEADER_BYTES = 1 << 20
+
+
+def check_leaks(public: Path, names: Sequence[str], sources: Sequence[str]) -> None:
+    """Rejected names a file that may hold the columns `sources` of train.csv, or folders that part training from test."""
+    for name in names:
+        low = PurePosixPath(name).name.lower()
+        if name in ("train.csv", "test.csv") or "sample" in low:
+            continue
+        told = sorted(set(sources) & set(_header(public / name))) if low.endswith(TABLES) else []
+        if told:
+            raise Rejected(f"public/{name} has the column {told[0]!r} too: it may hold the validation rows' labels")
+        if (
+            (low.endswith(OTHER_TABLES) and "train" in low)
+            or (low.endswith(ARCHIVES) and "test" not in low)
+            or (low.endswith(".zip") and _holds_tables(public / name))
+        ):
+            raise Rejected(f"public/{name} may hold the validation rows' labels")
+    folders = {part.lower() for name in names for part in PurePosixPath(name).parts[:-1]}
+    of_train = [part for part in sorted(folders) if part.startswith("train")]
+    if of_train and any(part.startswith("test") for part in folders):
+        raise Rejected(f"the files of training rows lie in a folder of their own ({of_train[0]}/): no row can move")
+
+
+def _header(path: Path) -> list[str]:
+    try:
+        with path.open("rb") as file:
+            line = file.readline(HEADER_BYTES).decode("utf-8-sig", errors="replace")
+        return next(csv.reader([line], delimiter="\t" if path.name.lower().endswith(".tsv") else ","), [])
+    except FileNotFoundError:
+        raise
+    except (OSError, csv.Error):
+        return []
+
+
+def _holds_tables(path: Path) -> bool:
+    """Whether a .zip lists a table that is not one of the test set, or cannot be read."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = [PurePosixPath(member).name.lower() for member in archive.namelist()]
+    except FileNotFoundError:
+        raise
+    except (OSError, zipfile.BadZipFile):
+        return True
+    return any(each.endswith((*TABLES, *OTHER_TABLES)) and "test" not in each for each in members)

@@ -1,0 +1,156 @@
+"""What a view has instead of a task's own files: train.csv without the validation rows, the others with them, answers.
+
+Not covered: the form of the answers (answers), which rows are drawn (split), the folder (the package).
+"""
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..table import Rejected, csv_bytes
+from .answers import Truth, truth_of
+from .leaks import check_leaks
+from .rows import Key, canonical_key, steady
+from .samples import sample_for, samples_among
+from .split import held_out
+from .tables import Table, mixed, read_table, thinned, with_ids
+
+# A target of more different values is not looked at when rows are drawn.
+MOST_VALUES = 20
+Rows = dict[Key, list[int]]
+
+
+@dataclass(frozen=True)
+class Made:
+    """What differs in a view: the contents of some public files, the answers; the id cells of both; how many ids."""
+
+    public: dict[str, bytes]
+    answers: bytes
+    validation_keys: list[Key]
+    test_keys: list[Key]
+    rows: int
+
+
+def made_of(task: Mapping[str, Any], folder: Path, names: Sequence[str], fraction: float) -> Made:
+    """The files of a view of the task in `folder` with the public files `names`. Rejected where there is none."""
+    public, ids, seed = folder / "public", task["submission"]["id"], str(task["id"])
+    for name in ("train.csv", "test.csv"):
+        if name not in names:
+            raise Rejected(f"there is no public/{name}")
+    train, content = read_table(public / "train.csv")
+    test, _ = read_table(public / "test.csv")
+    known, _ = read_table(folder / task["answers"])
+    for where, table in (("test.csv", test), (task["answers"], known)):
+        lacking = [name for name in ids if name not in table.columns]
+        if lacking:
+            raise Rejected(f"{where} has no column {lacking[0]!r}, the id of the submission")
+    foreign = [*known.keys(ids), *test.keys(ids)]
+    train = with_ids(train, ids, foreign)
+    lacking = [name for name in test.columns if name not in train.columns]
+    if lacking:
+        raise Rejected(f"test.csv has column {lacking[0]!r}, which train.csv has not")
+    keys = train.keys(ids)
+    units = _rows_of(keys)
+    truth = truth_of(task, known.columns, train.columns, test.columns, units)
+    check_leaks(public, names, truth.sources)
+    free = _whole_groups(task["metric"], _free(task, units, truth, foreign), train)
+    drawn = held_out(free, *_looked_at(free, truth, train), seed=seed, fraction=fraction)
+    order = sorted(at for unit in drawn for at in free[unit])
+    shown = _shown(task, train, test, order, keys)
+    answers, owners = _answers(ids, truth, units, order, keys)
+    repeated = bool(task["submission"].get("repeated_ids", False))
+    files = {
+        "train.csv": steady(lambda: thinned(content, set(order))),
+        "test.csv": mixed(shown, ids, seed, keep_order=repeated),
+    }
+    for name in samples_among(public, names, ids):
+        sample, _ = read_table(public / name)
+        new = owners if repeated else list(dict.fromkeys(owners))
+        files[name] = sample_for(task, sample, new, shown if truth.by_group else None)
+    return Made(files, answers, owners, known.keys(ids), len(set(owners)))
+
+
+def _rows_of(keys: Sequence[Key]) -> Rows:
+    """The rows of each id, in the order of the table."""
+    found: Rows = {}
+    for at, key in enumerate(keys):
+        found.setdefault(key, []).append(at)
+    return found
+
+
+def _free(task: Mapping[str, Any], units: Rows, truth: Truth, foreign: Sequence[Key]) -> Rows:
+    """The units that may be held out: with all their targets, and with an id that is no other's, as numbers either."""
+    taken = {canonical_key(key) for key in foreign}
+    plain = {key: canonical_key(key) for key in units}
+    alike = Counter(plain.values())
+    free = {
+        key: rows
+        for key, rows in units.items()
+        if plain[key] not in taken and alike[plain[key]] == 1 and all(truth.complete[at] for at in rows)
+    }
+    if not free:
+        raise Rejected("every id of train.csv is one of the test set too, or has no target")
+    several = task.get("answer_several_rows", False) or task["submission"].get("repeated_ids", False)
+    if not truth.by_group and not several and any(len(rows) > 1 for rows in free.values()):
+        raise Rejected("train.csv has several rows with one id, where the answers have one")
+    return free
+
+
+def _whole_groups(metric: Mapping[str, Any], free: Rows, train: Table) -> Rows:
+    """The units joined to the groups that the metric compares rows within; a group with rows that stay is left out."""
+    group = metric.get("group") or next((rule["of"] for rule in metric.get("where", []) if "of" in rule), None)
+    name = group["column"] if isinstance(group, Mapping) else group
+    if name is None:
+        return free
+    if name not in train.columns:
+        raise Rejected(f"train.csv has no column {name!r}, which names the groups of the metric")
+    pattern = re.compile(group["pattern"] if isinstance(group, Mapping) else "(?s)(.*)")
+    matches = [pattern.search(cell) for cell in train.columns[name]]
+    groups = _rows_of([(match[1],) if match else () for match in matches])
+    may = {at for rows in free.values() for at in rows}
+    found = {key: rows for key, rows in groups.items() if key and may.issuperset(rows)}
+    if not found:
+        raise Rejected(f"no group of column {name!r} can be held out whole")
+    return found
+
+
+def _looked_at(free: Rows, truth: Truth, train: Table) -> tuple[dict[Key, str], dict[Key, frozenset[tuple[str, str]]]]:
+    """(the stratum of each unit, what occurs in each): by the columns of few values that the targets come from."""
+    rows = [at for each in free.values() for at in each]
+    few = [name for name in truth.sources if len({train.columns[name][at] for at in rows}) <= MOST_VALUES]
+    seen = {key: frozenset((name, train.columns[name][at]) for name in few for at in free[key]) for key in free}
+    alone = len(truth.sources) == len(few) == 1 and all(len(each) == 1 for each in free.values())
+    return {key: train.columns[few[0]][each[0]] for key, each in free.items()} if alone else {}, seen
+
+
+def _shown(task: Mapping[str, Any], train: Table, test: Table, order: Sequence[int], keys: Sequence[Key]) -> Table:
+    """test.csv with the columns that it has of the validation rows `order`.
+
+    Where test.csv has one row an id and the labels of an id have several, so has the view. Rejected where they differ.
+    """
+    ids = task["submission"]["id"]
+    old = test.keys(ids)
+    if len(set(old)) == len(old) and not task["submission"].get("repeated_ids", False):
+        first: dict[Key, int] = {}
+        for at in order:
+            before = first.setdefault(keys[at], at)
+            if any(train.columns[name][at] != train.columns[name][before] for name in test.columns):
+                raise Rejected("test.csv has one row an id, and train.csv several that differ")
+        order = list(first.values())
+    return Table({name: [*cells, *(train.columns[name][at] for at in order)] for name, cells in test.columns.items()})
+
+
+def _answers(
+    ids: Sequence[str], truth: Truth, units: Rows, order: Sequence[int], keys: Sequence[Key]
+) -> tuple[bytes, list[Key]]:
+    """(the answers of the validation rows `order`, the id cells of each of their rows)."""
+    owners, rows = [keys[at] for at in order], list(order)
+    if truth.by_group:
+        numbers = {key: at for at, key in enumerate(units)}
+        owners = list(dict.fromkeys(owners))
+        rows = [numbers[key] for key in owners]
+    cells = [*map(list, zip(*owners, strict=True)), *([column[at] for at in rows] for column in truth.cells.values())]
+    return csv_bytes([*ids, *truth.cells], cells), owners

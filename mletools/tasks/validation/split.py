@@ -1,0 +1,92 @@
+"""Which rows become the validation rows: drawn from the task's id, whole groups at a time, every label on both sides.
+
+The draw is an order of digests, so it depends on no library and no machine. Not covered: rows that share all features
+but not an id may fall on different sides.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+
+from ..table import Rejected
+from .rows import Key
+
+# Fewer rows say nothing about a solution; of groups, which have rows of their own, two.
+LEAST_ROWS, LEAST_GROUPS = 5, 2
+# Another draw is tried where a value would lie on one side only; of many rows, fewer draws.
+MOST_DRAWS, MOST_DIGESTS = 60, 400_000
+
+
+def place(*parts: str) -> bytes:
+    """Where something stands in an order that tells nothing."""
+    return hashlib.sha256("\0".join(parts).encode(errors="surrogatepass")).digest()
+
+
+def held_out(
+    units: Mapping[Key, Sequence[int]],
+    strata: Mapping[Key, str],
+    seen: Mapping[Key, frozenset[tuple[str, str]]],
+    seed: str,
+    fraction: float,
+) -> list[Key]:
+    """The keys of the units, rows that share an id, that are held out, in the order of `units`.
+
+    About `fraction` of each stratum, and never all of it; units that `strata` does not name are one stratum. Of what
+    `seen` says to occur in a unit, as much as possible occurs on both sides. Rejected where there are too few.
+    """
+    least = LEAST_ROWS if all(len(rows) == 1 for rows in units.values()) else LEAST_GROUPS
+    total = min(max(round(fraction * len(units)), least), len(units) // 2)
+    if total < 1:
+        raise Rejected(f"train.csv has {len(units)} rows or groups to choose from, too few to hold some out")
+    layers: dict[str, list[Key]] = {}
+    for key in units:
+        layers.setdefault(strata.get(key, ""), []).append(key)
+    counts = shared_out({name: len(keys) for name, keys in layers.items()}, total)
+    if sum(counts.values()) < total:  # too many labels of one row: no strata then
+        layers, counts = {"": list(units)}, {"": total}
+    wanted = _on_both_sides(seen)
+    best: tuple[int, set[Key]] | None = None
+    for attempt in range(max(1, min(MOST_DRAWS, MOST_DIGESTS // len(units)))):
+        out: set[Key] = set()
+        for name, keys in layers.items():
+            out.update(sorted(keys, key=lambda key: place(seed, "split", str(attempt), *key))[: counts[name]])
+        lacking = _lacking(wanted, seen, out)
+        if best is None or lacking < best[0]:
+            best = (lacking, out)
+        if not lacking:
+            break
+    assert best is not None
+    return [key for key in units if key in best[1]]
+
+
+def shared_out(sizes: Mapping[str, int], total: int) -> dict[str, int]:
+    """How many of each stratum are held out, together `total` where that leaves one of each.
+
+    One at least of each that has two, where `total` suffices for that; what is over goes where the most is lacking.
+    """
+    every = sum(sizes.values())
+    least = 1 if len(sizes) <= total else 0
+    counts = {name: min(size - 1, max(least, int(total * size / every))) for name, size in sizes.items()}
+    for _ in range(total - sum(counts.values())):
+        room = [name for name in sorted(sizes) if counts[name] < sizes[name] - 1]
+        if not room:
+            break
+        counts[max(room, key=lambda name: total * sizes[name] / every - counts[name])] += 1
+    return counts
+
+
+def _on_both_sides(seen: Mapping[Key, frozenset[tuple[str, str]]]) -> set[tuple[str, str]]:
+    """What occurs in two units or more."""
+    once: set[tuple[str, str]] = set()
+    twice: set[tuple[str, str]] = set()
+    for values in seen.values():
+        twice |= values & once
+        once |= values
+    return twice
+
+
+def _lacking(wanted: set[tuple[str, str]], seen: Mapping[Key, frozenset[tuple[str, str]]], out: set[Key]) -> int:
+    held: set[tuple[str, str]] = set()
+    kept: set[tuple[str, str]] = set()
+    for key, values in seen.items():
+        (held if key in out else kept).update(values)
+    return len(wanted - held) + len(wanted - kept)
