@@ -17,6 +17,8 @@ ORDER = [
     "train-sft",
     "train-grpo",
     "report",
+    "show",
+    "classify-ideas",
 ]
 
 

@@ -2,6 +2,7 @@
 
 import os
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -30,12 +31,14 @@ class Run:
         self.dry_run: bool = bool(params.get("dry_run"))
         self.quiet: bool = params["quiet"]
         self.verbose: bool = params["verbose"]
-        self._keep_order: bool = bool(params.get("keep_order"))
+        self.keep_order: bool = bool(params.get("keep_order"))
         self.resume: bool = bool(params.get("resume"))
         self._path = Path(params["output"]) if params.get("output") not in (None, "-") else None
         self._max_rejects: int = params.get("max_rejects") or 0
         self._rejects_path: str | None = params.get("rejects")
         self._rejects: Output | None = None
+        self._sides: list[Side] = []
+        self._lock = threading.Lock()
         self._out: Output | None = None
         self._bar: Any = None
         self._skip: Counter[Any] = Counter()
@@ -98,17 +101,28 @@ class Run:
         return self._out.finished[key] > 0
 
     def emit(self, record: dict[str, Any]) -> bool:
-        """Write one record of ours, unless the resumed run wrote it already (then False)."""
+        """Write one record of ours, unless the resumed run wrote it already (then False). From any thread."""
         assert self._out is not None
         key = self._key(record)
-        if self._skip[key] > 0:
-            self._skip[key] -= 1
-            return False
-        self._out.write(self.stamp(record))
-        self.counts["records"] += 1
-        if self._bar is not None:
-            self._bar.update()
-        return True
+        with self._lock:
+            if self._skip[key] > 0:
+                self._skip[key] -= 1
+                return False
+            self._out.write(self.stamp(record))
+            self.counts["records"] += 1
+            if self._bar is not None:
+                self._bar.update()
+            return True
+
+    def beside(self, suffix: str) -> Path | None:
+        """A file next to the output, for what a resumed run needs; None where the output is no file."""
+        return self._path.with_name(f"{self._path.name}.{suffix}") if self._path else None
+
+    def side_output(self, path: Path) -> "Side":
+        """A second output, which is completed with the first and resumed like it."""
+        side = Side(self, Output(path, None, self.resume, _record_id))
+        self._sides.append(side)
+        return side
 
     # --- input --------------------------------------------------------------------------------------------------
 
@@ -169,7 +183,7 @@ class Run:
         """Yield (item, result, error) with -j workers; see records.workers.run. `in_order`: as -k does."""
         from .records import workers
 
-        return workers.run(work, items, self.jobs, self._keep_order or in_order, processes)
+        return workers.run(work, items, self.jobs, self.keep_order or in_order, processes)
 
     def each(
         self,
@@ -233,13 +247,29 @@ class Run:
 
     def complete(self) -> None:
         """Everything went well: give the output its name and print the summary."""
-        for output in (self._out, self._rejects):
+        for output in (self._out, self._rejects, *(side.output for side in self._sides)):
             if output is not None:
                 output.commit()
         if not self.quiet:
             counts = self.counts if any(self.counts.values()) else {"records": 0}
             told = [f"{count} {what}" for what, count in counts.items() if count or len(counts) == 1]
             print(f"{self.name}: {', '.join(told)}, {time.monotonic() - self._started:.1f} s", file=sys.stderr)
+
+
+class Side:
+    """A second output of a run. `emit` may be called from any thread."""
+
+    def __init__(self, run: Run, output: Output):
+        self._run, self.output = run, output
+        self._finished, self._lock = set(output.finished), threading.Lock()
+        self.written = 0
+
+    def emit(self, record: dict[str, Any]) -> None:
+        """Write a record, unless the resumed run wrote it already."""
+        with self._lock:
+            if record["id"] not in self._finished:
+                self.output.write(self._run.stamp(record))
+                self.written += 1
 
 
 class _OnRecord:

@@ -39,7 +39,10 @@ CASES = {
     "mle-train-grpo": Case(
         ("--model", "tiny", "--out", "out", "--groups-per-step", "1", "--epochs", "2"), "sampled", prefix=False
     ),
+    "mle-classify-ideas": Case((), "graded"),
+    "mle-show": Case(("--color", "never"), "graded"),
 }
+TEXT = ("mle-show",)  # for people: no records on its output, and none to go on from
 SLOW = ("mle-gen-task", "mle-sandbox")  # seconds of work here: a signal surely meets them at it
 READERS = [name for name in CASES if CASES[name].source]
 TWIN = "mle-train-sft"  # trains as mle-train-grpo does; what takes long is tried on it by `make test-slow`
@@ -84,6 +87,11 @@ def call(command: str, *more: str, files: bool = True, **options: Any) -> subpro
     return run_command(command, *case.args, *more, *source, **options)
 
 
+def written(command: str, output: bytes) -> list[Any]:
+    """What stands on an output: records without their times, or lines of text."""
+    return output.decode().splitlines() if command in TEXT else without_times(records(output))
+
+
 def test_every_command_has_a_case() -> None:
     assert sorted(CASES) == COMMANDS
 
@@ -113,8 +121,8 @@ def test_file_and_pipe_give_the_same_records(command: str, ready: Path) -> None:
     content = (ready / f"{CASES[command].source}.jsonl").read_bytes()
     by_pipe = call(command, "-o", "piped.jsonl", files=False, input=content, cwd=ready)
     assert by_pipe.stdout == b""
-    found = without_times(records(by_file.stdout))
-    assert found and found == without_times(records((ready / "piped.jsonl").read_bytes()))
+    found = written(command, by_file.stdout)
+    assert found and found == written(command, (ready / "piped.jsonl").read_bytes())
     assert not list(ready.glob("*.partial"))
 
 
@@ -135,7 +143,7 @@ def test_a_bad_line_stops_the_run_or_is_set_aside(command: str, ready: Path) -> 
     assert stopped.returncode == 1
     assert f"{command}: {source.name}:2: NaN is not JSON" in told and "Traceback" not in stopped.stderr.decode()
     if CASES[command].prefix and command != "mle-filter":
-        assert len(records(stopped.stdout)) >= 1
+        assert len(written(command, stopped.stdout)) >= 1
     shutil.rmtree(ready / "out", ignore_errors=True)
     call(command, "--max-rejects", "1", "--rejects", "rejects.jsonl", cwd=ready)
     (reject,) = records((ready / "rejects.jsonl").read_bytes())
@@ -150,7 +158,9 @@ def test_a_record_of_the_wrong_kind_is_named(command: str, ready: Path) -> None:
     assert "stdin:1: no " in done.stderr.decode() and "was this written by mle-" in done.stderr.decode()
 
 
-@pytest.mark.parametrize("command", [name for name in READERS if "train" not in name and name != "mle-report"])
+@pytest.mark.parametrize(
+    "command", [name for name in READERS if "train" not in name and name not in ("mle-report", *TEXT)]
+)
 def test_unknown_fields_pass(command: str, ready: Path) -> None:
     source = ready / f"{CASES[command].source}.jsonl"
     marked = [{**record, "my_note": "é\u2028\u0085"} for record in records(source.read_bytes())]
@@ -202,7 +212,7 @@ def _kill_after_first_record(command: str, number: int, folder: Path) -> bool:
     return process.returncode != 0
 
 
-@pytest.mark.parametrize("command", without_twin([name for name in COMMANDS if name != "mle-report"]))
+@pytest.mark.parametrize("command", without_twin([name for name in COMMANDS if name not in ("mle-report", *TEXT)]))
 def test_killed_and_resumed_gives_the_same_set_of_records(command: str, ready: Path) -> None:
     undisturbed = sorted(json.dumps(without_times(r), sort_keys=True) for r in records(call(command, cwd=ready).stdout))
     shutil.rmtree(ready / "out", ignore_errors=True)
@@ -282,6 +292,7 @@ CHANGED = {
     "mle-sandbox": ("--memory", "1024", "--memory was not given"),
     "mle-grade": ("--reward", "raw", "--reward was not given"),
     "mle-filter": ("--min-group", "1", "--min-group was not given"),
+    "mle-classify-ideas": ("--seed", "1", "--seed was 0"),
 }
 
 

@@ -580,7 +580,7 @@ def test_an_answer_with_tokens(server: Server) -> None:
     ("body", "reply"),
     [
         (good(finish_reason="length", logprobs=None), Reply("hello", "length", [1, 2, 3], [4, 5], None, 3, 2)),
-        (good(logprobs={"content": [{"logprob": -1.0}]}), Reply("hello", "stop", [1, 2, 3], [4, 5], None, 3, 2)),
+        (good(logprobs={"content": []}), Reply("hello", "stop", [1, 2, 3], [4, 5], None, 3, 2)),
         (good(logprobs={"content": [{"logprob": None}] * 2}), Reply("hello", "stop", [1, 2, 3], [4, 5], None, 3, 2)),
         (good(token_ids=None), Reply("hello", "stop", [1, 2, 3], None, None, 3, 2)),
         ({"choices": [{"message": {"content": None}}]}, Reply("")),

@@ -6,12 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import records, run_command
 
+from mletools.commands.rollout import _previous
 from mletools.models import Reply
 from mletools.records import schema
 from mletools.records.errors import ToolError
 from mletools.scaffolds import SCAFFOLDS, single
 from mletools.scaffolds.answers import split_answer
+from mletools.scaffolds.previous import PreviousPool
 
 CANARY = "canary-7411"
 TASK: dict[str, Any] = {
@@ -158,3 +161,40 @@ def test_why_an_answer_ended(text: str, finish: str, stop_reason: str, code: str
 )
 def test_the_one_block_of_python(text: str, plan: str, code: str | None) -> None:
     assert split_answer(text) == (plan, code)
+
+
+def test_a_group_improves_on_one_earlier_solution(stages: dict[str, Any], tmp_path: Path) -> None:
+    tasks, pool = str(stages["tasks"]), str(stages["executed"])
+    command = ("mle-rollout", "-g", "3", "--pool", pool, "--data", str(stages["folder"]), tasks)
+    improved = records(run_command(*command, "--improve-ratio", "1").stdout)
+    executed = {record["id"]: record for record in records(stages["executed"].read_bytes())}
+    assert len(improved) == 6
+    for record in improved:
+        earlier = executed[record["state"]["rollout"]]
+        assert earlier["task"]["id"] == record["task"]["id"]
+        assert earlier["execution"]["status"] == "ok"
+        asked = record["messages"][0]["content"]
+        assert earlier["code"].strip() in asked
+        assert record["turns"][0]["action"] == "improve"
+    by_group = {record["group"]: record["messages"][0]["content"] for record in improved}
+    assert len(by_group) == 2
+    assert all(by_group[record["group"]] == record["messages"][0]["content"] for record in improved)
+    # a share of 0 asks as if there were no pool
+    plain = records(run_command(*command, "--improve-ratio", "0").stdout)
+    assert [r["id"] for r in plain] == [r["id"] for r in records(run_command("mle-rollout", "-g", "3", tasks).stdout)]
+    assert not any("state" in record for record in plain)
+
+
+def test_half_of_the_tasks_improve(stages: dict[str, Any]) -> None:
+    executed = records(stages["executed"].read_bytes())
+    pool = PreviousPool.read([stages["executed"]])
+    assert all(pool.draw(record["task"]["id"], 0) is not None for record in executed)
+    task = executed[0]["task"]["id"]
+    drawn = [_previous(pool, task, 0.5, seed) is not None for seed in range(400)]
+    assert 160 < sum(drawn) < 240
+
+
+def test_a_share_without_a_pool_is_a_usage_error() -> None:
+    done = run_command("mle-rollout", "--improve-ratio", "0.5", check=False)
+    assert done.returncode == 2
+    assert b"--pool FILE holds executed rollouts" in done.stderr

@@ -1,6 +1,5 @@
 """mle-grade: score each submission, and turn the verdict into a reward."""
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -9,12 +8,11 @@ import click
 
 from .. import cli
 from ..grading import HUMAN_RANKS, MAX_BYTES, check_task, grade, metrics, rewards, standing
-from ..records.errors import RecordError, ToolError
+from ..records.errors import RecordError
 from ..records.ids import bytes_digest
-from ..records.jsonl import dumps
 from ..sandbox import BACKENDS, Limits
-from ..tasks.folder import private_digest
 from .metric_box import CodeBox, opened
+from .task_data import check_data
 
 REWARDS = ("milestone", "partial-credit", "raw", "human-rank", "improvement")
 WEIGHTS = {"dense": rewards.MilestoneWeights(), "sparse": rewards.SPARSE}
@@ -39,7 +37,7 @@ class Grader:
         task, submission = rollout["task"], rollout["execution"]["submission"]
         folder = self.data / task["data"]["dir"]
         check_task(task)
-        _check_data(folder, task)
+        check_data(folder, task)
         if submission is None:
             verdict = standing(task, folder, None, _why_no_submission(rollout["execution"]), self.rank_rule)
         else:
@@ -94,27 +92,9 @@ class Grader:
             previous = rollout.get("state", {}).get("score")
             value = rewards.improvement(score, previous, lower, well_formed)
             return value, {"rule": "improvement", "previous": previous, "well_formed": well_formed}
-        rate = 1.0 if well_formed else 0.0
+        rate = rollout.get("format_rate", 1.0 if well_formed else 0.0)
         value = rewards.milestone(rate, graded["valid"], graded["above_median"], graded["medal"], self.weights)
         return value, {"rule": "milestone", "format_rate": rate}
-
-
-_checked: set[tuple[Path, str, str]] = set()
-
-
-def _check_data(folder: Path, task: Mapping[str, Any]) -> None:
-    """RecordError unless the files that grading reads are those that the record was made with."""
-    digest = task["data"]["private_digest"]
-    read = dumps([task.get(name) for name in ("answers", "leaderboard", "public_leaderboard", "metric")])
-    if (folder, read, digest) in _checked:
-        return
-    try:
-        found = private_digest(folder, task)
-    except ToolError as error:
-        raise RecordError(f"{error}; is --data the folder that the task was written to?") from None
-    if found != digest:
-        raise RecordError(f"{folder}: the files are not those of the task record (digest differs)")
-    _checked.add((folder, read, digest))
 
 
 def _why_no_submission(execution: dict[str, Any]) -> str:

@@ -6,10 +6,13 @@ from typing import Any
 from .. import cli
 from ..instrument import instrument, make_nonce
 from ..records.ids import derive_seed
+from .execution import ran_before
 
 
 def add_reports(rollout: dict[str, Any], seed: int) -> dict[str, Any]:
-    """The rollout with `instrument` added; a rollout without code has nothing to report."""
+    """The rollout with `instrument` added; without code there is nothing to report, and what has run passes."""
+    if ran_before(rollout):
+        return rollout
     if rollout["code"] is None:
         return {**rollout, "instrument": {"code": None, "nonce": None, "markers": [], "problem": "no code"}}
     nonce = make_nonce(derive_seed(seed, rollout["id"], "nonce"))

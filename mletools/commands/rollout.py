@@ -5,6 +5,7 @@ import importlib
 import itertools
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import click
@@ -12,13 +13,20 @@ import click
 from .. import cli
 from ..models import Request, open_model
 from ..records.errors import RecordError, ToolError
+from ..records.ids import derive_seed
 from ..records.jsonl import Line
 from ..scaffolds import SCAFFOLDS
+from ..scaffolds.previous import Previous, PreviousPool
+from .boxes import BoxOptions, box_options
+from .rollout_options import TurnOptions, turn_options
+from .rollout_turns import ModelOptions, play_turns
 
+IMPROVE_RATIO = 0.5  # where there is a pool (RL for MLE agents, section 3.3)
+MAX_TOKENS = 4096  # of a single answer
 Asked = tuple[Line, Any]
 
 
-@cli.command("mle-rollout", jobs=True, seed=True, dry_run=True)
+@cli.command("mle-rollout", jobs=True, seed=True, data=True, dry_run=True)
 @click.option(
     "-m",
     "--model",
@@ -72,8 +80,17 @@ Asked = tuple[Line, Any]
     "--temperature", type=click.FloatRange(0), default=1.0, show_default=True, help="0 takes the likeliest token."
 )
 @click.option("--top-p", type=click.FloatRange(0, 1, min_open=True), default=1.0, show_default=True)
-@click.option("--max-tokens", type=click.IntRange(1), default=4096, show_default=True, help="Of one answer.")
-@click.option("--batch", type=click.IntRange(1), default=64, show_default=True, help="hf: answers sampled at once.")
+@click.option(
+    "--max-tokens",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Sampled in a rollout, all messages together (single 4096; react 32768; else no bound).",
+)
+@click.option(
+    "--batch", type=click.IntRange(1), default=64, show_default=True, help="hf, single: answers sampled at once."
+)
+@turn_options
+@box_options()
 def main(
     run: cli.Run,
     model: str,
@@ -86,21 +103,43 @@ def main(
     prompt: str,
     temperature: float,
     top_p: float,
-    max_tokens: int,
+    max_tokens: int | None,
     batch: int,
+    turns: TurnOptions,
+    box: BoxOptions,
 ) -> None:
-    """Let a model work on the tasks in FILES; one rollout record an answer.
+    """Let a model work on the tasks in FILES; one rollout record a trajectory.
 
-    `scripted` is built in: deterministic, offline, it writes real solutions from good to broken. -j is the number of
-    requests to a server at once. Token ids and logprobs are recorded where the engine tells them. Answers are shown a
-    task's description and public facts, never thresholds, answers or scores. Streams.
+    `scripted` is built in: deterministic, offline, it writes real solutions from good to broken, and plays every part.
+    -j is the number of rollouts in flight. Token ids and logprobs are recorded where the engine tells them.
+
+    \b
+    single   one answer, a plan and a program, which mle-sandbox runs (RL for MLE agents)
+    improve  two answers: the second improves on the first; the better by validation counts (the same, at test time)
+    react    reasons, runs programs, has them scored, answers (SandMLE)
+    codeact  a Python session and a shell; with --ideator it may ask for help (MLE-Ideator)
+    memory   traces that begin from scratch or from a pool of the best solutions (MLE-RL)
+    idea     from states (codeact --states): one idea a rollout, carried out by a frozen model (MLE-Ideator)
+
+    Agents in turns run their programs here, in a sandbox, and are told scores on training rows that are held out of
+    what they see (--validation), never test scores or answers, unless --reveal-test says so. What they hand in is run
+    already: mle-grade comes next. Every reply is kept in OUTPUT.tape until the run is complete: a killed run pays for
+    nothing twice. Streams.
 
     \b
     Examples:
       mle-gen-task -n 8 | mle-rollout -m scripted -g 4 -o rollouts.jsonl
       mle-rollout -m Qwen/Qwen3-8B --model-url http://localhost:8000 -g 8 -j 64 tasks.jsonl --resume -o rollouts.jsonl
+      mle-rollout --scaffold react -m my-model --model-url $URL -g 4 -j 64 tasks.jsonl | mle-grade -o graded.jsonl
+      mle-rollout --scaffold codeact --ideator gpt-5 --ideator-url $ADVISOR --states states.jsonl tasks.jsonl -o runs.jsonl
     """
+    turns.refuse_strangers(scaffold)
+    if scaffold != "single":
+        models = ModelOptions(model, model_url, model_key_file, request_timeout, retries, temperature, top_p)
+        play_turns(run, scaffold, models, turns, box, group_size, max_tokens)
+        return
     room = importlib.import_module(SCAFFOLDS[scaffold])
+    max_tokens = max_tokens or MAX_TOKENS
     sampling = room.Sampling(temperature, top_p, max_tokens)
     if run.dry_run:
         tasks = sum(1 for _ in run.lines("task"))
@@ -108,14 +147,19 @@ def main(
             f"would ask {model} for {tasks * group_size} answers ({tasks} tasks x {group_size}) of at most {max_tokens} tokens"
         )
         return
+    ratio = turns.improve_ratio if turns.improve_ratio is not None else IMPROVE_RATIO
+    if turns.improve_ratio and not turns.pool:
+        raise click.UsageError("--improve-ratio: improve on what? --pool FILE holds executed rollouts")
     run.open()
+    earlier = PreviousPool.read([Path(path) for path in turns.pool])
     engine = open_model(
         model, url=model_url, key_file=model_key_file, timeout=request_timeout, retries=retries, batch=batch
     )
-    if run.earlier is not None and run.earlier["policy"]["version"] != engine.version:
+    version = turns.policy_version if engine.version is None else engine.version
+    if run.earlier is not None and run.earlier["policy"]["version"] != version:
         raise ToolError(
             f"cannot resume with another policy: {model} was at version {run.earlier['policy']['version']}, "
-            f"now at {engine.version}; choose another -o"
+            f"now at {version}; choose another -o"
         )
     if engine.batch > 1:
         run.jobs = 1  # one call at a time: the engine works on a batch at once
@@ -128,9 +172,10 @@ def main(
                 group_size=group_size,
                 seed=run.seed,
                 model_name=model,
-                model_version=engine.version,
+                model_version=version,
                 sampling=sampling,
                 prompt=prompt,
+                previous=_previous(earlier, line.record["id"], ratio, run.seed),
             ):
                 yield line, job
 
@@ -152,6 +197,13 @@ def main(
                 raise error
             for rollout in rollouts:
                 run.counts[rollout["stop_reason"]] += run.emit(rollout)
+
+
+def _previous(pool: PreviousPool, task: str, ratio: float, seed: int) -> Previous | None:
+    """The solution that a task's rollouts are to improve on, all of them the same: a group answers one question."""
+    if derive_seed(seed, "improve", task) / 2**62 >= ratio:
+        return None
+    return pool.draw(task, derive_seed(seed, "previous", task))
 
 
 def _batches(items: Iterator[Asked], size: int) -> Iterator[list[Asked]]:

@@ -1,6 +1,6 @@
 """Who answers a prompt: one interface, and a table of engines that are imported only when one is picked.
 
-Covered: a request and its reply, the interface of a model, choosing an engine from what `-m` says.
+Covered: a request and its reply, calls of tools, the interface of a model, choosing an engine from what `-m` says.
 Not covered: what the messages say (scaffolds), how many requests run at once (the command: one thread per request
 where `batch` is 1, `batch` requests per call otherwise).
 """
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from mletools.records.errors import ToolError
+from mletools.records.errors import RecordError, ToolError
 
 ENGINES = {
     "scripted": "mletools.models.scripted:ScriptedModel",
@@ -22,12 +22,19 @@ ENGINES = {
 EXTRAS = {"hf": (("torch", "transformers"), "train")}
 
 
+class ContextExceeded(RecordError):
+    """This prompt, or the prompt and `max_tokens` together, is longer than the model's context; a shorter one is not."""
+
+
 @dataclass(frozen=True)
 class Request:
-    """One question to a model: `messages` as of the chat protocol ({"role", "content"}), and how to sample the answer.
+    """One question to a model: `messages` as of the chat protocol, and how to sample the answer.
 
-    `max_tokens` bounds the answer, not the prompt. `task` is the task record behind the question: only the scripted
-    model looks at it.
+    A message has "role" and "content"; one of the assistant's may have "tool_calls" ({"id", "type": "function",
+    "function": {"name", "arguments"}}) and one of a tool's "tool_call_id" and "name". `max_tokens` bounds the answer,
+    not the prompt. `tools` are definitions as of OpenAI's protocol. A text in `stop` ends the answer and is left out of
+    it. `task`, the task record behind the question, and `role`, the protocol that the question is part of ("react"),
+    matter to the scripted model only.
     """
 
     messages: list[dict[str, Any]]
@@ -36,15 +43,28 @@ class Request:
     top_p: float = 1.0
     max_tokens: int = 1024
     task: dict[str, Any] | None = None
+    tools: list[dict[str, Any]] | None = None
+    role: str = ""
+    stop: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ToolCall:
+    """A call that the model asks for. `arguments` is its own text, unparsed: JSON if the model kept to the protocol."""
+
+    id: str
+    name: str
+    arguments: str
 
 
 @dataclass(frozen=True)
 class Reply:
-    """One answer. `finish_reason` is "stop" (the model ended it) or "length" (cut at `max_tokens`).
+    """One answer. `finish_reason` is "stop" (the model ended it, or calls tools) or "length" (cut at `max_tokens`).
 
     `prompt_token_ids` and `token_ids` are what the model really saw and wrote (its end token included where it wrote
     one); `logprobs` are natural logarithms of the distribution sampled from, as many as `token_ids`. None: the engine
-    does not tell. The counts are None where nobody counted.
+    does not tell. The counts are None where nobody counted; `cached_tokens` are among `prompt_tokens`,
+    `reasoning_tokens` among `completion_tokens`. `reasoning` is what a server split off `text` as thought.
     """
 
     text: str
@@ -54,6 +74,10 @@ class Reply:
     logprobs: list[float] | None = None
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
+    cached_tokens: int | None = None
+    reasoning_tokens: int | None = None
+    tool_calls: tuple[ToolCall, ...] = ()
+    reasoning: str | None = None
 
 
 class Model(Protocol):

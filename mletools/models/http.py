@@ -2,28 +2,33 @@
 
 Covered: retries with a backoff that depends on the request's seed alone, Retry-After, reused connections across
 threads, exact token ids and logprobs from servers that give them (vLLM's `return_token_ids`), servers that reject
-fields they do not know, proxies named by the usual environment variables.
-Not covered: streaming, tool calls, other protocols; starting a server. urllib3 rather than a richer client: its pool is
-safe across threads, it depends on nothing, and its retries could not judge a broken body anyway.
+fields they do not know, bodies without end, proxies named by the usual environment variables.
+Not covered: streaming, other protocols; starting a server; what an answer's body says (completion). urllib3 rather than
+a richer client: its pool is safe across threads, it depends on nothing, and its retries could not judge a broken body
+anyway.
 """
 
 import base64
 import json
-import math
 import os
 import re
 import threading
+import time
 from collections.abc import Sequence
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from mletools.models import Reply, Request
+from mletools.models import ContextExceeded, Reply, Request
+from mletools.models.completion import WORDS, complaint, error_status, exceeds_context, read_reply
 from mletools.records.errors import RecordError, ToolError
 from mletools.records.ids import derive_seed
 
 RETRIED = {408, 409, 429}  # and every 5xx
 LONGEST_WAIT_S = 60.0
 MOST_CONNECTIONS = 1024  # kept open for reuse; more are opened when more threads ask, and closed after use
+MOST_BYTES = 64 * 2**20  # of one answer
+CHUNK_BYTES = 2**16
+PASSED_ON = ("tool_calls", "tool_call_id", "name")  # of a message, beside role and content
 
 # Servers fill what a request leaves out from the model's own generation_config.json (vLLM does: top_k 20 for Qwen3);
 # the distribution sampled from would then not be the one that the record states.
@@ -35,7 +40,9 @@ class HttpModel:
 
     The key comes from `key_file`, else from OPENAI_API_KEY. `timeout` is in seconds and bounds the wait for one
     answer; after `retries` further tries, `backoff` seconds apart at first and twice as far each time, ToolError.
-    RecordError where the server finds fault with the request itself. Safe to call from many threads.
+    RecordError where the server finds fault with the request itself, ContextExceeded where it is too long: OpenAI's
+    servers and older vLLM refuse a prompt that leaves no room for `max_tokens`, newer vLLM gives what room there is.
+    Safe to call from many threads.
     """
 
     batch = 1
@@ -77,23 +84,28 @@ class HttpModel:
         plain, attempt = self._plain, 0
         while True:
             status, headers, body, problem = self._post(request, plain)
-            if status in (400, 422) and not plain:
-                plain = True  # perhaps because of the extras: ask without, and let that answer decide
-                continue
             if status == 200:
                 try:
                     reply = read_reply(body, exact=request.temperature == 1 and request.top_p == 1)
                 except ValueError as error:
-                    problem = str(error)
+                    status, problem = error_status(body) or 200, str(error)
                 else:
                     self._plain |= plain
                     return reply
-            elif status and status not in RETRIED and status < 500:
-                # 400 and its kind speak of this request (too long a prompt, say), the others of every request.
-                blame = RecordError if status in (400, 413, 422) else ToolError
-                raise blame(f"{self.url}: {status}: {self._message(body)}")
-            elif status:
+            if status and exceeds_context(status, body):
+                raise ContextExceeded(
+                    f"{self.url}: {status}: {self._message(body)} (the prompt and up to {request.max_tokens} tokens of"
+                    " answer share the model's context)"
+                )
+            if status in (400, 422) and not plain:
+                plain = True  # perhaps because of the extras: ask without, and let that answer decide
+                continue
+            if status not in (0, 200):
                 problem = f"{status}: {self._message(body)}"
+                if status not in RETRIED and status < 500:
+                    # 400 and its kind speak of this request, the others of every request.
+                    blame = RecordError if status in (400, 413, 422) else ToolError
+                    raise blame(f"{self.url}: {problem}")
             if attempt == self.retries:
                 tries = "1 try" if attempt == 0 else f"{attempt + 1} tries"
                 raise ToolError(f"{self.url}: no answer after {tries}; the last one: {problem}")
@@ -106,40 +118,72 @@ class HttpModel:
         """(status, headers, body, what went wrong); status 0 where no whole answer came back."""
         import urllib3.exceptions
 
-        fields = {
-            "model": self.name,
-            "messages": [{"role": message["role"], "content": message["content"]} for message in request.messages],
-            "temperature": request.temperature,
-            "top_p": request.top_p,
-            "max_tokens": request.max_tokens,
-            "seed": request.seed % 2**31,  # some servers keep no more bits
-        }
+        fields = asked(self.name, request)
         content = json.dumps(fields if plain else fields | EXTRAS).encode()
         try:
+            end = time.monotonic() + self.timeout
             answer = self._pool.request(
-                "POST", self.url, body=content, headers=self._headers, retries=False, redirect=False
+                "POST",
+                self.url,
+                body=content,
+                headers=self._headers,
+                retries=False,
+                redirect=False,
+                preload_content=False,
             )
+            return answer.status, dict(answer.headers.items()), _body(answer, end), ""
         except urllib3.exceptions.NewConnectionError as error:  # a TimeoutError by inheritance alone
             return 0, {}, b"", _why(error)
-        except urllib3.exceptions.TimeoutError:
+        except (urllib3.exceptions.TimeoutError, TimeoutError):
             return 0, {}, b"", f"no answer within {self.timeout:g} s"
+        except OverflowError as error:
+            return 0, {}, b"", str(error)
         except urllib3.exceptions.HTTPError as error:
             return 0, {}, b"", _why(error)
-        return answer.status, dict(answer.headers.items()), answer.data, ""
 
     def _message(self, body: bytes) -> str:
-        """The server's own words on one line, without our key should it repeat it."""
-        text = body.decode("utf-8", "replace")
-        try:
-            found = json.loads(text)
-        except ValueError:
-            found = None
-        if isinstance(found, dict):
-            inner = found.get("error", found)
-            text = inner if isinstance(inner, str) else str(inner.get("message") or inner.get("detail") or text)
+        """The server's own words, without our key should it repeat it."""
+        text = complaint(body)
         if self._key:
             text = text.replace(self._key, "***")
-        return " ".join(text.split())[:500] or "(the server says nothing more)"
+        return text[:WORDS] or "(the server says nothing more)"
+
+
+def asked(name: str, request: Request) -> dict[str, Any]:
+    """The fields of the protocol that ask the model `name` that question; of messages, no more than it knows."""
+    fields = {
+        "model": name,
+        "messages": [
+            {"role": message["role"], "content": message["content"]}
+            | {key: message[key] for key in PASSED_ON if message.get(key)}
+            for message in request.messages
+        ],
+        "temperature": request.temperature,
+        "top_p": request.top_p,
+        "max_tokens": request.max_tokens,
+        "seed": request.seed % 2**31,  # some servers keep no more bits
+    }
+    optional = {"tools": request.tools, "stop": list(request.stop)}
+    return fields | {key: value for key, value in optional.items() if value}
+
+
+def _body(answer: Any, end: float) -> bytes:
+    """The whole body, read until `end` on the monotonic clock (TimeoutError); OverflowError above MOST_BYTES."""
+    pieces, size = [], 0
+    try:
+        while piece := answer.read1(CHUNK_BYTES):
+            pieces.append(piece)
+            size += len(piece)
+            if size > MOST_BYTES:
+                raise OverflowError(f"the body is larger than {MOST_BYTES >> 20} MB")
+            if time.monotonic() > end:
+                raise TimeoutError
+    except BaseException:
+        answer.close()  # what is left of the body must not become the next request's answer
+        raise
+    finally:
+        answer.release_conn()
+    return b"".join(pieces)
 
 
 def wait_s(attempt: int, seed: int, backoff: float, retry_after: str | None = None) -> float:
@@ -161,47 +205,6 @@ def _asked_s(retry_after: str | None) -> float:
         return Retry().parse_retry_after(retry_after) if retry_after else 0.0
     except InvalidHeader:
         return 0.0
-
-
-def read_reply(body: bytes, exact: bool = True) -> Reply:
-    """The reply in a chat completion; ValueError in words when it is none.
-
-    `logprobs` are kept only where there are as many as token ids, because a trainer pairs them up, and only if `exact`:
-    servers report them before temperature and top_p are applied (vLLM's default), so those of a sample at another
-    temperature than 1 are not of the distribution sampled from, and nothing in the answer tells.
-    """
-    try:
-        answer = json.loads(body)
-        choice = answer["choices"][0]
-        text, finish = choice["message"].get("content"), choice.get("finish_reason")
-    except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
-        raise ValueError("the body is no chat completion") from error
-    if finish in ("abort", "error"):  # vLLM ends a request so when it is shutting down
-        raise ValueError(f"the server ended the answer with {finish!r}")
-    token_ids = _ids(choice.get("token_ids"))
-    usage = answer.get("usage") or {}
-    return Reply(
-        text=text or "",
-        finish_reason="length" if finish == "length" else "stop",
-        prompt_token_ids=_ids(answer.get("prompt_token_ids") or choice.get("prompt_token_ids")),
-        token_ids=token_ids,
-        logprobs=_logprobs(choice.get("logprobs"), token_ids) if exact else None,
-        prompt_tokens=usage.get("prompt_tokens"),
-        completion_tokens=usage.get("completion_tokens"),
-    )
-
-
-def _ids(value: Any) -> list[int] | None:
-    return value if isinstance(value, list) and value and all(isinstance(one, int) for one in value) else None
-
-
-def _logprobs(value: Any, token_ids: list[int] | None) -> list[float] | None:
-    content = value.get("content") if isinstance(value, dict) else None
-    if token_ids is None or not isinstance(content, list) or len(content) != len(token_ids):
-        return None
-    values = [one.get("logprob") if isinstance(one, dict) else None for one in content]
-    numbers = [min(0.0, float(one)) for one in values if isinstance(one, (int, float)) and math.isfinite(one)]
-    return numbers if len(numbers) == len(values) else None
 
 
 def _endpoint(url: str) -> tuple[str, str | None]:

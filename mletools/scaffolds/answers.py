@@ -17,7 +17,7 @@ def split_answer(text: str) -> tuple[str, str | None]:
     The code is None when there is no such block, more than one, or a block (of any language) that is never closed.
     Blocks of other languages are passed over. The code ends in a newline.
     """
-    text = _after_thinking(text)
+    text = after_thinking(text)
     found: list[str] = []
     plan: list[str] | None = None
     lines = text.split("\n")
@@ -39,7 +39,8 @@ def split_answer(text: str) -> tuple[str, str | None]:
     return "\n".join(lines if plan is None else plan).strip(), code
 
 
-def _after_thinking(text: str) -> str:
+def after_thinking(text: str) -> str:
+    """What stands after a reasoning part; nothing where that never ended."""
     rest = text.rpartition("</think>")[2]
     # Thinking that never ended holds drafts, no answer.
     return "" if rest.lstrip().startswith("<think>") else rest

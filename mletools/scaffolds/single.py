@@ -1,7 +1,7 @@
 """Scaffold `single`: one question, one answer of a plan and one block of code (RL for MLE agents, appendix C.1).
 
 Covered: the questions of a task, known by id before anything is sampled, and the record of an answer.
-Not covered: asking (the command does, with any model), running or grading the code, further turns.
+Not covered: asking (the command does, with any model), running or grading the code, further turns, which solution to improve on.
 """
 
 from dataclasses import asdict, dataclass
@@ -10,9 +10,11 @@ from typing import Any
 from mletools import prompts
 from mletools.records.ids import content_id, derive_seed
 from mletools.scaffolds.answers import split_answer
+from mletools.scaffolds.facts import tell
+from mletools.scaffolds.improve import improve_question
+from mletools.scaffolds.previous import Previous
 
 NAME = "single"
-MOST_COLUMNS = 40  # named in a prompt
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,7 @@ class Job:
     task: dict[str, Any]
     policy: dict[str, Any]
     messages: list[dict[str, Any]]
+    state: dict[str, Any] | None = None  # the solution that it is to improve on
 
 
 def jobs(
@@ -47,26 +50,32 @@ def jobs(
     model_version: str | int | None = None,
     sampling: Sampling | None = None,
     prompt: str = "single",
+    previous: Previous | None = None,
 ) -> list[Job]:
     """The `group_size` jobs of one task, sample 0 first. `prompt` is a prompt's name or the path of one.
 
-    Ids depend on the task, the policy, the prompt's text, `sampling` and the run's `seed`; not on `group_size`, so a
-    larger group repeats the samples of a smaller one. ToolError: a prompt that asks for what a task cannot give.
+    `previous` is a solution to improve on: then the question is another one (appendix C.2). Ids depend on the task, the
+    policy, the prompt's text, `previous`, `sampling` and the run's `seed`; not on `group_size`, so a larger group repeats
+    the samples of a smaller one. ToolError: a prompt that asks for what a task cannot give.
     """
     policy = {"model": model_name, "version": model_version, "sampling": asdict(sampling or Sampling())}
-    messages = [{"role": "user", "content": question(task, prompt)}]
     same = ["rollout", task["id"], NAME, policy, prompts.text(prompt), seed]
+    state, asked = None, question(task, prompt) if previous is None else ""
+    if previous is not None:
+        asked = improve_question(task, previous.plan, previous.code, previous.output)
+        state = {"validation": previous.score, "code": previous.code, "rollout": previous.rollout}
+        same.append([prompts.text("improve"), previous.rollout])
+    messages = [{"role": "user", "content": asked}]
     group, ids = content_id(*same), [content_id(*same, sample) for sample in range(group_size)]
     return [
-        Job(id, group, group_size, sample, derive_seed(seed, id), task, policy, messages)
+        Job(id, group, group_size, sample, derive_seed(seed, id), task, policy, messages, state)
         for sample, id in enumerate(ids)
     ]
 
 
 def question(task: dict[str, Any], prompt: str = "single") -> str:
     """The prompt, filled in with what an agent may know of a task: nothing of answers, thresholds or provenance."""
-    facts = _facts(task)
-    return prompts.render(prompt, **{name: facts[name] for name in prompts.placeholders(prompt) & facts.keys()})
+    return tell(prompt, task)
 
 
 def record(job: Job, reply: Any, seconds: float) -> dict[str, Any]:
@@ -86,7 +95,7 @@ def record(job: Job, reply: Any, seconds: float) -> dict[str, Any]:
         answered["token_ids"] = reply.token_ids
         if reply.logprobs is not None:
             answered["logprobs"] = reply.logprobs
-    return {
+    made = {
         "kind": "rollout",
         "version": 1,
         "id": job.id,
@@ -99,7 +108,7 @@ def record(job: Job, reply: Any, seconds: float) -> dict[str, Any]:
         "scaffold": NAME,
         "policy": job.policy,
         "messages": [*job.messages[:-1], asked, answered],
-        "turns": [{"action": "solve", "duration_s": seconds}],
+        "turns": [{"action": "improve" if job.state else "solve", "duration_s": seconds}],
         "usage": {
             "prompt_tokens": reply.prompt_tokens,
             "completion_tokens": reply.completion_tokens,
@@ -110,30 +119,4 @@ def record(job: Job, reply: Any, seconds: float) -> dict[str, Any]:
         "plan": plan,
         "code": code,
     }
-
-
-def _facts(task: dict[str, Any]) -> dict[str, str]:
-    submission, metric = task["submission"], task["metric"]
-    return {
-        "name": task["name"],
-        "description": task["description"].strip(),
-        "modality": task["modality"],
-        "problem": task["problem"].replace("_", " "),
-        "metric": _metric(metric),
-        "direction": "lower is better" if metric["lower_is_better"] else "higher is better",
-        "files": ", ".join(task["data"]["public"]),
-        "columns": _columns(submission["id"] + submission["target"]),
-    }
-
-
-def _metric(metric: dict[str, Any]) -> str:
-    """The metric in words: its name and parameters; one that is code has nothing to show but the description."""
-    if "name" not in metric:
-        return "the one that the description defines"
-    return " ".join([metric["name"], *(f"{key}={value}" for key, value in sorted(metric["params"].items()))])
-
-
-def _columns(names: list[str]) -> str:
-    if len(names) <= MOST_COLUMNS:
-        return ", ".join(names)
-    return f"{', '.join(names[:MOST_COLUMNS])} and {len(names) - MOST_COLUMNS} more, as in the sample submission"
+    return {**made, "state": job.state} if job.state else made

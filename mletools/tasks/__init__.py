@@ -5,6 +5,7 @@ make        a task from a source, an index and a seed: make_task
 procedural  worlds with a hidden rule, their files, baselines and descriptions
 roles       tasks that a language model writes
 importing   tasks out of what others have prepared: candidates, import_task
+validation  some training rows held out, for scores that agents are told
 soundness   the checks that every task is put to
 folder      a task's folder on disk and the digests over it
 

@@ -2,7 +2,8 @@
 
 Covered: records that carry the exact token ids of what the policy read and wrote (never tokenised again), and records
 without any ids, whose text goes through the tokenizer's chat template (supervised training only).
-Not covered: images, tool schemas in the template, templates that rewrite earlier turns (cut such rollouts into steps).
+Not covered: images, tool schemas in the template, rollouts in turns of which the policy did not see all that came before
+(templates that rewrite earlier turns, dropped context): they are refused.
 """
 
 from collections.abc import Iterable
@@ -81,6 +82,11 @@ def _recorded(messages: list[dict], vocab_size: int | None) -> tuple[list[int], 
     logprobs: list[float] = []
     scored: list[bool] = []
     for index, message in enumerate(messages):
+        if message.get("prompt_token_ids") is not None:
+            raise RecordError(
+                f"messages[{index}]: a new sequence begins here, for the policy no longer saw what it had seen before "
+                "(context was dropped, or the chat template rewrites earlier turns): this rollout is no single sequence"
+            )
         own = bool(message.get("loss"))
         tokens = message.get("token_ids")
         if own:

@@ -1,0 +1,203 @@
+"""mle-classify-ideas: what kind of idea each one of an ideator's was, and which were effective."""
+
+from collections.abc import Callable
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from .. import cli, prompts
+from ..models import Model, Request, open_model
+from ..records.errors import RecordError, ToolError
+from ..records.ids import derive_seed
+from ..reports.idea_types import Tally
+from ..scaffolds import idea_types, ideas
+
+Judge = Callable[[dict[str, Any], idea_types.Posed], tuple[str | None, str]]
+
+
+@dataclass(frozen=True)
+class ModelJudge:
+    """Asks a model for the type of an idea, and its reasons."""
+
+    model: Model
+    seed: int
+    temperature: float
+    max_tokens: int
+    trajectory_tokens: int
+
+    def __call__(self, rollout: dict[str, Any], posed: idea_types.Posed) -> tuple[str | None, str]:
+        told = prompts.render(
+            "idea-type",
+            trajectory=ideas.trajectory(posed.messages, self.trajectory_tokens),
+            idea=ideas.as_text(posed.idea),
+        )
+        seed = derive_seed(self.seed, "idea-type", rollout["id"], posed.turn)
+        asked = [{"role": "user", "content": told}]
+        request = Request(
+            asked, seed, self.temperature, max_tokens=self.max_tokens, task=rollout["task"], role="idea-type"
+        )
+        (reply,) = self.model.sample([request])
+        if reply.finish_reason == "length":
+            return None, f"cut off after {self.max_tokens} tokens"
+        return idea_types.read_answer(reply.text)
+
+
+@dataclass(frozen=True)
+class Classifier:
+    """Adds `idea_types` to a rollout; `by` names who judges."""
+
+    judge: Judge
+    by: str
+
+    def __call__(self, rollout: dict[str, Any]) -> dict[str, Any]:
+        found = []
+        for posed in idea_types.posed(rollout):
+            kind, rationale = self.judge(rollout, posed)
+            entry = {"turn": posed.turn, "type": kind, "rationale": rationale, "by": self.by}
+            found.append({**entry, "effective": posed.effective})
+        return {**rollout, "idea_types": found}
+
+
+@cli.command("mle-classify-ideas", jobs=True, seed=True)
+@click.option(
+    "--by",
+    type=click.Choice(("keywords", "model")),
+    default="keywords",
+    show_default=True,
+    help="keywords: a table of words, offline, a rough guess; model: ask -m.",
+)
+@click.option(
+    "-m",
+    "--model",
+    help="model: scripted, hf:PATH, or the name of a model that a server at --model-url serves.",
+)
+@click.option(
+    "--model-url",
+    envvar="MLE_MODEL_URL",
+    show_envvar=True,
+    cls=cli.MachineOption,
+    metavar="URL",
+    help="model: an OpenAI-compatible server (vLLM, SGLang, ...).",
+)
+@click.option(
+    "--model-key-file",
+    type=click.Path(exists=True, dir_okay=False),
+    cls=cli.MachineOption,
+    metavar="FILE",
+    help="model: holds the server's key (default: OPENAI_API_KEY).",
+)
+@click.option(
+    "--request-timeout",
+    type=float,
+    default=600.0,
+    show_default=True,
+    cls=cli.MachineOption,
+    metavar="S",
+    help="model: seconds for one request to a server.",
+)
+@click.option(
+    "--retries",
+    type=click.IntRange(0),
+    default=6,
+    show_default=True,
+    cls=cli.MachineOption,
+    help="model: further tries of a request that a server failed.",
+)
+@click.option(
+    "--temperature",
+    type=click.FloatRange(0),
+    default=0.0,
+    show_default=True,
+    help="model: 0 takes the likeliest token.",
+)
+@click.option("--max-tokens", type=click.IntRange(1), default=4096, show_default=True, help="model: of one answer.")
+@click.option(
+    "--trajectory-tokens",
+    type=click.IntRange(1),
+    default=32000,
+    show_default=True,
+    metavar="N",
+    help="model: what it is shown of the work before an idea, about.",
+)
+@click.option("--table", is_flag=True, help="Write the table instead of records.")
+def main(
+    run: cli.Run,
+    by: str,
+    model: str | None,
+    model_url: str | None,
+    model_key_file: str | None,
+    request_timeout: float,
+    retries: int,
+    temperature: float,
+    max_tokens: int,
+    trajectory_tokens: int,
+    table: bool,
+) -> None:
+    """Say of each idea in FILES (rollouts of scaffold codeact with --ideator, or idea) what type it is (MLE-Ideator).
+
+    Adds idea_types to each rollout: Data Preparation, Feature Engineering, Model Architecture, Hyperparameter Tuning,
+    Model Training or Others, who says so and why, and whether the idea was effective. Of a model whose answer cannot be
+    read the type is null. A rollout without ideas passes with an empty list.
+
+    \b
+    effective, codeact  the next submission has a better test score than the last valid one before the idea;
+                        null: no submission followed
+    effective, idea     the reward of mle-grade --reward improvement is above 0, or else the test score is better than
+                        the state's; null: not graded
+    Any valid submission is better than none. An invalid one is not better.
+
+    Streams. At the end a table on standard error: each type's ideas, their share of those with a type, and how many of
+    those whose effect is known were effective. --table reads all and writes that; --resume then begins again.
+
+    \b
+    Examples:
+      mle-classify-ideas graded.jsonl -o typed.jsonl
+      mle-classify-ideas --by model -m my-model --model-url http://localhost:8000 -j 16 graded.jsonl -o typed.jsonl
+      mle-classify-ideas -q --table graded.jsonl
+    """
+    if (by == "model") != (model is not None):
+        raise click.UsageError("--by model needs a model: -m MODEL" if by == "model" else "-m is about --by model")
+    tally = Tally()
+    with ExitStack() as stack:
+        judge: Judge = _by_words
+        if model is not None:
+            engine = open_model(
+                model, url=model_url, key_file=model_key_file, timeout=request_timeout, retries=retries, batch=1
+            )
+            stack.enter_context(closing(engine))
+            if model.startswith("hf:"):
+                run.jobs = 1  # an engine in this process takes one call at a time
+            judge = ModelJudge(engine, run.seed, temperature, max_tokens, trajectory_tokens)
+        classifier = Classifier(judge, model or "keywords")
+        if table:
+            _write_table(run, classifier, tally)
+            return
+        run.each(classifier, "rollout", watch=lambda rollout: tally.add(rollout["idea_types"]))
+    if len(tally) and not run.quiet:
+        for row in tally.text(idea_types.TYPES).split("\n"):
+            run.say(row)
+        if run.counts["finished before"]:
+            run.say("the table leaves out the records that were finished before")
+
+
+def _by_words(rollout: dict[str, Any], posed: idea_types.Posed) -> tuple[str | None, str]:
+    return idea_types.by_words(posed.idea)
+
+
+def _write_table(run: cli.Run, classifier: Classifier, tally: Tally) -> None:
+    """The table as text where records would go."""
+    run.resume = False  # the table is of all of the input
+    run.open()
+    for line, result, error in run.map(lambda line: classifier(line.record), run.lines("rollout")):
+        if isinstance(error, RecordError):
+            run.reject(line, str(error))
+        elif isinstance(error, ToolError):
+            raise ToolError(f"{line.place}: {error}") from error
+        elif error is not None:
+            raise error
+        else:
+            tally.add(result["idea_types"])
+            run.counts["ideas"] += len(result["idea_types"])
+    run.emit_text(tally.text(idea_types.TYPES) + "\n")

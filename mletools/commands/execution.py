@@ -1,0 +1,69 @@
+"""How a run in a sandbox is recorded; for the commands that run programs."""
+
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ..instrument import read_report
+from ..records.ids import bytes_digest
+from ..sandbox import Limits, Outcome
+
+HEAD = TAIL = 4000
+
+
+def text_record(output: bytes) -> dict[str, Any]:
+    """The beginning and the end of an output, at most HEAD + TAIL bytes of it."""
+    if len(output) <= HEAD + TAIL:
+        return {"head": output.decode("utf-8", errors="replace"), "tail": "", "bytes": len(output)}
+    head, tail = output[:HEAD], output[-TAIL:]
+    return {
+        "head": head.decode("utf-8", errors="replace"),
+        "tail": tail.decode("utf-8", errors="replace"),
+        "bytes": len(output),
+    }
+
+
+def execution_record(outcome: Outcome, limits: Limits, data: Path, nonce: str | None = None) -> dict[str, Any]:
+    """`execution` of a rollout: the outcome, its submission kept under `data`, reports with that nonce taken out."""
+    markers: list[str] = []
+    stdout, stderr = outcome.stdout, outcome.stderr
+    if nonce is not None:
+        markers, stdout, stderr = read_report(stdout, stderr, nonce)
+    return {
+        "status": outcome.status,
+        "exit_code": outcome.exit_code,
+        "duration_s": round(outcome.duration_s, 4),
+        "cpu_s": round(outcome.cpu_s, 4),
+        "peak_memory_mb": round(outcome.peak_memory_mb, 1),
+        "stdout": text_record(stdout),
+        "stderr": text_record(stderr),
+        "markers": markers,
+        "submission": None if outcome.submission is None else keep(outcome.submission, data),
+        "submission_problem": outcome.submission_problem,
+        "backend": outcome.backend,
+        "start": outcome.start,
+        "gpu": outcome.gpu,
+        "protections": outcome.protections,
+        "limits": limits.__dict__,
+    }
+
+
+def ran_before(rollout: Mapping[str, Any]) -> bool:
+    """Whether a rollout's program was run by its scaffold, in turns: what it handed in then stands."""
+    return "execution" in rollout and not any(entry["tool"] == "mle-sandbox" for entry in rollout["lineage"])
+
+
+def keep(content: bytes, data: Path) -> dict[str, Any]:
+    """Keep a submission under its digest, so that equal ones are kept once and none can be swapped."""
+    digest = bytes_digest(content)
+    name = digest.split(":")[1]
+    path = Path("submissions") / name[:2] / f"{name}.csv"
+    target = data / path
+    if not target.exists():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=target.parent, suffix=".partial", delete=False) as file:
+            file.write(content)
+        os.replace(file.name, target)
+    return {"file": str(path), "digest": digest, "bytes": len(content)}

@@ -1,0 +1,203 @@
+"""Agents in turns, for mle-rollout: opens what they need, plays their episodes, keeps their tapes."""
+
+import importlib
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from .. import cli, prompts
+from ..models import Model, open_model
+from ..models.prices import Price, price_of
+from ..records.errors import RecordError, ToolError
+from ..records.ids import content_id, derive_seed
+from ..records.tape import Tapes
+from ..sandbox import Limits
+from ..scaffolds import SCAFFOLDS
+from ..scaffolds.episode import Job, Settings
+from .boxes import BoxOptions, check_protections
+from .metric_box import CodeBox, opened
+from .rollout_options import TurnOptions
+from .rollout_place import Speaker, World
+
+Asked = tuple[cli.Line, Job]
+
+
+@dataclass(frozen=True)
+class ModelOptions:
+    """How the policy and the models beside it are reached and sampled."""
+
+    model: str
+    model_url: str | None
+    model_key_file: str | None
+    request_timeout: float
+    retries: int
+    temperature: float
+    top_p: float
+
+    def open(self, model: str | None = None, url: str | None = None) -> Model:
+        """The policy, or another `model`, at `url` or else at the policy's."""
+        return open_model(
+            model or self.model,
+            url=url or self.model_url,
+            key_file=self.model_key_file,
+            timeout=self.request_timeout,
+            retries=self.retries,
+            batch=1,
+        )
+
+
+def play_turns(
+    run: cli.Run,
+    scaffold: str,
+    models: ModelOptions,
+    turns: TurnOptions,
+    box: BoxOptions,
+    group_size: int,
+    max_tokens: int | None,
+) -> None:
+    """Work on the tasks (or states) of the run's input with an agent in turns."""
+    room = importlib.import_module(SCAFFOLDS[scaffold])
+    settings = turns.settings(room, box.timeout, max_tokens)
+    room.check(settings)
+    if run.dry_run:
+        count = sum(1 for _ in run.lines(room.INPUT))
+        run.say(
+            f"would play {count * group_size} rollouts ({count} {room.INPUT}s x {group_size}), "
+            f"each of at most {settings.max_turns} messages of {models.model}"
+        )
+        return
+    if settings.own.get("max_traces", 0) is None:
+        run.say(f"a run goes on for {settings.max_seconds:g} s of asking and running; --max-traces ends it sooner")
+    run.open()
+    tapes = Tapes(run.beside("tape"), run.resume)
+    with ExitStack() as stack:
+        speakers = _speakers(stack, models, turns, settings)
+        engine = speakers["policy"].model
+        version = turns.policy_version if engine.version is None else engine.version
+        if run.earlier is not None and run.earlier["policy"]["version"] != version:
+            raise ToolError(
+                f"cannot resume with another policy: {models.model} was at version {run.earlier['policy']['version']}, "
+                f"now at {version}; choose another -o"
+            )
+        at_once = turns.sandbox_jobs or len(os.sched_getaffinity(0))
+        limits = box.limits(settings.execution_seconds)
+        sandbox = stack.enter_context(box.open(run, run.jobs if room.SESSIONS else min(run.jobs, at_once)))
+        check_protections(run, sandbox)
+        stack.enter_context(opened)
+        world = World(
+            run.data,
+            speakers,
+            sandbox,
+            limits,
+            threading.Semaphore(at_once),
+            settings.validation,
+            settings.reveal_test,
+            run_code=CodeBox(box.backend, Limits(memory_mb=4096, wall_s=300.0)),
+        )
+        policy = {
+            "model": models.model,
+            "version": version,
+            "sampling": {
+                "temperature": models.temperature,
+                "top_p": models.top_p,
+                "max_tokens": settings.max_answer_tokens,
+            },
+        }
+        _Player(run, room, world, tapes, settings, policy, group_size, turns.states).play(scaffold)
+    tapes.close(complete=True)
+
+
+def _speakers(stack: ExitStack, models: ModelOptions, turns: TurnOptions, settings: Settings) -> dict[str, Speaker]:
+    """The models of a run by who they are; closed with `stack`."""
+
+    def opened_model(name: str | None, url: str | None, price: Price | None) -> Speaker:
+        engine = stack.enter_context(closing(models.open(name, url)))
+        found = price or price_of(name or models.model, url or models.model_url)
+        return Speaker(engine, models.temperature, models.top_p, found)
+
+    price = Price.of(*turns.price) if turns.price else None
+    speakers = {"policy": opened_model(None, None, price)}
+    if settings.max_usd is not None and speakers["policy"].price is None:
+        raise click.UsageError(f"--max-usd: no price is known for {models.model}: give --price PROMPT,COMPLETION")
+    for who, name, url in (
+        ("ideator", turns.ideator, turns.ideator_url),
+        ("implementer", turns.implementer, turns.implementer_url),
+    ):
+        if name is not None and name not in ("null", "vague"):
+            speakers[who] = opened_model(name, url, None)
+    return speakers
+
+
+@dataclass
+class _Player:
+    run: cli.Run
+    room: Any
+    world: World
+    tapes: Tapes
+    settings: Settings
+    policy: dict[str, Any]
+    group_size: int
+    states_path: str | None
+
+    def play(self, scaffold: str) -> None:
+        run = self.run
+        self.states = run.side_output(Path(self.states_path)) if self.states_path else None
+        run.progress(lambda: (run.count_lines() or 0) * self.group_size or None, "rollouts")
+        rejected: set[str] = set()
+        jobs = ((line, job) for line, job in self._jobs(scaffold) if not self._finished(job))
+        for (line, job), rollouts, error in run.map(self._work, jobs):
+            if isinstance(error, RecordError):
+                if line.place not in rejected:  # the other rollouts of a group fail for the same reason
+                    run.reject(line, str(error))
+                rejected.add(line.place)
+                continue
+            if error is not None:
+                raise error
+            for rollout in rollouts:
+                self._emit(rollout)
+            self.tapes.done(job.id)
+
+    def _finished(self, job: Job) -> bool:
+        # a job of several records has more to come after the first, as long as there is a tape that says so
+        return self.tapes.is_done(job.id) or (self.run.finished(job.id) and not self.tapes.has(job.id))
+
+    def _jobs(self, scaffold: str) -> Iterator[Asked]:
+        settings = asdict(self.settings)
+        words = [prompts.text(name) for name in self.room.PROMPTS]
+        for line in self.run.lines(self.room.INPUT):
+            record = line.record
+            task = record if self.room.INPUT == "task" else record["task"]
+            same = ["rollout", record["id"], scaffold, self.policy, settings, words, self.run.seed]
+            group = content_id(*same)
+            for sample in range(self.group_size):
+                id = content_id(*same, sample)
+                seed = derive_seed(self.run.seed, id)
+                yield (
+                    line,
+                    Job(id, group, self.group_size, sample, seed, task, self.policy, scaffold, self.settings, record),
+                )
+
+    def _work(self, asked: Asked) -> list[dict[str, Any]]:
+        """Play a job. Its records leave as they are made, unless the order of the input is to be kept."""
+        job = asked[1]
+        kept = []
+        with closing(self.world.place(job.task)) as place:
+            for rollout in self.room.work(job, place, self.tapes.tape(job.id)):
+                if self.run.keep_order:
+                    kept.append(rollout)
+                else:
+                    self._emit(rollout)
+        return kept
+
+    def _emit(self, rollout: dict[str, Any]) -> None:
+        if rollout["stop_reason"] == "asked":
+            if self.states is not None:
+                self.states.emit(rollout)
+        elif self.run.emit(rollout):
+            self.run.counts[rollout["stop_reason"]] += 1

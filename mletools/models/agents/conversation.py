@@ -1,0 +1,133 @@
+"""What an agent reads out of its messages: what it did, what came of it, and what it was given to begin with.
+
+Covered: the tags of the scaffolds and tool calls, scores, validity, failures, fenced programs, the items of an idea. Not
+covered: the sentences around them; a mark that a program printed counts like one of the scaffold's.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+POLICIES = ("react", "codeact", "memory")  # the roles that work in turns
+# What the actions of all protocols come to.
+KINDS = {
+    "PythonInterpreter": "program",
+    "execute_ipython": "program",
+    "execute_code": "program",
+    "validate_code": "validate",
+    "execute_bash": "look",
+    "request_info": "look",
+    "Score": "score",
+    "seek_help": "help",
+    "answer": "stop",
+    "finish": "stop",
+}
+_TAGS = re.compile(rf"<({'|'.join(['tool_call', *KINDS])})>(.*?)</\1>", re.DOTALL)
+_CODE = re.compile(r"<code>\n?(.*)</code>", re.DOTALL)
+_SCORE = re.compile(r"on the (?:validation|test) rows(?::| was) (-?(?:\d+\.?\d*(?:[eE][+-]?\d+)?|inf|nan))")
+_FAILURE = re.compile(
+    r"Traceback \(most recent|\bfailed\b|\w+Error\b|was stopped|ended by a signal|othing (?:to score|was handed in)"
+)
+# What a terminal shows of a program that failed, and what is said of its file.
+BROKE = re.compile(r"Traceback \(most recent|^\w+Error\b|submission\.csv is invalid", re.MULTILINE)
+_FENCE = re.compile(r"^(`{3,})python[ \t]*\n(.*?)^\1[ \t]*$", re.DOTALL | re.MULTILINE)
+_ITEM = r"(?im)^[\W_]*{}[*_]*[ \t]*:[*_]*|^#+[ \t]*{}[ \t]*$"
+
+
+@dataclass(frozen=True)
+class Step:
+    """A message of the agent's: the kind of its action (of KINDS, or none), what the action held, what it saw then."""
+
+    kind: str
+    text: str
+    seen: str
+
+
+def steps(messages: Sequence[Mapping[str, Any]]) -> list[Step]:
+    """What the agent did so far, in order."""
+    found: list[Step] = []
+    for message in messages:
+        if message["role"] == "assistant":
+            kind, text = _action(message)
+            found.append(Step(kind, text, ""))
+        elif found:
+            last = found[-1]
+            found[-1] = Step(last.kind, last.text, f"{last.seen}\n{message['content']}")
+    return found
+
+
+def given(messages: Sequence[Mapping[str, Any]]) -> str:
+    """What the agent was told before it first spoke."""
+    told = []
+    for message in messages:
+        if message["role"] == "assistant":
+            break
+        told.append(str(message["content"]))
+    return "\n".join(told)
+
+
+def fenced(text: str) -> list[str]:
+    """The blocks of Python in a text."""
+    return [code for _, code in _FENCE.findall(text)]
+
+
+def outcome(seen: str) -> tuple[str, float | None]:
+    """(failed, invalid, scored, valid or ran; the score): what an observation says of a program."""
+    scores = _SCORE.findall(seen)
+    if scores and "Traceback (most recent" not in seen:
+        return "scored", float(scores[-1])
+    if "submission.csv is invalid" in seen:
+        return "invalid", None
+    if "submission.csv is valid" in seen:
+        return "valid", None
+    return ("failed" if _FAILURE.search(seen) else "ran"), None
+
+
+def scores_in(text: str) -> list[tuple[int, float]]:
+    """The scores in a text, with where they stand."""
+    return [(match.start(), float(match.group(1))) for match in _SCORE.finditer(text)]
+
+
+def item(text: str, name: str, before: str | None = None) -> str | None:
+    """What stands under the last heading `NAME:` of a text, up to the heading `before`; None without that heading."""
+    heads = list(re.finditer(_ITEM.format(name, name), text))
+    if not heads:
+        return None
+    rest = text[heads[-1].end() :]
+    end = re.search(_ITEM.format(before, before), rest) if before else None
+    return (rest[: end.start()] if end else rest).strip()
+
+
+def _action(message: Mapping[str, Any]) -> tuple[str, str]:
+    calls = message.get("tool_calls") or []
+    if calls:
+        return _call(calls[0]["function"]["name"], calls[0]["function"]["arguments"])
+    match = _TAGS.search(str(message["content"]).rpartition("</think>")[2])
+    if match is None:
+        return "none", ""
+    tag, body = match.groups()
+    if tag != "tool_call":
+        return KINDS[tag], body.lstrip("\n")
+    code = _CODE.search(body)
+    if code is not None:
+        return "program", code.group(1)
+    try:
+        call = json.loads(body)
+        return _call(call["name"], json.dumps(call["arguments"]))
+    except (ValueError, KeyError, TypeError):
+        return "none", ""
+
+
+def _call(name: str, arguments: str) -> tuple[str, str]:
+    """(kind, text) of a tool call; several arguments become one text, each under its name in capitals."""
+    try:
+        fields = json.loads(arguments or "{}")
+    except ValueError:
+        return "none", ""
+    if not isinstance(fields, dict) or name not in KINDS:
+        return "none", ""
+    if len(fields) == 1:
+        return KINDS[name], str(next(iter(fields.values())))
+    return KINDS[name], "\n".join(f"{key.upper()}:\n{value}" for key, value in fields.items())

@@ -1,0 +1,172 @@
+"""The top of a rollout: what it is and what it came to, and a line for each turn, so that progress is seen at a glance."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from . import facts
+from .lines import BAD, DIM, GOOD, LABEL, LOUD, View, block, count, folded, rule, styled
+from .visible import shortened, visible_line
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+Record = Mapping[str, Any]
+WIDEST = 60  # characters of a cell
+MEDALS = {"gold": "bold yellow", "silver": "bold white", "bronze": "yellow"}
+STOPPED = {
+    "length": "its answer was cut off",
+    "format": "its answer cannot be read",
+    "max_turns": "no turns left",
+    "context": "the context is full",
+    "timeout": "the episode's time is over",
+    "budget": "tokens or USD are used up",
+    "asked": "a state: it ends in a question to an ideator",
+}
+
+
+def header(rollout: Record, view: View) -> Iterator["Text"]:
+    """The heading, and the facts about all of it, each on its line."""
+    yield rule(f"rollout {rollout['id']}", view, "bold reverse")
+    yield from folded(_all_facts(rollout), view)
+    if view.full and rollout.get("settings"):
+        yield from block("settings " + _options(rollout["settings"])[2:], view, DIM, words=True)
+
+
+def _all_facts(rollout: Record) -> Iterator["Text"]:
+    task, policy = rollout["task"], rollout["policy"]
+    if rollout.get("reveal_test"):
+        yield styled((" THE AGENT WAS SHOWN TEST SCORES ", LOUD), (" its grade is no fair measure (reveal_test)", BAD))
+    direction = "lower" if task["metric"]["lower_is_better"] else "higher"
+    metric = task["metric"].get("name", "a metric that is code")
+    yield _fact("task", f"{facts.task_name(rollout)} ({task['id']}), {metric}, {direction} is better")
+    version = "" if policy["version"] is None else f" version {policy['version']}"
+    trace = f", trace {rollout['trace']}" if "trace" in rollout else ""
+    yield _fact("agent", f"{rollout['scaffold']}{trace}: {policy['model']}{version}{_options(policy['sampling'])}")
+    yield _fact(
+        "run",
+        f"group {rollout['group']}, sample {rollout['sample']} of {rollout['group_size']}, seed {rollout['seed']}",
+    )
+    yield from _began(rollout)
+    reason = rollout["stop_reason"]
+    why = f" ({STOPPED[reason]})" if reason in STOPPED else ""
+    rate = f", format rate {rollout['format_rate']:.0%}" if "format_rate" in rollout else ""
+    good = GOOD if reason == "finished" else "bold yellow"
+    yield _fact("stopped", (f"{reason}{why}", good), f" after {count(len(rollout['turns']), 'turn')}{rate}")
+    yield from _came_to(rollout)
+    used = rollout["usage"]
+    told = "tokens not told" if facts.tokens(used) == "-" else f"{facts.tokens(used)} tokens"
+    paid = "" if used["usd"] is None else f", {facts.usd(used)} USD"
+    yield _fact("cost", f"{told}, {facts.seconds(rollout):.1f} s{paid}")
+
+
+def _fact(name: str, *parts: str | tuple[str, str]) -> "Text":
+    return styled((f"{name:<11}", LABEL), *parts)
+
+
+def _options(options: Record) -> str:
+    return "".join(f", {key} {value}" for key, value in options.items() if value is not None)
+
+
+def _began(rollout: Record) -> Iterator["Text"]:
+    """Where it took up the work."""
+    state = rollout.get("state")
+    if not state:
+        return
+    score, validation = (facts.number(state.get(name)) for name in ("score", "validation"))
+    turn = f" turn {state['turn'] + 1}" if "turn" in state else ""
+    origin = f", from rollout {state['rollout']}{turn}" if "rollout" in state else ""
+    yield _fact("began with", f"a solution of validation {validation}, test {score}{origin}")
+
+
+def _came_to(rollout: Record) -> Iterator["Text"]:
+    """Validation, grade, reward and what a filter said of it."""
+    if "validation" in rollout:
+        verdict = rollout["validation"]
+        reason = f": {verdict['reason']}" if verdict and verdict.get("reason") else ""
+        yield _fact("validation", "nothing was handed in" if verdict is None else facts.shown_score(verdict) + reason)
+    grade = rollout.get("grade")
+    if grade:
+        yield _fact("grade", *graded(grade))
+        if grade["valid"] and grade.get("thresholds"):
+            yield _fact("", *ladder(grade))
+    if "reward" in rollout:
+        made = ((grade or {}).get("reward")) or {}
+        yield _fact("reward", (facts.number(rollout["reward"]), "bold"), _options(made).replace(", ", " by ", 1))
+    dropped = rollout.get("filter")
+    if dropped and not dropped["kept"]:
+        yield _fact("filter", ("dropped", BAD), f": {dropped['reason']}")
+
+
+def graded(grade: Record) -> Iterator[str | tuple[str, str]]:
+    """A verdict as parts of a line: score, medal, place."""
+    if not grade["valid"]:
+        yield from (("invalid", BAD), f": {grade.get('reason')}")
+        return
+    yield (facts.number(grade["score"]), "bold")
+    medal = grade.get("medal")
+    if medal:
+        yield from (" ", (medal, MEDALS.get(medal, "")))
+    yield ", above the median" if grade.get("above_median") else ", not above the median"
+    if grade.get("position") is not None:
+        yield f", position {grade['position']} of {grade['teams']}"
+    if grade.get("human_rank") is not None:
+        yield f", human rank {grade['human_rank']:.3f}"
+
+
+def ladder(grade: Record) -> Iterator[str | tuple[str, str]]:
+    """The thresholds from worst to best, with the score where it belongs: after those that it reaches."""
+    sign = -1 if grade["lower_is_better"] else 1
+    rungs = sorted(grade["thresholds"].items(), key=lambda rung: sign * rung[1])
+    reached = sum(sign * grade["score"] >= sign * value for _, value in rungs)
+    parts: list[str | tuple[str, str]] = [f"{name} {facts.number(value)}" for name, value in rungs]
+    parts.insert(reached, (f"[{facts.number(grade['score'])}]", "bold reverse"))
+    for at, part in enumerate(parts):
+        yield from (" → " if at else "", part)
+
+
+def overview(rollout: Record) -> list["Text"]:
+    """A table with a line for each turn; nothing for a rollout of one."""
+    turns = rollout["turns"]
+    if len(turns) < 2:
+        return []
+    shown = "test" if rollout.get("reveal_test") else "test (hidden)"
+    header = ["turn", "action", "status", "validation", "best so far", shown, "tokens", "seconds", "USD"]
+    best = facts.best_so_far(rollout)
+    rows = [
+        [
+            str(at + 1),
+            turn["action"],
+            _status(turn),
+            facts.shown_score(turn.get("validation")),
+            facts.number(best[at]),
+            facts.shown_score(turn.get("grade")),
+            facts.tokens(turn.get("usage")),
+            f"{turn['duration_s']:.1f}",
+            facts.usd(turn.get("usage")),
+        ]
+        for at, turn in enumerate(turns)
+    ]
+    told = [any(row[at] != "-" for row in rows) for at in range(len(header))]
+    rows = [[cell for cell, kept in zip(row, told, strict=True) if kept] for row in rows]
+    return aligned([name for name, kept in zip(header, told, strict=True) if kept], rows, ("action", "status"))
+
+
+def _status(turn: Record) -> str:
+    what = facts.ran(turn)
+    return str(turn.get("problem") or (what["status"] if what else "-"))
+
+
+def aligned(header: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[str]) -> list["Text"]:
+    """Columns under their names, numbers to the right; as wide as they are, whatever the terminal is."""
+    from rich.cells import cell_len, set_cell_size
+
+    cells = [[shortened(visible_line(cell), WIDEST) for cell in row] for row in (header, *rows)]
+    widths = [max(cell_len(cell) for cell in column) for column in zip(*cells, strict=True)]
+    made = []
+    for at, row in enumerate(cells):
+        parts = []
+        for name, cell, width in zip(header, row, widths, strict=True):
+            parts.append(set_cell_size(cell, width) if name in left else " " * (width - cell_len(cell)) + cell)
+        style = "bold" if at == 0 else BAD if "invalid" in row or "error" in row else ""
+        made.append(styled(("  ".join(parts).rstrip(), style)))
+    return made

@@ -1,0 +1,149 @@
+"""Blocks of an agent's text as styled lines: prose, output, code with colours, and differences between two programs.
+
+All but code is indented, so that nothing an agent wrote begins a line as our own words do; code stands as it is and can
+be copied. Not covered: what is shown in which order.
+"""
+
+import difflib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from .visible import cut, shortened, visible, visible_line
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+INDENT = "  "
+LONGEST = 1000  # characters of a line
+CODE = (300, 100)  # first and last lines of a program
+LONGEST_WRAPPED = 4000  # beyond, words are not looked for
+MOST_COLOURED = 50_000  # characters; a lexer takes seconds for more
+MOST_COMPARED = 1500  # lines; comparing takes the square of it at worst
+DIM, LABEL, GOOD, BAD, LOUD = "dim", "bold cyan", "green", "bold red", "bold white on red"
+
+
+@dataclass(frozen=True)
+class View:
+    """How much is shown: everything, or the ends of what is long; columns; the turns by number (all where empty)."""
+
+    full: bool = False
+    width: int = 120
+    turns: frozenset[int] = field(default_factory=frozenset)
+
+
+def styled(*parts: str | tuple[str, str]) -> "Text":
+    """One line of parts, each a text or (text, style), none longer than LONGEST; nothing is read as markup."""
+    from rich.text import Text
+
+    line = Text(end="")
+    for part in parts:
+        text, style = part if isinstance(part, tuple) else (part, "")
+        line.append(shortened(visible_line(text), LONGEST), style)
+    return line
+
+
+def folded(lines: Iterable["Text"], view: View) -> Iterator["Text"]:
+    """The lines, those that are too long for the width broken between words and indented from there."""
+    from rich.cells import cell_len, chop_cells
+    from rich.text import Text
+
+    room = view.width - 2 * len(INDENT)
+    for line in lines:
+        plain, begin, breaks = line.plain, 0, []
+        while cell_len(plain[begin:]) > (room if begin else view.width):
+            end = begin + len(chop_cells(plain[begin : begin + room], room)[0])
+            space = plain.rfind(" ", begin + room // 2, end) + 1
+            begin = space or end
+            breaks.append(begin)
+        for at, part in enumerate(line.divide(breaks)):
+            yield Text.assemble(2 * INDENT, part, end="") if at else part
+
+
+def rule(title: str, view: View, style: str = "bold", after: str = "") -> "Text":
+    """A heading that fills the width."""
+    title = shortened(visible_line(title), 60)
+    room = view.width - len(title) - len(after) - 5
+    return styled((f"── {title} ", style), ("─" * max(2, room), "dim"), (f" {after}" if after else "", "dim"))
+
+
+def block(
+    text: str, view: View, style: str = "", ends: tuple[int, int] = (20, 10), words: bool = False
+) -> Iterator["Text"]:
+    """Indented lines, the first and last of them (`ends`) unless all is shown; broken at the width, or at `words`."""
+    from rich.text import Text
+
+    lines = visible(text).rstrip("\n").split("\n")
+    for line in lines if view.full else cut(lines, *ends):
+        if isinstance(line, int):
+            yield _left_out(line)
+            continue
+        line = line.expandtabs(8).rstrip()
+        for part in _broken(line if view.full else shortened(line, LONGEST), view.width - len(INDENT), words):
+            yield Text(f"{INDENT}{part}" if part else "", style, end="")
+
+
+def code(text: str, view: View, language: str) -> Iterator["Text"]:
+    """The lines of a program with colours, as they are to be copied. `language`: python or bash."""
+    from pygments.lexers.python import PythonLexer
+    from pygments.lexers.shell import BashLexer
+    from rich.syntax import Syntax
+
+    lines = visible(text).strip("\n").split("\n")
+    kept = lines if view.full else cut(lines, *CODE)
+    parts = [line if isinstance(line, int) or view.full else shortened(line, LONGEST) for line in kept]
+    # lexed as one, so that a string over several lines keeps its colour; what was left out is one empty line there
+    whole = "\n".join("" if isinstance(part, int) else part for part in parts)
+    if len(whole) > MOST_COLOURED:
+        yield from (_left_out(part) if isinstance(part, int) else _verbatim(part) for part in parts)
+        return
+    lexer = (BashLexer if language == "bash" else PythonLexer)(stripnl=False, ensurenl=False)
+    syntax = Syntax(whole, lexer, theme="ansi_dark", background_color="default")
+    coloured = syntax.highlight(whole).split("\n", allow_blank=True)
+    for part, line in zip(parts, coloured, strict=False):
+        yield _left_out(part) if isinstance(part, int) else line
+
+
+def difference(before: str, after: str, view: View) -> list["Text"] | None:
+    """A unified diff of two programs; None where the program itself is shorter, or too long to be compared."""
+    old, new = (visible(text).strip("\n").split("\n") for text in (before, after))
+    if max(len(old), len(new)) > MOST_COMPARED:
+        return None
+    lines = list(difflib.unified_diff(old, new, lineterm="", n=2))[2:]
+    if len(lines) >= len(new):
+        return None
+    styles = {"+": GOOD, "-": "red", "@": "cyan"}
+    return [_verbatim(shortened(line, LONGEST), styles.get(line[:1], DIM)) for line in lines]
+
+
+def count(number: int, what: str) -> str:
+    """`1 line`, `2 lines`."""
+    return f"{number:,} {what}" + ("" if number == 1 else "s")
+
+
+def _verbatim(line: str, style: str = "") -> "Text":
+    """A line of a program that is visible already, with its tabs."""
+    from rich.text import Text
+
+    return Text(line, style, end="")
+
+
+def _left_out(number: int) -> "Text":
+    return styled((f"{INDENT}… {count(number, 'line')} …", DIM))
+
+
+def _broken(line: str, width: int, words: bool) -> list[str]:
+    """A line in pieces that fit `width` columns."""
+    from rich.cells import cell_len, chop_cells
+
+    width = max(width, 20)
+    if (len(line) if line.isascii() else cell_len(line)) <= width:
+        return [line]
+    if words and len(line) <= LONGEST_WRAPPED:
+        import textwrap
+
+        indent = line[: len(line) - len(line.lstrip())][: width // 2]
+        return textwrap.wrap(line, width, subsequent_indent=indent, break_on_hyphens=False, replace_whitespace=False)
+    if line.isascii():
+        return [line[at : at + width] for at in range(0, len(line), width)]
+    return chop_cells(line, width)

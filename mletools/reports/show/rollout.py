@@ -1,0 +1,128 @@
+"""All of a rollout, line by line: the top, its turns, what came after them, and what was handed in."""
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from . import facts
+from .header import graded, header, overview
+from .lines import LABEL, View, folded, rule, styled
+from .turns import described, executed, listing, seen, turn
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+Record = Mapping[str, Any]
+
+
+def lines(rollout: Record, view: View) -> Iterator["Text"]:
+    """The rollout (a valid record) as lines without their ends; turns that `view` leaves out are compared with still."""
+    yield from header(rollout, view)
+    table = overview(rollout)
+    if table:
+        yield styled("")
+        yield from table
+    before: dict[str, tuple[str, str]] = {}
+    state = rollout.get("state") or {}
+    if state.get("code"):
+        before["program"] = (state["code"], "the solution that it began with")
+    for at, (record, program) in enumerate(zip(rollout["turns"], facts.programs(rollout), strict=True)):
+        if not view.turns or at + 1 in view.turns:
+            yield styled("")
+            yield from turn(rollout, at, before, view)
+        if program is not None:
+            before[facts.kind_of(record)] = (program, f"turn {at + 1}")
+    written_last = bool(rollout["turns"]) and facts.runs_after(rollout)
+    if written_last and (not view.turns or len(rollout["turns"]) in view.turns):
+        yield from folded(_judged(rollout, view), view)
+    if not view.turns:
+        yield from _apart(folded(_after(rollout, view), view))
+        yield from _apart(folded(_ideas(rollout, view), view))
+        if not written_last:
+            yield from _apart(_handed_in(rollout, before, view))
+    yield styled("")
+
+
+def _apart(part: Iterator["Text"]) -> Iterator["Text"]:
+    """The lines with an empty one before them, if there are any."""
+    first = next(part, None)
+    if first is not None:
+        yield styled("")
+        yield first
+        yield from part
+
+
+def _after(rollout: Record, view: View) -> Iterator["Text"]:
+    """Messages that no turn of the policy answers, and the question that a state ends in."""
+    last = max((place for place in facts.places(rollout) if place is not None), default=-1)
+    messages = rollout["messages"][last + 1 :]
+    query = (rollout.get("state") or {}).get("query")
+    if messages or query:
+        yield rule("after the last turn" if rollout["turns"] else "messages", view)
+    for message in messages:
+        yield from seen(message, view)
+    if query:
+        yield styled(("the implementer asked", LABEL))
+        yield from described(query, view)
+
+
+def _ideas(rollout: Record, view: View) -> Iterator["Text"]:
+    """Of the scaffold idea: the idea, and who carried it out."""
+    if "idea" in rollout:
+        yield rule("the idea", view)
+        if rollout["idea"] is None:
+            yield styled(("none: the answer is not in the format", "bold red"))
+        else:
+            yield from described(rollout["idea"], view)
+    implementer = rollout.get("implementer")
+    if implementer:
+        name = f"the implementer: {implementer.get('model')}"
+        used = implementer.get("usage")
+        yield rule(name, view, after="" if facts.tokens(used) == "-" else f"{facts.tokens(used)} tokens")
+        for message in implementer.get("messages") or ():
+            yield from seen(message, view)
+
+
+def _handed_in(rollout: Record, before: Mapping[str, tuple[str, str]], view: View) -> Iterator["Text"]:
+    """The program at the top of the record, and what came of it."""
+    program = rollout["code"]
+    if program is None and not rollout.get("execution") and not rollout.get("grade"):
+        return
+    yield rule("what was handed in", view)
+    if program is not None:
+        yield from _same_or_listed(rollout, program, before, view)
+    yield from folded(_judged(rollout, view), view)
+
+
+def _judged(rollout: Record, view: View) -> Iterator["Text"]:
+    """What came of the program at the top."""
+    instrument, execution, grade = (rollout.get(name) for name in ("instrument", "execution", "grade"))
+    if instrument:
+        arrived = set((execution or {}).get("markers", ()))
+        found = sum(marker in arrived for marker in instrument["markers"])
+        told = instrument["problem"] or f"{found} of {len(instrument['markers'])} arrived"
+        yield styled(("reports", LABEL), f" {told}")
+    if execution:
+        if any(each.get("execution") == execution for each in rollout["turns"]):
+            yield styled(("ran", LABEL), f" {execution['status']}, as in its turn")
+        else:
+            yield from executed(execution, view)
+    if grade:
+        yield styled(("grade", LABEL), " ", *graded(grade))
+
+
+def _same_or_listed(
+    rollout: Record, program: str, before: Mapping[str, tuple[str, str]], view: View
+) -> Iterator["Text"]:
+    cells: list[str] = []
+    for at, (record, written) in enumerate(zip(rollout["turns"], facts.programs(rollout), strict=True)):
+        if written is None:
+            continue
+        if written.strip() == program.strip():
+            yield styled(("code", LABEL), f" as in turn {at + 1}")
+            return
+        if "cell" in record and record["action"] == "python":
+            cells.append(written)
+            if "\n\n".join(cells).strip() == program.strip() and not view.full:
+                yield styled(("code", LABEL), f" the cells up to turn {at + 1}")
+                return
+    yield from listing(program, "program", before, view)

@@ -1,0 +1,185 @@
+"""Scaffold `memory`: trace after trace, from scratch or from one of the best solutions so far (MLE-RL, section 4).
+
+Covered: the actions request_info, validate_code and execute_code as tags or tool calls, traces that end at their turns or
+at a full context, the pool that they share, reset and memory traces marked. Not covered: steps cut out of traces, and
+which of them are worth training on (filters).
+"""
+
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from mletools import prompts
+from mletools.records.errors import ToolError
+from mletools.records.ids import content_id, derive_seed
+from mletools.records.tape import Tape
+from mletools.scaffolds import observations
+from mletools.scaffolds.calls import Action, Fault, Tool, as_functions, read_action
+from mletools.scaffolds.episode import Ended, Episode, Job, Place, Settings
+from mletools.scaffolds.facts import facts, split_told, tell
+from mletools.scaffolds.pool import ALIKE, Entry, Pool, entry_id
+
+SETTINGS = Settings(
+    max_turns=15,
+    max_seconds=43200.0,
+    max_answer_tokens=16384,
+    execution_seconds=3600.0,
+    context_tokens=65536,
+    when_full="end",
+    hand_in="best",
+    own={
+        "max_traces": None,
+        "pool_size": 5,
+        "pool_dir": None,
+        "reset_ratio": 0.7,
+        "similarity": ALIKE,
+        "memory_by": "test",
+    },
+)
+EVALUATION = {"pool_size": 3, "reset_ratio": 0.5, "memory_by": "validation"}
+INPUT = "task"
+PROMPTS = ("memory-system", "memory-start", "task")
+SESSIONS = False
+
+INFO, VALIDATE, EXECUTE = "request_info", "validate_code", "execute_code"
+TOOLS = (
+    Tool(INFO, "Ask for information.", {"what": "overview, files, metric or sample"}),
+    Tool(VALIDATE, "Run a program without handing in what it writes.", {"code": "the program"}),
+    Tool(EXECUTE, "Run a program and hand in the submission.csv that it writes.", {"code": "the program"}),
+)
+HOW = f"Take exactly one action a message: {', '.join(f'<{tool.name}>' for tool in TOOLS)}."
+OUTPUT = 2000  # characters of an earlier solution's output that a memory trace is shown
+
+
+def check(settings: Settings) -> None:
+    """ToolError for settings that this scaffold cannot work with."""
+    told = settings.validation > 0 or settings.reveal_test
+    if not told and settings.own["memory_by"] == "validation":
+        raise ToolError("--memory-by validation needs a validation score: give --validation a share above 0")
+
+
+def work(job: Job, place: Place, tape: Tape) -> Iterator[dict[str, Any]]:
+    """The rollouts of a run's traces, each as it ends."""
+    own, bounds = job.settings.own, job.settings
+    folder = Path(own["pool_dir"]) if own["pool_dir"] else None
+    lower = job.task["metric"]["lower_is_better"]
+    pool = Pool(job.task["id"], lower, own["pool_size"], own["similarity"], folder)
+    seconds, usd, number = 0.0, 0.0, 0
+    while number != own["max_traces"]:
+        left = replace(
+            bounds,
+            max_seconds=None if bounds.max_seconds is None else bounds.max_seconds - seconds,
+            max_usd=None if bounds.max_usd is None else bounds.max_usd - usd,
+        )
+        if (left.max_seconds or 1) <= 0 or (left.max_usd is not None and left.max_usd <= 0):
+            break
+        id = content_id(job.id, "trace", number) if number else job.id
+        trace = replace(job, id=id, seed=derive_seed(job.seed, "trace", number), settings=left)
+        rollout = _trace(trace, place, tape, pool)
+        yield {**rollout, "settings": asdict(bounds)}
+        seconds += rollout["usage"]["seconds"]
+        usd += rollout["usage"]["usd"] or 0.0
+        number += 1
+        if not rollout["turns"]:
+            break  # not even one message fits: another trace would not do better
+
+
+def _trace(job: Job, place: Place, tape: Tape, pool: Pool) -> dict[str, Any]:
+    start = _draw(job, tape, pool)
+    settings = job.settings
+    system = prompts.render(
+        "memory-system", execution_seconds=f"{settings.execution_seconds:g}", max_turns=str(settings.max_turns)
+    )
+    question = tell("task", job.task, split=split_told(settings.validation > 0, settings.reveal_test))
+    if start is not None:
+        question += "\n\n" + _told_of(start, settings)
+    episode = Episode(job, place, tape, [{"role": "system", "content": system}, {"role": "user", "content": question}])
+    try:
+        reason = _turns(episode, place, pool)
+    except Ended as ended:
+        reason = ended.reason
+    if start is None:
+        return episode.record(reason, trace="reset")
+    state = {
+        "score": start["test"],
+        "validation": start["validation"],
+        "code": start["code"],
+        "rollout": start["trace"],
+        "turn": start["step"],
+    }
+    return episode.record(reason, trace="memory", state=state)
+
+
+def _draw(job: Job, tape: Tape, pool: Pool) -> dict[str, Any] | None:
+    """The entry that a trace begins from; None from scratch, with probability p and where there is none."""
+
+    def from_pool() -> dict[str, Any]:
+        entry = pool.get(derive_seed(job.seed, "pool"))
+        return {"entry": asdict(entry) if entry else None}
+
+    if derive_seed(job.seed, "reset") / 2**62 < job.settings.own["reset_ratio"]:
+        return None
+    drawn: dict[str, Any] | None = tape.play("pool", job.id, from_pool)["entry"]
+    return drawn
+
+
+def _told_of(start: dict[str, Any], settings: Settings) -> str:
+    score = start["test"] if settings.reveal_test else start["validation"]
+    rows = "test rows" if settings.reveal_test else "validation rows"
+    standing = "its score is not told." if score is None else f"its score on the {rows} was {score:g}."
+    output = f"What it printed:\n\n```\n{start['output']}\n```" if start["output"] else "It printed nothing."
+    return prompts.render("memory-start", standing=standing, code=start["code"].strip(), output=output)
+
+
+def _turns(episode: Episode, place: Place, pool: Pool) -> str:
+    functions = as_functions(TOOLS) if episode.settings.tool_calls == "openai" else None
+    while True:
+        action = read_action(episode.ask(functions), TOOLS)
+        episode.well_formed.append(not isinstance(action, Fault))
+        if isinstance(action, Fault):
+            episode.correct(action, HOW)
+            continue
+        episode.turn["action"] = action.name
+        if action.name == INFO:
+            episode.observe(_info(episode, place, action), action)
+            continue
+        judged = action.name == EXECUTE
+        execution = episode.run(action.fields["code"], judged)["execution"]
+        said = observations.ran(execution)
+        if not judged:
+            said += "\n\n" + observations.handed_in(execution)
+        elif execution["submission"] is None:
+            said += f"\n\nNothing was handed in: {execution['submission_problem']}."
+        else:
+            said += "\n\n" + observations.judged(episode.turn, episode.job.task, episode.settings.reveal_test)
+            _push(episode, pool)
+        episode.observe(said, action)
+
+
+def _push(episode: Episode, pool: Pool) -> None:
+    """Offer the turn's solution to the pool, if its submission is valid."""
+    turn, settings = episode.turn, episode.settings
+    test, validation = ((turn[key] or {}).get("score") for key in ("grade", "validation"))
+    score = test if settings.reveal_test or settings.own["memory_by"] == "test" else validation
+    if score is None:
+        return
+    job, number = episode.job, len(episode.turns) - 1
+    output = observations.text_of(turn["execution"]["stdout"], OUTPUT)
+    id = entry_id(job.task["id"], turn["code"])
+    pool.push(
+        Entry(id, job.task["id"], turn["code"], score, number, job.id, "", output, validation=validation, test=test)
+    )
+
+
+def _info(episode: Episode, place: Place, action: Action) -> str:
+    task, what = episode.job.task, action.fields["what"].strip().lower()
+    if what == "overview":
+        return str(task["description"])
+    if what == "metric":
+        told = facts(task)
+        return f"The score is {told['metric']}; {told['direction']}."
+    if what in ("files", "sample"):
+        return place.look("sample_submission.csv" if what == "sample" else None)
+    episode.turn["problem"] = "unknown"
+    return f"There is no information named {what[:80]!r}: ask for overview, files, metric or sample."

@@ -1,0 +1,108 @@
+"""Scaffold `react`: reason, call one tool, observe, until an answer (SandMLE, sections 4.3 and D.1).
+
+Covered: the tools PythonInterpreter and Score as tags or tool calls, the format rate, its limits in training and in
+evaluation, episodes that count as timed out. Not covered: state between programs; each runs from the beginning.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from mletools import prompts
+from mletools.records.tape import Tape
+from mletools.scaffolds import observations
+from mletools.scaffolds.calls import Action, Fault, Tool, as_functions, named_call, read_action, thinks, without_fence
+from mletools.scaffolds.episode import Ended, Episode, Job, Place, Settings
+from mletools.scaffolds.facts import split_told, tell
+
+SETTINGS = Settings(
+    max_turns=15,
+    max_seconds=1200.0,
+    max_tokens=32768,
+    max_answer_tokens=8192,
+    execution_seconds=300.0,
+    context_tokens=32768,
+)
+EVALUATION = {"max_turns": 20}
+INPUT = "task"
+PROMPTS = ("react-system", "task")
+SESSIONS = False
+# An episode in which more than this share of the programs ran out of time counts as timed out (SandMLE's code).
+TIMED_OUT = 0.2
+
+PYTHON, SCORE, ANSWER = "PythonInterpreter", "Score", "answer"
+TOOLS = (
+    Tool(PYTHON, "Run a complete Python program in an empty folder.", {"code": "the program"}),
+    Tool(SCORE, "Score the submission.csv that the last successful run left."),
+    Tool(ANSWER, "End the work; the latest submission.csv is final."),
+)
+HOW = (
+    "Reason between <think> and </think>, then take exactly one action: <tool_call> with a program or with Score, or "
+    "<answer>submission</answer> to end."
+)
+
+
+def check(settings: Settings) -> None:
+    """ToolError for settings that this scaffold cannot work with."""
+
+
+def work(job: Job, place: Place, tape: Tape) -> Iterator[dict[str, Any]]:
+    """The rollout of one episode."""
+    settings = job.settings
+    told = {"execution_seconds": f"{settings.execution_seconds:g}", "max_turns": str(settings.max_turns)}
+    system = prompts.render("react-system", name=job.task["name"], **told)
+    question = tell("task", job.task, split=split_told(settings.validation > 0, settings.reveal_test))
+    episode = Episode(job, place, tape, [{"role": "system", "content": system}, {"role": "user", "content": question}])
+    try:
+        reason = _turns(episode)
+    except Ended as ended:
+        reason = ended.reason
+    runs = [turn["execution"]["status"] for turn in episode.turns if "execution" in turn]
+    if runs and runs.count("timeout") > TIMED_OUT * len(runs):
+        reason = "timeout"
+    yield episode.record(reason)
+
+
+def _turns(episode: Episode) -> str:
+    functions = as_functions(TOOLS) if episode.settings.tool_calls == "openai" else None
+    while True:
+        reply = episode.ask(functions)
+        action = read_action(reply, TOOLS, _body, ("tool_call", "answer"))
+        if isinstance(action, Action) and action.name == ANSWER and episode.latest is None:
+            action = Fault("early", "No program of yours has left a submission.csv yet: there is nothing to hand in.")
+        episode.well_formed.append(thinks(reply))
+        if isinstance(action, Fault):
+            episode.correct(action, HOW)
+        elif action.name == ANSWER:
+            episode.turn["action"] = "answer"
+            return "finished"
+        elif action.name == PYTHON:
+            episode.turn["action"] = "python"
+            execution = episode.run(action.fields["code"])["execution"]
+            said = f"{observations.ran(execution)}\n\n{observations.handed_in(execution)}"
+            episode.observe(_response(said, action), action)
+        else:
+            episode.turn["action"] = "score"
+            latest, revealed = episode.latest or {}, episode.settings.reveal_test
+            said = observations.judged(latest, episode.job.task, revealed)
+            shown = "grade" if revealed else "validation"
+            if shown in latest:
+                episode.turn[shown] = latest[shown]
+            episode.observe(_response(said, action), action)
+
+
+def _response(text: str, action: Action) -> str:
+    return text if action.id is not None else f"<tool_response>\n{text}\n</tool_response>"
+
+
+def _body(tool: Tool, text: str) -> tuple[str, dict[str, str]]:
+    """What stands in <tool_call>: `python` and <code>, or JSON with a name and arguments."""
+    if tool.name == ANSWER:
+        return ANSWER, {}
+    text = text.strip()
+    if text.startswith("python"):
+        code = text.removeprefix("python").strip()
+        if not (code.startswith("<code>") and code.endswith("</code>")):
+            raise ValueError("a program stands between <code> and </code>")
+        return PYTHON, {"code": without_fence(code[len("<code>") : -len("</code>")])}
+    name, fields = named_call(text)
+    return (PYTHON if name in ("python", "python_interpreter") else name), fields

@@ -1,0 +1,330 @@
+"""What action a message takes, in all its forms, and what of a long conversation is still shown; worked by hand."""
+
+import json
+from typing import Any
+
+import pytest
+
+from mletools.scaffolds import codeact, context, memory, react
+from mletools.scaffolds.calls import (
+    Action,
+    Fault,
+    Tool,
+    as_functions,
+    named_call,
+    plain,
+    read_action,
+    sections,
+    sendable,
+    thinks,
+    without_fence,
+)
+
+RUN, ASK, FINISH = Tool("run", "Runs.", {"code": "it"}), Tool("ask", "Asks.", {"wish": "a", "goal": "b"}), Tool("end", "")
+TOOLS = (RUN, ASK, FINISH)
+SEVERAL = "Your message takes more than one action, and none was carried out."
+
+
+def reply(text: str = "", *calls: tuple[str, str, str], finish: str = "stop", **more: Any) -> dict[str, Any]:
+    made = [{"id": id, "name": name, "arguments": arguments} for id, name, arguments in calls]
+    return {"text": text, "finish_reason": finish, "tool_calls": made, **more}
+
+
+# ---- tags
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "fields"),
+    [
+        ("<run>\nprint(1)\n</run>", "run", {"code": "print(1)\n"}),
+        ("First this. <run>print(1)</run> Then we see.", "run", {"code": "print(1)\n"}),
+        ("<run>\n```python\nprint(1)\n```\n</run>", "run", {"code": "print(1)\n"}),
+        ("<run>```\nprint(1)\n```</run>", "run", {"code": "print(1)\n"}),
+        ("<run>~~~py\nprint(1)\n~~~</run>", "run", {"code": "print(1)\n"}),
+        ("<run>\n    print(1)\n</run>", "run", {"code": "    print(1)\n"}),
+        ("<run>text = '''\n```\nx\n```\n'''</run>", "run", {"code": "text = '''\n```\nx\n```\n'''\n"}),
+        ("<run>print('<end></end>', '<run>')\n</run>", "run", {"code": "print('<end></end>', '<run>')\n"}),
+        ("<run>\nif a < b > c: pass\n</run>", "run", {"code": "if a < b > c: pass\n"}),
+        ("<end></end>", "end", {}),
+        ("<end>with pleasure</end>", "end", {}),
+        ("<ask>\nWISH:\na b\n\nGOAL: c\n</ask>", "ask", {"wish": "a b", "goal": "c"}),
+        ("<ask>GOAL: c\nd\nWISH: a</ask>", "ask", {"wish": "a", "goal": "c\nd"}),
+        ("<ask>**WISH:** a\n## GOAL: c</ask>", "ask", {"wish": "a", "goal": "c"}),
+        ("<think>shall I <run>print(0)</run>?</think><run>print(1)</run>", "run", {"code": "print(1)\n"}),
+        ("shall I <run>print(0)</run>?</think>\n<run>print(1)</run>", "run", {"code": "print(1)\n"}),
+        ("<think>a</think><run>print('</think>')</run>", "run", {"code": "print('</think>')\n"}),
+        ("</run> is how it ends. <end></end>", "end", {}),
+        ("<other>x</other><end></end>", "end", {}),
+    ],
+)
+def test_an_action_in_tags(text: str, name: str, fields: dict[str, str]) -> None:
+    assert read_action(reply(text), TOOLS) == Action(name, fields, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "told"),
+    [
+        ("", "missing", "Your message takes no action."),
+        ("print(1)", "missing", "Your message takes no action."),
+        ("```python\nprint(1)\n```", "missing", "Your message takes no action."),
+        ("<other>x</other>", "missing", "Your message takes no action."),
+        ("<RUN>print(1)</RUN>", "missing", "Your message takes no action."),
+        ("<think><run>print(1)</run></think>", "missing", "Your message takes no action."),
+        ("<think><run>print(1)</run>", "missing", "Your message takes no action."),
+        ("<run>print(1)", "malformed", "<run> is opened and never closed."),
+        ("<end></end><run>print(1)</RUN>", "malformed", "<run> is opened and never closed."),
+        ("<run>1</run><run>2</run>", "several", SEVERAL),
+        ("<run>1</run><end></end>", "several", SEVERAL),
+        ("<think>a</think><run>1</run><think>b</think><end></end>", "several", SEVERAL),
+        ("a</think><run>1</run><think>b</think><end></end>", "several", SEVERAL),
+        ("<run></run>", "malformed", "run needs code."),
+        ("<run> \n\n </run>", "malformed", "run needs code."),
+        ("<run>```python\n\n```</run>", "malformed", "run needs code."),
+        ("<ask></ask>", "malformed", "it has to begin with WISH:"),
+        ("<ask>please: WISH: a\nGOAL: b</ask>", "malformed", "it has to begin with WISH:"),
+        ("<ask>WISH: a</ask>", "malformed", "GOAL: is missing or empty"),
+        ("<ask>WISH: a\nGOAL:\n</ask>", "malformed", "GOAL: is missing or empty"),
+        ("<ask>WISH: a\nGOAL: b\nWISH: c</ask>", "malformed", "WISH: stands there twice"),
+        ("<ask>wish: a\ngoal: b</ask>", "malformed", "it has to begin with WISH:"),
+    ],
+)
+def test_a_message_in_tags_that_takes_no_action(text: str, kind: str, told: str) -> None:
+    assert read_action(reply(text), TOOLS) == Fault(kind, told)
+
+
+def test_a_message_that_was_cut_off_takes_no_action_even_where_it_is_whole() -> None:
+    found = read_action(reply("<end></end>", finish="length"), TOOLS)
+    assert isinstance(found, Fault) and found.kind == "length"
+
+
+# ---- tool calls
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "fields"),
+    [
+        ("run", '{"code": "print(1)"}', {"code": "print(1)"}),
+        ("run", '{"code": "a\nb"}', {"code": "a\nb"}),  # a line end as it is: many models write it so
+        ("run", '{"code": "x", "more": 1}', {"code": "x"}),
+        ("run", '{"code": 3}', {"code": "3"}),
+        ("run", '{"code": "</run><end></end>"}', {"code": "</run><end></end>"}),
+        ("run", '{"code": "a\\ud800b\\ud83d\\ude00"}', {"code": "a\ufffdb\U0001f600"}),  # half a pair is no text
+        ("ask", '{"wish": "a", "goal": ["b"]}', {"wish": "a", "goal": '["b"]'}),
+        ("end", "{}", {}),
+        ("end", "", {}),
+    ],
+)
+def test_an_action_as_a_tool_call(name: str, arguments: str, fields: dict[str, str]) -> None:
+    assert read_action(reply("I call it", ("c7", name, arguments)), TOOLS) == Action(name, fields, "c7")
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "kind", "told"),
+    [
+        ("run", '{"code": "print(1)', "malformed", "the arguments are no JSON: "),
+        ("run", "print(1)", "malformed", "the arguments are no JSON: "),
+        ("run", '["print(1)"]', "malformed", "the arguments are no JSON object"),
+        ("run", "null", "malformed", "the arguments are no JSON object"),
+        ("run", "[" * 100_000, "malformed", "the arguments are no JSON: "),
+        ("run", "{}", "malformed", "run needs code."),
+        ("run", '{"code": " "}', "malformed", "run needs code."),
+        ("ask", "{}", "malformed", "ask needs wish and goal."),
+        ("walk", "{}", "unknown", "There is no action named 'walk'; there are run, ask, end."),
+        ("w" * 500, "{}", "unknown", f"There is no action named '{'w' * 80}'; there are run, ask, end."),
+    ],
+)
+def test_a_tool_call_that_is_no_action(name: str, arguments: str, kind: str, told: str) -> None:
+    found = read_action(reply("", ("c7", name, arguments)), TOOLS)
+    assert isinstance(found, Fault) and found.kind == kind and found.told.startswith(told)
+
+
+def test_calls_and_tags_are_counted_together() -> None:
+    one = ("c1", "run", '{"code": "1"}')
+    assert read_action(reply("", one, ("c2", "end", "{}")), TOOLS) == Fault("several", SEVERAL)
+    assert read_action(reply("<end></end>", one), TOOLS) == Fault("several", SEVERAL)
+    assert read_action(reply("<think><end></end></think>", one), TOOLS) == Action("run", {"code": "1"}, "c1")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sent"),
+    [
+        ('{"code":  1}', '{"code":  1}'),
+        ('{"code": "a\nb"}', '{"code": "a\\nb"}'),
+        ('{"code": "print(', "{}"),
+        ("[1]", "{}"),
+        ("", "{}"),
+        ("[" * 100_000, "{}"),
+    ],
+)
+def test_calls_are_sent_back_as_servers_take_them(arguments: str, sent: str) -> None:
+    assert sendable(arguments) == sent
+
+
+def test_the_tools_as_the_protocol_wants_them() -> None:
+    asked = as_functions([ASK, FINISH])
+    assert [each["type"] for each in asked] == ["function", "function"]
+    assert asked[0]["function"]["parameters"] == {
+        "type": "object",
+        "properties": {"wish": {"type": "string", "description": "a"}, "goal": {"type": "string", "description": "b"}},
+        "required": ["wish", "goal"],
+    }
+    assert asked[1]["function"]["parameters"] == {"type": "object", "properties": {}, "required": []}
+
+
+# ---- react's forms
+
+
+def read_react(text: str) -> Action | Fault:
+    return read_action(reply(text), react.TOOLS, react._body, ("tool_call", "answer"))
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "fields"),
+    [
+        ("<tool_call>\npython\n<code>\nprint(1)\n</code>\n</tool_call>", react.PYTHON, {"code": "print(1)\n"}),
+        ("<tool_call>python <code>print(1)</code></tool_call>", react.PYTHON, {"code": "print(1)\n"}),
+        ("<tool_call>python\n<code>\n```py\n1\n```\n</code></tool_call>", react.PYTHON, {"code": "1\n"}),
+        ("<tool_call>python<code>print('</code>')</code></tool_call>", react.PYTHON, {"code": "print('</code>')\n"}),
+        ("<tool_call>python<code>print('<answer>')</code></tool_call>", react.PYTHON, {"code": "print('<answer>')\n"}),
+        ('<tool_call>{"name": "PythonInterpreter", "arguments": {"code": "1"}}</tool_call>', react.PYTHON, {"code": "1"}),
+        ('<tool_call>{"name": "python", "arguments": {"code": "1"}}</tool_call>', react.PYTHON, {"code": "1"}),
+        ('<tool_call>{"name": "python", "arguments": "{\\"code\\": \\"1\\"}"}</tool_call>', react.PYTHON, {"code": "1"}),
+        ('<tool_call>\n{"name": "Score", "arguments": {"competition_id": "x"}}\n</tool_call>', react.SCORE, {}),
+        ('<tool_call>{"name": "Score"}</tool_call>', react.SCORE, {}),
+        ("<answer>submission</answer>", react.ANSWER, {}),
+        ("<think>a</think>\n<answer></answer>", react.ANSWER, {}),
+    ],
+)
+def test_an_action_of_react(text: str, name: str, fields: dict[str, str]) -> None:
+    assert read_react(text) == Action(name, fields, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "told"),
+    [
+        ("<tool_call>python\nprint(1)</tool_call>", "malformed", "a program stands between <code> and </code>"),
+        ("<tool_call>python <code>print(1)</tool_call>", "malformed", "a program stands between <code> and </code>"),
+        ("<tool_call>python <code></code></tool_call>", "malformed", "PythonInterpreter needs code."),
+        ("<tool_call>print(1)</tool_call>", "malformed", "what stands in the call is no JSON: "),
+        ("<tool_call></tool_call>", "malformed", "what stands in the call is no JSON: "),
+        ('<tool_call>{"name": "Score"</tool_call>', "malformed", "what stands in the call is no JSON: "),
+        ('<tool_call>["Score"]</tool_call>', "malformed", 'a call is {"name": ..., "arguments": {...}}'),
+        ('<tool_call>{"name": 3}</tool_call>', "malformed", 'a call is {"name": ..., "arguments": {...}}'),
+        ('<tool_call>{"name": "Score", "arguments": [1]}</tool_call>', "malformed", "the arguments are no JSON object"),
+        ('<tool_call>{"name": "Search", "arguments": {}}</tool_call>', "unknown", "There is no action named 'Search'"),
+        ("<tool_call>python <code>print(1)</code>", "malformed", "<tool_call> is opened and never closed."),
+        ("<answer>submission", "malformed", "<answer> is opened and never closed."),
+        ("<Score></Score>", "missing", "Your message takes no action."),
+        ('<tool_call>{"name": "Score"}</tool_call><answer>submission</answer>', "several", SEVERAL),
+    ],
+)
+def test_a_message_to_react_that_takes_no_action(text: str, kind: str, told: str) -> None:
+    found = read_react(text)
+    assert isinstance(found, Fault) and found.kind == kind and found.told.startswith(told)
+
+
+@pytest.mark.parametrize("tool", [*codeact.TOOLS, codeact.ASKING, *memory.TOOLS])
+def test_every_tool_is_read_in_tags_as_its_prompt_writes_them(tool: Tool) -> None:
+    fields = {name: f"some {name}" for name in tool.fields}
+    body = "\n".join(f"{name.upper()}: {text}" for name, text in fields.items()) if len(fields) > 1 else "some text"
+    found = read_action(reply(f"<{tool.name}>{body}</{tool.name}>"), [tool])
+    assert found == Action(tool.name, fields if len(fields) > 1 else dict.fromkeys(fields, "some text\n"))
+
+
+# ---- the parts
+
+
+def test_parts_of_messages() -> None:
+    assert plain(RUN, "a\n") == ("run", {"code": "a\n"}) and plain(FINISH, "a") == ("end", {})
+    assert sections("A: 1\nB:2\n", ["a", "b"]) == {"a": "1", "b": "2"}
+    assert sections("A:\nx: 1\n  B: 2", ["a", "b"]) == {"a": "x: 1", "b": "2"}
+    assert named_call('{"name": "f"}') == ("f", {})
+    assert without_fence("```\na\n```") == "a\n" and without_fence("\n\na\n\n") == "a\n"
+    assert without_fence("````\n```\na\n```\n````") == "```\na\n```\n"
+    assert without_fence("```\na") == "```\na\n" and without_fence("a\n```\nb\n```") == "a\n```\nb\n```\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "reasoning", "good"),
+    [
+        ("<think>a</think>b", None, True),
+        ("\n <think>\na\n</think>", None, True),
+        ("<think></think>b", None, False),
+        ("<think> \n</think>b", None, False),
+        ("<think>a", None, False),
+        ("b <think>a</think>", None, False),
+        ("a</think>b", None, True),  # the template had opened it
+        ("</think>b", None, False),
+        (" \n</think>b", None, False),
+        ("b", None, False),
+        ("", None, False),
+        ("b", "a", True),  # the server had set it apart
+        ("b", " ", False),
+        ("<think></think>b", "a", True),
+    ],
+)
+def test_who_reasons_first(text: str, reasoning: str | None, good: bool) -> None:
+    assert thinks(reply(text, reasoning=reasoning)) is good
+
+
+# ---- context
+
+
+def conversation(text: str) -> list[dict[str, Any]]:
+    """Messages of 10 tokens each by their roles: s(ystem), u(ser), a(ssistant), t(ool)."""
+    roles = {"s": "system", "u": "user", "a": "assistant", "t": "tool"}
+    return [{"role": roles[letter], "content": "x" * 36} for letter in text]
+
+
+def test_tokens_are_estimated_at_four_characters() -> None:
+    assert [context.tokens_of({"content": "x" * length}) for length in (0, 3, 4, 36)] == [1, 1, 2, 10]
+    called = {"content": "x" * 8, "tool_calls": [{"function": {"name": "f", "arguments": "y" * 8}}]}
+    assert context.tokens_of(called) == 5
+
+
+@pytest.mark.parametrize(
+    ("roles", "failed", "most", "expected"),
+    [
+        ("suauau", [], None, [0, 1, 2, 3, 4, 5]),
+        ("suauau", [2], 60, [0, 1, 2, 3, 4, 5]),  # it fits
+        ("suauau", [2], 59, [0, 1, 4, 5]),  # one failed pair goes
+        ("suauau", [], 59, [0, 1, 4, 5]),  # nothing failed: both ends
+        ("suauauau", [4], 79, [0, 1, 2, 3, 6, 7]),
+        ("suauauau", [2, 4], 79, [0, 1, 4, 5, 6, 7]),  # the oldest, and no more than needed
+        ("suauauau", [2, 4], 59, [0, 1, 6, 7]),
+        ("suauauau", [4, 6], 59, [0, 1, 6, 7]),  # the last exchange stays, failed or not
+        ("suau", [2], 30, [0, 1, 2, 3]),  # nothing is left to drop
+        ("suautuau", [2], 79, [0, 1, 6, 7]),  # all that was observed goes with the message
+        ("suauua", [2], 59, [0, 1, 5]),
+        ("suauauauau", [2, 6], 79, [0, 1, 4, 5, 8, 9]),
+        ("suauauauau", [2], 59, [0, 1, 8, 9]),  # dropping it was not enough
+        ("su", [], 1, [0, 1]),
+        ("u", [], 1, [0]),
+    ],
+)
+def test_what_is_still_shown(roles: str, failed: list[int], most: int | None, expected: list[int]) -> None:
+    assert context.shown(conversation(roles), failed, most) == expected
+
+
+@pytest.mark.parametrize(
+    ("roles", "expected"),
+    [
+        ("suatat", [0, 1, 4, 5]),
+        ("suauattu", [0, 1, 4, 5, 6, 7]),  # an answer to a call stands behind its call, or servers refuse it
+        ("suauatu", [0, 1, 4, 5, 6]),
+        ("suauatatu", [0, 1, 6, 7, 8]),
+    ],
+)
+def test_no_answer_to_a_call_is_shown_without_the_call(roles: str, expected: list[int]) -> None:
+    messages = conversation(roles)
+    for at, message in enumerate(messages[:-1]):
+        if messages[at + 1]["role"] == "tool" and message["role"] == "assistant":
+            message["tool_calls"] = [{"function": {"name": "f", "arguments": ""}}]
+    assert context.shown(messages, [], 41) == expected
+
+
+def test_a_text_is_cut_in_its_middle() -> None:
+    assert context.cut("x" * 40, 10) == "x" * 40
+    text = json.dumps(list(range(1000)))
+    cut = context.cut(text, 10)
+    assert cut == f"{text[:10]}\n[... {len(text) - 40} characters left out ...]\n{text[-30:]}"

@@ -1,0 +1,126 @@
+"""The model over HTTP against a real server, vLLM where it is installed, of a tiny checkpoint."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from model_server import RealServer, long_tiny, real_server
+
+from mletools.models import ContextExceeded, Reply, Request
+from mletools.models.http import HttpModel
+
+pytestmark = pytest.mark.slow
+
+CONTEXT = 4096
+ASK: list[dict[str, Any]] = [
+    {"role": "system", "content": "You solve a task in turns."},
+    {"role": "user", "content": "What does mle-grade do?"},
+]
+TOOLS = [{"type": "function", "function": {"name": "run", "parameters": {"type": "object", "properties": {}}}}]
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("torch", reason="needs the [train] extra")
+    return long_tiny(tmp_path_factory.mktemp("real") / "tiny", CONTEXT)
+
+
+@pytest.fixture(scope="module")
+def server(checkpoint: Path) -> Iterator[RealServer]:
+    with real_server(checkpoint) as found:
+        yield found
+
+
+@pytest.fixture
+def engine(server: RealServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[HttpModel]:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    model = HttpModel(server.name, url=server.url, timeout=120, retries=1)
+    yield model
+    model.close()
+
+
+def ask(engine: HttpModel, messages: list[dict[str, Any]], seed: int, **options: Any) -> Reply:
+    return engine.sample([Request(messages, seed, **{"max_tokens": 24, **options})])[0]
+
+
+def ids(reply: Reply) -> tuple[list[int], list[int]]:
+    assert reply.prompt_token_ids and reply.token_ids and reply.logprobs
+    assert len(reply.logprobs) == len(reply.token_ids) == reply.completion_tokens
+    assert len(reply.prompt_token_ids) == reply.prompt_tokens
+    return reply.prompt_token_ids, reply.token_ids
+
+
+def test_a_conversation_of_two_turns(engine: HttpModel) -> None:
+    first = ask(engine, ASK, 5)
+    result = {"role": "tool", "content": "exit code 0", "tool_call_id": "c1", "name": "run"}
+    second = ask(engine, [*ASK, {"role": "assistant", "content": first.text}, result], 6)
+    assert first.finish_reason in ("stop", "length") and first.prompt_tokens and second.prompt_tokens
+    assert second.prompt_tokens > first.prompt_tokens
+
+
+def test_the_same_seed_gives_the_same_text_alone_and_among_others(engine: HttpModel) -> None:
+    alone = ask(engine, ASK, 2**61 + 3)
+    with ThreadPoolExecutor(16) as pool:
+        crowd = list(pool.map(lambda seed: ask(engine, ASK, seed), [*range(20), 2**61 + 3, *range(20, 30)]))
+    assert crowd[20].text == alone.text == ask(engine, ASK, 2**61 + 3).text
+    assert len({reply.text for reply in crowd}) > 20
+
+
+def test_logprobs_are_those_of_the_model(engine: HttpModel, checkpoint: Path) -> None:
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_pretrained(checkpoint, dtype=torch.float32)
+    for seed in range(4):
+        reply = ask(engine, ASK, seed, max_tokens=40)
+        prompt, tokens = ids(reply)
+        with torch.inference_mode():
+            logits = model(torch.tensor([prompt + tokens])).logits[0]
+        expected = logits.log_softmax(-1)[range(len(prompt) - 1, len(prompt) + len(tokens) - 1), tokens]
+        assert reply.logprobs == pytest.approx(expected.tolist(), abs=1e-3)
+        assert min(expected) < -1
+
+
+def test_the_next_prompt_begins_with_what_was_said_only_where_its_text_gives_the_same_tokens(
+    engine: HttpModel, checkpoint: Path
+) -> None:
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(checkpoint)
+    seen = set()
+    for seed in range(24):
+        first = ask(engine, ASK, seed, max_tokens=2)
+        said = {"role": "assistant", "content": first.text}
+        second = ask(engine, [*ASK, said, {"role": "user", "content": "Go on."}], seed, max_tokens=2)
+        prompt, tokens = ids(first)
+        following, _ = ids(second)
+        assert following[: len(prompt)] == prompt
+        words = [token for token in tokens if token != tokenizer.eos_token_id]
+        same = tokenizer.encode(first.text, add_special_tokens=False) == words
+        assert (following[: len(prompt) + len(words)] == prompt + words) == same
+        seen.add(same)
+    assert seen == {True, False}  # an untrained model also writes what no tokenizer would
+
+
+def test_a_full_context(engine: HttpModel) -> None:
+    digits = CONTEXT - 3  # a token each, and the template's three
+    with pytest.raises(ContextExceeded, match="share the model's context"):
+        ask(engine, [{"role": "user", "content": "7" * (digits + 1)}], 1)
+    with pytest.raises(ContextExceeded):
+        ask(engine, [{"role": "user", "content": "7" * digits}], 1)
+    last = ask(engine, [{"role": "user", "content": "7" * (digits - 2)}], 1)
+    assert (last.finish_reason, last.prompt_tokens, last.completion_tokens) == ("length", CONTEXT - 2, 2)
+
+
+def test_tools_and_stop_texts_are_taken(engine: HttpModel) -> None:
+    called = {"id": "c1", "type": "function", "function": {"name": "run", "arguments": "{}"}}
+    messages = [*ASK, {"role": "assistant", "content": "", "tool_calls": [called]}]
+    messages.append({"role": "tool", "content": "2", "tool_call_id": "c1", "name": "run"})
+    assert ask(engine, messages, 1, tools=TOOLS).tool_calls == ()
+    whole = ask(engine, ASK, 9)
+    stop = whole.text[len(whole.text) // 2 :][:2]
+    stopped = ask(engine, ASK, 9, stop=(stop,))
+    assert stopped.text == whole.text.split(stop)[0] and stopped.finish_reason == "stop"

@@ -1,0 +1,296 @@
+"""mle-show: what stands in a rollout can be seen, what changed between turns too, and no agent's text reaches a terminal raw."""
+
+import json
+import os
+import pty
+import re
+import subprocess
+import unicodedata
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import BIN, run_command
+from rich.cells import cell_len
+from shown_rollouts import EXECUTION, FAILED, FIRST, SECOND, codeact, grade, react, single, usage
+
+from mletools.records import schema
+from mletools.reports import show
+from mletools.reports.show.lines import difference
+from mletools.reports.show.visible import visible, visible_line
+
+
+def text(record: dict[str, Any], colour: bool = False, **view: Any) -> str:
+    schema.check(record, "rollout")
+    return "".join(show.printer(colour)(show.lines(record, show.View(**view))))
+
+
+def section(shown: str, turn: int) -> str:
+    """What stands under a turn's heading."""
+    return shown.partition(f"── turn {turn} of ")[2].partition("\n── ")[0]
+
+
+def test_the_top_says_what_it_came_to() -> None:
+    top = text(react()).partition("── turn 1 ")[0]
+    assert "pond (pond-1), rmse, lower is better" in top
+    assert "react: pond-8b version 3, temperature 1.0" in top
+    assert "group group-of-react-1, sample 1 of 4, seed 7" in top
+    assert "1.3 bronze, above the median, position 3 of 40" in top
+    assert "median 2 → bronze 1.5 → [1.3] → silver 1.2 → gold 1" in top
+    assert "4,000 + 300 tokens, 2.0 s, 0.0123 USD" in top
+    assert "TEST SCORES" not in top and "THE AGENT WAS SHOWN TEST SCORES" in text({**react(), "reveal_test": True})
+
+
+def test_a_line_for_each_turn_stands_at_the_top() -> None:
+    rows = text(react()).partition("\nturn ")[2].partition("\n\n")[0].split("\n")
+    assert rows[0].split("  ")[0] == " action"
+    assert [row.split()[:5] for row in rows[1:]] == [
+        ["1", "python", "error", "-", "-"],
+        ["2", "none", "missing", "-", "-"],
+        ["3", "python", "ok", "1.1", "1.1"],
+        ["4", "score", "-", "1.1", "1.1"],
+        ["5", "answer", "-", "-", "1.1"],
+    ]
+    assert "test (hidden)" in rows[0] and " 1.3 " in rows[3]
+
+
+def test_a_program_is_shown_once_and_then_what_changed() -> None:
+    shown = text(react())
+    first, third = section(shown, 1), section(shown, 3)
+    assert f"code (9 lines)\n{FIRST}ran error, exit code 1, 1.5 s" in first  # as it is, from the first column, tabs too
+    assert "[9 lines of code, below]" in first and shown.count("import pandas as pd") == 1
+    assert "code (9 lines): what changed since turn 1\n" in third
+    assert '-\treturn rows["a"] * 2\n+\treturn rows["a"] * 3\n' in third
+    assert SECOND in section(text(react(), full=True), 3)
+    alone = text(react(), turns=frozenset({3}))
+    assert section(alone, 3).strip() == third.strip() and "── turn 1 of" not in alone
+    assert "what was handed in" in shown and "code as in turn 3" in shown and "ran ok, as in its turn" in shown
+
+
+def test_a_wholly_different_program_is_shown_whole() -> None:
+    assert difference("a\nb\nc", "d\ne\nf", show.View()) is None
+    record = react()
+    record["turns"][2]["code"] = "print(1)\nprint(2)"
+    assert "code (2 lines)\nprint(1)\nprint(2)\nran ok" in section(text(record), 3)
+    record["turns"][2]["code"] = FIRST
+    assert "code (9 lines): as turn 1\n" in section(text(record), 3)
+
+
+def test_a_turn_says_what_was_seen_and_what_came_of_it() -> None:
+    shown = text(react())
+    assert "  rule 0 of the house\n" in shown and "  … 50 lines …\n" in shown and "rule 30 " not in shown
+    assert "rule 30 " in text(react(), full=True)
+    assert "reasoning\n  Twice a may do.\n" in section(shown, 1)
+    assert "no submission: submission.csv is not there\nstdout (14 bytes)\n  fold 1\n  fold 2\nstderr" in section(
+        shown, 1
+    )
+    assert "validation nothing was handed in" in section(shown, 1)
+    assert "problem: missing, the message takes no action" in section(shown, 2)
+    assert "submission of 420 bytes" in section(shown, 3) and "validation 1.1\n" in section(shown, 3)
+    assert "(not shown to the agent)" in section(shown, 3)
+    assert "no longer seen by the agent: messages 2-3, 5" in section(shown, 4)
+    told = section(text({**react(), "reveal_test": True}), 3)
+    assert "(shown to the agent)" in told and "(not shown" not in told
+
+
+def test_sessions_and_help() -> None:
+    shown = text(codeact())
+    assert "cell (2 lines)\nimport pandas as pd\nx = 1\nsession ok, 0.2 s\noutput (2 bytes)\n  1\n" in section(shown, 1)
+    help = section(shown, 2)
+    assert "  query problem statement\n  It does not learn.\n" in help and "  action\n  Use more trees.\n" in help
+    assert "commands (1 line)\nls -la\n" in section(shown, 3)
+    assert "session memory, 0.2 s, the session ended: what it held is lost" in section(shown, 4)
+    assert "validation invalid: 3 rows are missing" in section(shown, 4)
+    assert "code the cells up to turn 4" in shown and "reasoning\n  thought 3\n" in shown
+
+
+def test_a_single_answer() -> None:
+    shown = text(single(instrument={"code": "x", "nonce": "n", "markers": ["a", "b"], "problem": None}))
+    assert f"code (9 lines)\n{FIRST}reports 0 of 2 arrived\nran ok, exit code 0" in shown
+    assert "best so far" not in shown and "what was handed in" not in shown
+    assert "grade 0.9 gold, above the median, position 3 of 40\n" in shown
+    assert "→ gold 1 → [0.9]\n" in shown
+    none = single(code=None, stop_reason="format", grade=grade(None, reason="there is no file"), reward=-10)
+    assert "grade      invalid: there is no file\n" in text(none)
+
+
+def test_improvements_are_compared_with_what_they_began_with() -> None:
+    began = {"score": 1.4, "validation": 1.3, "code": FIRST, "rollout": "abc", "turn": 2}
+    record = single(code=SECOND, state=began)
+    record["messages"][1]["content"] = f"```python\n{SECOND}```"
+    shown = text(record)
+    assert "a solution of validation 1.3, test 1.4, from rollout abc turn 3" in shown
+    assert "code (9 lines): what changed since the solution that it began with\n" in shown
+
+
+def test_states_and_ideas() -> None:
+    asked = codeact()
+    asked["turns"] = asked["turns"][:1]
+    asked["messages"] = asked["messages"][:3]
+    state = text({**asked, "stop_reason": "asked", "code": None, "state": {"query": {"goal": "A medal."}}})
+    assert "asked (a state: it ends in a question to an ideator)" in state
+    assert "── after the last turn" in state and "  observation 0\n" in state and "  goal\n  A medal.\n" in state
+    idea = {"analysis": "Slow.", "action": "Use fewer trees.", "rationale": "Time."}
+    who = {"model": "frozen", "messages": [{"role": "assistant", "content": "Done."}], "usage": usage(5, 6)}
+    shown = text({**single(), "scaffold": "idea", "idea": idea, "implementer": who})
+    assert "── the idea" in shown and "  action\n  Use fewer trees.\n" in shown
+    assert "── the implementer: frozen" in shown and "  Done.\n" in shown
+    assert "none: the answer is not in the format" in text({**single(), "idea": None, "implementer": None})
+
+
+HOSTILE = (
+    "a\x1b]0;title\x07b\x1b[2Jc\u202ed\x9be\u200bf\rg\x00h\x7fi\u2066j\ufeffk\u2028l\U000e0041m\u3164n\ud800o[bold]p[/]"
+)
+
+
+def everywhere(value: Any, key: str = "") -> Any:
+    """The record with hostile text in every string that an agent or a task can write."""
+    if isinstance(value, dict):
+        return {name: everywhere(item, name) for name, item in value.items()}
+    if isinstance(value, list):
+        return [everywhere(item) for item in value]
+    fixed = ("kind", "role", "status", "medal", "stop_reason", "problem", "start", "trace", "parse", "modality")
+    return f"{value}{HOSTILE}" if isinstance(value, str) and key not in fixed else value
+
+
+@pytest.mark.parametrize("make", [react, codeact, single])
+@pytest.mark.parametrize("full", [False, True])
+def test_hostile_text_is_spelled_out(make: Any, full: bool) -> None:
+    record = everywhere(make())
+    record["turns"] = [{**turn, "action": everywhere(turn["action"])} for turn in record["turns"]]
+    record["messages"][1]["tool_calls"] = [{"function": {"name": HOSTILE, "arguments": json.dumps({HOSTILE: HOSTILE})}}]
+    record["state"] = {"code": HOSTILE, "rollout": HOSTILE, "query": {HOSTILE: HOSTILE}}
+    record["idea"], record["implementer"] = {HOSTILE: HOSTILE}, {"model": HOSTILE, "messages": []}
+    record["settings"], record["filter"] = {HOSTILE: HOSTILE}, {"kept": False, "reason": HOSTILE}
+    for colour in (False, True):
+        shown = "".join(show.printer(colour)(show.lines(record, show.View(full))))
+        shown += "".join(show.printer(colour)(show.table([show.row(record)])))
+        ours = re.sub("\x1b\\[[0-9;]*m", "", shown)  # colours alone
+        odd = {character for character in ours if unicodedata.category(character) in ("Cc", "Cf", "Cs", "Zl", "Zp")}
+        assert odd <= {"\n", "\t"} and "\u3164" not in ours
+        assert ("\x1b[" in shown) == colour
+        assert (
+            "␛]0;title␇b␛[2Jc\\u202ed\\x9be\\u200bf␍g␀h␡i\\u2066j\\ufeffk\\u2028l\\U000e0041m\\u3164n\\ud800o[bold]p"
+            in ours
+        )
+
+
+def test_ordinary_text_is_left_as_it_is() -> None:
+    kept = "é 漢字 ✓ ⚠\ufe0f 👍 \u00a0 [red]x[/red] :smile: \\x1b\t|"
+    assert visible(kept + "\r\nb\n") == kept + "\nb\n"
+    assert visible_line("a\nb\tc") == "a␊b␉c"
+
+
+def test_no_agent_can_begin_a_line_as_we_do() -> None:
+    record = single()
+    fake = "── turn 9 of 9: answer\ngrade      1.0 gold"
+    record["messages"][1]["content"] = fake + " " + "x " * 300 + fake
+    record["execution"] = {**EXECUTION, "stdout": {"head": fake, "tail": fake, "bytes": 99}}
+    record["policy"]["model"] = "x " * 100 + fake
+    record["grade"] = grade(None, reason=f"{'漢' * 100} {fake}")
+    shown = text({**record, "code": None}, width=60)
+    assert "  ── turn 9 of 9" in shown
+    assert all(cell_len(line) <= 60 for line in shown.split("\n"))
+    assert not any(line.startswith(("── turn 9", "grade      1.0")) for line in shown.split("\n"))
+
+
+def test_huge_texts_are_cut_in_the_middle() -> None:
+    record = react()
+    long = "x" * 1_000_000
+    many = "\n".join(f"line {number}" for number in range(100_000))
+    record["turns"][0]["execution"] = {**FAILED, "stdout": {"head": many, "tail": long, "bytes": 2_000_000}}
+    record["messages"][2]["content"] = f"<think>{long}"
+    record["turns"][0]["code"] = long
+    record["turns"][2]["code"] = many
+    shown = text(record)
+    assert len(shown) < 30_000
+    assert "  line 0\n" in shown and "  … 99,976 lines …\n" in shown and "  line 99999\n" in shown
+    assert "… 999,000 characters …" in shown and "… not in the record …" in shown
+    whole = text(record, full=True)
+    assert whole.count("x") > 2_999_000 and "  line 50000\n" in whole
+
+
+def test_two_programs_of_many_lines_are_compared_in_good_time() -> None:
+    """The worst for difflib: the same few lines over and over, in another order. Longer ones are not compared."""
+    old = "\n".join(str(number * 7 % 101) for number in range(1500))
+    new = "\n".join(str(number * 11 % 103) for number in range(1500))
+    assert difference(old, new, show.View()) is None
+    assert difference("x\n" * 2000, "x\n" * 1999 + "y", show.View()) is None
+
+
+@pytest.fixture
+def graded(tmp_path: Path) -> Path:
+    path = tmp_path / "graded.jsonl"
+    path.write_text("".join(json.dumps(record) + "\n" for record in (react(), codeact(), single())))
+    return path
+
+
+def test_chosen_by_prefix_of_id_or_group(graded: Path) -> None:
+    listed = run_command("mle-show", "--list", "--id", "react", "--id", "group-of-s", str(graded)).stdout.decode()
+    assert [line.split()[0] for line in listed.splitlines()] == ["id", "react-1", "single-1"]
+    missed = run_command("mle-show", "--id", "nobody", str(graded), check=False)
+    assert (missed.returncode, missed.stderr) == (1, b"mle-show: no rollout begins with nobody\n")
+    assert run_command("mle-show", "--list", "--full", str(graded), check=False).returncode == 2
+
+
+def test_colours_are_for_terminals(graded: Path) -> None:
+    def on_terminal(*more: str, **env: str) -> bytes:
+        leader, follower = pty.openpty()
+        environment = {**{k: v for k, v in os.environ.items() if k != "NO_COLOR"}, "TERM": "xterm", **env}
+        command = [str(BIN / "mle-show"), "-q", "--id", "codeact", *more, str(graded)]
+        with subprocess.Popen(command, stdout=follower, env=environment) as process:
+            os.close(follower)
+            found = b""
+            while True:
+                try:
+                    block = os.read(leader, 65536)
+                except OSError:  # the terminal's other end is closed
+                    break
+                if not block:
+                    break
+                found += block
+        os.close(leader)
+        assert process.returncode == 0
+        return found
+
+    assert b"\x1b[1;36m" in on_terminal()
+    assert b"\x1b" not in on_terminal("--color", "never")
+    assert b"\x1b" not in on_terminal(NO_COLOR="1")
+    assert b"\x1b" not in on_terminal(TERM="dumb")
+    assert b"\x1b" in on_terminal("--color", "always", NO_COLOR="1")
+    shown = str(graded)
+    assert b"\x1b" not in run_command("mle-show", shown).stdout
+    assert b"\x1b[" in run_command("mle-show", "--color", "always", shown).stdout
+    assert b"\x1b" not in on_terminal("-o", str(graded.with_name("shown.txt")))
+    assert b"\x1b" not in graded.with_name("shown.txt").read_bytes()
+
+
+def test_every_line_ends_its_colours(graded: Path) -> None:
+    """`less -R` begins each line without colour."""
+    for line in run_command("mle-show", "--color", "always", str(graded)).stdout.decode().split("\n"):
+        codes = re.findall("\x1b\\[([0-9;]*)m", line)
+        assert not codes or codes[-1] == "0"
+
+
+def test_a_rollout_is_shown_before_the_next_arrives() -> None:
+    with subprocess.Popen([str(BIN / "mle-show"), "-q"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin and process.stdout
+        for id in ("one", "two"):
+            process.stdin.write(json.dumps({**single(), "id": id}).encode() + b"\n")
+            process.stdin.flush()
+            while f"── rollout {id} ".encode() not in process.stdout.readline():
+                pass
+            while process.stdout.readline().strip():  # to the end of the top
+                pass
+        process.stdin.close()
+        process.stdout.read()
+    assert process.returncode == 0
+
+
+def test_text_that_was_begun_is_begun_again(graded: Path) -> None:
+    partial = graded.with_name("shown.txt.partial")
+    partial.write_text("half a tab")
+    for _ in range(2):  # the second time shown.txt is there
+        run_command("mle-show", "-q", "--resume", "-o", "shown.txt", str(graded), cwd=graded.parent)
+        assert graded.with_name("shown.txt").read_bytes() == run_command("mle-show", str(graded)).stdout
+    assert not partial.exists()
