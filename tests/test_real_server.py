@@ -1,11 +1,13 @@
 """The model over HTTP against a real server, vLLM where it is installed, of a tiny checkpoint."""
 
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import records, run_command
 from model_server import RealServer, long_tiny, real_server
 
 from mletools.models import ContextExceeded, Reply, Request
@@ -124,3 +126,72 @@ def test_tools_and_stop_texts_are_taken(engine: HttpModel) -> None:
     stop = whole.text[len(whole.text) // 2 :][:2]
     stopped = ask(engine, ASK, 9, stop=(stop,))
     assert stopped.text == whole.text.split(stop)[0] and stopped.finish_reason == "stop"
+
+
+@pytest.fixture(scope="module")
+def asked(server: RealServer, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., list[dict[str, Any]]]:
+    """Plays an agent in turns with the server's model; the records."""
+    folder = tmp_path_factory.mktemp("agents")
+    run_command("mle-gen-task", "--source", "sklearn:wine", "-n", "1", "--backend", "none", "-o", "t.jsonl", cwd=folder)
+
+    def play(scaffold: str, *options: str, tasks: str = "t.jsonl") -> list[dict[str, Any]]:
+        command = (
+            "mle-rollout",
+            "--scaffold",
+            scaffold,
+            "-m",
+            server.name,
+            "--model-url",
+            server.url,
+            "-g",
+            "2",
+            "-j",
+            "2",
+        )
+        told = run_command(
+            *command, "--max-answer-tokens", "24", *options, tasks, cwd=folder, no_proxy="127.0.0.1", OPENAI_API_KEY=""
+        )
+        return records(told.stdout)
+
+    play.folder = folder  # type: ignore[attr-defined]
+    return play
+
+
+@pytest.mark.parametrize("scaffold", ["react", "codeact", "memory", "improve"])
+def test_agents_in_turns_keep_what_was_sampled(
+    scaffold: str, asked: Callable[..., list[dict[str, Any]]], server: RealServer
+) -> None:
+    options = ("--max-traces", "1") if scaffold == "memory" else ()
+    made = asked(scaffold, "--max-turns", "3" if scaffold != "improve" else "2", *options)
+    assert len(made) == 2
+    for record in made:
+        assert record["stop_reason"] in ("max_turns", "format", "length")  # an untrained model takes no action
+        assert all(turn["problem"] for turn in record["turns"])
+        own = [message for message in record["messages"] if message.get("loss")]
+        assert len(own) == len(record["turns"]) == (2 if scaffold == "improve" else 3)
+        if server.kind != "vllm":
+            continue
+        for turn, message in zip(record["turns"], own, strict=True):
+            assert len(message["logprobs"]) == len(message["token_ids"]) == turn["usage"]["completion_tokens"]
+        # every sequence is what the server counted as its prompt, and what it sampled
+        sequence: list[int] = []
+        for at, message in enumerate(record["messages"]):
+            if "prompt_token_ids" in message:
+                sequence = list(message["prompt_token_ids"])
+            if message.get("loss"):
+                turn = next(each for each in record["turns"] if each["message"] == at)
+                assert len(sequence) == turn["usage"]["prompt_tokens"]
+            sequence += message.get("token_ids", [])
+
+
+def test_ideas_from_states(asked: Callable[..., list[dict[str, Any]]], server: RealServer) -> None:
+    folder = asked.folder  # type: ignore[attr-defined]
+    states = ("--scaffold", "codeact", "--ideator", "null", "--states", "s.jsonl")
+    run_command("mle-rollout", *states, "-g", "3", "-o", "c.jsonl", "t.jsonl", cwd=folder)
+    assert (folder / "s.jsonl").stat().st_size
+    made = asked("idea", "--implementer", "scripted", "--trajectory-tokens", "500", tasks="s.jsonl")
+    assert {record["stop_reason"] for record in made} <= {"format", "finished"}
+    graded = run_command(
+        "mle-grade", "--reward", "improvement", cwd=folder, input="".join(json.dumps(r) + "\n" for r in made).encode()
+    )
+    assert {record["reward"] for record in records(graded.stdout)} <= {-1.0, 0.0, 1.0}

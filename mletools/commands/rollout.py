@@ -135,6 +135,8 @@ def main(
     """
     turns.refuse_strangers(scaffold)
     if scaffold != "single":
+        if prompt != "single":
+            raise click.UsageError("--prompt is about --scaffold single")
         models = ModelOptions(model, model_url, model_key_file, request_timeout, retries, temperature, top_p)
         play_turns(run, scaffold, models, turns, box, group_size, max_tokens)
         return

@@ -17,7 +17,7 @@ MEMORY_BY = ("validation", "test")
 # The options that only some scaffolds know; the others refuse them rather than pass over them.
 OWN = {
     "improve_ratio": ("single",),
-    "pool": ("single", "improve"),
+    "pool": ("single",),
     "ideator": ("codeact",),
     "ideator_url": ("codeact",),
     "states": ("codeact",),
@@ -32,7 +32,10 @@ OWN = {
     "memory_by": ("memory",),
 }
 # What single, which asks once and runs nothing, has no use for.
-NOT_SINGLE = ("max_turns", "max_seconds", "max_usd", "context_tokens", "hand_in", "tool_calls", "reveal_test")
+NOT_SINGLE = (
+    "max_turns", "max_seconds", "max_usd", "max_answer_tokens", "context_tokens", "hand_in", "tool_calls", "reveal_test",
+    "price",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,7 @@ class Speaker:
             reply = self._sample(request)
         except ContextExceeded as error:
             return {"refused": str(error)}
-        return self._told(reply, time.perf_counter() - started)
+        return self._told(reply, time.perf_counter() - started, sum(m["role"] == "assistant" for m in messages))
 
     def _sample(self, request: Request) -> Reply:
         if self.model.batch == 1:
@@ -56,7 +56,7 @@ class Speaker:
         with self.alone:  # an engine in this process takes one call at a time, and alone, so that -j changes nothing
             return self.model.sample([request])[0]
 
-    def _told(self, reply: Reply, seconds: float) -> dict[str, Any]:
+    def _told(self, reply: Reply, seconds: float, number: int) -> dict[str, Any]:
         usd = None
         if self.price is not None and reply.prompt_tokens is not None and reply.completion_tokens is not None:
             usd = self.price.usd(reply.prompt_tokens, reply.completion_tokens, reply.cached_tokens)
@@ -64,7 +64,11 @@ class Speaker:
             "text": reply.text,
             "finish_reason": reply.finish_reason,
             "reasoning": reply.reasoning,
-            "tool_calls": [{"id": c.id, "name": c.name, "arguments": c.arguments} for c in reply.tool_calls],
+            # servers draw ids at random; ours are the same in every run
+            "tool_calls": [
+                {"id": f"call_{number}_{at}", "name": call.name, "arguments": call.arguments}
+                for at, call in enumerate(reply.tool_calls)
+            ],
             "prompt_token_ids": reply.prompt_token_ids,
             "token_ids": reply.token_ids,
             "logprobs": reply.logprobs,
@@ -153,7 +157,7 @@ class TaskPlace:
             whole = replace(world.limits, wall_s=SESSION_S)
             self._session = world.sandbox.session(self.public, whole, seed)
             for earlier, what in before:
-                self._execute(earlier, what, limits.wall_s)
+                self._execute(earlier, what, world.limits.wall_s)  # what was in time then is in time now
         found = self._execute(kind, text, limits.wall_s)
         session = self._session
         if not found.alive:

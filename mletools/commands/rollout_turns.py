@@ -5,7 +5,7 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -123,14 +123,16 @@ def _speakers(stack: ExitStack, models: ModelOptions, turns: TurnOptions, settin
 
     price = Price.of(*turns.price) if turns.price else None
     speakers = {"policy": opened_model(None, None, price)}
-    if settings.max_usd is not None and speakers["policy"].price is None:
-        raise click.UsageError(f"--max-usd: no price is known for {models.model}: give --price PROMPT,COMPLETION")
     for who, name, url in (
         ("ideator", turns.ideator, turns.ideator_url),
         ("implementer", turns.implementer, turns.implementer_url),
     ):
         if name is not None and name not in ("null", "vague"):
             speakers[who] = opened_model(name, url, None)
+    for who, speaker in speakers.items() if settings.max_usd is not None else ():
+        if speaker.price is None:
+            give = ": give --price PROMPT,COMPLETION" if who == "policy" else ", the " + who
+            raise click.UsageError(f"--max-usd: no price is known for {speaker.model.name}{give}")
     return speakers
 
 
@@ -144,6 +146,7 @@ class _Player:
     policy: dict[str, Any]
     group_size: int
     states_path: str | None
+    counting: threading.Lock = field(default_factory=threading.Lock)
 
     def play(self, scaffold: str) -> None:
         run = self.run
@@ -200,4 +203,5 @@ class _Player:
             if self.states is not None:
                 self.states.emit(rollout)
         elif self.run.emit(rollout):
-            self.run.counts[rollout["stop_reason"]] += 1
+            with self.counting:
+                self.run.counts[rollout["stop_reason"]] += 1

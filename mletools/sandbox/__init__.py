@@ -2,8 +2,9 @@
 
 Covered: the interface that every backend serves (`interface`); the backend `local`, a warm fork server with namespaces
 of its own for every run; `docker`, the same inside a container; both spread over the nodes of a Ray cluster; hostile
-programs that try all this out (`attacks`, `selftest`). Not covered: grading what comes back, and telling the agent
-anything about it. Importing this package loads the standard library only.
+programs that try all this out (`attacks`, `selftest`); sessions, in which cells run one after another (`session`). Not
+covered: grading what comes back, and telling the agent anything about it. Importing this package loads the standard
+library only.
 """
 
 from mletools.sandbox.interface import (
@@ -11,9 +12,11 @@ from mletools.sandbox.interface import (
     DEFAULT_IMAGE,
     DEFAULT_PREIMPORT,
     STARTS,
+    Cell,
     Limits,
     Outcome,
     Sandbox,
+    Session,
     Setup,
     choose,
     open_sandbox,
@@ -24,9 +27,11 @@ __all__ = [
     "DEFAULT_IMAGE",
     "DEFAULT_PREIMPORT",
     "STARTS",
+    "Cell",
     "Limits",
     "Outcome",
     "Sandbox",
+    "Session",
     "Setup",
     "choose",
     "open_sandbox",

@@ -2,8 +2,9 @@
 
 The command sends this package's own source and a configuration ahead, so an image needs nothing but Python and the
 libraries. From then on orders come in on stdin and answers leave on stdout, each a line of JSON with `size` bytes after
-it. Covered: the order of messages, public folders kept for later runs, telling the kernel's kills for memory from
-others, ending with the command. Not covered: the container itself (`container`), and everything within a run (`local`).
+it. Covered: the order of messages, a session in place of runs, public folders kept for later runs, telling the kernel's
+kills for memory from others, ending with the command. Not covered: the container itself (`container`), and everything
+within a run (`local`).
 """
 
 from __future__ import annotations
@@ -17,20 +18,20 @@ from collections import OrderedDict
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 from mletools.records.errors import ToolError
 from mletools.sandbox import landlock, linux, shipping
-from mletools.sandbox.interface import Limits, Outcome, Setup
+from mletools.sandbox.interface import Cell, Limits, Outcome, Setup
 from mletools.sandbox.local import LocalSandbox
 from mletools.sandbox.pool import DiedTwice
 from mletools.sandbox.process_tree import remove_folder
+from mletools.sandbox.session import LocalSession
 
 PLACE = "/var/lib/mletools"  # a disk in memory, which solutions do not see
 BOUND = "/mnt/mletools"  # where a public folder is that is too large to be sent
 STORE_MB = 160
-_BYTES = ("stdout", "stderr", "submission")
-_SCOPED_SIGNALS = 6  # the version of Landlock that keeps a solution from signalling its server
+_BYTES = {Outcome: ("stdout", "stderr", "submission"), Cell: ("output", "submission")}
 
 # Process 1 of the container: nothing inside can kill it.
 BOOT = f"""
@@ -46,6 +47,7 @@ if config:
 """
 
 Message = tuple[dict[str, Any], bytes]
+R = TypeVar("R", Outcome, Cell)
 
 
 def packet(message: dict[str, Any], content: bytes = b"") -> bytes:
@@ -53,20 +55,20 @@ def packet(message: dict[str, Any], content: bytes = b"") -> bytes:
     return json.dumps({**message, "size": len(content)}).encode() + b"\n" + content
 
 
-def outcome_message(outcome: Outcome) -> Message:
-    """`outcome` on its way out of the container."""
-    fields = asdict(outcome)
-    parts = [fields.pop(name) for name in _BYTES]
+def message_of(result: Outcome | Cell) -> Message:
+    """`result` on its way out of the container."""
+    fields = asdict(result)
+    parts = [fields.pop(name) for name in _BYTES[type(result)]]
     sizes = [None if part is None else len(part) for part in parts]
-    return {"outcome": fields, "sizes": sizes}, b"".join(part or b"" for part in parts)
+    return {"fields": fields, "sizes": sizes}, b"".join(part or b"" for part in parts)
 
 
-def read_outcome(message: dict[str, Any], content: bytes) -> Outcome:
-    """The inverse of `outcome_message`."""
-    parts: dict[str, bytes | None] = {}
-    for name, size in zip(_BYTES, message["sizes"], strict=True):
+def read_result(kind: type[R], message: dict[str, Any], content: bytes) -> R:
+    """The inverse of `message_of`."""
+    parts: dict[str, Any] = {}
+    for name, size in zip(_BYTES[kind], message["sizes"], strict=True):
         parts[name], content = (None, content) if size is None else (content[:size], content[size:])
-    return Outcome(**message["outcome"], **parts)  # type: ignore[arg-type]
+    return kind(**message["fields"], **parts)
 
 
 def serve(source: BinaryIO, config: dict[str, Any]) -> None:
@@ -88,6 +90,7 @@ def serve(source: BinaryIO, config: dict[str, Any]) -> None:
         sandbox = LocalSandbox(setup, namespaces=config["namespaces"])
         facts = sandbox.protections
         store = _Store(Path(PLACE, "public"))
+        sessions: list[LocalSession] = []
         answer({"protections": facts, "notes": sandbox.notes, "weaker_because": sandbox.weaker_because})
     except Exception as error:
         answer({"error": _words(error)})
@@ -95,7 +98,7 @@ def serve(source: BinaryIO, config: dict[str, Any]) -> None:
     while True:
         order, content = orders.get()
         try:
-            answer(*_follow(sandbox, facts, store, order, content))
+            answer(*_follow(sandbox, sessions, facts, store, order, content))
         except Exception as error:  # nobody would see it on this side
             answer({"error": _words(error)})
 
@@ -114,21 +117,36 @@ def _listen(source: BinaryIO, orders: queue.SimpleQueue[Message]) -> None:
 
 
 def _follow(
-    sandbox: LocalSandbox, facts: dict[str, bool], store: _Store, order: dict[str, Any], content: bytes
+    sandbox: LocalSandbox,
+    sessions: list[LocalSession],
+    facts: dict[str, bool],
+    store: _Store,
+    order: dict[str, Any],
+    content: bytes,
 ) -> Message:
     if order["do"] == "put":
         store.put(order["digest"], order["weight"], content)
         return {}, b""
     if order["do"] == "list":
         return {"names": sorted(os.listdir(BOUND))}, b""
+    if order["do"] in ("python", "bash"):
+        return message_of(do_cell(sessions[0], order["do"], order["text"], order["wall_s"]))
+    if order["do"] == "close":
+        sessions.pop().close()
+        if not facts["mount_namespace"]:
+            _empty("/dev/shm")
+        return {}, b""
     public = Path(BOUND) if order["digest"] is None else store.find(order["digest"])
     if public is None:
         return {"absent": order["digest"]}, b""
-    exposed = not facts["pid_namespace"] and landlock.version() < _SCOPED_SIGNALS
+    if order["do"] == "open":
+        sessions.append(sandbox.session(public, Limits(**order["limits"]), order["seed"]))
+        return {}, b""
+    exposed = not facts["pid_namespace"] and landlock.version() < landlock.SCOPED_SIGNALS
     outcome = run_once(sandbox, order["code"], public, Limits(**order["limits"]), order["seed"], exposed)
     if not facts["mount_namespace"]:
         _empty("/dev/shm")
-    return outcome_message(outcome)
+    return message_of(outcome)
 
 
 def run_once(
@@ -149,6 +167,15 @@ def run_once(
     if outcome.status in ("killed", "error", "disk") and _kills_for_memory() > kills:
         return replace(outcome, status="memory")
     return outcome
+
+
+def do_cell(session: LocalSession, kind: str, text: str, wall_s: float) -> Cell:
+    """One cell, with the status `memory` also where the kernel killed for the whole container's memory."""
+    kills = _kills_for_memory()
+    cell = session.python(text, wall_s) if kind == "python" else session.bash(text, wall_s)
+    if cell.status in ("killed", "error", "disk") and _kills_for_memory() > kills:
+        return replace(cell, status="memory")
+    return cell
 
 
 def _kills_for_memory() -> int:

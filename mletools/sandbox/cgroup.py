@@ -35,6 +35,15 @@ def _may_fix_order_of_killing() -> bool:
     return bool(int(effective, 16) >> cap_sys_resource & 1)
 
 
+def kills_for_memory(cgroup: str | None) -> int:
+    """How often the kernel has killed for the memory of the cgroup in this folder."""
+    for name in ("memory.events", "memory.oom_control") if cgroup is not None else ():
+        with suppress(OSError):
+            fields = dict(line.split(" ", 1) for line in Path(f"{cgroup}/{name}").read_text().splitlines())
+            return int(fields.get("oom_kill", 0))
+    return 0
+
+
 class MemoryCgroup:
     """A folder in the cgroup tree. Made by `create`; `start` and `killed` may raise OSError."""
 

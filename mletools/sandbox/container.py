@@ -13,14 +13,15 @@ import os
 import threading
 import time
 from collections.abc import Hashable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from mletools.records.errors import ToolError
 from mletools.sandbox import mounts, shipping
-from mletools.sandbox.agent import BOOT, read_outcome
+from mletools.sandbox.agent import BOOT, Message, read_result
+from mletools.sandbox.container_session import DockerSession
 from mletools.sandbox.engine import SEND_S, Container, Kind, host_config, remove, source_archive
 from mletools.sandbox.gpus import Leases
 from mletools.sandbox.interface import Limits, Outcome, Setup
@@ -61,6 +62,7 @@ class DockerSandbox:
         self._protections: dict[str, bool] | None = None
         self._inner_notes: list[str] = []
         self._contents: dict[str, tuple[shipping.Fingerprint, _Content]] = {}
+        self._sessions: set[DockerSession] = set()
         self._source = source_archive()
         with self._trouble("answer"):
             self._limits_memory = bool(self._client.api.info().get("MemoryLimit"))
@@ -81,29 +83,47 @@ class DockerSandbox:
 
     def run(self, code: str, public: Path, limits: Limits, seed: int) -> Outcome:
         """See Sandbox.run. ToolError also when a container cannot be made, or the engine goes away."""
-        if not os.path.isdir(public):
-            raise ToolError(f"{public}: no such folder; is --data the folder that the task's paths start from?")
-        self._probe()
-        content = self._content_of(public)
-        bound = None if content is not None else self._bound(public)
+        content, bound = self._admit(public)
         order = {"do": "run", "code": code, "limits": asdict(limits), "seed": seed}
+        seconds = 2 * (limits.wall_s + _SLACK_S)  # the agent, too, tries twice
 
         def work(container: Container) -> Outcome:
-            seconds = 2 * (limits.wall_s + _SLACK_S)  # the agent, too, tries twice
-            told, blob = container.ask({**order, "digest": content.digest if content else None}, seconds=seconds)
-            if "absent" in told:
-                packed = shipping.pack(public)
-                sent = {"digest": shipping.digest_of(packed), "weight": content.weight if content else 0}
-                container.ask({"do": "put", **sent}, packed, SEND_S)
-                told, blob = container.ask({**order, "digest": sent["digest"]}, seconds=seconds)
-            return read_outcome(told, blob)
+            return read_result(Outcome, *_ask_about(container, order, public, content, seconds))
 
         with self._leases.lease() as gpu:
             outcome = self._pool.serve(work, self._kind(limits, gpu, bound))
         return replace(outcome, backend=self.name, gpu=gpu, protections=self.protections)
 
+    def session(self, public: Path, limits: Limits, seed: int) -> DockerSession:
+        """See Sandbox.session. It has a container to itself."""
+        content, bound = self._admit(public)
+        order = {"do": "open", "limits": asdict(limits), "seed": seed}
+
+        def begin(container: Container) -> DockerSession:
+            _ask_about(container, order, public, content, 2 * _SLACK_S)
+            return DockerSession(container, self.protections)
+
+        with ExitStack() as stack:
+            gpu = stack.enter_context(self._leases.lease())
+            session, release = self._pool.keep(begin, self._kind(limits, gpu, bound))
+            held = stack.pop_all()
+
+        def finish(fit: bool) -> None:
+            self._sessions.discard(session)
+            with held:
+                release(fit)
+
+        session.finish = finish
+        self._sessions.add(session)
+        if self._pool.closed:
+            session.close()
+            raise ToolError("the sandbox is closed")
+        return session
+
     def close(self) -> None:
         """See Sandbox.close."""
+        for session in tuple(self._sessions):
+            session.close()
         self._pool.close()
         self._client.close()
 
@@ -112,6 +132,14 @@ class DockerSandbox:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _admit(self, public: Path) -> tuple[_Content | None, tuple[str, int, int] | None]:
+        """How the folder `public` comes to a container: what is sent of it, or where it is to be mounted from."""
+        if not os.path.isdir(public):
+            raise ToolError(f"{public}: no such folder; is --data the folder that the task's paths start from?")
+        self._probe()
+        content = self._content_of(public)
+        return content, None if content is not None else self._bound(public)
 
     def _probe(self) -> None:
         with self._probe_lock:
@@ -231,6 +259,19 @@ class DockerSandbox:
             ) from error
         except (docker.errors.DockerException, requests.RequestException, OSError) as error:
             raise ToolError(f"the Docker daemon at {self.host} does not answer: {error}; is it running?") from error
+
+
+def _ask_about(
+    container: Container, order: dict[str, Any], public: Path, content: _Content | None, seconds: float
+) -> Message:
+    """The agent's answer to an order about the folder `public`, which is sent ahead if it is not there."""
+    told, blob = container.ask({**order, "digest": content.digest if content else None}, seconds=seconds)
+    if "absent" in told:
+        packed = shipping.pack(public)
+        sent = {"digest": shipping.digest_of(packed), "weight": content.weight if content else 0}
+        container.ask({"do": "put", **sent}, packed, SEND_S)
+        told, blob = container.ask({**order, "digest": sent["digest"]}, seconds=seconds)
+    return told, blob
 
 
 def _connect() -> Any:

@@ -99,6 +99,42 @@ class Outcome:
     protections: dict[str, bool] = field(default_factory=dict)  # what was active where it ran
 
 
+@dataclass(frozen=True)
+class Cell:
+    """What one cell of a session came to; of an ok or error, and of the output, it is the session's word."""
+
+    status: str  # ok; error (an exception, or an exit code not 0); timeout, output or memory; disk or killed at an end
+    output: bytes  # stdout and stderr as they were written, tracebacks among them, at most Limits.output_kb
+    duration_s: float  # seconds of wall time, measured outside the box
+    alive: bool  # False: the session is over with this cell, and its state is lost
+    submission: bytes | None  # content of submission.csv after the cell, at most Limits.submission_mb
+    submission_problem: str | None  # why there is no submission; None where there is one
+
+
+class Session(Protocol):
+    """A Python interpreter in a box of its own, from `Sandbox.session` to `close`.
+
+    Cells run one at a time, a second thread's after the first's; `close` may be called from any thread, also while a
+    cell runs, which then ends as killed.
+    """
+
+    protections: dict[str, bool]
+    backend: str
+
+    def python(self, code: str, wall_s: float) -> Cell:
+        """Run `code` in the session's one namespace for at most `wall_s` seconds, then interrupt it.
+
+        A cell that goes on 5 seconds after the interrupt ends the session. ToolError: the session is over, or the
+        sandbox has trouble of its own.
+        """
+
+    def bash(self, command: str, wall_s: float) -> Cell:
+        """Run `command` by bash (sh where there is none) in the same box and folder; otherwise like `python`."""
+
+    def close(self) -> None:
+        """End the session with all its processes and files, and give its slot back. Safe to call twice."""
+
+
 class Sandbox(Protocol):
     """A place where solutions run. `run` may be called from as many threads at once as the sandbox has slots."""
 
@@ -119,8 +155,15 @@ class Sandbox(Protocol):
         folder, a server that cannot be started, no room on this machine's disk.
         """
 
+    def session(self, public: Path, limits: Limits, seed: int) -> Session:
+        """Open a session; it holds one slot until it is closed, and waits for one while all are taken.
+
+        `limits.wall_s` bounds the whole session, `output_kb` each cell; the others are those of a run. ToolError as for
+        `run`.
+        """
+
     def close(self) -> None:
-        """End every run and every server; later calls of `run` raise ToolError."""
+        """End every run, session and server; later calls of `run` and `session` raise ToolError."""
 
 
 def choose(setup: Setup) -> tuple[str, list[str]]:

@@ -1,13 +1,14 @@
 """The processes of one run, from the fork of the warm server to the solution's first line.
 
 The first process is born into new namespaces as pid 1 of the box, builds the root and reaps; its child locks itself in
-and becomes the solution. Without namespaces the first process is an ordinary supervisor and Landlock closes the files.
-Covered: the order of these steps; a step that fails is reported, never skipped. Not covered:
-watching the run (`server`).
+and becomes the solution, or the interpreter of a session. Without namespaces the first process is an ordinary
+supervisor and Landlock closes the files. Covered: the order of these steps; a step that fails is reported, never
+skipped. Not covered: watching the run (`server`).
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
 import math
 import os
@@ -25,11 +26,13 @@ from typing import Any
 from mletools.sandbox import channel, landlock, linux, mounts, seccomp
 from mletools.sandbox.cgroup import MemoryCgroup
 from mletools.sandbox.facts import gather
-from mletools.sandbox.solution import launch, launch_cold
+from mletools.sandbox.session_driver import attend, attend_cold
+from mletools.sandbox.solution import launch, launch_cold, prepare
 
 NOBODY = 65534
 _INNER_ID = 1000
 _OPEN_FILES = 4096
+_SEAL, _CELLS = 3, 4  # descriptors in the solution's process
 _NAMESPACES = linux.CLONE_NEWNS | linux.CLONE_NEWPID | linux.CLONE_NEWNET | linux.CLONE_NEWIPC | linux.CLONE_NEWUTS
 
 
@@ -38,7 +41,7 @@ class Job:
     """One run as the server received it."""
 
     control: socket.socket  # to the command; the solution never holds it
-    request: dict[str, Any]  # public, limits, seed, namespaces, landlock, folder, probe, cold, gpu
+    request: dict[str, Any]  # public, limits, seed, namespaces, landlock, folder, probe, cold, gpu, driver
     code: int  # descriptor of the solution's text
     stdout: int
     stderr: int
@@ -46,6 +49,7 @@ class Job:
     plan: mounts.Plan
     cgroup: MemoryCgroup | None
     outside: dict[str, str]  # the server's own namespaces, for the probe to compare with
+    cells: int = -1  # a session's socket; -1 for a run
 
 
 def fail(job: Job, error: BaseException) -> None:
@@ -127,8 +131,9 @@ def _reap(job: Job, child: int, sealed: int) -> None:
     linux.prctl(linux.PR_SET_DUMPABLE, 0)
     if job.request["namespaces"]:
         linux.drop_capabilities()
-    for descriptor in (job.stdout, job.stderr, job.code):
-        os.close(descriptor)
+    for descriptor in (job.stdout, job.stderr, job.code, job.cells):
+        if descriptor >= 0:
+            os.close(descriptor)
     with os.fdopen(sealed, "rb") as file:
         answer = json.loads(file.read() or b'{"why": "the process ended while it locked itself in"}')
     if "why" in answer:
@@ -145,7 +150,17 @@ def _reap(job: Job, child: int, sealed: int) -> None:
             with suppress(ProcessLookupError):
                 os.kill(-1, signal.SIGKILL)
 
+    def interrupt(*_: object) -> None:
+        if not ended:
+            with suppress(ProcessLookupError):
+                os.killpg(child, signal.SIGINT)
+        channel.send(job.control, {"event": "interrupted"})
+
     signal.signal(signal.SIGTERM, kill_all)
+    if job.cells >= 0:
+        signal.signal(signal.SIGUSR1, interrupt)
+        signal.signal(signal.SIGALRM, kill_all)
+        signal.setitimer(signal.ITIMER_REAL, job.request["limits"]["wall_s"])  # nobody watches it between cells
     channel.send(job.control, {"event": "started", "at": time.monotonic(), "facts": answer["facts"]})
     pid = 0
     while pid != child:
@@ -165,13 +180,19 @@ def _solution_process(job: Job, place: dict[str, str], seal: int) -> Callable[[]
     try:
         os.setsid()
         job.control.detach()
+        kept = _CELLS if job.cells >= 0 else _SEAL
+        if job.cells >= 0:
+            job.cells = fcntl.fcntl(job.cells, fcntl.F_DUPFD, 10)  # out of the way of what is put in place here
+            seal = fcntl.fcntl(seal, fcntl.F_DUPFD, 10)
         for number, descriptor in ((1, job.stdout), (2, job.stderr)):
             os.dup2(descriptor, number)
-        os.dup2(seal, 3)
+        os.dup2(seal, _SEAL)
+        if job.cells >= 0:
+            os.dup2(job.cells, _CELLS)
         null = os.open("/dev/null", os.O_RDONLY)
         os.dup2(null, 0)
         for name in os.listdir("/proc/self/fd"):
-            if int(name) > 3:
+            if int(name) > kept:
                 with suppress(OSError):
                     os.close(int(name))
         os.chdir(place["work"])
@@ -180,13 +201,17 @@ def _solution_process(job: Job, place: dict[str, str], seal: int) -> Callable[[]
         _lock_in(job, place, limits)
         facts = gather(job.outside, job.cgroup, limits, job.plan.import_path) if job.request["probe"] else {}
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        os.write(3, json.dumps({"facts": facts}).encode())
-        os.close(3)
+        os.write(_SEAL, json.dumps({"facts": facts}).encode())
+        os.close(_SEAL)
         script = f"{place['code']}/{mounts.SCRIPT}"
         call = (script, place["work"], job.plan.import_path, job.request["seed"], limits["threads"])
-        return launch_cold(job.request["cold"], *call) if job.request["cold"] else launch(*call)
+        cold = job.request["cold"]
+        if job.cells >= 0:
+            driver = job.request["driver"]
+            return attend_cold([cold, driver], _CELLS, call) if cold else attend(lambda: prepare(*call), _CELLS)
+        return launch_cold(cold, *call) if cold else launch(*call)
     except BaseException as error:
-        os.write(3, json.dumps({"why": f"{type(error).__name__}: {error}"}).encode())
+        os.write(_SEAL, json.dumps({"why": f"{type(error).__name__}: {error}"}).encode())
         os._exit(1)
 
 

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 from mletools.sandbox import linux
 
+SCOPED_SIGNALS = 6  # the version that keeps a solution from signalling its server
 _CREATE, _ADD_RULE, _RESTRICT = 0, 1, 2
 _PATH_BENEATH = 1
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1, 2, 4, 8

@@ -1,7 +1,7 @@
 """The backend `local`: warm fork servers on this machine, one for every slot in use.
 
-Covered: choosing the strongest isolation that the kernel grants, warm or cold starts, GPU leases, a template and its
-servers that are made anew when they die.
+Covered: choosing the strongest isolation that the kernel grants, warm or cold starts, sessions, GPU leases, a template
+and its servers that are made anew when they die.
 The box is made of user, mount, pid, network, ipc and uts namespaces; where the kernel refuses these, of Landlock,
 seccomp and rlimits. Not covered: containers, other machines. Needs Linux 5.4; namespaces need 5.12, Landlock
 5.13.
@@ -13,17 +13,20 @@ import os
 import shutil
 import tempfile
 import threading
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from mletools.records.errors import ToolError
-from mletools.sandbox import landlock, mounts, solution
+from mletools.sandbox import landlock, mounts, session_driver, solution
 from mletools.sandbox.gpus import Leases
 from mletools.sandbox.interface import DEFAULT_PREIMPORT, Limits, Outcome, Setup
 from mletools.sandbox.job import NOBODY
 from mletools.sandbox.pool import Pool, ServerDied
 from mletools.sandbox.process_tree import remove_folder
+from mletools.sandbox.session import LocalSession
 from mletools.sandbox.starting import wants_fresh_interpreter
 from mletools.sandbox.verdict import Ending, outcome_of
 from mletools.sandbox.warm import SetUpFailed, Template, WarmServer
@@ -57,6 +60,7 @@ class LocalSandbox:
         self._template_lock = threading.Lock()
         self._probe_lock = threading.Lock()
         self._checked: set[str] = set()
+        self._sessions: set[LocalSession] = set()
         self._protections: dict[str, bool] | None = None
         self._namespaces = False
         self.weaker_because: str | None = None
@@ -87,12 +91,7 @@ class LocalSandbox:
 
     def run(self, code: str, public: Path, limits: Limits, seed: int) -> Outcome:
         """See Sandbox.run. ToolError also when `public` lies where every solution could read its neighbours."""
-        if not os.path.isdir(public):
-            raise ToolError(f"{public}: no such folder; is --data the folder that the task's paths start from?")
-        if not os.access(public, os.R_OK | os.X_OK):
-            raise ToolError(f"{public}: this user cannot read it")
-        self._probe()
-        self._check(public)
+        self._admit(public)
         # Text that is no valid Unicode reaches the interpreter, which refuses it as the solution's own error.
         text = code.encode("utf-8", "surrogatepass")
         cold = self._setup.start == "cold"
@@ -108,8 +107,46 @@ class LocalSandbox:
         except OSError as error:
             raise ToolError(f"the sandbox has trouble on this machine: {error}") from error
 
+    def session(self, public: Path, limits: Limits, seed: int) -> LocalSession:
+        """See Sandbox.session. Forked from the warm process unless the sandbox was opened with the start `cold`."""
+        self._admit(public)
+        cold = self._setup.start == "cold"
+        exposed = not (self._protections or {})["pid_namespace"] and landlock.version() < landlock.SCOPED_SIGNALS
+        with ExitStack() as stack:
+            gpu = stack.enter_context(self._leases.lease())
+            request = self._request(public, seed, self._namespaces, cold=cold, gpu=gpu)
+            request["driver"] = _source_of(session_driver) if cold else ""
+
+            def begin(server: WarmServer) -> LocalSession:
+                return LocalSession(server, request, limits, exposed=exposed)
+
+            try:
+                if not self._namespaces:
+                    request["folder"] = folder = tempfile.mkdtemp(prefix="mletools-run-")
+                    stack.callback(remove_folder, folder)
+                    _fill_folder(folder, b"", request["public"])
+                session, release = self._pool.keep(begin)
+            except OSError as error:
+                raise ToolError(f"the sandbox has trouble on this machine: {error}") from error
+            held = stack.pop_all()
+        session.protections = dict(self._protections or {})
+
+        def finish(fit: bool) -> None:
+            self._sessions.discard(session)
+            with held:
+                release(fit)
+
+        session.finish = finish
+        self._sessions.add(session)
+        if self._pool.closed:
+            session.close()
+            raise ToolError("the sandbox is closed")
+        return session
+
     def close(self) -> None:
         """See Sandbox.close."""
+        for session in tuple(self._sessions):
+            session.close()
         self._pool.close()
         with self._template_lock:
             if self._template is not None:
@@ -121,7 +158,13 @@ class LocalSandbox:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _check(self, public: Path) -> None:
+    def _admit(self, public: Path) -> None:
+        """Have the protections probed. ToolError: `public` is missing, or solutions could not read it, or too much."""
+        if not os.path.isdir(public):
+            raise ToolError(f"{public}: no such folder; is --data the folder that the task's paths start from?")
+        if not os.access(public, os.R_OK | os.X_OK):
+            raise ToolError(f"{public}: this user cannot read it")
+        self._probe()
         real = os.path.realpath(public)
         if real in self._checked:
             return
@@ -162,16 +205,7 @@ class LocalSandbox:
         gpu: str | None = None,
         probe: bool = False,
     ) -> tuple[Outcome, dict[str, bool]]:
-        request: dict[str, Any] = {
-            "public": os.path.realpath(public),
-            "seed": seed,
-            "namespaces": namespaces,
-            "landlock": not namespaces and landlock.version() > 0,
-            "cold": _solution_text() if cold else "",
-            "gpu": gpu,
-            "folder": None,
-            "probe": probe,
-        }
+        request = {**self._request(public, seed, namespaces, cold=cold, gpu=gpu), "probe": probe}
         folder = None
         ending = Ending()
         try:
@@ -189,6 +223,18 @@ class LocalSandbox:
                     os.close(descriptor)
             if folder is not None:
                 remove_folder(folder)
+
+    def _request(self, public: Path, seed: int, namespaces: bool, *, cold: bool, gpu: str | None) -> dict[str, Any]:
+        return {
+            "public": os.path.realpath(public),
+            "seed": seed,
+            "namespaces": namespaces,
+            "landlock": not namespaces and landlock.version() > 0,
+            "cold": _source_of(solution) if cold else "",
+            "gpu": gpu,
+            "folder": None,
+            "probe": False,
+        }
 
     def _new_server(self, _: object) -> WarmServer:
         with self._template_lock:
@@ -209,9 +255,9 @@ class LocalSandbox:
         return server
 
 
-def _solution_text() -> str:
+def _source_of(module: ModuleType) -> str:
     # By the loader, which also reads from an archive.
-    text = solution.__loader__.get_source(solution.__name__)  # type: ignore[union-attr]
+    text = module.__loader__.get_source(module.__name__)  # type: ignore[union-attr]
     assert text is not None
     return str(text)
 

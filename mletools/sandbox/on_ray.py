@@ -3,27 +3,22 @@
 Every run is a Ray task, so that Ray queues and places it. The worker process that Ray gives it keeps a sandbox with one
 slot open for the runs to come. Covered: connecting, shipping the public folder, doing a run again whose node or worker
 process was lost, saying why a run waits. Not covered: isolation, which is the inner sandbox's; what a node does
-(`on_node`); installing this package on the nodes; who may use the cluster: whoever reaches a Ray cluster over the
-network owns its nodes. A run whose node is cut off may go on there unseen for a while; its second try alone is heard.
+(`on_node`); cells of a session (`ray_session`); installing this package on the nodes; who may use the cluster: whoever
+reaches a Ray cluster over the network owns its nodes. A run whose node is cut off may go on there unseen for a while;
+its second try alone is heard.
 """
 
 from __future__ import annotations
 
-import logging
 import os
 import pickle
 import platform
-import signal
-import socket
-import sys
 import threading
 import time
-import uuid
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -31,12 +26,13 @@ from mletools import __version__
 from mletools.records.errors import ToolError
 from mletools.sandbox import shipping
 from mletools.sandbox.interface import Limits, Outcome, Setup
-from mletools.sandbox.on_node import node_task
+from mletools.sandbox.on_node import node_session, node_task
+from mletools.sandbox.ray_connection import connect, last_line
+from mletools.sandbox.ray_session import RaySession
 
 _TRIES = 5
-_LOOK_EVERY_S, _LEAVE_S, _REACH_S = 2.0, 10.0, 10.0
+_LOOK_EVERY_S, _LEAVE_S = 2.0, 10.0
 _PACKED_AT_ONCE = 64
-_INSTALL = "pip install 'mletools[ray]'"
 
 Need = dict[str, float]
 
@@ -65,8 +61,10 @@ class RaySandbox:
         self._closed = False
         self._probed: dict[str, Any] | None = None
         self._probing = threading.Lock()
-        self._ray = _connect(address)
+        self._ray = connect(address)
         self._task = self._ray.remote(node_task())
+        self._actor = self._ray.remote(node_session())
+        self._sessions: set[RaySession] = set()
 
     @property
     def protections(self) -> dict[str, bool]:
@@ -83,13 +81,27 @@ class RaySandbox:
 
     def run(self, code: str, public: Path, limits: Limits, seed: int) -> Outcome:
         """See Sandbox.run. ToolError also when a run was lost with its node five times, or a node is not fit for runs."""
+        outcome: Outcome = self._do(*self._order(code, public, limits, seed))
+        return outcome
+
+    def session(self, public: Path, limits: Limits, seed: int) -> RaySession:
+        """See Sandbox.session. An actor of the cluster holds it; a session that is lost with its node is over."""
+        request, public, need = self._order("", public, limits, seed)
+        actor, protections = self._do({**request, "hold": True}, public, need)
+        session = RaySession(self._ray, actor, protections, self.name, self._sessions.discard)
+        self._sessions.add(session)
+        if self._closed:
+            session.close()
+            raise ToolError("the sandbox is closed")
+        return session
+
+    def _order(self, code: str, public: Path, limits: Limits, seed: int) -> tuple[dict[str, Any], Path, Need]:
         if not os.path.isdir(public):
             raise ToolError(f"{public}: no such folder; is --data the folder that the task's paths start from?")
         self._probe()
         need = {"CPU": float(limits.threads), "memory": float(limits.memory_mb << 20)}
         request = {"code": code, "origin": os.path.realpath(public), "limits": asdict(limits), "seed": seed}
-        outcome: Outcome = self._do(request, public, need)
-        return outcome
+        return request, public, need
 
     def close(self) -> None:
         """See Sandbox.close. What runs on the cluster is killed."""
@@ -98,6 +110,8 @@ class RaySandbox:
                 return
             self._closed = True
             tasks = list(self._tasks)
+        for session in tuple(self._sessions):
+            session.close()
         for task in tasks:
             with suppress(Exception):  # the connection may be what has failed
                 self._ray.cancel(task, force=True)
@@ -128,7 +142,8 @@ class RaySandbox:
 
     def _try(self, request: dict[str, Any], public: Path | None, need: Need) -> Any:
         errors = self._ray.exceptions
-        lost = (errors.WorkerCrashedError, errors.NodeDiedError, errors.ObjectLostError, errors.OutOfMemoryError)
+        names = ("WorkerCrashedError", "NodeDiedError", "ObjectLostError", "OutOfMemoryError", "RayActorError")
+        lost = tuple(getattr(errors, name) for name in names)
         need = {**need, "GPU": 1.0} if self._setup.gpus else need
         setup = asdict(replace(self._setup, slots=1, gpus=()))
         for left in reversed(range(_TRIES)):
@@ -158,7 +173,7 @@ class RaySandbox:
                 if self._closed:
                     raise ToolError("the sandbox was closed during a run") from None
                 cause = getattr(error, "cause", None) or error
-                raise ToolError(f"the Ray cluster has trouble: {type(cause).__name__}: {_last_line(cause)}") from error
+                raise ToolError(f"the Ray cluster has trouble: {type(cause).__name__}: {last_line(cause)}") from error
             else:
                 if kind == "trouble":
                     raise ToolError(answer)
@@ -171,19 +186,28 @@ class RaySandbox:
         with self._lock:
             if self._closed:
                 raise ToolError("the sandbox is closed")
+            options["scheduling_strategy"] = "SPREAD"
             # Not retried by Ray, which tells nobody; `_try` does it.
-            options |= {"scheduling_strategy": "SPREAD", "max_retries": 0}
-            task = self._task.options(**options).remote(_versions(), request, packed)
+            if "hold" in request:
+                actor = self._actor.options(**options, max_restarts=0).remote()
+                task = actor.open.remote(_versions(), request, packed)
+            else:
+                actor = None
+                task = self._task.options(**options, max_retries=0).remote(_versions(), request, packed)
             self._tasks.add(task)
         try:
             while not self._ray.wait([task], timeout=_LOOK_EVERY_S)[0]:
                 if self._closed:
                     raise ToolError("the sandbox was closed during a run")
                 self._tell_if_unfit(need)
-            return self._ray.get(task)
+            kind, answer = self._ray.get(task)
+            return kind, (actor, answer) if actor is not None and kind == "done" else answer
         except BaseException:
             with suppress(Exception):
-                self._ray.cancel(task, force=True)
+                if actor is not None:
+                    self._ray.kill(actor)
+                else:
+                    self._ray.cancel(task, force=True)
             raise
         finally:
             with self._lock:
@@ -230,66 +254,5 @@ def _count(number: float, what: str) -> str:
     return f"{number:g} {what}{'' if number == 1 else 's'}"
 
 
-def _last_line(error: BaseException) -> str:
-    """What an error says; Ray's own texts often hold the other side's whole traceback, which ends in it."""
-    return ([line for line in str(error).splitlines() if line.strip()] or [type(error).__name__])[-1].strip()
-
-
 def _versions() -> tuple[str, str]:
     return __version__, ".".join(platform.python_version_tuple()[:2])
-
-
-@contextmanager
-def _own_signals() -> Iterator[None]:
-    """Signal handlers are as before at the end: Ray takes SIGTERM, with which a command ends its runs."""
-    numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-    before = {number: signal.getsignal(number) for number in numbers}
-    try:
-        yield
-    finally:
-        if threading.current_thread() is threading.main_thread():
-            for number, handler in before.items():
-                signal.signal(number, handler)
-
-
-def _refuse_unreachable(target: str) -> None:
-    """ToolError where nobody listens, or the client is not installed. Ray itself takes minutes over the first."""
-    if "://" in target and find_spec("grpc") is None:
-        raise ToolError(f"--on {target} needs Ray's client, which is not installed: {_INSTALL}")
-    host, _, port = target.rpartition("://")[2].rpartition(":")
-    if host and port.isdigit():
-        try:
-            socket.create_connection((host.strip("[]"), int(port)), _REACH_S).close()
-        except (OSError, OverflowError) as error:
-            raise ToolError(
-                f"no Ray cluster answers at {target} ({error}): is it up, and is the port right?"
-            ) from error
-
-
-def _connect(address: str) -> Any:
-    target = os.environ.get("RAY_ADDRESS", "local") if address == "ray" else address
-    settings: dict[str, Any] = {}
-    if target == "local":
-        settings = {"include_dashboard": False}
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        if "RAY_AUTH_MODE" not in os.environ and "ray" not in sys.modules:  # it reads them when it is imported
-            # This cluster serves this command alone. Without a token of its own Ray would leave one in the home folder.
-            os.environ.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=uuid.uuid4().hex)
-    try:
-        import ray
-        import ray.exceptions
-    except ImportError as error:
-        raise ToolError(f"--on {address} needs Ray: {_INSTALL}") from error
-    if target != "local":
-        _refuse_unreachable(target)
-    try:
-        with _own_signals():
-            ray.init(target, log_to_driver=False, logging_level=logging.ERROR, **settings)
-    except (ConnectionError, RuntimeError, ValueError, OSError, ImportError, ray.exceptions.RayError) as error:
-        with suppress(Exception):
-            ray.shutdown()
-        if target == "local":
-            raise ToolError(f"cannot start a Ray cluster on this machine: {_last_line(error)}") from error
-        hint = "is it up, has it the Ray and Python of this machine, and does it want a token (RAY_AUTH_MODE=token)?"
-        raise ToolError(f"cannot connect to the Ray cluster {target}: {_last_line(error)}; {hint}") from error
-    return ray

@@ -52,23 +52,48 @@ class Pool(Generic[S]):
         passes, and costs its server.
         """
         with self._slots:
-            for _ in range(2):
-                try:
-                    server = self._take(kind)
-                except ServerDied:
-                    continue
-                try:
-                    result = work(server)
-                except ServerDied:
+            server, result = self._try_twice(work, kind)
+            self._give_back(server, kind)
+            return result
+
+    def keep(self, begin: Callable[[S], T], kind: Hashable = None) -> tuple[T, Callable[[bool], None]]:
+        """Like `serve`, but the server stays taken until the returned function is called, once.
+
+        It is told whether the server is fit for more work.
+        """
+        self._slots.acquire()
+        try:
+            server, result = self._try_twice(begin, kind)
+        except BaseException:
+            self._slots.release()
+            raise
+
+        def release(fit: bool) -> None:
+            try:
+                if fit:
+                    self._give_back(server, kind)
+                else:
                     self._drop(server)
-                    if self.closed:
-                        raise ToolError("the sandbox was closed during a run") from None
-                    continue
-                except BaseException:
-                    self._drop(server)
-                    raise
-                self._give_back(server, kind)
-                return result
+            finally:
+                self._slots.release()
+
+        return result, release
+
+    def _try_twice(self, work: Callable[[S], T], kind: Hashable) -> tuple[S, T]:
+        for _ in range(2):
+            try:
+                server = self._take(kind)
+            except ServerDied:
+                continue
+            try:
+                return server, work(server)
+            except ServerDied:
+                self._drop(server)
+                if self.closed:
+                    raise ToolError("the sandbox was closed during a run") from None
+            except BaseException:
+                self._drop(server)
+                raise
         raise DiedTwice("the sandbox's warm server died twice on one run: is this machine out of memory?")
 
     def close(self) -> None:

@@ -2,10 +2,11 @@
 
 It is itself a fork of a template, which is started with an empty environment, imports the libraries once and forks a
 server for every control socket that it is sent. Through that socket the command sends a run (a request and the
-descriptors of code, stdout and stderr) and may send `{"kill": true}`; back come the events `ready`, `work`
-(descriptors of the work folder and its disk), `started`, `exit` (all from pid 1 of the box), `failed`, and from the
-server itself `ended`. Covered: killing, counting what the run used, ending with the command. Not covered: time and
-output limits (`warm`). The server never reads the code or the output, so no run can find another's in its memory.
+descriptors of code, stdout and stderr, for a session also its socket) and may send `{"kill": true}` or, to a session,
+`{"interrupt": true}`; back come the events `ready`, `work` (descriptors of the work folder and its disk), `started`,
+`interrupted`, `exit` (all from pid 1 of the box), `failed`, and from the server itself `ended`. Covered: killing,
+counting what the run used, ending with the command. Not covered: time and output limits (`warm`). The server never
+reads the code or the output, so no run can find another's in its memory.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import os
 import select
 import signal
 import socket
+import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -38,9 +40,21 @@ BOOT = (
 )
 
 
+def environment() -> dict[str, str]:
+    """The environment of a template, and so of what runs in its boxes."""
+    folders = [os.path.join(sys.prefix, "bin"), "/usr/local/bin", "/usr/bin", "/bin"]
+    environment = {"PATH": ":".join(folders), "HOME": mounts.HOME, "TMPDIR": mounts.TEMPORARY, "LANG": "C.UTF-8"}
+    environment["PYTHONHASHSEED"] = "0"
+    # Threads that wait for one another by spinning take seconds for milliseconds of work once cores are shared.
+    environment["OMP_WAIT_POLICY"] = "PASSIVE"
+    environment.update({f"{library}_NUM_THREADS": "1" for library in ("OMP", "MKL", "OPENBLAS")})
+    return environment
+
+
 def keep_warm(control: int, config: dict[str, Any]) -> Callable[[], None]:
     """Be the template until the command goes away. Returns only in a solution's process, with the solution to call."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())  # a worker process of Ray's blocks SIGINT
     end = socket.socket(fileno=control)
     end.set_inheritable(False)
     command = os.pidfd_open(config["command"])
@@ -92,8 +106,9 @@ def _serve(end: socket.socket, command: int, config: dict[str, Any]) -> Callable
                 channel.send(end, {"event": "failed", "why": str(error)})
             if child == 0:
                 os.close(living)
-                code, stdout, stderr = descriptors
-                return enter(Job(end, request, code, stdout, stderr, alive, plan, cgroup, outside), uid, gid)
+                code, stdout, stderr, *cells = descriptors
+                job = Job(end, request, code, stdout, stderr, alive, plan, cgroup, outside, *cells)
+                return enter(job, uid, gid)
             for descriptor in (*descriptors, alive):
                 os.close(descriptor)
             watch.run(child)
@@ -155,9 +170,11 @@ class _Watch:
                 ready = {descriptor for descriptor, _ in poll.poll(timeout)}
                 if box in ready:
                     return
-                told = self._end.fileno() in ready
-                self._alone = self._command in ready or (told and channel.receive(self._end)[0] is None)
-                if told or self._alone:
+                message = channel.receive(self._end)[0] if self._end.fileno() in ready else {}
+                self._alone = self._command in ready or message is None
+                if message and "interrupt" in message:
+                    os.kill(self._box, signal.SIGUSR1)  # not reaped yet, so it is still this box
+                elif message or self._alone:
                     self._end_box(box)
                     return
                 if self._cgroup is None:

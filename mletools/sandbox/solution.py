@@ -67,6 +67,13 @@ def _seed(seed: int, threads: int) -> None:
             threadpoolctl.threadpool_limits(limits=threads)
 
 
+def prepare(script: str, work: str, import_path: list[str], seed: int, threads: int) -> ModuleType:
+    """The __main__ module of a program that is about to begin, with nothing of ours in sight and all states seeded."""
+    main = _clean_interpreter(script, work, import_path)
+    _seed(seed, threads)
+    return main
+
+
 def _exit_code(error: SystemExit) -> int:
     if error.code is None:
         return 0
@@ -106,8 +113,7 @@ def launch(script: str, work: str, import_path: list[str], seed: int, threads: i
 
     def run() -> None:
         sys._getframe(1).f_globals.clear()
-        main = _clean_interpreter(script, work, import_path)
-        _seed(seed, threads)
+        main = prepare(script, work, import_path, seed, threads)
         code = 0
         try:
             with open(script, "rb") as file:

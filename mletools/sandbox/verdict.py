@@ -10,9 +10,11 @@ import errno
 import os
 import signal
 import stat
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
+from typing import Any
 
 from mletools.sandbox.interface import Limits, Outcome
 
@@ -36,6 +38,19 @@ class Ending:
     peak_mb: float = 0.0
     stdout: bytes = b""
     stderr: bytes = b""
+
+    def note(self, message: dict[str, Any], descriptors: Sequence[int]) -> None:
+        """Take in an event of the server's, with the descriptors that came beside it."""
+        event = message["event"]
+        if event == "work":
+            self.work, self.disk = descriptors
+        elif event == "started":
+            self.started = message["at"]
+        elif event == "exit":
+            self.code, self.ended = message["code"], message["at"]
+        elif event == "ended":
+            self.ended = self.ended or message["at"]
+            self.cpu_s, self.peak_mb, self.over_memory = message["cpu_s"], message["peak_mb"], message["memory"]
 
 
 def _is_full(work: int, disk: int, limits: Limits) -> bool:

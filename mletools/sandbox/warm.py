@@ -25,7 +25,7 @@ from mletools.records.errors import ToolError
 from mletools.sandbox import channel, mounts
 from mletools.sandbox.interface import Limits
 from mletools.sandbox.pool import ServerDied
-from mletools.sandbox.server import BOOT
+from mletools.sandbox.server import BOOT, environment
 from mletools.sandbox.verdict import Ending
 
 _START_S, _SET_UP_S, _END_S, _CGROUP_S = 300.0, 60.0, 60.0, 5.0
@@ -34,16 +34,6 @@ _CHUNK = 1 << 16
 
 class SetUpFailed(ToolError):
     """The box could not be made as wanted."""
-
-
-def _environment() -> dict[str, str]:
-    folders = [os.path.join(sys.prefix, "bin"), "/usr/local/bin", "/usr/bin", "/bin"]
-    environment = {"PATH": ":".join(folders), "HOME": mounts.HOME, "TMPDIR": mounts.TEMPORARY, "LANG": "C.UTF-8"}
-    environment["PYTHONHASHSEED"] = "0"
-    # Threads that wait for one another by spinning take seconds for milliseconds of work once cores are shared.
-    environment["OMP_WAIT_POLICY"] = "PASSIVE"
-    environment.update({f"{library}_NUM_THREADS": "1" for library in ("OMP", "MKL", "OPENBLAS")})
-    return environment
 
 
 def _is_readable(descriptor: int, seconds: float) -> bool:
@@ -75,7 +65,7 @@ class Template:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                env=_environment(),
+                env=environment(),
                 cwd="/",
                 pass_fds=[other.fileno()],
                 start_new_session=True,
@@ -129,7 +119,7 @@ class WarmServer:
 
     def __init__(self, control: socket.socket) -> None:
         """Wait until the server at the other end of `control` says that it is there. ServerDied: it never does."""
-        self._control = control
+        self.control = control
         self._closed = False
         message, handles = None, list[int]()
         if _is_readable(control.fileno(), _START_S):
@@ -157,23 +147,29 @@ class WarmServer:
             if os.geteuid() == 0:
                 for descriptor in (stdout_end, stderr_end):
                     os.fchown(descriptor, 65534, 65534)  # so that a solution may open /dev/stdout
-            message = {**request, "limits": asdict(limits)}
             try:
-                channel.send(self._control, message, [script, stdout_end, stderr_end])
-            except (BrokenPipeError, ConnectionResetError) as error:
+                self.order({**request, "limits": asdict(limits)}, [script, stdout_end, stderr_end])
+            except ServerDied:
                 os.close(stdout)
                 os.close(stderr)
-                raise ServerDied from error
+                raise
         finally:
             for descriptor in (stdout_end, stderr_end, script):
                 if descriptor >= 0:
                     os.close(descriptor)
-        follower = _Follower(self._control, stdout, stderr, limits, ending)
+        follower = _Follower(self.control, stdout, stderr, limits, ending)
         try:
             follower.follow()
             return follower.facts
         finally:
             follower.close()
+
+    def order(self, message: dict[str, Any], descriptors: Sequence[int] = ()) -> None:
+        """Send `message`. ServerDied: nobody is there to read it."""
+        try:
+            channel.send(self.control, message, descriptors)
+        except (BrokenPipeError, ConnectionResetError) as error:
+            raise ServerDied from error
 
     def close(self) -> None:
         """End the server and what it runs; quick when it is idle, and safe to call twice."""
@@ -181,13 +177,13 @@ class WarmServer:
             return
         self._closed = True
         with suppress(OSError):
-            self._control.shutdown(socket.SHUT_RDWR)
+            self.control.shutdown(socket.SHUT_RDWR)
         if not _is_readable(self._handle, 5.0):
             with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._handle, signal.SIGKILL)
             _is_readable(self._handle, _END_S)
         os.close(self._handle)
-        self._control.close()
+        self.control.close()
         self._remove_cgroup()
 
     def _remove_cgroup(self) -> None:
@@ -207,6 +203,8 @@ class _Follower:
         self._limits = limits
         self._pieces: dict[int, bytearray] = {stdout: bytearray(), stderr: bytearray()}
         self._streams = (stdout, stderr)
+        for stream in self._streams:
+            os.set_blocking(stream, False)  # a solution can take away what poll has announced
         self._open = set(self._streams)
         self._deadline = time.monotonic() + _SET_UP_S
         self._failure: str | None = None
@@ -242,21 +240,15 @@ class _Follower:
         if message is None:
             raise ServerDied
         event = message["event"]
-        if event == "work":
-            self.ending.work, self.ending.disk = descriptors
-        elif event == "started":
-            self.ending.started = message["at"]
+        self.ending.note(message, descriptors)
+        if event == "started":
             self.facts = message["facts"]
             self._deadline = message["at"] + self._limits.wall_s
         elif event == "exit":
-            self.ending.code, self.ending.ended = message["code"], message["at"]
             self._deadline = time.monotonic() + _END_S
         elif event == "failed":
             self._failure = message["why"]
         elif event == "ended":
-            self.ending.ended = self.ending.ended or message["at"]
-            self.ending.cpu_s, self.ending.peak_mb = message["cpu_s"], message["peak_mb"]
-            self.ending.over_memory = message["memory"]
             if self.ending.started is None and self._failure is None:
                 self._failure = "its first process ended before the solution began"
             return True
@@ -276,7 +268,10 @@ class _Follower:
                 channel.send(self._control, {"kill": True})
 
     def _read(self, stream: int) -> None:
-        piece = os.read(stream, _CHUNK)
+        try:
+            piece = os.read(stream, _CHUNK)
+        except BlockingIOError:
+            return
         kept = self._pieces[stream]
         kept += piece
         too_much = len(kept) > self._limits.output_kb << 10

@@ -256,7 +256,8 @@ class Episode:
             raise Ended("timeout")
         if bounds.max_tokens is not None and self.sampled >= bounds.max_tokens:
             raise Ended("budget")
-        if bounds.max_usd is not None and (spent.usd or 0.0) >= bounds.max_usd:
+        # what cannot be counted cannot be kept to: an answer without counts of its tokens is the last
+        if bounds.max_usd is not None and (spent.usd is None or spent.usd >= bounds.max_usd):
             raise Ended("budget")
 
     # --- acting ---------------------------------------------------------------------------------------------------
@@ -365,7 +366,9 @@ class Episode:
         if "cell" not in turn:
             return str(turn["code"])
         upto = self.turns[: self.turns.index(turn) + 1]
-        cells = [each["code"] for each in upto if each["action"] == "python" and "cell" in each]
+        ends = [at for at, each in enumerate(upto[:-1]) if "cell" in each and not each["cell"]["alive"]]
+        own = upto[ends[-1] + 1 :] if ends else upto
+        cells = [each["code"] for each in own if each["action"] == "python" and "cell" in each]
         return "\n\n".join(cells) or None
 
     def record(self, stop_reason: str, **more: Any) -> dict[str, Any]:

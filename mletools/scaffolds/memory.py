@@ -5,6 +5,7 @@ at a full context, the pool that they share, reset and memory traces marked. Not
 which of them are worth training on (filters).
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -72,14 +73,14 @@ def work(job: Job, place: Place, tape: Tape) -> Iterator[dict[str, Any]]:
             max_seconds=None if bounds.max_seconds is None else bounds.max_seconds - seconds,
             max_usd=None if bounds.max_usd is None else bounds.max_usd - usd,
         )
-        if (left.max_seconds or 1) <= 0 or (left.max_usd is not None and left.max_usd <= 0):
+        if number and ((left.max_seconds or 1) <= 0 or (left.max_usd is not None and left.max_usd <= 0)):
             break
         id = content_id(job.id, "trace", number) if number else job.id
         trace = replace(job, id=id, seed=derive_seed(job.seed, "trace", number), settings=left)
         rollout = _trace(trace, place, tape, pool)
         yield {**rollout, "settings": asdict(bounds)}
         seconds += rollout["usage"]["seconds"]
-        usd += rollout["usage"]["usd"] or 0.0
+        usd += math.inf if rollout["usage"]["usd"] is None else rollout["usage"]["usd"]
         number += 1
         if not rollout["turns"]:
             break  # not even one message fits: another trace would not do better
