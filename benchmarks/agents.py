@@ -28,7 +28,7 @@ from typing import Any
 
 from tabulate import tabulate
 
-TRACES, TURNS = 4, 6
+TRACES, TURNS = 6, 5
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,11 @@ from mletools.scaffolds.calls import (
     without_fence,
 )
 
-RUN, ASK, FINISH = Tool("run", "Runs.", {"code": "it"}), Tool("ask", "Asks.", {"wish": "a", "goal": "b"}), Tool("end", "")
+RUN, ASK, FINISH = (
+    Tool("run", "Runs.", {"code": "it"}),
+    Tool("ask", "Asks.", {"wish": "a", "goal": "b"}),
+    Tool("end", ""),
+)
 TOOLS = (RUN, ASK, FINISH)
 SEVERAL = "Your message takes more than one action, and none was carried out."
 
@@ -186,9 +190,17 @@ def read_react(text: str) -> Action | Fault:
         ("<tool_call>python\n<code>\n```py\n1\n```\n</code></tool_call>", react.PYTHON, {"code": "1\n"}),
         ("<tool_call>python<code>print('</code>')</code></tool_call>", react.PYTHON, {"code": "print('</code>')\n"}),
         ("<tool_call>python<code>print('<answer>')</code></tool_call>", react.PYTHON, {"code": "print('<answer>')\n"}),
-        ('<tool_call>{"name": "PythonInterpreter", "arguments": {"code": "1"}}</tool_call>', react.PYTHON, {"code": "1"}),
+        (
+            '<tool_call>{"name": "PythonInterpreter", "arguments": {"code": "1"}}</tool_call>',
+            react.PYTHON,
+            {"code": "1"},
+        ),
         ('<tool_call>{"name": "python", "arguments": {"code": "1"}}</tool_call>', react.PYTHON, {"code": "1"}),
-        ('<tool_call>{"name": "python", "arguments": "{\\"code\\": \\"1\\"}"}</tool_call>', react.PYTHON, {"code": "1"}),
+        (
+            '<tool_call>{"name": "python", "arguments": "{\\"code\\": \\"1\\"}"}</tool_call>',
+            react.PYTHON,
+            {"code": "1"},
+        ),
         ('<tool_call>\n{"name": "Score", "arguments": {"competition_id": "x"}}\n</tool_call>', react.SCORE, {}),
         ('<tool_call>{"name": "Score"}</tool_call>', react.SCORE, {}),
         ("<answer>submission</answer>", react.ANSWER, {}),

@@ -4,8 +4,11 @@ import json
 import math
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
+from conftest import records, run_command
+from model_server import long_tiny
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -15,6 +18,7 @@ pytest.importorskip("transformers", reason="transformers is not installed: sampl
 from mletools.models import Request  # noqa: E402
 from mletools.models.hf import HfModel, RowSampler, distribution, invert, prompt_ids  # noqa: E402
 from mletools.records.errors import RecordError, ToolError  # noqa: E402
+from mletools.training.samples import sample_of  # noqa: E402
 from mletools.training.tiny import make_tiny  # noqa: E402
 
 WORDS = "fit a forest with depth 3 and 100 trees, then write the submission file"
@@ -203,3 +207,19 @@ def test_close_to_uniform_entropy_is_what_a_fresh_model_has(model: HfModel) -> N
     replies = model.sample(requests(12, max_tokens=20))
     values = [value for reply in replies for value in reply.logprobs]
     assert -sum(values) / len(values) > math.log(100)
+
+
+def test_agents_in_turns_go_on_from_the_very_tokens(stages: dict[str, Any], tmp_path: Path) -> None:
+    model = long_tiny(tmp_path / "tiny", 8192)
+    task = stages["tasks"].read_bytes().split(b"\n")[0]
+    command = ("mle-rollout", "--scaffold", "memory", "-m", f"hf:{model}", "--data", str(stages["folder"]))
+    options = ("--max-turns", "3", "--max-traces", "1", "--max-answer-tokens", "12", "-g", "2", "-j", "2")
+    made = records(run_command(*command, *options, input=task + b"\n", cwd=tmp_path).stdout)
+    assert len(made) == 2
+    for record in made:
+        own = [message for message in record["messages"] if message.get("loss")]
+        assert own
+        assert all("prompt_token_ids" not in message for message in record["messages"])
+        sample = sample_of(record)
+        sampled = [token for message in own for token in message["token_ids"]]
+        assert [token for token, loss in zip(sample.input_ids, sample.loss_mask, strict=True) if loss] == sampled

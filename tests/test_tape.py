@@ -117,7 +117,9 @@ def test_a_place_that_cannot_be_written_is_told(tmp_path: Path) -> None:
 
 def test_a_full_disk_is_an_error_and_not_a_lost_answer() -> None:
     tapes = Tapes(Path("/dev/full"))
-    with pytest.raises(ToolError, match=r"^/dev/full: No space left on device: what was just paid for could not be kept$"):
+    with pytest.raises(
+        ToolError, match=r"^/dev/full: No space left on device: what was just paid for could not be kept$"
+    ):
         play(tapes.tape("a"), Counting(), 0, 1)
 
 
@@ -165,7 +167,12 @@ def test_a_run_that_took_another_way_is_played_as_it_went(tmp_path: Path) -> Non
 
 
 def test_an_answer_comes_back_as_it_was(tmp_path: Path) -> None:
-    answer = {"text": "half \u2028", "logprobs": [-0.1, -1e-17, -123.456789012345678], "ids": [1], "deep": {"a": [None]}}
+    answer = {
+        "text": "half \u2028",
+        "logprobs": [-0.1, -1e-17, -123.456789012345678],
+        "ids": [1],
+        "deep": {"a": [None]},
+    }
     tapes = Tapes(tmp_path / "tape")
     live = tapes.tape("a").play("ask", 0, lambda: answer)
     tapes.close(complete=False)

@@ -32,7 +32,8 @@ Asked = tuple[Line, Any]
     "--model",
     default="scripted",
     show_default=True,
-    help="scripted, hf:PATH (a checkpoint or adapter folder), or the name of a model that a server at --model-url serves.",
+    help="scripted (or scripted:lazy and others), hf:PATH (a checkpoint or adapter folder), or the name of a model that a "
+    "server at --model-url serves.",
 )
 @click.option(
     "--model-url",

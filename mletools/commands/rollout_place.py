@@ -48,7 +48,7 @@ class Speaker:
             reply = self._sample(request)
         except ContextExceeded as error:
             return {"refused": str(error)}
-        return self._told(reply, time.perf_counter() - started, sum(m["role"] == "assistant" for m in messages))
+        return self._told(reply, time.perf_counter() - started)
 
     def _sample(self, request: Request) -> Reply:
         if self.model.batch == 1:
@@ -56,7 +56,7 @@ class Speaker:
         with self.alone:  # an engine in this process takes one call at a time, and alone, so that -j changes nothing
             return self.model.sample([request])[0]
 
-    def _told(self, reply: Reply, seconds: float, number: int) -> dict[str, Any]:
+    def _told(self, reply: Reply, seconds: float) -> dict[str, Any]:
         usd = None
         if self.price is not None and reply.prompt_tokens is not None and reply.completion_tokens is not None:
             usd = self.price.usd(reply.prompt_tokens, reply.completion_tokens, reply.cached_tokens)
@@ -64,11 +64,7 @@ class Speaker:
             "text": reply.text,
             "finish_reason": reply.finish_reason,
             "reasoning": reply.reasoning,
-            # servers draw ids at random; ours are the same in every run
-            "tool_calls": [
-                {"id": f"call_{number}_{at}", "name": call.name, "arguments": call.arguments}
-                for at, call in enumerate(reply.tool_calls)
-            ],
+            "tool_calls": [{"id": c.id, "name": c.name, "arguments": c.arguments} for c in reply.tool_calls],
             "prompt_token_ids": reply.prompt_token_ids,
             "token_ids": reply.token_ids,
             "logprobs": reply.logprobs,

@@ -48,7 +48,6 @@ class ModelOptions:
             key_file=self.model_key_file,
             timeout=self.request_timeout,
             retries=self.retries,
-            batch=1,
         )
 
 

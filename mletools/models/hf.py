@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from mletools.models import Reply, Request
+from mletools.models import ContextExceeded, Reply, Request
 from mletools.records.errors import RecordError, ToolError
 
 
@@ -54,11 +54,13 @@ class HfModel:
         return getattr(self._model.config.get_text_config(), "max_position_embeddings", None)
 
     def sample(self, requests: Sequence[Request]) -> list[Reply]:
-        """One reply per request, in order. Raises RecordError, before any sampling, when a prompt is too long."""
+        """One reply per request, in order. Raises ContextExceeded, before any sampling, when a prompt is too long."""
+        if any(request.tools for request in requests):
+            raise ToolError(f"hf:{self.name}: is not told of tools: leave --tool-calls at tags, or serve the model")
         prompts = [prompt_ids(self._tokenizer, request.messages) for request in requests]
         for request, prompt in zip(requests, prompts, strict=True):
             if self.context is not None and len(prompt) + request.max_tokens > self.context:
-                raise RecordError(
+                raise ContextExceeded(
                     f"the prompt has {len(prompt)} tokens, which with {request.max_tokens} for the answer is over "
                     f"the model's context of {self.context}: shorten the task's text, or allow fewer tokens"
                 )

@@ -35,8 +35,7 @@ class ScriptedModel:
         self.levels = [level.strip() for level in spec.split(",")] if spec and not self.persona else list(LEVELS)
         for level in self.levels:
             if level not in LEVELS:
-                more = "" if "," in spec else f"; or, alone, a persona: {', '.join(agents.PERSONAS)}"
-                raise ToolError(f"scripted: unknown level {level!r}; known are {', '.join(LEVELS)}{more}")
+                raise ToolError(f"scripted: unknown level {level!r}; known are {', '.join(LEVELS)}")
         self.name = f"scripted:{spec}" if spec else "scripted"
 
     def sample(self, requests: Sequence[Request]) -> list[Reply]:

@@ -153,6 +153,7 @@ class Episode:
         self.well_formed: list[bool] = []
         self._failed: list[int] = []
         self._from = 0
+        self._whole = True  # the ids of the messages are one sequence
         self._seen: list[int] | None = None
         self._cells: list[tuple[str, str]] = []
         self._box: dict[str, Any] = {}
@@ -167,10 +168,15 @@ class Episode:
         most = self.settings.max_answer_tokens
         if self.settings.max_tokens is not None:
             most = min(most, self.settings.max_tokens - self.sampled)
-        sent = [_wire(self.messages[place]) for place in shown]
+        sent = [_wire(self.messages[place], self._whole) for place in shown]
         reply = self.consult("policy", self.job.scaffold, sent, tools, most)
         if "refused" in reply:
             raise Ended("context")
+        # servers draw ids at random; ours are the same in every run, and of a form that all templates take (9 letters)
+        calls = [
+            {**call, "id": f"call{len(self.turns):04}{at}"} for at, call in enumerate(reply.get("tool_calls") or ())
+        ]
+        reply = {**reply, "tool_calls": calls}
         self.spent.add(reply)
         self.sampled += _counted(reply)
         self.turns.append(
@@ -242,6 +248,7 @@ class Episode:
                 self.messages[-1]["token_ids"] = prompt[len(seen) :]
             else:
                 message["prompt_token_ids"] = prompt
+                self._whole = False
             self._seen = prompt + ids
             message["token_ids"] = ids
             if reply.get("logprobs") is not None:
@@ -429,9 +436,10 @@ class Episode:
         }
 
 
-def _wire(message: Mapping[str, Any]) -> dict[str, Any]:
-    """A message as it is sent."""
-    sent = {name: message[name] for name in ("role", "content", "tool_calls", "tool_call_id") if name in message}
+def _wire(message: Mapping[str, Any], whole: bool) -> dict[str, Any]:
+    """A message as it is sent; with its ids, from which an engine may go on exactly, where they are one sequence."""
+    names = ("role", "content", "tool_calls", "tool_call_id", *(["token_ids"] if whole else []))
+    sent = {name: message[name] for name in names if name in message}
     if "tool_calls" in sent:
         calls = [(call, call["function"]) for call in sent["tool_calls"]]
         sent["tool_calls"] = [

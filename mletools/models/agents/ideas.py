@@ -1,8 +1,9 @@
 """Ideas: who has them (the ideator), who carries one out in one step (the implementer), and of which type one is.
 
-The ideator finds in what it is shown which families of the bank's models were tried and how they scored, and names the one
-that an expert would try next. A share of its ideas is wrong, useless or badly written. Covered: the roles idea
-and ideator, implementer, improve (without an earlier solution a single question) and idea-type, each one question. Not covered: what only the data would tell.
+The ideator finds in what it is shown which families of the bank's models were tried and how they scored, and names the
+one that an expert would try next. A share of its ideas is wrong, useless or badly written. Covered: the roles idea and
+ideator, implementer, improve (without an earlier solution a single question) and idea-type, each one question. Not
+covered: what only the data would tell.
 """
 
 import re
@@ -23,8 +24,8 @@ from mletools.models.agents.solutions import (
 )
 from mletools.models.bank import Choice, choices
 
-EXPERT = tuple(reversed(VALID))  # what to try first
 POOR = ("dummy", "stump", "shrunk")
+EXPERT = tuple(level for level in reversed(VALID) if level not in POOR)  # what an expert tries, and in which order
 WRONG, BADLY_WRITTEN = 0.15, 0.05
 FAILS = 0.1  # the implementer, in one way or another
 UPWARDS, SIDEWAYS = 0.6, 0.2  # of the moves from an earlier solution; the others go down

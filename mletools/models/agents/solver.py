@@ -4,8 +4,9 @@ It knows the bank's ladder of levels, and of every program that it tried the lev
 fails it mends, mostly; from the best program so far (mostly) it goes on to another setting of the same model or one step
 up or down the ladder, whichever comes; after each scored program it may have had enough. Where it may ask for help it
 asks when the last try brought nothing, or before it stops: advice that names a family of models it follows; praise makes
-it go on for a step or two; no advice changes nothing. So it can be far from the best that the bank holds when it stops,
-and how far it gets by itself says how much room there is for advice.
+it go on for a step or two, less so each time; no advice changes nothing; and it asks less the more often it has asked.
+So it can be far from the best that the bank holds when it stops, and how far it gets by itself says how much room there
+is for advice.
 
 Covered: react, codeact, memory, by tags and by tool calls. Not covered: reading data (it looks at the first lines, and
 learns nothing from them), programs of its own, a plan for the turns that are left. Everything it does follows from its
@@ -37,12 +38,13 @@ HANDS_IN_BEST = 0.8  # before the end, where the latest program is not the best
 SCORES = 0.95  # in react: has a program scored, rather than hand it in unseen
 VALIDATES = 0.3  # in memory: has a program checked before it runs it
 THINKS = 0.95  # begins with its thoughts between the tags
+# Why it asks: read again in its own question once there is an answer.
 ENOUGH, STUCK = "I would stop here.", "My last change brought nothing."
 
 
 @dataclass(frozen=True)
 class Try:
-    """A program that was handed in, or only checked: what it was and what came of it; `help` is what was said since."""
+    """A program that was handed in, or only checked: what it was and what came of it; `asked` is the help sought since."""
 
     choice: Choice | None
     code: str
