@@ -29,7 +29,8 @@ class LlmOptions:
     price: tuple[float, float] | None
 
 
-def _price(context: click.Context, param: click.Parameter, value: str | None) -> tuple[float, float] | None:
+def read_price(context: click.Context, param: click.Parameter, value: str | None) -> tuple[float, float] | None:
+    """A click callback: two prices with a comma between them."""
     if value is None:
         return None
     try:
@@ -62,7 +63,7 @@ def llm_options(body: Callable[..., None]) -> Callable[..., None]:
         click.option("--max-tokens", type=click.IntRange(1), default=16384, show_default=True, help="llm: of one reply."),
         click.option("--seeds", multiple=True, type=click.Path(exists=True), metavar="PATH", help=f"{several} and their tasks/. Repeatable."),
         click.option("--journal", type=click.Path(dir_okay=False), metavar="FILE", help=f"llm: keeps every paid reply (default: {JOURNAL} below --data).", **machine),
-        click.option("--price", callback=_price, metavar="PROMPT,COMPLETION", help="llm: USD per million tokens, to record what a task cost."),
+        click.option("--price", callback=read_price, metavar="PROMPT,COMPLETION", help="llm: USD per million tokens, to record what a task cost."),
     ]  # fmt: skip
 
     @functools.wraps(body)

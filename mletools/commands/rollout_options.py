@@ -9,6 +9,7 @@ import click
 
 from .. import cli
 from ..scaffolds.episode import Settings
+from .llm_options import read_price
 
 WHICH = ("training", "evaluation")
 HAND_IN = ("last", "best")
@@ -76,6 +77,8 @@ class TurnOptions:
         for name, scaffolds in OWN.items():
             if name in given and scaffold not in scaffolds:
                 raise click.UsageError(f"--{name.replace('_', '-')} is about --scaffold {' or '.join(scaffolds)}")
+        if self.states and not self.ideator:
+            raise click.UsageError("--states are written where help is asked for: --ideator MODEL (or null, or vague)")
         if scaffold == "single":
             for name in NOT_SINGLE:
                 if name in given and (name, given[name]) != ("tool_calls", "tags"):
@@ -112,18 +115,6 @@ def with_own(settings: Settings, changes: Mapping[str, Any]) -> Settings:
     return replace(settings, own=own, **rest)
 
 
-def _price(context: click.Context, param: click.Parameter, value: str | None) -> tuple[float, float] | None:
-    if value is None:
-        return None
-    try:
-        prompt, completion = (float(part) for part in value.split(","))
-    except ValueError:
-        raise click.BadParameter(f"{value!r} is not two numbers with a comma between them") from None
-    if not (0 <= prompt < 1e6 and 0 <= completion < 1e6):
-        raise click.BadParameter(f"{value!r}: a price is from 0 to a million")
-    return prompt, completion
-
-
 _MACHINE: dict[str, Any] = {"cls": cli.MachineOption}
 _SHARE, _WHOLE = click.FloatRange(0, 1), click.IntRange(1)
 _OPTIONS = [
@@ -138,7 +129,7 @@ _OPTIONS = [
     click.option("--hand-in", type=click.Choice(HAND_IN), help="Which submission counts (memory, improve: best by the told score; else last)."),
     click.option("--tool-calls", type=click.Choice(TOOL_CALLS), default="tags", show_default=True, help="How actions are asked for: the papers' tags, or the server's tools. Both are read."),
     click.option("--sandbox-jobs", type=_WHOLE, metavar="N", help="Programs that run at once (default: the cores).", **_MACHINE),
-    click.option("--price", callback=_price, metavar="PROMPT,COMPLETION", help="USD per million tokens of the policy (default: list price, where known)."),
+    click.option("--price", callback=read_price, metavar="PROMPT,COMPLETION", help="USD per million tokens of the policy (default: list price, where known)."),
     click.option("--policy-version", metavar="V", help="Stamped on the records, where the engine does not know it itself."),
     click.option("--improve-ratio", type=_SHARE, metavar="SHARE", help="single: share of rollouts that improve on a solution from --pool (the paper: 0.5)."),
     click.option("--pool", type=click.Path(exists=True, dir_okay=False), multiple=True, metavar="FILE", help="single: executed rollouts to improve on. Repeatable."),

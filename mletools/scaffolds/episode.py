@@ -127,8 +127,10 @@ class Spent:
     completion_tokens: int | None = 0
     seconds: float = 0.0
     usd: float | None = 0.0
+    known_usd: float = 0.0  # of the models whose price is known: what a budget can count
 
     def add(self, used: Mapping[str, Any]) -> None:
+        self.known_usd += used["usd"] or 0.0
         for name in ("prompt_tokens", "completion_tokens", "usd"):
             before, more = getattr(self, name), used[name]
             setattr(self, name, None if before is None or more is None else before + more)
@@ -136,7 +138,8 @@ class Spent:
 
     def as_record(self) -> dict[str, Any]:
         usd = None if self.usd is None else round(self.usd, 9)
-        return {**asdict(self), "seconds": round(self.seconds, 4), "usd": usd}
+        tokens = {"prompt_tokens": self.prompt_tokens, "completion_tokens": self.completion_tokens}
+        return {**tokens, "seconds": round(self.seconds, 4), "usd": usd}
 
 
 class Episode:

@@ -1,0 +1,266 @@
+"""mle-rollout --scaffold codeact and idea, played by script: a session, an ideator, states, and ideas carried out."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import records, run_command
+from model_server import FaultyServer
+from played import (
+    FINISHES,
+    HELP,
+    IDEA,
+    SEARCH,
+    Played,
+    by_model,
+    by_task,
+    call,
+    cell,
+    command,
+    fenced,
+    in_steps,
+    play,
+    program,
+    test_score,
+    validation_score,
+    write_tasks,
+)
+from played_checks import (
+    check_nothing_told,
+    check_tokens,
+    graded,
+    observed,
+)
+
+from mletools.scaffolds.ideas import FIXED
+
+SCRIPTS: dict[str, list[Any]] = {
+    # state, a shell, scores when a new submission lies there, an end of the session, a new one
+    "mill_0": [
+        cell("slope = 2.5\nprint('ready')"),
+        "<execute_bash>\nls input | sort | tr '\\n' ' '\n</execute_bash>",
+        cell(program("slope")),  # type: ignore[arg-type]
+        cell("print(slope / 0)"),
+        "<execute_bash>exit 3</execute_bash>",
+        cell("open('submission.csv', 'a').close()"),
+        cell("import os\nos._exit(0)"),
+        cell("try:\n    slope\nexcept NameError:\n    print('gone')"),
+        "<execute_bash>ls</execute_bash>",
+        cell(program(2.9)),
+        FINISHES,
+    ],
+    # nobody to ask; no action; several; nothing is handed in
+    "mill_1": [HELP, "well", cell("1") + FINISHES, "<execute_ipython>1", cell("7 * 6"), FINISHES],
+    # worse in the end, and taken away again
+    "mill_2": [cell(program(2.9)), cell(program(2.0)), "<execute_bash>rm submission.csv</execute_bash>", FINISHES],
+    "mill_3": [cell(SEARCH), "<execute_bash>find / -name '*answers*' -o -name private 2>/dev/null; cat ../*/*.csv"
+               "; ls -la .. / /tmp; env</execute_bash>", cell(program(2.5)), FINISHES],
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> Played:
+    folder = tmp_path_factory.mktemp("codeact")
+    tasks = write_tasks(folder, len(SCRIPTS))
+    with FaultyServer(by_task({name: in_steps(script) for name, script in SCRIPTS.items()})) as server:
+        return play(server, "codeact", folder, tasks, "-j", "4", "--max-turns", "12")
+
+
+def test_a_session_that_lives_ends_and_is_begun_anew(done: Played) -> None:
+    record, task = done.of("mill_0"), done.tasks["mill_0"]
+    assert record["stop_reason"] == "finished" and record["format_rate"] == 1
+    kinds = ["python", "bash", "python", "python", "bash", "python", "python", "python", "bash", "python", "finish"]
+    assert [turn["action"] for turn in record["turns"]] == kinds
+    cells = [turn["cell"] for turn in record["turns"][:-1]]
+    assert [each["status"] for each in cells][:6] == ["ok", "ok", "ok", "error", "error", "ok"]
+    assert [each["alive"] for each in cells] == [True] * 6 + [False] + [True] * 3
+    assert observed(record, 0) == "ready"
+    assert observed(record, 1) == "description.md sample_submission.csv test.csv train.csv "
+    score = validation_score(done.folder, task, 2.5)
+    assert observed(record, 2) == (
+        f"slope 2.5\n\n[submission.csv is valid. mae on the validation rows: {score:g} (lower is better).]"
+    )
+    assert "ZeroDivisionError" in observed(record, 3) and "[The step failed after 0." in observed(record, 3)
+    assert observed(record, 5) == "(no output)"  # the same submission: nothing new to tell
+    assert [bool(turn.get("submission")) for turn in record["turns"]] == [at in (2, 9) for at in range(11)]
+    assert "[The session ended with it. The next step begins a new one: variables and files are gone.]" in observed(
+        record, 6
+    )
+    assert observed(record, 7).strip() == "gone" and observed(record, 8).split() == ["input"]
+    score = validation_score(done.folder, task, 2.9)
+    assert record["validation"]["score"] == score == record["turns"][9]["validation"]["score"]
+    assert record["turns"][9]["grade"]["score"] == test_score(done.folder, task, 2.9)
+    assert record["execution"]["submission"] == record["turns"][9]["submission"]
+    # the program that made it is what ran in the second session
+    assert record["code"] == "\n\n".join(record["turns"][at]["code"] for at in (7, 9)) and "_exit" not in record["code"]
+    assert record["execution"]["protections"]["private_files"] and record["execution"]["backend"] == "local"
+
+
+def test_what_is_no_action_and_nothing_handed_in(done: Played) -> None:
+    record = done.of("mill_1")
+    assert [turn["problem"] for turn in record["turns"]] == ["missing", "missing", "several", "malformed", None, None]
+    told = "Take exactly one action a message: <execute_ipython>, <execute_bash>, <finish>."
+    assert all(observed(record, turn).endswith(f"\n\n{told}") for turn in range(4)) and observed(record, 4) == "42"
+    assert record["format_rate"] == 2 / 6 and record["code"] is None and record["validation"] is None
+    assert record["execution"]["submission"] is None and record["execution"]["status"] == "ok"
+
+
+def test_the_last_submission_counts_even_where_it_is_gone(done: Played) -> None:
+    record = done.of("mill_2")
+    assert record["validation"]["score"] == validation_score(done.folder, record["task"], 2.0)
+    assert record["code"] == f"{program(2.9)}\n\n{program(2.0)}"
+    assert record["execution"]["submission"] == record["turns"][1]["submission"]
+
+
+def test_tokens_secrets_and_the_rest_of_the_pipe(done: Played) -> None:
+    assert [check_tokens(record, done.requests) for record in done.records] == [1] * len(done.records)
+    check_nothing_told(done.folder, done.records, done.requests)
+    after = {record["task"]["name"]: record for record in graded(done.folder, done.records)}
+    for name, slope in (("mill_0", 2.9), ("mill_2", 2.0), ("mill_3", 2.5)):
+        assert after[name]["grade"]["score"] == test_score(done.folder, after[name]["task"], slope)
+    assert after["mill_1"]["grade"]["valid"] is False
+
+
+def test_tool_calls_of_the_protocol(tmp_path: Path) -> None:
+    tasks = write_tasks(tmp_path)
+    query = {"problem_statement": "poor", "attempts_so_far": "- a", "goal": "better"}
+    script = [call("execute_ipython", code=program(2.9)), call("execute_bash", command="ls"),
+              call("seek_help", **query), call("finish")]  # fmt: skip
+    with FaultyServer(in_steps(script)) as server:
+        done = play(server, "codeact", tmp_path, tasks, "--tool-calls", "openai", "--ideator", "vague")
+    record = done.of("mill_0")
+    names = [tool["function"]["name"] for tool in done.requests[0]["tools"]]
+    assert names == ["execute_ipython", "execute_bash", "seek_help", "finish"]
+    assert [message.get("tool_call_id") for message in record["messages"][3::2]] == [
+        "call00000",
+        "call00010",
+        "call00020",
+    ]
+    assert record["turns"][2]["help"] == {"query": query, "answer": FIXED["vague"], "idea": None, "model": "vague"}
+    assert observed(record, 2) == FIXED["vague"] and check_tokens(record, done.requests) == 1
+    assert "seek_help" in record["messages"][0]["content"] and "<seek_help>" not in done.of("mill_0")["code"]
+
+
+# ---- an ideator, its states, and ideas that are carried out
+
+
+@pytest.fixture(scope="module")
+def asked(tmp_path_factory: pytest.TempPathFactory) -> Played:
+    """Rollouts that ask: once with nothing handed in yet, once with a line of slope 2.5, and get an idea or nonsense."""
+    folder = tmp_path_factory.mktemp("ideator")
+    tasks = write_tasks(folder, 2)
+    scripts = {
+        "mill_0": [HELP, cell(program(2.5)), HELP, cell(program(2.9)), FINISHES],
+        "mill_1": ["<seek_help>please</seek_help>", HELP, FINISHES],
+    }
+    policies = {
+        "played": by_task({name: in_steps(script) for name, script in scripts.items()}),
+        "adviser": lambda body: IDEA if "mill_0" in body["messages"][0]["content"] else "I have no idea",
+    }
+    with FaultyServer(by_model(policies)) as server:
+        return play(server, "codeact", folder, tasks, "--ideator", "adviser", "--states", "states.jsonl", "-j", "2")
+
+
+def test_an_ideator_is_asked_and_its_answer_is_an_observation(asked: Played) -> None:
+    record = asked.of("mill_0")
+    assert [turn["action"] for turn in record["turns"]] == ["seek_help", "python", "seek_help", "python", "finish"]
+    told = observed(record, 0)
+    assert (
+        told == IDEA and record["turns"][0]["help"]["said"] == IDEA and record["turns"][0]["help"]["model"] == "adviser"
+    )
+    assert set(record["turns"][0]["help"]["idea"]) == {"analysis_on_current_progress", "action", "rationale"}
+    questions = [body["messages"] for body in asked.requests if body["model"] == "adviser"]
+    assert all([message["role"] for message in each] == ["user"] for each in questions) and len(questions) == 3
+    own = max((each[0]["content"] for each in questions if "mill_0" in each[0]["content"]), key=len)
+    assert "PROBLEM_STATEMENT:\nit is poor" in own and "slope 2.5" in own and "the validation rows" in own
+    policy = sum(turn["usage"]["completion_tokens"] for turn in record["turns"])
+    assert record["usage"]["completion_tokens"] > policy  # what the ideator used is counted, not as the turn's own
+    # an answer in another form is replaced, and what was said is kept
+    other = asked.of("mill_1")
+    assert [turn["problem"] for turn in other["turns"]] == ["malformed", None, None]
+    assert observed(other, 1) == FIXED["null"] and other["turns"][1]["help"]["said"] == "I have no idea"
+    assert other["turns"][1]["help"]["idea"] is None
+    assert [check_tokens(record, asked.requests) for record in asked.records] == [1, 1]
+    check_nothing_told(asked.folder, asked.records, asked.requests)
+
+
+def states_of(asked: Played) -> list[dict[str, Any]]:
+    return records((asked.folder / "states.jsonl").read_bytes())
+
+
+def test_states_end_in_a_question_and_say_where_it_stands(asked: Played) -> None:
+    states = states_of(asked)
+    assert {state["stop_reason"] for state in states} == {"asked"} and len({state["id"] for state in states}) == 3
+    first, second = sorted((s for s in states if s["task"]["name"] == "mill_0"), key=lambda s: s["state"]["turn"])
+    assert first["state"]["score"] is None and first["state"]["code"] is None and first["state"]["turn"] == 0
+    task = asked.tasks["mill_0"]
+    assert second["state"] == {
+        "score": test_score(asked.folder, task, 2.5),
+        "validation": validation_score(asked.folder, task, 2.5),
+        "code": program(2.5),
+        "query": {"problem_statement": "it is poor", "attempts_so_far": "- a line", "goal": "a better line"},
+        "rollout": asked.of("mill_0")["id"],
+        "turn": 2,
+    }
+    whole = asked.of("mill_0")
+    assert second["messages"] == whole["messages"][: len(second["messages"])] and second["messages"][-1]["loss"]
+    assert HELP in second["messages"][-1]["content"] and [t["action"] for t in second["turns"]][-1] == "seek_help"
+
+
+def test_ideas_are_rewarded_by_what_they_improve(asked: Played, tmp_path: Path) -> None:
+    """+1 better than the state, 0 no better or without a submission, -1 in another form; by the test rows."""
+    state = next(s for s in states_of(asked) if s["state"]["turn"] == 2)
+    plays = {0: (IDEA, 2.9), 1: (IDEA, 2.0), 2: ("no idea", 2.9), 3: (IDEA, None), 4: (f"<think>x</think>{IDEA}", 2.9)}
+    seeds: dict[int, int] = {}
+
+    def answer(body: dict[str, Any]) -> str:
+        if body["model"] == "frozen":
+            text = body["messages"][0]["content"]
+            slope = plays[int(text.split("way ")[1].split()[0])][1]
+            return fenced(program(slope)) if slope else "I cannot."
+        number = seeds.setdefault(body["seed"], len(seeds))
+        return plays[number][0].replace("RATIONALE:", f"RATIONALE:\nway {number}")
+
+    with FaultyServer(answer) as server:
+        options = ("-g", "5", "--implementer", "frozen", "--data", str(asked.folder))
+        (tmp_path / "states.jsonl").write_text(json.dumps(state) + "\n")
+        done = run_command(*command(server, "idea", *options, tasks="states.jsonl"), cwd=tmp_path)
+    made = records(done.stdout)
+    assert len(made) == 5 and len({record["group"] for record in made}) == 1
+    after = graded(asked.folder, made, "--reward", "improvement")
+    rewards = {}
+    for record in after:
+        own = record["messages"][-1]["content"]
+        way = next(number for number in plays if f"way {number}" in own) if "way" in own else 2
+        rewards[way] = record["reward"]
+        assert [turn["action"] for turn in record["turns"]] == ["idea"]
+        assert record["stop_reason"] == ("format" if way == 2 else "finished") and record["format_rate"] == (way != 2)
+        assert record["state"] == state["state"]
+        if way == 2:
+            assert record["idea"] is None and record["implementer"] is None and record["code"] is None
+        elif way != 3:
+            slope = plays[way][1]
+            assert slope is not None and record["code"] == program(slope) and record["implementer"]["model"] == "frozen"
+            assert record["grade"]["score"] == test_score(asked.folder, record["task"], slope)
+            question = record["implementer"]["messages"][0]["content"]
+            assert f"Its score on the validation rows: {state['state']['validation']:g}." in question
+    assert rewards == {0: 1, 1: 0, 2: -1, 3: 0, 4: 1}
+    said = [{**body, "model": ""} for body in server.requests]
+    assert [check_tokens(record, said) for record in made] == [1] * 5
+    check_nothing_told(asked.folder, made, server.requests)
+    implementers = [m for r in made if r["implementer"] for m in r["implementer"]["messages"]]
+    check_nothing_told(asked.folder, [{**made[0], "messages": implementers}], [])
+
+
+def test_what_is_no_state_is_set_aside(asked: Played, tmp_path: Path) -> None:
+    (tmp_path / "runs.jsonl").write_text(json.dumps(asked.of("mill_0")) + "\n")
+    with FaultyServer(in_steps([IDEA])) as server:
+        line = command(
+            server, "idea", "--implementer", "frozen", "-g", "3", "--data", str(asked.folder), tasks="runs.jsonl"
+        )
+        done = run_command(*line, cwd=tmp_path, check=False)
+    assert done.returncode == 1 and server.requests == []
+    assert done.stderr.decode() == (
+        "mle-rollout: runs.jsonl:1: no state: give what mle-rollout --scaffold codeact --states wrote\n"
+    )

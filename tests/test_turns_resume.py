@@ -1,0 +1,211 @@
+"""Agents in turns and trouble: a server that fails or dies, and runs that are killed and go on."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import BIN, mostly_slow, records, run_command
+from model_server import FaultyServer
+from played import (
+    FINISHES,
+    PLAYS,
+    cell,
+    command,
+    in_steps,
+    write_tasks,
+)
+from played_checks import (
+    alike,
+    check_tokens,
+)
+
+from mletools.sandbox.process_tree import descendants
+
+# ---- a server's faults
+
+
+FAULTS = ["429@0", "500", "drop", "truncated", "", "html", "reset", "cut", "503@0", "", "odd-ids", "empty", "nan"]
+
+
+@pytest.mark.parametrize("scaffold", mostly_slow(PLAYS, 1))
+def test_a_servers_faults_change_nothing(scaffold: str, tmp_path: Path) -> None:
+    write_tasks(tmp_path)
+    answer, options = PLAYS[scaffold]
+    with FaultyServer(answer) as server:
+        line = command(server, scaffold, *options, "-k", "-j", "2")
+        clean = records(run_command(*line, cwd=tmp_path).stdout)
+    with FaultyServer(answer, FAULTS) as server:
+        line = command(server, scaffold, *options, "-k", "-j", "2", "--retries", "12")
+        troubled = records(run_command(*line, cwd=tmp_path).stdout)
+    assert alike(clean, troubled)
+
+
+def test_a_server_that_dies_is_one_line_and_the_run_goes_on_later(tmp_path: Path) -> None:
+    write_tasks(tmp_path, 2)
+    answer, options = PLAYS["react"]
+    with FaultyServer(answer) as server:
+        clean = records(run_command(*command(server, "react", *options), cwd=tmp_path).stdout)
+        asked = len(server.requests)
+    with FaultyServer(answer, ["", "", "", "", "", "", "", *["500"] * 90]) as server:
+        url = server.url
+        line = command(server, "react", *options, "-j", "2", "--retries", "1", "-o", "out.jsonl")
+        done = run_command(*line, cwd=tmp_path, check=False)
+        answered = 7
+    assert done.returncode == 1 and not (tmp_path / "out.jsonl").exists()
+    assert done.stderr.decode() == (
+        f"mle-rollout: {url}/v1/chat/completions: no answer after 2 tries; the last one: 500: not now\n"
+    )
+    with FaultyServer(answer) as server:
+        line = command(server, "react", *options, "-j", "2", "--retries", "1", "-o", "out.jsonl", "--resume")
+        run_command(*line, cwd=tmp_path)
+        assert len(server.requests) == asked - answered  # what was answered is not asked again
+    assert alike(clean, records((tmp_path / "out.jsonl").read_bytes()))
+    assert sorted(path.name for path in tmp_path.glob("out*")) == ["out.jsonl"]
+
+
+# ---- killed
+
+
+def stopped(line: list[str], folder: Path, until: Callable[[], bool], number: int) -> tuple[int, set[int], bytes]:
+    """Start the command and send it a signal once `until` holds; (exit code, the processes it had, what it said)."""
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("MLE_")}
+    process = subprocess.Popen(
+        [str(BIN / line[0]), *line[1:]], cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=environment
+    )
+    end = time.monotonic() + 60
+    while process.poll() is None and not until() and time.monotonic() < end:
+        time.sleep(0.005)
+    family = set(descendants(process.pid)) if process.poll() is None else set()
+    process.send_signal(number)
+    _, told = process.communicate(timeout=60)
+    return process.returncode, family, told
+
+
+def gone(family: set[int]) -> bool:
+    """Whether the processes end within a while."""
+    end = time.monotonic() + 20
+    while any(Path(f"/proc/{pid}").exists() for pid in family) and time.monotonic() < end:
+        time.sleep(0.05)
+    return not [pid for pid in family if Path(f"/proc/{pid}").exists()]
+
+
+KILLS = [
+    ("react", 0.1), ("react", 0.5), ("react", 0.8), ("codeact", 0.2), ("codeact", 0.9), ("memory", 0.2), ("memory", 0.8),
+    ("improve", 0.5),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("scaffold", "share"),
+    [("codeact", 0.6), ("memory", 0.5), *(pytest.param(*each, marks=pytest.mark.slow) for each in KILLS)],
+)
+def test_killed_and_resumed_loses_and_pays_nothing_twice(scaffold: str, share: float, tmp_path: Path) -> None:
+    write_tasks(tmp_path, 3)
+    answer, options = PLAYS[scaffold]
+    with FaultyServer(answer) as server:
+        clean = records(run_command(*command(server, scaffold, *options), cwd=tmp_path).stdout)
+        states = records((tmp_path / "states.jsonl").read_bytes()) if scaffold == "codeact" else []
+        asked = len(server.requests)
+    (tmp_path / "states.jsonl").unlink(missing_ok=True)
+    with FaultyServer(answer, latency_s=0.05) as server:
+        line = command(server, scaffold, *options, "-j", "3", "-o", "out.jsonl")
+        code, family, _ = stopped(line, tmp_path, lambda: len(server.requests) >= share * asked, signal.SIGKILL)
+        assert code == -signal.SIGKILL and family and gone(family)
+        before = records((tmp_path / "out.jsonl.partial").read_bytes().rpartition(b"\n")[0])
+        assert not (tmp_path / "out.jsonl").exists() and (tmp_path / "out.jsonl.tape").exists()
+        for name in ("out.jsonl.partial", "out.jsonl.tape"):
+            with (tmp_path / name).open("ab") as file:
+                file.write(b'{"job": "torn')
+        run_command(*line, "--resume", cwd=tmp_path)
+        assert len(server.requests) <= asked + 3  # those in flight
+        total = len(server.requests)
+        made = records((tmp_path / "out.jsonl").read_bytes())
+        assert made[: len(before)] == before and len(made) == len(clean) and alike(clean, made)
+        assert all([check_tokens(record, server.requests) for record in made])
+        if states:
+            assert alike(states, records((tmp_path / "states.jsonl").read_bytes()))
+            assert all("slope 2.9" in json.dumps(record["messages"]) for record in made)  # 2.5 + 0.2 + 0.2
+        run_command(*line, "--resume", cwd=tmp_path)  # nothing left to do
+        assert len(server.requests) == total
+    assert not list(tmp_path.glob("*.tape")) and not list(tmp_path.glob("*.partial"))
+
+
+@pytest.mark.slow
+def test_a_session_is_rebuilt_whole_however_little_time_is_left(tmp_path: Path) -> None:
+    write_tasks(tmp_path)
+    script = [cell("import time\ntime.sleep(2)\nx = 5"), cell("print('x is', x)"), FINISHES]
+    with FaultyServer(in_steps(script), latency_s=0.2) as server:
+        line = command(server, "codeact", "--max-seconds", "3", "-o", "out.jsonl")
+        code, _, _ = stopped(line, tmp_path, lambda: len(server.requests) == 2, signal.SIGKILL)
+        assert code == -signal.SIGKILL
+        run_command(*line, "--resume", cwd=tmp_path)
+    (record,) = records((tmp_path / "out.jsonl").read_bytes())
+    assert [turn["cell"]["status"] for turn in record["turns"][:2]] == ["ok", "ok"]
+    assert record["messages"][5]["content"] == "x is 5"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scaffold", ["codeact", "memory"])
+def test_killed_again_and_again(scaffold: str, tmp_path: Path) -> None:
+    write_tasks(tmp_path, 2)
+    answer, options = PLAYS[scaffold]
+    with FaultyServer(answer) as server:
+        clean = records(run_command(*command(server, scaffold, *options), cwd=tmp_path).stdout)
+        asked = len(server.requests)
+    (tmp_path / "states.jsonl").unlink(missing_ok=True)
+    draws, kills = random.Random(5), 0
+    with FaultyServer(answer, latency_s=0.03) as server:
+        line = command(server, scaffold, *options, "-j", "2", "-o", "out.jsonl")
+        while not (tmp_path / "out.jsonl").exists():
+            at = len(server.requests) + draws.randint(1, 6)
+            resume = ["--resume"] if kills else []
+            code, family, told = stopped(
+                [*line, *resume], tmp_path, lambda at=at: len(server.requests) >= at, signal.SIGKILL
+            )  # type: ignore[misc]
+            assert code in (0, -signal.SIGKILL), told
+            assert gone(family)
+            kills += code != 0
+        assert kills > 2 and len(server.requests) <= asked + 2 * kills
+    assert alike(clean, records((tmp_path / "out.jsonl").read_bytes()))
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
+def test_a_signal_ends_all_sandboxes_and_the_run_can_go_on(number: int, tmp_path: Path) -> None:
+    write_tasks(tmp_path, 2)
+    answer, options = PLAYS["codeact"]
+    with FaultyServer(answer, latency_s=0.05) as server:
+        line = command(server, "codeact", *options, "-j", "3", "-o", "out.jsonl")
+        code, family, told = stopped(line, tmp_path, lambda: len(server.requests) >= 9, number)
+        assert code == 128 + number and b"Traceback" not in told
+        assert len(family) > 2 and gone(family)
+        run_command(*line, "--resume", cwd=tmp_path)
+    made = records((tmp_path / "out.jsonl").read_bytes())
+    assert len(made) == 4 and {record["validation"]["valid"] for record in made} == {True}
+
+
+def test_resuming_with_other_options_is_refused(tmp_path: Path) -> None:
+    write_tasks(tmp_path)
+    answer, _ = PLAYS["react"]
+    with FaultyServer(answer) as server:
+        run_command(*command(server, "react", "-o", "out.jsonl"), cwd=tmp_path)
+        line = command(server, "react", "--max-turns", "3", "-o", "out.jsonl", "--resume")
+        done = run_command(*line, cwd=tmp_path, check=False)
+    assert done.returncode == 1
+    assert (
+        done.stderr.decode() == "mle-rollout: cannot resume out.jsonl with other options: --max-turns was not given\n"
+    )
+
+
+def test_a_foreign_tape_is_refused(tmp_path: Path) -> None:
+    write_tasks(tmp_path)
+    (tmp_path / "out.jsonl.tape").write_text("my own notes\n")
+    line = command("http://127.0.0.1:9", "react", "-o", "out.jsonl", "--resume")
+    done = run_command(*line, cwd=tmp_path, check=False)
+    assert done.returncode == 1 and (tmp_path / "out.jsonl.tape").read_text() == "my own notes\n"
+    assert done.stderr.decode() == "mle-rollout: out.jsonl.tape:1: not a tape of this command; move the file away\n"
