@@ -95,10 +95,10 @@ class Run:
         """The keys of the records that the resumed run completed."""
         return list(self._out.finished) if self._out else []
 
-    def finished(self, key: Any) -> bool:
-        """Whether a record with this key was completed by the run that is being resumed."""
+    def finished(self, key: Any, times: int = 1) -> bool:
+        """Whether so many records with this key were completed by the run that is being resumed."""
         assert self._out is not None
-        return self._out.finished[key] > 0
+        return self._out.finished[key] >= times
 
     def emit(self, record: dict[str, Any]) -> bool:
         """Write one record of ours, unless the resumed run wrote it already (then False). From any thread."""

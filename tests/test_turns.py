@@ -164,7 +164,7 @@ def test_a_budget_of_what_nobody_counts(usd: float | None, turns: int, reason: s
 
     from mletools.records.tape import Tapes
     from mletools.scaffolds import codeact, memory, react
-    from mletools.scaffolds.episode import Job
+    from mletools.scaffolds.job import Job
 
     (task,) = write_tasks(tmp_path)
     for room in (react, codeact, memory):

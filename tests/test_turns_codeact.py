@@ -81,7 +81,9 @@ def test_a_session_that_lives_ends_and_is_begun_anew(done: Played) -> None:
     assert observed(record, 2) == (
         f"slope 2.5\n\n[submission.csv is valid. mae on the validation rows: {score:g} (lower is better).]"
     )
-    assert "ZeroDivisionError" in observed(record, 3) and "[The step failed after 0." in observed(record, 3)
+    assert "ZeroDivisionError" in observed(record, 3) and "[The step failed in less than a second.]" in observed(
+        record, 3
+    )
     assert observed(record, 5) == "(no output)"  # the same submission: nothing new to tell
     assert [bool(turn.get("submission")) for turn in record["turns"]] == [at in (2, 9) for at in range(11)]
     assert "[The session ended with it. The next step begins a new one: variables and files are gone.]" in observed(

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from .. import cli
-from ..scaffolds.episode import Settings
+from ..scaffolds.job import Settings
 from .llm_options import read_price
 
 WHICH = ("training", "evaluation")

@@ -16,7 +16,7 @@ from ..models import ContextExceeded, Model, Reply, Request
 from ..models.prices import Price
 from ..records.errors import RecordError
 from ..records.ids import bytes_digest
-from ..sandbox import Limits, Sandbox
+from ..sandbox import Cell, Limits, Sandbox, Session
 from ..tasks.validation import View, validation_view
 from .execution import execution_record, keep, text_record
 from .task_data import check_data
@@ -86,6 +86,7 @@ class World:
     free: threading.Semaphore  # so many programs run at once
     validation: float
     reveal_test: bool
+    session_start: str = "warm"
     rank_rule: str = "dojo"
     run_code: RunCode | None = None
     _views: dict[str, View | None] = field(default_factory=dict)
@@ -113,7 +114,7 @@ class TaskPlace:
 
     def __init__(self, world: World, task: dict[str, Any], view: View | None):
         self._world, self._task, self._view = world, task, view
-        self._session: Any = None
+        self._session: Session | None = None
 
     @property
     def public(self) -> Path:
@@ -149,13 +150,12 @@ class TaskPlace:
         world = self._world
         assert world.sandbox is not None
         limits = replace(world.limits, wall_s=min(wall_s, world.limits.wall_s))
+        opened = self._session is None
         if self._session is None:
             whole = replace(world.limits, wall_s=SESSION_S)
             self._session = world.sandbox.session(self.public, whole, seed)
-            for earlier, what in before:
-                self._execute(earlier, what, world.limits.wall_s)  # what was in time then is in time now
-        found = self._execute(kind, text, limits.wall_s)
         session = self._session
+        found = (self._again(before) if opened else None) or self._execute(kind, text, limits.wall_s)
         if not found.alive:
             self.close()
         cell = {
@@ -166,7 +166,7 @@ class TaskPlace:
         }
         ran_in = {
             "backend": session.backend,
-            "start": "warm",
+            "start": world.session_start,
             "gpu": None,
             "protections": session.protections,
             "limits": limits.__dict__,
@@ -183,6 +183,14 @@ class TaskPlace:
         assert found.submission is not None
         kept = keep(self._test_part(found.submission), world.data)
         return {**told, "submission": kept, **self._judge(found.submission)}
+
+    def _again(self, before: Sequence[tuple[str, str]]) -> Cell | None:
+        """Run a killed session's cells once more; the cell of those that ended the new one, if there is such a cell."""
+        for kind, text in before:
+            found = self._execute(kind, text, self._world.limits.wall_s)  # what was in time then is in time now
+            if not found.alive:
+                return found
+        return None
 
     def look(self, name: str | None) -> str:
         """See Place.look."""
@@ -204,8 +212,9 @@ class TaskPlace:
         lines = text.split("\n")[:LINES_LOOKED_AT]
         return f"{name} begins:\n" + "\n".join(line[: LOOKED_AT // 4] for line in lines).rstrip()
 
-    def _execute(self, kind: str, text: str, wall_s: float) -> Any:
+    def _execute(self, kind: str, text: str, wall_s: float) -> Cell:
         with self._world.free:
+            assert self._session is not None
             return (self._session.python if kind == "python" else self._session.bash)(text, wall_s)
 
     def close(self) -> None:

@@ -3,6 +3,7 @@
 import importlib
 import os
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, field
@@ -19,13 +20,13 @@ from ..records.ids import content_id, derive_seed
 from ..records.tape import Tapes
 from ..sandbox import Limits
 from ..scaffolds import SCAFFOLDS
-from ..scaffolds.episode import Job, Settings
+from ..scaffolds.job import Job, Settings
 from .boxes import BoxOptions, check_protections
 from .metric_box import CodeBox, opened
 from .rollout_options import TurnOptions
 from .rollout_place import Speaker, World
 
-Asked = tuple[cli.Line, Job]
+Asked = tuple[cli.Line, Job, str]  # the line, the job, and the name of its tape
 
 
 @dataclass(frozen=True)
@@ -97,6 +98,7 @@ def play_turns(
             threading.Semaphore(at_once),
             settings.validation,
             settings.reveal_test,
+            "cold" if box.start == "cold" else "warm",
             run_code=CodeBox(box.backend, Limits(memory_mb=4096, wall_s=300.0)),
         )
         policy = {
@@ -152,8 +154,7 @@ class _Player:
         self.states = run.side_output(Path(self.states_path)) if self.states_path else None
         run.progress(lambda: (run.count_lines() or 0) * self.group_size or None, "rollouts")
         rejected: set[str] = set()
-        jobs = ((line, job) for line, job in self._jobs(scaffold) if not self._finished(job))
-        for (line, job), rollouts, error in run.map(self._work, jobs):
+        for (line, _, tape), rollouts, error in run.map(self._work, self._jobs(scaffold)):
             if isinstance(error, RecordError):
                 if line.place not in rejected:  # the other rollouts of a group fail for the same reason
                     run.reject(line, str(error))
@@ -163,15 +164,16 @@ class _Player:
                 raise error
             for rollout in rollouts:
                 self._emit(rollout)
-            self.tapes.done(job.id)
+            self.tapes.done(tape)
 
-    def _finished(self, job: Job) -> bool:
+    def _finished(self, job: Job, tape: str, times: int) -> bool:
         # a job of several records has more to come after the first, as long as there is a tape that says so
-        return self.tapes.is_done(job.id) or (self.run.finished(job.id) and not self.tapes.has(job.id))
+        return self.tapes.is_done(tape) or (self.run.finished(job.id, times) and not self.tapes.has(tape))
 
     def _jobs(self, scaffold: str) -> Iterator[Asked]:
         settings = asdict(self.settings)
         words = [prompts.text(name) for name in self.room.PROMPTS]
+        met: Counter[str] = Counter()
         for line in self.run.lines(self.room.INPUT):
             record = line.record
             task = record if self.room.INPUT == "task" else record["task"]
@@ -180,17 +182,18 @@ class _Player:
             for sample in range(self.group_size):
                 id = content_id(*same, sample)
                 seed = derive_seed(self.run.seed, id)
-                yield (
-                    line,
-                    Job(id, group, self.group_size, sample, seed, task, self.policy, scaffold, self.settings, record),
-                )
+                job = Job(id, group, self.group_size, sample, seed, task, self.policy, scaffold, self.settings, record)
+                met[id] += 1  # a task that stands in the input twice is worked on twice, and alike
+                tape = id if met[id] == 1 else f"{id}-{met[id]}"
+                if not self._finished(job, tape, met[id]):
+                    yield line, job, tape
 
     def _work(self, asked: Asked) -> list[dict[str, Any]]:
         """Play a job. Its records leave as they are made, unless the order of the input is to be kept."""
-        job = asked[1]
+        _, job, tape = asked
         kept = []
         with closing(self.world.place(job.task)) as place:
-            for rollout in self.room.work(job, place, self.tapes.tape(job.id)):
+            for rollout in self.room.work(job, place, self.tapes.tape(tape)):
                 if self.run.keep_order:
                     kept.append(rollout)
                 else:

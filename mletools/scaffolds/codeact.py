@@ -13,8 +13,9 @@ from mletools.records.ids import content_id
 from mletools.records.tape import Tape
 from mletools.scaffolds import ideas, observations
 from mletools.scaffolds.calls import Fault, Tool, as_functions, read_action
-from mletools.scaffolds.episode import Ended, Episode, Job, Place, Settings
+from mletools.scaffolds.episode import Episode
 from mletools.scaffolds.facts import split_told, tell
+from mletools.scaffolds.job import Ended, Job, Place, Settings
 
 SETTINGS = Settings(
     max_turns=50,
@@ -102,7 +103,7 @@ def _ran(episode: Episode, kind: str, text: str) -> str:
     said = [observations.text_of(cell["output"]) or "(no output)"]
     if cell["status"] != "ok":
         words = observations.WORDS[cell["status"]].replace("program", "step")
-        said.append(f"[{words} after {cell['duration_s']:.1f} s.]")
+        said.append(f"[{words} {observations.after(cell['duration_s'])}.]")
     if not cell["alive"]:
         said.append("[The session ended with it. The next step begins a new one: variables and files are gone.]")
     if told["submission"] is not None:

@@ -8,138 +8,15 @@ graders, which stand behind a Place.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any, Protocol
+from dataclasses import asdict
+from typing import Any
 
 from mletools.records.ids import derive_seed
 from mletools.records.tape import Tape
 from mletools.scaffolds import context
 from mletools.scaffolds.calls import Action, Fault, sendable
-
-
-class Place(Protocol):
-    """What an episode reaches the world through. Answers are JSON. What is an agent's failure is in the answer; ToolError
-    is the tool's own trouble, and RecordError (one of those) says that this task or request cannot be served.
-    """
-
-    def ask(
-        self,
-        who: str,
-        role: str,
-        messages: list[dict[str, Any]],
-        seed: int,
-        tools: list[dict[str, Any]] | None,
-        most: int,
-    ) -> dict[str, Any]:
-        """The reply of model `who` (policy, ideator, implementer) in `role`, of at most `most` tokens.
-
-        {text, finish_reason, reasoning, tool_calls, prompt_token_ids, token_ids, logprobs, prompt_tokens,
-        completion_tokens, seconds, usd}, or {"refused": why} where the messages are too long for the model.
-        """
-
-    def run(self, code: str, wall_s: float, seed: int, judged: bool = True) -> dict[str, Any]:
-        """Run a program in a fresh box: {execution, validation, grade}, the latter two None without a submission."""
-
-    def cell(
-        self, kind: str, text: str, wall_s: float, *, before: Sequence[tuple[str, str]], seed: int, known: str | None
-    ) -> dict[str, Any]:
-        """Run `text` (kind python or bash) in this episode's session: {cell, box, digest, submission, submission_problem},
-        and {validation, grade} where there is a new submission. `box` says what it ran in: backend, protections, limits.
-
-        A session that is not there is opened, and what it ran `before` is run again. The submission is judged where its
-        digest is not `known`.
-        """
-
-    def look(self, name: str | None) -> str:
-        """How a public file begins, as text; of all of them, with their sizes, where `name` is None."""
-
-    def close(self) -> None:
-        """End the session, if there is one."""
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What bounds an episode; None: nothing does. A scaffold's own settings stand in `own`."""
-
-    max_turns: int = 15
-    max_seconds: float | None = None  # of asking and running, without waiting for a free sandbox
-    max_tokens: int | None = None  # sampled by the policy, all turns together
-    max_answer_tokens: int = 4096
-    max_usd: float | None = None
-    execution_seconds: float = 300.0
-    context_tokens: int | None = None
-    when_full: str = "drop"  # what failed is dropped from the context; or end: the episode is over
-    hand_in: str = "last"  # or best: by the validation score
-    tool_calls: str = "tags"  # or openai
-    validation: float = 0.2  # share of the training rows that scores are told on; 0: no score is told
-    reveal_test: bool = False  # scores are told on the test rows
-    own: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Job:
-    """One episode to work on: its record's id is known before anything is asked."""
-
-    id: str
-    group: str
-    group_size: int
-    sample: int
-    seed: int
-    task: dict[str, Any]
-    policy: dict[str, Any]
-    scaffold: str
-    settings: Settings
-    record: dict[str, Any] | None = None  # the state that it takes up
-
-
-NOTHING_RAN: dict[str, Any] = {
-    "status": "no_code",
-    "exit_code": None,
-    "duration_s": 0.0,
-    "cpu_s": 0.0,
-    "peak_memory_mb": 0.0,
-    "stdout": {"head": "", "tail": "", "bytes": 0},
-    "stderr": {"head": "", "tail": "", "bytes": 0},
-    "markers": [],
-    "submission": None,
-    "submission_problem": "no code",
-    "backend": None,
-    "start": None,
-    "gpu": None,
-    "protections": {},
-    "limits": {},
-}
-
-
-class Ended(Exception):
-    """The episode is over, for a stop reason of the record."""
-
-    def __init__(self, reason: str):
-        super().__init__(reason)
-        self.reason = reason
-
-
-@dataclass
-class Spent:
-    """What was used so far; a sum is None once one of its parts is not known."""
-
-    prompt_tokens: int | None = 0
-    completion_tokens: int | None = 0
-    seconds: float = 0.0
-    usd: float | None = 0.0
-    known_usd: float = 0.0  # of the models whose price is known: what a budget can count
-
-    def add(self, used: Mapping[str, Any]) -> None:
-        self.known_usd += used["usd"] or 0.0
-        for name in ("prompt_tokens", "completion_tokens", "usd"):
-            before, more = getattr(self, name), used[name]
-            setattr(self, name, None if before is None or more is None else before + more)
-        self.seconds += used["seconds"]
-
-    def as_record(self) -> dict[str, Any]:
-        usd = None if self.usd is None else round(self.usd, 9)
-        tokens = {"prompt_tokens": self.prompt_tokens, "completion_tokens": self.completion_tokens}
-        return {**tokens, "seconds": round(self.seconds, 4), "usd": usd}
+from mletools.scaffolds.handing_in import code_of, execution_of
+from mletools.scaffolds.job import Ended, Job, Place, Spent
 
 
 class Episode:
@@ -298,9 +175,9 @@ class Episode:
             return float("inf")
         return max(1.0, self.settings.max_seconds - self.spent.seconds)
 
-    def run(self, code: str, judged: bool = True, seconds: float | None = None) -> dict[str, Any]:
+    def run(self, code: str, judged: bool = True) -> dict[str, Any]:
         """Run a program for the turn at hand: what Place.run tells, kept in the turn."""
-        wall_s = min(seconds or self.settings.execution_seconds, self.seconds_left)
+        wall_s = min(self.settings.execution_seconds, self.seconds_left)
         seed = derive_seed(self.job.seed, "run", len(self.turns))
         # how much time was left is measured, and so no part of what an event is known by
         told = self._tape.play("run", [code, seed, judged], lambda: self._place.run(code, wall_s, seed, judged))
@@ -329,10 +206,6 @@ class Episode:
                 self._hand_in()
         self._count(told["cell"])
         return told
-
-    def draw(self, what: str, about: Any, make: Any) -> dict[str, Any]:
-        """Anything else from outside, over the tape."""
-        return self._tape.play(what, about, make)
 
     def _count(self, ran: Mapping[str, Any]) -> None:
         self.turn["duration_s"] = round(self.turn["duration_s"] + ran["duration_s"], 4)
@@ -365,21 +238,8 @@ class Episode:
         return {
             "score": (turn.get("grade") or {}).get("score"),
             "validation": (turn.get("validation") or {}).get("score"),
-            "code": self.code(),
+            "code": code_of(self.turns, self.handed),
         }
-
-    def code(self) -> str | None:
-        """The program whose submission is handed in; of a session all its Python cells up to there."""
-        turn = self.handed
-        if turn is None:
-            return next((each["code"] for each in reversed(self.turns) if each.get("execution")), None)
-        if "cell" not in turn:
-            return str(turn["code"])
-        upto = self.turns[: self.turns.index(turn) + 1]
-        ends = [at for at, each in enumerate(upto[:-1]) if "cell" in each and not each["cell"]["alive"]]
-        own = upto[ends[-1] + 1 :] if ends else upto
-        cells = [each["code"] for each in own if each["action"] == "python" and "cell" in each]
-        return "\n\n".join(cells) or None
 
     def record(self, stop_reason: str, **more: Any) -> dict[str, Any]:
         """The rollout record; lineage is left empty."""
@@ -401,7 +261,7 @@ class Episode:
             "turns": self.turns,
             "usage": self.spent.as_record(),
             "stop_reason": stop_reason,
-            "code": self.code(),
+            "code": code_of(self.turns, self.handed),
             "validation": turn.get("validation") if turn else None,
             **more,
         }
@@ -409,34 +269,7 @@ class Episode:
             made["format_rate"] = sum(self.well_formed) / len(self.well_formed)
         if self.settings.reveal_test:
             made["reveal_test"] = True
-        return {**made, "execution": self._execution()}
-
-    def _execution(self) -> dict[str, Any]:
-        """Of what is handed in; without that, of the last program that ran."""
-        turn = self.handed or next(
-            (each for each in reversed(self.turns) if "execution" in each or "cell" in each), None
-        )
-        if turn is None:
-            return dict(NOTHING_RAN)
-        if "execution" in turn:
-            found = dict(turn["execution"])
-            if turn is not self.handed and found["submission"] is not None:  # of a program that was only tried
-                found.update(submission=None, submission_problem="nothing was handed in")
-            return found
-        cell = turn["cell"]
-        return {
-            "status": cell["status"],
-            "exit_code": None,
-            "duration_s": round(sum(each["cell"]["duration_s"] for each in self.turns if "cell" in each), 4),
-            "cpu_s": None,
-            "peak_memory_mb": None,
-            "stdout": cell["output"],
-            "stderr": {"head": "", "tail": "", "bytes": 0},
-            "markers": [],
-            "submission": turn.get("submission"),
-            "submission_problem": turn.get("submission_problem"),
-            **self._box,
-        }
+        return {**made, "execution": execution_of(self.turns, self.handed, self._box)}
 
 
 def _wire(message: Mapping[str, Any], whole: bool) -> dict[str, Any]:

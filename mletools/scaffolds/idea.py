@@ -13,8 +13,9 @@ from mletools.records.errors import RecordError, ToolError
 from mletools.records.tape import Tape
 from mletools.scaffolds import ideas
 from mletools.scaffolds.answers import split_answer
-from mletools.scaffolds.episode import Ended, Episode, Job, Place, Settings
+from mletools.scaffolds.episode import Episode
 from mletools.scaffolds.facts import split_told, tell
+from mletools.scaffolds.job import Ended, Job, Place, Settings
 
 SETTINGS = Settings(
     max_turns=1,

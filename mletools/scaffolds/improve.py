@@ -11,8 +11,9 @@ from typing import Any
 from mletools.records.tape import Tape
 from mletools.scaffolds import observations
 from mletools.scaffolds.answers import split_answer
-from mletools.scaffolds.episode import Ended, Episode, Job, Place, Settings
+from mletools.scaffolds.episode import Episode
 from mletools.scaffolds.facts import split_told, tell
+from mletools.scaffolds.job import Ended, Job, Place, Settings
 
 SETTINGS = Settings(max_turns=2, max_answer_tokens=4096, hand_in="best")
 EVALUATION: dict[str, Any] = {}
@@ -27,7 +28,7 @@ def check(settings: Settings) -> None:
 
 def work(job: Job, place: Place, tape: Tape) -> Iterator[dict[str, Any]]:
     """The rollout of both answers."""
-    episode = Episode(job, place, tape, [{"role": "user", "content": tell("single", job.task)}])
+    episode = Episode(job, place, tape, [{"role": "user", "content": _first_question(job)}])
     reason = "finished"
     try:
         for action in ("solve", "improve")[: job.settings.max_turns]:
@@ -56,17 +57,22 @@ def _answer(episode: Episode, action: str) -> str:
     return "finished"
 
 
+def _first_question(job: Job) -> str:
+    split = split_told(job.settings.validation > 0, job.settings.reveal_test)
+    return f"{tell('single', job.task)}\n\n# The data\n\n{split}"
+
+
 def _question(episode: Episode) -> str:
     """The question to improve on the first answer; where that holds no program, to solve the task."""
     job, settings, first = episode.job, episode.settings, episode.turns[0]
     if first.get("code") is None:
-        return tell("single", job.task)
+        return _first_question(job)
     plan = split_answer(episode.messages[first["message"]]["content"])[0]
     output = observations.ran(first["execution"])
     if first["execution"]["submission"] is not None:
-        split = split_told(settings.validation > 0, settings.reveal_test)
-        output += f"\n\n{observations.judged(first, job.task, settings.reveal_test)} {split}"
-    return improve_question(job.task, plan, first["code"], output)
+        output += f"\n\n{observations.judged(first, job.task, settings.reveal_test)}"
+    split = split_told(settings.validation > 0, settings.reveal_test)
+    return f"{improve_question(job.task, plan, first['code'], output)}\n\n# The data\n\n{split}"
 
 
 def improve_question(task: dict[str, Any], plan: str, code: str, output: str) -> str:

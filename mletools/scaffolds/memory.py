@@ -17,8 +17,9 @@ from mletools.records.ids import content_id, derive_seed
 from mletools.records.tape import Tape
 from mletools.scaffolds import observations
 from mletools.scaffolds.calls import Action, Fault, Tool, as_functions, read_action
-from mletools.scaffolds.episode import Ended, Episode, Job, Place, Settings
+from mletools.scaffolds.episode import Episode
 from mletools.scaffolds.facts import facts, split_told, tell
+from mletools.scaffolds.job import Ended, Job, Place, Settings
 from mletools.scaffolds.pool import ALIKE, Entry, Pool, entry_id
 
 SETTINGS = Settings(

@@ -30,10 +30,15 @@ def text_of(output: Mapping[str, Any], most: int = MOST) -> str:
     return text.strip("\n")
 
 
+def after(seconds: float) -> str:
+    """How long something took, in whole seconds: measured times differ, and what a policy reads should not."""
+    return f"after {seconds:.0f} s" if seconds >= 1 else "in less than a second"
+
+
 def ran(execution: Mapping[str, Any]) -> str:
     """How a program ended, in seconds and words, and what it printed."""
     code = f" with exit code {execution['exit_code']}" if execution["exit_code"] else ""
-    said = [f"{WORDS[execution['status']]}{code} after {execution['duration_s']:.1f} s."]
+    said = [f"{WORDS[execution['status']]}{code} {after(execution['duration_s'])}."]
     for name in ("stdout", "stderr"):
         text = text_of(execution[name])
         if text:

@@ -11,8 +11,9 @@ from mletools import prompts
 from mletools.records.tape import Tape
 from mletools.scaffolds import observations
 from mletools.scaffolds.calls import Action, Fault, Tool, as_functions, named_call, read_action, thinks, without_fence
-from mletools.scaffolds.episode import Ended, Episode, Job, Place, Settings
+from mletools.scaffolds.episode import Episode
 from mletools.scaffolds.facts import split_told, tell
+from mletools.scaffolds.job import Ended, Job, Place, Settings
 
 SETTINGS = Settings(
     max_turns=15,
