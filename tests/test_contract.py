@@ -48,9 +48,9 @@ READERS = [name for name in CASES if CASES[name].source]
 TWIN = "mle-train-sft"  # trains as mle-train-grpo does; what takes long is tried on it by `make test-slow`
 
 
-def without_twin(names: list[str]) -> list[Any]:
-    """The commands, with the mark `slow` on the one that has a twin among them."""
-    return [pytest.param(name, marks=pytest.mark.slow) if name == TWIN else name for name in names]
+def without_twin(names: list[str], *others: str) -> list[Any]:
+    """The commands, with the mark `slow` on the one that has a twin among them, and on `others`."""
+    return [pytest.param(name, marks=pytest.mark.slow) if name in (TWIN, *others) else name for name in names]
 
 
 @pytest.fixture
@@ -126,14 +126,14 @@ def test_file_and_pipe_give_the_same_records(command: str, ready: Path) -> None:
     assert not list(ready.glob("*.partial"))
 
 
-@pytest.mark.parametrize("command", READERS)
+@pytest.mark.parametrize("command", without_twin(READERS))
 def test_empty_input_is_no_error(command: str, ready: Path) -> None:
     done = call(command, "-o", "none.jsonl", files=False, cwd=ready)
     assert done.stdout == b"" and (ready / "none.jsonl").read_bytes() == b""
     assert len(done.stderr.decode().strip().splitlines()) == 1  # the summary
 
 
-@pytest.mark.parametrize("command", READERS)
+@pytest.mark.parametrize("command", without_twin(READERS))
 def test_a_bad_line_stops_the_run_or_is_set_aside(command: str, ready: Path) -> None:
     source = ready / f"{CASES[command].source}.jsonl"
     lines = source.read_bytes().splitlines(keepends=True)
@@ -183,7 +183,7 @@ def test_a_reader_that_leaves_ends_the_run_quietly(command: str, ready: Path) ->
     assert b"Traceback" not in done.stderr and b"rror" not in done.stderr
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", without_twin(COMMANDS))
 def test_a_full_disk_is_one_line(command: str, ready: Path) -> None:
     case = CASES[command]
     with open("/dev/full", "wb") as full:
@@ -212,7 +212,12 @@ def _kill_after_first_record(command: str, number: int, folder: Path) -> bool:
     return process.returncode != 0
 
 
-@pytest.mark.parametrize("command", without_twin([name for name in COMMANDS if name not in ("mle-report", *TEXT)]))
+@pytest.mark.parametrize(
+    "command",
+    without_twin(
+        [name for name in COMMANDS if name not in ("mle-report", *TEXT)], "mle-train-grpo", "mle-import", "mle-gen-task"
+    ),
+)
 def test_killed_and_resumed_gives_the_same_set_of_records(command: str, ready: Path) -> None:
     undisturbed = sorted(json.dumps(without_times(r), sort_keys=True) for r in records(call(command, cwd=ready).stdout))
     shutil.rmtree(ready / "out", ignore_errors=True)

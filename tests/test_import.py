@@ -408,6 +408,7 @@ def test_a_bundle_without_answers(tmp_path: Path) -> None:
 # --- plain folders ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_rows_are_held_out_where_answers_are_not_known(tmp_path: Path) -> None:
     source = kaggle(tmp_path / "raw")
     before = snapshot(source)
@@ -434,6 +435,7 @@ def test_rows_are_held_out_where_answers_are_not_known(tmp_path: Path) -> None:
     assert other["data"]["digest"] != task["data"]["digest"]
 
 
+@pytest.mark.slow
 def test_what_could_hold_the_held_out_answers_is_left_out(tmp_path: Path) -> None:
     source = kaggle(tmp_path / "raw")
     more = {
@@ -451,6 +453,7 @@ def test_what_could_hold_the_held_out_answers_is_left_out(tmp_path: Path) -> Non
     check_folder(task, tmp_path)
 
 
+@pytest.mark.slow
 def test_held_out_labels_keep_their_shares(tmp_path: Path) -> None:
     source = kaggle(tmp_path / "raw", rows=100, test=False)
     asked = ("--metric", "f1_macro", "--target", "kind", "--id", "Id", "--test-share", "0.3")
@@ -495,6 +498,7 @@ def test_a_column_a_class(tmp_path: Path) -> None:
     assert told[0] == f"mle-import: skipped houses: {reason}"
 
 
+@pytest.mark.slow
 def test_several_targets(tmp_path: Path) -> None:
     rows = [[at, at % 7, at % 2, 1 - at % 2] for at in range(60)]
     source = write(tmp_path / "raw", {"train.csv": table(["id", "a", "odd", "even"], rows)})
@@ -510,6 +514,7 @@ def test_several_targets(tmp_path: Path) -> None:
     assert (task["submission"]["parse"], task["problem"]) == ("number", "classification")
 
 
+@pytest.mark.slow
 def test_known_answers_leave_the_files_as_they_are(tmp_path: Path) -> None:
     source = kaggle(tmp_path / "raw")
     truth = table(["Id", "y", "Usage"], [[at, round(1.5 + at / 100, 2), "Private"] for at in range(30)])

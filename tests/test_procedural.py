@@ -382,6 +382,7 @@ def test_the_summary_counts(made):
     assert isinstance(made["text"], Made)
 
 
+@pytest.mark.slow
 def test_the_command_drops_tells_and_goes_on_after_a_kill(tmp_path):
     args = ("mle-gen-task", "--source", "tabular,graph", "-n", "4", "--seed", "3", "--rejects", "dropped.jsonl")
     whole = run_command(*args, "-o", "tasks.jsonl", cwd=tmp_path)

@@ -742,6 +742,7 @@ with open_maker(test_roles.options(place, Server()), 5, place / "data") as found
 """
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_without_paying_again(place: Path, serve: Any) -> None:
     """It is killed in the middle of a question, after an error was fed back; the journal's last line is torn."""
     broken = python("import json\nprint(json)\nraise ValueError(open)")

@@ -141,6 +141,7 @@ def test_auto_takes_the_strongest(monkeypatch: pytest.MonkeyPatch) -> None:
 # selftest
 
 
+@pytest.mark.slow
 def test_selftest_prints_a_table_and_what_is_sealed(folder: Path) -> None:
     done = sandbox(folder, "--selftest", "--preimport", "", check=False)
     table = done.stdout.decode()
@@ -187,6 +188,7 @@ def test_ray_gives_the_same_records(stages: dict[str, Any]) -> None:
     assert without_times(records(there.stdout)) == without_times(records(here.stdout))
 
 
+@pytest.mark.slow
 def test_ray_command_killed_and_resumed_loses_and_doubles_nothing(stages: dict[str, Any], tmp_path: Path) -> None:
     needs("ray")
     mark = format(random.SystemRandom().getrandbits(48), "x")

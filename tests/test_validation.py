@@ -472,6 +472,7 @@ def test_views_of_imported_tasks(tmp_path: Path, source: str) -> None:
     assert grade(view.task, view.folder, view.validation_part(sample)).valid
 
 
+@pytest.mark.slow
 def test_a_table_of_scikit_learn(tmp_path: Path) -> None:
     made = run_command("mle-gen-task", "--source", "sklearn:wine", "--backend", "none", cwd=tmp_path)
     (task,) = records(made.stdout)
