@@ -8,11 +8,12 @@ from typing import Any
 import click
 
 from .. import cli, prompts
-from ..models import Model, Request, open_model
+from ..models import Model, Request
 from ..records.errors import RecordError, ToolError
 from ..records.ids import derive_seed
 from ..reports.idea_types import Tally
 from ..scaffolds import idea_types, ideas
+from .model_options import ModelOptions, model_options
 
 Judge = Callable[[dict[str, Any], idea_types.Posed], tuple[str | None, str]]
 
@@ -68,43 +69,7 @@ class Classifier:
     show_default=True,
     help="keywords: a table of words, offline, a rough guess; model: ask -m.",
 )
-@click.option(
-    "-m",
-    "--model",
-    help="model: scripted, hf:PATH, or the name of a model that a server at --model-url serves.",
-)
-@click.option(
-    "--model-url",
-    envvar="MLE_MODEL_URL",
-    show_envvar=True,
-    cls=cli.MachineOption,
-    metavar="URL",
-    help="model: an OpenAI-compatible server (vLLM, SGLang, ...).",
-)
-@click.option(
-    "--model-key-file",
-    type=click.Path(exists=True, dir_okay=False),
-    cls=cli.MachineOption,
-    metavar="FILE",
-    help="model: holds the server's key (default: OPENAI_API_KEY).",
-)
-@click.option(
-    "--request-timeout",
-    type=float,
-    default=600.0,
-    show_default=True,
-    cls=cli.MachineOption,
-    metavar="S",
-    help="model: seconds for one request to a server.",
-)
-@click.option(
-    "--retries",
-    type=click.IntRange(0),
-    default=6,
-    show_default=True,
-    cls=cli.MachineOption,
-    help="model: further tries of a request that a server failed.",
-)
+@model_options("scripted, hf:PATH, or the name of a model that a server at --model-url serves.", about="model: ")
 @click.option(
     "--temperature",
     type=click.FloatRange(0),
@@ -125,11 +90,7 @@ class Classifier:
 def main(
     run: cli.Run,
     by: str,
-    model: str | None,
-    model_url: str | None,
-    model_key_file: str | None,
-    request_timeout: float,
-    retries: int,
+    models: ModelOptions,
     temperature: float,
     max_tokens: int,
     trajectory_tokens: int,
@@ -157,16 +118,14 @@ def main(
       mle-classify-ideas --by model -m my-model --model-url http://localhost:8000 -j 16 graded.jsonl -o typed.jsonl
       mle-classify-ideas -q --table graded.jsonl
     """
+    model = models.model
     if (by == "model") != (model is not None):
         raise click.UsageError("--by model needs a model: -m MODEL" if by == "model" else "-m is about --by model")
     tally = Tally()
     with ExitStack() as stack:
         judge: Judge = _by_words
         if model is not None:
-            engine = open_model(
-                model, url=model_url, key_file=model_key_file, timeout=request_timeout, retries=retries, batch=1
-            )
-            stack.enter_context(closing(engine))
+            engine = stack.enter_context(closing(models.open()))
             if model.startswith("hf:"):
                 run.jobs = 1  # an engine in this process takes one call at a time
             judge = ModelJudge(engine, run.seed, temperature, max_tokens, trajectory_tokens)

@@ -11,15 +11,16 @@ from typing import Any
 import click
 
 from .. import cli
-from ..models import Request, open_model
-from ..records.errors import RecordError, ToolError
+from ..models import Request
+from ..records.errors import RecordError
 from ..records.ids import derive_seed
 from ..records.jsonl import Line
 from ..scaffolds import SCAFFOLDS
 from ..scaffolds.previous import Previous, PreviousPool
 from .boxes import BoxOptions, box_options
+from .model_options import ModelOptions, model_options
 from .rollout_options import TurnOptions, turn_options
-from .rollout_turns import ModelOptions, play_turns
+from .rollout_turns import play_turns, policy_version
 
 IMPROVE_RATIO = 0.5  # where there is a pool (RL for MLE agents, section 3.3)
 MAX_TOKENS = 4096  # of a single answer
@@ -27,45 +28,10 @@ Asked = tuple[Line, Any]
 
 
 @cli.command("mle-rollout", jobs=True, seed=True, data=True, dry_run=True)
-@click.option(
-    "-m",
-    "--model",
-    default="scripted",
-    show_default=True,
-    help="scripted (or scripted:lazy and others), hf:PATH (a checkpoint or adapter folder), or the name of a model that a "
+@model_options(
+    "scripted (or scripted:lazy and others), hf:PATH (a checkpoint or adapter folder), or the name of a model that a "
     "server at --model-url serves.",
-)
-@click.option(
-    "--model-url",
-    envvar="MLE_MODEL_URL",
-    show_envvar=True,
-    cls=cli.MachineOption,
-    metavar="URL",
-    help="An OpenAI-compatible server (vLLM, SGLang, ...).",
-)
-@click.option(
-    "--model-key-file",
-    type=click.Path(exists=True, dir_okay=False),
-    cls=cli.MachineOption,
-    metavar="FILE",
-    help="Holds the server's key (default: OPENAI_API_KEY).",
-)
-@click.option(
-    "--request-timeout",
-    type=float,
-    default=600.0,
-    show_default=True,
-    cls=cli.MachineOption,
-    metavar="S",
-    help="Seconds for one request to a server.",
-)
-@click.option(
-    "--retries",
-    type=click.IntRange(0),
-    default=6,
-    show_default=True,
-    cls=cli.MachineOption,
-    help="Further tries of a request that a server failed.",
+    default="scripted",
 )
 @click.option("-g", "--group-size", type=click.IntRange(1), default=1, show_default=True, help="Rollouts a task.")
 @click.option(
@@ -94,11 +60,7 @@ Asked = tuple[Line, Any]
 @box_options()
 def main(
     run: cli.Run,
-    model: str,
-    model_url: str | None,
-    model_key_file: str | None,
-    request_timeout: float,
-    retries: int,
+    models: ModelOptions,
     group_size: int,
     scaffold: str,
     prompt: str,
@@ -138,8 +100,7 @@ def main(
     if scaffold != "single":
         if prompt != "single":
             raise click.UsageError("--prompt is about --scaffold single")
-        models = ModelOptions(model, model_url, model_key_file, request_timeout, retries, temperature, top_p)
-        play_turns(run, scaffold, models, turns, box, group_size, max_tokens)
+        play_turns(run, scaffold, models, temperature, top_p, turns, box, group_size, max_tokens)
         return
     room = importlib.import_module(SCAFFOLDS[scaffold])
     max_tokens = max_tokens or MAX_TOKENS
@@ -147,7 +108,7 @@ def main(
     if run.dry_run:
         tasks = sum(1 for _ in run.lines("task"))
         run.say(
-            f"would ask {model} for {tasks * group_size} answers ({tasks} tasks x {group_size}) of at most {max_tokens} tokens"
+            f"would ask {models.model} for {tasks * group_size} answers ({tasks} tasks x {group_size}) of at most {max_tokens} tokens"
         )
         return
     ratio = turns.improve_ratio if turns.improve_ratio is not None else IMPROVE_RATIO
@@ -155,15 +116,8 @@ def main(
         raise click.UsageError("--improve-ratio: improve on what? --pool FILE holds executed rollouts")
     run.open()
     earlier = PreviousPool.read([Path(path) for path in turns.pool])
-    engine = open_model(
-        model, url=model_url, key_file=model_key_file, timeout=request_timeout, retries=retries, batch=batch
-    )
-    version = turns.policy_version if engine.version is None else engine.version
-    if run.earlier is not None and run.earlier["policy"]["version"] != version:
-        raise ToolError(
-            f"cannot resume with another policy: {model} was at version {run.earlier['policy']['version']}, "
-            f"now at {version}; choose another -o"
-        )
+    engine = models.open(batch=batch)
+    version = policy_version(run, models, engine, turns)
     if engine.batch > 1:
         run.jobs = 1  # one call at a time: the engine works on a batch at once
     run.progress(lambda: (run.count_lines() or 0) * group_size or None, "rollouts")
@@ -174,7 +128,7 @@ def main(
                 line.record,
                 group_size=group_size,
                 seed=run.seed,
-                model_name=model,
+                model_name=str(models.model),
                 model_version=version,
                 sampling=sampling,
                 prompt=prompt,

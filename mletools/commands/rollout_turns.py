@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from .. import cli, prompts
-from ..models import Model, open_model
+from ..models import Model
 from ..models.prices import Price, price_of
 from ..records.errors import RecordError, ToolError
 from ..records.ids import content_id, derive_seed
@@ -23,39 +23,19 @@ from ..scaffolds import SCAFFOLDS
 from ..scaffolds.job import Job, Settings
 from .boxes import BoxOptions, check_protections
 from .metric_box import CodeBox, opened
+from .model_options import ModelOptions
 from .rollout_options import TurnOptions
 from .rollout_place import Speaker, World
 
 Asked = tuple[cli.Line, Job, str]  # the line, the job, and the name of its tape
 
 
-@dataclass(frozen=True)
-class ModelOptions:
-    """How the policy and the models beside it are reached and sampled."""
-
-    model: str
-    model_url: str | None
-    model_key_file: str | None
-    request_timeout: float
-    retries: int
-    temperature: float
-    top_p: float
-
-    def open(self, model: str | None = None, url: str | None = None) -> Model:
-        """The policy, or another `model`, at `url` or else at the policy's."""
-        return open_model(
-            model or self.model,
-            url=url or self.model_url,
-            key_file=self.model_key_file,
-            timeout=self.request_timeout,
-            retries=self.retries,
-        )
-
-
 def play_turns(
     run: cli.Run,
     scaffold: str,
     models: ModelOptions,
+    temperature: float,
+    top_p: float,
     turns: TurnOptions,
     box: BoxOptions,
     group_size: int,
@@ -77,14 +57,8 @@ def play_turns(
     run.open()
     tapes = Tapes(run.beside("tape"), run.resume)
     with ExitStack() as stack:
-        speakers = _speakers(stack, models, turns, settings)
-        engine = speakers["policy"].model
-        version = turns.policy_version if engine.version is None else engine.version
-        if run.earlier is not None and run.earlier["policy"]["version"] != version:
-            raise ToolError(
-                f"cannot resume with another policy: {models.model} was at version {run.earlier['policy']['version']}, "
-                f"now at {version}; choose another -o"
-            )
+        speakers = _speakers(stack, models, temperature, top_p, turns, settings)
+        version = policy_version(run, models, speakers["policy"].model, turns)
         at_once = turns.sandbox_jobs or len(os.sched_getaffinity(0))
         limits = box.limits(settings.execution_seconds)
         sandbox = stack.enter_context(box.open(run, run.jobs if room.SESSIONS else min(run.jobs, at_once)))
@@ -105,8 +79,8 @@ def play_turns(
             "model": models.model,
             "version": version,
             "sampling": {
-                "temperature": models.temperature,
-                "top_p": models.top_p,
+                "temperature": temperature,
+                "top_p": top_p,
                 "max_tokens": settings.max_answer_tokens,
             },
         }
@@ -114,13 +88,31 @@ def play_turns(
     tapes.close(complete=True)
 
 
-def _speakers(stack: ExitStack, models: ModelOptions, turns: TurnOptions, settings: Settings) -> dict[str, Speaker]:
+def policy_version(run: cli.Run, models: ModelOptions, engine: Model, turns: TurnOptions) -> str | int | None:
+    """The version of the policy for the records. ToolError: the run that is resumed had another."""
+    version = turns.policy_version if engine.version is None else engine.version
+    if run.earlier is not None and run.earlier["policy"]["version"] != version:
+        raise ToolError(
+            f"cannot resume with another policy: {models.model} was at version {run.earlier['policy']['version']}, "
+            f"now at {version}; choose another -o"
+        )
+    return version
+
+
+def _speakers(
+    stack: ExitStack,
+    models: ModelOptions,
+    temperature: float,
+    top_p: float,
+    turns: TurnOptions,
+    settings: Settings,
+) -> dict[str, Speaker]:
     """The models of a run by who they are; closed with `stack`."""
 
     def opened_model(name: str | None, url: str | None, price: Price | None) -> Speaker:
         engine = stack.enter_context(closing(models.open(name, url)))
-        found = price or price_of(name or models.model, url or models.model_url)
-        return Speaker(engine, models.temperature, models.top_p, found)
+        found = price or price_of(name or models.model or "", url or models.model_url)
+        return Speaker(engine, temperature, top_p, found)
 
     price = Price.of(*turns.price) if turns.price else None
     speakers = {"policy": opened_model(None, None, price)}
