@@ -140,7 +140,7 @@ def test_too_many_programs_without_an_end_count_as_a_timeout(last: Played) -> No
     statuses = [turn["execution"]["status"] for turn in record["turns"] if "execution" in turn]
     assert statuses == ["ok", "timeout", "ok", "ok"] and record["turns"][-1]["action"] == "answer"
     assert record["stop_reason"] == "timeout" and record["code"] == program(2.6)
-    assert "The program ran too long and was stopped after 4." in observed(record, 1)
+    assert "The program ran too long and was stopped after 4 s." in observed(record, 1)
 
 
 def test_the_exact_tokens(last: Played) -> None:
