@@ -28,8 +28,6 @@ from typing import Any
 
 from tabulate import tabulate
 
-TRACES, TURNS = 6, 5
-
 
 @dataclass(frozen=True)
 class Arm:
@@ -48,13 +46,28 @@ def by_task(record: dict[str, Any]) -> Any:
     return record["task"]["id"], 0
 
 
-MEMORY = ("--scaffold", "memory", "--defaults", "evaluation", "--max-traces", str(TRACES), "--max-turns", str(TURNS))
 CODEACT = ("--scaffold", "codeact", "--hand-in", "best")
+
+
+def memory(traces: int, turns: int) -> tuple[str, list[Arm]]:
+    """The block of the memory, whose worth depends on how far one trace gets."""
+    options = (
+        "--scaffold",
+        "memory",
+        "--defaults",
+        "evaluation",
+        "--max-traces",
+        str(traces),
+        "--max-turns",
+        str(turns),
+    )
+    return f"memory: {traces} traces of {turns} turns", [
+        Arm("no memory (every trace from scratch)", (*options, "--reset-ratio", "1"), by_sample),
+        Arm("memory (half of the traces from the pool)", options, by_sample),
+    ]
+
+
 BLOCKS = {
-    f"memory: {TRACES} traces of {TURNS} turns": [
-        Arm("no memory (every trace from scratch)", (*MEMORY, "--reset-ratio", "1"), by_sample),
-        Arm("memory (half of the traces from the pool)", MEMORY, by_sample),
-    ],
     "ideator: codeact, 50 steps": [
         Arm("none", CODEACT, by_sample),
         Arm("null", (*CODEACT, "--ideator", "null"), by_sample),
@@ -127,10 +140,12 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=Path("."))
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("-j", "--jobs", type=int, default=len(os.sched_getaffinity(0)))
-    parser.add_argument("--block", type=int, action="append", help="only these blocks, from 0")
+    parser.add_argument("--block", type=int, action="append", help="only these blocks, from 0, which is memory")
+    parser.add_argument("--traces", type=int, default=6, help="of memory")
+    parser.add_argument("--turns", type=int, default=5, help="of a trace of memory")
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
-    for number, (title, arms) in enumerate(BLOCKS.items()):
+    for number, (title, arms) in enumerate([memory(given.traces, given.turns), *BLOCKS.items()]):
         if given.block and number not in given.block:
             continue
         rows, first = [], {}
