@@ -1,5 +1,5 @@
 # make demo   the whole pipe, from tasks to a policy that became better (about 10 minutes after the set-up)
-# make test   the tests
+# make test   the tests, TEST_JOBS=2 files at a time
 # make image  a Docker image for mle-sandbox --backend docker; IMAGE=name, BASE=python:3.12-slim
 # make check  lint, types, import rules, docs in step with --help
 # Each sets up .venv first, once: pinned versions from constraints.txt, nothing but python3 >= 3.10 and a package index.
@@ -17,6 +17,9 @@ SEED ?= 0
 DEMO ?= demo
 IMAGE ?= mletools-sandbox
 BASE ?= python:3.11-slim
+TEST_JOBS ?= 2
+# A file's tests stay together: they share daemons, clusters and folders.
+PYTEST := $(BIN)/pytest -n $(TEST_JOBS) --dist loadfile
 
 .PHONY: help demo test test-slow image check docs constraints clean
 
@@ -35,10 +38,10 @@ demo: $(READY)
 	PATH="$(BIN):$$PATH" $(MAKE) --no-print-directory -f examples/quickstart.mk OUT=$(DEMO) SEED=$(SEED)
 
 test: $(READY)
-	$(BIN)/pytest -m "not slow"
+	$(PYTEST) -m "not slow"
 
 test-slow: $(READY)
-	$(BIN)/pytest -m slow
+	$(PYTEST) -m slow
 
 # The context is two files, from a pipe: nothing else of this folder goes to the engine.
 image:
@@ -52,11 +55,13 @@ check: $(READY)
 	$(BIN)/python docs/make_cli.py --check
 	$(BIN)/python docs/make_competitions.py --check
 	$(BIN)/python docs/make_tasks.py --check
+	$(BIN)/python docs/make_instrument.py --check
 
 docs: $(READY)
 	$(BIN)/python docs/make_cli.py
 	$(BIN)/python docs/make_competitions.py
 	$(BIN)/python docs/make_tasks.py
+	$(BIN)/python docs/make_instrument.py
 
 constraints:
 	$(PYTHON) -m venv $(VENV)/uv

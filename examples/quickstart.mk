@@ -21,7 +21,7 @@ SHELL := bash
 
 # a short prompt and short answers: the policy has a million weights
 SAMPLE := --prompt single-brief --max-tokens 300 --batch 256
-LIMITS := --timeout 20 --memory 1024
+LIMITS := --timeout 20 --memory-size 1024
 
 $(OUT)/report.txt: $(OUT)/before.graded.jsonl $(OUT)/after.graded.jsonl
 	mle-report -q --label before --label after $^ -o $@
@@ -69,7 +69,7 @@ $(OUT)/grpo/done: $(OUT)/sft/done $(OUT)/tasks.jsonl
 	  mle-rollout -q -m hf:$$policy -g 64 $(SAMPLE) --seed $$round $(OUT)/tasks.jsonl \
 	    | mle-instrument -q | mle-sandbox -q $(LIMITS) | mle-grade -q | mle-filter -q --keep-invalid --keep-duplicates \
 	    | mle-train-grpo --model $(OUT)/sft/latest --out $(OUT)/grpo --groups-per-step 4 --epochs 4 --micro-batch 64 \
-	      --learning-rate 2e-3 -o $(OUT)/grpo/steps.jsonl --resume; \
+	      --epsilon-high 0.28 --learning-rate 2e-3 -o $(OUT)/grpo/steps.jsonl --resume; \
 	  round=$$(( round + 1 )); echo $$round > $(OUT)/grpo/round; \
 	done
 	@touch $@

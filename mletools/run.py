@@ -60,6 +60,21 @@ class Run:
             self._rejects = Output(Path(self._rejects_path), None, False, key)
         return self
 
+    def stand_by(self) -> None:
+        """Be one of several processes of this command of which another reads, writes and tells."""
+        self.files, self.quiet, self._path, self._rejects_path = (os.devnull,), True, None, None
+        os.dup2(os.open(os.devnull, os.O_WRONLY), self._stdout)
+
+    def pause(self, seconds: float) -> None:
+        """Wait for something that is not the input; BrokenPipeError when the reader of our output has gone meanwhile."""
+        import select
+
+        time.sleep(seconds)
+        watch = select.poll()
+        watch.register(self._stdout, 0)
+        if any(event & (select.POLLERR | select.POLLHUP) for _, event in watch.poll(0)):
+            raise BrokenPipeError
+
     def emit_text(self, text: str) -> None:
         """Write text that is meant for people where records would go."""
         assert self._out is not None
@@ -238,6 +253,11 @@ class Run:
 
         total = total() if callable(total) else total
         self._bar = tqdm(total=total, unit=f" {unit}", desc=self.name, file=sys.stderr, leave=False, mininterval=0.5)
+
+    def note(self, text: str) -> None:
+        """Say behind the bar how far the work in hand has got; may be called from any thread."""
+        if self._bar is not None:
+            self._bar.set_postfix_str(text)
 
     def close(self) -> None:
         """Take the bar away."""

@@ -278,13 +278,27 @@ def long_tiny(folder: Path, context: int = 16384) -> Path:
     return folder
 
 
+def tiny_adapter(base: Path, folder: Path, seed: int | None) -> None:
+    """A LoRA adapter of rank 4 with random weights; seed None: one that changes nothing, as training begins with."""
+    import torch
+
+    peft = pytest.importorskip("peft", reason="peft is not installed: adapters are not tested")
+    from transformers import AutoModelForCausalLM
+
+    torch.manual_seed(seed or 0)
+    config = peft.LoraConfig(r=4, target_modules="all-linear", init_lora_weights=seed is None, task_type="CAUSAL_LM")
+    adapted = peft.get_peft_model(AutoModelForCausalLM.from_pretrained(base), config)
+    adapted.peft_config["default"].base_model_name_or_path = str(base)
+    adapted.save_pretrained(folder, save_embedding_layers=False)
+
+
 @contextlib.contextmanager
-def real_server(folder: Path) -> Iterator[RealServer]:
+def real_server(folder: Path, *options: str, **variables: str) -> Iterator[RealServer]:
     """Serve the checkpoint in `folder` with vLLM's build for CPUs; where there is none, the test is skipped.
 
-    transformers' own server is no stand-in: it heeds no temperature and tells neither token ids nor logprobs.
+    options, variables: of vLLM's command line and environment, beside those that every test wants. transformers' own server is no stand-in: it heeds no temperature and tells neither token ids nor logprobs.
     """
-    python = _vllm_python()
+    python = vllm_python()
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -297,10 +311,15 @@ def real_server(folder: Path) -> Iterator[RealServer]:
     # A seeded request whose prompt is read in several steps ends this version on CPUs (no offset of a generator).
     steps = ["--no-enable-chunked-prefill", "--max-num-seqs", "32"]
     tools = ["--enable-auto-tool-choice", "--tool-call-parser", "hermes"]
-    command = [python, "-m", "vllm.entrypoints.openai.api_server", *at, *exact, *steps, *tools]
+    command = [python, "-m", "vllm.entrypoints.openai.api_server", *at, *exact, *steps, *tools, *options]
     with tempfile.TemporaryFile() as log:
         process = subprocess.Popen(
-            command, stdout=log, stderr=log, env={**os.environ, **settings}, start_new_session=True, cwd=folder
+            command,
+            stdout=log,
+            stderr=log,
+            env={**os.environ, **settings, **variables},
+            start_new_session=True,
+            cwd=folder,
         )
         try:
             _wait_until_up(f"http://127.0.0.1:{port}/health", process, log)
@@ -313,7 +332,7 @@ def real_server(folder: Path) -> Iterator[RealServer]:
                     process.wait(20)
 
 
-def _vllm_python() -> str:
+def vllm_python() -> str:
     """The Python whose vLLM is to serve: of MLETOOLS_VLLM_PYTHON, of .vllm/, or this one."""
     named, own = os.environ.get("MLETOOLS_VLLM_PYTHON"), ROOT / ".vllm" / "bin" / "python"
     if named:

@@ -37,7 +37,7 @@ def decide(options: FilterOptions, *rollouts: dict[str, Any]) -> dict[str, str |
     selection = Selection(options)
     decisions = [decision for one in rollouts for decision in selection.add(one)]
     decisions += list(selection.flush())
-    return {one["id"]: reason for one, reason in decisions}
+    return {one.rollout["id"]: one.reason for one in decisions}
 
 
 def test_each_drop_has_its_reason() -> None:
@@ -73,10 +73,20 @@ def test_a_group_is_decided_when_complete_whatever_the_order() -> None:
     members = [rollout("a", 2, 0.1, code="same"), rollout("a", 0, 0.2, code="same"), rollout("a", 1, 0.3)]
     assert not list(selection.add(members[0])) and not list(selection.add(members[1]))
     decided = list(selection.add(members[2]))
-    assert [(one["id"], reason is None) for one, reason in decided] == [("a0", True), ("a1", True), ("a2", False)]
+    assert [(one.rollout["id"], one.reason is None) for one in decided] == [("a0", True), ("a1", True), ("a2", False)]
     assert not list(selection.flush())
 
 
 def test_formatting_is_no_difference_and_names_are() -> None:
     assert normal_form("x=1 # one\n") == normal_form("x = (1)\n") != normal_form("y = 1\n")
     assert normal_form("def (") == normal_form("def  (\n")
+
+
+def test_a_decision_tells_how_many_of_the_group_came_and_stay() -> None:
+    selection = Selection(FilterOptions())
+    for member in (rollout("a", 0, 0.1), rollout("a", 1, 0.2), rollout("a", 2, 0.3, valid=False)):
+        decided = list(selection.add(member))
+    assert [(one.reason is None, one.arrived, one.members) for one in decided] == [(True, 3, 2)] * 2 + [(False, 3, 2)]
+    for member in (rollout("b", 0, 0.1), rollout("b", 1, 0.1)):
+        assert not list(selection.add(member))
+    assert [(one.reason is None, one.arrived, one.members) for one in selection.flush()] == [(False, 2, 0)] * 2

@@ -220,6 +220,6 @@ def test_agents_in_turns_go_on_from_the_very_tokens(stages: dict[str, Any], tmp_
         own = [message for message in record["messages"] if message.get("loss")]
         assert own
         assert all("prompt_token_ids" not in message for message in record["messages"])
-        sample = sample_of(record)
+        (tokens,) = sample_of(record).sequences
         sampled = [token for message in own for token in message["token_ids"]]
-        assert [token for token, loss in zip(sample.input_ids, sample.loss_mask, strict=True) if loss] == sampled
+        assert [token for token, loss in zip(tokens.input_ids, tokens.loss_mask, strict=True) if loss] == sampled

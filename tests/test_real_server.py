@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from conftest import records, run_command
-from model_server import RealServer, long_tiny, real_server
+from model_server import RealServer, long_tiny, real_server, tiny_adapter
 
 from mletools.models import ContextExceeded, Reply, Request
 from mletools.models.http import HttpModel
@@ -195,3 +195,44 @@ def test_ideas_from_states(asked: Callable[..., list[dict[str, Any]]], server: R
         "mle-grade", "--reward", "improvement", cwd=folder, input="".join(json.dumps(r) + "\n" for r in made).encode()
     )
     assert {record["reward"] for record in records(graded.stdout)} <= {-1.0, 0.0, 1.0}
+
+
+def test_steps_of_a_search_keep_what_was_sampled(
+    asked: Callable[..., list[dict[str, Any]]], server: RealServer
+) -> None:
+    folder = asked.folder  # type: ignore[attr-defined]
+    made = asked("search", "--preset", "rd-agent", "--max-turns", "4", "--steps", "steps.jsonl")
+    assert [len(record["turns"]) for record in made] == [4, 4]
+    assert {turn["problem"] for record in made for turn in record["turns"]} <= {"unanswered", "no_code"}  # untrained
+    steps = records((folder / "steps.jsonl").read_bytes())
+    assert len(steps) >= 8
+    for step in steps if server.kind == "vllm" else ():
+        (usage,), answer = [turn["usage"] for turn in step["turns"]], step["messages"][-1]
+        assert len(answer["logprobs"]) == len(answer["token_ids"]) == usage["completion_tokens"]
+        assert sum(len(message.get("token_ids", ())) for message in step["messages"][:-1]) == usage["prompt_tokens"]
+
+
+def test_a_published_adapter_answers_in_place_of_the_one_before(
+    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from mletools.models.hf import HfModel
+    from mletools.training.publish import Publisher
+
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    # long enough that the server keeps what it has computed of the prompt: of the adapter before, if it mixed them up
+    messages = [{"role": "user", "content": "What does mle-grade do? " * 40}]
+    seen = []
+    with real_server(checkpoint, "--enable-lora", VLLM_ALLOW_RUNTIME_LORA_UPDATING="True") as server:
+        publisher = Publisher(tmp_path / "pub", server.url, "policy", steps=1, rollouts=8, groups=2)
+        model = HttpModel("policy", url=server.url, timeout=120, retries=1)
+        for version in range(3):
+            publisher.publish(version, lambda folder, seed=version or None: tiny_adapter(checkpoint, folder, seed))
+            (greedy,) = model.sample([Request(messages, 1, temperature=0.0, max_tokens=24)])
+            here = HfModel(tmp_path / "pub" / "latest", device="cpu", threads=1)
+            (expected,) = here.sample([Request(messages, 1, temperature=0.0, max_tokens=24)])
+            assert (greedy.prompt_token_ids, greedy.token_ids) == (expected.prompt_token_ids, expected.token_ids)
+            seen.append(greedy.text)
+            assert here.version == version
+        model.close()
+    assert len(set(seen)) == 3 and len(greedy.prompt_token_ids or ()) > 256

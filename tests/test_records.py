@@ -142,3 +142,13 @@ def test_results_leave_while_the_input_is_silent() -> None:
     assert next(results)[0] == 1
     more.set()
     assert next(results)[0] == 2
+
+
+def test_work_that_leaves_is_an_error_and_no_silence() -> None:
+    """A plug-in may call sys.exit: that must not end one thread and let the others wait for it."""
+
+    def leave(item: int) -> int:
+        raise SystemExit(item)
+
+    ((_, _, error),) = workers.run(leave, [3], 1)
+    assert isinstance(error, SystemExit) and error.code == 3

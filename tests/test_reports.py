@@ -267,6 +267,9 @@ def test_costs_are_summed_over_the_rollouts_that_tell() -> None:
     assert (a["seconds"], a["prompt_tokens"], a["completion_tokens"], a["tokens_rollouts"]) == (6.0, 100, 20, 1)
     assert (a["usd"], a["usd_rollouts"], a["revealed"]) == (0.5, 1, 1)
     assert rows([a_set("y", rollout("a", 0, 0.5))])["a", "y"]["usd"] is None
+    # an agent in turns ran its programs itself: they are in its usage
+    in_turns = rollout("a", 0, 0.5, usage=told, settings={}, execution={"duration_s": 3.0})
+    assert rows([a_set("z", in_turns)])["a", "z"]["seconds"] == 2.0
 
 
 # --- comparisons ----------------------------------------------------------------------------------------------------

@@ -16,9 +16,11 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 from mletools.records.errors import RecordError, ToolError
 from mletools.training import checkpoints
-from mletools.training.advantages import group_advantages, sample_std
-from mletools.training.grpo import GrpoOptions, GrpoRun, plan_steps
-from mletools.training.samples import Sample, render, sample_of, shared_temperature
+from mletools.training.advantages import advantages, sample_std
+from mletools.training.grpo import GrpoOptions, GrpoRun
+from mletools.training.microbatches import Layout, cut
+from mletools.training.pool import Choice, held_steps
+from mletools.training.samples import Sample, Sequence, render, sample_of, shared_temperature
 from mletools.training.sft import SftOptions, SftRun, labels, learning_rate_at, shuffled
 from mletools.training.tiny import make_tiny
 
@@ -92,10 +94,44 @@ def test_recorded_ids_are_taken_as_they_are() -> None:
     record["messages"].insert(0, {"role": "system", "content": "in the glue of the message after it"})
     record["turns"] = [{"action": "a", "duration_s": 1.5}, {"action": "b", "duration_s": 2.0}]
     sample = sample_of(record, 12)
-    assert sample.input_ids == [5, 6, 7, 8, 9, 10]  # what follows the last own token has no effect
-    assert sample.loss_mask == [0, 0, 1, 1, 0, 1]
-    assert sample.logprobs == [0.0, 0.0, -0.1, -0.2, 0.0, -0.3]
-    assert (sample.prompt_length, sample.loss_tokens, sample.duration_s) == (2, 3, 3.5)
+    (tokens,) = sample.sequences
+    assert tokens.input_ids == [5, 6, 7, 8, 9, 10]  # what follows the last own token has no effect
+    assert tokens.loss_mask == [0, 0, 1, 1, 0, 1]
+    assert tokens.logprobs == [0.0, 0.0, -0.1, -0.2, 0.0, -0.3]
+    assert (tokens.prompt_length, sample.loss_tokens, sample.duration_s) == (2, 3, 3.5)
+
+
+def test_a_new_sequence_begins_where_the_policy_lost_sight_of_something() -> None:
+    record = rollout(1, "g", 0.5, [([5, 6], None), ([7, 8], [-0.1, -0.2]), ([9], None), ([10], [-0.3])])
+    record["messages"][3]["prompt_token_ids"] = [5, 9]
+    record["messages"] += [
+        {"role": "user", "content": "", "token_ids": [4]},
+        {"role": "assistant", "content": "", "token_ids": [3], "logprobs": [-0.4], "loss": True},
+    ]
+    assert sample_of(record, 12).sequences == (
+        Sequence([5, 6, 7, 8], [0, 0, 1, 1], [0.0, 0.0, -0.1, -0.2]),
+        Sequence([5, 9, 10, 4, 3], [0, 0, 1, 0, 1], [0.0, 0.0, -0.3, 0.0, -0.4]),
+    )
+
+
+def test_what_a_filter_says_is_obeyed() -> None:
+    record = rollout(1, "g", 0.5, [([5], None), ([7, 8], [-0.1, -0.2]), ([9], None), ([10], [-0.3])])
+    record["filter"] = {"kept": True, "reason": None, "masked": [1], "reward": 1, "members": 3, "arrived": 4}
+    record["group_size"] = 4
+    sample = sample_of(record, 12)
+    assert sample.sequences == (Sequence([5, 7, 8, 9, 10], [0, 0, 0, 0, 1], [0.0, 0.0, 0.0, 0.0, -0.3]),)
+    assert (sample.reward, sample.members, sample.arrived, sample.group_size, sample.kept) == (1, 3, 4, 4, True)
+    record["filter"] = {"kept": False, "reason": "duplicate"}
+    assert not sample_of(record, 12).kept
+
+
+def test_troubles_of_a_rollout() -> None:
+    record = rollout(1, "g", 0.5, [([5], None), ([7], [-0.1])])
+    assert sample_of(record).troubles == ()
+    assert sample_of({**record, "stop_reason": "context"}).troubles == ("length",)
+    assert sample_of({**record, "stop_reason": "budget"}).troubles == ("aborted",)
+    timed = {"execution": {"status": "timeout"}, "grade": {"valid": False}, "stop_reason": "max_turns"}
+    assert sample_of({**record, **timed}).troubles == ("timeout", "max_turns", "invalid")
 
 
 @pytest.mark.parametrize(
@@ -120,8 +156,8 @@ def test_records_that_are_no_samples(change, message: str) -> None:
     assert str(caught.value) == message
 
 
-def test_grpo_wants_the_ids_that_were_sampled() -> None:
-    with pytest.raises(RecordError, match="messages carry no token_ids: GRPO trains on the exact tokens"):
+def test_without_ids_and_without_a_tokenizer_there_is_no_sample() -> None:
+    with pytest.raises(RecordError, match="messages carry no token_ids, and there is no tokenizer"):
         sample_of(chats(1)[0], 100)
 
 
@@ -195,46 +231,65 @@ def test_temperatures() -> None:
 
 
 def test_advantages_by_hand() -> None:
+    def alone(rewards: list[float], **settings) -> list[float] | None:
+        return advantages({"g": rewards}, **settings)["g"]
+
     # mean 2, squares 1 + 0 + 1 over n - 1 = 2: std 1
-    assert group_advantages([1.0, 2.0, 3.0], eps=0.0) == [-1.0, 0.0, 1.0]
-    assert group_advantages([1.0, 2.0, 3.0]) == pytest.approx([-1 / 1.0001, 0.0, 1 / 1.0001])
-    assert group_advantages([0.0, 1.0, 0.0, 0.0], scale=False) == [-0.25, 0.75, -0.25, -0.25]
+    assert alone([1.0, 2.0, 3.0], eps=0.0) == [-1.0, 0.0, 1.0]
+    assert alone([1.0, 2.0, 3.0]) == pytest.approx([-1 / 1.0001, 0.0, 1 / 1.0001])
+    assert alone([0.0, 1.0, 0.0, 0.0], scale="none") == [-0.25, 0.75, -0.25, -0.25]
+    assert alone([0.0, 1.0, 2.0], baseline="leave-one-out", scale="none") == [-1.5, 0.0, 1.5]
+    assert alone([0.0, 1.0], baseline="none", scale="none") == [0.0, 1.0]
     assert sample_std([0.0, 1.0]) == pytest.approx(math.sqrt(0.5))
-    assert group_advantages([0.7]) is None
-    assert group_advantages([0.1, 0.1, 0.1]) is None
-    assert group_advantages([]) is None
+    assert alone([0.7]) is None
+    assert alone([0.1, 0.1, 0.1]) is None
+    assert alone([]) is None
+    assert alone([0.7], baseline="none", scale="none") == [0.7]
+
+
+def test_advantages_over_the_batch_and_over_what_came_before() -> None:
+    groups = {"a": [0.0, 2.0], "b": [4.0]}
+    assert advantages(groups, "batch", "none") == {"a": [-2.0, 0.0], "b": [2.0]}
+    assert advantages(groups, "batch", "batch", eps=0.0) == {"a": [-1.0, 0.0], "b": [1.0]}  # std of 0, 2, 4 is 2
+    known = {"a": [0.0, 2.0], "b": [0.0, 4.0]}
+    assert advantages(groups, "group", "none", known) == {"a": [-1.0, 1.0], "b": [2.0]}
 
 
 def test_the_plan_counts_what_it_leaves_out() -> None:
-    def sample(identity: str, group: str, reward: float | None, loss: int = 1) -> Sample:
-        return Sample(identity, group, [1, 2], [0, loss], None, reward, 0, 0.0)
+    def sample(identity: str, group: str, reward: float | None, loss: int = 1, **more) -> Sample:
+        return Sample(identity, group, (Sequence([1, 2], [0, loss]),), reward, 0, **more)
 
     samples = [
         sample("a1", "a", 0.0), sample("b1", "b", 1.0), sample("a2", "a", 1.0), sample("a2", "a", 1.0),
         sample("a3", "a", None), sample("b2", "b", 1.0), sample("c1", "c", 2.0), sample("d1", "d", 0.0, loss=0),
         sample("d2", "d", 1.0), sample("e1", "e", 0.0), sample("e2", "e", 4.0), sample("f1", "f", 0.0),
+        sample("e3", "e", 9.0, kept=False), sample("e4", "e", 9.0, troubles=("length", "timeout")),
     ]  # fmt: skip
     dropped: Counter[str] = Counter()
-    steps = plan_steps(samples, GrpoOptions(groups_per_step=2), {"f1": 1}, dropped)
+    steps = held_steps(samples, Choice(groups_per_step=2, mask=("timeout",)), {"f1": 1}, 1, dropped)
     assert [[row.sample.id for row in step.rows] for step in steps] == [["a1", "a2", "d2"], ["e1", "e2"]]
+    assert [row.advantage for row in steps[1].rows] == pytest.approx([-math.sqrt(0.5), math.sqrt(0.5)], rel=1e-3)
     assert [step.groups for step in steps] == [2, 1]
-    assert [len(step.samples) for step in steps] == [4, 2]  # d1's reward counted in its group
-    assert dropped == {"no_reward": 1, "repeated": 1, "no_spread": 2, "lone": 1, "no_loss": 1, "trained": 1}
+    assert steps[0].rows[2].advantage == pytest.approx(math.sqrt(0.5), rel=1e-3)  # d1's reward counted in its group
+    assert dropped == {
+        "no_reward": 1, "repeated": 1, "no_spread": 2, "lone": 1, "no_loss": 1, "trained": 1, "filtered": 1,
+        "masked_timeout": 1,
+    }  # fmt: skip
 
 
 def test_passes_that_were_cut_short_are_taken_up() -> None:
     samples = [sample_of(record) for record in batch(3)]
-    options = GrpoOptions(groups_per_step=2, epochs=2)
-    whole = plan_steps(samples, options, {}, Counter())
+    choice = Choice(groups_per_step=2)
+    whole = held_steps(samples, choice, {}, 2, Counter())
     names = [sorted({s.group for s in step.samples}) for step in whole]
     assert names == [["g0", "g1"], ["g2"], ["g0", "g1"], ["g2"]]
     passes: dict[str, int] = {}
     for done, step in enumerate(whole):
-        rest = plan_steps(samples, options, passes, Counter())
+        rest = held_steps(samples, choice, passes, 2, Counter())
         assert [sorted({s.group for s in later.samples}) for later in rest] == names[done:]
         for sample in step.samples:
             passes[sample.id] = passes.get(sample.id, 0) + 1
-    assert plan_steps(samples, options, passes, dropped := Counter()) == []
+    assert held_steps(samples, choice, passes, 2, dropped := Counter()) == []
     assert dropped == {"trained": 12}
 
 
@@ -296,7 +351,7 @@ def test_two_runs_cannot_train_into_one_folder(tmp_path: Path) -> None:
 # The loss
 
 
-def by_hand(torch, nano: Path, samples: list[Sample], advantages: list[float], loss_type: str, options: GrpoOptions):
+def by_hand(torch, nano: Path, samples: list[Sample], given: list[float], loss_type: str, options: GrpoOptions):
     """Loss and gradient norm from the equation, row by row, without padding, trainer or fused head.
 
     -min(rho A, clip(rho, 1 - epsilon, 1 + epsilon_high) A) per token, rho against the recorded log-probabilities.
@@ -305,13 +360,14 @@ def by_hand(torch, nano: Path, samples: list[Sample], advantages: list[float], l
 
     model = AutoModelForCausalLM.from_pretrained(nano)
     rows, tokens, clipped = [], 0, 0
-    for sample, advantage in zip(samples, advantages, strict=True):
-        ids = torch.tensor([sample.input_ids])
+    for sample, advantage in zip(samples, given, strict=True):
+        (sequence,) = sample.sequences
+        ids = torch.tensor([sequence.input_ids])
         logps = torch.log_softmax(model(ids).logits[0, :-1] / sample.temperature, dim=-1)
         logps = logps.gather(1, ids[0, 1:, None]).squeeze(1)
-        mask = torch.tensor(sample.loss_mask[1:]).bool()
-        ratio = torch.exp(logps[mask] - torch.tensor(sample.logprobs[1:])[mask])
-        cut = ratio.clamp(1 - options.epsilon, 1 + options.epsilon_high)
+        mask = torch.tensor(sequence.loss_mask[1:]).bool()
+        ratio = torch.exp(logps[mask] - torch.tensor(sequence.logprobs[1:])[mask])
+        cut = ratio.clamp(1 - options.epsilon, 1 + (options.epsilon_high or options.epsilon))
         clipped += int((ratio * advantage > cut * advantage).sum())
         rows.append(-torch.minimum(ratio * advantage, cut * advantage))
         tokens += int(mask.sum())
@@ -355,8 +411,8 @@ def ragged(torch, nano) -> list[dict]:
 def test_the_loss_and_its_gradient_equal_the_equation(torch, nano, ragged, tmp_path, loss_type: str) -> None:
     options = GrpoOptions(loss_type=loss_type, micro_batch=2, lora_rank=0, groups_per_step=2, max_completion_length=50)
     samples = [sample_of(record) for record in ragged]
-    advantages = group_advantages([0.0, 1.0, 0.4]) + group_advantages([-1.0, 2.0])
-    loss, norm, clipped = by_hand(torch, nano, samples, advantages, loss_type, options)
+    found = advantages({"a": [0.0, 1.0, 0.4], "b": [-1.0, 2.0]})
+    loss, norm, clipped = by_hand(torch, nano, samples, found["a"] + found["b"], loss_type, options)
     (step,) = GrpoRun(str(nano), tmp_path / "run", options).train(ragged)  # 3 micro-batches of 2: one row fills up
     assert clipped > 3
     assert step["loss"] == pytest.approx(loss, abs=1e-6)
@@ -368,9 +424,8 @@ def test_the_loss_and_its_gradient_equal_the_equation(torch, nano, ragged, tmp_p
 
 
 @pytest.fixture
-def trainer(torch, nano, ragged, tmp_path):
-    """A trainer whose one step is three rows: prompt 1, then tokens that `numbers` gives log-ratios to."""
-    run = GrpoRun(str(nano), tmp_path / "run", GrpoOptions(scale_rewards=False, micro_batch=2, lora_rank=0))
+def trainer(torch, nano, tmp_path):
+    """A trainer and its one step of three rows: prompt 1, 2, then tokens that a test gives log-ratios to."""
     own = [-1.0, -1.0, -1.0]
     records = [
         rollout(0, "g", 1.0, [([1, 2], None), ([11, 12, 13], own)]),
@@ -378,44 +433,54 @@ def trainer(torch, nano, ragged, tmp_path):
         rollout(2, "g", 0.5, [([1, 2], None), ([13, 13], own[:2])]),
     ]
 
-    def build(loss_type: str):
-        object.__setattr__(run.options, "loss_type", loss_type)
-        object.__setattr__(run.options, "max_completion_length", 10)
-        steps = plan_steps([run.sample(record) for record in records], run.options, {}, Counter())
-        made = run._trainer(steps, 1.0, True)
-        made.current_gradient_accumulation_steps = made.args.gradient_accumulation_steps
+    def build(loss_type: str, use_logprobs: bool = True):
+        options = GrpoOptions(
+            scale_rewards="none",
+            lora_rank=0,
+            loss_type=loss_type,
+            max_completion_length=10,
+            epsilon_high=0.28,
+            use_logprobs=use_logprobs,
+        )
+        run = GrpoRun(str(nano), tmp_path / "run", options)
+        (step,) = held_steps([run.sample(record) for record in records], run.choice, {}, 1, Counter())
+        made = run._trainer(iter([step]), 1.0)
+        made.current_gradient_accumulation_steps = 1
+        made._sums = {name: torch.zeros(()) for name in ("entropy", "log_ratio", "clipped")}
+        made._largest = torch.ones(())
         made.model.train()
-        return made
+        return made, step
 
     return build
 
 
 @pytest.mark.parametrize(("loss_type", "expected"), [("grpo", -0.08 / 3), ("dapo", -0.69 / 7), ("dr_grpo", -0.023)])
-def test_the_loss_on_numbers_worked_by_hand(torch, trainer, loss_type: str, expected: float) -> None:
+def test_the_loss_on_numbers_worked_by_hand(torch, trainer, monkeypatch, loss_type: str, expected: float) -> None:
     # Ratios 1.5, 0.9, 1 with A = 1/2: min(.75, 1.28 / 2) = .64, .45, .5; their mean is .53.
     # Ratios 0.5, masked, masked, 1 with A = -1/2: min(-.25, -.8 / 2) = -.4, -.5; their mean is -.45.
     # A = 0 for the third row of two tokens. grpo: -(.53 - .45 + 0) / 3; dapo: -(1.59 - .9) over 3 + 2 + 2 tokens;
     # dr_grpo: -(1.59 - .9) / (3 * 10).
-    made = trainer(loss_type)
+    from trl import GRPOTrainer
+
+    made, step = trainer(loss_type)
     ratio = torch.ones(300)
     ratio[11], ratio[12], ratio[14] = 1.5, 0.9, 0.5
     ratio[15], ratio[16] = 100.0, 1e-6
 
-    def fixed(model, ids, seen, keep, *args, **kwargs):
+    def fixed(self, model, ids, seen, keep, *args, **kwargs):
         logps = ratio.log()[ids[:, -keep:]] - 1.0
         return logps, torch.zeros_like(logps), None
 
-    made._get_per_token_logps_and_entropies = fixed
-    tensors = made._generate_and_score_completions([{"step": 0}])
-    assert tensors["prompt_ids"].shape[0] == 4  # one row fills up two micro-batches of two
-    from trl.trainer.utils import split_tensor_dict
-
-    total = sum(made.compute_loss(made.model, part).item() for part in split_tensor_dict(tensors, 2))
-    assert total == pytest.approx(expected, abs=1e-6)
+    monkeypatch.setattr(GRPOTrainer, "_get_per_token_logps_and_entropies", fixed)
+    for rows in (3, 2, 1):  # however the step is cut
+        parts = cut(step.rows, Layout(rows), processes=2)
+        assert len(parts[0]) == len(parts[1])  # where rows are missing, one without loss fills up
+        total = sum(made._part(made.model, part, step, 1).item() for process in parts for part in process)
+        assert total == pytest.approx(expected, abs=1e-6)
 
 
 def test_tokens_that_were_only_read_have_exactly_no_gradient(torch, trainer) -> None:
-    made = trainer("grpo")
+    made, step = trainer("grpo", use_logprobs=False)  # a ratio of 1: nothing is clipped
     kept = []
 
     def keep(module, args, output) -> None:
@@ -423,14 +488,13 @@ def test_tokens_that_were_only_read_have_exactly_no_gradient(torch, trainer) -> 
         kept.append(output)
 
     made.model.model.norm.register_forward_hook(keep)
-    tensors = made._generate_and_score_completions([{"step": 0}])
-    del tensors["old_per_token_logps"]  # a ratio of 1: nothing is clipped
-    made.compute_loss(made.model, tensors).backward()
+    for rows in (step.rows[1:2], []):
+        made._part(made.model, rows, step, 1).backward()
     # The state at position p scores token p + 1. Columns: prompt 0-1, completion 2-5.
-    gradient = kept[0].grad.abs().sum(dim=-1)[1]
+    gradient = kept[0].grad.abs().sum(dim=-1)[0]
     assert (gradient[[1, 4]] > 0).all()  # they score 14 and 13, the policy's own
     assert (gradient[[0, 2, 3, 5]] == 0).all()
-    assert (kept[0].grad[3] == 0).all()  # the row that fills up
+    assert (kept[1].grad == 0).all()  # the row that fills up
 
 
 def test_loss_against_the_base_model_with_a_kl_term(torch, nano, ragged, tmp_path) -> None:
@@ -560,13 +624,15 @@ def test_nothing_to_learn_is_no_step_and_no_error(torch, nano, tmp_path) -> None
 def test_an_error_in_training_reaches_the_caller(torch, nano, tmp_path) -> None:
     records = batch(1)
     records[0]["messages"][1]["logprobs"][0] = -1e9  # a ratio of infinity with a negative advantage
-    with pytest.raises(ToolError, match=r"step 1: the loss is inf|step 1: the loss is nan"):
+    with pytest.raises(ToolError, match=r"step 1: the loss is (inf|nan): the step was not taken; its rollouts are in"):
         list(GrpoRun(str(nano), tmp_path / "run", GrpoOptions()).train(records))
     assert checkpoints.load_latest(tmp_path / "run") is None
+    rows = [json.loads(line) for line in (tmp_path / "run" / "spoilt-step-000001.jsonl").read_text().splitlines()]
+    assert [row["id"] for row in rows] == ["r0", "r1", "r2", "r3"] and rows[0]["logprobs"][3] == -1e9
 
 
 def test_unknown_choices_are_named() -> None:
-    with pytest.raises(ToolError, match="loss_type 'ppo': choose one of grpo, dapo, dr_grpo"):
+    with pytest.raises(ToolError, match="loss_type 'ppo': choose one of grpo, dapo, dr_grpo, cispo, sapo, luspo"):
         GrpoOptions(loss_type="ppo")
     with pytest.raises(ToolError, match="groups_per_step must be at least 1, not 0"):
         GrpoOptions(groups_per_step=0)
@@ -625,7 +691,7 @@ def test_orders_and_labels() -> None:
     order = shuffled(5, 2, seed=1)
     assert sorted(order[:5]) == sorted(order[5:]) == list(range(5))
     assert order != shuffled(5, 2, seed=2) and order[:5] != order[5:]
-    assert labels(Sample("a", "g", [4, 5, 6], [0, 1, 0], None, None, None, 0.0)) == [-100, 5, -100]
+    assert labels(Sequence([4, 5, 6], [0, 1, 0])) == [-100, 5, -100]
 
 
 def test_the_first_sft_loss_is_the_mean_over_own_tokens(torch, nano, tmp_path) -> None:
@@ -636,10 +702,11 @@ def test_the_first_sft_loss_is_the_mean_over_own_tokens(torch, nano, tmp_path) -
     (step,) = run.train(records)
     model, total, count = AutoModelForCausalLM.from_pretrained(nano), 0.0, 0
     for sample in map(run.sample, records):
-        ids = torch.tensor([sample.input_ids])
+        (sequence,) = sample.sequences
+        ids = torch.tensor([sequence.input_ids])
         with torch.no_grad():
             logps = torch.log_softmax(model(ids).logits[0, :-1], dim=-1).gather(1, ids[0, 1:, None]).squeeze(1)
-        mask = torch.tensor(sample.loss_mask[1:]).bool()
+        mask = torch.tensor(sequence.loss_mask[1:]).bool()
         total, count = total - logps[mask].sum().item(), count + int(mask.sum())
     assert step["loss"] == pytest.approx(total / count, abs=1e-5)
     assert step["tokens"] == count

@@ -153,11 +153,12 @@ def test_the_exact_tokens(last: Played) -> None:
     for message in record["messages"]:
         ids += message.get("token_ids", [])
         mask += [int(message["role"] == "assistant")] * len(message.get("token_ids", []))
-    assert sample.input_ids == ids and sample.loss_mask == mask and set(mask) == {0, 1}
+    (tokens,) = sample.sequences
+    assert tokens.input_ids == ids and tokens.loss_mask == mask and set(mask) == {0, 1}
     assert sample.loss_tokens == record["usage"]["completion_tokens"]
     own = [one for message in record["messages"] for one in message.get("logprobs", [])]
-    assert sample.logprobs is not None and [p for p, m in zip(sample.logprobs, mask, strict=True) if m] == own
-    assert not any(p for p, m in zip(sample.logprobs, mask, strict=True) if not m)
+    assert tokens.logprobs is not None and [p for p, m in zip(tokens.logprobs, mask, strict=True) if m] == own
+    assert not any(p for p, m in zip(tokens.logprobs, mask, strict=True) if not m)
 
 
 def test_nothing_secret_is_told(last: Played) -> None:

@@ -25,7 +25,7 @@ class BoxOptions:
     start: str
     image: str
     timeout: float | None
-    memory: int
+    memory_size: int
     processes: int
     file_size: int
     disk: int
@@ -37,7 +37,7 @@ class BoxOptions:
         """The limits of a run; `timeout` (s) where the user gave none."""
         return Limits(
             wall_s=timeout if self.timeout is None else self.timeout,
-            memory_mb=self.memory,
+            memory_mb=self.memory_size,
             processes=self.processes,
             file_mb=self.file_size,
             disk_mb=self.disk,
@@ -139,7 +139,7 @@ def box_options(timeout: float | None = None) -> Callable[[Callable[..., None]],
             help=f"Wall seconds for one program{'' if timeout else ' (default: as the scaffold says)'}.",
         ),
         click.option(
-            "--memory",
+            "--memory-size",
             type=click.IntRange(64),
             default=2048,
             show_default=True,

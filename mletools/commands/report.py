@@ -9,7 +9,7 @@ from .. import cli
 from ..reports.comparison import BY, compare
 from ..reports.runs import POLICIES, RunSet, graded_run
 from ..reports.summary import summaries
-from ..reports.tables import comparison, report
+from ..reports.tables import comparison, over_time, report
 
 
 @cli.command("mle-report")
@@ -41,6 +41,12 @@ from ..reports.tables import comparison, report
     "--compare", "comparing", is_flag=True, help="Compare the second of two sets with the first, task by task."
 )
 @click.option("--by", type=click.Choice(list(BY)), help="--compare: the quantity.  [default: reward]")
+@click.option(
+    "--over-time",
+    "by_share",
+    is_flag=True,
+    help="Of searches: medals and normalised scores by the share of the budget that was used.",
+)
 @click.option("--seed", type=int, default=0, show_default=True, help="--compare: of the bootstrap.")
 def main(
     run: cli.Run,
@@ -51,6 +57,7 @@ def main(
     confidence: float,
     comparing: bool,
     by: str | None,
+    by_share: bool,
 ) -> None:
     """Print what the graded rollouts in FILES amount to, per task and over tasks.
 
@@ -62,6 +69,10 @@ def main(
     as many runs as the set's fullest (or as its group size says): the rest is missing, and counted as invalid unless
     --missing says otherwise. Avg@k leaves invalid runs out and is 0 only if all k are invalid; Best@k is the best of k;
     with more than k runs both are means over all choices of k.
+
+    Of searches (mle-rollout --scaffold search) there is a table more: loops, the share of them that improved, seconds to
+    the first medal, costs by phase. --over-time shows what they would have handed in at each tenth of their budgets, and
+    what perfect selection would have, instead of the other tables.
 
     --compare pairs by task: win, tie, loss, and the mean difference with a bootstrap interval over tasks.
 
@@ -79,6 +90,8 @@ def main(
         raise click.UsageError(f"--compare needs two files, not {len(files)}")
     if by and not comparing:
         raise click.UsageError("--by is about --compare")
+    if by_share and comparing:
+        raise click.UsageError("--over-time shows sets side by side; --compare pairs two")
     names = label or _labels(files)
     if len(set(names)) < len(names):
         raise click.UsageError("two sets have the same name; --label tells them apart")
@@ -89,7 +102,7 @@ def main(
         records, text = [record], comparison(record)
     else:
         records = summaries(sets, runs, missing, confidence)
-        text = report(records)
+        text = over_time(records) if by_share else report(records)
     if as_json:
         for record in records:
             run.emit(record)

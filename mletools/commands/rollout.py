@@ -19,6 +19,7 @@ from ..scaffolds import SCAFFOLDS
 from ..scaffolds.previous import Previous, PreviousPool
 from .boxes import BoxOptions, box_options
 from .model_options import ModelOptions, model_options
+from .rollout_endless import Endless, endless_options
 from .rollout_options import TurnOptions, turn_options
 from .rollout_turns import play_turns, policy_version
 
@@ -29,8 +30,8 @@ Asked = tuple[Line, Any]
 
 @cli.command("mle-rollout", jobs=True, seed=True, data=True, dry_run=True)
 @model_options(
-    "scripted (or scripted:lazy and others), hf:PATH (a checkpoint or adapter folder), or the name of a model that a "
-    "server at --model-url serves.",
+    "scripted (or scripted:lazy and others), hf:PATH or vllm:PATH (a checkpoint or adapter folder), or the name of a model "
+    "that a server at --model-url serves.",
     default="scripted",
 )
 @click.option("-g", "--group-size", type=click.IntRange(1), default=1, show_default=True, help="Rollouts a task.")
@@ -56,6 +57,7 @@ Asked = tuple[Line, Any]
 @click.option(
     "--batch", type=click.IntRange(1), default=64, show_default=True, help="hf, single: answers sampled at once."
 )
+@endless_options
 @turn_options
 @box_options()
 def main(
@@ -68,6 +70,7 @@ def main(
     top_p: float,
     max_tokens: int | None,
     batch: int,
+    endless: Endless,
     turns: TurnOptions,
     box: BoxOptions,
 ) -> None:
@@ -83,6 +86,7 @@ def main(
     codeact  a Python session and a shell; with --ideator it may ask for help (MLE-Ideator)
     memory   traces that begin from scratch or from a pool of the best solutions (MLE-RL)
     idea     from states (codeact --states): one idea a rollout, carried out by a frozen model (MLE-Ideator)
+    search   a graph of solutions, by six components that can be exchanged (R&D-Agent; --preset has its rivals)
 
     Agents in turns run their programs here, in a sandbox, and are told scores on training rows that are held out of
     what they see (--validation), never test scores or answers, unless --reveal-test says so. What they hand in is run
@@ -94,13 +98,15 @@ def main(
       mle-gen-task -n 8 | mle-rollout -m scripted -g 4 -o rollouts.jsonl
       mle-rollout -m Qwen/Qwen3-8B --model-url http://localhost:8000 -g 8 -j 64 tasks.jsonl --resume -o rollouts.jsonl
       mle-rollout --scaffold react -m my-model --model-url $URL -g 4 -j 64 tasks.jsonl | mle-grade -o graded.jsonl
+      mle-rollout --scaffold search --preset aide --paths mcts -m my-model --max-seconds 3600 tasks.jsonl -o searched.jsonl
       mle-rollout --scaffold codeact --ideator gpt-5 --ideator-url $ADVISOR --states states.jsonl tasks.jsonl -o runs.jsonl
     """
     turns.refuse_strangers(scaffold)
+    endless.check(run.beside("") is not None)
     if scaffold != "single":
         if prompt != "single":
             raise click.UsageError("--prompt is about --scaffold single")
-        play_turns(run, scaffold, models, temperature, top_p, turns, box, group_size, max_tokens)
+        play_turns(run, scaffold, models, temperature, top_p, turns, box, group_size, max_tokens, endless)
         return
     room = importlib.import_module(SCAFFOLDS[scaffold])
     max_tokens = max_tokens or MAX_TOKENS
@@ -116,35 +122,39 @@ def main(
         raise click.UsageError("--improve-ratio: improve on what? --pool FILE holds executed rollouts")
     run.open()
     earlier = PreviousPool.read([Path(path) for path in turns.pool])
-    engine = models.open(batch=batch)
+    engine = endless.model(run, models, batch)
     version = policy_version(run, models, engine, turns)
+    source = endless.tasks(run, "task", group_size)
     if engine.batch > 1:
         run.jobs = 1  # one call at a time: the engine works on a batch at once
     run.progress(lambda: (run.count_lines() or 0) * group_size or None, "rollouts")
 
     def asked() -> Iterator[Asked]:
-        for line in run.lines("task"):
+        for line, seed in source:
             for job in room.jobs(
                 line.record,
                 group_size=group_size,
-                seed=run.seed,
+                seed=seed,
                 model_name=str(models.model),
-                model_version=version,
+                model_version=engine.version if endless.follow else version,
                 sampling=sampling,
                 prompt=prompt,
-                previous=_previous(earlier, line.record["id"], ratio, run.seed),
+                previous=_previous(earlier, line.record["id"], ratio, seed),
             ):
                 yield line, job
 
     def answer(asked: list[Asked]) -> list[dict[str, Any]]:
-        started = time.perf_counter()
+        started, used = time.perf_counter(), engine.version
         requests = [Request(job.messages, job.seed, temperature, top_p, max_tokens, job.task) for _, job in asked]
         replies = engine.sample(requests)
         seconds = round((time.perf_counter() - started) / len(asked), 4)
-        return [room.record(job, reply, seconds) for (_, job), reply in zip(asked, replies, strict=True)]
+        source.finished(len(asked))
+        made = [room.record(job, reply, seconds) for (_, job), reply in zip(asked, replies, strict=True)]
+        return [source.told(rollout, used) for rollout in made]
 
     # batches are cut before finished rollouts are skipped: a resumed run samples in the same company
-    batches = (b for b in _batches(asked(), engine.batch) if not all(run.finished(job.id) for _, job in b))
+    size = min(engine.batch, group_size) if endless.forever else engine.batch  # no group waits for the next to be begun
+    batches = (b for b in _batches(asked(), size) if not all(run.finished(job.id) for _, job in b))
     with contextlib.closing(engine):
         for batch_asked, rollouts, error in run.map(answer, batches):
             if isinstance(error, RecordError) and engine.batch == 1:

@@ -9,6 +9,7 @@ import click
 
 from .. import cli
 from ..scaffolds.job import Settings
+from ..scaffolds.search.components import COMPONENTS, PRESETS
 from .llm_options import read_price
 
 WHICH = ("training", "evaluation")
@@ -31,12 +32,31 @@ OWN = {
     "reset_ratio": ("memory",),
     "similarity": ("memory",),
     "memory_by": ("memory",),
+    **dict.fromkeys(
+        (
+            "preset",
+            *COMPONENTS,
+            "set",
+            "research_model",
+            "research_url",
+            "develop_model",
+            "develop_url",
+            "knowledge",
+            "embedding_model",
+            "embedding_url",
+            "graph",
+            "steps",
+        ),
+        ("search",),
+    ),
 }
 # What single, which asks once and runs nothing, has no use for.
 NOT_SINGLE = (
     "max_turns", "max_seconds", "max_usd", "max_answer_tokens", "context_tokens", "hand_in", "tool_calls", "reveal_test",
     "price",
 )  # fmt: skip
+# What a search does without: it asks each question anew, goes by its own components, and hands in what they choose.
+NOT_SEARCH = ("context_tokens", "hand_in", "reveal_test", "tool_calls")
 
 
 @dataclass(frozen=True)
@@ -70,6 +90,23 @@ class TurnOptions:
     reset_ratio: float | None
     similarity: float | None
     memory_by: str | None
+    preset: str | None
+    planning: str | None
+    paths: str | None
+    reasoning: str | None
+    memory: str | None
+    coding: str | None
+    evaluation: str | None
+    set: tuple[str, ...]
+    research_model: str | None
+    research_url: str | None
+    develop_model: str | None
+    develop_url: str | None
+    knowledge: str | None
+    embedding_model: str | None
+    embedding_url: str | None
+    graph: str | None
+    steps: str | None
 
     def refuse_strangers(self, scaffold: str) -> None:
         """UsageError for an option that `scaffold` does not know."""
@@ -79,12 +116,13 @@ class TurnOptions:
                 raise click.UsageError(f"--{name.replace('_', '-')} is about --scaffold {' or '.join(scaffolds)}")
         if self.states and not self.ideator:
             raise click.UsageError("--states are written where help is asked for: --ideator MODEL (or null, or vague)")
-        if scaffold == "single":
-            for name in NOT_SINGLE:
-                if name in given and (name, given[name]) != ("tool_calls", "tags"):
-                    raise click.UsageError(
-                        f"--{name.replace('_', '-')} is about agents in turns, not --scaffold single"
-                    )
+        unused = {"single": NOT_SINGLE, "search": NOT_SEARCH}.get(scaffold, ())
+        for name in unused:
+            if name in given and (name, given[name]) != ("tool_calls", "tags"):
+                about = (
+                    "agents in turns, not --scaffold single" if scaffold == "single" else "other agents than searches"
+                )
+                raise click.UsageError(f"--{name.replace('_', '-')} is about {about}")
 
     def settings(self, room: Any, timeout: float | None, max_tokens: int | None) -> Settings:
         """The settings of a scaffold's module with what the user gave."""
@@ -119,8 +157,8 @@ _MACHINE: dict[str, Any] = {"cls": cli.MachineOption}
 _SHARE, _WHOLE = click.FloatRange(0, 1), click.IntRange(1)
 _OPTIONS = [
     click.option("--defaults", type=click.Choice(WHICH), default="training", show_default=True, help="The papers' settings for training, or for evaluation."),
-    click.option("--max-turns", type=_WHOLE, metavar="N", help="Messages of the policy in a rollout (react 15, in evaluation 20; codeact 50; memory 15 a trace)."),
-    click.option("--max-seconds", type=click.FloatRange(0, min_open=True), metavar="S", help="Of asking and running in a rollout (react 1200; codeact 3600; memory 43200, all traces together)."),
+    click.option("--max-turns", type=_WHOLE, metavar="N", help="Messages of the policy in a rollout (react 15, in evaluation 20; codeact 50; memory 15 a trace). search: nodes of the graph (500)."),
+    click.option("--max-seconds", type=click.FloatRange(0, min_open=True), metavar="S", help="Of asking and running in a rollout (react 1200; codeact 3600; memory 43200, all traces together; search 43200, where what runs at once counts once)."),
     click.option("--max-usd", type=click.FloatRange(0), metavar="USD", help="Spent on a rollout; needs a price."),
     click.option("--max-answer-tokens", type=_WHOLE, metavar="N", help="Of one message (react, idea 8192; codeact 4096; memory 16384)."),
     click.option("--context-tokens", type=_WHOLE, metavar="N", help="Messages beyond this are dropped, failed programs first (react 32768; memory 65536)."),
@@ -144,6 +182,21 @@ _OPTIONS = [
     click.option("--pool-dir", type=click.Path(file_okay=False), metavar="DIR", help="memory: keep the pools here, shared with other runs (default: each run its own)."),
     click.option("--reset-ratio", type=_SHARE, metavar="P", help="memory: probability of a trace from scratch (0.7; evaluation 0.5)."),
     click.option("--similarity", type=_SHARE, metavar="T", help="memory: solutions more alike than this compete."),
+    click.option("--preset", type=click.Choice(list(PRESETS)), help="search: the agent whose components are taken (rd-agent)."),
+    *(
+        click.option(f"--{kind}", metavar="NAME", help=f"search: exchange the component: {', '.join(known)}, or module:Name.")
+        for kind, known in COMPONENTS.items()
+    ),
+    click.option("--set", multiple=True, metavar="NAME=VALUE", help="search: a component's constant, e.g. paths.branches=4; --dry-run lists them. Repeatable."),
+    click.option("--research-model", metavar="MODEL", help="search: who has the ideas (default: -m)."),
+    click.option("--research-url", metavar="URL", help="search: its server (default: --model-url).", **_MACHINE),
+    click.option("--develop-model", metavar="MODEL", help="search: who writes the programs (default: -m)."),
+    click.option("--develop-url", metavar="URL", help="search: its server (default: --model-url).", **_MACHINE),
+    click.option("--knowledge", type=click.Path(exists=True, file_okay=False), metavar="DIR", help="search: texts (.md, .txt) of which fitting passages are shown to the researcher."),
+    click.option("--embedding-model", metavar="MODEL", help="search: whose embeddings say how alike hypotheses are (default: TF-IDF)."),
+    click.option("--embedding-url", metavar="URL", help="search: its server (default: --model-url).", **_MACHINE),
+    click.option("--graph", type=click.Path(file_okay=False), metavar="DIR", help="search: keep the exploration graphs here (default: OUTPUT.graph until the run is complete).", **_MACHINE),
+    click.option("--steps", type=click.Path(), metavar="FILE", help="search: write each of the policy's answers as a rollout of its own here, to train on.", **_MACHINE),
     click.option("--memory-by", type=click.Choice(MEMORY_BY), help="memory: the score solutions are kept by (test in training, never told; evaluation: validation)."),
 ]  # fmt: skip
 

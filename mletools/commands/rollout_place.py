@@ -1,78 +1,37 @@
 """What an agent in turns reaches the world through: models, a sandbox and the grader, for mle-rollout.
 
-Covered: the validation view of each task, programs and sessions run and judged, prices, waiting for a free sandbox. Not
-covered: what is asked and told (the scaffolds); the options; opening and closing (the command).
+Covered: the validation views of each task, programs and sessions run and judged, waiting for a free sandbox, what searches
+ask for (graphs, embeddings, nodes at once). Not covered: what is asked and told (the scaffolds); models (rollout_speaker); the
+options; opening and closing (the command).
 """
 
 import threading
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ..grading import MAX_BYTES, RunCode, Verdict, check_task, grade, standing
-from ..models import ContextExceeded, Model, Reply, Request
-from ..models.prices import Price
-from ..records.errors import RecordError
+from ..models.embedding import HttpEmbeddings
+from ..records import workers
+from ..records.errors import RecordError, ToolError
 from ..records.ids import bytes_digest
 from ..sandbox import Cell, Limits, Sandbox, Session
+from ..scaffolds.search.authenticity import inauthentic
+from ..scaffolds.search.similarity import cosines, tf_idf_cosines
 from ..tasks.validation import View, validation_view
 from .execution import execution_record, keep, text_record
+from .rollout_speaker import Speaker
 from .task_data import check_data
 
-# What a turn keeps of the verdict on the test rows; mle-grade says the rest of what is handed in.
+Item = TypeVar("Item")
+Made = TypeVar("Made")
 MOST_FILES, LOOKED_AT, LINES_LOOKED_AT = 40, 4096, 6  # files listed; bytes, lines of one that are shown
 LOOKED_INTO = {".csv", ".tsv", ".json", ".jsonl", ".txt"}
+MOST_EMBEDDED = 4000  # characters of a text whose embedding is asked for
 SESSION_S = 24 * 3600.0  # cells have limits of their own, episodes too
+# What a turn keeps of the verdict on the test rows; mle-grade says the rest of what is handed in.
 VERDICT = ("valid", "reason", "score", "medal", "above_median", "human_rank", "normalised_score")
-
-
-@dataclass(frozen=True)
-class Speaker:
-    """A model that answers in an episode, how it is sampled, and what it costs (USD; None: not known)."""
-
-    model: Model
-    temperature: float = 1.0
-    top_p: float = 1.0
-    price: Price | None = None
-    alone: threading.Lock = field(default_factory=threading.Lock)
-
-    def say(
-        self, role: str, messages: list[dict[str, Any]], seed: int, tools: Any, most: int, task: dict[str, Any]
-    ) -> dict[str, Any]:
-        """See Place.ask."""
-        request = Request(messages, seed, self.temperature, self.top_p, most, task, tools=tools, role=role)
-        started = time.perf_counter()
-        try:
-            reply = self._sample(request)
-        except ContextExceeded as error:
-            return {"refused": str(error)}
-        return self._told(reply, time.perf_counter() - started)
-
-    def _sample(self, request: Request) -> Reply:
-        if self.model.batch == 1:
-            return self.model.sample([request])[0]
-        with self.alone:  # an engine in this process takes one call at a time, and alone, so that -j changes nothing
-            return self.model.sample([request])[0]
-
-    def _told(self, reply: Reply, seconds: float) -> dict[str, Any]:
-        usd = None
-        if self.price is not None and reply.prompt_tokens is not None and reply.completion_tokens is not None:
-            usd = self.price.usd(reply.prompt_tokens, reply.completion_tokens, reply.cached_tokens)
-        return {
-            "text": reply.text,
-            "finish_reason": reply.finish_reason,
-            "reasoning": reply.reasoning,
-            "tool_calls": [{"id": c.id, "name": c.name, "arguments": c.arguments} for c in reply.tool_calls],
-            "prompt_token_ids": reply.prompt_token_ids,
-            "token_ids": reply.token_ids,
-            "logprobs": reply.logprobs,
-            "prompt_tokens": reply.prompt_tokens,
-            "completion_tokens": reply.completion_tokens,
-            "seconds": round(seconds, 4),
-            "usd": usd,
-        }
 
 
 @dataclass
@@ -89,31 +48,56 @@ class World:
     session_start: str = "warm"
     rank_rule: str = "dojo"
     run_code: RunCode | None = None
-    _views: dict[str, View | None] = field(default_factory=dict)
+    graphs: Path | None = None  # where searches keep their graphs
+    go_on: bool = False  # with the graphs that are there
+    jobs: int = 1  # nodes of searches that are developed at once
+    embeddings: HttpEmbeddings | None = None  # None: TF-IDF
+    progress: Callable[[int], None] = lambda nodes: None  # told how many more nodes searches have
+    _views: dict[tuple[str, str], View | None] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    _making: dict[str, threading.Lock] = field(default_factory=dict)
+    _making: dict[tuple[str, str], threading.Lock] = field(default_factory=dict)
+    _developing: threading.Semaphore = field(init=False)
 
-    def place(self, task: dict[str, Any]) -> "TaskPlace":
-        """The place of an episode on `task`. RecordError: its data are not there, or no rows can be held out."""
-        return TaskPlace(self, task, self._view(task))
+    def __post_init__(self) -> None:
+        self._developing = threading.Semaphore(self.jobs)
 
-    def _view(self, task: dict[str, Any]) -> View | None:
+    def place(self, task: dict[str, Any], name: str) -> "TaskPlace":
+        """The place of the episode `name` on `task`. RecordError: its data are not there, or no rows can be held out."""
+        return TaskPlace(self, task, self.view(task), name)
+
+    def view(self, task: dict[str, Any], part: str = "") -> View | None:
+        """The task with training rows held out: those that agents are told scores on, or another `part`."""
+        key = (task["id"], part)
         with self._lock:
-            making = self._making.setdefault(task["id"], threading.Lock())
+            making = self._making.setdefault(key, threading.Lock())
         with making:
-            if task["id"] not in self._views:
+            if key not in self._views:
                 check_task(task)
                 check_data(self.data / task["data"]["dir"], task)
                 held_out = self.validation > 0 and not self.reveal_test
-                self._views[task["id"]] = validation_view(task, self.data, self.validation) if held_out else None
-            return self._views[task["id"]]
+                self._views[key] = validation_view(task, self.data, self.validation, part) if held_out else None
+            return self._views[key]
+
+    def at_once(self, work: Callable[[Item], Made], items: Sequence[Item]) -> list[Made]:
+        """See Place.at_once."""
+
+        def in_turn(item: Item) -> Made:
+            with self._developing:
+                return work(item)
+
+        made = []
+        for _, result, error in workers.run(in_turn, items, min(self.jobs, max(len(items), 1)), keep_order=True):
+            if error is not None:
+                raise error
+            made.append(result)
+        return made  # type: ignore[return-value]
 
 
 class TaskPlace:
-    """A scaffolds.episode.Place: one episode's way to the world. For one thread."""
+    """A scaffolds.job.Place: one episode's way to the world. Sessions are for one thread, all else for many."""
 
-    def __init__(self, world: World, task: dict[str, Any], view: View | None):
-        self._world, self._task, self._view = world, task, view
+    def __init__(self, world: World, task: dict[str, Any], view: View | None, name: str):
+        self._world, self._task, self._view, self._name = world, task, view, name
         self._session: Session | None = None
 
     @property
@@ -132,16 +116,58 @@ class TaskPlace:
         """See Place.ask."""
         return self._world.speakers[who].say(role, messages, seed, tools, most, self._task)
 
-    def run(self, code: str, wall_s: float, seed: int, judged: bool = True) -> dict[str, Any]:
+    def run(
+        self,
+        code: str,
+        wall_s: float,
+        seed: int,
+        judged: bool = True,
+        *,
+        arguments: Sequence[str] = (),
+        rows: str = "validation",
+    ) -> dict[str, Any]:
         """See Place.run."""
         world = self._world
         assert world.sandbox is not None
+        view = self._view if rows == "validation" else world.view(self._task, rows)
         limits = replace(world.limits, wall_s=min(wall_s, world.limits.wall_s))
         with world.free:
-            outcome = world.sandbox.run(code, self.public, limits, seed)
-        verdicts = self._judge(outcome.submission) if judged else {}
-        mine = None if outcome.submission is None else self._test_part(outcome.submission)
+            outcome = world.sandbox.run(code, view.public if view else self.public, limits, seed, arguments)
+        verdicts = self._judge(outcome.submission, view) if judged else {}
+        mine = None if outcome.submission is None else _test_part(outcome.submission, view)
         return {"execution": execution_record(replace(outcome, submission=mine), limits, world.data), **verdicts}
+
+    def inauthentic(self, code: str, execution: Mapping[str, Any]) -> str | None:
+        """See Place.inauthentic."""
+        kept, spec = execution["submission"], self._task["submission"]
+        sample = self.public / "sample_submission.csv"
+        try:
+            handed_in = (self._world.data / kept["file"]).read_bytes()
+            given = sample.read_bytes() if sample.is_file() else None
+        except OSError as error:
+            raise ToolError(f"{error.filename}: {error.strerror}") from None
+        return inauthentic(code, handed_in, given, spec["id"], spec["target"])
+
+    def similar(self, texts: Sequence[str]) -> list[float]:
+        """See Place.similar."""
+        embeddings = self._world.embeddings
+        if embeddings is None:
+            return tf_idf_cosines(texts)
+        # an agent's text, which servers refuse where it is empty or too long
+        return cosines(embeddings.embed([text.strip()[:MOST_EMBEDDED] or "nothing" for text in texts]))
+
+    def at_once(self, work: Callable[[Item], Made], items: Sequence[Item]) -> list[Made]:
+        """See Place.at_once."""
+        return self._world.at_once(work, items)
+
+    def progress(self, nodes: int) -> None:
+        """See Place.progress."""
+        self._world.progress(nodes)
+
+    def graph(self) -> tuple[Path, bool]:
+        """See Place.graph."""
+        assert self._world.graphs is not None
+        return self._world.graphs / f"{self._name}.jsonl", self._world.go_on
 
     def cell(
         self, kind: str, text: str, wall_s: float, *, before: Sequence[tuple[str, str]], seed: int, known: str | None
@@ -181,8 +207,8 @@ class TaskPlace:
         if digest is None or digest == known:
             return {**told, "submission": None}
         assert found.submission is not None
-        kept = keep(self._test_part(found.submission), world.data)
-        return {**told, "submission": kept, **self._judge(found.submission)}
+        kept = keep(_test_part(found.submission, self._view), world.data)
+        return {**told, "submission": kept, **self._judge(found.submission, self._view)}
 
     def _again(self, before: Sequence[tuple[str, str]]) -> Cell | None:
         """Run a killed session's cells once more; the cell of those that ended the new one, if there is such a cell."""
@@ -223,16 +249,12 @@ class TaskPlace:
             self._session.close()
             self._session = None
 
-    def _test_part(self, content: bytes) -> bytes:
-        return content if self._view is None else self._view.test_part(content)
-
-    def _judge(self, content: bytes | None) -> dict[str, Any]:
-        """{validation, grade}: the verdicts on the validation rows, which are told, and on the test rows."""
+    def _judge(self, content: bytes | None, view: View | None) -> dict[str, Any]:
+        """{validation, grade}: the verdicts on the rows that `view` holds out, which are told, and on the test rows."""
         if content is None:
             return {"validation": None, "grade": None}
-        world, view = self._world, self._view
-        folder = world.data / self._task["data"]["dir"]
-        test = self._verdict(self._task, folder, self._test_part(content)).as_record()
+        folder = self._world.data / self._task["data"]["dir"]
+        test = self._verdict(self._task, folder, _test_part(content, view)).as_record()
         shown = None
         if view is not None:
             told = self._verdict(view.task, view.folder, view.validation_part(content))
@@ -243,3 +265,7 @@ class TaskPlace:
         if len(content) > MAX_BYTES:
             return standing(task, folder, None, f"the file has {len(content)} bytes; at most {MAX_BYTES} are read")
         return grade(task, folder, content, rank_rule=self._world.rank_rule, run_code=self._world.run_code)
+
+
+def _test_part(content: bytes, view: View | None) -> bytes:
+    return content if view is None else view.test_part(content)

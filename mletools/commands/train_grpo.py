@@ -1,5 +1,6 @@
 """mle-train-grpo: reinforce a policy with the rewards of its recorded rollouts."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -7,69 +8,169 @@ import click
 
 from .. import cli
 from ..training import grpo
-from .training_session import read_rollouts, read_samples, train, training_options
+from ..training.advantages import BASELINES, SCALES
+from ..training.algorithms import ALGORITHMS, LEVELS, LOSS_TYPES, PRESETS, settle
+from ..training.durations import MODES
+from ..training.publish import publisher
+from ..training.recorded_trainer import IMPORTANCE_MODES
+from ..training.samples import TROUBLES
+from .training_session import counted, read_rollouts, read_samples, train, training_options
+
+DEFAULTS = grpo.GrpoOptions()
+COUNT = click.IntRange(1)
+
+
+def _told(name: str) -> str:
+    """Default, and what algorithms and presets make of it, for a help text."""
+    value = getattr(DEFAULTS, name)
+    others = {
+        **{key: settings[name] for key, settings in ALGORITHMS.items() if settings.get(name, value) != value},
+        **{key: settings[name] for key, settings in PRESETS.items() if settings.get(name, value) != value},
+    }
+    default = "" if value is None or value == () else f"{value:g}" if isinstance(value, float) else str(value)
+    listed = [", ".join(v) if isinstance(v, tuple) else str(v) for v in others.values()]
+    told = "; ".join(f"{key}: {text}" for key, text in zip(others, listed, strict=True))
+    return (
+        f"  [{'; '.join(part for part in ('default: ' + default if default else '', told) if part)}]"
+        if default or told
+        else ""
+    )
+
+
+def _option(name: str, help: str, **settings: Any) -> Callable[[Any], Any]:
+    """An option whose default an algorithm or a preset may set; None where it is not given."""
+    flag = f"--{name.replace('_', '-')}"
+    if settings.pop("switch", False):
+        flag += f"/--no-{name.replace('_', '-')}"
+    return click.option(flag, name, default=None, help=help + _told(name), **settings)
+
+
+OPTIONS = [
+    _option("learning_rate", "Constant.", type=float),
+    _option("groups_per_step", "Whole groups an optimiser step.", type=COUNT),
+    _option("batch", "Rollouts a step instead, as they came: what is late counts for a later step.", type=COUNT),
+    _option("baseline", "What an advantage is measured against.", type=click.Choice(BASELINES)),
+    _option("scale_rewards", "Divide advantages by this standard deviation.", type=click.Choice(SCALES)),
+    _option("loss_type", "How token losses are made and averaged.", type=click.Choice(LOSS_TYPES)),
+    _option("importance_sampling_level", "One ratio a token or a sequence.", type=click.Choice(LEVELS)),
+    _option("epsilon", "Clip the ratio below 1 - this.", type=float),
+    _option("epsilon_high", "Clip the ratio above 1 + this; default: epsilon.", type=float),
+    _option("delta", "Bound the ratio by this where the advantage is negative, too.", type=float),
+    _option("beta", "Weight of the KL term against the policy that the run began from.", type=float),
+    _option("use_bias_correction_kl", "Weight the KL term by the ratio.", type=bool, switch=True),
+    _option("entropy_coef", "Weight of the entropy, a mean over tokens.", type=float),
+    _option("use_logprobs", "Take the ratio against the recorded logprobs; else it is 1.", type=bool, switch=True),
+    _option(
+        "vllm_importance_sampling_correction",
+        "Weight by trainer over sampler probability instead of clipping that ratio.",
+        type=bool,
+        switch=True,
+    ),
+    _option("vllm_importance_sampling_mode", "How those weights are bounded.", type=click.Choice(IMPORTANCE_MODES)),
+    _option("vllm_importance_sampling_clip_max", "Their upper bound.", type=float),
+    _option("vllm_importance_sampling_clip_min", "Their lower bound.", type=float),
+    _option("off_policy_mask_threshold", "Leave out negative rollouts farther than this off the policy.", type=float),
+    _option("largest_ratio", "Stop, before the step, where a token's ratio is beyond this.", type=float),
+    _option("temperature", "Default: the one that the rollouts were sampled at.", type=float),
+    _option("max_completion_length", "dr_grpo divides by this.", type=COUNT),
+    _option(
+        "mask",
+        "Leave out such rollouts, as if their group did not have them; repeatable.",
+        type=click.Choice(TROUBLES),
+        multiple=True,
+    ),
+    _option(
+        "duration_weight",
+        "Weight rollouts by duration / mean: always, or where some of their groups never came (auto).",
+        type=click.Choice(MODES),
+    ),
+    _option("duration_clip", "The largest such weight.", type=float),
+    _option("max_staleness", "Leave out rollouts of a policy more than so many updates old.", type=click.IntRange(0)),
+    _option("publish_steps", "Publish every so many updates.", type=COUNT),
+    _option("max_grad_norm", "Scale longer gradients down to this.", type=float),
+]
+
+
+def _own_options(body: Any) -> Any:
+    for option in reversed(OPTIONS):
+        body = option(body)
+    return body
 
 
 @cli.command("mle-train-grpo", seed=True, dry_run=True, own_resume=True)
 @click.option(
     "--model", required=True, help="The policy that sampled the first rollouts: a folder, adapter folder or hub name."
 )
+@click.option("--algorithm", type=click.Choice(list(ALGORITHMS)), help="What the options below begin from.  [grpo]")
+@click.option("--preset", type=click.Choice(list(PRESETS)), help="A paper's settings; options that are given win.")
 @click.option(
-    "--groups-per-step", type=click.IntRange(1), default=16, show_default=True, help="Groups an optimiser step."
-)
-@click.option("--learning-rate", type=float, default=1e-5, show_default=True, help="Constant.")
-@click.option(
-    "--loss-type",
-    type=click.Choice(grpo.LOSS_TYPES),
-    default="grpo",
-    show_default=True,
-    help="How token losses are averaged.",
-)
-@click.option("--epsilon", type=float, default=0.2, show_default=True, help="Clip the ratio below 1 - this.")
-@click.option("--epsilon-high", type=float, default=0.28, show_default=True, help="Clip the ratio above 1 + this.")
-@click.option("--beta", type=float, default=0.0, show_default=True, help="Weight of the KL term.")
-@click.option("--temperature", type=float, help="Default: the one that the rollouts were sampled at.")
-@click.option(
-    "--max-completion-length", type=click.IntRange(1), default=1024, show_default=True, help="dr_grpo divides by this."
+    "--stream", is_flag=True, cls=cli.MachineOption, help="Train as rollouts come, until the input ends; one pass."
 )
 @click.option(
-    "--scale-rewards/--no-scale-rewards",
-    default=True,
-    show_default=True,
-    help="Divide advantages by the group's standard deviation.",
+    "--publish",
+    type=click.Path(file_okay=False),
+    metavar="DIR",
+    cls=cli.MachineOption,
+    help="Put the policy here, version by version, for mle-rollout --follow DIR.",
 )
 @click.option(
-    "--use-logprobs/--no-use-logprobs",
-    default=True,
-    show_default=True,
-    help="Take the ratio against the recorded logprobs; else REINFORCE with the group's baseline.",
+    "--publish-url",
+    metavar="URL",
+    cls=cli.MachineOption,
+    help="Load each version into this vLLM server, too, as the model --publish-name.",
 )
-@click.option(
-    "--max-grad-norm", type=float, default=1.0, show_default=True, help="Scale longer gradients down to this."
-)
-@training_options(save_steps=10)
-def main(run: cli.Run, model: str, out: str, **settings: Any) -> None:
-    """Train a policy on FILES (graded rollouts) with GRPO, by TRL's trainer and PEFT's LoRA.
+@click.option("--publish-name", default="policy", show_default=True, metavar="NAME", cls=cli.MachineOption)
+@_own_options
+@training_options(save_steps=10, defaults=_told)
+def main(
+    run: cli.Run,
+    model: str,
+    out: str,
+    algorithm: str | None,
+    preset: str | None,
+    stream: bool,
+    publish: str | None,
+    publish_url: str | None,
+    publish_name: str,
+    export_merged: bool,
+    **settings: Any,
+) -> None:
+    """Train a policy on FILES (graded rollouts) by reinforcement, with TRL's losses and PEFT's LoRA.
 
-    The token ids are those that were sampled, never text tokenised again; tokens that the policy did not write carry no
-    loss. The advantage is (reward - mean) / (standard deviation + 1e-4) within the group. Groups of fewer than two and
-    groups without spread are dropped and counted. Writes one train_step record a step. With --resume, OUT goes on where
-    it stood: rollouts that it was trained on are skipped, new ones continue the run. Holds the input.
+    The token ids are those that were sampled, never text tokenised again where ids are there; tokens that the policy did
+    not write carry no loss. Groups of fewer than two and groups without spread are dropped and counted. Writes one
+    train_step record a step. With --resume, OUT goes on where it stood: rollouts that it was trained on are skipped, new
+    ones continue the run. Holds the input; with --stream it does not.
+
+    \b
+    Presets: mle-ideator (MLE-Ideator), mle-rl (MLE-RL; rewards from mle-filter --preset mle-rl), duration-aware (RL for MLE
+    agents; the mean of the others in place of PPO's critic), sandmle (SandMLE).
 
     \b
     Examples:
       mle-train-grpo --model runs/sft/latest --out runs/grpo graded.jsonl
+      mle-train-grpo --model Qwen/Qwen3-8B --preset sandmle --mask length --out runs/grpo graded.jsonl
       mle-rollout -m hf:runs/grpo/latest -g 8 tasks.jsonl | mle-sandbox | mle-grade \\
         | mle-train-grpo --model runs/sft/latest --out runs/grpo --resume
     """
-    lines = read_rollouts(run, grpo.preload)
+    given = {name: value for name, value in settings.items() if value not in (None, ())}
+    chosen = settle(given, algorithm, preset)
+    if stream and chosen.get("epochs", 1) > 1:
+        raise click.UsageError("--stream makes one pass: leave --epochs out")
+    options = grpo.GrpoOptions(seed=run.seed, **chosen)
     if run.dry_run:
-        groups = len({line.record["group"] for line in lines})
+        held = list(read_rollouts(run, grpo.preload))
+        groups = len({line.record["group"] for line in held})
         run.say(
-            f"would train {model} on {len(lines)} rollouts in {groups} groups for {settings['epochs']} epochs into {out}"
+            f"would train {model} on {len(held)} rollouts in {groups} groups for {options.epochs} epochs into {out}"
         )
         return
-    session = grpo.GrpoRun(model, Path(out), grpo.GrpoOptions(seed=run.seed, **settings), run.resume)
-    train(run, session, read_samples(run, session, lines))
+    sink = publisher(options, publish, publish_url, publish_name, out)
+    lines = read_rollouts(run, grpo.preload, stream)
+    session = grpo.GrpoRun(model, Path(out), options, run.resume, sink)
+    samples = read_samples(run, session, lines)
+    train(run, session, session.train_stream(samples) if stream else session.train(samples), export_merged)
+    if session.retokenized:
+        run.say(f"{counted(session.retokenized, 'rollout')} had no token ids: the text was tokenised again")
     if session.reward_mean is not None and not run.quiet:
         run.say(f"mean reward of the input {session.reward_mean:.3f}")

@@ -41,7 +41,9 @@ def make_model(records: list[dict[str, Any]], out: Path, preset: str, seed: int)
 @click.option("--schedule", type=click.Choice(sft.SCHEDULES), default="cosine", show_default=True)
 @click.option("--warmup", type=click.FloatRange(0, 1), default=0.05, show_default=True, help="Share of the run.")
 @training_options(save_steps=100)
-def main(run: cli.Run, model: str | None, from_scratch: str | None, out: str, **settings: Any) -> None:
+def main(
+    run: cli.Run, model: str | None, from_scratch: str | None, out: str, export_merged: bool, **settings: Any
+) -> None:
     """Fine-tune a model on the policy's own messages in FILES (rollouts), with TRL and PEFT.
 
     Only tokens that the policy wrote carry loss. Recorded token ids are used where they are; other records go through
@@ -54,7 +56,7 @@ def main(run: cli.Run, model: str | None, from_scratch: str | None, out: str, **
     """
     if (model is None) == (from_scratch is None):
         raise click.UsageError("give either --model or --from-scratch")
-    lines = read_rollouts(run, sft.preload)
+    lines = list(read_rollouts(run, sft.preload))
     if run.dry_run:
         run.say(
             f"would train {model or from_scratch} on {len(lines)} rollouts for {settings['epochs']} epochs into {out}"
@@ -65,4 +67,4 @@ def main(run: cli.Run, model: str | None, from_scratch: str | None, out: str, **
         model = str(make_model([line.record for line in lines], Path(out), from_scratch, run.seed))
     options = sft.SftOptions(seed=run.seed, **settings)
     session = sft.SftRun(str(model), Path(out), options, run.resume)
-    train(run, session, read_samples(run, session, lines))
+    train(run, session, session.train(read_samples(run, session, lines)), export_merged)

@@ -1,6 +1,7 @@
-"""Which rollouts are worth learning from. Each filter names its reason for every rollout that it drops."""
+"""Which rollouts and steps are worth learning from. Each filter names its reason for every rollout that it drops."""
 
 from .code import normal_form
-from .groups import FilterOptions, Selection
+from .groups import Decision, FilterOptions, Selection
+from .remembered import Remembered
 
-__all__ = ["FilterOptions", "Selection", "normal_form"]
+__all__ = ["Decision", "FilterOptions", "Remembered", "Selection", "normal_form"]

@@ -1,79 +1,210 @@
-"""Choose rollouts: one by one (valid, score, duplicates), then by group (enough members, spread of reward).
+"""Choose rollouts: one by one, then by group (enough members, spread of reward).
+
+One by one, in this order: valid, rewarded, masked, score, duplicates; then what a reward is worth among those of its
+task: the top share, the gain, the validation score, the running mean. So what is cheap and certain goes first, and a
+drop is counted under the plainest reason; MLE-RL, section 4.1, has the same order (format, value, running mean).
+Whatever drops a rollout, its reward counts in the top share and in the window if it is valid: they tell how well the
+policy does, not what is kept.
 
 A group is decided as soon as all its members have arrived (a rollout says how many there are), so a stream flows; what
 is still open when the input ends is decided then. Within a group the order of arrival changes nothing: members are
-looked at by sample index. Of duplicates in several groups of one task, the group decided first keeps its own.
+looked at by sample index. Of duplicates in several groups of one task, the group decided first keeps its own. What is
+held: for each task DIGESTS of programs and what `remembered` says; of groups that are open, `open_groups` at most.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..records.ids import content_id
 from .code import normal_form
+from .masks import masked
+from .remembered import Remembered
+from .values import normalised, top_threshold
 
-# the reason is a kind, a colon and the particulars
-Decision = tuple[dict[str, Any], str | None]
+DIGESTS = 10_000  # of a task's newest programs, that a duplicate is known by
+
+
+@dataclass(frozen=True)
+class Decision:
+    """`reason`: None for a rollout to keep, else a kind, a colon and the particulars; `notes` go into its `filter`.
+
+    arrived: how many of its group had come when that was decided on; members: how many of these are kept, so that a trainer
+    knows when it has them all.
+    """
+
+    rollout: dict[str, Any]
+    reason: str | None
+    notes: dict[str, Any] = field(default_factory=dict)
+    arrived: int = 0
+    members: int = 0
 
 
 @dataclass(frozen=True)
 class FilterOptions:
-    """min_score is compared in the metric's direction; min_group counts members that passed the single filters."""
+    """min_score is compared in the metric's direction; min_group counts members that passed the single filters.
+
+    calibrate: "input" takes the top share of the whole input, which is held; "seen" of what came so far, the rollout
+    itself among it: a task's first rollout is always in the top, and so is each that is better than all before.
+    window: that many rewards; None: no running mean. Ranks and rewards are shares, 0 to 1, in MLE-RL.
+    """
 
     keep_invalid: bool = False
     keep_duplicates: bool = False
     min_score: float | None = None
     min_group: int = 2
     spread: bool = True
+    mask_invalid: bool = False
+    top: float | None = None
+    calibrate: str = "input"
+    tau_adv: float | None = None
+    tau_val: float | None = None
+    window: int | None = None
+    window_min: int = 1
+    prune: float = 2.0
+    tau_rm: float | None = None
+    binarise: bool = False
+    open_groups: int = 10_000
 
 
 @dataclass
 class Selection:
-    """Feed rollouts with `add`, end with `flush`; both yield (rollout, None) to keep or (rollout, reason) to drop."""
+    """Feed rollouts with `add`, end with `flush`; both yield Decisions."""
 
     options: FilterOptions
-    _groups: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
-    _seen: dict[str, set[str]] = field(default_factory=dict)
+    remembered: Remembered = field(default_factory=Remembered)
+    decided_early: int = 0  # groups, for there were too many open ones
+    _groups: dict[str, list[tuple[dict[str, Any], Mapping[str, Any]]]] = field(default_factory=dict)
+    _complete: list[list[tuple[dict[str, Any], Mapping[str, Any]]]] = field(default_factory=list)
+    _rewards: dict[str, list[float]] = field(default_factory=dict)
+    _thresholds: dict[str, float] = field(default_factory=dict)
+    _seen: dict[str, dict[str, None]] = field(default_factory=dict)
 
-    def add(self, rollout: dict[str, Any]) -> Iterator[Decision]:
-        """Take one rollout in; when its group is complete, decide on all of the group."""
+    def add(self, rollout: dict[str, Any], measured: Mapping[str, Any] | None = None) -> Iterator[Decision]:
+        """Take one rollout in; when its group is complete, decide on all of the group.
+
+        measured: `gain`, the human rank less the reference's, and `validation_rank`, that of the score that was told;
+        without them the filters that ask for them pass the rollout.
+        """
+        holds = self.options.top is not None and self.options.calibrate == "input"
+        if holds and _counts(rollout):
+            self._rewards.setdefault(rollout["task"]["id"], []).append(rollout["reward"])
         key = rollout["group"]
         members = self._groups.setdefault(key, [])
-        members.append(rollout)
-        if len(members) >= rollout["group_size"]:
+        members.append((rollout, measured or {}))
+        if len(members) < rollout["group_size"]:
+            if len(self._groups) <= self.options.open_groups or holds:
+                return
+            key = next(iter(self._groups))
+            self.decided_early += 1
+        if holds:
+            self._complete.append(self._groups.pop(key))
+        else:
             yield from self._decide(self._groups.pop(key))
 
     def flush(self) -> Iterator[Decision]:
-        """Decide on the groups that never became complete."""
+        """Decide on what is held: the whole input, or the groups that never became complete."""
+        for task, rewards in self._rewards.items():
+            known = [*self.remembered.rewards.get(task, ()), *rewards]
+            self._thresholds[task] = top_threshold(known, self.options.top or 1)
+            for reward in rewards:
+                self.remembered.reward(task, reward)
+        for group in self._complete:
+            yield from self._decide(group)
         while self._groups:
             yield from self._decide(self._groups.pop(next(iter(self._groups))))
 
-    def _single(self, rollout: dict[str, Any]) -> str | None:
-        """Why this rollout is dropped whatever its group is, or None."""
+    def _decide(self, group: list[tuple[dict[str, Any], Mapping[str, Any]]]) -> Iterator[Decision]:
+        ordered = sorted(group, key=lambda member: member[0]["sample"])
+        members = [self._alone(rollout, measured) for rollout, measured in ordered]
+        kept = [member for member in members if member.reason is None]
+        why = None
+        if len(kept) < self.options.min_group:
+            why = f"small group: {len(kept)} left, fewer than {self.options.min_group}"
+        elif self.options.spread and len({one.notes.get("reward", one.rollout["reward"]) for one in kept}) < 2:
+            why = "no spread: all rewards left in the group are equal"
+        left = 0 if why else len(kept)
+        for member in members:
+            yield replace(member, reason=member.reason or why, arrived=len(group), members=left)
+
+    def _alone(self, rollout: dict[str, Any], measured: Mapping[str, Any]) -> Decision:
+        """The decision on a rollout whatever its group is."""
+        earlier = rollout.get("filter") or {}
+        if earlier.get("kept") is False:  # marked by a run before this one
+            return Decision(rollout, earlier["reason"])
+        notes = dict(measured)
+        if self.options.mask_invalid:
+            notes["masked"] = sorted({*masked(rollout), *earlier.get("masked", ())})
+        of_value = self._of_value(rollout, notes) if _counts(rollout) else None
+        return Decision(rollout, self._plain(rollout, notes) or of_value, notes)
+
+    def _plain(self, rollout: Mapping[str, Any], notes: Mapping[str, Any]) -> str | None:
+        """Why the rollout is dropped whatever its task's other rewards are, or None."""
         grade, options = rollout["grade"], self.options
         if not grade["valid"] and not options.keep_invalid:
             return f"invalid: {grade['reason']}"
         if rollout["reward"] is None:
             return "no reward: the rule gives none to such a rollout"
+        if notes.get("masked") and _own(rollout) <= set(notes["masked"]):
+            return "masked: none of the policy's messages may carry loss"
         if options.min_score is not None and grade["valid"]:
             score = grade["score"]
             if score > options.min_score if grade["lower_is_better"] else score < options.min_score:
                 return f"score: {score:g} is worse than {options.min_score:g}"
         if not options.keep_duplicates and rollout["code"] is not None:
-            seen = self._seen.setdefault(rollout["task"]["id"], set())
+            seen = self._seen.setdefault(rollout["task"]["id"], {})
             digest = content_id(normal_form(rollout["code"]))
             if digest in seen:
                 return "duplicate: the same program as an earlier one"
-            seen.add(digest)
+            seen[digest] = None
+            if len(seen) > DIGESTS:
+                del seen[next(iter(seen))]
         return None
 
-    def _decide(self, group: list[dict[str, Any]]) -> Iterator[Decision]:
-        members = [(rollout, self._single(rollout)) for rollout in sorted(group, key=lambda rollout: rollout["sample"])]
-        kept = [rollout for rollout, reason in members if reason is None]
-        why = None
-        if len(kept) < self.options.min_group:
-            why = f"small group: {len(kept)} left, fewer than {self.options.min_group}"
-        elif self.options.spread and len({rollout["reward"] for rollout in kept}) < 2:
-            why = "no spread: all rewards left in the group are equal"
-        for rollout, reason in members:
-            yield rollout, reason or why
+    def _of_value(self, rollout: Mapping[str, Any], notes: dict[str, Any]) -> str | None:
+        """Why a valid rollout is not worth learning from, or None. Remembers its reward, and adds to `notes`."""
+        options, reward, reasons = self.options, rollout["reward"], []
+        if options.top is not None:
+            notes["tau_abs"] = threshold = self._threshold(rollout["task"]["id"], reward, options.top)
+            if reward < threshold:
+                reasons.append(f"not in the top: {reward:g} is below {threshold:g}")
+        gain, rank = notes.get("gain"), notes.get("validation_rank")
+        if options.tau_adv is not None and gain is not None and gain <= options.tau_adv:
+            reasons.append(f"no gain: {gain:g} over the reference's human rank, not more than {options.tau_adv:g}")
+        if options.tau_val is not None and rank is not None and rank < options.tau_val:
+            reasons.append(f"validation: human rank {rank:g} is below {options.tau_val:g}")
+        if options.window:
+            found = self._against_the_window(rollout, options.window, notes)
+            if found is not None:
+                reasons.append(found)
+        return reasons[0] if reasons else None
+
+    def _threshold(self, task: str, reward: float, share: float) -> float:
+        if self.options.calibrate == "input":
+            return self._thresholds[task]
+        self.remembered.reward(task, reward)
+        return top_threshold(self.remembered.rewards[task], share)
+
+    def _against_the_window(self, rollout: Mapping[str, Any], most: int, notes: dict[str, Any]) -> str | None:
+        options, reward = self.options, rollout["reward"]
+        window = self.remembered.window(rollout["task"]["id"], rollout.get("trace", ""), most)
+        before = list(window)
+        window.append(reward)
+        if len(before) < options.window_min:
+            return f"warming up: {len(before)} rewards in the window, fewer than {options.window_min}"
+        notes["normalised"] = off = normalised(reward, before, options.prune)
+        if options.binarise:
+            notes["reward"] = 1 if off > 0 else 0
+        if options.tau_rm is not None and abs(off) < options.tau_rm:
+            return f"insignificant: {off:g} off the running mean, less than {options.tau_rm:g}"
+        return None
+
+
+def _counts(rollout: Mapping[str, Any]) -> bool:
+    """Whether a rollout's reward is one of its task's rewards: it is valid, and was not dropped before."""
+    kept = (rollout.get("filter") or {}).get("kept")
+    return bool(rollout["grade"]["valid"]) and rollout["reward"] is not None and kept is not False
+
+
+def _own(rollout: Mapping[str, Any]) -> set[int]:
+    return {at for at, message in enumerate(rollout["messages"]) if message.get("loss")}

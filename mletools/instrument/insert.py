@@ -1,14 +1,19 @@
-"""Insert the seven progress reports into a program by its syntax tree.
+"""Insert the seven progress reports into a program's text.
 
-A call that does one of the operations is wrapped where it stands: `f(x)` becomes `report("loaded data", f(x))`, whose
-value is that of `f(x)` and which reports after the call returned. Characters are inserted on lines that exist, so
-tracebacks keep their line numbers (one line is added where a program begins with a compound statement).
+A call that does one of the operations is wrapped where it stands: `f(x)` becomes `_report('loaded data', f(x))`, whose
+value is that of `f(x)` and which reports after the call returned. A report of its own (after the imports, behind a loop,
+where a model put it) shares a line with a statement or takes an empty one, so tracebacks keep their line numbers; a line
+is added only before a compound statement that begins a program or block, and behind one without an empty line after it.
+Every result is parsed and must, its reports taken out, be the program that it was.
 """
 
 import ast
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .operations import MARKERS, operation_of
+from .calls import Place, earned
+from .operations import MARKERS
+from .taking_out import same_program, without_reports
 
 # Reports go to descriptor 1 itself, in one write: sys.stdout may be redirected or closed by the program, and a report
 # must neither fail nor repeat (a fit in a loop would flood the output).
@@ -18,11 +23,14 @@ def {name}(what, value=None, _seen=set(), _write=__import__('os').write):
     if what not in _seen:
         _seen.add(what)
         try:
-            _write(1, ('\\n{nonce} ' + what + '\\n').encode())
+            _write(1, ({before!r} + what + '\\n').encode())
         except OSError:
             pass
     return value
 """
+# What comes first of edits at the same place: the helper, reports ahead of a statement, what wraps calls, reports behind.
+_HELPER_ORDER, _AHEAD, _BEHIND, _NEW_LINE = -3_000_000, -2_000_000, 1_000_000, 2_000_000
+_TOO_DEEP = "is nested too deeply"
 
 
 @dataclass(frozen=True)
@@ -34,114 +42,193 @@ class Instrumented:
     problem: str | None
 
 
+@dataclass(frozen=True)
+class _Edit:
+    line: int  # from 0
+    column: int  # in bytes
+    order: int
+    text: bytes
+    adds_line: bool = False  # behind `line`
+
+
 def make_nonce(seed: int) -> str:
     """The nonce of a record from its own derived seed (records.ids.derive_seed)."""
     return f"[mle:{seed:016x}]"
 
 
 def instrument(code: str, nonce: str) -> Instrumented:
-    """`code` with its reports inserted; a program that does not parse is returned as a problem, unchanged."""
+    """`code` with the reports of the table of operations; a program that cannot be parsed is returned as a problem.
+
+    With an empty `nonce` the reports are the plain texts, each a line of its own.
+    """
+    tree = parsed(code)
+    if isinstance(tree, str):
+        return Instrumented(None, [], tree)
+    try:
+        reports = earned(tree)
+    except RecursionError:
+        return Instrumented(None, [], _TOO_DEEP)
+    if not _room_for_helper(tree):
+        return Instrumented(code, [], None)
+    name = _free_name(code)
+    edits: list[_Edit] = []
+    behind: dict[tuple[int, int, str], Place] = {}
+    for each in reports:
+        if each.behind is not None:
+            behind[id(each.behind.body), each.behind.at, each.marker] = each.behind
+        else:
+            edits += _wrap(each.call, each.depth, each.marker, name)
+    found = {each.marker for each in reports}
+    placed = [(place, marker) for (_, _, marker), place in behind.items()]
+    imports = _end_of_imports(tree)
+    if imports is not None:
+        found.add(MARKERS[0])
+        placed.append((imports, MARKERS[0]))
+    return _assembled(code, tree, nonce, name, edits, placed, found)
+
+
+def instrument_at(code: str, tree: ast.Module, reports: Sequence[tuple[Place, str]], nonce: str) -> Instrumented:
+    """`code` with reports at these places of its `tree`."""
+    if not _room_for_helper(tree):
+        return Instrumented(None, [], "does nothing")
+    return _assembled(code, tree, nonce, _free_name(code), [], reports, {marker for _, marker in reports})
+
+
+def parsed(code: str) -> ast.Module | str:
+    """The tree of a program, or why reports cannot be inserted into it."""
     try:
         tree = ast.parse(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        return Instrumented(None, [], f"does not parse: {type(error).__name__}: {error}")
-    lines = code.encode().split(b"\n")
+        return f"does not parse: {type(error).__name__}: {error}"
     if "\f" in code or "\r" in code.replace("\r\n", "\n"):  # the parser counts these as line ends or spaces
-        return Instrumented(None, [], "has form feeds or lone carriage returns")
+        return "has form feeds or lone carriage returns"
+    return tree
+
+
+def first_free(body: list[ast.stmt]) -> int:
+    """Where a module's first report may stand: behind its docstring and its __future__ imports."""
+    first = 1 if body and is_docstring(body[0]) else 0
+    while first < len(body):
+        statement = body[first]
+        if not (isinstance(statement, ast.ImportFrom) and statement.module == "__future__"):
+            break
+        first += 1
+    return first
+
+
+def is_docstring(statement: ast.stmt) -> bool:
+    """Whether a statement is a text alone."""
+    value = statement.value if isinstance(statement, ast.Expr) else None
+    return isinstance(value, ast.Constant) and isinstance(value.value, str)
+
+
+def _room_for_helper(tree: ast.Module) -> bool:
+    return first_free(tree.body) < len(tree.body)
+
+
+def _free_name(code: str) -> str:
     name = "_report"
     while name in code:
         name += "_"
-    edits: list[tuple[int, int, int, bytes]] = []  # line, column, order at the same place, text
-    found: set[str] = set()
-    for depth, call in _calls(tree):
-        what = operation_of(call)
-        if what is not None:
-            found.add(what)
-            assert call.end_lineno is not None and call.end_col_offset is not None
-            edits.append((call.lineno - 1, call.col_offset, depth, f"{name}({what!r}, ".encode()))
-            edits.append((call.end_lineno - 1, call.end_col_offset, -depth, b")"))
-    helper = _HELPER.format(source=_HELPER_SOURCE.format(name=name, nonce=nonce))
-    edits += _prologue(tree, name, helper, found)
-    for line, column, _, text in sorted(edits, reverse=True):
-        lines[line] = lines[line][:column] + text + lines[line][column:]
-    return Instrumented(b"\n".join(lines).decode(), [m for m in MARKERS if m in found], None)
+    return name
 
 
-def _calls(tree: ast.AST) -> list[tuple[int, ast.Call]]:
-    """Every call with its depth, f-strings left alone: positions inside them are not those of the file before 3.12."""
-    found: list[tuple[int, ast.Call]] = []
-    stack: list[tuple[int, ast.AST]] = [(0, tree)]
-    while stack:
-        depth, node = stack.pop()
-        if isinstance(node, ast.JoinedStr):
-            continue
-        if isinstance(node, ast.Call):
-            found.append((depth, node))
-        stack.extend((depth + 1, child) for child in ast.iter_child_nodes(node))
-    return found
+def _assembled(
+    code: str,
+    tree: ast.Module,
+    nonce: str,
+    name: str,
+    edits: list[_Edit],
+    placed: Sequence[tuple[Place, str]],
+    found: set[str],
+) -> Instrumented:
+    """The text with the helper, the edits and the reports at places; a problem where that is not the program it was."""
+    before = f"\n{nonce} " if nonce else ""
+    helper = _HELPER.format(source=_HELPER_SOURCE.format(name=name, before=before)).encode()
+    lines = code.encode().split(b"\n")
+    edits = [_helper_edit(tree.body[first_free(tree.body)], helper), *edits]
+    for number, (place, marker) in enumerate(placed):
+        edits.append(_report_edit(place, f"{name}({marker!r})".encode(), number, lines))
+    text = _applied(lines, edits).decode()
+    try:
+        again = without_reports(ast.parse(text), MARKERS)
+        if again is None or not same_program(again, tree):
+            return Instrumented(None, [], "its lines leave no room for reports")
+    except (SyntaxError, ValueError):
+        return Instrumented(None, [], "its lines leave no room for reports")
+    except (RecursionError, MemoryError):
+        return Instrumented(None, [], _TOO_DEEP)
+    return Instrumented(text, [marker for marker in MARKERS if marker in found], None)
 
 
-def _prologue(tree: ast.Module, name: str, helper: str, found: set[str]) -> list[tuple[int, int, int, bytes]]:
-    """Where the helper is defined, and the report of the imports.
+def _wrap(call: ast.Call, depth: int, marker: str, name: str) -> list[_Edit]:
+    assert call.end_lineno is not None and call.end_col_offset is not None
+    return [
+        _Edit(call.lineno - 1, call.col_offset, depth, f"{name}({marker!r}, ".encode()),
+        _Edit(call.end_lineno - 1, call.end_col_offset, -depth, b")"),
+    ]
 
-    The helper stands before the first statement that may have something before it (docstring and __future__ imports
-    may not), on the same line; before a compound statement, which cannot share one, it has a line of its own.
-    """
-    body = list(tree.body)
-    first = 0
-    if (
-        body
-        and isinstance(body[0], ast.Expr)
-        and isinstance(body[0].value, ast.Constant)
-        and isinstance(body[0].value.value, str)
-    ):
-        first = 1
-    while first < len(body) and isinstance(body[first], ast.ImportFrom) and body[first].module == "__future__":  # type: ignore[attr-defined]
-        first += 1
-    if first == len(body):
-        return []
-    edits: list[tuple[int, int, int, bytes]] = []
-    statement = body[first]
+
+def _helper_edit(statement: ast.stmt, helper: bytes) -> _Edit:
+    """The helper before a statement: on its line, or on one of its own where the statement cannot share one."""
     line, column = _start(statement)
-    compound = isinstance(
-        statement,
-        (
-            ast.FunctionDef,
-            ast.AsyncFunctionDef,
-            ast.ClassDef,
-            ast.If,
-            ast.For,
-            ast.While,
-            ast.With,
-            ast.Try,
-            ast.AsyncFor,
-            ast.AsyncWith,
-        ),
-    ) or type(statement).__name__ in ("Match", "TryStar")
-    separator = "\n" if compound else "; "
-    edits.append((line, column, -1, f"{helper}{separator}".encode()))
-    last = _end_of_imports(body[first:])
-    if last is not None:
-        assert last.end_lineno is not None and last.end_col_offset is not None
-        found.add(MARKERS[0])
-        edits.append((last.end_lineno - 1, last.end_col_offset, 0, f"; {name}({MARKERS[0]!r})".encode()))
-    return edits
+    return _Edit(line, column, _HELPER_ORDER, helper + (b"\n" if _is_compound(statement) else b"; "))
 
 
-def _end_of_imports(body: list[ast.stmt]) -> ast.stmt | None:
-    """The last statement of the first run of imports."""
-    last = None
-    for statement in body:
-        if isinstance(statement, (ast.Import, ast.ImportFrom)):
-            last = statement
+def _report_edit(place: Place, report: bytes, number: int, lines: list[bytes]) -> _Edit:
+    """A report behind the statement before its place, or ahead of the one after it, or on a line of its own."""
+    body, at = place.body, place.at
+    if at and not _is_compound(body[at - 1]):
+        line, column = _end(body[at - 1])
+        return _Edit(line, column, _BEHIND + number, b"; " + report)
+    if at < len(body) and not _is_compound(body[at]):
+        line, column = _start(body[at])
+        return _Edit(line, column, _AHEAD + number, report + b"; ")
+    if at:
+        line, column = _start(body[at - 1])
+        indent = lines[line][:column]
+        line, _ = _end(body[at - 1])
+        column = len(lines[line].rstrip(b"\r"))
+        # of statements that end together the inner one is told first
+        return _Edit(line, column, _NEW_LINE - 1000 * place.depth + number, b"\n" + indent + report, True)
+    line, column = _start(body[0])
+    return _Edit(line, column, _AHEAD + number, report + b"\n" + lines[line][:column])
+
+
+def _applied(lines: list[bytes], edits: list[_Edit]) -> bytes:
+    """The lines with the edits; an added line takes the place of an empty one behind it."""
+    lines = list(lines)
+    for edit in sorted(edits, key=lambda edit: (edit.line, edit.column, edit.order), reverse=True):
+        line = lines[edit.line]
+        lines[edit.line] = line[: edit.column] + edit.text + line[edit.column :]
+        if edit.adds_line and edit.line + 2 < len(lines) and not lines[edit.line + 1].strip():
+            del lines[edit.line + 1]
+    return b"\n".join(lines)
+
+
+def _end_of_imports(tree: ast.Module) -> Place | None:
+    """Behind the last statement of the first run of imports, those of __future__ left aside."""
+    body, last = tree.body, None
+    for at in range(first_free(body), len(body)):
+        if isinstance(body[at], (ast.Import, ast.ImportFrom)):
+            last = at
         elif last is not None:
             break
-    return last
+    return None if last is None else Place(body, last + 1, 1)
+
+
+def _is_compound(statement: ast.stmt) -> bool:
+    """Whether a statement holds others, and so cannot share a line with one before or behind it."""
+    return hasattr(statement, "body") or isinstance(statement, ast.Match)
 
 
 def _start(statement: ast.stmt) -> tuple[int, int]:
-    """Line and column where a statement begins, its decorators included."""
+    """Line (from 0) and column where a statement begins, its decorators included."""
     decorators = getattr(statement, "decorator_list", [])
-    if decorators:
-        return decorators[0].lineno - 1, 0
-    return statement.lineno - 1, statement.col_offset
+    # the decorator's own position is that of what stands behind the @
+    return (decorators[0].lineno - 1 if decorators else statement.lineno - 1), statement.col_offset
+
+
+def _end(statement: ast.stmt) -> tuple[int, int]:
+    assert statement.end_lineno is not None and statement.end_col_offset is not None
+    return statement.end_lineno - 1, statement.end_col_offset

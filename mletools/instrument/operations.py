@@ -1,11 +1,24 @@
-"""Which call is which operation: a table over the names that solutions use.
+"""Which call earns which report: a table of names, library by library.
 
-The table knows pandas, numpy, scikit-learn and the scikit-learn faces of xgboost, lightgbm and catboost. A name is
-matched by how it is written, for nothing is imported or run here; an unknown library's calls report nothing.
+How a call is written in the table:
+
+    pandas.read_*            a function or class by its full name, imports resolved (`pd.read_csv`, `from pandas import ...`)
+    torch.nn.Module          a class of the program that inherits from it counts as that class
+    torch.optim.*().step     a method of what such a call gave, be it through a variable (`opt = Adam(...)`, `opt.step()`)
+    torch.nn.*Loss()()       what such a call gave, itself called
+    ().fit                   a method of anything
+    {*optim*}.step           a method of a variable so named; {criterion}: a call of a function or variable so named
+
+A `*` stands for any characters but brackets, [A-Z] for a capital letter. Nothing is imported or run: a name is matched by how it is written, so an
+unknown library's calls report nothing, and a function that is only called like one of these reports too much.
+Not covered: what a call is given and does (a model fitted on the wrong rows has been trained), losses written out by hand
+in numpy, names made with getattr or exec.
 """
 
-import ast
+import functools
 import re
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 MARKERS = (
     "imported packages",
@@ -16,50 +29,108 @@ MARKERS = (
     "testing loss:",
     "predicted test labels",
 )
-_LOAD = re.compile(
-    r"^(read_(csv|table|parquet|json|excel|pickle|feather|hdf|fwf)|loadtxt|genfromtxt|fromfile|load_npz|DictReader)$"
+_IMPORTED, LOADED, DEFINED, TRAINING, TRAINED, TESTING, PREDICTED = MARKERS
+
+# When a row counts. Words are those of the names and texts in the arguments: X_test, dtest and df["test"] say "test".
+ALWAYS = ""
+SEEN = "nothing speaks of held-out rows"
+HELD_OUT = "an argument speaks of held-out rows, or gradients are off"
+TEST = "no argument speaks of training or validation rows"
+INFERENCE = "gradients are off, and argument, loop or function speak of test rows"
+LOOP = "once the loops around it have ended"
+
+
+@dataclass(frozen=True)
+class Row:
+    """Calls of one library that earn `marker`; `when` is ALWAYS, SEEN, HELD_OUT, TEST, INFERENCE or LOOP."""
+
+    marker: str
+    library: str
+    calls: str  # with spaces between them
+    when: str = ALWAYS
+
+
+_SKLEARN_METRICS = "sklearn.metrics.*_score sklearn.metrics.*_error sklearn.metrics.*_loss ().score"
+_TORCH_LOSSES = "torch.nn.*Loss()() torch.nn.functional.*loss torch.nn.functional.*cross_entropy* {criterion} {*loss_f*} {loss_func*}"
+_KERAS_LOSSES = "().evaluate keras.losses.*()()"
+
+TABLE = (
+    Row(LOADED, "pandas, polars", "pandas.read_* polars.read_* polars.scan_*"),
+    Row(LOADED, "numpy, scipy", "numpy.load numpy.loadtxt numpy.genfromtxt numpy.fromfile scipy.sparse.load_npz scipy.io.loadmat scipy.io.wavfile.read"),
+    Row(LOADED, "Python", "csv.reader csv.DictReader json.load json.loads pickle.load joblib.load"),
+    Row(LOADED, "scikit-learn", "sklearn.datasets.load_files sklearn.datasets.load_svmlight_file*"),
+    Row(LOADED, "xgboost, lightgbm, catboost", "xgboost.*DMatrix lightgbm.Dataset catboost.Pool"),
+    Row(LOADED, "torch", "torch.utils.data.DataLoader torchvision.datasets.* torchvision.io.read_* torchvision.io.decode_* torchaudio.load"),
+    Row(LOADED, "keras", "keras.utils.*_from_directory keras.utils.load_img keras.preprocessing.image.load_img keras.preprocessing.*_from_directory"),
+    Row(LOADED, "images, sound, others", "PIL.Image.open cv2.imread imageio.*imread skimage.io.imread soundfile.read librosa.load pyarrow.*.read_table datasets.load_dataset networkx.read_*"),
+    Row(DEFINED, "scikit-learn", "sklearn.linear_model.[A-Z]* sklearn.ensemble.[A-Z]* sklearn.tree.[A-Z]* sklearn.svm.[A-Z]* sklearn.neighbors.[A-Z]* sklearn.naive_bayes.[A-Z]* sklearn.neural_network.[A-Z]* sklearn.discriminant_analysis.[A-Z]* sklearn.gaussian_process.Gaussian* sklearn.dummy.[A-Z]* sklearn.multiclass.[A-Z]* sklearn.multioutput.[A-Z]* sklearn.calibration.[A-Z]* sklearn.semi_supervised.[A-Z]* sklearn.cross_decomposition.[A-Z]* sklearn.kernel_ridge.[A-Z]* sklearn.isotonic.[A-Z]* sklearn.cluster.[A-Z]* sklearn.mixture.[A-Z]* sklearn.model_selection.*SearchCV sklearn.pipeline.Pipeline sklearn.pipeline.make_pipeline sklearn.base.ClassifierMixin sklearn.base.RegressorMixin"),
+    Row(DEFINED, "named as in scikit-learn", "*Classifier *Regressor"),
+    Row(DEFINED, "xgboost", "xgboost.XGB* xgboost.Booster xgboost.train xgboost.cv"),
+    Row(DEFINED, "lightgbm", "lightgbm.LGBM* lightgbm.Booster lightgbm.train lightgbm.cv"),
+    Row(DEFINED, "catboost", "catboost.CatBoost* catboost.train catboost.cv"),
+    Row(DEFINED, "torch", "torch.nn.Module torch.nn.Sequential torchvision.models.[a-z]* torch.hub.load timm.create_model lightning.*LightningModule"),
+    Row(DEFINED, "transformers", "transformers.Auto*.from_pretrained transformers.*For*.from_pretrained transformers.*Model.from_pretrained"),
+    Row(DEFINED, "keras", "keras.Sequential keras.models.Sequential keras.Model keras.models.Model keras.applications.*"),
+    Row(TRAINING, "scikit-learn", _SKLEARN_METRICS, SEEN),
+    Row(TRAINING, "torch", _TORCH_LOSSES, SEEN),
+    Row(TRAINING, "keras", f"{_KERAS_LOSSES} keras.*().train_on_batch", SEEN),
+    Row(TRAINING, "keras, which computes it as it fits", "keras.*().fit"),
+    Row(TRAINED, "scikit-learn, keras, lightning", "().fit ().partial_fit ().fit_predict"),
+    Row(TRAINED, "scikit-learn", "sklearn.model_selection.cross_val*"),
+    Row(TRAINED, "xgboost, lightgbm, catboost", "xgboost.train xgboost.cv lightgbm.train lightgbm.cv catboost.train catboost.cv"),
+    Row(TRAINED, "torch", "torch.optim.*().step {*optim*}.step {opt}.step torch.*GradScaler().step", LOOP),
+    Row(TRAINED, "keras", "keras.*().train_on_batch keras.optimizers.*().apply_gradients", LOOP),
+    Row(TRAINED, "transformers", "transformers.*Trainer().train"),
+    Row(TESTING, "scikit-learn", _SKLEARN_METRICS, HELD_OUT),
+    Row(TESTING, "scikit-learn", "sklearn.model_selection.cross_val_score sklearn.model_selection.cross_validate"),
+    Row(TESTING, "xgboost, lightgbm, catboost", "xgboost.cv lightgbm.cv catboost.cv"),
+    Row(TESTING, "torch", _TORCH_LOSSES, HELD_OUT),
+    Row(TESTING, "keras", _KERAS_LOSSES, HELD_OUT),
+    Row(PREDICTED, "scikit-learn, xgboost, lightgbm, catboost, keras", "().predict ().predict_proba ().predict_log_proba ().decision_function ().predict_on_batch xgboost.*().inplace_predict", TEST),
+    Row(PREDICTED, "torch", "torch.nn.Module()() torch.nn.Sequential()() torchvision.models.*()() torch.hub.load()() timm.create_model()() {*model*} {*net} {clf}", INFERENCE),
+)  # fmt: skip
+
+# A call that trains and has one of these arguments computes a loss on held-out rows as it goes.
+WATCHED = ("eval_set", "evals", "valid_sets", "validation_data", "validation_split")
+
+# Fitting one of these prepares data and trains no model.
+PREPARATION = (
+    "sklearn.preprocessing.* sklearn.impute.* sklearn.decomposition.* sklearn.feature_extraction.* sklearn.random_projection.*"
+    " sklearn.feature_selection.* sklearn.compose.ColumnTransformer* sklearn.compose.make_column_* sklearn.manifold.*"
+    " category_encoders.* keras.layers.* keras.preprocessing.* umap.*"
 )
-_MODEL = re.compile(
-    r"(Classifier|Regressor|Regression|RegressionCV|Ridge|RidgeCV|Lasso|LassoCV|ElasticNet|ElasticNetCV|NB|SVC|SVR"
-    r"|Perceptron|Discriminant|DiscriminantAnalysis|GridSearchCV|RandomizedSearchCV|Pipeline|Sequential|KernelRidge"
-    r"|BayesianRidge|Lars|LarsCV|CatBoost|Booster)$|^make_pipeline$"
+# Where the receiver's class is unknown, a word of its name tells, unless another one speaks of a model.
+PREPARATION_WORDS = (
+    "scal* enc* imput* imp prep* vectori* vec transform* select* pca svd poly* bin* token* label* le ohe tfidf"
 )
-_FIT = re.compile(r"^(fit|partial_fit|fit_predict)$")
-_PREDICT = re.compile(r"^(predict|predict_proba|predict_log_proba|decision_function)$")
-_METRIC = re.compile(r"^(score|cross_val_score|cross_validate|log_loss|.+_score|.+_error|.+_loss)$")
-_TRAINED_ON = re.compile(r"(train|val|oof|holdout|dev|\bx\b|\bx_tr)", re.IGNORECASE)
-_HELD_OUT = re.compile(r"(test|val|valid|holdout|oof|dev|cv)", re.IGNORECASE)
-_PREPARE = re.compile(
-    r"(scal|encod|imput|prep|vector|transform|select|pca|poly|bin|token|label|vec|enc|imp)", re.IGNORECASE
+MODEL_WORDS = "model* clf* classif* reg* net* estimator*"
+
+NO_GRADIENT = "torch.no_grad torch.inference_mode torch.autograd.no_grad torch.autograd.inference_mode"
+
+# What names say. X alone is all training rows.
+TRAINING_WORDS = frozenset(
+    ["train", "trn", "tr", "training", "val", "valid", "validation", "oof", "holdout", "dev", "fold"]
 )
+HELD_OUT_WORDS = frozenset(["test", "tst", "te", "val", "valid", "validation", "holdout", "oof", "dev", "cv", "eval"])
+TEST_WORDS = frozenset(["test", "tst", "te", "sub", "submission", "submit", "infer", "inference", "predict"])
 
 
-def _called_name(call: ast.Call) -> str:
-    if isinstance(call.func, ast.Attribute):
-        return call.func.attr
-    return call.func.id if isinstance(call.func, ast.Name) else ""
+@functools.cache
+def _pattern(calls: str) -> re.Pattern[str]:
+    written = ("|".join(map(re.escape, calls.split()))).replace(r"\*", "[^(){}]*").replace(r"\[A\-Z\]", "[A-Z]")
+    return re.compile(written.replace(r"\[a\-z\]", "[a-z]"))
 
 
-def _receiver(call: ast.Call) -> str:
-    return ast.unparse(call.func.value) if isinstance(call.func, ast.Attribute) else ""
+def matches(names: Iterable[str], calls: str) -> bool:
+    """Whether one of `names` is one of `calls` (patterns with spaces between them)."""
+    pattern = _pattern(calls)
+    return any(pattern.fullmatch(name) for name in names)
 
 
-def _arguments(call: ast.Call) -> str:
-    return " ".join(ast.unparse(node) for node in [*call.args, *(keyword.value for keyword in call.keywords)])
-
-
-def operation_of(call: ast.Call) -> str | None:
-    """The report that this call earns once it has returned, or None."""
-    name = _called_name(call)
-    if _LOAD.match(name):
-        return MARKERS[1]
-    if _MODEL.search(name):
-        return MARKERS[2]
-    if _FIT.match(name) and not _PREPARE.search(_receiver(call).split("(")[0]):
-        return MARKERS[4]
-    if _PREDICT.match(name) and not _TRAINED_ON.search(_arguments(call)):
-        return MARKERS[6]
-    if _METRIC.match(name):
-        held_out = name.startswith("cross_val") or _HELD_OUT.search(_arguments(call))
-        return MARKERS[5] if held_out else MARKERS[3]
-    return None
+def as_markdown() -> str:
+    """The table for the documentation, a row of it for each row here."""
+    lines = ["| report | library | after | when |", "|---|---|---|---|"]
+    for row in TABLE:
+        calls = ", ".join(f"`{call}`" for call in row.calls.split())
+        lines.append(f"| {row.marker} | {row.library} | {calls} | {row.when or 'always'} |")
+    return "\n".join(lines) + "\n"

@@ -15,11 +15,12 @@ from mletools.records.errors import RecordError, ToolError
 ENGINES = {
     "scripted": "mletools.models.scripted:ScriptedModel",
     "hf": "mletools.models.hf:HfModel",
+    "vllm": "mletools.models.vllm_engine:VllmModel",
     "http": "mletools.models.http:HttpModel",
 }
 
 # Which extra of the package brings an engine's libraries: (names of the libraries, extra).
-EXTRAS = {"hf": (("torch", "transformers"), "train")}
+EXTRAS = {"hf": (("torch", "transformers"), "train"), "vllm": (("vllm",), "vllm")}
 
 
 class ContextExceeded(RecordError):
@@ -88,8 +89,10 @@ class Model(Protocol):
     """
 
     name: str
-    version: str | int | None
     batch: int
+
+    @property
+    def version(self) -> str | int | None: ...
 
     def sample(self, requests: Sequence[Request]) -> list[Reply]: ...
 
@@ -105,7 +108,7 @@ def open_model(
     retries: int = 6,
     batch: int = 64,
 ) -> Model:
-    """The model that `spec` names: `scripted[:LEVEL,...]`, `hf:PATH`, or a model's name at the server behind `url`.
+    """The model that `spec` names: `scripted[:LEVEL,...]`, `hf:PATH`, `vllm:PATH`, or a name at the server behind `url`.
 
     `key_file`, `timeout` (seconds for one request) and `retries` matter to a server only, `batch` (sequences at once)
     to `hf` only. Raises ToolError: no `url` for a server's model, an unknown level, a library that is not installed.
@@ -113,10 +116,10 @@ def open_model(
     kind, _, rest = spec.partition(":")
     if kind == "scripted":
         return _engine("scripted", rest)
-    if kind == "hf":
+    if kind in ("hf", "vllm"):
         if not rest:
-            raise ToolError(f"{spec}: hf needs a folder or a model's name, e.g. hf:runs/policy")
-        return _engine("hf", rest, batch=batch)
+            raise ToolError(f"{spec}: {kind} needs a folder or a model's name, e.g. {kind}:runs/policy")
+        return _engine(kind, rest, **({"batch": batch} if kind == "hf" else {}))
     if not spec:
         raise ToolError("no model: name one, e.g. scripted, hf:PATH, or a model that a server at --model-url serves")
     if not url:

@@ -6,15 +6,15 @@ Covered: CPU and one GPU, exact token ids and log-probabilities, turns that go o
 Not covered: speed on large models (serve them with vLLM and name its URL), sharding over GPUs, tools in the template.
 """
 
-import json
 import os
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from mletools.models import ContextExceeded, Reply, Request
-from mletools.records.errors import RecordError, ToolError
+from mletools.models import Reply, Request
+from mletools.models.checkpoint import Checkpoint, check_context, find_checkpoint, prompt_ids
+from mletools.records.errors import ToolError
 
 
 class HfModel:
@@ -40,8 +40,9 @@ class HfModel:
         self.name = str(path)
         self.batch = batch
         self.device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-        self.version = _version(Path(path))
-        self._model, self._tokenizer = _load(str(path), self.device)
+        checkpoint = find_checkpoint(str(path))
+        self.version = checkpoint.version
+        self._model, self._tokenizer = _load(str(path), checkpoint, self.device)
         if self._tokenizer.pad_token_id is None:
             self._tokenizer.pad_token = self._tokenizer.eos_token
         self._ends = _end_tokens(self._model, self._tokenizer)
@@ -59,11 +60,7 @@ class HfModel:
             raise ToolError(f"hf:{self.name}: is not told of tools: leave --tool-calls at tags, or serve the model")
         prompts = [prompt_ids(self._tokenizer, request.messages) for request in requests]
         for request, prompt in zip(requests, prompts, strict=True):
-            if self.context is not None and len(prompt) + request.max_tokens > self.context:
-                raise ContextExceeded(
-                    f"the prompt has {len(prompt)} tokens, which with {request.max_tokens} for the answer is over "
-                    f"the model's context of {self.context}: shorten the task's text, or allow fewer tokens"
-                )
+            check_context(prompt, request, self.context)
         order = sorted(range(len(requests)), key=lambda index: len(prompts[index]))
         replies: dict[int, Reply] = {}
         for start in range(0, len(order), self.batch):
@@ -188,43 +185,6 @@ def invert(probabilities: Any, draws: Any) -> Any:
     return torch.minimum(index, last)
 
 
-def prompt_ids(tokenizer: Any, messages: Sequence[dict[str, Any]]) -> list[int]:
-    """Token ids of a conversation up to the point where the assistant speaks.
-
-    Messages that carry token_ids up to an assistant's turn are taken as they are, and only what the template adds
-    after that turn is tokenised, so that the policy reads on from exactly what it wrote.
-    """
-    plain = [{"role": message["role"], "content": message["content"]} for message in messages]
-    whole = _templated(tokenizer, plain, True)
-    turns = [i for i, message in enumerate(messages) if message["role"] == "assistant" and message.get("token_ids")]
-    if not turns:
-        return tokenizer(whole, add_special_tokens=False)["input_ids"]
-    past = turns[-1] + 1
-    known = [token for message in messages[:past] for token in message.get("token_ids") or ()]
-    rendered = _templated(tokenizer, plain[:past], False)
-    if not whole.startswith(rendered):
-        raise RecordError("the chat template rewrites earlier turns, so the recorded token ids cannot be gone on from")
-    end = tokenizer.eos_token
-    spoken = rendered[rendered.rindex(end) :] if end and end in rendered else ""
-    if spoken and known[-1] == tokenizer.eos_token_id:
-        spoken = spoken[len(end) :]
-    return known + tokenizer(spoken + whole[len(rendered) :], add_special_tokens=False)["input_ids"]
-
-
-def _templated(tokenizer: Any, messages: list[dict[str, Any]], ask: bool) -> str:
-    from jinja2 import TemplateError
-
-    try:
-        return tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=ask)
-    except (TemplateError, ValueError) as error:
-        raise RecordError(f"the model's chat template refuses the messages: {error}") from error
-
-
-def _version(folder: Path) -> int | None:
-    path = folder / "state.json"
-    return json.loads(path.read_text()).get("policy_version") if path.is_file() else None
-
-
 def _end_tokens(model: Any, tokenizer: Any) -> set[int]:
     """Every id that ends an answer: the tokenizer's and those that the model's generation settings name."""
     named = model.generation_config.eos_token_id
@@ -232,24 +192,19 @@ def _end_tokens(model: Any, tokenizer: Any) -> set[int]:
     return {token for token in ends | {tokenizer.eos_token_id} if token is not None}
 
 
-def _load(path: str, device: str) -> tuple[Any, Any]:
-    """(model, tokenizer) of a model folder, a hub name, or an adapter folder; an adapter is merged where exact."""
+def _load(path: str, checkpoint: Checkpoint, device: str) -> tuple[Any, Any]:
+    """(model, tokenizer) of the policy in `path`; an adapter is merged where exact."""
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    if not Path(path).is_dir() and (path.startswith((".", "/", "~")) or path.count("/") > 1):
-        raise ToolError(f"{path}: no such folder")
-    config = Path(path) / "adapter_config.json"
     dtype = torch.bfloat16 if device.startswith("cuda") else torch.float32
-    base = _base(config) if config.is_file() else path
     try:
-        model: Any = AutoModelForCausalLM.from_pretrained(base, dtype=dtype)
-        if config.is_file():
-            model = _adapted(model, path)
+        model: Any = AutoModelForCausalLM.from_pretrained(checkpoint.base, dtype=dtype)
+        if checkpoint.adapter is not None:
+            model = _adapted(model, checkpoint.adapter)
             if dtype == torch.float32:
                 model = model.merge_and_unload()
-        own = (Path(path) / "tokenizer_config.json").is_file()
-        tokenizer = AutoTokenizer.from_pretrained(path if own else base)
+        tokenizer = AutoTokenizer.from_pretrained(checkpoint.tokenizer)
     except (OSError, ValueError) as error:
         raise ToolError(f"{path}: cannot be loaded as a language model: {error}") from error
     return model.to(device).eval(), tokenizer
@@ -261,14 +216,3 @@ def _adapted(model: Any, path: str) -> Any:
     except ImportError as error:
         raise ToolError(f"{path}: an adapter needs peft: pip install 'mletools[train]'") from error
     return PeftModel.from_pretrained(model, path)
-
-
-def _base(config: Path) -> str:
-    """The base model that an adapter names: a folder beside it, a folder from the current directory, or a hub name."""
-    base = json.loads(config.read_text()).get("base_model_name_or_path")
-    if not base:
-        raise ToolError(f"{config}: names no base model (base_model_name_or_path)")
-    for candidate in (config.parent.resolve() / base, Path(base)):
-        if candidate.is_dir():
-            return str(candidate.resolve())
-    return base

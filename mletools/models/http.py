@@ -1,11 +1,11 @@
 """A model behind any server that speaks OpenAI's chat protocol: vLLM, SGLang, llama.cpp, a provider.
 
-Covered: retries with a backoff that depends on the request's seed alone, Retry-After, reused connections across
-threads, exact token ids and logprobs from servers that give them (vLLM's `return_token_ids`), servers that reject
-fields they do not know, bodies without end, proxies named by the usual environment variables.
+Covered: the way to such a server, which other models go too (embedding); retries with a backoff that depends on the
+request's seed alone, Retry-After, reused connections across threads, exact token ids and logprobs from servers that
+give them (vLLM's `return_token_ids`), servers that reject fields they do not know, bodies without end, proxies named by
+the usual environment variables.
 Not covered: streaming, other protocols; starting a server; what an answer's body says (completion). urllib3 rather than
-a richer client: its pool is safe across threads, it depends on nothing, and its retries could not judge a broken body
-anyway.
+a richer client: its pool is safe across threads, it depends on nothing, and its retries could not judge a broken body.
 """
 
 import base64
@@ -14,8 +14,8 @@ import os
 import re
 import threading
 import time
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from mletools.models import ContextExceeded, Reply, Request
@@ -28,6 +28,8 @@ LONGEST_WAIT_S = 60.0
 MOST_CONNECTIONS = 1024  # kept open for reuse; more are opened when more threads ask, and closed after use
 MOST_BYTES = 64 * 2**20  # of one answer
 CHUNK_BYTES = 2**16
+CHAT = "/chat/completions"
+Answer = TypeVar("Answer")
 PASSED_ON = ("tool_calls", "tool_call_id", "name")  # of a message, beside role and content
 
 # Servers fill what a request leaves out from the model's own generation_config.json (vLLM does: top_k 20 for Qwen3);
@@ -35,18 +37,16 @@ PASSED_ON = ("tool_calls", "tool_call_id", "name")  # of a message, beside role 
 EXTRAS = {"logprobs": True, "return_token_ids": True, "top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
 
 
-class HttpModel:
+class Served:
     """The model `name` of the server at `url` (with or without /v1; user:password@ is sent, never shown).
 
     The key comes from `key_file`, else from OPENAI_API_KEY. `timeout` is in seconds and bounds the wait for one
     answer; after `retries` further tries, `backoff` seconds apart at first and twice as far each time, ToolError.
-    RecordError where the server finds fault with the request itself, ContextExceeded where it is too long: OpenAI's
-    servers and older vLLM refuse a prompt that leaves no room for `max_tokens`, newer vLLM gives what room there is.
     Safe to call from many threads.
     """
 
-    batch = 1
-    version = None
+    path: str  # behind /v1
+    option: str  # that gives the address, for the error's message
 
     def __init__(
         self,
@@ -58,9 +58,8 @@ class HttpModel:
         retries: int = 6,
         backoff: float = 0.5,
     ) -> None:
-        self.name = name
-        self.timeout, self.retries, self.backoff = timeout, retries, backoff
-        self.url, credentials = _endpoint(url)
+        self.name, self.timeout, self.retries, self.backoff = name, timeout, retries, backoff
+        self.url, credentials = _address(url, self.path, self.option)
         self._key = _read_key(key_file) or (None if credentials else _environment_key())
         self._headers = {"Content-Type": "application/json", "Accept": "application/json"}
         if self._key:
@@ -68,40 +67,39 @@ class HttpModel:
         elif credentials:
             self._headers["Authorization"] = "Basic " + base64.b64encode(credentials.encode()).decode()
         self._pool = _pool(self.url, timeout)
-        self._plain = False  # the server rejected EXTRAS once
         self._closed = threading.Event()
-
-    def sample(self, requests: Sequence[Request]) -> list[Reply]:
-        """One reply per request, asked one after the other."""
-        return [self._ask(request) for request in requests]
 
     def close(self) -> None:
         """Close idle connections and cut short every wait for a next try."""
         self._closed.set()
         self._pool.clear()
 
-    def _ask(self, request: Request) -> Reply:
-        plain, attempt = self._plain, 0
+    def _ask(
+        self,
+        fields: dict[str, Any],
+        read: Callable[[bytes], Answer],
+        seed: int,
+        amend: Callable[[int, bytes], dict[str, Any] | None] = lambda status, body: None,
+    ) -> Answer:
+        """What `read` makes of the server's answer to `fields`; a body that it refuses (ValueError) is tried again.
+
+        `seed` is that of the waits. amend(status, body) sees each complaint first: it may raise what that means, or
+        give other fields, which are sent at once. RecordError: a fault of the fields themselves (400, 413, 422).
+        ToolError: any other refusal, or no good answer in all tries.
+        """
+        attempt = 0
         while True:
-            status, headers, body, problem = self._post(request, plain)
+            status, headers, body, problem = self._post(fields)
             if status == 200:
                 try:
-                    reply = read_reply(body, exact=request.temperature == 1 and request.top_p == 1)
+                    return read(body)
                 except ValueError as error:
                     status, problem = error_status(body) or 200, str(error)
-                else:
-                    self._plain |= plain
-                    return reply
-            if status and exceeds_context(status, body):
-                raise ContextExceeded(
-                    f"{self.url}: {status}: {self._message(body)} (the prompt and up to {request.max_tokens} tokens of"
-                    " answer share the model's context)"
-                )
-            if status in (400, 422) and not plain:
-                plain = True  # perhaps because of the extras: ask without, and let that answer decide
+            if status and (amended := amend(status, body)) is not None:
+                fields = amended
                 continue
             if status not in (0, 200):
-                problem = f"{status}: {self._message(body)}"
+                problem = f"{status}: {self._words(body)}"
                 if status not in RETRIED and status < 500:
                     # 400 and its kind speak of this request, the others of every request.
                     blame = RecordError if status in (400, 413, 422) else ToolError
@@ -109,28 +107,27 @@ class HttpModel:
             if attempt == self.retries:
                 tries = "1 try" if attempt == 0 else f"{attempt + 1} tries"
                 raise ToolError(f"{self.url}: no answer after {tries}; the last one: {problem}")
-            self._closed.wait(wait_s(attempt, request.seed, self.backoff, headers.get("Retry-After")))
+            self._closed.wait(wait_s(attempt, seed, self.backoff, headers.get("Retry-After")))
             if self._closed.is_set():
                 raise ToolError(f"{self.url}: closed while waiting to try again; the last try: {problem}")
             attempt += 1
 
-    def _post(self, request: Request, plain: bool) -> tuple[int, dict[str, str], bytes, str]:
+    def _words(self, body: bytes) -> str:
+        """The server's own words in a complaint, without our key should it repeat it."""
+        text = complaint(body)
+        if self._key:
+            text = text.replace(self._key, "***")
+        return text[:WORDS] or "(the server says nothing more)"
+
+    def _post(self, fields: dict[str, Any]) -> tuple[int, dict[str, str], bytes, str]:
         """(status, headers, body, what went wrong); status 0 where no whole answer came back."""
         import urllib3.exceptions
 
-        fields = asked(self.name, request)
-        content = json.dumps(fields if plain else fields | EXTRAS).encode()
+        content = json.dumps(fields).encode()
         try:
             end = time.monotonic() + self.timeout
-            answer = self._pool.request(
-                "POST",
-                self.url,
-                body=content,
-                headers=self._headers,
-                retries=False,
-                redirect=False,
-                preload_content=False,
-            )
+            once: dict[str, Any] = {"retries": False, "redirect": False, "preload_content": False}
+            answer = self._pool.request("POST", self.url, body=content, headers=self._headers, **once)
             return answer.status, dict(answer.headers.items()), _body(answer, end), ""
         except urllib3.exceptions.NewConnectionError as error:  # a TimeoutError by inheritance alone
             return 0, {}, b"", _why(error)
@@ -141,12 +138,42 @@ class HttpModel:
         except urllib3.exceptions.HTTPError as error:
             return 0, {}, b"", _why(error)
 
-    def _message(self, body: bytes) -> str:
-        """The server's own words, without our key should it repeat it."""
-        text = complaint(body)
-        if self._key:
-            text = text.replace(self._key, "***")
-        return text[:WORDS] or "(the server says nothing more)"
+
+class HttpModel(Served):
+    """A model that is asked in OpenAI's chat protocol; how it is reached, see Served.
+
+    RecordError where the server finds fault with the request itself, ContextExceeded where it is too long: OpenAI's
+    servers and older vLLM refuse a prompt that leaves no room for `max_tokens`, newer vLLM gives what room there is.
+    """
+
+    path, option = CHAT, "--model-url"
+    batch, version = 1, None
+    _plain = False  # the server rejected EXTRAS once
+
+    def sample(self, requests: Sequence[Request]) -> list[Reply]:
+        """One reply per request, asked one after the other."""
+        return [self._reply(request) for request in requests]
+
+    def _reply(self, request: Request) -> Reply:
+        fields, plain = asked(self.name, request), self._plain
+
+        def amend(status: int, body: bytes) -> dict[str, Any] | None:
+            nonlocal plain
+            if exceeds_context(status, body):
+                raise ContextExceeded(
+                    f"{self.url}: {status}: {self._words(body)} (the prompt and up to {request.max_tokens} tokens of"
+                    " answer share the model's context)"
+                )
+            if status not in (400, 422) or plain:
+                return None
+            plain = True  # perhaps because of the extras: ask without, and let that answer decide
+            return fields
+
+        exact = request.temperature == 1 and request.top_p == 1
+        first = fields if plain else fields | EXTRAS
+        reply = self._ask(first, lambda body: read_reply(body, exact), request.seed, amend)
+        self._plain |= plain
+        return reply
 
 
 def asked(name: str, request: Request) -> dict[str, Any]:
@@ -207,21 +234,22 @@ def _asked_s(retry_after: str | None) -> float:
         return 0.0
 
 
-def _endpoint(url: str) -> tuple[str, str | None]:
-    """(the address to post to, "user:password" or None)."""
+def _address(url: str, end: str, option: str) -> tuple[str, str | None]:
+    """(the address to post to, which ends in `end`; "user:password" or None)."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
     except ValueError:
         host = port = None
     if not host or parts.scheme not in ("http", "https") or parts.query or parts.fragment:
-        raise ToolError("--model-url: not the address of a server, e.g. http://localhost:8000/v1")
-    path = parts.path.rstrip("/").removesuffix("/chat/completions")
+        raise ToolError(f"{option}: not the address of a server, e.g. http://localhost:8000/v1")
+    path = parts.path.rstrip("/")
+    path = path.removesuffix(end if path.endswith(end) else CHAT)
     if not re.search(r"/v\d", path):
         path += "/v1"
     place = (f"[{host}]" if ":" in host else host) + (f":{port}" if port else "")
     credentials = f"{unquote(parts.username)}:{unquote(parts.password or '')}" if parts.username else None
-    return f"{parts.scheme}://{place}{path}/chat/completions", credentials
+    return f"{parts.scheme}://{place}{path}{end}", credentials
 
 
 def _pool(url: str, timeout: float) -> Any:
@@ -230,10 +258,8 @@ def _pool(url: str, timeout: float) -> Any:
     import urllib3
 
     parts = urlsplit(url)
-    options: dict[str, Any] = {
-        "maxsize": MOST_CONNECTIONS,
-        "timeout": urllib3.Timeout(connect=min(timeout, 30.0), read=timeout),
-    }
+    bounds = urllib3.Timeout(connect=min(timeout, 30.0), read=timeout)
+    options: dict[str, Any] = {"maxsize": MOST_CONNECTIONS, "timeout": bounds}
     proxy = getproxies().get(parts.scheme)
     if proxy and not proxy_bypass(parts.hostname or ""):
         return urllib3.ProxyManager(proxy, **options)

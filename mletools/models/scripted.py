@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mletools.models import Reply, Request, agents, readers
+from mletools.models.agents import instrumenter
 from mletools.models.agents.solutions import FAULTS, LEVELS, VALID, WEIGHTS, Dice, answer, draw_level
 from mletools.records.errors import RecordError, ToolError
 
@@ -49,6 +50,8 @@ class ScriptedModel:
         task = request.task
         if request.role == "idea-type":
             return agents.play(self.persona, request, self.levels)
+        if request.role == "instrument":
+            return instrumenter.play(self.persona, request)
         if task is None:
             raise ToolError("scripted: looks at the task, and the request has none")
         if not solves(task):

@@ -108,6 +108,14 @@ class Tape:
         self._at = 0
         self.played = 0
 
+    def part(self, name: str) -> "Tape":
+        """The tape of a part of the job, which may be worked on in another thread; see `done`."""
+        return self._tapes.tape(f"{self._job}/{name}")
+
+    def done(self) -> None:
+        """What was made of this part is kept elsewhere: its events are of no use any more."""
+        self._tapes.done(self._job)
+
     def play(self, what: str, about: Any, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         """The next event's answer: from the tape where it holds one, else `make()`, which is kept.
 

@@ -79,7 +79,7 @@ def run(
     jobs: int,
     keep_order: bool = False,
     processes: bool = False,
-) -> Iterator[tuple[Item, Result | None, Exception | None]]:
+) -> Iterator[tuple[Item, Result | None, BaseException | None]]:
     """Yield (item, result, error) for every item, error being what `work` raised on it.
 
     An exception in `items` itself is raised here after everything read before it has been yielded.
@@ -109,7 +109,7 @@ def run(
             number, item = task
             try:
                 done.put((number, item, work(item), None))
-            except Exception as error:
+            except BaseException as error:  # SystemExit, too, which would end this thread alone
                 done.put((number, item, None, error))
 
     for target in [feed] + [serve] * jobs:

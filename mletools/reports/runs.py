@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..records.errors import ToolError
+from .search import Search, searched
 
 MIXED = "mixed"
 POLICIES = ("invalid", "ignore", "error")
@@ -47,6 +48,7 @@ class Run:
     completion_tokens: int | None
     usd: float | None
     revealed: bool
+    search: Search | None = None  # of a rollout that is one
 
 
 @dataclass
@@ -71,9 +73,10 @@ def failure_reward(how: Mapping[str, Any]) -> float | None:
 
 def graded_run(rollout: Mapping[str, Any]) -> Run:
     """The Run of a graded rollout; fields that older graders did not write are None."""
-    grade, usage = rollout["grade"], rollout["usage"]
+    grade, usage, search = rollout["grade"], rollout["usage"], searched(rollout)
     seeds = [entry["seed"] for entry in rollout["lineage"] if entry["tool"] == "mle-rollout"]
     seed = seeds[-1] if seeds else None
+    in_turns = "settings" in rollout  # the programs of an agent in turns are in its usage
     better = "lower" if grade["lower_is_better"] else "higher"
     return Run(
         id=rollout["id"],
@@ -94,11 +97,12 @@ def graded_run(rollout: Mapping[str, Any]) -> Run:
         human_rank_rule=grade.get("human_rank_rule"),
         normalised=grade.get("normalised_score"),
         ranked=grade.get("teams") is not None,
-        seconds=usage["seconds"] + rollout.get("execution", {}).get("duration_s", 0.0),
+        seconds=usage["seconds"] + (0.0 if in_turns else rollout.get("execution", {}).get("duration_s", 0.0)),
         prompt_tokens=usage["prompt_tokens"],
         completion_tokens=usage["completion_tokens"],
         usd=usage["usd"],
         revealed=bool(rollout.get("reveal_test")),
+        search=search,
     )
 
 
@@ -199,6 +203,13 @@ def values(run: Run, ranked: bool, normalised: bool) -> Values:
     }
 
 
+def normalised_tasks(sets: Sequence[RunSet]) -> set[str]:
+    """The tasks that have normalised scores: a run has one, or there is a leaderboard and no run is valid."""
+    runs = [run for run_set in sets for run in run_set.runs]
+    ranked, scored = ({run.task for run in runs if run.ranked}, {run.task for run in runs if run.valid})
+    return {run.task for run in runs if run.normalised is not None} | (ranked - scored)
+
+
 def grids(sets: Sequence[RunSet], policy: str, at_least: int | None = None) -> list[Grid]:
     """For each set the values of every task's every repeat, missing runs by `policy`.
 
@@ -206,10 +217,8 @@ def grids(sets: Sequence[RunSet], policy: str, at_least: int | None = None) -> l
     rule gives such a run (none under rules that give none). "ignore": None in its place. "error": ToolError.
     """
     tasks = all_tasks(sets)
-    runs = [run for run_set in sets for run in run_set.runs]
-    ranked = {run.task for run in runs if run.ranked}
-    scored = {run.task for run in runs if run.valid}
-    normalised = {run.task for run in runs if run.normalised is not None} | (ranked - scored)
+    ranked = {run.task for run_set in sets for run in run_set.runs if run.ranked}
+    normalised = normalised_tasks(sets)
     found: list[Grid] = []
     for run_set in sets:
         count = expected_runs(run_set, at_least)

@@ -8,6 +8,10 @@ Intervals are Student's t with that SEM, cut off where the scale ends.
 Of reward and score, runs that have none are left out: an invalid run has no score. Human rank and normalised score
 count an invalid run as 0. Avg@k and Best@k follow MLE-Ideator (see statistics). A raw score is left out of "all" where
 tasks have different metrics.
+
+Where a set holds searches, their rows have `search`: of the searches that are there the loops, improve rate, time to the
+first medal and costs, and over time the medals and normalised scores. Over time a missing run counts as elsewhere, if all
+of the set's runs are searches; in a mixed set it is left out.
 """
 
 import math
@@ -15,11 +19,31 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..records.ids import content_id
-from .runs import MIXED, QUANTITIES, Grid, Run, RunSet, Values, all_tasks, common, expected_runs, grids, human_rank_rule
+from .runs import (
+    MIXED,
+    QUANTITIES,
+    Grid,
+    Run,
+    RunSet,
+    Values,
+    aligned,
+    all_tasks,
+    common,
+    expected_runs,
+    grids,
+    human_rank_rule,
+    normalised_tasks,
+)
+from .search import SHARES, USED, Search, Standing
 from .statistics import Interval, avg_at_k, best_at_k, mean, raw_best_at_k, sem, t_interval
 
 RATES = ("valid", "above_median", "bronze", "silver", "gold", "medal")  # their field is the name, others' is name_mean
-SCALES = {**dict.fromkeys((*RATES, "human_rank"), (0.0, 1.0)), "normalised": (0.0, math.inf)}  # where intervals end
+OF_SEARCHES = ("loops", "improve_rate", "first_medal_s")
+OVER_TIME = ("medal", "normalised", "perfect_medal", "perfect_normalised")
+SCALES = {  # where intervals end
+    **dict.fromkeys((*RATES, "human_rank", "improve_rate"), (0.0, 1.0)),
+    **dict.fromkeys(("normalised", "loops", "first_medal_s"), (0.0, math.inf)),
+}
 UNBOUNDED = (-math.inf, math.inf)
 ALL = "all"
 Estimate = tuple[float | None, float | None, Interval | None]  # mean, SEM, interval
@@ -61,6 +85,7 @@ def summaries(
             stated = {**settings, **_facts(run_set.runs, sum(map(len, grid.values()))), "metric": metric}
             overall = _over_tasks({task: grid[task] for task in tasks if (task, number) in rows}, confidence)
             rows[ALL, number] = {**stated, **_estimates(overall, metric), **_at_k_over_tasks(of_tasks)}
+        _add_searches(rows, sets, number, runs, missing, confidence)
     return [
         _record(run_set.label, task, rules[number], rows[task, number])
         for task in (*tasks, ALL)
@@ -70,7 +95,7 @@ def summaries(
 
 
 def _numbers(row: Sequence[Values | None], name: str) -> list[float]:
-    return [value for values in row if values and (value := values[name]) is not None]
+    return [value for values in row if values and (value := values.get(name)) is not None]
 
 
 def task_mean(row: Sequence[Values | None], name: str) -> float | None:
@@ -87,18 +112,23 @@ def _of_task(row: Sequence[Values | None], confidence: float) -> dict[str, Estim
     return {name: _estimate(name, task_mean(row, name), _numbers(row, name), confidence) for name in QUANTITIES}
 
 
-def _over_tasks(grid: Grid, confidence: float) -> dict[str, Estimate]:
+def _over_tasks(grid: Grid, confidence: float, names: Sequence[str] = QUANTITIES) -> dict[str, Estimate]:
     """Of each quantity the mean over tasks of their means, and its error from the repeats' means over tasks.
 
     Where a repeat lacks some tasks (ignored, or without a value) its mean is over the others: differences between tasks
     then widen the error.
     """
     found = {}
-    for name in QUANTITIES:
-        centre = mean([value for row in grid.values() if (value := task_mean(row, name)) is not None])
+    for name in names:
+        centre = _centre(grid, name)
         columns = [task_mean(column, name) for column in zip(*grid.values(), strict=True)]
         found[name] = _estimate(name, centre, [value for value in columns if value is not None], confidence)
     return found
+
+
+def _centre(grid: Grid, name: str) -> float | None:
+    """The mean over tasks of their means."""
+    return mean([value for row in grid.values() if (value := task_mean(row, name)) is not None])
 
 
 def _estimates(found: dict[str, Estimate], metric: str) -> dict[str, Any]:
@@ -110,6 +140,71 @@ def _estimates(found: dict[str, Estimate], metric: str) -> dict[str, Any]:
         fields[name if name in RATES else f"{name}_mean"] = centre
         fields[f"{name}_sem"], fields[f"{name}_ci"] = error, interval
     return fields
+
+
+def _add_searches(
+    rows: dict[tuple[str, int], dict[str, Any]],
+    sets: Sequence[RunSet],
+    number: int,
+    at_least: int | None,
+    missing: str,
+    confidence: float,
+) -> None:
+    """Give the rows of a set's tasks, and of all of them, `search` where there are searches."""
+    run_set, boards = sets[number], normalised_tasks(sets)
+    counted = missing == "invalid" and all(run.search for run in run_set.runs)
+    tasks = [task for task in all_tasks(sets) if (task, number) in rows]
+    found = aligned({task: run_set.tasks.get(task, []) for task in tasks}, expected_runs(run_set, at_least))
+    told = {task: [_search_values(run) for run in row] for task, row in found.items()}
+    curves = {task: [_standings(run, task in boards, counted) for run in row] for task, row in found.items()}
+    for task in (*tasks, ALL):
+        of = tasks if task == ALL else [task]
+        searches = [run.search for each in of for run in found[each] if run and run.search]
+        if searches:
+            estimates = _over_tasks({each: told[each] for each in of}, confidence, OF_SEARCHES)
+            rows[task, number]["search"] = {
+                "searches": len(searches),
+                **_estimates(estimates, ""),
+                "medalled": sum(search.first_medal_s is not None for search in searches),
+                "cost": _phases(searches, {each: told[each] for each in of}),
+                "over_time": _over_time({each: curves[each] for each in of}),
+            }
+
+
+def _search_values(run: Run | None) -> Values | None:
+    """OF_SEARCHES, and what each phase used as `phase.name`; None of what is no search."""
+    if run is None or run.search is None:
+        return None
+    costs = {f"{phase}.{name}": value for phase, used in run.search.cost.items() for name, value in used.items()}
+    return {**{name: getattr(run.search, name) for name in OF_SEARCHES}, **costs}
+
+
+def _phases(searches: Sequence[Search], grid: Grid) -> dict[str, dict[str, float | None]]:
+    """{phase: {seconds, prompt_tokens, completion_tokens, usd}} of one search: means over those that tell."""
+    phases = dict.fromkeys(phase for search in searches for phase in search.cost)
+    return {phase: {name: _centre(grid, f"{phase}.{name}") for name in USED} for phase in phases}
+
+
+def _standings(run: Run | None, board: bool, counted: bool) -> Values | None:
+    """OVER_TIME at each of SHARES, as `name number`. counted: a run that is not there handed in nothing."""
+    search = run.search if run else None
+    if search is None and (run or not counted):
+        return None
+    values: Values = {}
+    for at, standing in enumerate(search.over_time if search else [Standing(share, None, None) for share in SHARES]):
+        for prefix, verdict in (("", standing.handed_in), ("perfect_", standing.perfect)):
+            values[f"{prefix}medal {at}"] = float(verdict.medal) if verdict else 0.0
+            normalised = verdict.normalised if verdict else None
+            values[f"{prefix}normalised {at}"] = (normalised or 0.0) if board else None
+    return values
+
+
+def _over_time(grid: Grid) -> list[dict[str, float | None]]:
+    """For each of SHARES the means of OVER_TIME over tasks."""
+    return [
+        {"share": share, **{name: _centre(grid, f"{name} {at}") for name in OVER_TIME}}
+        for at, share in enumerate(SHARES)
+    ]
 
 
 def _lower(sets: Sequence[RunSet], task: str) -> bool:

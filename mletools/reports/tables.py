@@ -102,6 +102,75 @@ def over_tasks(rows: Sequence[Record]) -> str:
     return _aligned(["over tasks", "set", "mean", "± SEM", interval], lines, ("over tasks", "set"))
 
 
+def searches(rows: Sequence[Record]) -> str | None:
+    """A line for each task with searches, and set: loops, gains, the first medal; None without."""
+    rows = [row for row in rows if "search" in row]
+    if not rows:
+        return None
+    header = [
+        "task",
+        "set",
+        "searches",
+        "loops",
+        "± SEM",
+        "improve rate",
+        "± SEM",
+        "first medal s",
+        "± SEM",
+        "with one",
+    ]
+    lines = []
+    for row in rows:
+        told = row["search"]
+        line = [row["task"], row["set"], str(told["searches"])]
+        for name, form in (("loops", ".1f"), ("improve_rate", ".1%"), ("first_medal_s", ".0f")):
+            line += [_number(told[f"{name}_{what}"], form) for what in ("mean", "sem")]
+        lines.append([*line, f"{told['medalled']}/{told['searches']}"])
+    return _aligned(header, lines)
+
+
+def phases(rows: Sequence[Record]) -> str | None:
+    """For each set and phase what one of its searches used, over tasks; None without searches."""
+    forms = {"seconds": ".1f", "prompt_tokens": ".0f", "completion_tokens": ".0f", "usd": ".4f"}
+    lines = [
+        [phase, row["set"], *(_number(used[name], form) for name, form in forms.items())]
+        for row in rows
+        for phase, used in row.get("search", {}).get("cost", {}).items()
+    ]
+    header = ["a search's", "set", "seconds", "prompt tokens", "completion tokens", "USD"]
+    return _aligned(header, lines, ("a search's", "set")) if lines else None
+
+
+def over_time(rows: Sequence[Record]) -> str:
+    """For each set, over tasks: medals and normalised scores by the share of the budget that was used, and notes."""
+    overall = [row for row in rows if row["task"] == ALL and "search" in row]
+    if not overall:
+        return "no searches" if rows else "no rollouts"
+    shares = [point["share"] for point in overall[0]["search"]["over_time"]]
+    lines = []
+    for name, form in (("medal", ".1%"), ("normalised", ".1f")):
+        for row in overall:
+            for which, words in ((name, "handed in"), (f"perfect_{name}", "perfect")):
+                values = [point[which] for point in row["search"]["over_time"]]
+                if set(values) != {None}:
+                    lines.append([OVERALL[name], row["set"], words, *(_number(value, form) for value in values)])
+    table = _aligned(
+        ["over time", "set", "selection", *(f"{s:.0%}" for s in shares)], lines, ("over time", "set", "selection")
+    )
+    policy = overall[0]["missing_policy"]
+    missing = _each(overall, lambda row: f"{row['missing']} of {row['rollouts'] + row['missing']}")
+    revealed = _each(overall, lambda row: f"{row['revealed']} of {row['rollouts']}")
+    notes = [
+        f"missing runs: {missing}; {HANDLING[policy]} (--missing {policy}), but left out of sets with other rollouts",
+        f"test feedback: revealed in {revealed} rollouts",
+        "columns: the share of the budget that was used, of time, nodes or USD, whichever is nearest its end",
+        "handed in: the node with the best score so far; once the search is over, the one that it chose",
+        "perfect: the node with the best test score so far, which nobody could know",
+        "means over tasks, every task weighs the same; an unfit submission, or none, has no medal and a normalised score of 0",
+    ]
+    return f"{table}\n\n" + "\n".join(notes)
+
+
 def costs(rows: Sequence[Record]) -> str:
     """For each set what its rollouts cost: sums, and what one took; (5/8): told by 5 of 8 rollouts."""
     header = ["cost", "rollouts", "seconds", "a rollout", "prompt tokens", "completion tokens", "USD", "a rollout"]
@@ -150,6 +219,11 @@ def notes(rows: Sequence[Record]) -> str:
         rule = _rule(rows, "human_rank_rule")
         lines.append(f"human rank ({rule}), normalised: tasks with a leaderboard; an invalid run counts 0")
         lines.append(f"avg@{k}, best@{k} of the normalised score: without invalid runs, 0 only if all {k} are invalid")
+    if any("search" in row for row in rows):
+        lines.append("loops: nodes; improve rate: of the nodes after the first score, those that beat all before them")
+        lines.append(
+            "first medal: seconds until a node had one on the test, of the searches with one; a search's: its mean"
+        )
     return "\n".join(lines)
 
 
@@ -158,8 +232,8 @@ def report(rows: Sequence[Record]) -> str:
     if not rows:
         return "no rollouts"
     overall = [row for row in rows if row["task"] == ALL]
-    parts = [by_task(rows), leaderboards(rows), over_tasks(overall), costs(overall), notes(overall)]
-    return "\n\n".join(part for part in parts if part is not None)
+    parts = [by_task(rows), leaderboards(rows), over_tasks(overall), searches(rows), phases(overall), costs(overall)]
+    return "\n\n".join(part for part in (*parts, notes(overall)) if part is not None)
 
 
 def comparison(record: Record) -> str:

@@ -15,6 +15,7 @@ import queue
 import signal
 import threading
 from collections import OrderedDict
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -143,14 +144,21 @@ def _follow(
         sessions.append(sandbox.session(public, Limits(**order["limits"]), order["seed"]))
         return {}, b""
     exposed = not facts["pid_namespace"] and landlock.version() < landlock.SCOPED_SIGNALS
-    outcome = run_once(sandbox, order["code"], public, Limits(**order["limits"]), order["seed"], exposed)
+    limits, given = Limits(**order["limits"]), order["arguments"]
+    outcome = run_once(sandbox, order["code"], public, limits, order["seed"], exposed, given)
     if not facts["mount_namespace"]:
         _empty("/dev/shm")
     return message_of(outcome)
 
 
 def run_once(
-    sandbox: LocalSandbox, code: str, public: Path, limits: Limits, seed: int, exposed: bool = False
+    sandbox: LocalSandbox,
+    code: str,
+    public: Path,
+    limits: Limits,
+    seed: int,
+    exposed: bool = False,
+    arguments: Sequence[str] = (),
 ) -> Outcome:
     """One run, with the status `memory` also where the kernel killed for the whole container's memory.
 
@@ -159,7 +167,7 @@ def run_once(
     """
     kills = _kills_for_memory()
     try:
-        outcome = sandbox.run(code, public, limits, seed)
+        outcome = sandbox.run(code, public, limits, seed, arguments)
     except DiedTwice:
         if not exposed or sandbox.run("", public, limits, seed).status != "ok":
             raise

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -24,7 +24,7 @@ from mletools.sandbox.agent import BOOT, Message, read_result
 from mletools.sandbox.container_session import DockerSession
 from mletools.sandbox.engine import SEND_S, Container, Kind, host_config, remove, source_archive
 from mletools.sandbox.gpus import Leases
-from mletools.sandbox.interface import Limits, Outcome, Setup
+from mletools.sandbox.interface import Limits, Outcome, Setup, check_arguments
 from mletools.sandbox.pool import Pool
 
 LABEL = "mletools.sandbox"
@@ -81,10 +81,11 @@ class DockerSandbox:
         inner = "namespaces inside" if self._namespaces else f"Landlock inside, no namespaces: {self._weaker_because}"
         return [f"containers of {self._setup.image}, {inner}", *self._inner_notes]
 
-    def run(self, code: str, public: Path, limits: Limits, seed: int) -> Outcome:
+    def run(self, code: str, public: Path, limits: Limits, seed: int, arguments: Sequence[str] = ()) -> Outcome:
         """See Sandbox.run. ToolError also when a container cannot be made, or the engine goes away."""
+        check_arguments(arguments)
         content, bound = self._admit(public)
-        order = {"do": "run", "code": code, "limits": asdict(limits), "seed": seed}
+        order = {"do": "run", "code": code, "limits": asdict(limits), "seed": seed, "arguments": list(arguments)}
         seconds = 2 * (limits.wall_s + _SLACK_S)  # the agent, too, tries twice
 
         def work(container: Container) -> Outcome:

@@ -5,7 +5,8 @@ Covered: the data that passes both ways and the opening of a backend by name. No
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import json
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from importlib import import_module
@@ -52,6 +53,7 @@ DEFAULT_PREIMPORT: tuple[str, ...] = (
 
 DEFAULT_IMAGE = "mletools-sandbox"
 STARTS = ("auto", "warm", "cold")
+_MOST_ARGUMENTS = 32 << 10  # bytes as they travel: a packet to a warm server holds little more
 
 
 @dataclass(frozen=True)
@@ -148,11 +150,12 @@ class Sandbox(Protocol):
     def protections(self) -> dict[str, bool]:
         """What is really active, as probed inside a run; may start a server to find out. ToolError if none starts."""
 
-    def run(self, code: str, public: Path, limits: Limits, seed: int) -> Outcome:
+    def run(self, code: str, public: Path, limits: Limits, seed: int, arguments: Sequence[str] = ()) -> Outcome:
         """Run `code` as a script with the folder `public` read-only at ./input and random states seeded by `seed`.
 
-        Whatever the solution does comes back as an Outcome. ToolError is the sandbox's own trouble: a missing public
-        folder, a server that cannot be started, no room on this machine's disk.
+        Its sys.argv is ["solution.py", *arguments]. Whatever the solution does comes back as an Outcome. ToolError is the
+        sandbox's own trouble: a missing public folder, a server that cannot be started, no room on this machine's disk,
+        arguments of more than 32 KB in all.
         """
 
     def session(self, public: Path, limits: Limits, seed: int) -> Session:
@@ -164,6 +167,12 @@ class Sandbox(Protocol):
 
     def close(self) -> None:
         """End every run, session and server; later calls of `run` and `session` raise ToolError."""
+
+
+def check_arguments(arguments: Sequence[str]) -> None:
+    """ToolError: a program could not be given these arguments, or they are too large to be sent beside it."""
+    if any("\0" in each for each in arguments) or sum(len(json.dumps(each)) for each in arguments) > _MOST_ARGUMENTS:
+        raise ToolError(f"arguments of a program hold no zero byte and take at most {_MOST_ARGUMENTS >> 10} KB")
 
 
 def choose(setup: Setup) -> tuple[str, list[str]]:

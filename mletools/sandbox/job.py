@@ -41,7 +41,7 @@ class Job:
     """One run as the server received it."""
 
     control: socket.socket  # to the command; the solution never holds it
-    request: dict[str, Any]  # public, limits, seed, namespaces, landlock, folder, probe, cold, gpu, driver
+    request: dict[str, Any]  # public, limits, seed, arguments, namespaces, landlock, folder, probe, cold, gpu, driver
     code: int  # descriptor of the solution's text
     stdout: int
     stderr: int
@@ -204,7 +204,8 @@ def _solution_process(job: Job, place: dict[str, str], seal: int) -> Callable[[]
         os.write(_SEAL, json.dumps({"facts": facts}).encode())
         os.close(_SEAL)
         script = f"{place['code']}/{mounts.SCRIPT}"
-        call = (script, place["work"], job.plan.import_path, job.request["seed"], limits["threads"])
+        drawn, given = job.request["seed"], job.request["arguments"]
+        call = (script, place["work"], job.plan.import_path, drawn, limits["threads"], given)
         cold = job.request["cold"]
         if job.cells >= 0:
             driver = job.request["driver"]

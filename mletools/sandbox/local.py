@@ -13,6 +13,7 @@ import os
 import shutil
 import tempfile
 import threading
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +23,7 @@ from typing import Any
 from mletools.records.errors import ToolError
 from mletools.sandbox import landlock, mounts, session_driver, solution
 from mletools.sandbox.gpus import Leases
-from mletools.sandbox.interface import DEFAULT_PREIMPORT, Limits, Outcome, Setup
+from mletools.sandbox.interface import DEFAULT_PREIMPORT, Limits, Outcome, Setup, check_arguments
 from mletools.sandbox.job import NOBODY
 from mletools.sandbox.pool import Pool, ServerDied
 from mletools.sandbox.process_tree import remove_folder
@@ -89,8 +90,9 @@ class LocalSandbox:
             lines.append(f"no namespaces: {self.weaker_because}")
         return lines
 
-    def run(self, code: str, public: Path, limits: Limits, seed: int) -> Outcome:
+    def run(self, code: str, public: Path, limits: Limits, seed: int, arguments: Sequence[str] = ()) -> Outcome:
         """See Sandbox.run. ToolError also when `public` lies where every solution could read its neighbours."""
+        check_arguments(arguments)
         self._admit(public)
         # Text that is no valid Unicode reaches the interpreter, which refuses it as the solution's own error.
         text = code.encode("utf-8", "surrogatepass")
@@ -99,7 +101,8 @@ class LocalSandbox:
             cold = wants_fresh_interpreter(text, self._setup.preimport, gpu=bool(self._setup.gpus))
 
         def work(server: WarmServer) -> Outcome:
-            return self._on_server(server, text, public, limits, seed, self._namespaces, cold=cold, gpu=gpu)[0]
+            call = (text, public, limits, seed, arguments, self._namespaces)
+            return self._on_server(server, *call, cold=cold, gpu=gpu)[0]
 
         try:
             with self._leases.lease() as gpu:
@@ -114,7 +117,7 @@ class LocalSandbox:
         exposed = not (self._protections or {})["pid_namespace"] and landlock.version() < landlock.SCOPED_SIGNALS
         with ExitStack() as stack:
             gpu = stack.enter_context(self._leases.lease())
-            request = self._request(public, seed, self._namespaces, cold=cold, gpu=gpu)
+            request = self._request(public, seed, (), self._namespaces, cold=cold, gpu=gpu)
             request["driver"] = _source_of(session_driver) if cold else ""
 
             def begin(server: WarmServer) -> LocalSession:
@@ -189,7 +192,7 @@ class LocalSandbox:
     def _probe_with(self, namespaces: bool) -> dict[str, bool]:
         public = Path(__file__).parent  # any folder will do
         return self._pool.serve(
-            lambda server: self._on_server(server, b"", public, _PROBE, 0, namespaces, probe=True)[1]
+            lambda server: self._on_server(server, b"", public, _PROBE, 0, (), namespaces, probe=True)[1]
         )
 
     def _on_server(
@@ -199,13 +202,14 @@ class LocalSandbox:
         public: Path,
         limits: Limits,
         seed: int,
+        arguments: Sequence[str],
         namespaces: bool,
         *,
         cold: bool = False,
         gpu: str | None = None,
         probe: bool = False,
     ) -> tuple[Outcome, dict[str, bool]]:
-        request = {**self._request(public, seed, namespaces, cold=cold, gpu=gpu), "probe": probe}
+        request = {**self._request(public, seed, arguments, namespaces, cold=cold, gpu=gpu), "probe": probe}
         folder = None
         ending = Ending()
         try:
@@ -224,10 +228,13 @@ class LocalSandbox:
             if folder is not None:
                 remove_folder(folder)
 
-    def _request(self, public: Path, seed: int, namespaces: bool, *, cold: bool, gpu: str | None) -> dict[str, Any]:
+    def _request(
+        self, public: Path, seed: int, arguments: Sequence[str], namespaces: bool, *, cold: bool, gpu: str | None
+    ) -> dict[str, Any]:
         return {
             "public": os.path.realpath(public),
             "seed": seed,
+            "arguments": list(arguments),
             "namespaces": namespaces,
             "landlock": not namespaces and landlock.version() > 0,
             "cold": _source_of(solution) if cold else "",

@@ -85,7 +85,8 @@ def serve(request: dict[str, Any], packed: Any) -> tuple[str, Any]:
             sandbox = _inner(request)
             return "done", {"protections": sandbox.protections, "notes": sandbox.notes}
         with _placed(request, packed) as (sandbox, public):
-            return "done", sandbox.run(request["code"], public, Limits(**request["limits"]), request["seed"])
+            limits, given = Limits(**request["limits"]), request["arguments"]
+            return "done", sandbox.run(request["code"], public, limits, request["seed"], given)
     except (ToolError, OSError) as error:
         return "trouble", _named(error)
 

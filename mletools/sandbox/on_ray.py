@@ -16,7 +16,7 @@ import platform
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -25,7 +25,7 @@ from typing import Any
 from mletools import __version__
 from mletools.records.errors import ToolError
 from mletools.sandbox import shipping
-from mletools.sandbox.interface import Limits, Outcome, Setup
+from mletools.sandbox.interface import Limits, Outcome, Setup, check_arguments
 from mletools.sandbox.on_node import node_session, node_task
 from mletools.sandbox.ray_connection import connect, last_line
 from mletools.sandbox.ray_session import RaySession
@@ -79,9 +79,11 @@ class RaySandbox:
         cores = sum(node.get("CPU", 0.0) for node in nodes)
         return [f"Ray cluster with {_count(len(nodes), 'node')} and {_count(cores, 'CPU')}", *inner]
 
-    def run(self, code: str, public: Path, limits: Limits, seed: int) -> Outcome:
+    def run(self, code: str, public: Path, limits: Limits, seed: int, arguments: Sequence[str] = ()) -> Outcome:
         """See Sandbox.run. ToolError also when a run was lost with its node five times, or a node is not fit for runs."""
-        outcome: Outcome = self._do(*self._order(code, public, limits, seed))
+        check_arguments(arguments)
+        request, public, need = self._order(code, public, limits, seed)
+        outcome: Outcome = self._do({**request, "arguments": list(arguments)}, public, need)
         return outcome
 
     def session(self, public: Path, limits: Limits, seed: int) -> RaySession:

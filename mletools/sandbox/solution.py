@@ -15,7 +15,7 @@ import random
 import sys
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from types import ModuleType, TracebackType
 
@@ -36,9 +36,9 @@ space["launch"](*call)()
 """
 
 
-def _clean_interpreter(script: str, work: str, import_path: list[str]) -> ModuleType:
-    sys.argv = [os.path.basename(script)]
-    sys.orig_argv = [sys.executable, os.path.basename(script)]
+def _clean_interpreter(script: str, work: str, import_path: list[str], arguments: Sequence[str]) -> ModuleType:
+    sys.argv = [os.path.basename(script), *arguments]
+    sys.orig_argv = [sys.executable, *sys.argv]
     # As with `python solution.py` in the work folder, where a solution may write a module and import it.
     sys.path[:] = [work, *import_path]
     # Kept alive in a list: to free them here costs every run some milliseconds.
@@ -67,9 +67,11 @@ def _seed(seed: int, threads: int) -> None:
             threadpoolctl.threadpool_limits(limits=threads)
 
 
-def prepare(script: str, work: str, import_path: list[str], seed: int, threads: int) -> ModuleType:
+def prepare(
+    script: str, work: str, import_path: list[str], seed: int, threads: int, arguments: Sequence[str]
+) -> ModuleType:
     """The __main__ module of a program that is about to begin, with nothing of ours in sight and all states seeded."""
-    main = _clean_interpreter(script, work, import_path)
+    main = _clean_interpreter(script, work, import_path, arguments)
     _seed(seed, threads)
     return main
 
@@ -108,12 +110,14 @@ def _end(main: ModuleType, code: int) -> int:
     return code
 
 
-def launch(script: str, work: str, import_path: list[str], seed: int, threads: int) -> Callable[[], None]:
-    """A function that runs the file `script` as __main__ and ends the process; it never returns."""
+def launch(
+    script: str, work: str, import_path: list[str], seed: int, threads: int, arguments: Sequence[str]
+) -> Callable[[], None]:
+    """A function that runs the file `script` as __main__, with `arguments`, and ends the process; it never returns."""
 
     def run() -> None:
         sys._getframe(1).f_globals.clear()
-        main = prepare(script, work, import_path, seed, threads)
+        main = prepare(script, work, import_path, seed, threads, arguments)
         code = 0
         try:
             with open(script, "rb") as file:
@@ -129,12 +133,12 @@ def launch(script: str, work: str, import_path: list[str], seed: int, threads: i
 
 
 def launch_cold(
-    text: str, script: str, work: str, import_path: list[str], seed: int, threads: int
+    text: str, script: str, work: str, import_path: list[str], seed: int, threads: int, arguments: Sequence[str]
 ) -> Callable[[], None]:
     """Like `launch`, in a fresh interpreter that takes this process's place; `text` is the source of this module."""
 
     def run() -> None:
-        call = json.dumps([text, [script, work, import_path, seed, threads]])
+        call = json.dumps([text, [script, work, import_path, seed, threads, arguments]])
         os.execv(sys.executable, [sys.executable, "-c", _COLD, call])
 
     return run

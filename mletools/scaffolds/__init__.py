@@ -13,5 +13,6 @@ SCAFFOLDS = {
     "codeact": "mletools.scaffolds.codeact",
     "memory": "mletools.scaffolds.memory",
     "idea": "mletools.scaffolds.idea",
+    "search": "mletools.scaffolds.search",
 }
 IN_TURNS = tuple(name for name in SCAFFOLDS if name != "single")

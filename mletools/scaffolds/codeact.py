@@ -47,10 +47,11 @@ ASKING = Tool(
 KINDS = {PYTHON: "python", BASH: "bash"}
 
 
-def check(settings: Settings) -> None:
-    """ToolError for settings that this scaffold cannot work with."""
+def check(settings: Settings) -> Settings:
+    """The settings as they are to be. ToolError for some that this scaffold cannot work with."""
     if settings.own["ideator"] == "":
         raise ToolError("--ideator: name a model, or null or vague")
+    return settings
 
 
 def work(job: Job, place: Place, tape: Tape) -> Iterator[dict[str, Any]]:

@@ -29,10 +29,11 @@ PROMPTS = ("ideator", "implementer", "task")
 SESSIONS = False
 
 
-def check(settings: Settings) -> None:
-    """ToolError for settings that this scaffold cannot work with."""
+def check(settings: Settings) -> Settings:
+    """The settings as they are to be. ToolError for some that this scaffold cannot work with."""
     if not settings.own["implementer"]:
         raise ToolError("--scaffold idea needs a model that carries the ideas out: --implementer MODEL")
+    return settings
 
 
 def work(job: Job, place: Place, tape: Tape) -> Iterator[dict[str, Any]]:

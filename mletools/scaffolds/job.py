@@ -3,9 +3,13 @@
 Covered: the data and the interface. Not covered: the work (episode), who stands behind a Place (the command).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+Item = TypeVar("Item")
+Made = TypeVar("Made")
 
 
 class Place(Protocol):
@@ -28,8 +32,20 @@ class Place(Protocol):
         completion_tokens, seconds, usd}, or {"refused": why} where the messages are too long for the model.
         """
 
-    def run(self, code: str, wall_s: float, seed: int, judged: bool = True) -> dict[str, Any]:
-        """Run a program in a fresh box: {execution, validation, grade}, the latter two None without a submission."""
+    def run(
+        self,
+        code: str,
+        wall_s: float,
+        seed: int,
+        judged: bool = True,
+        *,
+        arguments: Sequence[str] = (),
+        rows: str = "validation",
+    ) -> dict[str, Any]:
+        """Run a program in a fresh box: {execution, validation, grade}, the latter two None without a submission.
+
+        rows: which training rows are held out and judged as `validation`: the agent's own, or others by another name.
+        """
 
     def cell(
         self, kind: str, text: str, wall_s: float, *, before: Sequence[tuple[str, str]], seed: int, known: str | None
@@ -43,6 +59,21 @@ class Place(Protocol):
 
     def look(self, name: str | None) -> str:
         """How a public file begins, as text; of all of them, with their sizes, where `name` is None."""
+
+    def inauthentic(self, code: str, execution: Mapping[str, Any]) -> str | None:
+        """Why what a program handed in is no model's prediction, in words; None where nothing speaks against it."""
+
+    def similar(self, texts: Sequence[str]) -> list[float]:
+        """The cosines of the first text's embedding with the others', in [-1, 1]."""
+
+    def at_once(self, work: Callable[[Item], Made], items: Sequence[Item]) -> list[Made]:
+        """What `work` makes of each item, in order; as many at a time as the user allows."""
+
+    def graph(self) -> tuple[Path, bool]:
+        """Where this episode's exploration graph is kept, and whether what is there already is to be gone on with."""
+
+    def progress(self, nodes: int) -> None:
+        """So many more nodes of a search are there, for those who watch."""
 
     def close(self) -> None:
         """End the session, if there is one."""

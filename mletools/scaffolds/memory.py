@@ -54,11 +54,12 @@ HOW = f"Take exactly one action a message: {', '.join(f'<{tool.name}>' for tool 
 OUTPUT = 2000  # characters of an earlier solution's output that a memory trace is shown
 
 
-def check(settings: Settings) -> None:
-    """ToolError for settings that this scaffold cannot work with."""
+def check(settings: Settings) -> Settings:
+    """The settings as they are to be. ToolError for some that this scaffold cannot work with."""
     told = settings.validation > 0 or settings.reveal_test
     if not told and settings.own["memory_by"] == "validation":
         raise ToolError("--memory-by validation needs a validation score: give --validation a share above 0")
+    return settings
 
 
 def work(job: Job, place: Place, tape: Tape) -> Iterator[dict[str, Any]]:

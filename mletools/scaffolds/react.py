@@ -42,8 +42,9 @@ HOW = (
 )
 
 
-def check(settings: Settings) -> None:
-    """ToolError for settings that this scaffold cannot work with."""
+def check(settings: Settings) -> Settings:
+    """The settings as they are to be. ToolError for some that this scaffold cannot work with."""
+    return settings
 
 
 def work(job: Job, place: Place, tape: Tape) -> Iterator[dict[str, Any]]:

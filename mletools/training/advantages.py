@@ -1,9 +1,11 @@
-"""How much better a rollout did than the others of its group. Pure arithmetic on rewards; no tensors."""
+"""How much better a rollout did than it was expected to. Pure arithmetic on rewards; no tensors."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 EPS = 1e-4
+BASELINES = ("group", "leave-one-out", "batch", "none")
+SCALES = ("group", "batch", "none")
 
 
 def mean(values: Sequence[float]) -> float:
@@ -21,15 +23,49 @@ def sample_std(values: Sequence[float]) -> float | None:
     return math.sqrt(math.fsum((value - centre) ** 2 for value in values) / (len(values) - 1))
 
 
-def group_advantages(rewards: Sequence[float], scale: bool = True, eps: float = EPS) -> list[float] | None:
-    """Group-relative advantages, one per reward: (r - mean) / (std + eps), or r - mean with scale=False.
+def teaches(rewards: Sequence[float]) -> bool:
+    """Whether a group's rewards can be compared: two or more of them, not all equal."""
+    return len(rewards) > 1 and max(rewards) != min(rewards)
 
-    GRPO (DeepSeekMath, Eq. in section 4.1.2; MLE-Ideator, App. A.2) with the std of `sample_std`; scale=False is the
-    form of Dr. GRPO. None for a group that teaches nothing: fewer than two rewards, or all of them equal. A lone
-    rollout must not keep its raw reward as its advantage.
+
+def advantages(
+    groups: Mapping[str, Sequence[float]],
+    baseline: str = "group",
+    scale: str = "group",
+    known: Mapping[str, Sequence[float]] | None = None,
+    eps: float = EPS,
+) -> dict[str, list[float] | None]:
+    """The advantages of a step's rollouts, group by group: (reward - baseline) / (spread + eps).
+
+    groups: the rewards of the step's rollouts. known: all rewards of these groups that have come so far, where the step
+    holds only some of them (default: the step's own); a group's baseline and spread are over these.
+
+    baseline: `group` the group's mean (GRPO; DeepSeekMath, section 4.1.2; MLE-Ideator, App. A.2), `leave-one-out` the
+    mean of its others (RLOO; Ahmadian et al. 2024, eq. 5), `batch` the mean of the whole step, `none` 0 (MLE-RL, eq. 1,
+    where a filter has taken a running mean off). scale: divide by the standard deviation (`sample_std`) of the group, of
+    the batch, or by nothing (Dr. GRPO, section 3.2).
+
+    None for a group that teaches nothing: its own baseline, and fewer than two rewards known, or all of them equal. A
+    lone rollout must not keep its raw reward as its advantage.
     """
-    spread = sample_std(rewards)
-    if spread is None or max(rewards) == min(rewards):
-        return None
-    centre = mean(rewards)
-    return [(reward - centre) / (spread + eps) if scale else reward - centre for reward in rewards]
+    known = known or groups
+    batch = [reward for rewards in groups.values() for reward in rewards]
+    found: dict[str, list[float] | None] = {}
+    for name, rewards in groups.items():
+        peers = known[name]
+        within = baseline in ("group", "leave-one-out")
+        if (within and not teaches(peers)) or not rewards:
+            found[name] = None
+            continue
+        spread = {"group": sample_std(peers), "batch": sample_std(batch), "none": None}[scale]
+        divisor = 1.0 if scale == "none" else (spread or 0.0) + eps
+        found[name] = [(reward - _baseline(reward, peers, batch, baseline)) / divisor for reward in rewards]
+    return found
+
+
+def _baseline(reward: float, peers: Sequence[float], batch: Sequence[float], which: str) -> float:
+    if which == "group":
+        return mean(peers)
+    if which == "leave-one-out":
+        return (math.fsum(peers) - reward) / (len(peers) - 1)
+    return mean(batch) if which == "batch" else 0.0

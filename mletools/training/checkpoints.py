@@ -2,6 +2,7 @@
 
     OUT/checkpoint-000012/   weights (an adapter or a full model), tokenizer, state.json, trainer/
     OUT/latest               symbolic link to the checkpoint that counts, replaced in one step
+    OUT/best                 the same, to the one with the best validation reward, where there is validation
     OUT/lock                 held while a run trains into OUT
 
 A checkpoint is written under a name that ends in .partial, flushed to the disk and renamed, so a killed run leaves
@@ -21,19 +22,23 @@ from mletools.records.errors import ToolError
 
 STATE = "state.json"
 LATEST = "latest"
+BEST = "best"
 PARTIAL = ".partial"
+PREFIX = "checkpoint"
 
 
-def checkpoint_name(step: int) -> str:
-    return f"checkpoint-{step:06d}"
+def checkpoint_name(step: int, prefix: str = PREFIX) -> str:
+    return f"{prefix}-{step:06d}"
 
 
-def save(out: Path, step: int, write: Callable[[Path], None], state: dict[str, Any], keep: int = 3) -> Path:
+def save(
+    out: Path, step: int, write: Callable[[Path], None], state: dict[str, Any], keep: int = 3, prefix: str = PREFIX
+) -> Path:
     """Write checkpoint `step` with write(folder) and `state`, make it the latest, and drop all but the last `keep`.
 
     `write` fills an empty folder. Nothing is visible under the final name before all of it is on the disk.
     """
-    final = out / checkpoint_name(step)
+    final = out / checkpoint_name(step, prefix)
     partial = out / (final.name + PARTIAL)
     out.mkdir(parents=True, exist_ok=True)
     _remove(partial)
@@ -47,15 +52,25 @@ def save(out: Path, step: int, write: Callable[[Path], None], state: dict[str, A
     if final.exists():
         _retire(final)
     os.rename(partial, final)
-    link = out / (LATEST + PARTIAL)
-    link.unlink(missing_ok=True)
-    link.symlink_to(final.name)
-    os.replace(link, out / LATEST)
-    _sync(out)
-    for old in sorted(out.glob("checkpoint-??????"))[: -max(keep, 1)]:
-        if old.name != final.name:
+    _point(out, LATEST, final.name)
+    best = os.readlink(out / BEST) if (out / BEST).is_symlink() else ""
+    for old in sorted(out.glob(f"{prefix}-??????"))[: -max(keep, 1)]:
+        if old.name not in (final.name, best):
             _retire(old)
     return final
+
+
+def mark_best(out: Path, step: int) -> None:
+    """Let OUT/best point at the checkpoint of `step`, which then stays."""
+    _point(out, BEST, checkpoint_name(step))
+
+
+def _point(out: Path, name: str, target: str) -> None:
+    link = out / (name + PARTIAL)
+    link.unlink(missing_ok=True)
+    link.symlink_to(target)
+    os.replace(link, out / name)
+    _sync(out)
 
 
 def load_latest(out: Path) -> Path | None:
@@ -88,7 +103,9 @@ def policy_version(folder: str | Path) -> int:
 
 def clean(out: Path) -> list[str]:
     """Remove what a killed run left under names ending in .partial; returns the names. Call it under `lock`."""
-    leftovers = sorted(path for path in out.glob("*" + PARTIAL) if path.name.startswith(("checkpoint-", LATEST)))
+    leftovers = sorted(
+        path for path in out.glob("*" + PARTIAL) if path.name.startswith(("checkpoint-", "policy-", LATEST, BEST))
+    )
     for path in leftovers:
         _remove(path)
     return [path.name for path in leftovers]

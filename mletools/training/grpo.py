@@ -1,207 +1,249 @@
-"""GRPO from recorded rollouts: which rollouts make a step, their advantages, and going on where a run left off.
+"""Reinforcement from recorded rollouts: which of them make a step, what the step comes to, going on where a run left off.
 
-The input is held whole: a group is complete only when the input has ended. Groups keep the order in which they first
-appear; one optimiser step takes `groups_per_step` of them, the last step of a pass what is left.
-Not covered: the loss itself (TRL's, reached through recorded_trainer), sampling, rewards.
+A held input is laid out before the first step: a group is complete only when the input has ended. A stream is trained on as
+it comes (stream.py). Not covered: the loss itself (TRL's, reached through recorded_trainer), sampling, rewards.
 """
 
 import json
-from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from mletools.records.errors import ToolError
 from mletools.training import policy
-from mletools.training.advantages import group_advantages, mean, sample_std
+from mletools.training.advantages import mean, sample_std
+from mletools.training.algorithms import MEANS_OVER_TOKENS
+from mletools.training.microbatches import Layout
+from mletools.training.options import GrpoOptions
 from mletools.training.policy import preload
-from mletools.training.recorded_trainer import Row, recorded_trainer
+from mletools.training.pool import FORGET, Choice, Pool, Step, held_steps
+from mletools.training.publish import Publisher
+from mletools.training.recorded_trainer import (
+    Correction,
+    patient_group,
+    processes,
+    recorded_trainer,
+    told_to_all,
+)
 from mletools.training.runs import TRAINER_STATE, Run
-from mletools.training.samples import Sample, shared_temperature
+from mletools.training.samples import TEMPLATE, Sample, sample_of, shared_temperature
+from mletools.training.stream import Arrivals, Spool
 
-__all__ = ["LOSS_TYPES", "GrpoOptions", "GrpoRun", "Step", "plan_steps", "preload"]
-
-# Each is a sum over rows or tokens with a fixed divisor, so that rows which only fill up a batch change nothing.
-LOSS_TYPES = ("grpo", "dapo", "dr_grpo")
-
-
-@dataclass(frozen=True)
-class GrpoOptions:
-    """What defines a GRPO run. Clipping follows SandMLE (0.2 below, 0.28 above, no KL), the loss MLE-Ideator, App. A.2.
-
-    loss_type: grpo (mean over a row's tokens, then over rows), dapo (mean over all tokens of the step) or dr_grpo (sum
-    over tokens / (rows * max_completion_length)). temperature: None takes the one that the rollouts were sampled at.
-    use_logprobs: the ratio of the clipped loss is against the recorded log-probabilities where every rollout has them;
-    else, or with False, it is 1 and the update is REINFORCE with the group's baseline. lora_rank 0 trains all weights.
-    """
-
-    learning_rate: float = 1e-5
-    groups_per_step: int = 16
-    epochs: int = 1
-    micro_batch: int = 8
-    epsilon: float = 0.2
-    epsilon_high: float = 0.28
-    beta: float = 0.0
-    temperature: float | None = None
-    loss_type: str = "grpo"
-    max_completion_length: int = 1024
-    scale_rewards: bool = True
-    use_logprobs: bool = True
-    max_grad_norm: float = 1.0
-    lora_rank: int = 16
-    lora_alpha: int = 32
-    save_steps: int = 10
-    keep: int = 3
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if self.loss_type not in LOSS_TYPES:
-            raise ToolError(f"loss_type {self.loss_type!r}: choose one of {', '.join(LOSS_TYPES)}")
-        for name in ("groups_per_step", "epochs", "micro_batch", "max_completion_length", "save_steps", "keep"):
-            if getattr(self, name) < 1:
-                raise ToolError(f"{name} must be at least 1, not {getattr(self, name)}")
-
-
-@dataclass(frozen=True)
-class Step:
-    """One optimiser step: the rows of the loss, and every sample of its groups (also those without loss tokens)."""
-
-    rows: list[Row]
-    samples: list[Sample]
-    groups: int
-
-
-def plan_steps(
-    samples: Iterable[Sample], options: GrpoOptions, passes: dict[str, int], dropped: Counter[str]
-) -> list[Step]:
-    """The optimiser steps that `samples` make; `passes` counts, by id, how often a rollout was trained on before.
-
-    A pass takes the groups whose rollouts had fewer passes, so what a killed run had done is not done again. Counted in
-    `dropped`: trained (all passes done before), no_reward, repeated (an id seen twice), lone (a group of one),
-    no_spread (equal rewards), no_loss (no token may be trained on; the reward still counts in its group's mean).
-    """
-    groups: dict[str, list[Sample]] = {}
-    seen: set[str] = set()
-    for sample in samples:
-        if sample.id in seen:
-            dropped["repeated"] += 1
-        elif passes.get(sample.id, 0) >= options.epochs:
-            dropped["trained"] += 1
-        elif sample.reward is None:
-            dropped["no_reward"] += 1
-        else:
-            groups.setdefault(sample.group, []).append(sample)
-        seen.add(sample.id)
-    rows_of: dict[str, list[Row]] = {}
-    for name, members in groups.items():
-        advantages = group_advantages([float(s.reward or 0.0) for s in members], scale=options.scale_rewards)
-        if advantages is None:
-            dropped["lone" if len(members) < 2 else "no_spread"] += len(members)
-            continue
-        rows = [Row(s, a) for s, a in zip(members, advantages, strict=True) if s.loss_tokens]
-        dropped["no_loss"] += len(members) - len(rows)
-        if rows:
-            rows_of[name] = rows
-    steps = []
-    for past in range(options.epochs):
-        names = [name for name in rows_of if min(passes.get(s.id, 0) for s in groups[name]) <= past]
-        for start in range(0, len(names), options.groups_per_step):
-            chunk = names[start : start + options.groups_per_step]
-            rows = [row for name in chunk for row in rows_of[name]]
-            steps.append(Step(rows, [s for name in chunk for s in groups[name]], len(chunk)))
-    dropped += Counter()
-    return steps
+__all__ = ["GrpoOptions", "GrpoRun", "preload"]
 
 
 class GrpoRun(Run):
-    """A GRPO run in a folder. Each call of `train` is one session over its own rollouts; the next one goes on.
+    """A run in a folder. Each call of `train` is one session over its own rollouts; the next one goes on.
 
-    After `train`, `reward_mean` is the mean over every reward of the session's input, dropped groups included.
+    After `train`, `reward_mean` is the mean over every reward of the session's input, left-out rollouts included.
     """
 
     algorithm = "grpo"
-    free = frozenset({"learning_rate", "epochs", "micro_batch", "temperature", "max_grad_norm", "save_steps", "keep"})
+    free = frozenset(
+        {
+            "learning_rate", "epochs", "micro_batch", "micro_tokens", "temperature", "max_grad_norm", "save_steps", "keep",
+            "logger", "validate", "largest_ratio", "max_staleness", "duration_weight", "duration_clip", "mask", "publish_steps",
+        }
+    )  # fmt: skip
 
-    def __init__(self, model: str, out: Path, options: GrpoOptions, resume: bool = False) -> None:
+    def __init__(
+        self, model: str, out: Path, options: GrpoOptions, resume: bool = False, publisher: Publisher | None = None
+    ) -> None:
+        self.algorithm = options.algorithm
+        self.publisher, self.trained = publisher, 0
         super().__init__(model, out, options, resume)
         self.options: GrpoOptions = options
-        self.reward_mean: float | None = None
+        self.rewards: list[float] = []
         self.passes: dict[str, int] = {}
+        self.retokenized = 0
+        self.spool: Spool | None = None
+        self._arrivals: Arrivals | None = None
         if self.resumed_from is not None:
             self.passes = json.loads((self.resumed_from / TRAINER_STATE / "trained.json").read_text())
 
+    @property
+    def reward_mean(self) -> float | None:
+        return mean(self.rewards) if self.rewards else None
+
+    def sample(self, record: dict[str, Any]) -> Sample:
+        """The training sample of a rollout record; RecordError when the record cannot be one."""
+        sample = sample_of(record, self.vocabulary_size, self.tokenizer)
+        self.retokenized += sample.tokens == TEMPLATE
+        return sample
+
+    @property
+    def choice(self) -> Choice:
+        options = self.options
+        return Choice(
+            groups_per_step=options.groups_per_step,
+            batch=options.batch,
+            baseline=options.baseline,
+            scale_rewards=options.scale_rewards,
+            by_rows=options.loss_type in MEANS_OVER_TOKENS,
+            mask=options.mask,
+            duration_weight=options.duration_weight,
+            duration_clip=options.duration_clip,
+            max_staleness=options.max_staleness,
+            context=policy.context_length(self.model),
+        )
+
     def train(self, rollouts: Iterable[Sample | dict[str, Any]]) -> Iterator[dict[str, Any]]:
-        """Train on rollout records or samples; yield a train_step dict (less kind, version, id, lineage) per step.
+        """Train on rollout records or samples, held; yield a train_step dict (less kind, version, id, lineage) per step.
 
         Raises RecordError for a record that cannot be a sample (see `sample`) and where temperatures differ.
         """
         samples = [item if isinstance(item, Sample) else self.sample(item) for item in rollouts]
-        rewards = [sample.reward for sample in samples if sample.reward is not None]
-        self.reward_mean = mean(rewards) if rewards else None
-        steps = plan_steps(samples, self.options, self.passes, self.dropped)
-        if not steps:
-            return
-        used = [row.sample for step in steps for row in step.rows]
-        temperature = shared_temperature(used, self.options.temperature)
-        recorded = self._recorded_logprobs(used)
-        trainer = self._trainer(steps, temperature, recorded)
+        self.rewards = [sample.reward for sample in samples if sample.reward is not None]
+        steps = held_steps(samples, self.choice, self.passes, self.options.epochs, self.dropped)
+        if steps or processes() > 1:
+            used = [sample for step in steps for sample in step.samples]
+            yield from self._drive(iter(steps), shared_temperature(used, self.options.temperature), len(steps))
+
+    def train_stream(self, rollouts: Iterable[Sample | dict[str, Any]]) -> Iterator[dict[str, Any]]:
+        """The same on rollouts as they come: a step whenever there is enough for one, until the input ends.
+
+        Where no temperature is given they were sampled at 1: the first is not waited for.
+        """
+        pool = Pool(self.choice, self.passes, self.dropped, stream=True, version=lambda: self.policy_version)
+        self.spool = Spool(self.out, self.step, self.resumed_from)
+        samples = (item if isinstance(item, Sample) else self.sample(item) for item in rollouts)
+        self._arrivals = Arrivals(samples, pool, self.spool, lambda: self.stopping, self.rewards.append, self._starving)
+        temperature = 1.0 if self.options.temperature is None else self.options.temperature
+
+        def steps() -> Iterator[Step]:
+            assert self._arrivals is not None
+            for step in self._arrivals.steps():
+                shared_temperature(step.samples, temperature)
+                yield step
+
+        yield from self._drive(steps(), temperature, None)
+
+    @property
+    def refused(self) -> int:
+        """Rollouts of a stream that came and will never be trained on."""
+        arrivals = self._arrivals
+        return 0 if arrivals is None else arrivals.total - len(arrivals.pool.waiting) - self.trained
+
+    def _starving(self, yes: bool) -> None:
+        if self.publisher is not None:
+            self.publisher.starving(yes, self.refused)
+
+    def _drive(self, steps: Iterator[Step], temperature: float, count: int | None) -> Iterator[dict[str, Any]]:
+        """count: of the steps, None where nobody knows it. Of several processes the first one's steps are what counts."""
+        if processes() > 1:
+            from accelerate import PartialState
+
+            PartialState()
+            temperature, count = told_to_all(temperature, patient_group()), None
+        trainer = self._trainer(self._until_told(steps), temperature)
         yield from self.drive(
             trainer,
-            lambda index: self._describe(steps[index]),
+            lambda index: self._describe(trainer),
             lambda index: self.options.learning_rate,
-            lambda index: index + 1 == len(steps),
+            lambda index: index + 1 == count,
         )
 
-    def _recorded_logprobs(self, samples: list[Sample]) -> bool:
-        """Whether the ratio is taken against the recorded log-probabilities; ToolError where they are of a cut tail."""
-        if not self.options.use_logprobs or any(sample.logprobs is None for sample in samples):
-            return False
-        cut = {sample.top_p for sample in samples if sample.top_p is not None and sample.top_p < 1}
-        if cut:
-            raise ToolError(
-                f"the rollouts were sampled with top_p {min(cut)}, so their logprobs are not the trainer's: "
-                "sample with top_p 1, or train without the ratio (use_logprobs off)"
-            )
-        return True
+    def _until_told(self, steps: Iterator[Step]) -> Iterator[Step]:
+        for step in steps:
+            if self.stopping:
+                return
+            yield step
 
-    def _trainer(self, steps: list[Step], temperature: float, recorded: bool) -> Any:
+    def _trainer(self, steps: Iterator[Step], temperature: float) -> Any:
         preload()
-        model, adapter = policy.load_policy(self.model, self.options.lora_rank, self.options.lora_alpha)
+        options = self.options
+        model, adapter = policy.load_policy(self.model, options.lora_rank, options.lora_alpha)
+        correction = Correction(
+            ratio=options.use_logprobs,
+            importance=options.vllm_importance_sampling_mode if options.vllm_importance_sampling_correction else None,
+            clip_max=options.vllm_importance_sampling_clip_max,
+            clip_min=options.vllm_importance_sampling_clip_min,
+            largest_ratio=options.largest_ratio,
+            entropy_coef=options.entropy_coef,
+        )
         return recorded_trainer(
             model=model,
             adapter=adapter,
             tokenizer=self.tokenizer,
-            steps=[step.rows for step in steps],
-            micro_batch=self.options.micro_batch,
-            recorded_logprobs=recorded,
+            steps=map(self._checked, steps),
+            layout=Layout(options.micro_batch, options.micro_tokens),
+            correction=correction,
+            spoilt=self.spoilt,
             arguments={
                 **self.common_arguments(),
                 "temperature": temperature,
-                "loss_type": self.options.loss_type,
-                "epsilon": self.options.epsilon,
-                "epsilon_high": self.options.epsilon_high,
-                "beta": self.options.beta,
-                "max_completion_length": self.options.max_completion_length,
+                "loss_type": options.loss_type,
+                "importance_sampling_level": options.importance_sampling_level,
+                "epsilon": options.epsilon,
+                "epsilon_high": options.epsilon if options.epsilon_high is None else options.epsilon_high,
+                "delta": options.delta,
+                "beta": options.beta,
+                "use_bias_correction_kl": options.use_bias_correction_kl,
+                "off_policy_mask_threshold": options.off_policy_mask_threshold,
+                "max_completion_length": options.max_completion_length,
             },
         )
 
-    def _describe(self, step: Step) -> dict[str, Any]:
+    def _checked(self, step: Step) -> Step:
+        """ToolError where recorded log-probabilities are wanted and are of a distribution whose tail was cut off."""
+        if self.options.use_logprobs or self.options.vllm_importance_sampling_correction:
+            cut = {s.top_p for s in step.samples if s.has_logprobs and s.top_p is not None and s.top_p < 1}
+            if cut:
+                raise ToolError(
+                    f"the rollouts were sampled with top_p {min(cut)}, so their logprobs are not the trainer's: "
+                    "sample with top_p 1, or train without the ratio (--no-use-logprobs)"
+                )
+        return step
+
+    def _describe(self, trainer: Any) -> dict[str, Any]:
         """What the step trained on; called once per step, after it, with the policy version already counted up."""
+        step: Step = trainer.taken
         for sample in step.samples:
             self.passes[sample.id] = self.passes.get(sample.id, 0) + 1
+        while self.spool is not None and len(self.passes) > FORGET:
+            del self.passes[next(iter(self.passes))]
         rewards = [float(sample.reward or 0.0) for sample in step.samples]
-        versions = [s.policy_version for s in step.samples]
-        known = [version for version in versions if isinstance(version, int)]
+        versions = [sample.policy_version for sample in step.samples]
+        known = [self.policy_version - 1 - version for version in versions if isinstance(version, int)]
+        seconds = [sample.duration_s for sample in step.samples]
+        arrivals = self._arrivals.told() if self._arrivals is not None else {}
+        self.trained += len(step.samples)
         return {
             "reward_mean": mean(rewards),
             "reward_std": sample_std(rewards),
-            "tokens": sum(row.sample.loss_tokens for row in step.rows),
+            "tokens": sum(row.tokens.loss_tokens for row in step.rows),
             "rollouts": len(step.samples),
             "groups": step.groups,
-            "staleness": self.policy_version - 1 - mean(known) if len(known) == len(versions) else None,
+            "staleness": mean(known) if len(known) == len(versions) else None,
+            "staleness_max": max(known) if len(known) == len(versions) else None,
+            "retokenized": sum(sample.tokens == TEMPLATE for sample in step.samples),
+            "rollout_s": mean(seconds),
+            "weighted": step.weights is not None,
+            "weight_max": max(step.weights) if step.weights else None,
+            "lost": step.lost,
+            "in_flight": step.in_flight,
+            "sampler_waited_s": max(
+                (s.sampler_waited_s for s in step.samples if s.sampler_waited_s is not None), default=None
+            ),
+            **arrivals,
+            **trainer.observed,
         }
 
-    def write(self, folder: Path, model: Any, optimizer: Any) -> None:
-        super().write(folder, model, optimizer)
+    def publish(self, trainer: Any, last: bool) -> None:
+        publisher, version = self.publisher, self.policy_version
+        if publisher is not None and version != publisher.version and (last or publisher.due(version)):
+
+            def write(folder: Path) -> None:
+                self.write_policy(folder, trainer)
+
+            publisher.publish(version, write, self.trained, self.refused, trainer.args.process_index == 0)
+
+    def write(self, folder: Path, trainer: Any) -> None:
+        super().write(folder, trainer)
         (folder / TRAINER_STATE / "trained.json").write_text(json.dumps(self.passes))
+        if self.spool is not None and self._arrivals is not None:
+            self.spool.save(folder / TRAINER_STATE, self._arrivals.pool)
+
+    def saved(self) -> None:
+        if self.spool is not None:
+            self.spool.turn(self.step)

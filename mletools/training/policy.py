@@ -6,6 +6,7 @@ kind. Not covered: quantised bases, several adapters at once, adapters on the ou
 
 import json
 import os
+import shutil
 import warnings
 from pathlib import Path
 from typing import Any
@@ -139,14 +140,34 @@ def context_length(model: str) -> int | None:
     return int(length) if length else None
 
 
-def write_weights(model: Any, base: str, folder: Path) -> None:
-    """Save the adapter (naming `base`) or the full model into `folder`, in the formats of peft and transformers."""
+def write_weights(model: Any, base: str, folder: Path, weights: dict[str, Any] | None = None) -> None:
+    """Save the adapter (naming `base`) or the full model into `folder`, in the formats of peft and transformers.
+
+    weights: the state dict of a model whose own is sharded over processes.
+    """
     if hasattr(model, "peft_config"):
         if model.peft_config[ADAPTER].base_model_name_or_path:
             model.peft_config[ADAPTER].base_model_name_or_path = base
-        model.save_pretrained(folder, selected_adapters=[ADAPTER], save_embedding_layers=False)
+        model.save_pretrained(folder, selected_adapters=[ADAPTER], save_embedding_layers=False, state_dict=weights)
     else:
-        model.save_pretrained(folder)
+        model.save_pretrained(folder, state_dict=weights)
+
+
+def export_merged(folder: Path, out: Path) -> Path:
+    """The policy in `folder` as one full model with its tokenizer in `out`, which appears when it is whole."""
+    model, _ = load_policy(str(folder), 0, 0)
+    unfinished = out.with_name(out.name + ".partial")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    model.save_pretrained(unfinished)
+    load_tokenizer(str(folder)).save_pretrained(unfinished)
+    shutil.copy(folder / "state.json", unfinished / "state.json")
+    if out.exists():
+        old = out.with_name(out.name + ".old.partial")
+        shutil.rmtree(old, ignore_errors=True)
+        os.rename(out, old)
+        shutil.rmtree(old)
+    os.rename(unfinished, out)
+    return out
 
 
 def restore_weights(model: Any, folder: Path) -> None:

@@ -1,83 +1,43 @@
-"""TRL's GRPOTrainer on rollouts that were recorded elsewhere: the one method that samples and scores is replaced.
+"""TRL's GRPOTrainer on rollouts that were recorded elsewhere: its loss and its model, our batches.
 
-The trainer's data set has one row per optimiser step, and its "generation batch" is that row alone: the replaced method
-answers with the step's own rollouts, however many they are. Rows that fill the step up to a whole number of
-micro-batches carry no loss, and the divisor of a mean over rows is corrected for them, so they change nothing.
-Covered: TRL 1.16 and its loss types grpo, dapo, dr_grpo; several processes under torchrun.
+The trainer walks through optimiser steps that come from an iterator, however long that is; a step is cut into
+micro-batches here, forward and backward, and their gradients add up to that of the whole step, on one process or several.
+Covered: TRL 1.16 and the losses of algorithms.LOSS_TYPES; rows with and without recorded log-probabilities; truncated
+importance sampling; DDP, FSDP and DeepSpeed as accelerate sets them up. Not covered: images, sampling, rewards.
 """
 
+import contextlib
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mletools.training.samples import Sample
+from mletools.training.algorithms import MEANS_OVER_ROWS
+from mletools.training.microbatches import Layout, cut, padding_share, tensors_of
+from mletools.training.pool import Row, Step
 
-MEANS_OVER_ROWS = ("grpo", "dr_grpo")
+IMPORTANCE_MODES = ("token_truncate", "token_mask", "sequence_truncate", "sequence_mask")
 
 
 @dataclass(frozen=True)
-class Row:
-    """A sample and its advantage: one number for all of its loss tokens."""
+class Correction:
+    """How the sampler's log-probabilities are used. ratio: the clipped ratio is against them; else it is 1.
 
-    sample: Sample
-    advantage: float
-
-
-def row_tensors(rows: Sequence[Row], count: int, pad: int, recorded_logprobs: bool) -> dict[str, Any]:
-    """The tensors that TRL's loss reads: prompts padded left, completions right, filled up to `count` rows.
-
-    A completion begins at the first loss token; `tool_mask` is 0 at tokens inside it that the policy did not write.
-    Shapes: prompt_* (count, P), completion_*, tool_mask, old_per_token_logps (count, C), advantages (count,).
+    importance: weights of pi_trainer / pi_sampler in place of it, truncated or masked (of IMPORTANCE_MODES) at the bounds;
+    None: none. largest_ratio: a ratio beyond it ends the run, before the step is taken.
     """
-    import torch
 
-    splits = [row.sample.prompt_length for row in rows]
-    longest_prompt = max(splits, default=1)
-    longest = max((len(r.sample.input_ids) - s for r, s in zip(rows, splits, strict=True)), default=1)
-    prompt_ids = torch.full((count, longest_prompt), pad)
-    prompt_mask = torch.zeros((count, longest_prompt), dtype=torch.long)
-    completion_ids = torch.full((count, longest), pad)
-    completion_mask = torch.zeros((count, longest), dtype=torch.long)
-    tool_mask = torch.zeros((count, longest), dtype=torch.long)
-    old = torch.zeros((count, longest))
-    advantages = torch.zeros(count)
-    for index, (row, split) in enumerate(zip(rows, splits, strict=True)):
-        sample, length = row.sample, len(row.sample.input_ids) - split
-        if split:
-            prompt_ids[index, -split:] = torch.tensor(sample.input_ids[:split])
-            prompt_mask[index, -split:] = 1
-        completion_ids[index, :length] = torch.tensor(sample.input_ids[split:])
-        completion_mask[index, :length] = 1
-        tool_mask[index, :length] = torch.tensor(sample.loss_mask[split:])
-        if sample.logprobs is not None:
-            old[index, :length] = torch.tensor(sample.logprobs[split:])
-        advantages[index] = row.advantage
-    # A row without any visible token would turn attention into 0 / 0.
-    prompt_mask[len(rows) :, -1] = 1
-    completion_mask[len(rows) :, 0] = 1
-    tensors = {
-        "prompt_ids": prompt_ids,
-        "prompt_mask": prompt_mask,
-        "completion_ids": completion_ids,
-        "completion_mask": completion_mask,
-        "tool_mask": tool_mask,
-        "advantages": advantages,
-    }
-    if recorded_logprobs:
-        tensors["old_per_token_logps"] = old * tool_mask
-    return tensors
+    ratio: bool = True
+    importance: str | None = None
+    clip_max: float | None = 3.0
+    clip_min: float | None = None
+    largest_ratio: float | None = None
+    entropy_coef: float = 0.0
 
 
-def trimmed(inputs: dict[str, Any]) -> dict[str, Any]:
-    """A micro-batch without the columns in which all of its rows are padding; TRL pads to the longest of the step."""
-    first = int(inputs["prompt_mask"].any(dim=0).int().argmax())
-    width = int(inputs["completion_mask"].sum(dim=1).max())
-    prompts = {name: inputs[name][:, first:] for name in ("prompt_ids", "prompt_mask")}
-    wide = ("completion_ids", "completion_mask", "tool_mask", "old_per_token_logps", "ref_per_token_logps")
-    completions = {name: inputs[name][:, :width] for name in wide if inputs.get(name) is not None}
-    return {**inputs, **prompts, **completions}
+class EndOfSteps(Exception):
+    """No more steps come: the training loop ends here."""
 
 
 def recorded_trainer(
@@ -85,89 +45,241 @@ def recorded_trainer(
     model: Any,
     adapter: Any,
     tokenizer: Any,
-    steps: Sequence[Sequence[Row]],
-    micro_batch: int,
-    recorded_logprobs: bool,
+    steps: Iterator[Step],
+    layout: Layout,
+    correction: Correction,
+    spoilt: Callable[[Step, str], None],
     arguments: dict[str, Any],
 ) -> Any:
-    """A GRPOTrainer whose train() takes one optimiser step per entry of `steps`, each at least one row.
+    """A GRPOTrainer whose train() takes one optimiser step per item of `steps` and ends with EndOfSteps.
 
-    micro_batch: rows of one forward pass, at most. `arguments` go to GRPOConfig.
+    steps: read on the first process only. spoilt(step, why): called before an error for a step whose loss, gradient or
+    ratios are not usable. `arguments` go to GRPOConfig. After a step `trainer.observed` tells what was seen in it.
     """
     from datasets import Dataset
     from trl import GRPOConfig
 
-    world = _world_size()
-    parts = max(math.ceil(len(rows) / (micro_batch * world)) for rows in steps)
-    # Two rows per device and part, because TRL asks for at least two completions of a prompt; they are never made.
+    # TRL wants two completions of a prompt at least; they are never made.
     config = GRPOConfig(
         per_device_train_batch_size=2,
-        gradient_accumulation_steps=parts,
-        num_generations=2 * parts * world,
+        gradient_accumulation_steps=1,
+        num_generations=2 * processes(),
         remove_unused_columns=False,
         shuffle_dataset=False,
         disable_dropout=True,
         scale_rewards="none",
+        max_steps=2**31 - 1,
+        vllm_importance_sampling_correction=False,
         **arguments,
     )
-    return _trainer_class(steps, recorded_logprobs)(
+    return _trainer_class(steps, layout, correction, spoilt)(
         model=model,
         reward_funcs=[_no_reward],
         args=config,
-        train_dataset=Dataset.from_list([{"prompt": "", "step": index} for index in range(len(steps))]),
+        train_dataset=Dataset.from_list([{"prompt": ""}]),
         processing_class=tokenizer,
         peft_config=adapter,
     )
 
 
-def _trainer_class(steps: Sequence[Sequence[Row]], recorded_logprobs: bool) -> Any:
+def _trainer_class(
+    steps: Iterator[Step], layout: Layout, correction: Correction, spoilt: Callable[[Step, str], None]
+) -> Any:
     """GRPOTrainer with the steps in place of sampling; a class of its own because TRL is imported only when needed."""
     import torch
     from trl import GRPOTrainer
     from trl.trainer.grpo_trainer import use_adapter
 
     class RecordedTrainer(GRPOTrainer):
-        def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
-            rows = steps[inputs[0]["step"]]
-            world, rank = self.accelerator.num_processes, self.accelerator.process_index
-            parts = self.args.gradient_accumulation_steps
-            count = math.ceil(math.ceil(len(rows) / world) / parts) * parts
-            tensors = row_tensors(rows[rank::world], count, self._tokenizer.pad_token_id, recorded_logprobs)
-            tensors["num_items_in_batch"] = torch.tensor(float(sum(row.sample.loss_tokens for row in rows)))
-            filled = count * world / len(rows)
-            tensors["loss_factor"] = torch.tensor(filled if self.loss_type in MEANS_OVER_ROWS else 1.0)
-            tensors = {name: tensor.to(self.accelerator.device) for name, tensor in tensors.items()}
-            if self.beta != 0.0:
-                tensors["ref_per_token_logps"] = self._reference(tensors, count // parts)
-            return tensors
+        observed: dict[str, float]
+        taken: Step
 
-        def _reference(self, tensors: dict[str, Any], batch_size: int) -> Any:
-            """Log-probabilities of the policy that the run began from, for the KL term; shape (rows, C)."""
-            ids = torch.cat([tensors["prompt_ids"], tensors["completion_ids"]], dim=1)
-            seen = torch.cat([tensors["prompt_mask"], tensors["completion_mask"]], dim=1)
-            width = tensors["completion_ids"].size(1)
+        def get_train_dataloader(self) -> Any:
+            return _Steps(steps, self.accelerator.num_processes, self.accelerator.process_index)
+
+        def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> Any:
+            """Gradients of a whole step; returns this process's part of the loss, times the number of processes."""
+            model.train()
+            world, rank = self.accelerator.num_processes, self.accelerator.process_index
+            step = self.taken = inputs["step"]
+            # a row that neither pays nor is held back by another term has no gradient
+            plain = self.beta == 0.0 and correction.entropy_coef == 0.0
+            used = [row for row in step.rows if row.advantage or not plain]
+            parts = cut(used, layout, world)
+            self._sums = {name: torch.zeros((), device=self.accelerator.device) for name in _SUMS}
+            self._largest = torch.ones((), device=self.accelerator.device)
+            total = torch.zeros((), device=self.accelerator.device)
+            for index, rows in enumerate(parts[rank]):
+                last = index + 1 == len(parts[rank])
+                self.accelerator.gradient_state._set_sync_gradients(last)
+                with contextlib.nullcontext() if last else self.accelerator.no_sync(model):
+                    loss = self._part(model, rows, step, world, len(parts[0][index]))
+                    self.accelerator.backward(loss)
+                total += loss.detach()
+            self._observe(parts, sum(row.tokens.loss_tokens for row in used))
+            self._refuse_spoilt(self.accelerator.reduce(total.clone(), reduction="mean"))
+            return total
+
+        def _part(self, model: Any, rows: Sequence[Row], step: Step, world: int, count: int = 1) -> Any:
+            """The loss of one micro-batch of at least `count` rows, as a part of the step's."""
+            tokens = max(1, sum(row.tokens.loss_tokens for row in step.rows))
+            inputs = {
+                **tensors_of(rows, self._tokenizer.pad_token_id),
+                "num_items_in_batch": torch.tensor(float(tokens)),
+            }
+            inputs = {name: tensor.to(self.accelerator.device) for name, tensor in inputs.items()}
+            if self.beta != 0.0:
+                inputs["ref_per_token_logps"] = self._reference(inputs)
+            self._inputs = inputs
+            with self.compute_loss_context_manager():
+                loss = super()._compute_loss(model, inputs)
+            if self.loss_type in MEANS_OVER_ROWS:
+                loss = loss * (inputs["advantages"].size(0) * world / max(1, step.rollouts))
+            if correction.entropy_coef:
+                loss = loss - correction.entropy_coef * self._entropy_sum * world / tokens
+            return loss
+
+        def _get_per_token_logps_and_entropies(self, model: Any, *args: Any, **kwargs: Any) -> Any:
+            """TRL's, which the loss begins with; what depends on the present probabilities is put into its inputs."""
+            found = super()._get_per_token_logps_and_entropies(model, *args, **kwargs)
+            if kwargs.get("compute_entropy"):
+                self._complete(found[0].detach(), found[1])
+            return found
+
+        def _complete(self, logps: Any, entropies: Any) -> None:
+            inputs = self._inputs
+            mask, recorded = inputs["tool_mask"], inputs["recorded"].unsqueeze(1).bool()
+            sampled = torch.where(recorded, inputs["recorded_logps"], logps)
+            log_ratio = (logps - sampled) * mask
+            inputs["old_per_token_logps"] = sampled if correction.ratio and not correction.importance else logps
+            inputs["old_per_token_logps"] = inputs["old_per_token_logps"] * mask + logps * (1 - mask)
+            inputs["sampling_per_token_logps"] = sampled * mask + logps * (1 - mask)
+            if correction.importance:
+                inputs["advantages"] = inputs["advantages"].unsqueeze(1) * importance_weights(
+                    log_ratio, mask, correction.importance, correction.clip_max, correction.clip_min
+                )
+            self._entropy_sum = (entropies * mask).sum()
+            low = (log_ratio < math.log1p(-self.epsilon_low)) & (inputs["advantages"].reshape(len(mask), -1) < 0)
+            high = (log_ratio > math.log1p(self.epsilon_high)) & (inputs["advantages"].reshape(len(mask), -1) > 0)
+            sums = {
+                "entropy": self._entropy_sum.detach(),
+                "log_ratio": -log_ratio.sum(),
+                "clipped": ((low | high) & mask.bool()).sum(),
+            }
+            for name, value in sums.items():
+                self._sums[name] += value
+            self._largest = torch.maximum(self._largest, log_ratio.abs().max().exp())
+
+        def _observe(self, parts: Sequence[Sequence[Sequence[Row]]], tokens: int) -> None:
+            sums = self.accelerator.reduce(torch.stack([self._sums[name].float() for name in _SUMS]), reduction="sum")
+            means = {name: float(value) / max(1, tokens) for name, value in zip(_SUMS, sums, strict=True)}
+            self.observed = {
+                "entropy": means["entropy"],
+                "sampler_kl": means["log_ratio"],
+                "clipped_share": means["clipped"],
+                "largest_ratio": float(self.accelerator.gather(self._largest).max()),
+                "padding_share": padding_share([rows for part in parts for rows in part]),
+                "micro_batches": sum(len(rows) > 0 for part in parts for rows in part),
+            }
+
+        def _refuse_spoilt(self, loss: Any) -> None:
+            value, largest = float(loss), self.observed["largest_ratio"]
+            if not math.isfinite(value):
+                self._spoilt(f"the loss is {value}")
+            if correction.largest_ratio is not None and largest > correction.largest_ratio:
+                self._spoilt(
+                    f"the policy gives a token {largest:.3g} times (or one part in as many of) the probability that it was "
+                    f"sampled with, beyond {correction.largest_ratio:g}"
+                )
+
+        def _spoilt(self, why: str) -> None:
+            spoilt(self.taken, why)
+
+        def _clip_grad_norm(self, model: Any) -> Any:
+            norm = super()._clip_grad_norm(model)
+            if norm is not None and not math.isfinite(float(norm)):
+                self._spoilt(f"the gradient norm is {float(norm)}")
+            return norm
+
+        def _reference(self, inputs: dict[str, Any]) -> Any:
+            """Log-probabilities of the policy that the run began from, for the KL term; shape (B, C)."""
+            ids = torch.cat([inputs["prompt_ids"], inputs["completion_ids"]], dim=1)
+            seen = torch.cat([inputs["prompt_mask"], inputs["completion_mask"]], dim=1)
+            width = inputs["completion_ids"].size(1)
+            score = super()._get_per_token_logps_and_entropies
             with torch.no_grad():
                 if self.ref_model is not None:
-                    found = self._get_per_token_logps_and_entropies(self.ref_model, ids, seen, width, batch_size)
-                else:
-                    adapted = self.accelerator.unwrap_model(self.model)
-                    with use_adapter(adapted, adapter_name="ref" if "ref" in adapted.peft_config else None):
-                        found = self._get_per_token_logps_and_entropies(self.model, ids, seen, width, batch_size)
-            return found[0]
-
-        def compute_loss(
-            self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
-        ) -> Any:
-            loss = super().compute_loss(model, trimmed(inputs), return_outputs, num_items_in_batch)
-            return loss * inputs["loss_factor"]
+                    return score(self.ref_model, ids, seen, width)[0]
+                adapted = self.accelerator.unwrap_model(self.model)
+                with use_adapter(adapted, adapter_name="ref" if "ref" in adapted.peft_config else None):
+                    return score(self.model, ids, seen, width)[0]
 
     return RecordedTrainer
+
+
+_SUMS = ("entropy", "log_ratio", "clipped")
+
+
+def importance_weights(log_ratio: Any, mask: Any, mode: str, highest: float | None, lowest: float | None) -> Any:
+    """Weights of pi_trainer / pi_sampler, shape (B, C) or (B, 1), bounded as TRL's vllm_importance_sampling_mode says.
+
+    log_ratio: trainer minus sampler, 0 where mask is 0. `token_*`: a ratio a token; `sequence_*`: the product over the
+    sequence's own tokens. `*_truncate`: brought to the bounds; `*_mask`: 0 beyond them.
+    """
+    import torch
+
+    log_weight = log_ratio if mode.startswith("token") else (log_ratio * mask).sum(dim=1, keepdim=True)
+    weight = torch.exp(log_weight)
+    if mode.endswith("truncate"):
+        return weight.clamp(min=lowest, max=highest) if (lowest, highest) != (None, None) else weight
+    inside = torch.ones_like(weight, dtype=torch.bool)
+    if highest is not None:
+        inside &= weight <= highest
+    if lowest is not None:
+        inside &= weight >= lowest
+    return torch.where(inside, weight, torch.zeros_like(weight))
+
+
+class _Steps:
+    """The steps as a data loader: the first process reads them, the others are told."""
+
+    def __init__(self, steps: Iterator[Step], world: int, rank: int) -> None:
+        self.steps, self.world, self.rank = steps, world, rank
+        self.group = patient_group() if world > 1 else None
+
+    def __iter__(self) -> Iterator[dict[str, Step]]:
+        while True:
+            step = next(self.steps, None) if self.rank == 0 else None
+            if self.world > 1:
+                step = told_to_all(step, self.group)
+            if step is None:
+                raise EndOfSteps
+            yield {"step": step}
+
+
+def processes() -> int:
+    """How many processes train together (torchrun, accelerate launch)."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def patient_group() -> Any:
+    """Processes that wait for one another for days: a stream may be silent for longer than a collective's time limit."""
+    from datetime import timedelta
+
+    import torch
+
+    return torch.distributed.new_group(backend="gloo", timeout=timedelta(days=30))
+
+
+def told_to_all(value: Any, group: Any) -> Any:
+    """What the first process holds, on every process."""
+    import torch
+
+    box = [value]
+    torch.distributed.broadcast_object_list(box, src=0, group=group)
+    return box[0]
 
 
 def _no_reward(completions: list[Any], **kwargs: Any) -> Any:
     """TRL wants a reward function; rewards are in the records, so it is never called."""
     raise AssertionError("rewards are recorded, not computed")
-
-
-def _world_size() -> int:
-    return int(os.environ.get("WORLD_SIZE", "1"))

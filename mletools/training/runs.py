@@ -1,30 +1,28 @@
 """What every training run does alike: its folder, going on from a checkpoint, steps that come out as they are done.
 
-A run is a fixed list of optimiser steps laid out before the first. TRL's trainer walks through the list in a thread of
-its own; after each step a callback writes the checkpoint when one is due and hands the step's record to the caller.
-Everything random is seeded per step, so a run that went on from a checkpoint repeats the undisturbed one.
-Not covered: what a step trains on (grpo, sft); writing checkpoints of models sharded by FSDP or DeepSpeed.
+TRL's trainer walks through the optimiser steps in a thread of its own; after each step a callback writes the checkpoint
+when one is due and hands the step's record to the caller. Everything random is seeded per step, so a run that went on from
+a checkpoint repeats the undisturbed one. Not covered: what a step trains on (grpo, sft).
 """
 
 import contextlib
 import functools
 import json
-import math
+import os
 import queue
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from mletools.records.errors import ToolError
-from mletools.records.ids import derive_seed
 from mletools.training import checkpoints, policy
 from mletools.training.samples import Sample, sample_of
+from mletools.training.session import TRAINER_STATE, Session, callback, sharded, walk
 
-TRAINER_STATE = "trainer"
+LOGGERS = ("none", "tensorboard", "wandb", "trackio")
 
 
 class Run:
@@ -100,33 +98,71 @@ class Run:
         """The training sample of a rollout record; RecordError when the record cannot be one."""
         return sample_of(record, self.vocabulary_size)
 
-    def write(self, folder: Path, model: Any, optimizer: Any) -> None:
+    def write(self, folder: Path, trainer: Any) -> None:
         """Fill a checkpoint folder: weights, tokenizer, optimiser state, the records of the steps so far."""
         import torch
 
-        policy.write_weights(model, policy.adapter_base(self.model) or self.model, folder)
-        self.tokenizer.save_pretrained(folder)
+        self.write_policy(folder, trainer)
         inside = folder / TRAINER_STATE
         inside.mkdir()
-        torch.save(optimizer.state_dict(), inside / "optimizer.pt")
+        if sharded(trainer):
+            self.write_shards(inside, trainer)
+        else:
+            torch.save(trainer.optimizer.state_dict(), inside / "optimizer.pt")
         lines = "".join(json.dumps(step, allow_nan=False) + "\n" for step in self.history)
         (inside / "steps.jsonl").write_text(lines, encoding="utf-8")
 
-    def begin(self, model: Any, optimizer: Any) -> None:
+    def write_shards(self, folder: Path, trainer: Any) -> None:
+        """What every process of a sharded model has to write of its own, all at once: weights and optimiser."""
+        trainer.accelerator.wait_for_everyone()
+        trainer.accelerator.save_state(str(folder / "shards"))
+        trainer.accelerator.wait_for_everyone()
+
+    def begin(self, trainer: Any, optimizer: Any) -> None:
         """Put the state of the checkpoint that the run goes on from into a model and an optimiser built afresh."""
-        if self.resumed_from is not None:
+        model = trainer.model
+        if self.resumed_from is not None and sharded(trainer):
+            trainer.accelerator.load_state(str(self.resumed_from / TRAINER_STATE / "shards"))
+        elif self.resumed_from is not None:
             import torch
 
             policy.restore_weights(model, self.resumed_from)
             saved = torch.load(self.resumed_from / TRAINER_STATE / "optimizer.pt", map_location="cpu")
             optimizer.load_state_dict(saved)
 
+    def saved(self) -> None:
+        """A checkpoint of the present step is there."""
+
+    def publish(self, trainer: Any, last: bool) -> None:
+        """The policy stands where it stood before the first step, or after one; `last` of the session."""
+
+    def write_policy(self, folder: Path, trainer: Any) -> None:
+        """Weights and tokenizer alone. Of a sharded model every process has to come here."""
+        base = policy.adapter_base(self.model) or self.model
+        weights = trainer.accelerator.get_state_dict(trainer.model_wrapped) if sharded(trainer) else None
+        if trainer.args.process_index == 0:
+            policy.write_weights(trainer.accelerator.unwrap_model(trainer.model), base, folder, weights)
+            self.tokenizer.save_pretrained(folder)
+
+    def spoilt(self, step: Any, why: str) -> None:
+        """Keep the rollouts of a step that cannot be taken, and raise ToolError."""
+        path = self.out / f"spoilt-step-{self.step + 1:06d}.jsonl"
+        with open(path, "w", encoding="utf-8") as file:
+            for row in step.rows:
+                sequence = asdict(row.tokens)
+                file.write(json.dumps({"id": row.sample.id, "advantage": row.advantage, **sequence}) + "\n")
+        raise ToolError(
+            f"step {self.step + 1}: {why}: the step was not taken; its rollouts are in {path}. Look at them, and go on from "
+            "the last checkpoint without them or with a lower learning rate"
+        )
+
     def common_arguments(self) -> dict[str, Any]:
-        """Arguments that both trainers share: nothing printed, nothing reported, nothing saved by the trainer itself."""
+        """Arguments that both trainers share: nothing printed and nothing saved by the trainer itself."""
+        os.environ.setdefault("TENSORBOARD_LOGGING_DIR", str(self.out / "logs"))
         return {
             "output_dir": str(self.out),
             "save_strategy": "no",
-            "report_to": "none",
+            "report_to": self.options.logger,
             "disable_tqdm": True,
             "logging_steps": 1,
             "logging_nan_inf_filter": False,
@@ -155,10 +191,10 @@ class Run:
         from transformers import PrinterCallback
 
         done: queue.Queue[Any] = queue.Queue()
-        session = _Session(self, trainer, describe, learning_rate, finished, done.put)
+        session = Session(self, trainer, describe, learning_rate, finished, done.put)
         trainer.remove_callback(PrinterCallback)
-        trainer.add_callback(_callback(session))
-        thread = threading.Thread(target=_train, args=(trainer, done.put), daemon=True)
+        trainer.add_callback(callback(session))
+        thread = threading.Thread(target=walk, args=(session, done.put), daemon=True)
         with checkpoints.lock(self.out) if session.writes else contextlib.nullcontext():
             if session.writes:
                 checkpoints.clean(self.out)
@@ -174,98 +210,3 @@ class Run:
                 self.stopping = True
                 self.taken.set()
                 thread.join()
-
-
-def _train(trainer: Any, put: Callable[[Any], None]) -> None:
-    try:
-        trainer.train()
-        put(None)
-    except BaseException as error:
-        put(error)
-
-
-@dataclass
-class _Session:
-    """What happens around the optimiser steps of one call of `drive`; of several processes only the first writes."""
-
-    run: Run
-    trainer: Any
-    describe: Callable[[int], dict[str, Any]]
-    learning_rate: Callable[[int], float]
-    finished: Callable[[int], bool]
-    put: Callable[[Any], None]
-    index: int = 0
-    rate: float = 0.0
-    started: float = 0.0
-
-    @property
-    def writes(self) -> bool:
-        return self.trainer.args.process_index == 0
-
-    def before_step(self, index: int, optimizer: Any) -> None:
-        import torch
-
-        self.started = time.monotonic()
-        self.index, self.rate = index, self.learning_rate(index)
-        torch.manual_seed(derive_seed(self.run.options.seed, self.run.algorithm, self.run.step))
-        for group in optimizer.param_groups:
-            group["lr"] = self.rate
-
-    def after_step(self, loss: float, grad_norm: float, optimizer: Any) -> bool:
-        """Count the step, save it when due, hand its record out; True when it was the last of the session."""
-        run = self.run
-        if not (math.isfinite(loss) and math.isfinite(grad_norm)):
-            raise ToolError(
-                f"step {run.step + 1}: the loss is {loss} and the gradient norm {grad_norm}: nothing was saved; "
-                "go on from the last checkpoint with a lower learning rate"
-            )
-        duration = time.monotonic() - self.started
-        run.state.update(
-            step=run.step + 1,
-            policy_version=run.policy_version + 1,
-            seconds=run.state["seconds"] + duration,
-            options=asdict(run.options),
-        )
-        last = run.stopping or self.finished(self.index)
-        due = self.writes and (last or run.step % run.options.save_steps == 0)
-        record = {
-            "algorithm": run.algorithm,
-            "step": run.step,
-            "loss": loss,
-            "grad_norm": grad_norm,
-            "learning_rate": self.rate,
-            "duration_s": duration,
-            "policy_version": run.policy_version,
-            "checkpoint": str(run.out / checkpoints.checkpoint_name(run.step)) if due else None,
-            **self.describe(self.index),
-        }
-        run.history.append(record)
-        run.taken.clear()
-        if run.stopping:
-            run.taken.set()
-        self.put(record)
-        if due:
-            # the caller has written the record before the checkpoint is there: a kill in between repeats the step and its
-            # record, and never loses them
-            run.taken.wait()
-            save = functools.partial(run.write, model=self.trainer.model, optimizer=optimizer)
-            checkpoints.save(run.out, run.step, save, run.state, run.options.keep)
-        return last
-
-
-def _callback(session: _Session) -> Any:
-    from transformers import TrainerCallback
-
-    class StepCallback(TrainerCallback):
-        def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-            session.run.begin(session.trainer.model, kwargs["optimizer"])
-
-        def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-            session.before_step(state.global_step, kwargs["optimizer"])
-
-        def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
-            if logs and "grad_norm" in logs:
-                last = session.after_step(float(logs["loss"]), float(logs["grad_norm"]), kwargs["optimizer"])
-                control.should_training_stop = control.should_training_stop or last
-
-    return StepCallback()

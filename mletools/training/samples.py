@@ -1,9 +1,9 @@
 """A rollout record as a training sample: token ids, which of them carry loss, and what the sampler thought of them.
 
-Covered: records that carry the exact token ids of what the policy read and wrote (never tokenised again), and records
-without any ids, whose text goes through the tokenizer's chat template (supervised training only).
-Not covered: images, tool schemas in the template, rollouts in turns of which the policy did not see all that came before
-(templates that rewrite earlier turns, dropped context): they are refused.
+Covered: records that carry the exact token ids of what the policy read and wrote (never tokenised again), also where the
+policy no longer saw all that came before (dropped context, templates that rewrite turns: several sequences); and records
+without any ids, whose text goes through the tokenizer's chat template. What a filter says of a record (kept, reward,
+masked messages) is obeyed. Not covered: images, tool schemas in the template.
 """
 
 from collections.abc import Iterable
@@ -12,26 +12,25 @@ from typing import Any
 
 from mletools.records.errors import RecordError
 
+RECORDED, TEMPLATE = "recorded", "template"
+
+# What can be said against a rollout as a whole, and which stop reasons say it.
+STOPPED = {"format": "format", "timeout": "timeout", "length": "length", "context": "length", "budget": "aborted"}
+TROUBLES = ("format", "timeout", "length", "aborted", "max_turns", "invalid")
+
 
 @dataclass(frozen=True)
-class Sample:
-    """One sequence to train on. `loss_mask` and `logprobs` are as long as `input_ids`.
+class Sequence:
+    """Tokens that the policy saw and wrote in one go. `loss_mask` and `logprobs` are as long as `input_ids`.
 
     loss_mask: 1 where the token was written by the policy and may be trained on, else 0.
     logprobs: natural log-probability of each loss token under the distribution it was sampled from, 0.0 elsewhere;
-    None when the record has none. duration_s: seconds that the actions took, all turns together.
+    None when the record has none.
     """
 
-    id: str
-    group: str
     input_ids: list[int]
     loss_mask: list[int]
-    logprobs: list[float] | None
-    reward: float | None
-    policy_version: int | str | None
-    duration_s: float
-    temperature: float | None = None
-    top_p: float | None = None
+    logprobs: list[float] | None = None
 
     @property
     def loss_tokens(self) -> int:
@@ -43,73 +42,149 @@ class Sample:
         return self.loss_mask.index(1) if 1 in self.loss_mask else len(self.input_ids)
 
 
+@dataclass(frozen=True)
+class Sample:
+    """A rollout to train on: its sequences (one, unless the policy lost sight of something) and what it was worth.
+
+    members: how many rollouts of its group are to come here. arrived: how many had come where the group was last looked
+    at, None where nobody has said. duration_s: seconds that the actions took, all turns together. troubles: of
+    TROUBLES, those that hold. sampler_waited_s: what the sampler had waited for policies by then. tokens: whether the ids are those that were sampled, or the text's, tokenised again.
+    """
+
+    id: str
+    group: str
+    sequences: tuple[Sequence, ...]
+    reward: float | None
+    policy_version: int | str | None = None
+    duration_s: float = 0.0
+    temperature: float | None = None
+    top_p: float | None = None
+    group_size: int = 1
+    members: int = 1
+    arrived: int | None = None
+    kept: bool = True
+    troubles: tuple[str, ...] = ()
+    tokens: str = RECORDED
+    sampler_waited_s: float | None = None
+
+    @property
+    def loss_tokens(self) -> int:
+        return sum(sequence.loss_tokens for sequence in self.sequences)
+
+    @property
+    def length(self) -> int:
+        """Tokens of its longest sequence."""
+        return max((len(sequence.input_ids) for sequence in self.sequences), default=0)
+
+    @property
+    def has_logprobs(self) -> bool:
+        return all(sequence.logprobs is not None for sequence in self.sequences if sequence.loss_tokens)
+
+
 def sample_of(record: dict[str, Any], vocab_size: int | None = None, tokenizer: Any = None) -> Sample:
     """The training sample of a rollout record.
 
     A record without any token ids is rendered with `tokenizer`; without a tokenizer it is refused. Raises RecordError
     when ids are there in part only, when lengths disagree, or when an id lies outside [0, vocab_size).
     """
-    messages = record["messages"]
-    logprobs: list[float] | None
+    messages, said = record["messages"], record.get("filter") or {}
+    masked = set(said.get("masked") or ())
+    if masked:
+        marked = any("loss" in message for message in messages)
+        messages = [
+            {**message, "loss": i not in masked and message.get("loss", not marked and message["role"] == "assistant")}
+            for i, message in enumerate(messages)
+        ]
     if any(message.get("token_ids") for message in messages):
-        ids, mask, logprobs = _recorded(messages, vocab_size)
+        sequences, tokens = _recorded(messages, record["messages"], vocab_size), RECORDED
     elif tokenizer is None:
-        raise RecordError(
-            "messages carry no token_ids: GRPO trains on the exact tokens that were sampled; use a model that returns them"
-        )
+        raise RecordError("messages carry no token_ids, and there is no tokenizer to make some of the text")
     else:
-        (ids, mask), logprobs = render(messages, tokenizer), None
+        sequences, tokens = (Sequence(*render(messages, tokenizer)),), TEMPLATE
     policy = record.get("policy") or {}
     sampling = policy.get("sampling") or {}
+    first, last = (record.get("cut") or {}).get(
+        "turns", (0, len(record.get("turns", ())))
+    )  # a step's own, of a cut one
+    size = int(record.get("group_size", 1))
     return Sample(
         id=record["id"],
         group=record["group"],
-        input_ids=ids,
-        loss_mask=mask,
-        logprobs=logprobs,
-        reward=record.get("reward"),
+        sequences=sequences,
+        reward=said.get("reward", record.get("reward")),
         policy_version=policy.get("version"),
-        duration_s=float(sum(turn["duration_s"] for turn in record.get("turns", ()))),
+        duration_s=float(sum(turn["duration_s"] for turn in record.get("turns", ())[first : last + 1])),
         temperature=sampling.get("temperature"),
         top_p=sampling.get("top_p"),
+        group_size=size,
+        members=said.get("members", size),
+        arrived=said.get("arrived"),
+        kept=said.get("kept", True),
+        troubles=_troubles(record),
+        tokens=tokens,
+        sampler_waited_s=policy.get("waited_s"),
     )
 
 
-def _recorded(messages: list[dict], vocab_size: int | None) -> tuple[list[int], list[int], list[float] | None]:
-    """Ids, loss mask and log-probabilities of messages with recorded token ids, up to the last token with loss."""
+def _troubles(record: dict[str, Any]) -> tuple[str, ...]:
+    reason = record.get("stop_reason")
+    found = {STOPPED.get(reason, reason)} if reason in STOPPED or reason == "max_turns" else set()
+    if (record.get("execution") or {}).get("status") == "timeout":
+        found.add("timeout")
+    if record.get("grade") is not None and not record["grade"]["valid"]:
+        found.add("invalid")
+    return tuple(trouble for trouble in TROUBLES if trouble in found)
+
+
+def _recorded(messages: list[dict], original: list[dict], vocab_size: int | None) -> tuple[Sequence, ...]:
+    """The sequences of messages with recorded token ids, each up to its last token with loss.
+
+    A message of the policy's with `prompt_token_ids` begins a new one. `original`: the messages before any was masked.
+    """
+    found: list[Sequence] = []
     ids: list[int] = []
     mask: list[int] = []
     logprobs: list[float] = []
     scored: list[bool] = []
+
+    def end() -> None:
+        if 1 in mask:
+            stop = len(mask) - mask[::-1].index(1)
+            found.append(Sequence(ids[:stop], mask[:stop], logprobs[:stop] if all(scored) else None))
+
     for index, message in enumerate(messages):
-        if message.get("prompt_token_ids") is not None:
-            raise RecordError(
-                f"messages[{index}]: a new sequence begins here, for the policy no longer saw what it had seen before "
-                "(context was dropped, or the chat template rewrites earlier turns): this rollout is no single sequence"
-            )
-        own = bool(message.get("loss"))
-        tokens = message.get("token_ids")
-        if own:
-            _check_own(messages, index, bool(ids))
-            scores = message.get("logprobs")
+        before = message.get("prompt_token_ids")
+        if before is not None:
+            end()
+            _check_ids(before, index, vocab_size)
+            ids, mask, logprobs, scored = [*before], [0] * len(before), [0.0] * len(before), scored[:0]
+        tokens, scores = message.get("token_ids") or [], message.get("logprobs")
+        if original[index].get("loss"):
+            if before is None:
+                _check_own(original, index, bool(ids))
+            if scores is not None and len(scores) != len(tokens):
+                raise RecordError(f"messages[{index}]: {len(scores)} logprobs for {len(tokens)} token_ids")
             scored.append(scores is not None)
-            if scores is not None and len(scores) != len(tokens or ()):
-                raise RecordError(f"messages[{index}]: {len(scores)} logprobs for {len(tokens or ())} token_ids")
-            logprobs.extend(scores if scores is not None else [0.0] * len(tokens or ()))
-        else:
-            logprobs.extend([0.0] * len(tokens or ()))
-        for token in tokens or ():
-            if token < 0 or (vocab_size is not None and token >= vocab_size):
-                raise RecordError(
-                    f"messages[{index}]: token id {token} is outside the model's vocabulary of {vocab_size}: "
-                    "was this sampled from another model?"
-                )
-        ids.extend(tokens or ())
-        mask.extend([int(own)] * len(tokens or ()))
-    if any(scored) and not all(scored):
+        _check_ids(tokens, index, vocab_size)
+        own = bool(message.get("loss"))
+        ids.extend(tokens)
+        mask.extend([int(own)] * len(tokens))
+        logprobs.extend(scores if own and scores is not None else [0.0] * len(tokens))
+    end()
+    own_messages = [message for message in original if message.get("loss")]
+    with_scores = [message.get("logprobs") is not None for message in own_messages]
+    if any(with_scores) and not all(with_scores):
         raise RecordError("logprobs are there for some of the policy's messages only")
-    end = len(mask) - mask[::-1].index(1) if 1 in mask else len(mask)
-    return ids[:end], mask[:end], logprobs[:end] if scored and all(scored) else None
+    return tuple(found) or (Sequence(ids, mask, None),)
+
+
+def _check_ids(tokens: list[int], index: int, vocab_size: int | None) -> None:
+    for token in tokens:
+        if token < 0 or (vocab_size is not None and token >= vocab_size):
+            raise RecordError(
+                f"messages[{index}]: token id {token} is outside the model's vocabulary of {vocab_size}: "
+                "was this sampled from another model?"
+            )
 
 
 def _check_own(messages: list[dict], index: int, begun: bool) -> None:

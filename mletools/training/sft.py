@@ -15,8 +15,9 @@ from mletools.records.errors import ToolError
 from mletools.records.ids import content_id, derive_seed
 from mletools.training import policy
 from mletools.training.policy import preload
+from mletools.training.pool import Row
 from mletools.training.runs import Run
-from mletools.training.samples import Sample, sample_of
+from mletools.training.samples import Sample, Sequence, sample_of
 
 __all__ = ["SCHEDULES", "SftOptions", "SftRun", "learning_rate_at", "preload"]
 
@@ -44,6 +45,8 @@ class SftOptions:
     lora_alpha: int = 32
     save_steps: int = 100
     keep: int = 3
+    logger: str = "none"
+    validate: str | None = None
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -69,7 +72,7 @@ class SftRun(Run):
     """An SFT run in a folder; going on with it needs the same input."""
 
     algorithm = "sft"
-    free = frozenset({"max_seconds", "max_grad_norm", "micro_batch", "save_steps", "keep"})
+    free = frozenset({"max_seconds", "max_grad_norm", "micro_batch", "save_steps", "keep", "logger", "validate"})
 
     def __init__(self, model: str, out: Path, options: SftOptions, resume: bool = False) -> None:
         super().__init__(model, out, options, resume)
@@ -85,7 +88,7 @@ class SftRun(Run):
         RecordError for a record that cannot be a sample, ToolError when a run goes on with another input.
         """
         samples = self._usable(item if isinstance(item, Sample) else self.sample(item) for item in rollouts)
-        digest = content_id([[sample.id, len(sample.input_ids)] for sample in samples])
+        digest = content_id([[item.sample.id, len(item.tokens.input_ids)] for item in samples])
         if self.state.setdefault("input", digest) != digest:
             raise ToolError(f"{self.out}: was begun with other rollouts: give the same input, or another folder")
         order = [samples[index] for index in shuffled(len(samples), self.options.epochs, self.options.seed)]
@@ -101,16 +104,19 @@ class SftRun(Run):
             lambda index: begun + index + 1 == total or self._out_of_time(),
         )
 
-    def _usable(self, samples: Iterable[Sample]) -> list[Sample]:
+    def _usable(self, samples: Iterable[Sample]) -> list[Row]:
+        """The sequences with loss, as rows; a rollout in several sequences makes several."""
         context = policy.context_length(self.model)
-        kept = []
+        kept: list[Row] = []
         for sample in samples:
-            if not sample.loss_tokens:
+            if not sample.kept:
+                self.dropped["filtered"] += 1
+            elif not sample.loss_tokens:
                 self.dropped["no_loss"] += 1
-            elif context is not None and len(sample.input_ids) > context:
+            elif context is not None and sample.length > context:
                 self.dropped["too_long"] += 1
             else:
-                kept.append(sample)
+                kept += [Row(tokens, 1.0, sample) for tokens in sample.sequences if tokens.loss_tokens]
         return kept
 
     def _out_of_time(self) -> bool:
@@ -127,7 +133,7 @@ class SftRun(Run):
 
         return rate
 
-    def _trainer(self, samples: list[Sample]) -> Any:
+    def _trainer(self, samples: list[Row]) -> Any:
         preload()
         from datasets import Dataset
         from trl import SFTConfig, SFTTrainer
@@ -143,7 +149,7 @@ class SftRun(Run):
             packing=False,
             **self.common_arguments(),
         )
-        rows = [{"input_ids": sample.input_ids, "labels": labels(sample)} for sample in samples]
+        rows = [{"input_ids": item.tokens.input_ids, "labels": labels(item.tokens)} for item in samples]
         return SFTTrainer(
             model=model,
             args=config,
@@ -152,20 +158,20 @@ class SftRun(Run):
             peft_config=adapter,
         )
 
-    def _describe(self, samples: list[Sample]) -> dict[str, Any]:
+    def _describe(self, samples: list[Row]) -> dict[str, Any]:
         return {
             "reward_mean": None,
             "reward_std": None,
-            "tokens": sum(sample.loss_tokens for sample in samples),
-            "rollouts": len(samples),
-            "groups": len({sample.group for sample in samples}),
+            "tokens": sum(item.tokens.loss_tokens for item in samples),
+            "rollouts": len({item.sample.id for item in samples}),
+            "groups": len({item.sample.group for item in samples}),
             "staleness": None,
         }
 
 
-def labels(sample: Sample) -> list[int]:
-    """The targets of a sample: its ids where the policy wrote them, -100 (no loss) elsewhere."""
-    return [token if loss else IGNORED for token, loss in zip(sample.input_ids, sample.loss_mask, strict=True)]
+def labels(tokens: Sequence) -> list[int]:
+    """The targets of a sequence: its ids where the policy wrote them, -100 (no loss) elsewhere."""
+    return [token if loss else IGNORED for token, loss in zip(tokens.input_ids, tokens.loss_mask, strict=True)]
 
 
 def shuffled(count: int, epochs: int, seed: int) -> list[int]:

@@ -7,6 +7,7 @@
     ideas         the ideator, the implementer, the classifier of ideas
     unruly        malformed, lazy and looping agents
     hostile       an agent that attacks
+    search        the researcher and developer of a search (search_...)
 
 Covered: every role of every scaffold; an answer depends on its request alone (seed, messages, task). Not covered: reading
 words beyond marks (tags, fences, scores, the bank's model lines, names of families of models).
@@ -15,7 +16,7 @@ words beyond marks (tags, fences, scores, the bank's model lines, names of famil
 from dataclasses import replace
 
 from mletools.models import Reply, Request
-from mletools.models.agents import hostile, ideas, solver, unruly
+from mletools.models.agents import hostile, ideas, search, search_unruly, solver, unruly
 from mletools.models.agents.conversation import POLICIES
 
 # Who answers, by the name after `scripted:`. An ideator's persona plays the solver where it is asked to solve.
@@ -27,6 +28,8 @@ def play(persona: str, request: Request, levels: list[str]) -> Reply:
     """The reply of a persona (empty: whichever the role asks for) in `request.role`, with models of `levels` only."""
     if request.role == "idea":  # what the ideator is called where it is the policy
         request = replace(request, role="ideator")
+    if request.role.startswith(search.PREFIX):
+        return search_unruly.play(persona, request, levels) if persona in SINGLE else search.play(request)
     if persona in ("malformed", "lazy", "looping"):
         return unruly.play(persona, request, levels)
     if persona == "hostile":

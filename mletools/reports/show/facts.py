@@ -24,6 +24,13 @@ def usd(usage: Record | None) -> str:
     return "-" if value is None else f"{value:.4f}"
 
 
+def spent(used: Record) -> str:
+    """Tokens, seconds and USD in one line."""
+    told = "tokens not told" if tokens(used) == "-" else f"{tokens(used)} tokens"
+    took = "" if used.get("seconds") is None else f", {used['seconds']:.1f} s"
+    return told + took + ("" if usd(used) == "-" else f", {usd(used)} USD")
+
+
 def seconds(rollout: Record) -> float:
     """Of asking and running together; the usage of a rollout that ran nothing itself has the asking alone."""
     after = (rollout.get("execution") or {}).get("duration_s", 0.0) if runs_after(rollout) else 0.0
@@ -47,12 +54,12 @@ def task_name(rollout: Record) -> str:
 
 
 def best_so_far(rollout: Record) -> list[float | None]:
-    """After each turn, the best validation score that the agent was shown until then."""
+    """After each turn, the best validation score that the agent was shown until then; of a node, what its search goes by."""
     pick = min if rollout["task"]["metric"]["lower_is_better"] else max
     best: float | None = (rollout.get("state") or {}).get("validation")
     found = []
     for turn in rollout["turns"]:
-        score = (turn.get("validation") or {}).get("score")
+        score = (turn.get("node") or turn.get("validation") or {}).get("score")
         if score is not None:
             best = score if best is None else pick(best, score)
         found.append(best)

@@ -35,7 +35,7 @@ def header(rollout: Record, view: View) -> Iterator["Text"]:
 def _all_facts(rollout: Record) -> Iterator["Text"]:
     task, policy = rollout["task"], rollout["policy"]
     if rollout.get("reveal_test"):
-        yield styled((" THE AGENT WAS SHOWN TEST SCORES ", LOUD), (" its grade is no fair measure (reveal_test)", BAD))
+        yield revealed()
     direction = "lower" if task["metric"]["lower_is_better"] else "higher"
     metric = task["metric"].get("name", "a metric that is code")
     yield _fact("task", f"{facts.task_name(rollout)} ({task['id']}), {metric}, {direction} is better")
@@ -52,11 +52,18 @@ def _all_facts(rollout: Record) -> Iterator["Text"]:
     rate = f", format rate {rollout['format_rate']:.0%}" if "format_rate" in rollout else ""
     good = GOOD if reason == "finished" else "bold yellow"
     yield _fact("stopped", (f"{reason}{why}", good), f" after {count(len(rollout['turns']), 'turn')}{rate}")
+    if rollout.get("search"):
+        yield from _searched(rollout["search"])
     yield from _came_to(rollout)
     used = rollout["usage"]
     told = "tokens not told" if facts.tokens(used) == "-" else f"{facts.tokens(used)} tokens"
     paid = "" if used["usd"] is None else f", {facts.usd(used)} USD"
     yield _fact("cost", f"{told}, {facts.seconds(rollout):.1f} s{paid}")
+
+
+def revealed() -> "Text":
+    """That the agent knew its test scores."""
+    return styled((" THE AGENT WAS SHOWN TEST SCORES ", LOUD), (" its grade is no fair measure (reveal_test)", BAD))
 
 
 def _fact(name: str, *parts: str | tuple[str, str]) -> "Text":
@@ -76,6 +83,23 @@ def _began(rollout: Record) -> Iterator["Text"]:
     turn = f" turn {state['turn'] + 1}" if "turn" in state else ""
     origin = f", from rollout {state['rollout']}{turn}" if "rollout" in state else ""
     yield _fact("began with", f"a solution of validation {validation}, test {score}{origin}")
+
+
+def _searched(search: Record) -> Iterator["Text"]:
+    """What a search was made of, what it chose and among what, and what its phases cost."""
+    parts = [f"{kind} {part.get('name')}" for kind, part in (search.get("components") or {}).items()]
+    yield _fact("search", f"{search.get('preset') or 'components of its own'}: {', '.join(parts)}")
+    budget = {name: value for name, value in (search.get("budget") or {}).items() if value is not None}
+    took = "" if search.get("elapsed_s") is None else f", {search['elapsed_s']:.1f} s used"
+    yield _fact("budget", (_options(budget)[2:] or "none") + took)
+    number = search.get("chosen")
+    yield _fact("chosen", ("none" if number is None else f"node {number}", "bold"), f": {search.get('how') or '-'}")
+    for each in search.get("candidates") or ():
+        score, holdout = facts.number(each.get("score")), each.get("holdout")
+        again = "" if holdout is None else f", held out {facts.number(holdout)}"
+        yield _fact("", f"node {each.get('node')}: {score}{again}")
+    for phase, used in (search.get("cost") or {}).items():
+        yield _fact(phase, facts.spent(used))
 
 
 def _came_to(rollout: Record) -> Iterator["Text"]:
@@ -130,13 +154,16 @@ def overview(rollout: Record) -> list["Text"]:
     if len(turns) < 2:
         return []
     shown = "test" if rollout.get("reveal_test") else "test (hidden)"
-    header = ["turn", "action", "status", "validation", "best so far", shown, "tokens", "seconds", "USD"]
+    header = ["turn", "node", "parents", "action", "status", "score", "validation", "best so far", shown]
+    header += ["tokens", "seconds", "USD"]
     best = facts.best_so_far(rollout)
     rows = [
         [
             str(at + 1),
+            *_place_in_graph(turn.get("node")),
             turn["action"],
             _status(turn),
+            facts.number((turn.get("node") or {}).get("score")),
             facts.shown_score(turn.get("validation")),
             facts.number(best[at]),
             facts.shown_score(turn.get("grade")),
@@ -148,7 +175,14 @@ def overview(rollout: Record) -> list["Text"]:
     ]
     told = [any(row[at] != "-" for row in rows) for at in range(len(header))]
     rows = [[cell for cell, kept in zip(row, told, strict=True) if kept] for row in rows]
-    return aligned([name for name, kept in zip(header, told, strict=True) if kept], rows, ("action", "status"))
+    return aligned(
+        [name for name, kept in zip(header, told, strict=True) if kept], rows, ("action", "status", "parents")
+    )
+
+
+def _place_in_graph(node: Record | None) -> tuple[str, str]:
+    """The number and the parents of a turn that is a node."""
+    return ("-", "-") if node is None else (str(node["number"]), ", ".join(map(str, node["parents"])) or "-")
 
 
 def _status(turn: Record) -> str:

@@ -21,16 +21,21 @@ def lines(rollout: Record, view: View) -> Iterator["Text"]:
     if table:
         yield styled("")
         yield from table
+    if rollout.get("search") and not view.turns:
+        yield from _apart(_question(rollout, view))
     before: dict[str, tuple[str, str]] = {}
+    nodes: dict[int, tuple[str, str]] = {}
     state = rollout.get("state") or {}
     if state.get("code"):
         before["program"] = (state["code"], "the solution that it began with")
     for at, (record, program) in enumerate(zip(rollout["turns"], facts.programs(rollout), strict=True)):
         if not view.turns or at + 1 in view.turns:
             yield styled("")
-            yield from turn(rollout, at, before, view)
+            yield from turn(rollout, at, _compared(record, before, nodes), view)
         if program is not None:
             before[facts.kind_of(record)] = (program, f"turn {at + 1}")
+            if "node" in record:
+                nodes[record["node"]["number"]] = (program, f"turn {at + 1}, its parent")
     written_last = bool(rollout["turns"]) and facts.runs_after(rollout)
     if written_last and (not view.turns or len(rollout["turns"]) in view.turns):
         yield from folded(_judged(rollout, view), view)
@@ -40,6 +45,23 @@ def lines(rollout: Record, view: View) -> Iterator["Text"]:
         if not written_last:
             yield from _apart(_handed_in(rollout, before, view))
     yield styled("")
+
+
+def _compared(
+    record: Record, before: Mapping[str, tuple[str, str]], nodes: Mapping[int, tuple[str, str]]
+) -> Mapping[str, tuple[str, str]]:
+    """What a turn's program is compared with: the last of its kind; of a node, its first parent's program."""
+    if "node" not in record:
+        return before
+    parent = nodes.get(record["node"]["parents"][0]) if record["node"]["parents"] else None
+    return {} if parent is None else {"program": parent}
+
+
+def _question(rollout: Record, view: View) -> Iterator["Text"]:
+    """What a search was asked: no turn has the messages that its nodes were thought of in."""
+    yield rule("the task", view)
+    for message in rollout["messages"]:
+        yield from seen(message, view)
 
 
 def _apart(part: Iterator["Text"]) -> Iterator["Text"]:
@@ -54,7 +76,7 @@ def _apart(part: Iterator["Text"]) -> Iterator["Text"]:
 def _after(rollout: Record, view: View) -> Iterator["Text"]:
     """Messages that no turn of the policy answers, and the question that a state ends in."""
     last = max((place for place in facts.places(rollout) if place is not None), default=-1)
-    messages = rollout["messages"][last + 1 :]
+    messages = [] if rollout.get("search") else rollout["messages"][last + 1 :]
     query = (rollout.get("state") or {}).get("query")
     if messages or query:
         yield rule("after the last turn" if rollout["turns"] else "messages", view)

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from . import facts
+from . import facts, nodes
 from .header import graded
 from .lines import BAD, DIM, GOOD, LABEL, View, block, code, count, difference, folded, rule, styled
 
@@ -21,6 +21,14 @@ PROBLEMS = {
     "several": "the message takes more than one action",
     "malformed": "the action cannot be read",
     "unknown": "there is no such action",
+    "unanswered": "the models' answers cannot be read",
+    "no_code": "the answer holds no program",
+    "debug": "no run on a part of the rows went well",
+    "slow": "the whole run would take too long",
+    "failed": "the program did not end well",
+    "invalid": "the submission cannot be scored",
+    "inauthentic": "the submission is no model's prediction",
+    "no_score": "the search has no score to go by",
 }
 
 
@@ -42,12 +50,16 @@ def turn(rollout: Record, at: int, before: Mapping[str, tuple[str, str]], view: 
         for message in rollout["messages"][last + 1 : here]:
             yield from seen(message, view)
         yield from folded(said(rollout["messages"][here], program, view), view)
+    if record.get("node"):
+        yield from nodes.thought(record["node"], view)
     if record.get("problem"):
         problem = record["problem"]
         yield styled((f"problem: {problem}", BAD), (f", {PROBLEMS.get(problem, 'see its message')}", BAD))
     if program is not None:
         yield from listing(program, facts.kind_of(record), before, view)
     yield from folded(came_of(record, bool(rollout.get("reveal_test")), view), view)
+    if record.get("node"):
+        yield from nodes.learnt(record["node"], view)
 
 
 def _ranges(places: list[int]) -> str:

@@ -1,11 +1,13 @@
 """The validation view of a task: some of its training rows become rows to predict, graded and shown in a test score's place.
 
 One run of a program on the view predicts both the test rows and the validation rows; a submission is taken apart by ids,
-and each part is graded alone. Covered: tasks whose labels lie in train.csv (answers). Not covered: labels elsewhere,
-rows that share all features but not an id (split), and hiding from an agent that knows the task's public files which of
-the rows are which: it never has the labels of either.
+and each part is graded alone. A task can have several views, each with validation rows of its own. Covered: tasks whose
+labels lie in train.csv (answers). Not covered: labels elsewhere, rows that share all features but not an id (split), and
+hiding from an agent that knows the task's public files which of the rows are which: it never has the labels of either,
+but for those that another view of the task has in its train.csv.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +22,7 @@ from .rows import Ids, ids_of, without
 
 ANSWERS = "private/validation.csv"
 ADVICE = "give --validation 0 to work without a validation score, or --reveal-test"
+_PART = re.compile("[a-z]+")
 
 
 @dataclass(frozen=True)
@@ -56,25 +59,30 @@ class View:
         return times * (self.validation_rows + self.test_rows)
 
 
-def validation_view(task: Mapping[str, Any], data: Path, fraction: float = 0.2) -> View:
+def validation_view(task: Mapping[str, Any], data: Path, fraction: float = 0.2, part: str = "") -> View:
     """The view of `task`, whose folder lies below `data`, with about `fraction` of its training rows or groups held out.
 
-    Which ones depends on the task's id alone. It is written to data/views once; another call, also of another process at
-    the same time, finds it. RecordError where the task has no such view, ToolError where the folder cannot be written.
+    Which ones depends on the task's id and on `part` alone. A part with a name, in small letters, holds out as many of
+    each stratum as the one without, and none of its rows where a stratum has enough others (which half of it or less
+    held out leaves); parts of different names may share rows. A view is written to data/views once; another call, also
+    of another process at the same time, finds it. RecordError where the task has no such view, ToolError where the
+    folder cannot be written.
     """
+    if part and not _PART.fullmatch(part):
+        raise RecordError(f"a part of the validation rows is named in small letters, not {part!r}")
     if not 0 < fraction < 1:
         raise RecordError(f"the fraction of validation rows must lie between 0 and 1, not {fraction:g}")
     origin = data / task["data"]["dir"]
     try:
         public = spelled_out(origin / "public", task["data"]["public"])
-        made = made_of(task, origin, public, fraction)
+        made = made_of(task, origin, public, fraction, part)
         kept = [name for name in private_files(task) if name not in _left_out(task)]
         files = {
             **{f"public/{name}": made.public.get(name, origin / "public" / name) for name in public},
             **{name: origin / name for name in kept},
             ANSWERS: made.answers,
         }
-        place = f"views/{task['id']}-{fraction:g}"
+        place = f"views/{task['id']}-{fraction:g}{'-' if part else ''}{part}"
         write_folder(data / place, files)
     except Rejected as rejected:
         raise RecordError(

@@ -34,8 +34,11 @@ class Made:
     rows: int
 
 
-def made_of(task: Mapping[str, Any], folder: Path, names: Sequence[str], fraction: float) -> Made:
-    """The files of a view of the task in `folder` with the public files `names`. Rejected where there is none."""
+def made_of(task: Mapping[str, Any], folder: Path, names: Sequence[str], fraction: float, part: str = "") -> Made:
+    """The files of a view of the task in `folder` with the public files `names`. Rejected where there is none.
+
+    A `part` with a name has other rows than the one without, as far as there are others.
+    """
     public, ids, seed = folder / "public", task["submission"]["id"], str(task["id"])
     for name in ("train.csv", "test.csv"):
         if name not in names:
@@ -57,7 +60,10 @@ def made_of(task: Mapping[str, Any], folder: Path, names: Sequence[str], fractio
     truth = truth_of(task, known.columns, train.columns, test.columns, units)
     check_leaks(public, names, truth.sources)
     free = _whole_groups(task["metric"], _free(task, units, truth, foreign), train)
-    drawn = held_out(free, *_looked_at(free, truth, train), seed=seed, fraction=fraction)
+    looked = _looked_at(free, truth, train)
+    drawn = held_out(free, *looked, seed=seed, fraction=fraction)
+    if part:
+        drawn = held_out(free, *looked, seed=f"{seed}/{part}", fraction=fraction, last=drawn)
     order = sorted(at for unit in drawn for at in free[unit])
     shown = _shown(task, train, test, order, keys)
     answers, owners = _answers(ids, truth, units, order, keys)

@@ -5,7 +5,7 @@ but not an id may fall on different sides.
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from ..table import Rejected
 from .rows import Key
@@ -27,11 +27,13 @@ def held_out(
     seen: Mapping[Key, frozenset[tuple[str, str]]],
     seed: str,
     fraction: float,
+    last: Collection[Key] = (),
 ) -> list[Key]:
     """The keys of the units, rows that share an id, that are held out, in the order of `units`.
 
     About `fraction` of each stratum, and never all of it; units that `strata` does not name are one stratum. Of what
-    `seen` says to occur in a unit, as much as possible occurs on both sides. Rejected where there are too few.
+    `seen` says to occur in a unit, as much as possible occurs on both sides. Units of `last` are taken where a stratum
+    has no others left. Rejected where there are too few.
     """
     least = LEAST_ROWS if all(len(rows) == 1 for rows in units.values()) else LEAST_GROUPS
     total = min(max(round(fraction * len(units)), least), len(units) // 2)
@@ -43,12 +45,13 @@ def held_out(
     counts = shared_out({name: len(keys) for name, keys in layers.items()}, total)
     if sum(counts.values()) < total:  # too many labels of one row: no strata then
         layers, counts = {"": list(units)}, {"": total}
-    wanted = _on_both_sides(seen)
+    wanted, late = _on_both_sides(seen), frozenset(last)
     best: tuple[int, set[Key]] | None = None
     for attempt in range(max(1, min(MOST_DRAWS, MOST_DIGESTS // len(units)))):
         out: set[Key] = set()
         for name, keys in layers.items():
-            out.update(sorted(keys, key=lambda key: place(seed, "split", str(attempt), *key))[: counts[name]])
+            order = sorted(keys, key=lambda key: (key in late, place(seed, "split", str(attempt), *key)))
+            out.update(order[: counts[name]])
         lacking = _lacking(wanted, seen, out)
         if best is None or lacking < best[0]:
             best = (lacking, out)

@@ -1,0 +1,331 @@
+"""Whether `mle-train-grpo --duration-weight auto` is right: a tiny policy under five ways of collecting a batch.
+
+    python benchmarks/duration_policy.py --out runs/bias [--seeds 5] [--ways ...] [--modes ...] [-j 1]
+
+Two real tables, and a family of short programs that choose a model and its size. Each is run once by mle-sandbox and
+mle-grade; its score and its CPU seconds are looked up from then on, with a tenth of noise on the seconds, so a run of
+60 updates takes seconds in place of hours. mle-train-sft teaches a tiny policy the family. Rollouts are drawn from the present policy, token by
+token, and given up at the first token with which the text can be no program of the family: reward 0, quickly. They
+reach the real pool, advantages, weights, losses and optimiser of mle-train-grpo, as records. After each update the
+probability of every program is read off exactly. What is there already is not run again.
+
+Not covered: sampling by mle-rollout, running each rollout's program, policies of a useful size.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import random
+import shutil
+import statistics
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import duration_ways as ways
+from duration_family import Problem, prepare, problems, quickest, rollout
+
+from mletools.records.ids import derive_seed
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+WAYS = ways.WAYS
+MODES = ("off", "mean", "auto", "centred", "inverse")
+BATCH, GROUP, WORKERS, UPDATES, RATE, NOISE = 64, 32, 2, 60, 1e-3, 0.1
+
+# --- the policy and what it may write ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Beliefs:
+    """The policy on a problem's programs. logps (programs, tokens, vocabulary): of each next token, given the program's
+    tokens before it; chances: of each whole program.
+    """
+
+    logps: Any
+    chances: Any
+
+
+def beliefs(model: Any, problem: Problem) -> Beliefs:
+    import numpy as np
+    import torch
+
+    longest = max(map(len, problem.ids))
+    rows = [problem.prompt + ids + [0] * (longest - len(ids)) for ids in problem.ids]
+    training = model.training
+    model.eval()
+    with torch.no_grad():
+        logits = model(input_ids=torch.tensor(rows)).logits[:, len(problem.prompt) - 1 : -1]
+    model.train(training)
+    logps = torch.log_softmax(logits.double(), dim=-1).numpy()
+    sums = [sum(logps[row, at, token] for at, token in enumerate(ids)) for row, ids in enumerate(problem.ids)]
+    return Beliefs(logps, np.exp(sums))
+
+
+@dataclass(frozen=True)
+class Text:
+    """What the policy wrote. program: its number in the family, None where it was given up."""
+
+    ids: list[int]
+    logps: list[float]
+    program: int | None
+
+
+def write(told: Beliefs, problem: Problem, sums: Any, rng: random.Random) -> Text:
+    """A draw, token by token. sums: running sums over the vocabulary of the tokens' chances, shaped like told.logps."""
+    import numpy as np
+
+    rows = list(range(len(problem.ids)))
+    ids: list[int] = []
+    logps: list[float] = []
+    while True:
+        at, row = len(ids), rows[0]
+        token = int(np.searchsorted(sums[row, at], rng.random() * sums[row, at, -1], side="right"))
+        ids.append(token)
+        logps.append(min(0.0, float(told.logps[row, at, token])))
+        rows = [each for each in rows if problem.ids[each][at] == token]
+        if not rows:
+            return Text(ids, logps, None)
+        if len(problem.ids[rows[0]]) == len(ids):
+            return Text(ids, logps, rows[0])
+
+
+# --- a run ------------------------------------------------------------------------------------------------------------
+
+
+class Collector:
+    """Rollouts of the present policy, collected one of the five ways, as the steps of mle-train-grpo."""
+
+    def __init__(self, way: str, mode: str, seed: int, set_of: list[Problem], run: Any) -> None:
+        self.way, self.mode, self.problems, self.run = way, mode, set_of, run
+        self.rng = random.Random(derive_seed(seed, way, "collect"))  # the same for all modes
+        self.curve: list[dict[str, Any]] = []
+        self.count = 0
+        self.known: list[tuple[Beliefs, Any]] = []
+        self.pool = self._pool(True) if way == "kept" else None
+        self.endless = ways.kept(lambda: self._draw(self.count % 2), BATCH)
+
+    def steps(self) -> Iterator[Any]:
+        """One step an update; ends after the policy that the last of them made was looked at."""
+        for update in range(UPDATES + 1):
+            self._look()
+            if update == UPDATES:
+                return
+            step = self._kept_step() if self.pool is not None else self._step(update)
+            self.curve[-1].update(weighted=step.weights is not None, lost=step.lost, late=step.in_flight)
+            yield step
+
+    def _pool(self, stream: bool) -> Any:
+        from mletools.training.pool import Pool
+
+        return Pool(self.run.choice, {}, self.run.dropped, stream=stream)
+
+    def _look(self) -> None:
+        import numpy as np
+
+        self.known, told = [], []
+        for problem in self.problems:
+            found = beliefs(self.run.policy, problem)
+            self.known.append((found, np.cumsum(np.exp(found.logps), axis=-1)))
+            rest = max(0.0, 1.0 - float(found.chances.sum()))
+            top = max(problem.rewards) - 0.1
+            good = [chance for chance, reward in zip(found.chances, problem.rewards, strict=True) if reward >= top]
+            told.append(
+                {
+                    "score": float(found.chances @ np.array(problem.rewards)),
+                    "seconds": float(found.chances @ np.array(problem.seconds)) + rest * quickest(problem),
+                    "good": float(sum(good)),
+                    "none": rest,
+                }
+            )
+        self.curve.append({"problems": told})
+
+    def _draw(self, which: int) -> tuple[Any, float]:
+        """A rollout that is begun now, and the seconds that it will take."""
+        problem, (told, sums) = self.problems[which], self.known[which]
+        text = write(told, problem, sums, self.rng)
+        seconds = quickest(problem) if text.program is None else problem.seconds[text.program]
+        number, self.count = self.count, self.count + 1
+        return (which, text, number, len(self.curve) - 1), seconds * math.exp(self.rng.gauss(0.0, NOISE))
+
+    def _collect(self, which: int) -> Any:
+        problem, draw = self.problems[which], lambda: self._draw(which)
+        if self.way == "thinned":
+            return ways.thinned(draw, GROUP, quickest(problem), self.rng)
+        if self.way == "window":
+            return ways.window(draw, WORKERS, 2 * max(problem.seconds))
+        return ways.first(draw, GROUP, (2 if self.way == "first" else 1) * GROUP)
+
+    def _step(self, update: int) -> Any:
+        """The rollouts of a group for each problem, as a held input; again where neither group has anything to teach."""
+        step = None
+        while step is None:
+            pool, batches = self._pool(False), {}
+            for which in range(len(self.problems)):
+                batch = batches[f"{update}-{which}"] = self._collect(which)
+                for arrival in batch.arrivals:
+                    pool.add(self._sample(arrival, f"{update}-{which}", len(batch.begun)))
+            pool.end()
+            step = pool.take()
+        return reweighted(step, self.mode, batches, self.run.choice) if self.mode in ("centred", "inverse") else step
+
+    def _kept_step(self) -> Any:
+        """The next completions; groups are the rollouts that were begun one after the other."""
+        assert self.pool is not None
+        while (step := self.pool.take()) is None:
+            arrival = next(self.endless)
+            which, number = arrival.item[0], arrival.item[2]
+            self.pool.add(self._sample(arrival, f"{number // (2 * GROUP)}-{which}", GROUP))
+        return reweighted(step, self.mode, {}, self.run.choice) if self.mode == "centred" else step
+
+    def _sample(self, arrival: Any, group: str, size: int) -> Any:
+        which, text, number, version = arrival.item
+        problem = self.problems[which]
+        record = rollout(problem.task, "", number)
+        record["messages"] = [
+            {"role": "user", "content": problem.task["name"], "token_ids": problem.prompt},
+            {"role": "assistant", "content": "", "loss": True, "token_ids": text.ids, "logprobs": text.logps},
+        ]
+        record["policy"]["version"] = version
+        record["turns"][0]["duration_s"] = arrival.seconds
+        reward = 0.0 if text.program is None else problem.rewards[text.program]
+        return self.run.sample({**record, "id": str(number), "group": group, "group_size": size, "reward": reward})
+
+
+def reweighted(step: Any, mode: str, batches: dict[str, Any], choice: Any) -> Any:
+    """A step that the tool did not weight, under a rule that it does not have.
+
+    centred: duration / mean, and advantages measured against the mean under these weights. inverse: one over how many of
+    the window's rollouts were begun early enough to be done in time, had they taken as long.
+    """
+    from mletools.training.advantages import EPS, mean, sample_std
+    from mletools.training.durations import duration_weights
+
+    weights = duration_weights([sample.duration_s for sample in step.samples])
+    factors: dict[str, float] = {}
+    for name in {sample.group for sample in step.samples}:
+        members = [(s, w) for s, w in zip(step.samples, weights, strict=True) if s.group == name]
+        rewards = [float(sample.reward) for sample, _ in members]
+        if mode == "inverse":  # the pool keeps the order in which they came
+            members = [(s, w) for (s, _), w in zip(members, ways.inverse_weights(batches[name]), strict=True)]
+        base = mean(rewards)
+        if mode == "centred":
+            base = sum(r * w for r, (_, w) in zip(rewards, members, strict=True)) / sum(w for _, w in members)
+        spread = (sample_std(rewards) or 0.0) + EPS
+        factors.update({s.id: w * (float(s.reward) - base) / spread for s, w in members})
+    return replace(step, rows=[replace(row, advantage=factors[row.sample.id]) for row in step.rows])
+
+
+def train(out: Path, way: str, mode: str, seed: int) -> dict[str, Any]:
+    """One run; kept as a file, which is read where it is there."""
+    file = out / "results" / f"{way}-{mode}-{seed}.json"
+    if file.exists():
+        return json.loads(file.read_text())
+    import torch
+
+    from mletools.training.grpo import GrpoOptions, GrpoRun
+
+    torch.set_num_threads(1)
+
+    class Watched(GrpoRun):
+        policy: Any = None
+
+        def begin(self, trainer: Any, optimizer: Any) -> None:
+            super().begin(trainer, optimizer)
+            self.policy = trainer.model
+
+    folder, begun = out / f"run-{way}-{mode}-{seed}", time.process_time()
+    shutil.rmtree(folder, ignore_errors=True)
+    options = GrpoOptions(
+        duration_weight=mode if mode in ("off", "mean", "auto") else "off",
+        batch=BATCH if way == "kept" else None,
+        groups_per_step=2,
+        learning_rate=RATE,
+        micro_batch=BATCH,
+        lora_rank=0,
+        save_steps=10**9,
+        seed=seed,
+    )
+    run = Watched(str(out / "sft" / "latest"), folder, options)
+    collector = Collector(way, mode, seed, problems(out, run.tokenizer), run)
+    # the steps are made of the policy of the moment, in place of a pipe that is read
+    told = list(run._drive(collector.steps(), 1.0, None))
+    found = {
+        "way": way, "mode": mode, "seed": seed, "curve": collector.curve, "dropped": dict(run.dropped),
+        "grad_norm": [step["grad_norm"] for step in told], "cpu_s": time.process_time() - begun,
+    }  # fmt: skip
+    file.parent.mkdir(exist_ok=True)
+    file.with_suffix(".partial").write_text(json.dumps(found))
+    os.replace(file.with_suffix(".partial"), file)
+    shutil.rmtree(folder)
+    return found
+
+
+# --- tables -----------------------------------------------------------------------------------------------------------
+
+
+def modes_of(way: str, modes: Sequence[str]) -> list[str]:
+    """The other rules are tried where they differ: inverse is off, or mean, in all ways but the window."""
+    return [mode for mode in modes if mode != "inverse" or way == "window"]
+
+
+def late(run: dict[str, Any], which: int, what: str, last: int = 5) -> float:
+    return statistics.fmean(each["problems"][which][what] for each in run["curve"][-last:])
+
+
+def told(values: Sequence[float], digits: int = 3) -> str:
+    error = statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else float("nan")
+    return f"{statistics.fmean(values):.{digits}f} ± {error:.{digits}f}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
+    parser.add_argument("--modes", nargs="+", choices=MODES, default=list(MODES))
+    parser.add_argument("-j", "--jobs", type=int, default=1)
+    given = parser.parse_args()
+    given.out.mkdir(parents=True, exist_ok=True)
+    prepare(given.out)
+    wanted = [
+        (way, mode, seed) for seed in range(given.seeds) for way in given.ways for mode in modes_of(way, given.modes)
+    ]
+    with ProcessPoolExecutor(given.jobs) as workers:
+        runs = list(workers.map(train, [given.out] * len(wanted), *zip(*wanted, strict=True)))
+    report(runs, given.ways, given.modes)
+
+
+def report(runs: list[dict[str, Any]], chosen: Sequence[str], modes: Sequence[str]) -> None:
+    from tabulate import tabulate
+
+    for which in range(len(runs[0]["curve"][0]["problems"])):
+        rows = []
+        for way in chosen:
+            of = {mode: [r for r in runs if (r["way"], r["mode"]) == (way, mode)] for mode in modes_of(way, modes)}
+            for mode, same in of.items():
+                final = [late(run, which, "score") for run in same]
+                whole = [statistics.fmean(each["problems"][which]["score"] for each in run["curve"]) for run in same]
+                weighted = [step["weighted"] for run in same for step in run["curve"][:-1]]
+                row = [way, mode, told(final), told(whole), told([late(run, which, "good") for run in same], 2)]
+                row += [told([late(run, which, "seconds") for run in same], 2), f"{statistics.fmean(weighted):.0%}"]
+                rivals = [[late(run, which, "score") for run in of[rival]] for rival in ("off", "mean") if rival in of]
+                if mode == "auto" and rivals:
+                    best = max(rivals, key=statistics.fmean)
+                    row.append(told([one - other for one, other in zip(final, best, strict=True)]))
+                rows.append(row)
+        first = runs[0]["curve"][0]["problems"][which]
+        print(f"\ntask {which}: at first J {first['score']:.3f}, good {first['good']:.2f}, {first['seconds']:.2f} s\n")
+        heads = ["way", "weight", "J at the end", "J, mean of all updates", "good", "E[seconds]", "weighted"]
+        print(tabulate(rows, [*heads, "auto - better of off and mean"], tablefmt="github", disable_numparse=True))
+
+
+if __name__ == "__main__":
+    main()

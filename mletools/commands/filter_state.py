@@ -1,0 +1,103 @@
+"""The file in which mle-filter --state remembers rewards from run to run.
+
+With -o FILE the rewards of a run are in it once the run is complete; until then it says what the run began from, and a
+resumed run begins there again. A stream's are in it as they go by. One run at a time: a lock lies beside it.
+"""
+
+import fcntl
+import os
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from .. import cli
+from ..filters import Remembered
+from ..records.errors import ToolError
+from ..records.jsonl import dumps, loads
+
+KIND = "mle-filter state"
+A_WRITE = 1000  # rewards held, for each record between two writes of a stream's state
+
+
+class StateFile:
+    """`remembered` is what the run begins from, and what it adds to. ToolError: locked, broken, or another run's."""
+
+    def __init__(self, path: Path, run: cli.Run):
+        self.path = Path(os.path.realpath(path))
+        self._lock = self._locked()
+        partial = run.beside("partial")
+        self._output = os.path.realpath(partial).removesuffix(".partial") if partial else None
+        stored, begun = self._read()
+        tasks = stored
+        if run.resume and begun is not None and begun["output"] == self._output:
+            tasks = begun["tasks"]
+        elif run.resume and run.finished_keys:
+            raise ToolError(
+                f"{self.path}: no longer knows what the run of {self._output} began from: another run has used it "
+                "since; choose another -o"
+            )
+        self._begun = {"output": self._output, "tasks": tasks} if self._output else None
+        self.remembered = Remembered.of(tasks)
+        self._since = 0
+        self._write(stored)
+
+    def went_by(self) -> None:
+        """A record is out. Of a stream, the rewards up to it are written, or soon will be: large states less often."""
+        self._since += 1
+        if self._output is None and self._since > self.remembered.size // A_WRITE:
+            self.save()
+
+    def stopped(self) -> None:
+        """The run is over, and its input perhaps not: a stream's rewards are written, a file's are not."""
+        if self._output is None and self._since:
+            self.save()
+
+    def save(self) -> None:
+        """Write the rewards as they are now."""
+        self._write(self.remembered.as_json())
+        self._since = 0
+
+    def _locked(self) -> BinaryIO:
+        beside = self.path.with_name(self.path.name + ".lock")
+        try:
+            file = open(beside, "a+b")  # noqa: SIM115 (it stays open for as long as the run)
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ToolError(f"{self.path}: another run is using it; wait for it or choose another --state") from None
+        except OSError as error:
+            raise ToolError(f"{beside}: {error.strerror}") from None
+        return file
+
+    def _read(self) -> tuple[dict[str, Any], dict[str, Any] | None]:
+        """The rewards by task, and what the last run with an output began from."""
+        try:
+            text = self.path.read_bytes()
+        except FileNotFoundError:
+            return {}, None
+        except OSError as error:
+            raise ToolError(f"{self.path}: {error.strerror}") from None
+        try:
+            told = loads(text)
+            if told["kind"] != KIND or told["version"] != 1:
+                raise ValueError(f"kind and version are {told['kind']!r} and {told['version']!r}")
+            for tasks in (told["tasks"], *([told["begun"]["tasks"]] if told["begun"] else [])):
+                Remembered.of(tasks)
+            return told["tasks"], told["begun"]
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            what = f"no {error}" if isinstance(error, KeyError) else str(error)
+            raise ToolError(
+                f"{self.path}: is not what mle-filter --state wrote ({what}); move it away to begin without it, "
+                "or choose another --state"
+            ) from None
+
+    def _write(self, tasks: dict[str, Any]) -> None:
+        told = {"kind": KIND, "version": 1, "tasks": tasks, "begun": self._begun}
+        new = self.path.with_name(self.path.name + ".new")
+        try:
+            with open(new, "w", encoding="utf-8") as file:
+                file.write(dumps(told) + "\n")
+                file.flush()
+                if self._output is not None:
+                    os.fsync(file.fileno())
+            os.replace(new, self.path)
+        except OSError as error:
+            raise ToolError(f"cannot write {self.path}: {error.strerror}") from None

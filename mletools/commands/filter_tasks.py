@@ -1,0 +1,84 @@
+"""Choosing tasks, for mle-filter --tasks: puts each to the checks, and keeps those that pass."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .. import cli
+from ..filters.tasks import DUPLICATE, TaskSelection, failed
+from ..records import workers
+from ..records.errors import RecordError, ToolError
+from ..records.output import Output
+
+if TYPE_CHECKING:
+    from .metric_box import CodeBox
+
+
+@dataclass(frozen=True)
+class Examiner:
+    """Puts a task to the checks; a class, so that it travels to worker processes."""
+
+    data: Path
+    names: tuple[str, ...]
+    code_box: "CodeBox"
+
+    def __call__(self, line: cli.Line) -> dict[str, str]:
+        from ..grading import check_task, score_bytes, standing
+        from ..tasks.soundness import examine, read_case
+
+        task = line.record
+        folder = self.data / task["data"]["dir"]
+        by_code = "file" in task["metric"]
+        if not by_code:
+            check_task({name: value for name, value in task.items() if name != "thresholds"})
+
+        def score(submission: bytes) -> float:
+            if by_code:
+                return self.code_box(task, folder, submission)
+            return score_bytes(task, answers, submission)
+
+        case = read_case(task, self.data, score)
+        answers = (folder / task["answers"]).read_bytes()
+        thresholds = task.get("thresholds") or standing(task, folder, None, None).thresholds
+        if thresholds:
+            case = replace(case, task={**task, "thresholds": thresholds})
+        return examine(case, self.names)
+
+
+def filter_tasks(run: cli.Run, examiner: Examiner, selection: TaskSelection, side: Output | None) -> None:
+    """Keep the tasks of the run's input that pass the checks; what is dropped goes to `side`."""
+
+    def unfinished() -> Iterable[cli.Line]:
+        for line in run.lines("task"):
+            if run.finished(line.record["id"]):
+                selection.took(line.record, _keys(line.record))
+            else:
+                yield line
+
+    # In input order whatever -j is: which of two equal tasks is the earlier one must not depend on it.
+    for line, checks, error in workers.run(examiner, unfinished(), run.jobs, keep_order=True, processes=True):
+        if isinstance(error, RecordError):
+            run.reject(line, str(error))
+        elif isinstance(error, ToolError):
+            raise ToolError(f"{line.place}: {error}") from error
+        elif error is not None or checks is None:
+            raise error or ToolError(f"{line.place}: no outcome")
+        else:
+            decision = selection.decide(line.record, checks, _keys(line.record))
+            record = {**line.record, "filter": decision}
+            if decision["kept"]:
+                run.emit(record)
+                continue
+            run.counts["dropped"] += 1
+            for name in failed(decision):
+                run.counts[f"failed {name}" if name != DUPLICATE else "nearly the same as an earlier one"] += 1
+            if side is not None:
+                side.write(run.stamp(record))
+
+
+def _keys(task: dict[str, Any]) -> list[str]:
+    """What two nearly equal tasks share: DNA, rule and scenario where the task has these, or the data."""
+    from ..tasks.likeness import likeness
+
+    return list(dict.fromkeys([likeness(task), str(task["data"]["digest"])]))

@@ -1,0 +1,254 @@
+"""Rollouts without an end, for a trainer at the other end of the pipe: the tasks again and again, and how far ahead to go.
+
+Covered: going on where a killed run was (--state), a bound on how old the policy behind a rollout gets until it is trained
+on. The bound counts this process's own rollouts; where several sample for one trainer, the trainer's bound is what holds.
+"""
+
+import functools
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import click
+
+from .. import cli
+from ..models import Model
+from ..models.following import FollowingModel
+from ..records import published
+from ..records.errors import ToolError
+from ..records.ids import content_id, derive_seed
+from .model_options import ModelOptions
+
+PAUSE = 0.2  # seconds between two looks at what the trainer says
+
+
+@dataclass
+class Ahead:
+    """How many rollouts may be begun that no published policy has learnt from: --max-staleness K.
+
+    A step's worth for each update that a rollout may be old, and one: with 0, a step's rollouts are begun, and the next
+    when the policy that learnt from them is there. Rollouts that a filter drops reach no trainer, unless it marks them
+    (mle-filter --mark); where a trainer starves for `patience` seconds while nothing is worked on here, it gets another group.
+    pause: sleeps, and raises where there is nobody left to wait for.
+    """
+
+    folder: Path
+    most: int | None
+    patience: float = 300.0
+    pause: Callable[[float], None] = time.sleep
+    say: Callable[[str], None] = lambda told: None
+    begun: int = 0
+    done: int = 0
+    waited: float = 0.0
+    _base: int | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def finished(self, rollouts: int) -> None:
+        with self._lock:
+            self.done += rollouts
+
+    def wait(self, group_size: int) -> None:
+        """Until a group may be begun; counts it."""
+        since, idle = time.monotonic(), None
+        while self.most is not None and not self._may(group_size):
+            with self._lock:
+                working = self.begun > self.done
+            said = published.wanted(self.folder)
+            if working or said is None or not said.starving:
+                idle = None
+            elif idle is None:
+                idle = time.monotonic()
+            elif time.monotonic() - idle > self.patience:
+                self.say(
+                    f"the trainer has had nothing for {self.patience:g} s, and is given another group: are rollouts dropped on "
+                    "the way (mle-filter --mark), or do programs take longer (--patience)?"
+                )
+                break
+            self.pause(PAUSE)
+        self.waited += time.monotonic() - since
+        with self._lock:
+            self.begun += group_size
+
+    def _may(self, group_size: int) -> bool:
+        said = published.wanted(self.folder)
+        if said is None:
+            return self.begun == 0
+        if (
+            self._base is None or said.used < self._base
+        ):  # what it had used before this run began, or a trainer begun anew
+            self._base = said.used
+        step = said.rollouts if said.rollouts is not None else said.groups * group_size
+        assert self.most is not None
+        return self.begun - (said.used - self._base) < (self.most + 1) * step
+
+
+@dataclass
+class State:
+    """How many groups were begun, in a file, so that a run goes on behind them."""
+
+    path: Path | None
+    digest: str
+    groups: int = 0
+
+    @staticmethod
+    def read(path: Path | None, lines: Sequence[cli.Line], seed: int) -> "State":
+        digest = content_id(seed, [line.record["id"] for line in lines])
+        if path is None or not path.exists():
+            return State(path, digest)
+        try:
+            kept = json.loads(path.read_text(encoding="utf-8"))
+            found = State(path, str(kept["digest"]), int(kept["groups"]))
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise ToolError(f"{path}: is no state of mle-rollout ({error}): remove it to begin anew") from error
+        if found.digest != digest:
+            raise ToolError(f"{path}: was kept for other tasks or another --seed: give the same, or another file")
+        return found
+
+    def begun(self) -> None:
+        self.groups += 1
+        if self.path is not None:
+            unfinished = self.path.with_name(self.path.name + ".partial")
+            unfinished.write_text(json.dumps({"digest": self.digest, "groups": self.groups}) + "\n", encoding="utf-8")
+            os.replace(unfinished, self.path)
+
+
+@dataclass(frozen=True)
+class Endless:
+    """What the options of `endless_options` say."""
+
+    forever: bool
+    follow: str | None
+    max_staleness: int | None
+    patience: float
+    state: str | None
+
+    def check(self, output: bool) -> None:
+        """UsageError for options that do not go together."""
+        if self.forever and output:
+            raise click.UsageError("--forever never ends, and -o FILE would never appear: write to a pipe")
+        for name, value in (("--state", self.state), ("--max-staleness", self.max_staleness)):
+            if value is not None and not self.forever:
+                raise click.UsageError(f"{name} is about --forever")
+        if self.max_staleness is not None and not self.follow:
+            raise click.UsageError("--max-staleness: of which policy? --follow DIR is where it is published")
+
+    def model(self, run: cli.Run, models: ModelOptions, batch: int = 64) -> Model:
+        """The model that -m names, which answers with the newest policy that was published."""
+        if self.follow is None:
+            return models.open(batch=batch)
+        folder = Path(self.follow)
+
+        def waiting() -> None:
+            run.say(f"waiting for a policy in {folder}")
+
+        def pause() -> None:
+            run.pause(0.5)
+
+        kind, _, rest = (models.model or "").partition(":")
+        if kind in ("hf", "vllm"):
+            if rest:
+                raise click.UsageError(
+                    f"-m {models.model} --follow {folder}: the policy is the folder's: say -m {kind}: alone"
+                )
+            return FollowingModel(folder, None, lambda path: models.open(f"{kind}:{path}", batch=batch), waiting, pause)
+        return FollowingModel(folder, models.open(batch=batch), None, waiting, pause)
+
+    def tasks(self, run: cli.Run, kind: str, group_size: int) -> "Source":
+        """The lines of the input with the seed of each; without an end where that is wanted."""
+        ahead = None
+        if self.follow and self.forever:
+            ahead = Ahead(Path(self.follow), self.max_staleness, self.patience, run.pause, run.say)
+        return Source(run, kind, group_size, self.forever, ahead, Path(self.state) if self.state else None)
+
+
+@dataclass
+class Source:
+    """The tasks of a run, one group's at a time, and what is counted of them."""
+
+    run: cli.Run
+    kind: str
+    group_size: int
+    forever: bool
+    ahead: Ahead | None
+    state: Path | None
+
+    def __iter__(self) -> Iterator[tuple[cli.Line, int]]:
+        if not self.forever:
+            for line in self.run.lines(self.kind):
+                yield line, self.run.seed
+            return
+        lines = list(self.run.lines(self.kind))
+        if not lines:
+            raise ToolError("--forever needs at least one task")
+        state = State.read(self.state, lines, self.run.seed)
+        while True:
+            past, index = divmod(state.groups, len(lines))
+            if self.ahead is not None:
+                self.ahead.wait(self.group_size)
+            state.begun()
+            yield lines[index], self.run.seed if past == 0 else derive_seed(self.run.seed, "pass", past)
+
+    def finished(self, rollouts: int) -> None:
+        if self.ahead is not None:
+            self.ahead.finished(rollouts)
+
+    def of_now(self, policy: dict[str, Any], model: Model) -> dict[str, Any]:
+        """What records say of the policy, with the version that is the newest now where one is followed."""
+        return {**policy, "version": model.version} if isinstance(model, FollowingModel) else policy
+
+    def told(self, rollout: dict[str, Any], version: Any) -> dict[str, Any]:
+        """The rollout with the version that it was sampled from and the seconds that this run has waited for policies."""
+        if self.ahead is None:
+            return rollout
+        policy = {**rollout["policy"], "version": version, "waited_s": round(self.ahead.waited, 3)}
+        return {**rollout, "policy": policy}
+
+
+def endless_options(body: Callable[..., None]) -> Any:
+    """Adds the options to a command's body, which gets them as one argument `endless`."""
+    folder: dict[str, Any] = {"type": click.Path(file_okay=False), "metavar": "DIR"}
+    options = [
+        click.option("--forever", is_flag=True, help="Go through the tasks again and again; holds the input."),
+        click.option(
+            "--follow",
+            help="Sample from the newest policy that mle-train-grpo --publish DIR puts there: with -m hf: by loading it, with a "
+            "server's model by its version alone.",
+            **folder,
+        ),
+        click.option(
+            "--max-staleness",
+            type=click.IntRange(0),
+            metavar="K",
+            help="With --follow: begin nothing that would be trained on by a policy more than K updates newer.",
+        ),
+        click.option(
+            "--patience",
+            type=click.FloatRange(0, min_open=True),
+            default=300.0,
+            show_default=True,
+            metavar="S",
+            cls=cli.MachineOption,
+            help="With --max-staleness: seconds that a trainer may starve, with nothing worked on here, before it gets a group more.",
+        ),
+        click.option(
+            "--state",
+            type=click.Path(dir_okay=False),
+            metavar="FILE",
+            cls=cli.MachineOption,
+            help="With --forever: remember which groups were begun; a new run goes on behind them.",
+        ),
+    ]
+
+    @functools.wraps(body)
+    def with_options(*args: Any, **given: Any) -> None:
+        body(*args, endless=Endless(**{name: given.pop(name) for name in Endless.__dataclass_fields__}), **given)
+
+    decorated: Any = with_options
+    for option in reversed(options):
+        decorated = option(decorated)
+    return decorated

@@ -1,0 +1,32 @@
+"""Which of the policy's messages must not carry loss (MLE-RL, section 4.1: they are masked, not punished).
+
+Covered: messages without one action that can be read, cut off, calls of what does not exist, and hand-ins that were
+invalid. Not covered: programs that failed without being handed in: trying is no fault.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from .steps import own_submission
+
+FORM = {"length", "missing", "several", "malformed", "unknown", "early"}  # problems of a turn that are about its form
+HANDS_IN = {"execute_code", "solve", "improve"}  # actions whose program is to leave a submission
+
+
+def masked(rollout: Mapping[str, Any]) -> list[int]:
+    """The places in `messages` of the policy's messages that must not carry loss, of a graded rollout."""
+    own = [at for at, message in enumerate(rollout["messages"]) if message.get("loss")]
+    turns, grade = [turn for turn in rollout["turns"] if "message" in turn], rollout["grade"]
+    if not turns:
+        return [] if grade["valid"] else own
+    bad = {turn["message"] for turn in turns if turn.get("problem") in FORM or _invalid(turn)}
+    if not grade["valid"] and grade["digest"] is not None:
+        bad |= {turn["message"] for turn in turns if (own_submission(turn) or {}).get("digest") == grade["digest"]}
+    return [at for at in own if at in bad]
+
+
+def _invalid(turn: Mapping[str, Any]) -> bool:
+    """Whether the turn handed in what is no valid submission."""
+    if own_submission(turn):
+        return not (turn.get("grade") or {"valid": True})["valid"]
+    return turn["action"] in HANDS_IN and "execution" in turn

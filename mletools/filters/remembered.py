@@ -1,0 +1,63 @@
+"""What the filters remember of the rewards that went by: the newest of each task, in windows and altogether.
+
+It grows by a task's entry for each new task: at most REWARDS numbers, and a window for each kind of trace.
+"""
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+REWARDS = 1000  # of a task, that the top share's threshold is taken over
+
+
+@dataclass
+class Remembered:
+    """`rewards[task]` are its newest; `windows[task][kind]` those of reset traces, memory traces or others ("")."""
+
+    rewards: dict[str, deque[float]] = field(default_factory=dict)
+    windows: dict[str, dict[str, deque[float]]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, tasks: Mapping[str, Any]) -> "Remembered":
+        """What `as_json` gave. TypeError, KeyError or ValueError for anything else."""
+        made = cls()
+        for task, told in tasks.items():
+            if told["rewards"]:
+                made.rewards[task] = deque(map(_number, told["rewards"]), REWARDS)
+            if told["windows"]:
+                made.windows[task] = {kind: deque(map(_number, each)) for kind, each in told["windows"].items()}
+        return made
+
+    def as_json(self) -> dict[str, Any]:
+        """JSON of it, by task."""
+        return {
+            task: {
+                "rewards": list(self.rewards.get(task, ())),
+                "windows": {kind: list(each) for kind, each in self.windows.get(task, {}).items()},
+            }
+            for task in sorted(self.rewards.keys() | self.windows.keys())
+        }
+
+    @property
+    def size(self) -> int:
+        """How many rewards are held."""
+        kinds = [each for windows in self.windows.values() for each in windows.values()]
+        return sum(map(len, self.rewards.values())) + sum(map(len, kinds))
+
+    def reward(self, task: str, value: float) -> None:
+        """Remember a reward of a task."""
+        self.rewards.setdefault(task, deque(maxlen=REWARDS)).append(value)
+
+    def window(self, task: str, kind: str, most: int) -> deque[float]:
+        """The window of the newest `most` rewards, to look into and to append to."""
+        windows = self.windows.setdefault(task, {})
+        if kind not in windows or windows[kind].maxlen != most:
+            windows[kind] = deque(windows.get(kind, ()), most)
+        return windows[kind]
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(f"{value!r} is no number")
+    return value

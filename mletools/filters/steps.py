@@ -1,0 +1,132 @@
+"""Cut a rollout in turns into steps, one rollout for each valid submission (MLE-RL, section 4.1, equations 3 and 4).
+
+A step is what the policy did since its last valid submission, up to and with the message that handed in the next.
+Covered: scaffolds in turns; a rollout of one answer is one step as it is. Not covered: searches (mle-rollout has
+--steps for those), and how many teams a score leaves behind, which reaches this module as an argument.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..records.errors import RecordError
+from ..records.ids import content_id
+
+Turn = Mapping[str, Any]
+# (turns up to the one that hands in, that turn, what a session ran in) -> the program and its execution
+HandIn = Callable[[Sequence[Turn], Turn, Mapping[str, Any]], tuple[str | None, dict[str, Any]]]
+# (task, test score) -> {"human_rank", "human_rank_rule"}, both None for a task without a leaderboard
+Standing = Callable[[Mapping[str, Any], float], dict[str, Any]]
+# What was said of the whole rollout, and is not true of a step.
+OF_THE_WHOLE = ("instrument", "grade", "reward", "filter", "idea_types")
+BOX = ("backend", "start", "gpu", "protections", "limits")
+
+
+@dataclass(frozen=True)
+class Cut:
+    """The steps of a rollout; `reason` says why there are none; `turns_left` are the turns after the last step."""
+
+    steps: list[dict[str, Any]]
+    reason: str | None
+    turns_left: int
+
+
+def own_submission(turn: Turn) -> dict[str, Any] | None:
+    """The file that this turn left; None where it left none, or told of an earlier one."""
+    found: dict[str, Any] | None = turn.get("submission") or (turn.get("execution") or {}).get("submission")
+    return found
+
+
+def cut(rollout: dict[str, Any], hand_in: HandIn, standing: Standing) -> Cut:
+    """The steps of a rollout, in order. RecordError for one that is a step already."""
+    if "cut" in rollout:
+        raise RecordError(f"is a step already, of {rollout['cut']['rollout']}: give --steps what mle-rollout wrote")
+    turns = rollout["turns"]
+    if rollout["stop_reason"] == "asked":
+        return Cut([], "no step: a state, which hands in nothing", len(turns))
+    if "search" in rollout:
+        return Cut([], "no step: a search, whose steps are what mle-rollout --steps wrote", len(turns))
+    if len(turns) == 1 and "message" not in turns[0]:
+        return Cut([_alone(rollout, standing)], None, 0)
+    ends = [at for at, turn in enumerate(turns) if own_submission(turn) and (turn.get("grade") or {}).get("valid")]
+    if not ends:
+        tried = any(own_submission(turn) and "grade" in turn for turn in turns)
+        reason = "no step: no submission was valid" if tried else "no step: nothing was handed in"
+        return Cut([], reason, len(turns))
+    begins = [0, *(end + 1 for end in ends[:-1])]
+    steps = []
+    for number, (first, last) in enumerate(zip(begins, ends, strict=True), start=1):
+        before = turns[first - 1] if first else None
+        reference = _reference(rollout, before, standing)
+        steps.append(_step(rollout, number, first, last, reference, hand_in))
+    return Cut(steps, None, len(turns) - 1 - ends[-1])
+
+
+def _reference(rollout: Mapping[str, Any], before: Turn | None, standing: Standing) -> dict[str, Any] | None:
+    """What a step's gain is measured from: what its trace began from, else the submission before it (figure 3b)."""
+    score = (rollout.get("state") or {}).get("score")
+    if score is not None:
+        return {"of": "state", "score": score, **standing(rollout["task"], score)}
+    if before is None:
+        return None
+    score = before["grade"]["score"]
+    return {"of": "previous", "score": score, **standing(rollout["task"], score)}
+
+
+def reference_of(rollout: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What a graded rollout's gain is measured from: a step's own reference, a whole rollout's state; None: nothing."""
+    if "cut" in rollout:
+        found: dict[str, Any] | None = rollout["cut"]["reference"]
+        return found
+    score = (rollout.get("state") or {}).get("score")
+    return None if score is None else {"score": score}
+
+
+def _named(rollout: Mapping[str, Any], number: int, turns: list[int], reference: Any) -> dict[str, Any]:
+    """The keys by which a step is a rollout of its own.
+
+    Each step is a group of one: no two steps answer the same prompt, so nothing may compare their rewards as a group's.
+    """
+    id = content_id("step", rollout["id"], number)
+    of = {"rollout": rollout["id"], "group": rollout["group"], "sample": rollout["sample"]}
+    place = {**of, "step": number, "turns": turns, "reference": reference}
+    return {"id": id, "group": id, "group_size": 1, "sample": 0, "cut": place}
+
+
+def _alone(rollout: dict[str, Any], standing: Standing) -> dict[str, Any]:
+    kept = {name: value for name, value in rollout.items() if name not in ("grade", "reward", "filter", "idea_types")}
+    return {**kept, **_named(rollout, 1, [0, 0], _reference(rollout, None, standing))}
+
+
+def _step(
+    rollout: Mapping[str, Any],
+    number: int,
+    first: int,
+    last: int,
+    reference: dict[str, Any] | None,
+    hand_in: HandIn,
+) -> dict[str, Any]:
+    turns = rollout["turns"][: last + 1]
+    own, end = turns[first:], turns[last]
+    messages = []
+    for at, message in enumerate(rollout["messages"][: end["message"] + 1]):
+        earlier = message.get("loss") and at < own[0]["message"]
+        messages.append({**message, "loss": False} if earlier else dict(message))
+    code, execution = hand_in(turns, end, {name: rollout["execution"].get(name) for name in BOX})
+    made = {name: value for name, value in rollout.items() if name not in OF_THE_WHOLE}
+    made |= _named(rollout, number, [first, last], reference)
+    made |= {"messages": messages, "turns": turns, "usage": _usage(own)}
+    made |= {"stop_reason": "finished", "code": code, "validation": end.get("validation"), "execution": execution}
+    if "format_rate" in made and rollout["scaffold"] != "react":  # whether one of react's thinks, its turn does not say
+        made["format_rate"] = sum(turn["action"] != "none" for turn in own) / len(own)
+    return made
+
+
+def _usage(turns: Sequence[Turn]) -> dict[str, Any]:
+    """What the turns used together; a sum is None where one of its parts is not known."""
+    told = [turn.get("usage") or {} for turn in turns]
+    sums: dict[str, Any] = {}
+    for name in ("prompt_tokens", "completion_tokens", "usd"):
+        parts = [each.get(name) for each in told]
+        sums[name] = None if None in parts else sum(part for part in parts if part is not None)
+    return {**sums, "seconds": round(sum(turn["duration_s"] for turn in turns), 4)}

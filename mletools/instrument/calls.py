@@ -1,0 +1,172 @@
+"""Every call of a program with where it stands, and the reports that it earns by the table of operations.
+
+Covered: loops, `with torch.no_grad()`, functions and their decorators around a call. Not covered: calls within f-strings
+(their positions are not those of the file before Python 3.12), which functions are ever called.
+"""
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from . import operations
+from .names import Names, head, words, words_of
+
+_LOOPS = (ast.For, ast.AsyncFor, ast.While)
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Before `body[at]` or, where that is the length, behind the last; `depth` is that of its statements in the tree."""
+
+    body: list[ast.stmt]
+    at: int
+    depth: int
+
+    @property
+    def position(self) -> tuple[int, int]:
+        """(line, column) of the end of what stands before it; where nothing does, of the beginning of what follows."""
+        if self.at:
+            last = self.body[self.at - 1]
+            assert last.end_lineno is not None and last.end_col_offset is not None
+            return last.end_lineno, last.end_col_offset
+        return self.body[0].lineno, self.body[0].col_offset
+
+
+@dataclass(frozen=True)
+class Around:
+    """What a call stands in, function by function: behind its outermost loop, the words of loops and function."""
+
+    behind_loop: Place | None = None
+    loops: frozenset[str] = frozenset()
+    function: frozenset[str] = frozenset()
+    no_gradient: bool = False
+
+
+@dataclass(frozen=True)
+class Earned:
+    """One report: after `call` has returned, or at `behind`."""
+
+    marker: str
+    call: ast.Call
+    depth: int
+    behind: Place | None
+
+
+def earned(tree: ast.Module) -> list[Earned]:
+    """All reports that the calls of a program earn; RecursionError for what is nested too deeply."""
+    names = Names.of(tree)
+    found = []
+    for call, depth, around in _calls(tree, names):
+        for marker, behind in _reports(call, around, names):
+            found.append(Earned(marker, call, depth, around.behind_loop if behind else None))
+    return found
+
+
+def _calls(tree: ast.Module, names: Names) -> Iterator[tuple[ast.Call, int, Around]]:
+    stack: list[tuple[ast.AST, int, Around]] = [(tree, 0, Around())]
+    while stack:
+        node, depth, around = stack.pop()
+        if isinstance(node, (ast.JoinedStr, *_template())):
+            continue
+        if isinstance(node, ast.Call):
+            yield node, depth, around
+        inner = _around(node, around, names)
+        for _, value in ast.iter_fields(node):
+            for at, child in enumerate(value if isinstance(value, list) else [value]):
+                if isinstance(child, _LOOPS) and inner.behind_loop is None:
+                    stack.append((child, depth + 1, replace(inner, behind_loop=Place(value, at + 1, depth + 1))))
+                elif isinstance(child, ast.AST):
+                    stack.append((child, depth + 1, inner))
+
+
+def _template() -> tuple[type[ast.AST], ...]:
+    found = getattr(ast, "TemplateStr", None)  # Python 3.14
+    return (found,) if found else ()
+
+
+def _around(node: ast.AST, around: Around, names: Names) -> Around:
+    """What the parts of `node` stand in."""
+    if isinstance(node, _FUNCTIONS):
+        quiet = any(_stops_gradient(each, names) for each in node.decorator_list)
+        return Around(function=frozenset(words_of(node.name)), no_gradient=quiet)
+    if isinstance(node, (ast.ClassDef, ast.Lambda)):
+        return Around()
+    if isinstance(node, (ast.For, ast.AsyncFor)):
+        return replace(around, loops=around.loops | words(node.iter))
+    if isinstance(node, _COMPREHENSIONS):
+        return replace(around, loops=around.loops | words(*(each.iter for each in node.generators)))
+    if isinstance(node, (ast.With, ast.AsyncWith)) and any(_stops_gradient(i.context_expr, names) for i in node.items):
+        return replace(around, no_gradient=True)
+    return around
+
+
+def _stops_gradient(node: ast.expr, names: Names) -> bool:
+    call = node if isinstance(node, ast.Call) else ast.Call(node, [], [])
+    return operations.matches(names.of_call(call), operations.NO_GRADIENT)
+
+
+def _reports(call: ast.Call, around: Around, names: Names) -> list[tuple[str, bool]]:
+    """(marker, whether it stands behind the loops), each marker once and in the order of the table."""
+    called = names.of_call(call)
+    found: dict[str, bool] = {}
+    if _prepares(call, names):
+        return []
+    for row in operations.TABLE:
+        if not operations.matches(called, row.calls):
+            continue
+        if _applies(row.when, call, around):
+            found.setdefault(row.marker, row.when == operations.LOOP)
+            if row.marker == operations.TRAINED and _watched(call):
+                found.setdefault(operations.TESTING, False)
+    return list(found.items())
+
+
+def _prepares(call: ast.Call, names: Names) -> bool:
+    """Whether something that prepares data is fitted."""
+    if not isinstance(call.func, ast.Attribute) or "fit" not in call.func.attr:
+        return False
+    receiver = call.func.value
+    classes = names.classes(receiver)
+    if classes:
+        return operations.matches(classes, operations.PREPARATION)
+    variable = receiver.attr if isinstance(receiver, ast.Attribute) else getattr(receiver, "id", "")
+    told = words_of(variable)
+    return operations.matches(told, operations.PREPARATION_WORDS) and not operations.matches(
+        told, operations.MODEL_WORDS
+    )
+
+
+def _watched(call: ast.Call) -> bool:
+    return any(keyword.arg in operations.WATCHED and not _is_empty(keyword.value) for keyword in call.keywords)
+
+
+def _is_empty(node: ast.expr) -> bool:
+    """Whether a value is written as None, 0, [] or the like."""
+    return not (node.value if isinstance(node, ast.Constant) else getattr(node, "elts", True))
+
+
+def _applies(when: str, call: ast.Call, around: Around) -> bool:
+    if when in (operations.ALWAYS, operations.LOOP):
+        return True
+    values = [*call.args, *(keyword.value for keyword in call.keywords)]
+    spoken = words(*values)
+    if when in (operations.SEEN, operations.HELD_OUT):
+        held_out = around.no_gradient or bool(spoken & operations.HELD_OUT_WORDS)
+        return held_out == (when == operations.HELD_OUT)
+    if when == operations.TEST:
+        return not _of_training_rows(values, spoken)
+    told = spoken | around.loops
+    speaks = (told | around.function) & operations.TEST_WORDS
+    return around.no_gradient and bool(speaks) and not told & operations.TRAINING_WORDS
+
+
+def _of_training_rows(values: list[ast.expr], spoken: set[str]) -> bool:
+    """Whether a prediction's rows are those of training or validation: what they begin with decides, then any word."""
+    for name in head(values[0]) if values else []:
+        if name in ("X", "x") or words_of(name) & operations.TRAINING_WORDS:
+            return True
+        if words_of(name) & operations.TEST_WORDS:
+            return False
+    return bool(spoken & operations.TRAINING_WORDS)

@@ -1,0 +1,213 @@
+"""What a call in a program is called: its full names, and what its arguments speak of.
+
+Covered: imports under other names, anywhere in the program; `import *`; variables and attributes (`self.model`) that were
+given what a call gave; classes of the program by what they inherit from; calls in a row (`Ridge().fit(X).predict(T)`).
+Not covered: variables handed through functions, names that mean different things at different places.
+"""
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from .operations import HELD_OUT_WORDS, TEST_WORDS, TRAINING_WORDS
+
+# Methods that give back the object itself.
+_SAME = {"fit", "to", "cuda", "cpu", "float", "double", "eval", "train", "requires_grad_", "compile"}
+_HOMES = (("tensorflow.keras", "keras"), ("tf_keras", "keras"), ("pytorch_lightning", "lightning.pytorch"))
+_DEEPEST, _MOST_NODES = 20, 500  # a chain of calls, an argument: what lies beyond is not looked at
+_MOST_CLASSES = 100  # among which a class's bases are looked for
+_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
+_KNOWN_WORDS = TRAINING_WORDS | HELD_OUT_WORDS | TEST_WORDS
+
+
+@dataclass(frozen=True)
+class Names:
+    """What the names of a program stand for.
+
+    imports: local name to full name; stars: modules of which everything was imported; made: variable to the full names
+    of calls that it was given; bases: class of the program to the full names of what it inherits from.
+    """
+
+    imports: dict[str, str] = field(default_factory=dict)
+    stars: list[str] = field(default_factory=list)
+    made: dict[str, set[str]] = field(default_factory=dict)
+    bases: dict[str, set[str]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, tree: ast.AST) -> "Names":
+        """The names of a whole program."""
+        names = cls()
+        nodes = list(ast.walk(tree))
+        own: dict[str, list[str]] = {}
+        for node in nodes:
+            names._imported(node)
+            if isinstance(node, ast.ClassDef):
+                own[node.name] = [base for base in map(dotted, node.bases) if base]
+        names.bases.update({name: names._inherited(name, own) for name in own})
+        for node in nodes:
+            names._given(node)
+        return names
+
+    def _inherited(self, name: str, own: dict[str, list[str]]) -> set[str]:
+        """The full names of all that a class of the program inherits from and that is not of the program itself."""
+        found, seen, todo = set(), {name}, [name]
+        while todo and len(seen) < _MOST_CLASSES:
+            for base in own[todo.pop()]:
+                if base not in own:
+                    found |= self._full(base)
+                elif base not in seen:
+                    seen.add(base)
+                    todo.append(base)
+        return found
+
+    def _full(self, path: str) -> set[str]:
+        """The full names of a name with dots, imports resolved; empty where it was not imported."""
+        first, dot, rest = path.partition(".")
+        if first in self.imports:
+            return {_at_home(self.imports[first] + dot + rest)}
+        return set() if dot else {f"{star}.{path}" for star in self.stars}
+
+    def _imported(self, node: ast.AST) -> None:
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                full = alias.name if alias.asname else alias.name.partition(".")[0]
+                self.imports[alias.asname or full] = _at_home(full)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            for alias in node.names:
+                if alias.name == "*":
+                    self.stars.append(_at_home(node.module))
+                else:
+                    self.imports[alias.asname or alias.name] = _at_home(f"{node.module}.{alias.name}")
+
+    def _given(self, node: ast.AST) -> None:
+        targets: list[ast.expr] = []
+        if isinstance(node, ast.Assign):
+            targets = node.targets
+        elif isinstance(node, (ast.AnnAssign, ast.NamedExpr)):
+            targets = [node.target]
+        for target in targets:
+            variable, value = dotted(target), node.value  # type: ignore[attr-defined]
+            pairs = [(variable, value)]
+            if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+                pairs = [(dotted(one), given) for one, given in zip(target.elts, value.elts, strict=False)]
+            for name, given in pairs:
+                if name is not None and (found := self._result(given, 0)):
+                    self.made.setdefault(name, set()).update(found)
+
+    def of_call(self, call: ast.Call) -> set[str]:
+        """All that a call can be called in the table of operations."""
+        return self._names(call.func, 0, True)
+
+    def classes(self, node: ast.expr) -> set[str]:
+        """The full names of the calls that gave what `node` stands for; empty: not known."""
+        return self._result(node, 0) | self.made.get(dotted(node) or "", set())
+
+    def _result(self, node: ast.expr, depth: int) -> set[str]:
+        """The full names of the call that gives `node`, of a chain of methods that give the object itself its first."""
+        while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _SAME:
+            if depth > _DEEPEST or self._is_module(node.func.value):
+                break
+            if not isinstance(node.func.value, ast.Call):
+                return self.made.get(dotted(node.func.value) or "", set())
+            node, depth = node.func.value, depth + 1
+        return self._names(node.func, depth + 1, False) if isinstance(node, ast.Call) else set()
+
+    def _is_module(self, node: ast.expr) -> bool:
+        return (dotted(node) or "").partition(".")[0] in self.imports
+
+    def _names(self, func: ast.expr, depth: int, variables: bool) -> set[str]:
+        """The full names of what is called; `variables`: also what is told by a variable or by a method's name alone."""
+        if depth > _DEEPEST:
+            return set()
+        found: set[str] = set()
+        path = dotted(func)
+        if path is not None:
+            found |= self.bases[path] if path in self.bases else self._full(path)
+            if variables:
+                found |= {f"{name}()()" for name in self.made.get(path, ())}
+                if path.partition(".")[0] not in self.imports:
+                    found.add("{" + path.rpartition(".")[2] + "}")
+        if isinstance(func, ast.Attribute):
+            given = self.made.get(dotted(func.value) or "", set()) | self._result(func.value, depth + 1)
+            found |= {f"{name}().{func.attr}" for name in given}
+            if variables:
+                found.add(f"().{func.attr}")
+                found.add("{" + (dotted(func.value) or "").rpartition(".")[2] + "}." + func.attr)
+        return found
+
+
+def _at_home(full: str) -> str:
+    """A full name with libraries that live inside others under their own."""
+    for inside, home in _HOMES:
+        if full == inside or full.startswith(f"{inside}."):
+            return home + full[len(inside) :]
+    return full
+
+
+def dotted(node: ast.AST) -> str | None:
+    """`a.b.c` as text; None for anything but names with dots between them."""
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    if not isinstance(node, ast.Name):
+        return None
+    return ".".join([node.id, *reversed(parts)])
+
+
+def words(*nodes: ast.AST) -> set[str]:
+    """The words of the names and short texts in expressions, in small letters: X_test and dtest say "test"."""
+    return {word for name in _spoken(nodes) for word in words_of(name)}
+
+
+def words_of(name: str) -> set[str]:
+    """The words of one name."""
+    found = set()
+    for part in _WORD.findall(name):
+        word = part.lower()
+        found.add(word[1:] if word[0] in "xyd" and word[1:] in _KNOWN_WORDS else word)
+    return found
+
+
+def _spoken(nodes: tuple[ast.AST, ...]) -> Iterator[str]:
+    queue = list(nodes)
+    at = 0
+    while at < len(queue) and at < _MOST_NODES:
+        node = queue[at]
+        at += 1
+        if isinstance(node, ast.Name):
+            yield node.id
+        elif isinstance(node, ast.Attribute):
+            yield node.attr
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value[:40]
+        queue.extend(ast.iter_child_nodes(node))
+
+
+def head(node: ast.expr) -> list[str]:
+    """The names that an expression begins with: `test[train.columns]` with test, `DMatrix(test)` with DMatrix and test."""
+    found: list[str] = []
+    for _ in range(_MOST_NODES):
+        if isinstance(node, ast.Name):
+            return [*found, node.id]
+        if isinstance(node, (ast.Attribute, ast.Subscript, ast.Starred)):
+            node = node.value
+        elif isinstance(node, ast.Call):
+            if isinstance(node.func, ast.Attribute):
+                found += head_of_attribute(node.func)
+            inside = [argument for argument in node.args if not isinstance(argument, ast.Constant)]
+            if not inside:
+                return found
+            node = inside[0]
+        else:
+            return found
+    return found
+
+
+def head_of_attribute(node: ast.Attribute) -> list[str]:
+    """The variable whose method is called; nothing where another call gave the object."""
+    value: ast.expr = node
+    while isinstance(value, (ast.Attribute, ast.Subscript)):
+        value = value.value
+    return [value.id] if isinstance(value, ast.Name) else []

@@ -1,0 +1,70 @@
+"""A policy that is trained while others sample from it: a folder that both sides know.
+
+    DIR/policy-000012/   weights (an adapter or a full model), tokenizer, state.json with the policy_version
+    DIR/latest           symbolic link to the newest
+    DIR/wanted.json      what the trainer says: its version, and the rollouts that it wants and has used up
+
+Each is whole or absent. Not covered: writing weights (training), loading them (models).
+"""
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from .errors import ToolError
+
+LATEST, WANTED = "latest", "wanted.json"
+
+
+@dataclass(frozen=True)
+class Policy:
+    """A published policy. `version` counts the updates that it has seen."""
+
+    version: int
+    folder: Path
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a trainer says. rollouts: of a step, None where a step takes `groups` groups; used: rollouts that `version`
+    has learnt from, and those that were refused, which nobody will learn from.
+
+    starving: it has nothing to train on, now.
+    """
+
+    version: int
+    rollouts: int | None
+    groups: int
+    used: int
+    starving: bool
+
+
+def newest(folder: Path) -> Policy | None:
+    """The newest policy in a folder, or None while there is none. ToolError: `latest` points at something else."""
+    link = folder / LATEST
+    if not link.is_symlink() and not link.exists():
+        return None
+    target = link.resolve()
+    try:
+        version = json.loads((target / "state.json").read_text(encoding="utf-8"))["policy_version"]
+    except (OSError, ValueError, KeyError) as error:
+        raise ToolError(f"{link}: points at {target}, which is no published policy") from error
+    return Policy(int(version), target)
+
+
+def wanted(folder: Path) -> Wanted | None:
+    """What the trainer last said, or None where it has said nothing."""
+    try:
+        return Wanted(**json.loads((folder / WANTED).read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, TypeError) as error:
+        raise ToolError(f"{folder / WANTED}: not readable: {error}") from error
+
+
+def say_wanted(folder: Path, said: Wanted) -> None:
+    """Say it, in one step."""
+    unfinished = folder / (WANTED + ".partial")
+    unfinished.write_text(json.dumps(asdict(said)) + "\n", encoding="utf-8")
+    os.replace(unfinished, folder / WANTED)

@@ -1,0 +1,174 @@
+"""What one search came to, from its record alone: loops, gains, the first medal, costs, and its standing over time.
+
+R&D-Agent's table 3 (loops, improve rate, time to first medal) and figure 3 (medals over time, and what perfect selection
+would have won). Seconds are those of the search's clock at the end of a node's round. Not covered:
+means over searches (summary), whether a test score is a fair one (grading).
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Record = Mapping[str, Any]
+SHARES = tuple(tenth / 10 for tenth in range(1, 11))  # of a budget
+USED = ("seconds", "prompt_tokens", "completion_tokens", "usd")
+CLOSE = 1e-9  # shares that differ by less are the same
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The test's on one submission; normalised: None without a leaderboard, or where it is invalid."""
+
+    valid: bool
+    medal: bool
+    normalised: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """At a share of the budget: the verdict on what the search would have handed in, and on the best there was.
+
+    None: there was nothing to hand in.
+    """
+
+    share: float
+    handed_in: Verdict | None
+    perfect: Verdict | None
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """What a report needs of one search."""
+
+    loops: int
+    improve_rate: float | None
+    first_medal_s: float | None
+    cost: dict[str, dict[str, float | None]]  # by phase: USED
+    over_time: tuple[Standing, ...]  # at SHARES
+
+
+def is_search(rollout: Record) -> bool:
+    """Whether it tells of a search, and every turn of it of a node."""
+    return bool(rollout.get("search")) and all("node" in turn for turn in rollout["turns"])
+
+
+def searched(rollout: Record) -> Search | None:
+    """The Search of a rollout that is one; None of any other."""
+    if not is_search(rollout):
+        return None
+    return Search(
+        loops(rollout), improve_rate(rollout), first_medal_s(rollout), cost(rollout), tuple(over_time(rollout))
+    )
+
+
+def loops(rollout: Record) -> int:
+    """The nodes that it made, failed ones too."""
+    return len(rollout["turns"])
+
+
+def lower_is_better(rollout: Record) -> bool:
+    return bool(rollout["task"]["metric"]["lower_is_better"])
+
+
+def gains(rollout: Record) -> list[bool]:
+    """Of each node whether its score beats the scores of all nodes before it; the first one with a score does."""
+    best: float | None = None
+    found = []
+    for turn in rollout["turns"]:
+        score = turn["node"]["score"]
+        better = score is not None and (best is None or _better(score, best, lower_is_better(rollout)))
+        best = score if better else best
+        found.append(better)
+    return found
+
+
+def improve_rate(rollout: Record) -> float | None:
+    """Of the nodes after the first one with a score, the share that beats the scores of all nodes before it.
+
+    Nodes without a score count as no gain. None: there are no such nodes. (R&D-Agent, table 3: "percentage of R&D loops
+    yielding performance gains"; over what a gain is, it does not say.)
+    """
+    better = gains(rollout)
+    after = better[better.index(True) + 1 :] if True in better else []
+    return sum(after) / len(after) if after else None
+
+
+def first_medal_s(rollout: Record) -> float | None:
+    """Seconds of the search when the first node was done whose submission wins a medal on the test; None: none does."""
+    won = [turn["node"]["elapsed_s"] for turn in rollout["turns"] if (turn.get("grade") or {}).get("medal")]
+    return float(won[0]) if won else None
+
+
+def cost(rollout: Record) -> dict[str, dict[str, float | None]]:
+    """{phase: {seconds, prompt_tokens, completion_tokens, usd}} of the whole search; None: not told."""
+    return {
+        phase: {name: used.get(name) for name in USED} for phase, used in (rollout["search"].get("cost") or {}).items()
+    }
+
+
+def shares_used(rollout: Record) -> list[float]:
+    """Of each node the share of the budget that was used when its round was done: of time, nodes and USD, the largest.
+
+    What has no bound does not count; without any bound, it is the share of all the time that the search took. A sum of
+    USD that is not wholly known does not count either.
+    """
+    turns, budget = rollout["turns"], rollout["search"].get("budget") or {}
+    rounds = [turn["node"].get("round", at) for at, turn in enumerate(turns)]
+    ends = {number: at + 1 for at, number in enumerate(rounds)}
+    used: dict[str, list[float]] = {
+        "seconds": [turn["node"]["elapsed_s"] for turn in turns],
+        "nodes": [float(ends[number]) for number in rounds],
+    }
+    paid = [usd for turn in turns if (usd := (turn.get("usage") or {}).get("usd")) is not None]
+    if len(paid) == len(turns):
+        used["usd"] = [sum(paid[: ends[number]]) for number in rounds]
+    bounds = {name: most for name, most in budget.items() if most and name in used}
+    if not bounds:
+        bounds = {"seconds": max(used["seconds"], default=0.0) or 1.0}
+    return [max(used[name][at] / most for name, most in bounds.items()) for at in range(len(turns))]
+
+
+def over_time(rollout: Record, shares: Sequence[float] = SHARES) -> list[Standing]:
+    """The search's standing at each share of its budget, by the nodes whose round was done then.
+
+    Handed in is the node with the best score so far, of equals the first; once the last node is done, and at 1, the node
+    that the search chose. Perfect selection takes the valid one with the best score on the test (figure 3's bound).
+    """
+    turns, when = rollout["turns"], shares_used(rollout)
+    lower, numbers = lower_is_better(rollout), [turn["node"]["number"] for turn in turns]
+    chosen = rollout["search"].get("chosen")
+    found = []
+    for share in shares:
+        over = share >= 1 or all(time <= share + CLOSE for time in when)
+        done = [at for at, time in enumerate(when) if over or time <= share + CLOSE]
+        best = _best(((at, turns[at]["node"]["score"]) for at in done), lower)
+        if over:
+            best = numbers.index(chosen) if chosen in numbers else None
+        perfect = _best(((at, _test_score(turns[at])) for at in done), lower)
+        found.append(Standing(share, *(None if at is None else _verdict(turns[at]) for at in (best, perfect))))
+    return found
+
+
+def _better(new: float, old: float, lower: bool) -> bool:
+    return new < old if lower else new > old
+
+
+def _best(scores: Iterable[tuple[int, float | None]], lower: bool) -> int | None:
+    """The place of the best score, of equals the first."""
+    place: int | None = None
+    best = 0.0
+    for at, score in scores:
+        if score is not None and (place is None or _better(score, best, lower)):
+            place, best = at, score
+    return place
+
+
+def _test_score(turn: Record) -> float | None:
+    grade = turn.get("grade") or {}
+    return grade["score"] if grade.get("valid") else None
+
+
+def _verdict(turn: Record) -> Verdict:
+    grade = turn.get("grade") or {}
+    valid = bool(grade.get("valid"))
+    return Verdict(valid, bool(grade.get("medal")), grade.get("normalised_score") if valid else None)

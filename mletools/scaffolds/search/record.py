@@ -1,0 +1,134 @@
+"""The rollout of a search, whose turns are its nodes, and those of its steps, each an answer of the policy's.
+
+Covered: what was handed in, cost by phase, steps with the score before and after them. Not covered: rewards (mle-grade).
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from typing import Any
+
+from mletools.records.ids import content_id
+from mletools.scaffolds.facts import split_told, tell
+from mletools.scaffolds.handing_in import NOTHING_RAN
+from mletools.scaffolds.job import Job
+from mletools.scaffolds.search.components import COMPONENTS
+from mletools.scaffolds.search.graph import Graph, added
+from mletools.scaffolds.search.interfaces import Choice
+
+
+def search_record(
+    job: Job, graph: Graph, choice: Choice, usage: Mapping[str, Mapping[str, Any]], clock: float
+) -> dict[str, Any]:
+    """The rollout record of a search that took `clock` seconds of its clock; lineage is left empty."""
+    settings = job.settings
+    chosen = None if choice.number is None else graph.details(choice.number)
+    question = tell("task", job.task, split=split_told(settings.validation > 0, settings.reveal_test))
+    total = added(usage["research"], usage["develop"])
+    return {
+        **_head(job, job.id, job.group, job.group_size),
+        "messages": [{"role": "user", "content": question}],
+        "turns": [_turn(graph.details(number)) for number in range(len(graph))],
+        "usage": {**total, "seconds": round(total["seconds"], 4)},
+        "stop_reason": "finished",
+        "code": None if chosen is None else chosen["code"],
+        "validation": None if chosen is None else chosen["validation"],
+        "search": {
+            "preset": settings.own["preset"],
+            "components": {
+                kind: {"name": settings.own[kind], "constants": settings.own["constants"][kind]} for kind in COMPONENTS
+            },
+            "chosen": choice.number,
+            "how": choice.how,
+            "candidates": [dict(each) for each in choice.candidates],
+            "budget": {"seconds": settings.max_seconds, "nodes": settings.max_turns, "usd": settings.max_usd},
+            "elapsed_s": round(clock, 4),
+            "cost": {phase: dict(used) for phase, used in usage.items()},
+        },
+        "execution": dict(NOTHING_RAN) if chosen is None else chosen["execution"],
+    }
+
+
+def _turn(made: Mapping[str, Any]) -> dict[str, Any]:
+    """A node as a turn of the record: all but its conversations."""
+    turn = {
+        "action": made["operation"],
+        "duration_s": made["seconds"],
+        "problem": made["problem"],
+        "usage": added(made["usage"]["research"], made["usage"]["develop"]),
+        "code": made["code"],
+        "validation": made["validation"],
+        "grade": made["grade"],
+        "node": {
+            **{name: made[name] for name in ("number", "parents", "branch", "depth", "repairs", "round", "stage")},
+            **{name: made[name] for name in ("hypothesis", "component", "why", "score", "lesson", "trials")},
+            **made["idea"],
+            "elapsed_s": made["elapsed"],
+            "cost": made["usage"],
+        },
+    }
+    return turn if made["execution"] is None else {**turn, "execution": made["execution"]}
+
+
+def step_records(job: Job, graph: Graph) -> Iterator[dict[str, Any]]:
+    """A rollout for each answer of the policy's in the graph, with what came of its node; lineage is left empty."""
+    for number in range(len(graph)):
+        made = graph.details(number)
+        before = graph.details(made["parents"][0]) if made["parents"] else None
+        for place, asked in enumerate(made["asked"]):
+            if asked["who"] == "policy":
+                yield _step(job, made, before, place, asked)
+
+
+def _step(
+    job: Job, made: Mapping[str, Any], before: Mapping[str, Any] | None, place: int, asked: Mapping[str, Any]
+) -> dict[str, Any]:
+    id = content_id(job.id, "step", made["number"], place)
+    duration = asked["usage"]["seconds"]
+    return {
+        **_head(job, id, id, 1),
+        "messages": asked["messages"],
+        "turns": [
+            {
+                "action": asked["role"].removeprefix("search-"),
+                "duration_s": round(duration, 4),
+                "message": len(asked["messages"]) - 1,
+                "problem": "malformed" if asked.get("problem") else None,
+                "usage": asked["usage"],
+            }
+        ],
+        "usage": {**asked["usage"], "seconds": round(duration, 4)},
+        "state": {
+            "score": None if before is None else (before["grade"] or {}).get("score"),
+            "validation": None if before is None else (before["validation"] or {}).get("score"),
+            "code": None if before is None else before["code"],
+        },
+        "step": {
+            "search": job.id,
+            "node": made["number"],
+            "operation": made["operation"],
+            "phase": asked["phase"],
+            "role": asked["role"],
+        },
+        "format_rate": 0.0 if asked.get("problem") else 1.0,
+        "stop_reason": "format" if asked.get("problem") else "finished",
+        "code": made["code"],
+        "validation": made["validation"],
+        "execution": dict(NOTHING_RAN) if made["execution"] is None else made["execution"],
+    }
+
+
+def _head(job: Job, id: str, group: str, group_size: int) -> dict[str, Any]:
+    return {
+        "kind": "rollout",
+        "version": 1,
+        "id": id,
+        "lineage": [],
+        "task": job.task,
+        "group": group,
+        "group_size": group_size,
+        "sample": job.sample,
+        "seed": job.seed,
+        "scaffold": job.scaffold,
+        "policy": job.policy,
+        "settings": asdict(job.settings),
+    }

@@ -1,0 +1,73 @@
+"""The algorithms by name, and the papers' settings: what each sets of the options that TRL's loss and ours have.
+
+An option that a user gives wins over the preset, a preset over the algorithm, the algorithm over the defaults.
+"""
+
+from typing import Any
+
+# Losses of TRL that are sums over rows or tokens with a fixed divisor, so that rows may be split over micro-batches and
+# processes without a change. bnpo (divides within a micro-batch) and vespo (its own use of the ratios) are not.
+LOSS_TYPES = ("grpo", "dapo", "dr_grpo", "cispo", "sapo", "luspo")
+MEANS_OVER_ROWS = ("grpo", "dr_grpo", "sapo", "luspo")
+MEANS_OVER_TOKENS = ("grpo", "sapo")  # of a row, before that
+LEVELS = ("token", "sequence")
+
+ALGORITHMS: dict[str, dict[str, Any]] = {
+    # DeepSeekMath, eq. 3
+    "grpo": {"baseline": "group", "scale_rewards": "group", "loss_type": "grpo"},
+    # DAPO, eq. 8 and section 3.1: the higher bound is farther away, every token counts alike
+    "dapo": {"baseline": "group", "scale_rewards": "group", "loss_type": "dapo", "epsilon_high": 0.28},
+    # Dr. GRPO, section 3.2: no spread, a constant in place of lengths
+    "dr-grpo": {"baseline": "group", "scale_rewards": "none", "loss_type": "dr_grpo"},
+    # Williams 1992; the log-probability of the whole answer, up to the constant of dr_grpo
+    "reinforce": {"baseline": "batch", "scale_rewards": "none", "loss_type": "dr_grpo", "use_logprobs": False},
+    # Ahmadian et al. 2024, eq. 5
+    "rloo": {"baseline": "leave-one-out", "scale_rewards": "none", "loss_type": "dr_grpo", "use_logprobs": False},
+    # GSPO, eq. 5-7 and section 5.1: one ratio a sequence
+    "gspo": {
+        "baseline": "group",
+        "scale_rewards": "group",
+        "loss_type": "grpo",
+        "importance_sampling_level": "sequence",
+        "epsilon": 3e-4,
+        "epsilon_high": 4e-4,
+    },
+}
+
+PRESETS: dict[str, dict[str, Any]] = {
+    # App. A.2 and B.2; the clip range and the rate are not given there
+    "mle-ideator": {
+        "algorithm": "grpo", "groups_per_step": 16, "lora_rank": 32, "epochs": 1, "beta": 0.0, "save_steps": 10,
+    },
+    # Section 5.1; the reward has its running mean taken off by mle-filter
+    "mle-rl": {
+        "algorithm": "reinforce", "baseline": "none", "batch": 64, "learning_rate": 1e-6, "beta": 0.0, "publish_steps": 5,
+        "temperature": 1.0, "lora_rank": 0,
+    },
+    # Table 3; PPO's learned critic, with gamma = lambda = 1, gives way to the mean of the rollout's others
+    "duration-aware": {
+        "algorithm": "rloo", "loss_type": "dapo", "use_logprobs": True, "batch": 128, "learning_rate": 1e-5, "epsilon": 0.2,
+        "beta": 0.001, "entropy_coef": 0.001, "max_grad_norm": 1.0, "temperature": 0.7, "duration_weight": "auto",
+        "lora_rank": 0,
+    },
+    # Released settings: trajectories, mean over tokens, then over sequences
+    "sandmle": {
+        "algorithm": "grpo", "groups_per_step": 16, "learning_rate": 1e-6, "epsilon": 0.2, "epsilon_high": 0.28, "beta": 0.0,
+        "temperature": 1.0, "save_steps": 5, "mask": ("timeout", "aborted"), "lora_rank": 0,
+    },
+}  # fmt: skip
+
+
+def settle(given: dict[str, Any], algorithm: str | None, preset: str | None) -> dict[str, Any]:
+    """The options as they are to be: those `given`, then the preset's, then the algorithm's (default grpo).
+
+    The result has `algorithm`; a preset's `batch` gives way to a given `groups_per_step` and the other way round.
+    """
+    base = dict(PRESETS[preset]) if preset else {}
+    name = algorithm or base.get("algorithm", "grpo")
+    if algorithm and algorithm != base.get("algorithm", algorithm):
+        base = {key: value for key, value in base.items() if key not in ("baseline", "loss_type", "use_logprobs")}
+    for one, other in (("batch", "groups_per_step"), ("groups_per_step", "batch")):
+        if one in given:
+            base.pop(other, None)
+    return {**ALGORITHMS[name], **base, **given, "algorithm": name}

@@ -1,0 +1,309 @@
+"""Rollouts that have come and were not trained on yet, and the optimiser steps that they make.
+
+A step takes whole groups (`groups_per_step`), in the order in which they became complete, or a number of rollouts
+(`batch`), in the order in which they came: then a group's first rollouts do not wait for its last, which count for a later
+step, measured against all of the group that has come by then. Every rollout that is left out is counted, with the reason.
+Not covered: where rollouts come from (a stream, a file that was read), the loss.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from mletools.training.advantages import advantages, teaches
+from mletools.training.durations import duration_weights, weighs
+from mletools.training.samples import Sample
+from mletools.training.samples import Sequence as Tokens
+
+FORGET = 100_000  # rollouts and groups of an endless stream that are remembered
+
+
+@dataclass(frozen=True)
+class Row:
+    """A sequence, and what its tokens' log-probabilities are multiplied with: one number for all of them.
+
+    advantage: the rollout's times its weight, and in losses that are means over rows times the sequence's share of the
+    rollout's tokens, so that a rollout in two sequences counts as one.
+    """
+
+    tokens: Tokens
+    advantage: float
+    sample: Sample
+
+
+@dataclass(frozen=True)
+class Step:
+    """One optimiser step. rows: of the loss; lost, in_flight: rollouts of its groups that never come, that may still.
+
+    weights: of the samples, None where the step was not weighted by duration.
+    """
+
+    rows: list[Row]
+    samples: list[Sample]
+    groups: int
+    lost: int = 0
+    in_flight: int = 0
+    weights: list[float] | None = None
+
+    @property
+    def rollouts(self) -> int:
+        """How many have rows: what a mean over rows divides by."""
+        return len({row.sample.id for row in self.rows})
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What makes steps of rollouts. batch: rollouts a step, in place of groups_per_step; mask: of samples.TROUBLES.
+
+    by_rows: the loss is a mean over rows. context: tokens of the longest sequence that the model takes. max_staleness:
+    updates of the policy between sampling and training, at most.
+    """
+
+    groups_per_step: int = 16
+    batch: int | None = None
+    baseline: str = "group"
+    scale_rewards: str = "group"
+    by_rows: bool = True
+    mask: tuple[str, ...] = ()
+    duration_weight: str = "off"
+    duration_clip: float | None = None
+    max_staleness: int | None = None
+    context: int | None = None
+
+    @property
+    def within_groups(self) -> bool:
+        return self.baseline in ("group", "leave-one-out")
+
+
+@dataclass
+class _Group:
+    members: int
+    size: int
+    rewards: dict[str, float] = field(default_factory=dict)  # of all that came and count
+    waiting: list[Sample] = field(default_factory=list)
+    came: int = 0
+    arrived: int | None = None  # what a filter that has decided on the group says
+
+
+class Pool:
+    """Feed rollouts with `add` as they come, say `end` when no more do; `take` gives the next step, or None.
+
+    passes: by id, how often a rollout was trained on before; one that was so `epochs` times only counts in its group.
+    stream: steps are taken before the end of the input. version: of the policy, now.
+    """
+
+    def __init__(
+        self,
+        choice: Choice,
+        passes: dict[str, int],
+        dropped: Counter[str],
+        epochs: int = 1,
+        stream: bool = False,
+        version: Callable[[], int] = lambda: 0,
+    ) -> None:
+        self.choice, self.passes, self.dropped = choice, passes, dropped
+        self.epochs, self.stream, self.version = epochs, stream, version
+        self.ended = False
+        self._groups: dict[str, _Group] = {}
+        self._ready: list[str] = []  # groups whose turn has come
+        self._arrivals: list[Sample] = []  # that wait, whatever their groups
+        self._seen: dict[str, None] = {}
+
+    @property
+    def waiting(self) -> list[Sample]:
+        """The rollouts that no step has taken, in the order in which they came."""
+        return list(self._arrivals)
+
+    def state(self) -> dict[str, Any]:
+        """What `restore` needs beside `waiting`: the groups that are not done with, as JSON values."""
+        open_groups = {n: g for n, g in self._groups.items() if g.waiting or g.came < g.members}
+        told = {
+            name: {"members": g.members, "size": g.size, "rewards": g.rewards, "came": g.came, "arrived": g.arrived}
+            for name, g in open_groups.items()
+        }
+        return {"groups": told, "ready": [name for name in self._ready if name in told]}
+
+    def restore(self, state: dict[str, Any], waiting: Sequence[Sample]) -> None:
+        """Stand where the pool stood that gave `state`."""
+        self._groups = {name: _Group(**group) for name, group in state["groups"].items()}
+        self._ready = list(state["ready"])
+        for sample in waiting:
+            self._groups[sample.group].waiting.append(sample)
+            self._arrivals.append(sample)
+            self._seen[sample.id] = None
+
+    def add(self, sample: Sample) -> None:
+        """Take a rollout in, or count why not."""
+        if sample.id in self._seen:
+            self.dropped["repeated"] += 1
+            return
+        self._seen[sample.id] = None
+        if not sample.kept and sample.arrived is not None:
+            self.dropped["filtered"] += 1  # its group knows of it: `members` are those that were kept
+            self._forget()
+            return
+        group = self._groups.setdefault(sample.group, _Group(sample.members, sample.group_size))
+        group.came += 1
+        if sample.arrived is not None:
+            group.arrived = max(group.arrived or 0, sample.arrived)
+        reason = self._refused(sample)
+        if reason:
+            self.dropped[reason] += 1
+        if sample.reward is not None and reason in (None, "trained", "no_loss", "too_long"):
+            group.rewards[sample.id] = float(sample.reward)
+        if reason is None:
+            group.waiting.append(sample)
+            self._arrivals.append(sample)
+        if self.stream and group.came == group.members:
+            self._ready.append(sample.group)
+        self._forget()
+
+    def end(self) -> None:
+        """No more rollouts come: what is incomplete now stays so."""
+        self.ended = True
+        self._ready += [name for name in self._groups if name not in self._ready]
+
+    def take(self) -> Step | None:
+        """The next step, or None where there is not enough for one (after `end`: where nothing is left)."""
+        self._drop_stale()
+        return self._take_groups() if self.choice.batch is None else self._take_rollouts(self.choice.batch)
+
+    def _refused(self, sample: Sample) -> str | None:
+        """Why a rollout is not trained on, whatever its group is."""
+        trouble = next((trouble for trouble in sample.troubles if trouble in self.choice.mask), None)
+        version = sample.policy_version
+        if self.stream and isinstance(version, int) and version > self.version():
+            return "of_another_run"  # of a policy that there is not yet
+        if not sample.kept:
+            return "filtered"
+        if sample.reward is None:
+            return "no_reward"
+        if trouble:
+            return f"masked_{trouble}"
+        if self.passes.get(sample.id, 0) >= self.epochs:
+            return "trained"
+        if not sample.loss_tokens:
+            return "no_loss"
+        return "too_long" if self.choice.context is not None and sample.length > self.choice.context else None
+
+    def _take_groups(self) -> Step | None:
+        chosen: list[str] = []
+        for name in list(self._ready):
+            group = self._groups[name]
+            if not group.waiting or self._useless(group):
+                self._ready.remove(name)
+                self._leave(name, group.waiting)
+            else:
+                chosen.append(name)
+            if len(chosen) == self.choice.groups_per_step:
+                break
+        if not chosen or (len(chosen) < self.choice.groups_per_step and not self.ended):
+            return None
+        self._ready = [name for name in self._ready if name not in chosen]
+        return self._step([sample for name in chosen for sample in self._groups[name].waiting])
+
+    def _take_rollouts(self, count: int) -> Step | None:
+        for name, group in self._groups.items():
+            if group.waiting and self._useless(group) and (self.ended or group.came >= group.members):
+                self._leave(name, group.waiting)
+        usable = [sample for sample in self._arrivals if not self._useless(self._groups[sample.group])]
+        if not usable or (len(usable) < count and not self.ended):
+            return None
+        return self._step(usable[:count])
+
+    def _useless(self, group: _Group) -> bool:
+        return self.choice.within_groups and not teaches(list(group.rewards.values()))
+
+    def _leave(self, name: str, samples: Sequence[Sample]) -> None:
+        """Count rollouts whose group teaches nothing, and let them go."""
+        if samples:
+            self.dropped["lone" if len(self._groups[name].rewards) < 2 else "no_spread"] += len(samples)
+            self._gone(list(samples))
+
+    def _drop_stale(self) -> None:
+        limit = self.choice.max_staleness
+        if limit is not None:
+            oldest = self.version() - limit
+            stale = [s for s in self._arrivals if isinstance(s.policy_version, int) and s.policy_version < oldest]
+            self.dropped["stale"] += len(stale)
+            self._gone(stale)
+
+    def _gone(self, samples: Sequence[Sample]) -> None:
+        ids = {sample.id for sample in samples}
+        if ids:
+            self._arrivals = [sample for sample in self._arrivals if sample.id not in ids]
+            for name in {sample.group for sample in samples}:
+                group = self._groups[name]
+                group.waiting = [sample for sample in group.waiting if sample.id not in ids]
+
+    def _step(self, samples: list[Sample]) -> Step:
+        groups: dict[str, list[Sample]] = {}
+        for sample in samples:
+            groups.setdefault(sample.group, []).append(sample)
+        found = advantages(
+            {name: [float(s.reward or 0.0) for s in members] for name, members in groups.items()},
+            self.choice.baseline,
+            self.choice.scale_rewards,
+            {name: list(self._groups[name].rewards.values()) for name in groups},
+        )
+        lost = sum(self._missing(self._groups[name], True) for name in groups)
+        weighted = weighs(self.choice.duration_weight, lost)
+        weights = [1.0] * len(samples)
+        if weighted:
+            weights = duration_weights([sample.duration_s for sample in samples], self.choice.duration_clip)
+        weight_of = {sample.id: weight for sample, weight in zip(samples, weights, strict=True)}
+        rows = []
+        for name, members in groups.items():
+            for sample, advantage in zip(members, found[name] or [], strict=True):
+                rows += self._rows(sample, advantage * weight_of[sample.id])
+        in_flight = sum(self._missing(self._groups[name], False) for name in groups)
+        self._gone(samples)
+        return Step(rows, samples, len(groups), lost, in_flight, weights if weighted else None)
+
+    def _rows(self, sample: Sample, factor: float) -> list[Row]:
+        total = sample.loss_tokens
+        return [
+            Row(tokens, factor * (tokens.loss_tokens / total if self.choice.by_rows else 1.0), sample)
+            for tokens in sample.sequences
+            if tokens.loss_tokens
+        ]
+
+    def _missing(self, group: _Group, for_good: bool) -> int:
+        """How many rollouts of the group are not there: for good, or not yet."""
+        closed = self.ended or group.arrived is not None
+        known = group.came if group.arrived is None else group.arrived
+        return max(0, group.size - known) if closed == for_good else 0
+
+    def _forget(self) -> None:
+        if not self.stream:
+            return
+        while len(self._seen) > FORGET:
+            del self._seen[next(iter(self._seen))]
+        if len(self._groups) > FORGET:
+            name = next((n for n, g in self._groups.items() if not g.waiting and n not in self._ready), None)
+            if name is not None:
+                del self._groups[name]
+
+
+def held_steps(
+    samples: Sequence[Sample], choice: Choice, passes: dict[str, int], epochs: int, dropped: Counter[str]
+) -> list[Step]:
+    """The steps of `epochs` passes over an input that is there as a whole; `dropped` counts what is left out.
+
+    A pass takes the rollouts that had fewer passes, so what a killed run had done is not done again.
+    """
+    steps: list[Step] = []
+    for past in range(epochs):
+        left_out = dropped if past == 0 else Counter[str]()
+        pool = Pool(choice, passes, left_out, epochs=past + 1)
+        for sample in samples:
+            pool.add(sample)
+        pool.end()
+        while (step := pool.take()) is not None:
+            steps.append(step)
+    del dropped["trained"]
+    done = len({sample.id for sample in samples if passes.get(sample.id, 0) >= epochs})
+    if done:
+        dropped["trained"] = done
+    return steps

@@ -1,0 +1,179 @@
+"""One walk of TRL's trainer through its steps: before and after each, its record, checkpoint, validation, publishing.
+
+The trainer runs in a thread of its own, so that records come out of a generator as the steps are done. Of several processes the first
+writes; those of a sharded model help it. Not covered: what a run is (runs), what a step trains on.
+"""
+
+import contextlib
+import json
+import math
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from mletools.records.errors import ToolError
+from mletools.records.ids import derive_seed
+from mletools.training import checkpoints
+from mletools.training.recorded_trainer import EndOfSteps
+from mletools.training.validation import validation_reward
+
+TRAINER_STATE = "trainer"
+
+
+@dataclass
+class Session:
+    """What happens around the optimiser steps of one call of `drive`; of several processes only the first writes."""
+
+    run: Any  # a runs.Run
+    trainer: Any
+    describe: Callable[[int], dict[str, Any]]
+    learning_rate: Callable[[int], float]
+    finished: Callable[[int], bool]
+    put: Callable[[Any], None]
+    index: int = 0
+    rate: float = 0.0
+    started: float = 0.0
+    saved: int = -1
+
+    def __post_init__(self) -> None:
+        self.saved = self.run.step
+
+    @property
+    def writes(self) -> bool:
+        return self.trainer.args.process_index == 0
+
+    def before_step(self, index: int, optimizer: Any) -> None:
+        import torch
+
+        self.started = time.monotonic()
+        self.index, self.rate = index, self.learning_rate(index)
+        torch.manual_seed(derive_seed(self.run.options.seed, self.run.algorithm, self.run.step))
+        for group in optimizer.param_groups:
+            group["lr"] = self.rate
+
+    def after_step(self, loss: float, grad_norm: float) -> bool:
+        """Count the step, save it when due, hand its record out; True when it was the last of the session."""
+        run = self.run
+        if not (math.isfinite(loss) and math.isfinite(grad_norm)):
+            raise ToolError(
+                f"step {run.step + 1}: the loss is {loss} and the gradient norm {grad_norm}: nothing was saved; "
+                "go on from the last checkpoint with a lower learning rate"
+            )
+        duration = time.monotonic() - self.started
+        run.state.update(
+            step=run.step + 1,
+            policy_version=run.policy_version + 1,
+            seconds=run.state["seconds"] + duration,
+            options=asdict(run.options),
+        )
+        # several processes stop together, when the first has no more steps for them
+        last = self.finished(self.index) or (run.stopping and self.trainer.args.world_size == 1)
+        due = last or run.step % run.options.save_steps == 0
+        record = {
+            "algorithm": run.algorithm,
+            "step": run.step,
+            "loss": loss,
+            "grad_norm": grad_norm,
+            "learning_rate": self.rate,
+            "duration_s": duration,
+            "policy_version": run.policy_version,
+            "checkpoint": str(run.out / checkpoints.checkpoint_name(run.step)) if due else None,
+            **self.describe(self.index),
+        }
+        if due and run.options.validate:
+            record["validation_reward"] = self._validate(run.options.validate)
+        if run.options.logger != "none":
+            numbers = {name: value for name, value in record.items() if isinstance(value, (int, float))}
+            self.trainer.log(
+                {name: float(value) for name, value in numbers.items() if name not in ("loss", "grad_norm")}
+            )
+        run.history.append(record)
+        run.taken.clear()
+        if run.stopping:
+            run.taken.set()
+        self.put(record)
+        if due:
+            # the caller has written the record before the checkpoint is there: a kill in between repeats the step and its
+            # record, and never loses them
+            if self.writes:
+                run.taken.wait()
+            self.save()
+        run.publish(self.trainer, last)
+        return last
+
+    def _validate(self, command: str) -> float | None:
+        """The policy's reward by the user's command, and whether it is the best so far; None on the other processes."""
+        run, folder = self.run, self.run.out / "validating"
+        if self.writes:
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir(parents=True)
+        run.write_policy(folder, self.trainer)
+        if not self.writes:
+            return None
+        (folder / checkpoints.STATE).write_text(json.dumps({"policy_version": run.policy_version}))
+        reward = validation_reward(command, folder.resolve())
+        shutil.rmtree(folder)
+        best = run.state.get("best")
+        if best is None or reward > best["reward"]:
+            run.state["best"] = {"step": run.step, "reward": reward}
+        return reward
+
+    def save(self) -> None:
+        """A checkpoint; of several processes the first writes it, and those of a sharded model their parts."""
+        run = self.run
+        if self.writes:
+            checkpoints.save(run.out, run.step, self._write, run.state, run.options.keep)
+            if (run.state.get("best") or {}).get("step") == run.step:
+                checkpoints.mark_best(run.out, run.step)
+            run.saved()
+        elif sharded(self.trainer):
+            partial = run.out / (checkpoints.checkpoint_name(run.step) + checkpoints.PARTIAL)
+            run.write_policy(partial, self.trainer)
+            run.write_shards(partial / TRAINER_STATE, self.trainer)
+        self.saved = run.step
+
+    def _write(self, folder: Path) -> None:
+        self.run.write(folder, self.trainer)
+
+    def end(self) -> None:
+        """The steps have ended, and nobody knew of the last that it was the last: its checkpoint is due now."""
+        if self.run.step > self.saved:
+            self.save()
+            self.run.publish(self.trainer, True)
+
+
+def sharded(trainer: Any) -> bool:
+    """Whether the weights lie in parts on several processes (FSDP, DeepSpeed)."""
+    return bool(trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled)
+
+
+def callback(session: Session) -> Any:
+    from transformers import TrainerCallback
+
+    class StepCallback(TrainerCallback):
+        def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            session.run.begin(session.trainer, kwargs["optimizer"])
+            session.run.publish(session.trainer, False)
+
+        def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            session.before_step(state.global_step, kwargs["optimizer"])
+
+        def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
+            if logs and "grad_norm" in logs:
+                last = session.after_step(float(logs["loss"]), float(logs["grad_norm"]))
+                control.should_training_stop = control.should_training_stop or last
+
+    return StepCallback()
+
+
+def walk(session: Session, put: Callable[[Any], None]) -> None:
+    try:
+        with contextlib.suppress(EndOfSteps):
+            session.trainer.train()
+        session.end()
+        put(None)
+    except BaseException as error:
+        put(error)

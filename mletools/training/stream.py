@@ -1,0 +1,177 @@
+"""Rollouts from a pipe that may never end: steps as soon as there are enough, and nothing lost by a kill.
+
+What has come and was not trained on yet is kept in the run's folder: in each checkpoint what waited then, and in
+OUT/spool-STEP.jsonl, line by line, what came since. A run that goes on reads these first, so the steps since the checkpoint
+are made of the same rollouts again. Not covered: what was in the pipe and not read.
+"""
+
+import json
+import queue
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from mletools.training.pool import Pool, Step
+from mletools.training.samples import Sample, Sequence
+
+PATIENCE = 0.5  # seconds
+WAITING, POOL = "waiting.jsonl", "pool.json"
+
+
+def as_line(sample: Sample) -> str:
+    return json.dumps(asdict(sample), allow_nan=False) + "\n"
+
+
+def from_line(line: str) -> Sample:
+    fields = json.loads(line)
+    sequences = tuple(Sequence(**sequence) for sequence in fields.pop("sequences"))
+    return Sample(**{**fields, "sequences": sequences, "troubles": tuple(fields["troubles"])})
+
+
+class Spool:
+    """What came since the checkpoint at `step` and what waited at it, in the folder of a run."""
+
+    def __init__(self, out: Path, step: int, checkpoint: Path | None) -> None:
+        self.out, self.checkpoint, self.step = out, checkpoint, step
+        self._file: Any = None
+
+    def _path(self, step: int) -> Path:
+        return self.out / f"spool-{step:06d}.jsonl"
+
+    def restore(self, pool: Pool) -> None:
+        """Put a pool where it stood at the checkpoint."""
+        folder = self.checkpoint / "trainer" if self.checkpoint else None
+        if folder and (folder / POOL).is_file():
+            pool.restore(json.loads((folder / POOL).read_text(encoding="utf-8")), _samples(folder / WAITING))
+
+    def earlier(self) -> list[Sample]:
+        """The rollouts that an earlier session read after the checkpoint."""
+        path = self._path(self.step)
+        return _samples(path) if path.is_file() else []
+
+    def begin(self) -> None:
+        """Go on writing behind what is there; a torn last line is cut off."""
+        self.out.mkdir(parents=True, exist_ok=True)
+        path = self._path(self.step)
+        if path.is_file():
+            kept = path.read_bytes()
+            with open(path, "r+b") as file:
+                file.truncate(kept.rfind(b"\n") + 1)
+        self._file = open(path, "a", encoding="utf-8")  # noqa: SIM115
+
+    def add(self, sample: Sample) -> None:
+        self._file.write(as_line(sample))
+        self._file.flush()
+
+    def save(self, folder: Path, pool: Pool) -> None:
+        """Put what waits into a checkpoint's folder."""
+        (folder / WAITING).write_text("".join(map(as_line, pool.waiting)), encoding="utf-8")
+        (folder / POOL).write_text(json.dumps(pool.state()), encoding="utf-8")
+
+    def turn(self, step: int) -> None:
+        """The checkpoint at `step` is there: what came before it is in it."""
+        if self._file is not None:
+            self._file.close()
+        self.step = step
+        self._file = open(self._path(step), "w", encoding="utf-8")  # noqa: SIM115
+        for old in self.out.glob("spool-??????.jsonl"):
+            if old != self._path(step):
+                old.unlink()
+
+
+def _samples(path: Path) -> list[Sample]:
+    whole = path.read_text(encoding="utf-8").rpartition("\n")[0]  # a torn last line was never trained on
+    return [from_line(line) for line in whole.split("\n") if line]
+
+
+class Arrivals:
+    """Reads rollouts in a thread of its own and makes steps of them.
+
+    As many as `ahead` are read before they are wanted: the pipe behind holds back what is more. starving(yes): called
+    when nothing has come for a moment though more is needed, and when something has.
+    """
+
+    def __init__(
+        self,
+        samples: Iterable[Sample],
+        pool: Pool,
+        spool: Spool,
+        stopping: Callable[[], bool],
+        reward: Callable[[float], None],
+        starving: Callable[[bool], None] = lambda yes: None,
+        ahead: int = 1,
+    ) -> None:
+        self.pool, self.spool, self.stopping, self.reward, self.starving = pool, spool, stopping, reward, starving
+        self._queue: queue.Queue[Any] = queue.Queue(maxsize=ahead)
+        self._reader = threading.Thread(target=self._read, args=(samples,), daemon=True)
+        self.received = self.total = 0
+        self.waited = 0.0
+        self._since = time.monotonic()
+
+    def _read(self, samples: Iterable[Sample]) -> None:
+        try:
+            for sample in samples:
+                self._queue.put(sample)
+            self._queue.put(None)
+        except BaseException as error:  # it is raised where the steps are taken
+            self._queue.put(error)
+
+    def steps(self) -> Iterator[Step]:
+        """The steps, until the input has ended or the run is stopping."""
+        self.spool.restore(self.pool)
+        self.total += len(self.pool.waiting)
+        replayed = deque(self.spool.earlier())  # one by one, as they came: each may have made a step possible
+        self.spool.begin()
+        self._reader.start()
+        while not self.stopping():
+            step = self.pool.take()
+            if step is not None:
+                yield step
+            elif self.pool.ended:
+                return
+            elif replayed:
+                self._take_in(replayed.popleft())
+            else:
+                self._wait()
+
+    def _wait(self) -> None:
+        """Take one more rollout in, or see that there are no more."""
+        begun = time.monotonic()
+        try:
+            item = self._queue.get(timeout=PATIENCE)
+        except queue.Empty:
+            self.starving(True)
+            return
+        finally:
+            self.waited += time.monotonic() - begun
+        if isinstance(item, BaseException):
+            raise item
+        if item is None:
+            self.pool.end()
+            return
+        self.starving(False)
+        self.spool.add(item)
+        self._take_in(item)
+
+    def _take_in(self, sample: Sample) -> None:
+        self.received += 1
+        self.total += 1
+        if sample.reward is not None:
+            self.reward(sample.reward)
+        self.pool.add(sample)
+
+    def told(self) -> dict[str, Any]:
+        """Of the time since it was last asked: what came, what waits, and how long the trainer waited for it."""
+        now = time.monotonic()
+        told = {
+            "received": self.received,
+            "waiting": len(self.pool.waiting),
+            "waited_s": self.waited,
+            "elapsed_s": now - self._since,
+        }
+        self.received, self.waited, self._since = 0, 0.0, now
+        return told

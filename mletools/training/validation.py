@@ -1,0 +1,48 @@
+"""The reward of a policy on rollouts that it is not trained on, by a command line of the user's.
+
+Covered: any pipe that samples from the folder in MLE_POLICY and writes graded rollouts. Not covered: which tasks or states it is
+given; an early end of the training.
+"""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+from mletools.records.errors import ToolError
+from mletools.training.advantages import mean
+
+VARIABLE = "MLE_POLICY"
+
+
+def validation_reward(command: str, folder: Path) -> float:
+    """The mean reward of the rollouts that `command`, run by bash with MLE_POLICY=folder, writes to its standard output.
+
+    Rollouts without a reward do not count. ToolError: it fails (any part of its pipe), or no reward comes.
+    """
+    environment = {
+        name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE", "LOCAL_RANK")
+    }
+    done = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", command],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        env={**environment, VARIABLE: str(folder)},
+        check=False,
+    )
+    if done.returncode:
+        raise ToolError(f"--validate: the command ended with exit code {done.returncode}: {command}")
+    rewards = []
+    for number, line in enumerate(done.stdout.decode("utf-8", "replace").split("\n"), 1):
+        if not line:
+            continue
+        try:
+            rewards.append(json.loads(line)["reward"])
+        except (ValueError, TypeError, KeyError) as error:
+            raise ToolError(
+                f"--validate: line {number} of the command's output is no graded rollout: {line[:200]}"
+            ) from error
+    known = [float(reward) for reward in rewards if reward is not None]
+    if not known:
+        raise ToolError(f"--validate: the command wrote no graded rollouts: {command}")
+    return mean(known)

@@ -1,0 +1,139 @@
+"""A model that follows a trainer: which weights answer, what is loaded anew, and who waits for whom."""
+
+import json
+import os
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from mletools.models import Reply, Request
+from mletools.models.following import FollowingModel
+
+
+class Engine:
+    """Answers with the name of its folder, once `gate` is open; does not swap."""
+
+    def __init__(self, path: str, batch: int = 1) -> None:
+        self.name, self.batch, self.version = Path(path).name, batch, None
+        self.gate, self.inside = threading.Event(), threading.Semaphore(0)
+        self.gate.set()
+        self.closed = False
+
+    def sample(self, requests: Sequence[Request]) -> list[Reply]:
+        name = self.name
+        self.inside.release()
+        assert self.gate.wait(20) and not self.closed
+        return [Reply(name) for _ in requests]
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class SwappingEngine(Engine):
+    """Swaps, but for folders that hold a full model."""
+
+    def swap(self, path: str) -> bool:
+        if (Path(path) / "full").exists():
+            return False
+        self.name = Path(path).name
+        return True
+
+
+def publish(folder: Path, version: int, full: bool = False) -> None:
+    made = folder / f"policy-{version}"
+    made.mkdir()
+    (made / "state.json").write_text(json.dumps({"policy_version": version}))
+    if full:
+        (made / "full").touch()
+    os.symlink(made.name, folder / "new")
+    os.replace(folder / "new", folder / "latest")
+
+
+def following(folder: Path, kind: type[Engine], batch: int = 1) -> tuple[FollowingModel, list[Engine]]:
+    """The model, and every engine that it has opened."""
+    opened: list[Engine] = []
+
+    def open(path: str) -> Engine:
+        opened.append(kind(path, batch))
+        return opened[-1]
+
+    publish(folder, 0)
+    return FollowingModel(folder, None, open), opened
+
+
+def ask(model: FollowingModel) -> str:
+    return model.sample([Request([], 1)])[0].text
+
+
+class Asking(threading.Thread):
+    """Asks in a thread of its own; said() is the answer."""
+
+    def __init__(self, model: FollowingModel) -> None:
+        super().__init__(daemon=True)
+        self.model, self.answer = model, ""
+        self.start()
+
+    def run(self) -> None:
+        self.answer = ask(self.model)
+
+    def said(self) -> str:
+        self.join(20)
+        assert not self.is_alive()
+        return self.answer
+
+
+def test_an_engine_that_swaps_stays_and_one_that_does_not_is_opened_anew(tmp_path: Path) -> None:
+    for kind, engines in ((SwappingEngine, 1), (Engine, 2)):
+        folder = tmp_path / kind.__name__
+        folder.mkdir()
+        model, opened = following(folder, kind)
+        assert (ask(model), model.version) == ("policy-0", 0)
+        publish(folder, 1)
+        assert (ask(model), model.version) == ("policy-1", 1)
+        assert len(opened) == engines and [each.closed for each in opened] == [True, False][-engines:]
+
+
+def test_other_weights_than_an_adapter_are_opened_anew(tmp_path: Path) -> None:
+    model, opened = following(tmp_path, SwappingEngine)
+    publish(tmp_path, 1, full=True)
+    assert ask(model) == "policy-1" and len(opened) == 2 and opened[0].closed
+
+
+def test_answers_are_begun_and_adapters_swapped_while_others_wait(tmp_path: Path) -> None:
+    model, (engine,) = following(tmp_path, SwappingEngine)
+    engine.gate.clear()
+    first = Asking(model)
+    assert engine.inside.acquire(timeout=20)
+    publish(tmp_path, 1)
+    second = Asking(model)
+    assert engine.inside.acquire(timeout=20)  # while the first has no answer yet
+    engine.gate.set()
+    assert (first.said(), second.said()) == ("policy-0", "policy-1")
+
+
+def test_an_engine_is_closed_only_when_nobody_waits_for_it(tmp_path: Path) -> None:
+    model, opened = following(tmp_path, Engine)
+    opened[0].gate.clear()
+    first = Asking(model)
+    assert opened[0].inside.acquire(timeout=20)
+    publish(tmp_path, 1)
+    others = [Asking(model) for _ in range(3)]
+    for other in others:
+        other.join(0.1)
+        assert other.is_alive()
+    assert len(opened) == 1 and not opened[0].closed
+    opened[0].gate.set()
+    assert first.said() == "policy-0" and {other.said() for other in others} == {"policy-1"}
+    assert len(opened) == 2 and opened[0].closed
+
+
+@pytest.mark.parametrize(("batch", "at_once"), [(1, 2), (8, 1)])
+def test_an_engine_of_batches_is_asked_by_one_at_a_time(tmp_path: Path, batch: int, at_once: int) -> None:
+    model, (engine,) = following(tmp_path, Engine, batch)
+    engine.gate.clear()
+    asking = [Asking(model) for _ in range(2)]
+    assert [engine.inside.acquire(timeout=20 if n < at_once else 0.3) for n in range(2)] == [True, at_once == 2]
+    engine.gate.set()
+    assert [each.said() for each in asking] == ["policy-0"] * 2

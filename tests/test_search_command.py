@@ -1,0 +1,189 @@
+"""mle-rollout --scaffold search as a user has it: a real server, sandbox and grader, kills, faults, and what follows it."""
+
+import json
+import os
+import re
+import signal
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import ROOT, mostly_slow, records, run_command
+from model_server import FaultyServer
+from played import command, fenced, program, write_tasks
+from played_checks import alike, check_nothing_told, check_tokens, graded
+from test_embedding import Server as EmbeddingServer
+from test_turns_resume import FAULTS, gone, stopped
+
+BLOCK = (
+    "import sys\nif '--debug' in sys.argv:\n    print('==== Start of Debug Information ====\\ndebug_time: 0.1\\n"
+    "estimated_time: 0.2\\n==== End of Debug Information ====')"
+)
+AXES = dict.fromkeys(("alignment", "impact", "novelty", "feasibility", "risk_reward"), 5)
+ANALYSIS = ("task_type", "data_type", "summary", "data", "submission", "metric")
+
+
+def searching(body: dict[str, Any]) -> str:
+    """A researcher and developer: what it says depends on seed and prompt, but for what that says of times."""
+    asked = re.sub(r"after \d+ s|in less than a second", "", body["messages"][-1]["content"])
+    draw = zlib.crc32(f"{body['seed']} {asked}".encode())
+    answers: dict[str, Any] = {
+        '"longer_limit"': {**dict.fromkeys(ANALYSIS, "words"), "longer_limit": False},
+        '"acceptable"': {"acceptable": draw % 5 > 0, "why": "so it is"},
+        '"supported"': {"supported": True, "lesson": f"learnt {draw % 90}"},
+        '"origin"': [
+            {"challenge": f"challenge {draw % 90 + at}", "reason": "so", "origin": "scenario"} for at in range(2)
+        ],
+        '"alignment"': [
+            {"hypothesis": f"slope {(draw + at) % 90}", "component": "Model", "challenge": at, "scores": AXES}
+            for at in range(2)
+        ],
+        '"candidate"': {
+            "action": "create",
+            "candidate": None,
+            "hypothesis": f"slope {draw % 90}",
+            "component": "Model",
+        },
+        '{"hypothesis"': {"hypothesis": f"slope {draw % 90}", "component": "Model"},
+    }
+    for mark, answer in answers.items():
+        if mark in asked:
+            return json.dumps(answer)
+    works = f"{BLOCK}\nprint('Validation score:', {draw % 90})"
+    return fenced(program(2 + draw / 2**32, works if draw % 5 else "1 / 0"))
+
+
+def search(server: FaultyServer | str, preset: str, nodes: int, *options: str) -> list[str]:
+    return command(server, "search", "--preset", preset, "--max-turns", str(nodes), *options)
+
+
+def without_elapsed(made: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Records without the times that only searches have."""
+    text = json.dumps(made)
+    text = re.sub(r'"(elapsed_s|estimated_s)": [\d.]+', r'"\1": 0', text)
+    return json.loads(re.sub(r"after \d+ s|in less than a second", "soon", text))  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("preset", mostly_slow(["rd-agent", "aide", "aira-evo"], 1))
+def test_no_model_is_told_what_it_must_not_know_and_the_pipe_takes_it(preset: str, tmp_path: Path) -> None:
+    write_tasks(tmp_path, 2)
+    with FaultyServer(searching) as server:
+        output = run_command(*search(server, preset, 10, "--steps", "steps.jsonl", "-j", "2"), cwd=tmp_path).stdout
+        made, steps = records(output), records((tmp_path / "steps.jsonl").read_bytes())
+        assert [len(record["turns"]) for record in made] == [10, 10]
+        assert all(record["search"]["chosen"] is not None for record in made)
+        check_nothing_told(tmp_path, made + steps, server.requests)
+        assert all([check_tokens(step, server.requests) == 1 for step in steps])
+    after = graded(tmp_path, made)
+    for record in after:  # mle-grade says what the search's own record of the chosen node does
+        chosen = record["turns"][record["search"]["chosen"]]
+        assert record["grade"]["score"] == chosen["grade"]["score"]
+    for step, judged in zip(steps, graded(tmp_path, steps, "--reward", "improvement"), strict=True):
+        assert judged["reward"] in (-1.0, 0.0, 1.0)
+        assert (judged["reward"] == -1.0) == (step["stop_reason"] == "format")
+
+
+@pytest.mark.parametrize("preset", mostly_slow(["aide", "rd-agent"], 0))
+def test_a_servers_faults_and_the_number_of_hands_change_nothing(preset: str, tmp_path: Path) -> None:
+    write_tasks(tmp_path)
+    with FaultyServer(searching) as server:
+        clean = records(run_command(*search(server, preset, 8), cwd=tmp_path).stdout)
+    with FaultyServer(searching, FAULTS) as server:
+        line = search(server, preset, 8, "--retries", "12", "-j", "3")
+        assert alike(without_elapsed(clean), without_elapsed(records(run_command(*line, cwd=tmp_path).stdout)))
+
+
+@pytest.mark.parametrize(
+    ("preset", "share"),
+    [("rd-agent", 0.5), *(pytest.param(*each, marks=pytest.mark.slow) for each in (("aide", 0.3), ("rd-agent", 0.9)))],
+)
+def test_killed_and_resumed_loses_and_pays_nothing_twice(preset: str, share: float, tmp_path: Path) -> None:
+    write_tasks(tmp_path, 2)
+    with FaultyServer(searching) as server:
+        line = search(server, preset, 8, "--steps", "clean_steps.jsonl")
+        clean = records(run_command(*line, cwd=tmp_path).stdout)
+        asked = len(server.requests)
+    with FaultyServer(searching, latency_s=0.03) as server:
+        line = search(server, preset, 8, "-j", "2", "-o", "out.jsonl", "--steps", "steps.jsonl")
+        code, family, _ = stopped(line, tmp_path, lambda: len(server.requests) >= share * asked, signal.SIGKILL)
+        assert code == -signal.SIGKILL and gone(family)
+        graphs = list((tmp_path / "out.jsonl.graph").glob("*.jsonl"))
+        assert len(graphs) == 2 and (tmp_path / "out.jsonl.tape").exists()
+        with graphs[0].open("ab") as file:
+            file.write(b'{"number": 99, "torn')
+        run_command(*line, "--resume", cwd=tmp_path)
+        assert len(server.requests) <= asked + 4  # those in flight
+    assert alike(without_elapsed(clean), without_elapsed(records((tmp_path / "out.jsonl").read_bytes())))
+    steps = [records((tmp_path / f"{name}steps.jsonl").read_bytes()) for name in ("clean_", "")]
+    assert alike(*map(without_elapsed, steps))
+    assert not [*tmp_path.glob("*.tape"), *tmp_path.glob("*.graph"), *tmp_path.glob("*.partial")]
+
+
+def test_graphs_are_kept_where_the_user_says(tmp_path: Path) -> None:
+    write_tasks(tmp_path)
+    with FaultyServer(searching) as server:
+        line = search(server, "aide", 6, "--graph", "graphs", "-o", "out.jsonl")
+        for _ in range(2):  # the second run begins anew
+            run_command(*line, cwd=tmp_path)
+            (graph,) = (tmp_path / "graphs").iterdir()
+            nodes = [json.loads(each) for each in graph.read_text().splitlines()]
+            assert [node["number"] for node in nodes] == list(range(6))
+    assert not (tmp_path / "out.jsonl.graph").exists()
+
+
+def test_a_component_in_a_file_is_picked_up_by_name(tmp_path: Path) -> None:
+    """The one that docs/search.md shows."""
+    write_tasks(tmp_path)
+    page = (ROOT / "docs/search.md").read_text()
+    (tmp_path / "fan.py").write_text(page.partition("```python\n")[2].partition("```")[0])
+    with FaultyServer(searching) as server:
+        for name in ("fan.py:FanOut", "fan:FanOut"):
+            line = search(server, "aide", 9, "--paths", name, "--set", "paths.width=4")
+            (made,) = records(run_command(*line, cwd=tmp_path).stdout)
+            assert made["search"]["components"]["paths"] == {"name": name, "constants": {"width": 4}}
+            assert [turn["action"] for turn in made["turns"]].count("improve") >= 4
+
+
+@pytest.mark.parametrize("embedded", [False, True])
+def test_knowledge_reaches_the_researcher_by_tf_idf_or_a_servers_embeddings(embedded: bool, tmp_path: Path) -> None:
+    write_tasks(tmp_path)
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "texts/mills.md").write_text("On mills: y follows x. Tell-tale passage.\n")
+    vectors = EmbeddingServer()
+    options = ("--embedding-model", "words", "--embedding-url", vectors.url) if embedded else ()
+    with FaultyServer(searching) as server:
+        run_command(*search(server, "aide", 3, "--knowledge", "texts", *options), cwd=tmp_path)
+        prompts = [request["messages"][-1]["content"] for request in server.requests]
+    vectors.http.shutdown()
+    assert any("# Knowledge" in prompt and "Tell-tale passage" in prompt for prompt in prompts)
+    assert any("Tell-tale passage" in text for texts in vectors.asked for text in texts) == embedded
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (("--paths", "spiral"), "--paths spiral: known are chain, greedy, greedy-merge, mcts, evolution, adaptive"),
+        (("--set", "paths.branches=0"), "branches 0: at least 1"),
+        (("--set", "wings=2"), "--set wings=2: which constant?"),
+        (("--validation", "0"), "--evaluation aggregated goes by the score on held-out rows"),
+        (("--hand-in", "best"), "--hand-in is about other agents than searches"),
+        (("--knowledge", "texts"), "texts: "),
+    ],
+)
+def test_what_makes_no_search_is_one_line(options: tuple[str, ...], told: str, tmp_path: Path) -> None:
+    write_tasks(tmp_path)
+    (tmp_path / "texts").mkdir()
+    line = ["mle-rollout", "--scaffold", "search", "-m", "scripted", "--data", ".", *options, "tasks.jsonl"]
+    done = run_command(*line, cwd=tmp_path, check=False)
+    assert done.returncode in (1, 2) and not done.stdout
+    assert told in done.stderr.decode() and "Traceback" not in done.stderr.decode()
+
+
+def test_a_dry_run_lists_components_and_constants(tmp_path: Path) -> None:
+    write_tasks(tmp_path)
+    line = ["mle-rollout", "--scaffold", "search", "--preset", "aide", "--set", "drafts=3", "--dry-run", "tasks.jsonl"]
+    told = run_command(*line, cwd=tmp_path).stderr.decode()
+    assert "each of at most 500 nodes, by scripted:\n" in told
+    assert re.search(r"paths +greedy +\(drafts=3 debug_probability=0\.5 debug_depth=3\)", told)
+    assert os.listdir(tmp_path).count("views") == 0

@@ -1,0 +1,117 @@
+"""The exploration graph on disk: what it tells, what is forgotten after a kill, what it refuses."""
+
+import json
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mletools.records.errors import ToolError
+from mletools.scaffolds.search.graph import Graph, added
+
+
+def made(number: int, score: float | None, parents: tuple[int, ...] = (), **more: Any) -> dict[str, Any]:
+    """A node's details, as the loop writes them."""
+    usage = {"prompt_tokens": 10, "completion_tokens": 5, "seconds": 1.5, "usd": 0.25}
+    return {
+        "number": number,
+        "parents": list(parents),
+        "operation": "improve" if parents else "draft",
+        "branch": number,
+        "depth": 0,
+        "repairs": 0,
+        "round": number,
+        "hypothesis": f"idea {number}",
+        "component": "Model",
+        "problem": None if score is not None else "failed",
+        "score": score,
+        "lesson": "",
+        "seconds": 3.0,
+        "elapsed": 3.0 * (number + 1),
+        "code": f"print({number})\n",
+        "usage": {"research": dict(usage), "develop": dict(usage)},
+        **more,
+    }
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "graphs" / "one.jsonl"
+
+
+def test_it_tells_what_was_added_also_when_read_again(file: Path) -> None:
+    graph = Graph(file, lower_is_better=False)
+    graph.add([made(0, 0.5), made(1, None, branch=1)])
+    graph.add([made(2, 0.7, (0,), branch=0, depth=1), made(3, 0.7, (1, 0), branch=1)])
+    graph.close()
+    again = Graph(file, lower_is_better=False)
+    assert again.nodes == graph.nodes
+    assert [node.number for node in again.good()] == [0, 2, 3]
+    assert again.best() == again[2]  # of equals the first
+    assert [node.number for node in again.children(0)] == [2, 3]
+    assert {draft: [node.number for node in nodes] for draft, nodes in again.branches().items()} == {
+        0: [0, 2],
+        1: [1, 3],
+    }
+    assert [node.number for node in again.path(3)] == [1, 3]
+    assert again.details(2)["code"] == "print(2)\n"
+    assert again.elapsed == 12.0
+    assert again.rounds == 4
+    # four nodes of 0.25 USD a phase
+    assert again.spent["develop"] == {"prompt_tokens": 40, "completion_tokens": 20, "seconds": 6.0, "usd": 1.0}
+
+
+def test_lower_may_be_better(file: Path) -> None:
+    graph = Graph(file, lower_is_better=True)
+    graph.add([made(0, 0.5), made(1, 0.4), made(2, 0.6)])
+    assert graph.best() == graph[1]
+    assert graph.gain(0.4, 0.5) == pytest.approx(0.1)
+    assert graph.best([graph[0], graph[2]]) == graph[0]
+
+
+def test_a_round_that_is_not_all_there_is_forgotten(file: Path) -> None:
+    graph = Graph(file, lower_is_better=False)
+    graph.add([made(0, 0.5)])
+    whole = file.stat().st_size
+    graph.add([made(1, 0.6), made(2, 0.7)])
+    graph.close()
+    lines = file.read_bytes().splitlines(keepends=True)
+    for torn in (lines[:2], [*lines[:2], lines[2][:-1]], [lines[0], lines[1][:40]]):
+        file.write_bytes(b"".join(torn))
+        again = Graph(file, lower_is_better=False)
+        assert len(again) == 1
+        assert file.stat().st_size == whole
+        again.add([made(1, 0.6), made(2, 0.7)])
+        again.close()
+        assert len(Graph(file, lower_is_better=False)) == 3
+
+
+def test_another_file_is_refused(file: Path) -> None:
+    file.parent.mkdir()
+    file.write_text(json.dumps({"kind": "rollout"}) + "\n")
+    with pytest.raises(ToolError, match=r"one\.jsonl:1: not a graph of this command; move the file away"):
+        Graph(file, lower_is_better=False)
+
+
+def test_what_is_not_known_makes_the_sum_unknown() -> None:
+    assert added({"usd": 0.5, "seconds": 1.0}, {"usd": None, "seconds": 2.0}) == {"usd": None, "seconds": 3.0}
+
+
+def test_memory_does_not_grow_with_what_nodes_hold(file: Path) -> None:
+    """500 nodes of 100 KB each: what stays is some KB a node."""
+    big = "x" * 100_000
+    graph = Graph(file, lower_is_better=False)
+    tracemalloc.start()
+    for number in range(500):
+        graph.add([made(number, number / 500, (number - 1,) if number else (), code=big)])
+    held, _ = tracemalloc.get_traced_memory()
+    graph.close()
+    again = Graph(file, lower_is_better=False)
+    more, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert file.stat().st_size > 50_000_000
+    assert held < 3_000_000
+    assert more < 6_000_000
+    assert peak < 12_000_000
+    assert len(again) == 500

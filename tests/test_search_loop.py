@@ -1,0 +1,311 @@
+"""The loop of a search, its graph and its tape, in this process: a model and a sandbox that are a few lines here."""
+
+import json
+import random
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mletools import prompts
+from mletools.records import schema
+from mletools.records.errors import ToolError
+from mletools.records.tape import Tapes
+from mletools.scaffolds import search
+from mletools.scaffolds.job import Job, Settings
+from mletools.scaffolds.search.components import COMPONENTS
+from mletools.scaffolds.search.interfaces import OPERATIONS, PROBLEMS
+
+OWN = str(Path(__file__).with_name("own_search.py"))
+TASK = {
+    "id": "task",
+    "name": "mill",
+    "description": "Predict y.",
+    "modality": "tabular",
+    "problem": "regression",
+    "submission": {"id": ["id"], "target": ["y"]},
+    "metric": {"name": "mae", "params": {}, "lower_is_better": True},
+    "data": {"dir": "mill", "public": ["train.csv", "test.csv"]},
+}
+TELL_TALE = 0.31415926  # the test score of every run: no model may see it
+COMPONENTS_IN_PAGE = ("planning", "paths", "reasoning", "memory", "coding", "evaluation")
+USED = {"prompt_tokens": 100, "completion_tokens": 20, "seconds": 0.5, "usd": 0.01}
+
+
+class Killed(Exception):
+    """As kill -9 would: between an event and the next."""
+
+
+class Town:
+    """A Place: programs are worth what their text says; it is killed at its `kill_at`-th event."""
+
+    def __init__(self, folder: Path, go_on: bool = False, kill_at: int | None = None, hands: int = 1):
+        self.folder, self.go_on, self.kill_at, self.hands = folder, go_on, kill_at, hands
+        self.events: list[str] = []
+        self.prompts: list[str] = []
+        self._lock = threading.Lock()
+
+    def _event(self, what: str) -> None:
+        with self._lock:
+            if self.kill_at is not None and len(self.events) >= self.kill_at:
+                raise Killed
+            self.events.append(what)
+
+    def ask(self, who: str, role: str, messages: Any, seed: int, tools: Any, most: int) -> dict[str, Any]:
+        self._event(f"ask {role} {seed}")
+        self.prompts.append(json.dumps(messages))
+        worth = random.Random(seed).randrange(1, 10_000)
+        text = f"A plan.\n\n```python\nprint({worth})  # {'broken' if worth % 4 == 0 else 'fine'}\n```\n"
+        if role in ("search-idea", "search-select"):
+            text = json.dumps(
+                {"hypothesis": f"try {worth}", "component": "Model", "action": "create", "candidate": None}
+            )
+        if role == "search-analysis":
+            fields = ("task_type", "data_type", "summary", "data", "submission", "metric")
+            text = json.dumps({**dict.fromkeys(fields, "words"), "longer_limit": False})
+        if role == "search-check":
+            text = json.dumps({"acceptable": worth % 5 > 0, "why": "so"})
+        if role == "search-lesson":
+            text = json.dumps({"supported": True, "lesson": f"learnt {worth}"})
+        if role == "search-challenges":
+            text = json.dumps([{"challenge": f"c{at}", "reason": "r", "origin": "scenario"} for at in range(2)])
+        if role == "search-hypotheses":
+            axes = dict.fromkeys(("alignment", "impact", "novelty", "feasibility", "risk_reward"), 5)
+            text = json.dumps(
+                [
+                    {"hypothesis": f"h {worth} {at}", "component": "Model", "challenge": 0, "scores": axes}
+                    for at in range(3)
+                ]
+            )
+        return {"text": text, "finish_reason": "stop", "reasoning": None, "tool_calls": [], "prompt_token_ids": [1, 2],
+                "token_ids": [3], "logprobs": [-0.1], **USED}  # fmt: skip
+
+    def run(
+        self, code: str, wall_s: float, seed: int, judged: bool = True, *, arguments: Any = (), rows: str = "validation"
+    ) -> dict[str, Any]:
+        self._event(f"run {seed}")
+        worth = float(code.partition("(")[2].partition(")")[0])
+        broken = "broken" in code
+        said = "" if not arguments else (
+            "==== Start of Debug Information ====\ndebug_time: 0.1\nestimated_time: 1\n==== End of Debug Information ====\n"
+        )  # fmt: skip
+        said += f"Validation score: {worth}\n"
+        execution = {
+            "status": "error" if broken else "ok",
+            "exit_code": int(broken),
+            "duration_s": 2.0,
+            "stdout": {"head": said, "tail": "", "bytes": len(said)},
+            "stderr": {"head": "", "tail": "", "bytes": 0},
+            "submission": None if broken else {"file": "x", "digest": "d", "bytes": 1},
+            "submission_problem": "no submission.csv" if broken else None,
+        }
+        if broken:
+            return {"execution": execution, "validation": None, "grade": None}
+        return {
+            "execution": execution,
+            "validation": {"valid": True, "reason": None, "score": worth},
+            "grade": {"valid": True, "reason": None, "score": TELL_TALE},
+        }
+
+    def inauthentic(self, code: str, execution: Mapping[str, Any]) -> str | None:
+        return None
+
+    def similar(self, texts: Sequence[str]) -> list[float]:
+        return [0.5 for _ in texts[1:]]
+
+    def at_once(self, work: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
+        with ThreadPoolExecutor(self.hands) as pool:
+            return list(pool.map(work, items))
+
+    def progress(self, nodes: int) -> None:
+        pass
+
+    def graph(self) -> tuple[Path, bool]:
+        return self.folder / "graph.jsonl", self.go_on
+
+
+def settings(*constants: str, preset: str = "aide", **more: Any) -> Settings:
+    bounds = {name: more.pop(name) for name in list(more) if name in Settings.__dataclass_fields__}
+    own = {**search.SETTINGS.own, "preset": preset, "set": constants, **more}
+    return search.check(replace(search.SETTINGS, own=own, **bounds))
+
+
+def job(found: Settings) -> Job:
+    return Job("search", "group", 1, 0, 7, TASK, {"model": "m"}, "search", found)
+
+
+def play(folder: Path, found: Settings, **town: Any) -> tuple[list[dict[str, Any]], Town]:
+    """All records of a search, and the place; a killed one leaves what it had."""
+    place = Town(folder, **town)
+    tapes = Tapes(folder / "tape", resume=town.get("go_on", False))
+    try:
+        return list(search.work(job(found), place, tapes.tape("search"))), place
+    finally:
+        tapes.close(complete=False)
+
+
+ALL = list(search.PRESETS)
+
+
+@pytest.mark.parametrize("preset", ALL)
+def test_a_search_ends_with_its_nodes_and_hands_in_the_best(tmp_path: Path, preset: str) -> None:
+    records, place = play(tmp_path, settings(preset=preset, max_turns=12, max_seconds=None))
+    made = records[-1]
+    assert [turn["node"]["number"] for turn in made["turns"]] == list(range(12))
+    chosen = made["search"]["chosen"]
+    assert made["code"] == made["turns"][chosen]["code"]
+    scores = [turn["node"]["score"] for turn in made["turns"] if turn["node"]["score"] is not None]
+    assert made["validation"]["score"] == min(scores)
+    assert str(TELL_TALE) not in "".join(place.prompts)
+    # the whole is the sum of its parts: 0.01 USD an answer, half a second of it, two seconds a run
+    asks = sum(event.startswith("ask") for event in place.events)
+    runs = len(place.events) - asks
+    assert made["usage"]["usd"] == pytest.approx(0.01 * asks)
+    assert made["usage"]["seconds"] == pytest.approx(0.5 * asks + 2 * runs)
+    assert len(records) == asks + 1 - (1 if preset == "rd-agent" else 0)  # the analysis is no step of a node
+
+
+@pytest.mark.parametrize("preset", ALL)
+def test_a_killed_search_goes_on_as_if_it_had_not_been(tmp_path: Path, preset: str) -> None:
+    found = settings(preset=preset, max_turns=9, max_seconds=None)
+    (tmp_path / "whole").mkdir()
+    records, whole = play(tmp_path / "whole", found)
+    for kill_at in range(0, len(whole.events), 5):
+        folder = tmp_path / str(kill_at)
+        folder.mkdir()
+        with pytest.raises(Killed):
+            play(folder, found, kill_at=kill_at)
+        again, rest = play(folder, found, go_on=True)
+        assert again == records
+        assert sorted(rest.events) == sorted(whole.events[kill_at:])  # nothing is paid for twice
+
+
+def test_killed_again_and_again(tmp_path: Path) -> None:
+    found = settings(preset="rd-agent", max_turns=9, max_seconds=None)
+    (tmp_path / "whole").mkdir()
+    records, _ = play(tmp_path / "whole", found, hands=3)
+    seen: list[str] = []
+    for _ in range(200):
+        try:
+            again, place = play(tmp_path, found, go_on=True, kill_at=2, hands=3)
+            seen += place.events
+            break
+        except Killed:
+            continue
+    assert again == records
+
+
+def test_how_many_hands_there_are_changes_nothing(tmp_path: Path) -> None:
+    found = settings(preset="rd-agent", max_turns=15, max_seconds=None)
+    for name in ("one", "four"):
+        (tmp_path / name).mkdir()
+    one, _ = play(tmp_path / "one", found, hands=1)
+    four, _ = play(tmp_path / "four", found, hands=4)
+    assert one == four
+
+
+@pytest.mark.parametrize(
+    ("bound", "nodes"),
+    [
+        # aide: an idea (0.5 s) and a program (0.5 s) that runs for 2 s: 3 s, 0.02 USD and 40 tokens a node
+        ({"max_seconds": 10.0}, 3),  # for a fourth there is not the time that the others took
+        ({"max_usd": 0.05}, 3),
+        ({"max_tokens": 80}, 2),
+    ],
+)
+def test_a_budget_ends_it(tmp_path: Path, bound: dict[str, Any], nodes: int) -> None:
+    found = settings("debug_probability=0", max_turns=100, **{"max_seconds": None, **bound})
+    records, _ = play(tmp_path, found)
+    assert len(records[-1]["turns"]) == nodes
+    assert records[-1]["stop_reason"] == "finished"
+
+
+def test_the_clock_counts_what_goes_on_at_once_as_its_longest(tmp_path: Path) -> None:
+    own = {"paths": f"{OWN}:FanOut", "reasoning": f"{OWN}:Numbered", "coding": "once", "evaluation": "standard"}
+    found = settings("paths.width=3", max_turns=7, max_seconds=None, **own)
+    made = play(tmp_path, found)[0][-1]
+    # no research here: a program is asked for (0.5 s) and runs for 2 s, in each round one beside the other
+    rounds = [turn["node"]["round"] for turn in made["turns"]]
+    assert max(rounds.count(number) for number in rounds) == 3
+    assert [turn["node"]["elapsed_s"] for turn in made["turns"]] == [2.5 * (number + 1) for number in rounds]
+    assert made["search"]["elapsed_s"] == 2.5 * (rounds[-1] + 1)
+    assert made["usage"]["seconds"] == 2.5 * 7
+
+
+def test_components_of_ones_own_are_found_by_name(tmp_path: Path) -> None:
+    own = {"paths": f"{OWN}:FanOut", "reasoning": f"{OWN}:Numbered"}
+    found = settings("paths.width=3", "word=try", max_turns=7, max_seconds=None, **own)
+    made = play(tmp_path, found)[0][-1]
+    assert made["search"]["components"]["paths"] == {"name": f"{OWN}:FanOut", "constants": {"width": 3}}
+    rounds = [turn["node"]["round"] for turn in made["turns"]]
+    assert rounds == sorted(rounds)
+    last_draft = max(turn["node"]["number"] for turn in made["turns"] if turn["action"] == "draft")
+    after = [turn["node"] for turn in made["turns"][last_draft + 1 :]]
+    assert [node["hypothesis"] for node in after] == [f"try {node['number']}" for node in after]
+    assert all(rounds.count(number) == 3 for number in set(rounds) if number > last_draft and number != rounds[-1])
+
+
+@pytest.mark.parametrize(
+    ("own", "constants", "told"),
+    [
+        ({"paths": "spiral"}, (), "--paths spiral: known are chain, greedy, .*; one of your own is module:Name or"),
+        ({"paths": "nowhere:Spiral"}, (), "--paths nowhere:Spiral: No module named 'nowhere'"),
+        ({"paths": "nowhere.py:Spiral"}, (), r"--paths nowhere\.py:Spiral: nowhere\.py: no such file"),
+        ({"paths": f"{OWN}:Spiral"}, (), "has no Spiral"),
+        ({"memory": f"{OWN}:FanOut"}, (), "FanOut: no component for memory: it has no recall and no lesson"),
+        ({}, ("drafts",), "--set drafts: which constant"),
+        ({}, ("wings=2",), r"--set wings=2: which constant\? These components have .*paths\.drafts=5"),
+        ({}, ("drafts=few",), "--set drafts=few: no int, as its default 5 is"),
+        ({"preset": "aide3"}, (), "--preset aide3: known are rd-agent, aide"),
+        ({"evaluation": "standard", "validation": 0.0}, (), "--evaluation standard goes by the score on held-out rows"),
+        ({"reveal_test": True}, (), "a search never goes by test scores"),
+    ],
+)
+def test_what_makes_no_search_is_refused(own: dict[str, Any], constants: tuple[str, ...], told: str) -> None:
+    with pytest.raises(ToolError, match=told):
+        settings(*constants, **own)
+
+
+def test_steps_hold_the_exact_tokens_and_what_came_of_them(tmp_path: Path) -> None:
+    records, _ = play(tmp_path, settings(max_turns=6, max_seconds=None))
+    steps, made = records[:-1], records[-1]
+    assert len({step["id"] for step in steps}) == len(steps)
+    for step in steps:
+        node = made["turns"][step["step"]["node"]]
+        assert [message["role"] for message in step["messages"]] == ["user", "assistant"]
+        assert step["messages"][0]["token_ids"] == [1, 2]
+        assert step["messages"][1]["token_ids"] == [3]
+        assert step["messages"][1]["loss"] is True
+        assert step["code"] == node["code"]
+        parents = node["node"]["parents"]
+        before = made["turns"][parents[0]]["node"]["score"] if parents else None
+        assert step["state"]["validation"] == before
+
+
+def test_a_model_beside_the_policy_is_asked_and_not_trained(tmp_path: Path) -> None:
+    records, _ = play(tmp_path, settings(max_turns=3, max_seconds=None, research_model="thinker"))
+    assert {step["step"]["phase"] for step in records[:-1]} == {"develop"}
+
+
+def test_the_page_names_every_component_and_what_presets_choose() -> None:
+    page = (Path(__file__).parent.parent / "docs/search.md").read_text()
+    for kind, known in COMPONENTS.items():
+        assert f"| `--{kind}` | " in page
+        assert all(f"| `{name}` | " in page for name in known)
+    for preset, chosen in search.PRESETS.items():
+        assert f"| `{preset}` | {' | '.join(chosen[kind] for kind in COMPONENTS_IN_PAGE)} |" in page
+
+
+def test_the_schema_knows_every_operation_and_problem() -> None:
+    turn = schema.load("rollout")["properties"]["turns"]["items"]["properties"]
+    assert set(PROBLEMS) <= set(turn["problem"]["enum"])
+    assert ", ".join(OPERATIONS) in turn["action"]["description"]
+
+
+def test_every_prompt_of_a_search_is_part_of_what_a_record_depends_on() -> None:
+    found = {path.stem for path in (Path(prompts.__file__).parent).glob("search-*.md")}
+    assert found | {"task"} == set(search.PROMPTS)

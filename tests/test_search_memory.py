@@ -1,0 +1,455 @@
+"""What a search remembers: the kernel's numbers by hand, who is recalled, lessons, likeness of texts, a user's notes."""
+
+import math
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from mletools.records.errors import ToolError
+from mletools.scaffolds.search import kernel, knowledge
+from mletools.scaffolds.search.graph import Graph, Node
+from mletools.scaffolds.search.interfaces import Expansion, Unanswered
+from mletools.scaffolds.search.memory import (
+    MOST_HYPOTHESIS,
+    MOST_LINES,
+    MOST_PRINTED,
+    Kernel,
+    NoMemory,
+    Siblings,
+    experiment_line,
+    fenced,
+    mechanical_lesson,
+    plain,
+    read_lesson,
+)
+from mletools.scaffolds.search.similarity import cosines, tf_idf_cosines
+
+TELL_TALE = 0.7411  # the test grade, which nobody may be told
+TASK: dict[str, Any] = {
+    "name": "wine", "modality": "tabular", "description": "# Wine\n\nWhich grower?\n", "problem": "multiclass_classification",
+    "data": {"public": ["test.csv", "train.csv"]}, "submission": {"id": ["id"], "target": ["grower"]},
+    "metric": {"name": "f1_macro", "params": {}, "lower_is_better": False},
+    "answers": "private/0.7411.csv", "thresholds": {"gold": TELL_TALE},
+}  # fmt: skip
+
+
+def made(number: int, hypothesis: str = "", **changes: Any) -> dict[str, Any]:
+    """All that a graph keeps of a node; one that works unless `changes` say otherwise."""
+    score = changes.get("score", 0.8)
+    printed = {"head": f"epoch 1\nValidation score: {score}\n", "tail": "", "bytes": 30}
+    node = {
+        "number": number, "parents": [], "operation": "draft", "branch": number, "depth": 0, "repairs": 0, "round": number,
+        "hypothesis": hypothesis or f"idea {number}", "component": "Model", "problem": None, "score": score, "lesson": "",
+        "seconds": 1.0, "elapsed": float(number), "usage": {}, "code": f"print({number})\n",
+        "execution": {"stdout": printed, "stderr": {"head": "", "tail": "", "bytes": 0}, "duration_s": 12.0},
+        "validation": {"valid": True, "score": 0.8, "reason": None},
+        "grade": {"valid": True, "score": TELL_TALE, "reason": None, "thresholds": [TELL_TALE]},
+        "trials": [], "asked": [],
+    }  # fmt: skip
+    return {**node, **changes}
+
+
+def graph_of(tmp_path: Path, *nodes: dict[str, Any], lower: bool = False) -> Graph:
+    graph = Graph(tmp_path / "graph.jsonl", lower)
+    for each in nodes:
+        graph.add([each])
+    return graph
+
+
+def child(number: int, parent: int, branch: int, depth: int = 1, **changes: Any) -> dict[str, Any]:
+    return made(number, parents=[parent], operation="improve", branch=branch, depth=depth, **changes)
+
+
+def never(text: str, others: Sequence[str]) -> list[float]:
+    raise AssertionError("nothing was to be compared")
+
+
+def alike(by_text: dict[str, float]) -> Callable[[str, Sequence[str]], list[float]]:
+    return lambda text, others: [by_text[other] for other in others]
+
+
+class Desk:
+    """Feeds one prepared answer to the real reader; None: it cannot be read."""
+
+    def __init__(self, answer: str | None):
+        self.task, self.answer = TASK, answer
+        self.job = SimpleNamespace(settings=SimpleNamespace(validation=0.2, reveal_test=False))
+        self.prompts: list[str] = []
+
+    def read(self, phase: str, role: str, prompt: str, reader: Callable[[str], Any]) -> Any:
+        assert (phase, role) == ("research", "search-lesson")
+        self.prompts.append(prompt)
+        if self.answer is None:
+            raise Unanswered("cut off")
+        return reader(self.answer)
+
+
+# --- the kernel ---------------------------------------------------------------------------------------------------
+
+
+def test_the_potential_of_equation_1() -> None:
+    # a path of 30 nodes halves the similarity: exp(-30 ln2 / 30) = 0.5; tanh(0) = 0
+    assert kernel.potential(0.6, 30, 0.0) == pytest.approx(0.3)
+    # 1 * 0.6 * 1 + 1 * tanh(0.5) = 0.6 + 0.46211716 (e = 2.71828183: (e - 1)/(e + 1) = 1.71828183/3.71828183)
+    assert kernel.potential(0.6, 0, 0.5) == pytest.approx(1.06211716)
+    # a worse node: 0.6 - 0.46211716
+    assert kernel.potential(0.6, 0, -0.5) == pytest.approx(0.13788284)
+    # no score to compare with: beta = 0
+    assert kernel.potential(0.6, 0, 9.0, beta=0.0) == pytest.approx(0.6)
+    # 2 * 0.25 * exp(-ln2) + 0.5 * tanh(0) = 0.25
+    assert kernel.potential(0.25, 1, 0.0, alpha=2.0, beta=0.5, gamma=math.log(2)) == pytest.approx(0.25)
+
+
+def test_the_potential_is_clipped() -> None:
+    assert kernel.potential(1.0, 0, 100.0, alpha=3.0) == 2.0  # 3 + 1
+    assert kernel.potential(-1.0, 0, -100.0, alpha=3.0) == -2.0
+    assert kernel.potential(1.0, 0, 100.0) == pytest.approx(2.0)  # the defaults reach the bound, and not beyond it
+
+
+def test_the_softmax() -> None:
+    # exp(0) : exp(ln 3) = 1 : 3
+    assert kernel.probabilities([0.0, math.log(3)]) == pytest.approx([0.25, 0.75])
+    assert kernel.probabilities([-2.0, -2.0, -2.0, -2.0]) == pytest.approx([0.25] * 4)
+    assert kernel.probabilities([]) == []
+
+
+def test_draws_follow_the_cumulative_weights() -> None:
+    # weights 1, 2, 5 of 8: below 0.125 the first, below 0.375 the second, else the third
+    for seed in range(200):
+        at = random.Random(seed).random()
+        wanted = 0 if at < 0.125 else 1 if at < 0.375 else 2
+        assert kernel.draw([1.0, 2.0, 5.0], 1, random.Random(seed)) == [wanted]
+
+
+def test_draws_are_distinct_and_in_proportion_to_what_is_left() -> None:
+    dice = random.Random(0)
+    firsts, orders = Counter[int](), Counter[tuple[int, ...]]()
+    for _ in range(4000):
+        found = kernel.draw([1.0, 2.0, 5.0], 2, dice)
+        assert len(set(found)) == 2
+        firsts[found[0]] += 1
+        orders[tuple(found)] += 1
+    # first: 1/8, 2/8, 5/8. Then 2 after 0: 5/(2 + 5) of 1/8 = 0.0893; 0 after 2: 1/(1 + 2) of 5/8 = 0.2083
+    for place, share in enumerate((0.125, 0.25, 0.625)):
+        assert firsts[place] / 4000 == pytest.approx(share, abs=0.03)
+    assert orders[0, 2] / 4000 == pytest.approx(0.0893, abs=0.02)
+    assert orders[2, 0] / 4000 == pytest.approx(0.2083, abs=0.02)
+
+
+def test_a_weight_of_0_is_never_drawn_unless_all_are_0() -> None:
+    for seed in range(50):
+        assert sorted(kernel.draw([0.0, 1.0, 0.0, 1.0], 3, random.Random(seed))) == [1, 3]
+    seen = {kernel.draw([0.0, 0.0], 1, random.Random(seed))[0] for seed in range(50)}
+    assert seen == {0, 1}
+    assert kernel.draw([], 2, random.Random(0)) == []
+
+
+def test_how_often_a_scenario_challenge_counts() -> None:
+    # (3 sota + 2 fail) // 2 // 4: 0 -> 3; sota 1 fail 2: 7 // 2 = 3 -> 0; fail 4: 4 -> 1; sota 3: 9 // 2 = 4 -> 1;
+    # sota 4 fail 2: 16 // 2 = 8 -> 2; sota 8: 12 -> 3; sota 20: 30 // 4 = 7
+    table = {(0, 0): 3, (1, 2): 3, (0, 3): 3, (0, 4): 2, (3, 0): 2, (4, 2): 1, (0, 8): 1, (8, 0): 0, (20, 0): 0}
+    for (sota, fail), wanted in table.items():
+        assert kernel.scen_prob_multiplier(sota, fail) == wanted, (sota, fail)
+
+
+def test_the_weights_of_the_axes() -> None:
+    scores = {"alignment": 8.0, "impact": 5.0, "novelty": 3.0, "feasibility": 10.0, "risk_reward": 4.0}
+    assert kernel.weighted(scores) == pytest.approx(1.6 + 2.0 + 0.6 + 1.0 + 0.4)
+    assert kernel.weighted(dict.fromkeys(scores, 7.0)) == pytest.approx(7.0)
+
+
+# --- who is recalled ----------------------------------------------------------------------------------------------
+
+
+def two_branches(tmp_path: Path, lower: bool = False) -> Graph:
+    """Branch 0: nodes 0 (0.50), 2 (0.60). Branch 1: nodes 1 (0.70), 3 (failed), 4 (0.40)."""
+    return graph_of(
+        tmp_path,
+        made(0, score=0.5),
+        made(1, score=0.7),
+        child(2, 0, 0, score=0.6),
+        child(3, 1, 1, score=None, problem="failed"),
+        child(4, 1, 1, score=0.4),
+        lower=lower,
+    )
+
+
+def recalled(
+    memory: Any, graph: Graph, parents: tuple[int, ...], similar: Any, seed: int = 0, *texts: str
+) -> list[int]:
+    expansion = Expansion("improve" if parents else "draft", parents)
+    return [node.number for node in memory.recall(graph, expansion, texts, similar, random.Random(seed))]
+
+
+def test_the_kernel_draws_from_other_branches_by_its_numbers(tmp_path: Path) -> None:
+    graph = two_branches(tmp_path)
+    # The branch of node 2 has the path 0, 2 (L = 2) and the best 0.6. exp(-2 ln2 / 30) = 0.954842.
+    # node 1: 0.2 * 0.954842 + tanh(0.7 - 0.6 = 0.1) = 0.190968 + 0.099668 = 0.290636
+    # node 4: 0.9 * 0.954842 + tanh(0.4 - 0.6 = -0.2) = 0.859358 - 0.197375 = 0.661983
+    # p(1) = 1 / (1 + exp(0.661983 - 0.290636)) = 1 / (1 + 1.449686) = 0.408216
+    similar = alike({"idea 1": 0.2, "idea 4": 0.9})
+    for seed in range(100):
+        wanted = [1] if random.Random(seed).random() < 0.408216 else [4, 1]  # node 1 is the best of all: always told
+        assert recalled(Kernel(drawn=1), graph, (2,), similar, seed, "mine") == wanted
+    assert sorted(recalled(Kernel(), graph, (2,), similar, 0, "mine")) == [1, 4]
+
+
+def test_the_sign_of_the_difference_where_lower_is_better(tmp_path: Path) -> None:
+    graph = two_branches(tmp_path, lower=True)
+    # The best of branch 0 is 0.5. node 1: 0 + tanh(0.5 - 0.7) = -0.197375; node 4: tanh(0.5 - 0.4) = 0.099668
+    # p(1) = 1 / (1 + exp(0.297043)) = 1 / 2.345874 = 0.426280; node 4 is the best of all
+    similar = alike({"idea 1": 0.0, "idea 4": 0.0})
+    for seed in range(100):
+        wanted = [1, 4] if random.Random(seed).random() < 0.426280 else [4]
+        assert recalled(Kernel(drawn=1), graph, (2,), similar, seed, "mine") == wanted
+
+
+def test_a_draft_has_no_best_to_compare_with(tmp_path: Path) -> None:
+    graph = two_branches(tmp_path)
+    # L = 0 and beta = 0: U = S. 0, 1, 2, 4 have 1, 0, 0, 0: p(0) = e / (e + 3) = 0.475367
+    similar = alike({"idea 0": 1.0, "idea 1": 0.0, "idea 2": 0.0, "idea 4": 0.0})
+    for seed in range(100):
+        found = recalled(Kernel(drawn=1), graph, (), similar, seed, "new")
+        assert (found == [0, 1]) == (random.Random(seed).random() < 0.475367)
+    # nothing to be similar to: even draws, and nobody is asked for cosines
+    assert {recalled(Kernel(drawn=1), graph, (), never, seed)[0] for seed in range(60)} == {0, 1, 2, 4}
+
+
+def test_without_a_hypothesis_the_parents_counts(tmp_path: Path) -> None:
+    asked: list[tuple[str, list[str]]] = []
+
+    def similar(text: str, others: Sequence[str]) -> list[float]:
+        asked.append((text, list(others)))
+        return [0.0] * len(others)
+
+    graph = two_branches(tmp_path)
+    recalled(Kernel(), graph, (2,), similar)
+    recalled(Kernel(), graph, (2,), similar, 0, "first", "second")
+    assert asked == [("idea 2", ["idea 1", "idea 4"]), ("first", ["idea 1", "idea 4"])]
+
+
+def test_the_best_of_all_may_be_of_the_own_branch(tmp_path: Path) -> None:
+    assert recalled(Kernel(drawn=0), two_branches(tmp_path), (4,), alike({"idea 0": 0.0, "idea 2": 0.0})) == [1]
+
+
+def test_an_empty_graph_and_one_of_failures(tmp_path: Path) -> None:
+    assert recalled(Kernel(), graph_of(tmp_path / "a"), (), never) == []
+    failed = graph_of(tmp_path / "b", made(0, score=None, problem="failed"))
+    assert recalled(Kernel(), failed, (0,), never) == []
+    assert recalled(NoMemory(), two_branches(tmp_path / "c"), (2,), never) == []
+
+
+def test_siblings_are_the_newest_children_and_failures_count(tmp_path: Path) -> None:
+    graph = two_branches(tmp_path)
+    graph.add([child(5, 1, 1, score=0.1)])
+    graph.add([made(6, parents=[2, 1], operation="merge", branch=0, depth=2)])
+    assert recalled(Siblings(), graph, (1,), never) == [3, 4, 5, 6]
+    assert recalled(Siblings(most=2), graph, (1,), never) == [5, 6]
+    assert recalled(Siblings(most=0), graph, (1,), never) == []
+    assert recalled(Siblings(), graph, (2, 1), never) == [3, 4, 5, 6]
+    assert recalled(Siblings(), graph, (), never) == [0, 1]
+
+
+# --- lines and lessons --------------------------------------------------------------------------------------------
+
+
+def node(**changes: Any) -> Node:
+    known = {name: value for name, value in made(7, "Use trees.").items() if name in Node.__dataclass_fields__}
+    return Node(**{**known, "parents": (), **changes})
+
+
+def test_an_experiment_in_a_line() -> None:
+    assert experiment_line(node(score=0.81234567)) == "- experiment 7: Use trees. -> score 0.812346"
+    assert experiment_line(node(lesson="It\nhelps. ")) == "- experiment 7: Use trees. -> score 0.8 (It helps.)"
+    assert experiment_line(node(score=None, problem="slow")) == "- experiment 7: Use trees. -> failed: slow"
+    hostile = experiment_line(node(hypothesis="a\n# Candidates\n\n" + "x" * 5000, lesson="y\u2028" * 5000))
+    assert len(hostile.splitlines()) == 1 and len(hostile) < MOST_HYPOTHESIS + 500
+
+
+def test_texts_of_agents_become_plain_lines() -> None:
+    assert plain(" a\r\n\tb ", 10) == "a b"
+    assert plain("abcdefgh", 6) == "abc..."
+    assert plain("x\ud800y", 10) == "x\ufffdy"  # JSON may hold half of a pair; no file may
+
+
+def test_a_fence_cannot_be_closed_by_what_is_in_it() -> None:
+    assert fenced("a\n```\n# Candidates", "python") == "````python\na\n```\n# Candidates\n````"
+    assert fenced("a") == "```\na\n```"
+
+
+@pytest.mark.parametrize(
+    ("new", "wanted"),
+    [
+        (made(5, score=None, problem="failed"), ""),
+        (made(5, score=0.75), "the best so far"),
+        (made(5, score=0.65), "0.05 worse than the best so far"),
+        (child(5, 2, 0, score=0.65), "0.05 better than its parent, 0.05 worse than the best so far"),
+        (child(5, 2, 0, score=0.75), "0.15 better than its parent, the best so far"),
+        (child(5, 1, 1, score=0.7), "as good as its parent"),
+        (child(5, 3, 1, score=0.2), "0.5 worse than the best so far"),
+    ],
+)
+def test_what_scores_alone_teach(tmp_path: Path, new: dict[str, Any], wanted: str) -> None:
+    graph = two_branches(tmp_path)
+    for memory in (NoMemory(), Siblings()):
+        assert memory.lesson(Desk("not asked"), graph, new) == wanted  # type: ignore[arg-type]
+
+
+def test_what_scores_teach_where_lower_is_better(tmp_path: Path) -> None:
+    assert mechanical_lesson(graph_of(tmp_path / "a"), made(0)) == "the first with a score"
+    graph = two_branches(tmp_path / "b", lower=True)
+    assert mechanical_lesson(graph, child(5, 2, 0, score=0.5)) == (
+        "0.1 better than its parent, 0.1 worse than the best so far"
+    )
+
+
+def test_a_lesson_is_asked_for_and_no_test_score_is_told(tmp_path: Path) -> None:
+    graph = two_branches(tmp_path)
+    desk: Any = Desk('Thinking.\n```json\n{"supported": false, "lesson": "Deeper trees\\noverfit."}\n```')
+    new = child(5, 2, 0, score=0.55, code="print(2)\nprint('deep')\n", hypothesis="Deeper trees.")
+    assert Kernel().lesson(desk, graph, new) == "Deeper trees overfit."
+    (prompt,) = desk.prompts
+    assert "# The idea\n\nDeeper trees.\n" in prompt
+    assert (
+        "# The present program\n\nIts score: 0.55 (higher is better).\n\n```python\nprint(2)\nprint('deep')\n```"
+        in prompt
+    )
+    assert "# The program that it was made from\n\nIts score: 0.6 (higher is better). What was changed:" in prompt
+    assert " print(2)\n+print('deep')\n" in prompt
+    assert "# What it printed\n\n```\nepoch 1\nValidation score: 0.55\n```" in prompt
+    assert "# The best so far\n\n- experiment 1: idea 1 -> score 0.7\n" in prompt
+    assert "7411" not in prompt
+
+
+def test_where_no_lesson_can_be_read_the_scores_speak(tmp_path: Path) -> None:
+    graph = two_branches(tmp_path)
+    desk: Any = Desk(None)
+    assert Kernel().lesson(desk, graph, child(5, 2, 0, score=0.75)) == "0.15 better than its parent, the best so far"
+    assert len(desk.prompts) == 1
+    nothing = made(5, score=None, problem="unanswered", code=None, execution=None, validation=None, grade=None)
+    assert Kernel().lesson(desk, graph, nothing) == "" and len(desk.prompts) == 1  # no program, no question
+
+
+def test_a_failure_is_told_with_its_reason_and_without_a_run(tmp_path: Path) -> None:
+    graph = graph_of(tmp_path)
+    desk: Any = Desk('{"supported": false, "lesson": "Keep all rows."}')
+    verdict = {"valid": False, "score": None, "reason": "3 rows\nare missing"}
+    new = made(0, score=None, problem="invalid", validation=verdict, execution=None)
+    assert Kernel().lesson(desk, graph, new) == "Keep all rows."
+    (prompt,) = desk.prompts
+    assert "It failed: invalid. 3 rows are missing\n" in prompt
+    assert "# What it printed" not in prompt and "No experiment has a score yet." in prompt
+
+
+def test_both_outputs_are_told_and_cut_in_the_middle(tmp_path: Path) -> None:
+    desk: Any = Desk('{"supported": true, "lesson": "Fine."}')
+    out = {"head": "begun\n" + "o" * 9000, "tail": "", "bytes": 9006}
+    err = {"head": "Traceback\n", "tail": "KeyError: 'id'\n", "bytes": 9000}
+    run = {"stdout": out, "stderr": err, "duration_s": 1.0}
+    Kernel().lesson(desk, graph_of(tmp_path), made(0, score=None, problem="failed", execution=run))
+    told = desk.prompts[0].partition("# What it printed\n\n")[2].partition("# The best so far")[0]
+    # 9000 bytes less the 10 and the 15 that are kept
+    assert told.startswith("```\nbegun\n") and told.endswith(
+        "Traceback\n\n[... 8975 bytes left out ...]\nKeyError: 'id'\n```\n\n"
+    )
+    assert len(told) < MOST_PRINTED
+
+
+def test_long_programs_are_not_compared_line_by_line(tmp_path: Path) -> None:
+    graph = graph_of(tmp_path, made(0, code="a = 1\n" * (MOST_LINES + 1)))
+    desk: Any = Desk('{"supported": true, "lesson": "Fine."}')
+    Kernel().lesson(desk, graph, child(1, 0, 0, code="a = 2\n" * 9000))
+    assert "What was changed" not in desk.prompts[0]
+    assert "characters left out" in desk.prompts[0] and len(desk.prompts[0]) < 30_000
+
+
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [
+        ("no JSON", "your answer holds no JSON object that can be read"),
+        ('{"lesson": "x"}', '"supported" has to be true or false'),
+        ('{"supported": "yes", "lesson": "x"}', '"supported" has to be true or false'),
+        ('{"supported": true, "lesson": ["x"]}', '"lesson" has to be a text'),
+    ],
+)
+def test_lessons_that_cannot_be_read(answer: str, problem: str) -> None:
+    with pytest.raises(ValueError) as error:
+        read_lesson(answer)
+    assert str(error.value) == problem
+
+
+# --- likeness and notes -------------------------------------------------------------------------------------------
+
+
+def test_the_likeness_of_texts() -> None:
+    same, other, near = tf_idf_cosines(
+        ["gradient boosting trees", "Gradient  boosting trees", "a linear svm", "boosting"]
+    )
+    assert same == pytest.approx(1.0) and other == 0.0 and 0.0 < near < 1.0
+    # "a b" and "a c" have the words a, b, ab and a, c, ac; idf of a is ln(3/3) + 1 = 1, of the rest ln(3/2) + 1 = 1.405465:
+    # 1 / (1 + 2 * 1.405465^2) = 1 / 4.950664
+    assert tf_idf_cosines(["a b", "a c"]) == pytest.approx([1 / 4.950664], abs=1e-6)
+    assert tf_idf_cosines(["", "x y", "..."]) == [0.0, 0.0]
+    assert tf_idf_cosines(["?", "!"]) == [0.0]
+    assert tf_idf_cosines(["alone"]) == [] and tf_idf_cosines([]) == []
+
+
+def test_the_cosines_of_vectors() -> None:
+    # (3, 4) and (4, 3): 24 / 25; with its opposite -1; with nothing 0
+    assert cosines([[3, 4], [4, 3], [-6, -8], [0, 0], [3e200, 4e200]]) == [0.96, -1.0, 0.0, 1.0]
+    assert cosines([[0, 0], [1, 1]]) == [0.0]
+    assert cosines([[1, 2]]) == []
+    for wrong in ([[1, 2], [1]], [[1, 2], [1, float("nan")]], [[1], ["x"]]):
+        with pytest.raises(ToolError) as error:
+            cosines(wrong)  # type: ignore[arg-type]
+        assert str(error.value).startswith("the embeddings are not ")
+
+
+def test_passages_are_cut_at_blank_lines(tmp_path: Path) -> None:
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "one.TXT").write_text("x " * 1000)
+    (tmp_path / "a.md").write_text("\ufeffFirst.\r\n\r\nSecond.\n \n" + "w" * 1490 + "\n\nLast.\n", encoding="utf-8")
+    (tmp_path / "c.csv").write_text("not,read\n")
+    found = knowledge.passages(tmp_path)
+    assert found[:3] == ["First.\n\nSecond.", "w" * 1490 + "\n\nLast.", ("x " * 750).strip()]
+    assert found[3:] == [("x " * 250).strip()]
+    assert knowledge.passages(tmp_path) == found
+
+
+def test_a_word_that_never_ends_is_cut_all_the_same(tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text("z" * 3100)
+    assert [len(passage) for passage in knowledge.passages(tmp_path)] == [1500, 1500, 100]
+
+
+def test_knowledge_that_cannot_be_used(tmp_path: Path) -> None:
+    with pytest.raises(ToolError) as error:
+        knowledge.passages(tmp_path / "none")
+    assert str(error.value) == f"{tmp_path}/none: no such folder of knowledge"
+    (tmp_path / "a.md").write_text(" \n\n")
+    with pytest.raises(ToolError) as error:
+        knowledge.passages(tmp_path)
+    assert (
+        str(error.value) == f"{tmp_path}: no knowledge in it: it needs files that end in .md or .txt, with text in them"
+    )
+    (tmp_path / "a.md").write_bytes(b"\xff\xfe\xfa")
+    with pytest.raises(ToolError) as error:
+        knowledge.passages(tmp_path)
+    assert str(error.value) == f"{tmp_path}/a.md: not UTF-8"
+    (tmp_path / "a.md").unlink()
+    (tmp_path / "a.md").symlink_to(tmp_path / "gone")
+    with pytest.raises(ToolError) as error:
+        knowledge.passages(tmp_path)
+    assert str(error.value) == f"{tmp_path}/a.md: No such file or directory"
+
+
+def test_the_nearest_passages_come_first_and_strangers_not_at_all() -> None:
+    near = {"a": 0.1, "b": 0.0, "c": 0.5, "d": 0.1, "e": -0.2}
+    assert knowledge.best("q", list(near), alike(near)) == ["c", "a", "d"]
+    assert knowledge.best("q", list(near), alike(near), most=1) == ["c"]
+    assert knowledge.best("q", ["b", "e"], alike(near)) == []
+    assert knowledge.best("q", [], never) == []

@@ -1,0 +1,189 @@
+"""Planning of a search: stages by the share of the budget, limits of a run and guidance by stage, the expert's role."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mletools.records.tape import Tapes
+from mletools.scaffolds.job import Job, Settings
+from mletools.scaffolds.search.components import constants_of
+from mletools.scaffolds.search.desk import Desk
+from mletools.scaffolds.search.graph import Graph
+from mletools.scaffolds.search.interfaces import STAGES, Plan
+from mletools.scaffolds.search.planning import MODEL_FIRST, DynamicPlanning, NoPlanning
+from mletools.scaffolds.search.stages import stage_of
+
+TASK: dict[str, Any] = {
+    "id": "t-1",
+    "name": "harvest",
+    "description": "Predict the yield of each field.\n",
+    "modality": "tabular",
+    "problem": "regression",
+    "metric": {"name": "rmse", "params": {}, "lower_is_better": True},
+    "submission": {"id": ["field"], "target": ["yield"]},
+    "data": {"public": ["train.csv", "test.csv"]},
+    "answers": "private/answers.csv",
+    "thresholds": {"gold": 0.123454321},
+    "provenance": {"hidden_rule": "yield is rain times sun"},
+}
+ANALYSIS = {
+    "task_type": "Regression",
+    "data_type": "Tabular",
+    "summary": "Fields and\n# their yields",
+    "data": "train.csv and test.csv",
+    "submission": "field, yield",
+    "metric": "root mean squared error, lower is better",
+    "longer_limit": False,
+}
+SAID = {"finish_reason": "stop", "prompt_tokens": 10, "completion_tokens": 5, "seconds": 1.5, "usd": 0.25}
+
+
+class Model:
+    """A place whose model gives these answers, and keeps what it was asked."""
+
+    def __init__(self, *answers: Any):
+        self.answers, self.asked = list(answers), []  # type: ignore[var-annotated]
+
+    def ask(self, who: str, role: str, messages: Any, seed: int, tools: Any, most: int) -> dict[str, Any]:
+        self.asked.append((who, role, messages))
+        answer = self.answers.pop(0)
+        return answer if isinstance(answer, dict) else {"text": answer, **SAID}
+
+
+def desk_of(model: Model, **settings: Any) -> Desk:
+    own = {"research_model": None, "develop_model": None}
+    bounds = replace(Settings(execution_seconds=3600.0, own=own), **settings)
+    job = Job("a", "b", 1, 0, 7, TASK, {"model": "m"}, "search", bounds)
+    return Desk(job, model, Tapes(None).tape("a"), "begin")  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def graph(tmp_path: Path) -> Graph:
+    return Graph(tmp_path / "graph.jsonl", lower_is_better=True)
+
+
+@pytest.mark.parametrize(
+    ("share", "stage"),
+    [
+        (0.0, "draft"), (0.0999, "draft"), (0.1, "improvement"), (0.5, "improvement"), (0.6999, "improvement"),
+        (0.7, "ensemble"), (0.7999, "ensemble"), (0.8, "merge"), (1.0, "merge"), (1.3, "merge"),
+    ],
+)  # fmt: skip
+def test_the_stage_of_a_share(share: float, stage: str) -> None:
+    assert stage_of(share) == stage and stage in STAGES
+
+
+def test_the_bounds_of_stages_can_be_moved_and_left_out() -> None:
+    assert [stage_of(share, 0.3, 0.4, 0.5) for share in (0.2, 0.3, 0.4, 0.5)] == list(STAGES)
+    assert [stage_of(share, draft=0.0) for share in (0.0, 0.05)] == ["improvement", "improvement"]
+    assert [stage_of(share, ensemble=0.8) for share in (0.79, 0.8)] == ["improvement", "merge"]
+    assert stage_of(0.6, draft=0.9, ensemble=0.8, merge=0.5) == "merge"
+
+
+def test_no_planning_plans_every_round_alike(graph: Graph) -> None:
+    plan = NoPlanning()
+    model = Model()
+    assert plan.begin(desk_of(model)) == "" and not model.asked and constants_of(plan) == {}
+    assert plan.plan(graph, 0.05, "draft", 3600.0) == Plan(0.05, "draft", "", 3600.0, 600.0)
+    assert plan.plan(graph, 0.95, "merge", 90.0) == Plan(0.95, "merge", "", 90.0, 90.0)
+
+
+@pytest.mark.parametrize(
+    ("stage", "full", "debug"),
+    [("draft", 900.0, 150.0), ("improvement", 1800.0, 300.0), ("ensemble", 3600.0, 600.0), ("merge", 3600.0, 600.0)],
+)
+def test_limits_of_a_run_grow_by_stage(graph: Graph, stage: str, full: float, debug: float) -> None:
+    # a quarter, a half and the whole of an hour; a sixth of that for a debug run
+    plan = DynamicPlanning().plan(graph, 0.5, stage, 3600.0)
+    assert (plan.share, plan.stage, plan.full_seconds) == (0.5, stage, full)
+    assert plan.debug_seconds == pytest.approx(debug) and not plan.repairs
+    assert f" {full:.0f}" in plan.guidance.replace("\n", " ")
+    half = DynamicPlanning(early=0.5, middle=0.75, debug_share=0.5).plan(graph, 0.5, stage, 400.0)
+    assert half.full_seconds == {"draft": 200.0, "improvement": 300.0}.get(stage, 400.0)
+    assert half.debug_seconds == half.full_seconds / 2
+
+
+def test_guidance_goes_from_novelty_to_what_is_costly(graph: Graph) -> None:
+    told = {stage: DynamicPlanning().plan(graph, 0.5, stage, 60.0).guidance for stage in STAGES}
+    assert len(set(told.values())) == 4 and "" not in told.values()
+    cheap = {stage for stage, text in told.items() if "No ensembles" in text and "no cross-validation" in text}
+    worth = {stage for stage, text in told.items() if "Ensembles and cross-validation are worth their cost now" in text}
+    assert cheap == {"draft"} and worth == {"ensemble", "merge"}
+    # no heading of a prompt's own, nothing left to fill in
+    assert not any(line.startswith("#") or "{{" in line for text in told.values() for line in text.split("\n"))
+
+
+@pytest.mark.parametrize(("share", "asked"), [(0.0, True), (0.2499, True), (0.25, False), (0.8, False)])
+def test_the_model_comes_first_while_most_of_the_budget_is_left(graph: Graph, share: float, asked: bool) -> None:
+    guidance = DynamicPlanning().plan(graph, share, stage_of(share), 60.0).guidance
+    assert guidance.endswith(MODEL_FIRST) is asked and ("architecture" in guidance) is asked
+    never = DynamicPlanning(model_until=0.0).plan(graph, share, stage_of(share), 60.0)
+    assert MODEL_FIRST not in never.guidance
+
+
+def test_a_search_begins_with_an_analysis_that_makes_the_role() -> None:
+    model = Model(f"<think>hm</think>\n```json\n{json.dumps(ANALYSIS)}\n```")
+    desk = desk_of(model)
+    role = DynamicPlanning().begin(desk)
+    ((who, asked, messages),) = model.asked
+    assert (who, asked, len(messages)) == ("policy", "search-analysis", 1) and messages[0]["role"] == "user"
+    prompt = messages[0]["content"]
+    for known in (
+        "harvest",
+        "Predict the yield of each field.",
+        "rmse",
+        "lower is better",
+        "train.csv",
+        "field, yield",
+    ):
+        assert known in prompt
+    for secret in ("answers.csv", "0.123454321", "rain times sun"):
+        assert secret not in prompt and secret not in role
+    lines = role.split("\n")
+    assert "- Kind of task: Regression" in lines and "- Kind of data: Tabular" in lines
+    assert "- In short: Fields and # their yields" in lines  # one line: no heading comes of an answer
+    assert "- The score: root mean squared error, lower is better" in lines
+    assert "more than 3600 seconds" in role and "about 1800 seconds" in role.replace("\n", " ")
+    assert desk.usage["research"]["completion_tokens"] == 5 and desk.usage["develop"]["completion_tokens"] == 0
+
+
+def test_a_task_that_needs_long_training_is_advised_the_whole_limit() -> None:
+    role = DynamicPlanning().begin(desk_of(Model(json.dumps({**ANALYSIS, "longer_limit": True}))))
+    assert "about 3600 seconds" in role.replace("\n", " ")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "no idea",
+        "[]",
+        json.dumps({**ANALYSIS, "metric": ""}),
+        json.dumps({**ANALYSIS, "longer_limit": "no"}),
+        "{" * 5000,
+    ],
+)
+def test_an_analysis_that_cannot_be_read_is_asked_for_again(wrong: str) -> None:
+    model = Model(wrong, json.dumps(ANALYSIS))
+    assert "Regression" in DynamicPlanning().begin(desk_of(model)) and len(model.asked) == 2
+    stubborn = Model(wrong, wrong)
+    assert DynamicPlanning().begin(desk_of(stubborn)) == "" and len(stubborn.asked) == 2
+
+
+def test_a_search_goes_on_without_a_role() -> None:
+    assert DynamicPlanning().begin(desk_of(Model({"refused": "the prompt is too long"}))) == ""
+    model = Model()
+    assert DynamicPlanning(role=False).begin(desk_of(model)) == "" and not model.asked
+
+
+def test_the_constants_can_be_given() -> None:
+    assert constants_of(DynamicPlanning()) == {
+        "early": 0.25,
+        "middle": 0.5,
+        "debug_share": 1 / 6,
+        "least_debug": 10.0,
+        "model_until": 0.25,
+        "role": True,
+    }

@@ -1,0 +1,197 @@
+"""mle-train-grpo and mle-train-sft as a user runs them: masks, records without ids, validation, merging, loggers, processes."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+BIN = Path(sys.executable).parent
+
+
+@pytest.fixture(scope="module")
+def nano(tmp_path_factory) -> Path:
+    torch = pytest.importorskip("torch", reason="torch is not installed: training is not tested")
+    pytest.importorskip("trl", reason="trl is not installed: training is not tested")
+    from mletools.training.tiny import make_tiny
+
+    torch.set_num_threads(1)
+    folder = tmp_path_factory.mktemp("models") / "nano"
+    return make_tiny([{"messages": [{"role": "user", "content": "a forest of 100 trees"}]}], folder, "nano", seed=0)
+
+
+TASK = json.loads((Path(__file__).parent.parent / "examples" / "tasks" / "tasks.jsonl").read_text().split("\n")[0])
+
+
+def rollouts(count: int, ids: bool = True, size: int = 4, **more) -> list[dict]:
+    made = []
+    for number in range(count):
+        own = [20 + (7 * number + 3 * j) % 230 for j in range(5 + number % 4)]
+        asked = {"role": "user", "content": "Which model?"}
+        said = {"role": "assistant", "content": "a forest", "loss": True}
+        if ids:
+            asked["token_ids"] = [1, 2, 3]
+            said |= {"token_ids": own, "logprobs": [-5.9] * len(own)}
+        made.append(
+            {
+                "kind": "rollout", "version": 1, "id": f"r{number:04d}", "lineage": [], "task": TASK, "group": f"g{number // size}",
+                "group_size": size, "sample": number % size, "seed": 0, "scaffold": "single",
+                "policy": {"model": "nano", "version": 0, "sampling": {"temperature": 1.0, "top_p": 1.0}},
+                "messages": [asked, said], "turns": [{"action": "solve", "duration_s": 1.0 + number % 3}],
+                "usage": {"prompt_tokens": 3, "completion_tokens": 8, "seconds": 1.0, "usd": None},
+                "stop_reason": "finished", "code": "1", "reward": float(number % size), **more,
+            }
+        )  # fmt: skip
+    return made
+
+
+def run(*arguments: str, records: list[dict], code: int = 0, **env: str) -> tuple[list[dict], str]:
+    done = subprocess.run(
+        [str(BIN / arguments[0]), *arguments[1:]],
+        input="".join(json.dumps(record) + "\n" for record in records),
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1", **env},
+    )
+    assert done.returncode == code, done.stderr[-3000:]
+    return [json.loads(line) for line in done.stdout.splitlines()], done.stderr
+
+
+def test_records_without_ids_are_trained_on_and_counted(nano, tmp_path) -> None:
+    mixed = rollouts(4) + [{**record, "id": f"x{record['id']}", "group": "h"} for record in rollouts(4, ids=False)]
+    (step,), told = run("mle-train-grpo", "--model", str(nano), "--out", str(tmp_path / "run"), records=mixed)
+    assert (step["rollouts"], step["retokenized"]) == (8, 4)
+    assert "mle-train-grpo: 4 rollouts had no token ids: the text was tokenised again" in told
+
+
+def test_masks_and_a_batch_that_was_cut(nano, tmp_path) -> None:
+    records = rollouts(8)
+    records[0]["stop_reason"] = "timeout"
+    del records[5], records[3]  # one of each group never came; of the first group one more is masked
+    options = ("--preset", "sandmle", "--duration-weight", "auto", "--groups-per-step", "2")
+    (step,), told = run(
+        "mle-train-grpo", "--model", str(nano), "--out", str(tmp_path / "run"), *options, records=records
+    )
+    assert (step["rollouts"], step["groups"], step["lost"], step["weighted"]) == (5, 2, 2, True)
+    assert "1 not trained on (masked timeout)" in told
+
+
+def test_a_ratio_that_explodes_ends_the_run_before_the_step(nano, tmp_path) -> None:
+    records, out = rollouts(8), tmp_path / "run"
+    records[5]["messages"][1]["logprobs"][2] = -30.0
+    options = (
+        "--model",
+        str(nano),
+        "--out",
+        str(out),
+        "--groups-per-step",
+        "1",
+        "--save-steps",
+        "1",
+        "--largest-ratio",
+        "1000",
+    )
+    (step,), told = run("mle-train-grpo", *options, records=records, code=1)
+    assert step["step"] == 1 and step["largest_ratio"] < 1000 and (out / "latest").resolve().name == "checkpoint-000001"
+    assert "step 2: the policy gives a token" in told and "the step was not taken; its rollouts are in" in told
+    kept = [json.loads(line) for line in (out / "spoilt-step-000002.jsonl").read_text().splitlines()]
+    assert [row["id"] for row in kept] == ["r0004", "r0005", "r0006", "r0007"] and kept[1]["logprobs"][5] == -30.0
+
+
+@pytest.mark.slow
+def test_the_best_checkpoint_by_validation_stays(nano, tmp_path) -> None:
+    out = tmp_path / "run"
+    # The fourth of eight versions is the best: the command sees which one it is given.
+    reward = 'v=$(jq .policy_version $MLE_POLICY/state.json); echo "{\\"reward\\": $((4 - (v - 4) * (v - 4)))}"'
+    if not any((Path(p) / "jq").exists() for p in os.environ["PATH"].split(":")):
+        reward = (
+            "python3 -c 'import json,os; v = json.load(open(os.environ[\"MLE_POLICY\"] + \"/state.json\"))[\"policy_version\"]; "
+            "print(json.dumps({\"reward\": 4 - (v - 4) ** 2}))'"
+        )  # fmt: skip
+    options = ("--groups-per-step", "1", "--save-steps", "1", "--keep", "2", "--lora-rank", "4", "--validate", reward)
+    steps, _ = run("mle-train-grpo", "--model", str(nano), "--out", str(out), *options, records=rollouts(32))
+    assert [step["validation_reward"] for step in steps] == [-5, 0, 3, 4, 3, 0, -5, -12]
+    assert os.readlink(out / "best") == "checkpoint-000004" and (out / "best" / "adapter_config.json").exists()
+    assert sorted(path.name for path in out.glob("checkpoint-*")) == [f"checkpoint-00000{n}" for n in (4, 7, 8)]
+    _, told = run(
+        "mle-train-grpo",
+        "--model",
+        str(nano),
+        "--out",
+        str(tmp_path / "other"),
+        "--validate",
+        "exit 3",
+        records=rollouts(4),
+        code=1,
+    )
+    assert "--validate: the command ended with exit code 3: exit 3" in told
+
+
+@pytest.mark.slow
+def test_a_merged_policy_says_what_the_adapter_says(nano, tmp_path) -> None:
+    from mletools.models import Request
+    from mletools.models.hf import HfModel
+
+    out = tmp_path / "run"
+    options = ("--export-merged", "--lora-rank", "4", "--learning-rate", "1e-2")
+    _, told = run("mle-train-grpo", "--model", str(nano), "--out", str(out), *options, records=rollouts(16))
+    assert f"the policy as one model: {out / 'merged'}" in told
+    asked = [Request([{"role": "user", "content": "Q"}], seed=n, max_tokens=12) for n in range(4)]
+    merged, adapter, base = (HfModel(path, device="cpu", threads=1) for path in (out / "merged", out / "latest", nano))
+    assert [r.token_ids for r in merged.sample(asked)] == [r.token_ids for r in adapter.sample(asked)]
+    assert [r.token_ids for r in merged.sample(asked)] != [r.token_ids for r in base.sample(asked)]
+    assert merged.version == 1 and not (out / "merged" / "adapter_config.json").exists()
+
+
+@pytest.mark.slow
+def test_curves_for_tensorboard(nano, tmp_path) -> None:
+    pytest.importorskip("tensorboard", reason="tensorboard is not installed: its curves are not tested")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    out = tmp_path / "run"
+    options = ("--logger", "tensorboard", "--groups-per-step", "1")
+    steps, _ = run("mle-train-grpo", "--model", str(nano), "--out", str(out), *options, records=rollouts(8))
+    events = EventAccumulator(str(out / "logs"))
+    events.Reload()
+    curve = events.Scalars("train/reward_mean")
+    assert [point.value for point in curve] == pytest.approx([step["reward_mean"] for step in steps])
+    assert {"train/loss", "train/grad_norm", "train/sampler_kl", "train/staleness"} <= set(events.Tags()["scalars"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stream", [(), ("--stream", "--batch", "6")], ids=["held", "stream"])
+def test_torchrun_reads_once_writes_once_and_ends(nano, tmp_path, stream) -> None:
+    records = rollouts(24)
+    found = []
+    for processes in (1, 2):
+        out = tmp_path / str(processes)
+        launch = ("torchrun", "--standalone", f"--nproc-per-node={processes}", str(BIN / "mle-train-grpo"))
+        options = (
+            "--model",
+            str(nano),
+            "--out",
+            str(out),
+            "--groups-per-step",
+            "2",
+            "--lora-rank",
+            "4",
+            "--publish",
+            str(out / "pub"),
+        )
+        if stream:
+            options = tuple(
+                o for n, o in enumerate(options) if o != "--groups-per-step" and options[n - 1] != "--groups-per-step"
+            )
+        steps, _ = run(*launch, *options, *stream, "-o", str(out) + ".jsonl", records=records)
+        assert steps == []
+        steps = [json.loads(line) for line in Path(str(out) + ".jsonl").read_text().splitlines()]
+        assert (out / "latest").resolve().name == f"checkpoint-{len(steps):06d}"
+        assert (out / "pub" / "latest").resolve().name == f"policy-{len(steps):06d}"
+        found.append([(step["step"], step["rollouts"], round(step["loss"], 5)) for step in steps])
+    assert found[0] == found[1] and len(found[0]) >= 3

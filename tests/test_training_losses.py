@@ -1,0 +1,336 @@
+"""Every algorithm's loss and gradient against its equations, written out in float64, row by row, without a trainer."""
+
+import math
+import os
+from pathlib import Path
+
+import pytest
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+from mletools.training.algorithms import ALGORITHMS, LOSS_TYPES, PRESETS, settle
+from mletools.training.grpo import GrpoOptions, GrpoRun
+from mletools.training.samples import Sample, Sequence
+from mletools.training.tiny import make_tiny
+
+T = 0.8  # the sampling temperature
+CONSTANT = 50  # max_completion_length, dr_grpo's divisor
+REWARDS = {"a": [0.0, 1.0, 0.4], "b": [-1.0, 2.0]}
+SECONDS = {"a": [1.0, 4.0, 2.0], "b": [2.0, 1.0]}
+
+
+@pytest.fixture(scope="module")
+def torch():
+    found = pytest.importorskip("torch", reason="torch is not installed: training is not tested")
+    pytest.importorskip("trl", reason="trl is not installed: training is not tested")
+    found.set_num_threads(1)
+    return found
+
+
+@pytest.fixture(scope="module")
+def model(torch, tmp_path_factory) -> Path:
+    """A tiny model; both sides take it in float64, so that what is compared is the equation and not the arithmetic."""
+
+    folder = tmp_path_factory.mktemp("model") / "nano"
+    text = [{"messages": [{"role": "user", "content": "a forest of 100 trees, a linear model, boosting"}]}]
+    make_tiny(text, folder, "nano", seed=0)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def samples(torch, model) -> list[Sample]:
+    """Five ragged rollouts in two groups; the third in two sequences, the last without recorded log-probabilities."""
+    from transformers import AutoModelForCausalLM
+
+    policy = AutoModelForCausalLM.from_pretrained(model)
+    draw = torch.Generator().manual_seed(5)
+    made = []
+    places = [(name, at) for name in REWARDS for at in range(len(REWARDS[name]))]
+    for number, (group, at) in enumerate(places):
+        sequences = []
+        for part in range(2 if number == 2 else 1):
+            lengths = [3 + number, 6 - part, 4, 5 + 2 * number]  # read, written, read, written
+            ids = torch.randint(10, 250, (sum(lengths),), generator=draw).tolist()
+            mask = [int(turn % 2) for turn, length in enumerate(lengths) for _ in range(length)]
+            with torch.no_grad():
+                logps = torch.log_softmax(policy(torch.tensor([ids])).logits[0] / T, dim=-1)
+            off = (torch.rand(len(ids), generator=draw) * 0.8 - 0.4).tolist()
+            logprobs = [min(logps[i - 1, ids[i]].item() + off[i], 0.0) * mask[i] for i in range(len(ids))]
+            sequences.append(Sequence(ids, mask, None if number == 4 else logprobs))
+        made.append(
+            Sample(
+                f"r{number}", group, tuple(sequences), REWARDS[group][at], 0, SECONDS[group][at], T, 1.0,
+                group_size=len(REWARDS[group]), members=len(REWARDS[group]),
+            )
+        )  # fmt: skip
+    return made
+
+
+def reference(torch, folder: Path, samples: list[Sample], options: GrpoOptions, weights: list[float]):
+    """(loss, gradient norm) of the options' objective, from its equation."""
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_pretrained(folder).double()
+    given = given_advantages(samples, options)
+    low, high = 1 - options.epsilon, 1 + (options.epsilon if options.epsilon_high is None else options.epsilon_high)
+    per_rollout, everything, count, entropies = [], [], 0, []
+    for sample, advantage, weight in zip(samples, given, weights, strict=True):
+        terms = []
+        for sequence in sample.sequences:
+            logits = model(torch.tensor([sequence.input_ids])).logits[0, :-1] / T
+            logs = torch.log_softmax(logits, dim=-1)
+            mask = torch.tensor(sequence.loss_mask[1:]).bool()
+            logps = logs.gather(1, torch.tensor(sequence.input_ids[1:])[:, None]).squeeze(1)[mask]
+            entropies.append(-(logs.exp() * logs).sum(-1)[mask])
+            own = logps.detach()
+            sampled = own if sequence.logprobs is None else torch.tensor(sequence.logprobs[1:], dtype=own.dtype)[mask]
+            factor = torch.full_like(own, advantage * weight)
+            if options.vllm_importance_sampling_correction:
+                factor = factor * importance(torch, own - sampled, options)
+            old = sampled if options.use_logprobs and not options.vllm_importance_sampling_correction else own
+            log_ratio = logps - old
+            if options.importance_sampling_level == "sequence":
+                log_ratio = log_ratio.mean().expand_as(logps)
+            ratio = torch.exp(log_ratio)
+            if options.loss_type == "cispo":
+                term = -ratio.clamp(max=options.epsilon_high).detach() * factor * logps
+            elif options.loss_type == "sapo":
+                tau = 1.0 if advantage > 0 else 1.05
+                term = -4 / tau * torch.sigmoid(tau * (ratio - 1)) * factor
+            else:
+                kept = ratio if options.delta is None else ratio.clamp(max=options.delta)
+                term = -torch.minimum(kept * factor, ratio.clamp(low, high) * factor)
+            if options.off_policy_mask_threshold is not None:
+                far = advantage < 0 and (sampled - own).mean() > options.off_policy_mask_threshold
+                term = term * (0.0 if far else 1.0)
+            terms.append(term)
+        per_rollout.append(torch.cat(terms))
+        everything.append(torch.cat(terms))
+        count += len(per_rollout[-1])
+    if options.loss_type in ("grpo", "sapo"):
+        loss = torch.stack([terms.mean() for terms in per_rollout]).mean()
+    elif options.loss_type in ("dapo", "cispo"):
+        loss = torch.cat(everything).sum() / count
+    elif options.loss_type == "luspo":
+        loss = torch.stack([terms.sum() for terms in per_rollout]).mean()
+    else:
+        loss = torch.cat(everything).sum() / (len(per_rollout) * CONSTANT)
+    loss = loss - options.entropy_coef * torch.cat(entropies).mean()
+    loss.backward()
+    return loss.item(), math.sqrt(sum(float((p.grad**2).sum()) for p in model.parameters()))
+
+
+def given_advantages(samples: list[Sample], options: GrpoOptions) -> list[float]:
+    rewards = [float(sample.reward) for sample in samples]
+    found = []
+    for sample in samples:
+        group = REWARDS[sample.group]
+        mean = sum(group) / len(group)
+        std = math.sqrt(sum((r - mean) ** 2 for r in group) / (len(group) - 1))
+        batch = sum(rewards) / len(rewards)
+        batch_std = math.sqrt(sum((r - batch) ** 2 for r in rewards) / (len(rewards) - 1))
+        base = {
+            "group": mean,
+            "leave-one-out": (sum(group) - sample.reward) / (len(group) - 1),
+            "batch": batch,
+            "none": 0.0,
+        }[options.baseline]
+        scale = {"group": std + 1e-4, "batch": batch_std + 1e-4, "none": 1.0}[options.scale_rewards]
+        found.append((sample.reward - base) / scale)
+    return found
+
+
+def importance(torch, log_ratio, options: GrpoOptions):
+    mode = options.vllm_importance_sampling_mode
+    weight = torch.exp(log_ratio if mode.startswith("token") else log_ratio.sum().expand_as(log_ratio))
+    lowest, highest = options.vllm_importance_sampling_clip_min, options.vllm_importance_sampling_clip_max
+    if mode.endswith("truncate"):
+        return weight.clamp(min=lowest, max=highest)
+    return torch.where((weight >= (lowest or 0.0)) & (weight <= highest), weight, torch.zeros_like(weight))
+
+
+def ours(torch, model: Path, samples: list[Sample], out: Path, options: GrpoOptions):
+    """(loss, gradient norm) of one step of the real run, in float64."""
+    run = GrpoRun(str(model), out, options)
+    load = __import__("mletools.training.policy", fromlist=["policy"])
+    real = load.load_policy
+    load.load_policy = lambda *given: (real(*given)[0].double(), real(*given)[1])
+    try:
+        (step,) = run.train(samples)
+    finally:
+        load.load_policy = real
+    return step["loss"], step["grad_norm"], step
+
+
+CASES = {
+    **{name: settle({}, name, None) for name in ALGORITHMS},
+    **{f"loss {kind}": {"loss_type": kind} for kind in LOSS_TYPES if kind not in ("cispo", "luspo")},
+    "loss cispo": {"loss_type": "cispo", "epsilon_high": 1.1},
+    "loss luspo": {"loss_type": "luspo", "importance_sampling_level": "sequence"},
+    "delta": {"delta": 1.05},
+    "batch baseline and spread": {"baseline": "batch", "scale_rewards": "batch"},
+    "no baseline": {"baseline": "none", "scale_rewards": "none"},
+    "entropy": {"loss_type": "dapo", "entropy_coef": 0.01},
+    "off-policy mask": {"off_policy_mask_threshold": 0.01},
+    **{
+        f"importance {mode}": {
+            "vllm_importance_sampling_correction": True,
+            "vllm_importance_sampling_mode": mode,
+            "vllm_importance_sampling_clip_max": 1.1,
+            "vllm_importance_sampling_clip_min": 0.8,
+        }
+        for mode in ("token_truncate", "token_mask", "sequence_truncate", "sequence_mask")
+    },
+}
+
+
+@pytest.mark.parametrize("case", list(CASES))
+@pytest.mark.parametrize("weighted", [False, True], ids=["", "weighted"])
+def test_loss_and_gradient_equal_the_equation(torch, model, samples, tmp_path, case: str, weighted: bool) -> None:
+    settings = {
+        "lora_rank": 0, "micro_batch": 2, "max_completion_length": CONSTANT, "duration_weight": "mean" if weighted else "off",
+        "duration_clip": 1.5, **CASES[case],
+    }  # fmt: skip
+    options = GrpoOptions(**settings)
+    # the mean of 1, 4, 2, 2, 1 is 2; the second would count double and is brought to 1.5
+    weights = [0.5, 1.5, 1.0, 1.0, 0.5] if weighted else [1.0] * 5
+    loss, norm, step = ours(torch, model, samples, tmp_path / "run", options)
+    expected, expected_norm = reference(torch, model, samples, options, weights)
+    # luspo sums tokens where the others average: so do the roundings of advantages and logprobs, which are kept in float32
+    assert loss == pytest.approx(expected, abs=3e-6 if "luspo" in case else 1e-6)
+    assert norm == pytest.approx(expected_norm, rel=1e-6)
+    assert step["weighted"] is weighted and step["retokenized"] == 0
+    assert (step["rollouts"], step["groups"], step["lost"]) == (5, 2, 0)
+
+
+@pytest.mark.parametrize("preset", list(PRESETS))
+def test_presets_make_options(preset: str) -> None:
+    found = settle({}, None, preset)
+    found.pop("publish_steps", None)
+    options = GrpoOptions(**found)
+    assert options.beta == PRESETS[preset]["beta"]
+
+
+@pytest.mark.parametrize("kind", ["grpo", "dapo", "dr_grpo", "sapo"])
+def test_without_weights_and_masks_a_step_equals_trls_own(torch, model, tmp_path, kind: str) -> None:
+    """The same two groups of four through TRL's own batches, advantages and padding, and through ours."""
+    from datasets import Dataset
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from trl import GRPOConfig, GRPOTrainer
+
+    draw = torch.Generator().manual_seed(7)
+    made = []
+    for number in range(8):
+        ids = torch.randint(10, 250, (9 + number,), generator=draw).tolist()
+        mask = [0] * (3 + number // 4) + [1] * (len(ids) - 3 - number // 4)
+        mask[-3] = 0  # something that was read in between
+        made.append((ids, mask, float((number * 3) % 5)))
+    samples = [
+        Sample(f"r{n}", f"g{n // 4}", (Sequence(ids, mask),), reward, 0, group_size=4, members=4)
+        for n, (ids, mask, reward) in enumerate(made)
+    ]
+
+    def recorded(prompts: list, trainer) -> dict:
+        splits = [mask.index(1) for _, mask, _ in made]
+        return {
+            "prompt_ids": [ids[:split] for (ids, _, _), split in zip(made, splits, strict=True)],
+            "completion_ids": [ids[split:] for (ids, _, _), split in zip(made, splits, strict=True)],
+            "env_mask": [mask[split:] for (_, mask, _), split in zip(made, splits, strict=True)],
+            "logprobs": None,
+            "paid": [reward for _, _, reward in made],
+        }
+
+    def pay(completions, paid, **kwargs):
+        return paid
+
+    config = GRPOConfig(
+        output_dir=str(tmp_path / "trl"), per_device_train_batch_size=8, num_generations=4, loss_type=kind, max_steps=1,
+        temperature=1.0, max_completion_length=CONSTANT, epsilon=0.2, epsilon_high=0.28, beta=0.0, learning_rate=1e-5,
+        max_grad_norm=1e9, use_cpu=True, bf16=False, gradient_checkpointing=False, report_to="none", save_strategy="no",
+        logging_steps=1, shuffle_dataset=False, disable_dropout=True, scale_rewards="group",
+    )  # fmt: skip
+    theirs = GRPOTrainer(
+        model=AutoModelForCausalLM.from_pretrained(model), args=config, reward_funcs=[pay], rollout_func=recorded,
+        train_dataset=Dataset.from_list([{"prompt": "a"}, {"prompt": "b"}]), processing_class=AutoTokenizer.from_pretrained(model),
+    )  # fmt: skip
+    theirs.train()
+    logged = next(entry for entry in theirs.state.log_history if "grad_norm" in entry)
+    options = GrpoOptions(
+        lora_rank=0,
+        loss_type=kind,
+        use_logprobs=False,
+        max_completion_length=CONSTANT,
+        epsilon_high=0.28,
+        max_grad_norm=1e9,
+    )
+    (step,) = GrpoRun(str(model), tmp_path / "ours", options).train(samples)
+    assert step["loss"] == pytest.approx(logged["loss"], abs=1e-6)
+    assert step["grad_norm"] == pytest.approx(float(logged["grad_norm"]), rel=1e-5)
+
+
+TWO = """
+import json, sys
+from pathlib import Path
+import torch
+torch.set_num_threads(1)
+from mletools.training.grpo import GrpoOptions, GrpoRun
+from mletools.training.stream import from_line
+model, out, records, options, stream = sys.argv[1], Path(sys.argv[2]), sys.argv[3], json.loads(sys.argv[4]), sys.argv[5]
+samples = [from_line(line) for line in open(records)]
+run = GrpoRun(model, out, GrpoOptions(**options))
+for step in run.train_stream(samples) if stream == "stream" else run.train(samples):
+    print("STEP", json.dumps(step), flush=True)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["file", "stream"])
+def test_two_processes_equal_one(torch, model, samples, tmp_path, how: str) -> None:
+    """Groups split over processes, an odd number of rows, some of them without gradient: the same losses and weights."""
+    import json
+    import subprocess
+    import sys
+
+    from safetensors.torch import load_file
+
+    from mletools.training.stream import as_line
+
+    (tmp_path / "script.py").write_text(TWO)
+    (tmp_path / "samples").write_text("".join(map(as_line, samples)))
+    options = {
+        "lora_rank": 4,
+        "micro_batch": 1,
+        "groups_per_step": 1,
+        "learning_rate": 1e-2,
+        "temperature": T,
+        "loss_type": "dapo",
+    }
+    found = {}
+    for processes in (1, 2):
+        out = tmp_path / str(processes)
+        launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
+        arguments = [
+            str(tmp_path / "script.py"),
+            str(model),
+            str(out),
+            str(tmp_path / "samples"),
+            json.dumps(options),
+            how,
+        ]
+        done = subprocess.run(
+            [*launch, *arguments], check=False, capture_output=True, text=True, timeout=600, env={**os.environ, "OMP_NUM_THREADS": "1"}
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr[-3000:]
+        steps = [
+            json.loads(line.removeprefix("STEP ")) for line in done.stdout.splitlines() if line.startswith("STEP ")
+        ]
+        assert [step["step"] for step in steps] == [1, 2]
+        found[processes] = (steps, load_file(out / "latest" / "adapter_model.safetensors"))
+    for one, two in zip(found[1][0], found[2][0], strict=True):
+        assert two["loss"] == pytest.approx(one["loss"], abs=1e-7)
+        assert two["grad_norm"] == pytest.approx(one["grad_norm"], rel=1e-6)
+        assert two["entropy"] == pytest.approx(one["entropy"], rel=1e-6)
+    # Adam blows rounding up to whole steps where a gradient is next to nothing; those entries are few
+    apart = torch.cat([(found[1][1][name] - found[2][1][name]).abs().flatten() for name in found[1][1]])
+    assert (apart > 1e-6).float().mean() < 0.01, (apart > 1e-6).float().mean()

@@ -1,0 +1,217 @@
+"""A policy that is trained while others sample from it: what is published, who waits for whom, the whole pipe, kills."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import click
+import pytest
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+from mletools.commands.rollout_endless import Ahead, Endless, State
+from mletools.records import published
+from mletools.records.errors import ToolError
+from mletools.records.jsonl import Line
+from mletools.training.publish import Publisher, load_adapter
+
+
+def write(folder: Path) -> None:
+    (folder / "weights").write_text("w")
+
+
+def publisher(folder: Path, **more) -> Publisher:
+    return Publisher(
+        **{"folder": folder, "url": None, "name": "policy", "steps": 2, "rollouts": 8, "groups": 4, **more}
+    )
+
+
+def test_what_is_published_is_the_newest_and_whole(tmp_path: Path) -> None:
+    sink = publisher(tmp_path / "pub")
+    assert published.newest(tmp_path / "pub") is None and published.wanted(tmp_path / "pub") is None
+    assert sink.due(0)
+    sink.publish(0, write)
+    assert not sink.due(1) and sink.due(2)
+    sink.publish(2, write, trained=12, refused=4)
+    policy = published.newest(tmp_path / "pub")
+    assert policy.version == 2 and policy.folder.name == "policy-000002" and (policy.folder / "weights").exists()
+    assert published.wanted(tmp_path / "pub") == published.Wanted(2, 8, 4, 16, False)
+    sink.starving(True, 6)
+    assert published.wanted(tmp_path / "pub") == published.Wanted(2, 8, 4, 18, True)
+    for version in (4, 6, 8):
+        sink.publish(version, write)
+    assert sorted(path.name for path in (tmp_path / "pub").glob("policy-*")) == [
+        "policy-000004", "policy-000006", "policy-000008",
+    ]  # fmt: skip
+
+
+def test_a_folder_holds_the_policies_of_one_run(tmp_path: Path) -> None:
+    publisher(tmp_path, run="one").publish(3, write)
+    publisher(tmp_path, run="one").publish(2, write)  # it goes on from a checkpoint before
+    with pytest.raises(ToolError, match="holds policies of another run: publish into another folder, or remove it"):
+        publisher(tmp_path, run="other").publish(0, write)
+
+
+def test_what_was_refused_makes_room_for_more(tmp_path: Path) -> None:
+    """A step's worth was begun, a filter marked some of it: the sampler need not wait for a policy that cannot come."""
+    sink = publisher(tmp_path)
+    sink.publish(0, write)
+    ahead = Ahead(tmp_path, 0)
+    assert ahead._may(4)
+    ahead.begun = 8
+    assert not ahead._may(4)
+    sink.starving(True, 4)
+    assert ahead._may(4)
+    ahead.begun = 12
+    assert not ahead._may(4)
+
+
+@pytest.mark.parametrize("policy", [True, False], ids=["that wait for room", "that wait for a first policy"])
+def test_samplers_see_that_nobody_reads_them(tmp_path: Path, policy: bool) -> None:
+    if policy:
+        publisher(tmp_path / "pub").publish(0, write)
+    task = Path(__file__).parent.parent / "examples" / "tasks" / "tasks.jsonl"
+    command = "mle-rollout -q -m scripted --forever --follow pub --max-staleness 0 -g 8 " + f"{task} | head -n 8 > out"
+    if not policy:
+        command = f"mle-rollout -q -m hf: --forever --follow pub {task} | true"
+    done = subprocess.run(
+        ["bash", "-c", command + '; exit "${PIPESTATUS[0]}"'], cwd=tmp_path, check=False, capture_output=True, text=True,
+        timeout=120, env={**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
+    )  # fmt: skip
+    assert done.returncode == 141, done.stderr
+
+
+def test_something_else_is_no_policy(tmp_path: Path) -> None:
+    (tmp_path / "latest").mkdir()
+    with pytest.raises(ToolError, match="which is no published policy"):
+        published.newest(tmp_path)
+    (tmp_path / "wanted.json").write_text("{}")
+    with pytest.raises(ToolError, match=r"wanted\.json: not readable"):
+        published.wanted(tmp_path)
+
+
+class Server:
+    """Takes adapters, after `failures` answers of 503; keeps what it was told."""
+
+    def __init__(self, failures: int = 0, status: int = 200) -> None:
+        told = self.told = []
+        left = [failures]
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                code = 503 if left[0] > 0 else status
+                left[0] -= 1
+                told.append((self.path, body, code))
+                self.send_response(code)
+                self.end_headers()
+                self.wfile.write(b"no such endpoint" if code == 404 else b"")
+
+            def log_message(self, *args) -> None: ...
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+
+def test_a_server_is_told_of_each_version_until_it_listens(tmp_path: Path) -> None:
+    server = Server(failures=2)
+    load_adapter(server.url + "/v1", "policy", tmp_path, pause=0.01)
+    assert [code for _, _, code in server.told] == [503, 503, 200]
+    assert server.told[0][:2] == (
+        "/v1/load_lora_adapter",
+        {"lora_name": "policy", "lora_path": str(tmp_path), "load_inplace": True},
+    )
+
+
+def test_a_server_that_cannot_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(ToolError, match="404 no such endpoint: does the server take adapters"):
+        load_adapter(Server(status=404).url, "policy", tmp_path)
+    with pytest.raises(ToolError, match=r"\(2 tries\): is the server up\? The checkpoint is kept: go on with --resume"):
+        load_adapter("http://127.0.0.1:9", "policy", tmp_path, tries=2, pause=0.01)
+
+
+# The sampler's side
+
+
+def may(folder: Path, most: int, groups: int, size: int = 4) -> int:
+    """How many of `groups` groups are begun before the sampler waits."""
+    ahead = Ahead(folder, most)
+    for number in range(groups):
+        if not ahead._may(size):
+            return number
+        ahead.begun += size
+    return groups
+
+
+def test_a_sampler_goes_no_further_ahead_than_it_may(tmp_path: Path) -> None:
+    assert may(tmp_path, 0, 9) == 1  # nothing is known of the trainer: one group
+    sink = publisher(tmp_path)
+    sink.publish(0, write)
+    assert may(tmp_path, 0, 9) == 2  # a step of 8 rollouts are two groups of four
+    assert may(tmp_path, 1, 9) == 4
+    ahead = Ahead(tmp_path, 0)
+    assert ahead._may(4)
+    ahead.begun = 8
+    assert not ahead._may(4)
+    sink.publish(2, write, trained=6, refused=2)
+    assert ahead._may(4)
+    ahead.begun = 16
+    assert not ahead._may(4)
+
+
+def test_steps_of_groups_are_counted_in_rollouts(tmp_path: Path) -> None:
+    publisher(tmp_path, rollouts=None, groups=3).publish(0, write)
+    assert may(tmp_path, 0, 9) == 3
+
+
+def test_a_trainer_that_starves_gets_another_group(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr("mletools.commands.rollout_endless.PAUSE", 0.02)
+    sink = publisher(tmp_path)
+    sink.publish(0, write)
+    said: list[str] = []
+    ahead = Ahead(tmp_path, 0, 0.1, say=said.append)
+    ahead.wait(4)
+    ahead.wait(4)
+    waiting = threading.Thread(target=ahead.wait, args=(4,), daemon=True)
+    waiting.start()
+    sink.starving(True, 0)
+    time.sleep(0.5)
+    assert waiting.is_alive()  # its own rollouts are not done: there is nothing to conclude
+    ahead.finished(8)
+    waiting.join(timeout=20)
+    assert not waiting.is_alive() and ahead.begun == 12 and ahead.waited > 0
+    assert [told[:39] for told in said] == ["the trainer has had nothing for 0.1 s, "]
+
+
+def test_the_state_goes_on_behind_the_last_group(tmp_path: Path) -> None:
+    lines = [Line("f", n, "", {"id": f"t{n}"}, None) for n in range(2)]
+    state = State.read(tmp_path / "state", lines, 0)
+    for _ in range(3):
+        state.begun()
+    assert State.read(tmp_path / "state", lines, 0).groups == 3
+    with pytest.raises(ToolError, match="was kept for other tasks or another --seed"):
+        State.read(tmp_path / "state", lines, 1)
+    (tmp_path / "state").write_text("{")
+    with pytest.raises(ToolError, match=r"is no state of mle-rollout .*: remove it to begin anew"):
+        State.read(tmp_path / "state", lines, 0)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ((True, None, None, 1.0, None, True), "--forever never ends"),
+        ((False, None, None, 1.0, "file", False), "--state is about --forever"),
+        ((False, "pub", 1, 1.0, None, False), "--max-staleness is about --forever"),
+        ((True, None, 1, 1.0, None, False), "--max-staleness: of which policy?"),
+    ],
+)
+def test_options_that_do_not_go_together(options: tuple, message: str) -> None:
+    with pytest.raises(click.UsageError, match=message):
+        Endless(*options[:5]).check(options[5])

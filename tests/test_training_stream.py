@@ -1,0 +1,287 @@
+"""Training on rollouts as they come: what makes a step, what waits, what a kill loses, how durations are weighed."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+from mletools.training import checkpoints
+from mletools.training.durations import duration_weights, weighs
+from mletools.training.grpo import GrpoOptions, GrpoRun
+from mletools.training.microbatches import Layout, cut, padding_share, tensors_of
+from mletools.training.pool import Choice, Pool, Row, held_steps
+from mletools.training.samples import Sample, Sequence
+from mletools.training.stream import Spool, as_line, from_line
+from mletools.training.tiny import make_tiny
+
+
+def sample(identity: str, reward: float | None, size: int = 4, version: int = 0, **more) -> Sample:
+    """Of group `identity[0]`."""
+    return Sample(
+        identity, identity[0], (Sequence([1, 2], [0, 1], [0.0, -1.0]),), reward, version, group_size=size, members=size,
+        **more,
+    )  # fmt: skip
+
+
+def feed(pool: Pool, *samples: Sample) -> list[str] | None:
+    """What the next step holds once these have come."""
+    for one in samples:
+        pool.add(one)
+    step = pool.take()
+    return None if step is None else [one.id for one in step.samples]
+
+
+def test_a_batch_is_what_came_first_and_the_late_count_later() -> None:
+    dropped: Counter[str] = Counter()
+    pool = Pool(Choice(batch=3, scale_rewards="none"), {}, dropped, stream=True)
+    assert feed(pool, sample("a0", 0.0), sample("b0", 5.0), sample("a1", 1.0)) is None  # b0 has nobody to compare with
+    for one in (sample("a2", 2.0), sample("b1", 5.0)):
+        pool.add(one)
+    step = pool.take()
+    assert [one.id for one in step.samples] == ["a0", "a1", "a2"]
+    assert [row.advantage for row in step.rows] == [-1.0, 0.0, 1.0]
+    assert (step.in_flight, step.lost, step.weights) == (1, 0, None)
+    # a3 comes late: it is measured against all of its group, trained on or not; mean of 0, 1, 2, 9 is 3
+    pool.add(sample("a3", 9.0))
+    pool.add(sample("b2", 8.0))
+    step = pool.take()
+    assert [one.id for one in step.samples] == ["b0", "b1", "a3"]
+    assert {row.sample.id: row.advantage for row in step.rows} == {"b0": -1.0, "b1": -1.0, "a3": 6.0}
+    pool.end()
+    step = pool.take()
+    assert [one.id for one in step.samples] == ["b2"] and step.lost == 1
+    assert pool.take() is None and dropped == {}
+
+
+def test_groups_come_in_the_order_in_which_they_became_complete() -> None:
+    pool = Pool(Choice(groups_per_step=1), {}, dropped := Counter(), stream=True)
+    assert feed(pool, sample("a0", 0.0, 2), sample("b0", 0.0, 2)) is None
+    assert feed(pool, sample("b1", 1.0, 2)) == ["b0", "b1"]
+    assert feed(pool, sample("c0", 1.0, 2), sample("c1", 1.0, 2)) is None  # no spread: goes at once
+    assert feed(pool, sample("a1", None, 2)) is None  # complete, and one of it has no reward
+    assert feed(pool, sample("d0", 1.0, 3)) is None
+    pool.end()
+    assert pool.take() is None
+    assert dropped == {"no_spread": 2, "no_reward": 1, "lone": 2}
+
+
+def test_a_filter_tells_how_many_of_a_group_are_to_come() -> None:
+    pool = Pool(Choice(groups_per_step=1, duration_weight="auto"), {}, Counter(), stream=True)
+    some = {"size": 4, "arrived": 4}
+    members = [sample(name, reward, **some) for name, reward in (("a0", 0.0), ("a1", 1.0))]
+    step = None
+    for one in members:
+        pool.add(Sample(**{**vars(one), "members": 2}))
+        step = pool.take() or step
+    assert [one.id for one in step.samples] == ["a0", "a1"]
+    assert (step.lost, step.in_flight, step.weights) == (0, 0, None)  # all four had come; two were filtered out
+
+
+def test_stale_rollouts_are_left_out() -> None:
+    version = [0]
+    newer = Pool(Choice(batch=2), {}, dropped := Counter(), stream=True, version=lambda: 3)
+    assert feed(newer, sample("a0", 0.0, version=4), sample("a1", 1.0, version=3)) is None
+    assert dropped == {"of_another_run": 1}
+    pool = Pool(Choice(batch=2, max_staleness=1), {}, dropped := Counter(), stream=True, version=lambda: version[0])
+    assert feed(pool, sample("a0", 0.0, version=0)) is None
+    version[0] = 2
+    assert feed(pool, sample("a1", 1.0, version=1), sample("a2", 2.0, version=2)) == ["a1", "a2"]
+    assert dropped == {"stale": 1}
+
+
+def test_an_endless_stream_does_not_fill_the_memory(monkeypatch) -> None:
+    monkeypatch.setattr("mletools.training.pool.FORGET", 10)
+    pool = Pool(Choice(groups_per_step=1), {}, Counter(), stream=True)
+    for number in range(200):
+        for member in range(2):
+            pool.add(Sample(f"{number}-{member}", str(number), (Sequence([1, 2], [0, 1]),), float(member), members=2))
+        assert pool.take() is not None
+    assert len(pool._groups) <= 11 and len(pool._seen) <= 10 and pool.waiting == []
+
+
+# Durations
+
+
+def test_weights_by_hand() -> None:
+    assert duration_weights([1.0, 2.0, 6.0]) == [1 / 3, 2 / 3, 2.0]
+    assert duration_weights([1.0, 2.0, 6.0], 1.5) == [1 / 3, 2 / 3, 1.5]
+    assert duration_weights([0.0, 0.0]) == [1.0, 1.0] and duration_weights([]) == []
+    assert [weighs(mode, lost) for mode in ("off", "mean", "auto") for lost in (0, 3)] == [
+        False, False, True, True, False, True,
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("missing", "weighted"), [(0, False), (1, True)])
+def test_auto_weighs_where_some_of_a_group_never_came(missing: int, weighted: bool) -> None:
+    members = [sample(f"a{n}", float(n), duration_s=float(n + 1)) for n in range(4 - missing)]
+    (step,) = held_steps(members, Choice(duration_weight="auto", scale_rewards="none"), {}, 1, Counter())
+    assert step.lost == missing
+    if not weighted:
+        assert step.weights is None and [row.advantage for row in step.rows] == [-1.5, -0.5, 0.5, 1.5]
+    else:
+        assert step.weights == [0.5, 1.0, 1.5] and [row.advantage for row in step.rows] == [-0.5, 0.0, 1.5]
+
+
+# Runs
+
+
+@pytest.fixture(scope="module")
+def nano(tmp_path_factory) -> Path:
+    torch = pytest.importorskip("torch", reason="torch is not installed: training is not tested")
+    pytest.importorskip("trl", reason="trl is not installed: training is not tested")
+    torch.set_num_threads(1)
+    folder = tmp_path_factory.mktemp("models") / "nano"
+    return make_tiny([{"messages": [{"role": "user", "content": "a forest of 100 trees"}]}], folder, "nano", seed=0)
+
+
+def arrivals(count: int) -> list[Sample]:
+    """Rollouts of groups of four that come interleaved."""
+    made = []
+    for number in range(count):
+        group, member = number % 5 + 5 * (number // 20), number // 5 % 4
+        own = [20 + (7 * number + 3 * j) % 230 for j in range(5 + number % 4)]
+        tokens = Sequence([1, 2, 3, *own], [0, 0, 0] + [1] * len(own), [0.0] * 3 + [-5.9] * len(own))
+        name = f"g{group}"
+        made.append(
+            Sample(
+                f"{name}-{member}", name, (tokens,), float(member), 0, 1.0 + member, 1.0, 1.0, group_size=4, members=4
+            )
+        )
+    return made
+
+
+OPTIONS = {"learning_rate": 1e-3, "batch": 6, "micro_batch": 4, "lora_rank": 0, "save_steps": 3}
+MEASURED = ("duration_s", "checkpoint", "waited_s", "elapsed_s", "received")
+
+
+def comparable(steps: list[dict]) -> list[dict]:
+    return [{name: value for name, value in step.items() if name not in MEASURED} for step in steps]
+
+
+KILLED = """
+import json, os, signal, sys
+from pathlib import Path
+import torch
+torch.set_num_threads(1)
+from mletools.training.grpo import GrpoOptions, GrpoRun
+from mletools.training.stream import from_line
+model, out, records, options = sys.argv[1], Path(sys.argv[2]), sys.argv[3], json.loads(sys.argv[4])
+samples = [from_line(line) for line in open(records)]
+for step in GrpoRun(model, out, GrpoOptions(**options)).train_stream(samples):
+    print(json.dumps(step), flush=True)
+    if step["step"] == 5:
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_stream_that_was_killed_goes_on_as_if_nothing_had_happened(nano, tmp_path) -> None:
+    """What had been read and not trained on is in the run's folder: only what comes now is given again."""
+    import torch
+    from safetensors.torch import load_file
+
+    samples = arrivals(60)
+    whole = list(GrpoRun(str(nano), tmp_path / "whole", GrpoOptions(**OPTIONS)).train_stream(samples))
+    assert [step["rollouts"] for step in whole] == [6] * 10
+    assert [step["step"] for step in whole if step["checkpoint"]] == [3, 6, 9]
+    lines = tmp_path / "samples"
+    lines.write_text("".join(map(as_line, samples)))
+    arguments = [str(nano), str(tmp_path / "killed"), str(lines), json.dumps(OPTIONS)]
+    done = subprocess.run([sys.executable, "-c", KILLED, *arguments], check=False, capture_output=True, text=True)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    said = [json.loads(line) for line in done.stdout.splitlines()]
+    assert comparable(said) == comparable(whole[: len(said)])
+
+    run = GrpoRun(str(nano), tmp_path / "killed", GrpoOptions(**OPTIONS), resume=True)
+    assert run.step == 3
+    spool = Spool(run.out, run.step, run.resumed_from)
+    spool.restore(waiting := Pool(Choice(), {}, Counter(), stream=True))
+    kept = {one.id for one in [*spool.earlier(), *waiting.waiting]}
+    left = [one for one in samples if one.id not in kept | set(run.passes)]
+    assert len(run.passes) == 18 and len(spool.earlier()) >= 12 and len(left) + len(kept) == 42
+    rest = list(run.train_stream(left))
+    assert comparable(rest) == comparable(whole[3:])
+    ours, theirs = (load_file(tmp_path / name / "latest" / "model.safetensors") for name in ("killed", "whole"))
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+    assert checkpoints.read_state(checkpoints.load_latest(tmp_path / "killed"))["step"] == 10
+
+
+def test_what_was_trained_on_and_comes_again_is_counted(nano, tmp_path) -> None:
+    samples = arrivals(20)
+    list(GrpoRun(str(nano), tmp_path / "run", GrpoOptions(**OPTIONS)).train_stream(samples))
+    run = GrpoRun(str(nano), tmp_path / "run", GrpoOptions(**OPTIONS), resume=True)
+    assert list(run.train_stream(samples)) == [] and run.dropped == {"trained": 20}
+
+
+def test_a_sample_survives_the_spool(tmp_path) -> None:
+    one = Sample(
+        "a", "g", (Sequence([1], [1], [-0.5]), Sequence([2], [1])), 0.5, 3, 1.5, 1.0, None, 4, 4, 3, False, ("format",)
+    )
+    assert from_line(as_line(one)) == one
+    spool = Spool(tmp_path, 0, None)
+    spool.begin()
+    spool.add(one)
+    spool._file.write('{"id": "torn')
+    spool._file.close()
+    again = Spool(tmp_path, 0, None)
+    assert again.earlier() == [one]
+    again.begin()
+    again.add(one)
+    assert len(Spool(tmp_path, 0, None).earlier()) == 2
+
+
+def test_a_run_that_is_told_to_stop_keeps_what_it_did(nano, tmp_path) -> None:
+    def endless():
+        yield from arrivals(40)
+        while True:  # silent, as a pipe whose writer is busy
+            import time
+
+            time.sleep(0.1)
+            yield sample("z", None)
+
+    steps = GrpoRun(str(nano), tmp_path / "run", GrpoOptions(**OPTIONS)).train_stream(endless())
+    first = next(steps)
+    steps.close()
+    state = checkpoints.read_state(checkpoints.load_latest(tmp_path / "run"))
+    assert first["step"] == 1 and 1 <= state["step"] <= 3
+
+
+# Micro-batches
+
+
+def rows_of(*lengths: int) -> list[Row]:
+    one = sample("a0", 0.0)
+    return [Row(Sequence([1] * length, [0] + [1] * (length - 1)), 1.0, one) for length in lengths]
+
+
+def lengths(parts: list) -> list:
+    return [[[len(row.tokens.input_ids) for row in rows] for rows in part] for part in parts]
+
+
+def test_rows_of_like_length_go_together() -> None:
+    rows = rows_of(5, 90, 10, 80, 7)
+    assert lengths(cut(rows, Layout(rows=2))) == [[[90, 80], [10, 7], [5]]]
+    assert lengths(cut(rows, Layout(rows=8, tokens=100))) == [[[90], [80], [10, 7, 5]]]
+    assert padding_share(cut(rows, Layout(rows=2))[0]) == pytest.approx(1 - 192 / (180 + 20 + 5))
+    assert cut([], Layout()) == [[[]]] and padding_share([[]]) == 0.0
+
+
+def test_processes_have_as_many_micro_batches_and_nearly_as_many_rows() -> None:
+    rows = rows_of(5, 90, 10, 80, 7)
+    assert lengths(cut(rows, Layout(rows=2), 2)) == [[[90, 10], [5]], [[80, 7], []]]
+    assert lengths(cut(rows, Layout(rows=8, tokens=100), 2)) == [[[90], [10, 5]], [[80], [7]]]
+
+
+def test_a_row_that_fills_up_has_no_loss() -> None:
+    pytest.importorskip("torch", reason="torch is not installed: training is not tested")
+    tensors = tensors_of(rows_of(5, 3), pad=9, count=3)
+    assert tensors["completion_ids"].tolist() == [[1, 1, 1, 1], [1, 1, 9, 9], [9, 9, 9, 9]]
+    assert tensors["tool_mask"].sum(dim=1).tolist() == [4, 2, 0] and tensors["advantages"].tolist() == [1.0, 1.0, 0.0]
+    assert tensors["completion_mask"].sum(dim=1).tolist() == [4, 2, 1]
