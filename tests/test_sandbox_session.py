@@ -262,9 +262,11 @@ def test_output_is_bounded_and_the_session_lives(sandbox: LocalSandbox, public: 
         assert printed(python(session, "x")) == "2\n"
         cell = session.bash("yes", LONG)
         assert (cell.status, cell.alive, len(cell.output)) == ("output", True, 65536)
-        session.bash("yes & echo $! > pid", LONG)
-        assert session.bash("kill $(cat pid)", LONG).alive  # even while it floods
-        assert wait_until(lambda: session.bash("echo quiet", LONG).output == b"quiet\n")  # once the pipe is empty
+        session.bash("(until [ -e go ]; do sleep 0.01; done; exec yes) & echo $! > pid; touch go", LONG)
+        assert session.bash("sleep 0.1", LONG).alive  # even while it floods
+        # The flood may end a cell before it comes to its kill.
+        quiet = "kill $(cat pid) 2>&-; echo quiet"
+        assert wait_until(lambda: session.bash(quiet, LONG).output == b"quiet\n")
 
 
 def test_background_processes_live_on_and_end_with_the_session(sandbox: LocalSandbox, public: Path) -> None:

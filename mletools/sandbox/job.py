@@ -33,6 +33,7 @@ NOBODY = 65534
 _INNER_ID = 1000
 _OPEN_FILES = 4096
 _SEAL, _CELLS = 3, 4  # descriptors in the solution's process
+_GO = b"go"
 _NAMESPACES = linux.CLONE_NEWNS | linux.CLONE_NEWPID | linux.CLONE_NEWNET | linux.CLONE_NEWIPC | linux.CLONE_NEWUTS
 
 
@@ -110,12 +111,12 @@ def _first_process(job: Job, root: bool) -> Callable[[], None]:
     channel.send(job.control, {"event": "work"}, [work, disk])
     os.close(work)
     os.close(disk)
-    sealed, seal = os.pipe()
+    seal, theirs = socket.socketpair()
     child = os.fork()
     if child == 0:
-        return _solution_process(job, place, seal)
-    os.close(seal)
-    _reap(job, child, sealed)
+        return _solution_process(job, place, theirs.detach())
+    theirs.close()
+    _reap(job, child, seal)
     raise AssertionError  # not reached: _reap ends the process
 
 
@@ -127,14 +128,14 @@ def _die_with_server(job: Job) -> None:
         os._exit(1)
 
 
-def _reap(job: Job, child: int, sealed: int) -> None:
+def _reap(job: Job, child: int, seal: socket.socket) -> None:
     linux.prctl(linux.PR_SET_DUMPABLE, 0)
     if job.request["namespaces"]:
         linux.drop_capabilities()
     for descriptor in (job.stdout, job.stderr, job.code, job.cells):
         if descriptor >= 0:
             os.close(descriptor)
-    with os.fdopen(sealed, "rb") as file:
+    with seal.makefile("rb") as file:
         answer = json.loads(file.read() or b'{"why": "the process ended while it locked itself in"}')
     if "why" in answer:
         channel.send(job.control, {"event": "failed", "why": answer["why"]})
@@ -162,6 +163,9 @@ def _reap(job: Job, child: int, sealed: int) -> None:
         signal.signal(signal.SIGALRM, kill_all)
         signal.setitimer(signal.ITIMER_REAL, job.request["limits"]["wall_s"])  # nobody watches it between cells
     channel.send(job.control, {"event": "started", "at": time.monotonic(), "facts": answer["facts"]})
+    with suppress(OSError):  # it was killed meanwhile
+        seal.send(_GO)
+    seal.close()
     pid = 0
     while pid != child:
         pid, status = os.waitpid(-1, 0)
@@ -201,8 +205,12 @@ def _solution_process(job: Job, place: dict[str, str], seal: int) -> Callable[[]
         _lock_in(job, place, limits)
         facts = gather(job.outside, job.cgroup, limits, job.plan.import_path) if job.request["probe"] else {}
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        os.write(_SEAL, json.dumps({"facts": facts}).encode())
-        os.close(_SEAL)
+        with socket.socket(fileno=_SEAL) as end:
+            end.sendall(json.dumps({"facts": facts}).encode())
+            end.shutdown(socket.SHUT_WR)
+            # Nothing of the solution runs before its start is told: what it prints or kills then is its own doing.
+            if end.recv(len(_GO)) != _GO:
+                os._exit(1)
         script = f"{place['code']}/{mounts.SCRIPT}"
         drawn, given = job.request["seed"], job.request["arguments"]
         call = (script, place["work"], job.plan.import_path, drawn, limits["threads"], given)
