@@ -24,6 +24,8 @@ from duration_ways import WAYS, Arrival, Batch, Draw, first, inverse_weights, ke
 from tabulate import tabulate
 
 BATCH = 64
+LAWS = ("off", "mean", "auto", "inverse")
+MANY = 10_000  # rollouts that stand for shares
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,15 @@ def inclusion(way: str, p: Any, bandit: Bandit) -> Any:
     return np.ones(len(d))
 
 
+def lost_share(way: str, p: Any, bandit: Bandit) -> float:
+    """Rollouts that were begun and will never come, for each that does."""
+    if way == "thinned":
+        return 1.0 / float(p @ inclusion(way, p, bandit)) - 1.0
+    if way == "window":  # each worker loses the one that it is at
+        return 1.0 / max(renewals(p, bandit.seconds, bandit.window)[-1] - 1.0, 1e-9)
+    return 1.0 if way == "first" else 0.0
+
+
 def chance_of_first(quicker: Any, p: Any, size: int = BATCH, of: int = 2 * BATCH) -> Any:
     """That a rollout is among the `size` first of `of`; ties are broken at random. quicker: how likely another is.
 
@@ -109,9 +120,19 @@ def gradient(q: Any, p: Any, bandit: Bandit, weights: Any) -> Any:
     return pulls - p * pulls.sum()
 
 
-def weighted(mode: str, q: Any, bandit: Bandit, inclusions: Any) -> Any:
+def weighted(mode: str, q: Any, bandit: Bandit, inclusions: Any, lost: float = 0.0) -> Any:
+    """lost: for each rollout that comes, of which q are the shares."""
     import numpy as np
 
+    from mletools.training.durations import arrival_weights
+
+    if mode == "auto":
+        counts = np.maximum(np.rint(MANY * q / q.sum()), q > 0).astype(int)
+        found = arrival_weights(
+            np.repeat(np.array(bandit.seconds, dtype=float), counts).tolist(), round(lost * counts.sum())
+        )
+        weight_of = dict(zip(np.repeat(np.arange(len(q)), counts).tolist(), found, strict=True))
+        return np.array([weight_of.get(action, 0.0) for action in range(len(q))])
     if mode == "mean":
         return np.array(bandit.seconds, dtype=float)
     if mode == "inverse":
@@ -141,7 +162,8 @@ def ascent(way: str, mode: str, bandit: Bandit, updates: int, rate: float) -> tu
             inclusions = inclusion(way, p, bandit)
             q = p * inclusions / (p @ inclusions)
             spread = math.sqrt(float(q @ (r - q @ r) ** 2)) + 1e-4
-            logits = logits + rate / spread * gradient(q, p, bandit, weighted(mode, q, bandit, inclusions))
+            weights = weighted(mode, q, bandit, inclusions, lost_share(way, p, bandit))
+            logits = logits + rate / spread * gradient(q, p, bandit, weights)
     return path, p
 
 
@@ -227,19 +249,19 @@ def compared(bandit: Bandit, batches: int, updates: int, rate: float) -> list[li
     for way in WAYS:
         inclusions = inclusion(way, p, bandit)
         q = p * inclusions
-        for mode in ("off", "mean", "inverse") if way == "window" else ("off", "mean"):
-            cosine, error = bias(gradient(q, p, bandit, weighted(mode, q, bandit, inclusions)), true)
+        lost = lost_share(way, p, bandit)
+        for mode in ("off", "mean", "auto", "inverse") if way == "window" else ("off", "mean", "auto"):
+            cosine, error = bias(gradient(q, p, bandit, weighted(mode, q, bandit, inclusions, lost)), true)
             found = bias(sampled(way, mode, p, bandit, batches, 0)[0], true)[0]
-            share = f"{sampled(way, 'auto', p, bandit, 20, 0)[1]:.0%}"
             path, end = ascent(way, mode, bandit, updates, rate)
             level = path[0] + 0.9 * (best - path[0])
-            row = [way, mode, f"{cosine:.3f}", f"{error:.0%}", f"{found:.3f}", share if mode == "off" else ""]
+            row = [way, mode, f"{cosine:.3f}", f"{error:.0%}", f"{found:.3f}"]
             at = str(bandit.seconds[int(end.argmax())])
             rows.append([*row, updates_to(path, level), f"{path[min(50, updates)]:.3f}", f"{path[-1]:.3f}", at])
     cold = first_batch_kept(p, bandit)
     for mode in ("off", "mean"):
         cosine, error = bias(gradient(cold, p, bandit, weighted(mode, cold, bandit, p)), true)
-        rows.append(["kept, first batch", mode, f"{cosine:.3f}", f"{error:.0%}", *[""] * 6])
+        rows.append(["kept, first batch", mode, f"{cosine:.3f}", f"{error:.0%}", *[""] * 5])
     return rows
 
 
@@ -256,10 +278,12 @@ def by_length(bandit: Bandit) -> list[list[str]]:
     for times in (0.05, 0.5, 1, 1.5, 2, 4, 8):
         cut = replace(bandit, window=int(times * max(bandit.seconds)))
         row = [f"{times:g}"]
-        for come in (inclusion("window", p, cut), 1.0 - np.exp(-times * d.max() / d)):
+        memoryless = 1.0 - np.exp(-times * d.max() / d)
+        anew = (inclusion("window", p, cut), lost_share("window", p, cut))
+        for come, lost in (anew, (memoryless, 1.0 / float(p @ memoryless) - 1.0)):
             q = p * come
-            for mode in ("off", "mean", "inverse"):
-                row.append(f"{bias(gradient(q, p, cut, weighted(mode, q, cut, come)), true)[0]:.3f}")
+            for mode in LAWS:
+                row.append(f"{bias(gradient(q, p, cut, weighted(mode, q, cut, come, lost)), true)[0]:.3f}")
         rows.append(row)
     return rows
 
@@ -272,11 +296,11 @@ def main() -> None:
     given = parser.parse_args()
     for bandit in BANDITS:
         print(f"\n{bandit.name}: rewards {bandit.rewards}, seconds {bandit.seconds}, window {bandit.window}\n")
-        heads = ["way", "weight", "cosine", "error", "cosine, sampled", "auto weighs", "updates to 90 %", "J at 50"]
+        heads = ["way", "weight", "cosine", "error", "cosine, sampled", "updates to 90 %", "J at 50"]
         rows = compared(bandit, given.batches, given.updates, given.rate)
         print(tabulate(rows, [*heads, f"J at {given.updates}", "ends at, s"], tablefmt="github", disable_numparse=True))
         print("\nwindow / slowest program: cosine\n")
-        heads = ["length", "off", "mean", "inverse", *(f"memoryless, {mode}" for mode in ("off", "mean", "inverse"))]
+        heads = ["length", *LAWS, *(f"memoryless, {mode}" for mode in LAWS)]
         print(tabulate(by_length(bandit), heads, tablefmt="github", disable_numparse=True))
 
 

@@ -71,9 +71,9 @@ def prepare(out: Path) -> None:
         command("mle-sandbox", *data, "--timeout", "3000", "-o", str(ran), str(made))
         command("mle-grade", *data, "--reward", "raw", "-o", str(graded), str(ran))
     if not (out / "sft" / "done").exists():
-        rates = ["--learning-rate", "5e-3", "--batch", "23", "--micro-batch", "23", "--save-steps", "1000000"]
+        rates = ["--learning-rate", "6e-3", "--batch", "23", "--micro-batch", "23", "--save-steps", "1000000"]
         where = ["--from-scratch", "nano", "--out", str(out / "sft"), "-o", str(out / "sft.steps.jsonl"), "--resume"]
-        command("mle-train-sft", *where, *rates, "--epochs", "200", str(graded))
+        command("mle-train-sft", *where, *rates, "--epochs", "500", str(graded))
         (out / "sft" / "done").touch()
 
 

@@ -1,10 +1,10 @@
 """Whether `mle-train-grpo --duration-weight auto` is right: a tiny policy under five ways of collecting a batch.
 
-    python benchmarks/duration_policy.py --out runs/bias [--seeds 5] [--ways ...] [--modes ...] [-j 1]
+    python benchmarks/duration_policy.py --out runs/bias [--seeds 5] [--updates 150] [--ways ...] [--modes ...] [-j 1]
 
 Two real tables, and a family of short programs that choose a model and its size. Each is run once by mle-sandbox and
-mle-grade; its score and its CPU seconds are looked up from then on, with a tenth of noise on the seconds, so a run of
-60 updates takes seconds in place of hours. mle-train-sft teaches a tiny policy the family. Rollouts are drawn from the present policy, token by
+mle-grade; its score and its CPU seconds are looked up from then on, with a tenth of noise on the seconds, so a run
+takes a minute in place of hours. mle-train-sft teaches a tiny policy the family. Rollouts are drawn from the present policy, token by
 token, and given up at the first token with which the text can be no program of the family: reward 0, quickly. They
 reach the real pool, advantages, weights, losses and optimiser of mle-train-grpo, as records. After each update the
 probability of every program is read off exactly. What is there already is not run again.
@@ -24,7 +24,7 @@ import statistics
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +37,8 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 WAYS = ways.WAYS
-MODES = ("off", "mean", "auto", "centred", "inverse")
-BATCH, GROUP, WORKERS, UPDATES, RATE, NOISE = 64, 32, 2, 60, 1e-3, 0.1
+MODES = ("off", "mean", "auto")
+BATCH, GROUP, WORKERS, RATE, NOISE = 64, 32, 2, 1e-3, 0.1
 
 # --- the policy and what it may write ---------------------------------------------------------------------------------
 
@@ -103,8 +103,8 @@ def write(told: Beliefs, problem: Problem, sums: Any, rng: random.Random) -> Tex
 class Collector:
     """Rollouts of the present policy, collected one of the five ways, as the steps of mle-train-grpo."""
 
-    def __init__(self, way: str, mode: str, seed: int, set_of: list[Problem], run: Any) -> None:
-        self.way, self.mode, self.problems, self.run = way, mode, set_of, run
+    def __init__(self, way: str, seed: int, updates: int, set_of: list[Problem], run: Any) -> None:
+        self.way, self.updates, self.problems, self.run = way, updates, set_of, run
         self.rng = random.Random(derive_seed(seed, way, "collect"))  # the same for all modes
         self.curve: list[dict[str, Any]] = []
         self.count = 0
@@ -114,9 +114,9 @@ class Collector:
 
     def steps(self) -> Iterator[Any]:
         """One step an update; ends after the policy that the last of them made was looked at."""
-        for update in range(UPDATES + 1):
+        for update in range(self.updates + 1):
             self._look()
-            if update == UPDATES:
+            if update == self.updates:
                 return
             step = self._kept_step() if self.pool is not None else self._step(update)
             self.curve[-1].update(weighted=step.weights is not None, lost=step.lost, late=step.in_flight)
@@ -125,7 +125,7 @@ class Collector:
     def _pool(self, stream: bool) -> Any:
         from mletools.training.pool import Pool
 
-        return Pool(self.run.choice, {}, self.run.dropped, stream=stream)
+        return Pool(self.run.choice, {}, self.run.dropped, stream=stream, version=lambda: len(self.curve) - 1)
 
     def _look(self) -> None:
         import numpy as np
@@ -167,14 +167,14 @@ class Collector:
         """The rollouts of a group for each problem, as a held input; again where neither group has anything to teach."""
         step = None
         while step is None:
-            pool, batches = self._pool(False), {}
+            pool = self._pool(False)
             for which in range(len(self.problems)):
-                batch = batches[f"{update}-{which}"] = self._collect(which)
+                batch = self._collect(which)
                 for arrival in batch.arrivals:
                     pool.add(self._sample(arrival, f"{update}-{which}", len(batch.begun)))
             pool.end()
             step = pool.take()
-        return reweighted(step, self.mode, batches, self.run.choice) if self.mode in ("centred", "inverse") else step
+        return step
 
     def _kept_step(self) -> Any:
         """The next completions; groups are the rollouts that were begun one after the other."""
@@ -183,7 +183,7 @@ class Collector:
             arrival = next(self.endless)
             which, number = arrival.item[0], arrival.item[2]
             self.pool.add(self._sample(arrival, f"{number // (2 * GROUP)}-{which}", GROUP))
-        return reweighted(step, self.mode, {}, self.run.choice) if self.mode == "centred" else step
+        return step
 
     def _sample(self, arrival: Any, group: str, size: int) -> Any:
         which, text, number, version = arrival.item
@@ -199,33 +199,9 @@ class Collector:
         return self.run.sample({**record, "id": str(number), "group": group, "group_size": size, "reward": reward})
 
 
-def reweighted(step: Any, mode: str, batches: dict[str, Any], choice: Any) -> Any:
-    """A step that the tool did not weight, under a rule that it does not have.
-
-    centred: duration / mean, and advantages measured against the mean under these weights. inverse: one over how many of
-    the window's rollouts were begun early enough to be done in time, had they taken as long.
-    """
-    from mletools.training.advantages import EPS, mean, sample_std
-    from mletools.training.durations import duration_weights
-
-    weights = duration_weights([sample.duration_s for sample in step.samples])
-    factors: dict[str, float] = {}
-    for name in {sample.group for sample in step.samples}:
-        members = [(s, w) for s, w in zip(step.samples, weights, strict=True) if s.group == name]
-        rewards = [float(sample.reward) for sample, _ in members]
-        if mode == "inverse":  # the pool keeps the order in which they came
-            members = [(s, w) for (s, _), w in zip(members, ways.inverse_weights(batches[name]), strict=True)]
-        base = mean(rewards)
-        if mode == "centred":
-            base = sum(r * w for r, (_, w) in zip(rewards, members, strict=True)) / sum(w for _, w in members)
-        spread = (sample_std(rewards) or 0.0) + EPS
-        factors.update({s.id: w * (float(s.reward) - base) / spread for s, w in members})
-    return replace(step, rows=[replace(row, advantage=factors[row.sample.id]) for row in step.rows])
-
-
-def train(out: Path, way: str, mode: str, seed: int) -> dict[str, Any]:
+def train(out: Path, way: str, mode: str, seed: int, updates: int) -> dict[str, Any]:
     """One run; kept as a file, which is read where it is there."""
-    file = out / "results" / f"{way}-{mode}-{seed}.json"
+    file = out / "results" / f"{way}-{mode}-{seed}-{updates}.json"
     if file.exists():
         return json.loads(file.read_text())
     import torch
@@ -244,7 +220,7 @@ def train(out: Path, way: str, mode: str, seed: int) -> dict[str, Any]:
     folder, begun = out / f"run-{way}-{mode}-{seed}", time.process_time()
     shutil.rmtree(folder, ignore_errors=True)
     options = GrpoOptions(
-        duration_weight=mode if mode in ("off", "mean", "auto") else "off",
+        duration_weight=mode,
         batch=BATCH if way == "kept" else None,
         groups_per_step=2,
         learning_rate=RATE,
@@ -254,7 +230,7 @@ def train(out: Path, way: str, mode: str, seed: int) -> dict[str, Any]:
         seed=seed,
     )
     run = Watched(str(out / "sft" / "latest"), folder, options)
-    collector = Collector(way, mode, seed, problems(out, run.tokenizer), run)
+    collector = Collector(way, seed, updates, problems(out, run.tokenizer), run)
     # the steps are made of the policy of the moment, in place of a pipe that is read
     told = list(run._drive(collector.steps(), 1.0, None))
     found = {
@@ -271,13 +247,8 @@ def train(out: Path, way: str, mode: str, seed: int) -> dict[str, Any]:
 # --- tables -----------------------------------------------------------------------------------------------------------
 
 
-def modes_of(way: str, modes: Sequence[str]) -> list[str]:
-    """The other rules are tried where they differ: inverse is off, or mean, in all ways but the window."""
-    return [mode for mode in modes if mode != "inverse" or way == "window"]
-
-
-def late(run: dict[str, Any], which: int, what: str, last: int = 5) -> float:
-    return statistics.fmean(each["problems"][which][what] for each in run["curve"][-last:])
+def late(run: dict[str, Any], tasks: Sequence[int], what: str, last: int = 5) -> float:
+    return statistics.fmean(each["problems"][task][what] for each in run["curve"][-last:] for task in tasks)
 
 
 def told(values: Sequence[float], digits: int = 3) -> str:
@@ -289,6 +260,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--updates", type=int, default=150)
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
     parser.add_argument("--modes", nargs="+", choices=MODES, default=list(MODES))
     parser.add_argument("-j", "--jobs", type=int, default=1)
@@ -296,7 +268,7 @@ def main() -> None:
     given.out.mkdir(parents=True, exist_ok=True)
     prepare(given.out)
     wanted = [
-        (way, mode, seed) for seed in range(given.seeds) for way in given.ways for mode in modes_of(way, given.modes)
+        (way, mode, seed, given.updates) for seed in range(given.seeds) for way in given.ways for mode in given.modes
     ]
     with ProcessPoolExecutor(given.jobs) as workers:
         runs = list(workers.map(train, [given.out] * len(wanted), *zip(*wanted, strict=True)))
@@ -304,27 +276,35 @@ def main() -> None:
 
 
 def report(runs: list[dict[str, Any]], chosen: Sequence[str], modes: Sequence[str]) -> None:
+    every = range(len(runs[0]["curve"][0]["problems"]))
+    for tasks in [*([task] for task in every), list(every)]:
+        print(table(runs, chosen, modes, tasks))
+
+
+def table(runs: list[dict[str, Any]], chosen: Sequence[str], modes: Sequence[str], tasks: Sequence[int]) -> str:
+    """Of some tasks, in the mean over them."""
     from tabulate import tabulate
 
-    for which in range(len(runs[0]["curve"][0]["problems"])):
-        rows = []
-        for way in chosen:
-            of = {mode: [r for r in runs if (r["way"], r["mode"]) == (way, mode)] for mode in modes_of(way, modes)}
-            for mode, same in of.items():
-                final = [late(run, which, "score") for run in same]
-                whole = [statistics.fmean(each["problems"][which]["score"] for each in run["curve"]) for run in same]
-                weighted = [step["weighted"] for run in same for step in run["curve"][:-1]]
-                row = [way, mode, told(final), told(whole), told([late(run, which, "good") for run in same], 2)]
-                row += [told([late(run, which, "seconds") for run in same], 2), f"{statistics.fmean(weighted):.0%}"]
-                rivals = [[late(run, which, "score") for run in of[rival]] for rival in ("off", "mean") if rival in of]
-                if mode == "auto" and rivals:
-                    best = max(rivals, key=statistics.fmean)
-                    row.append(told([one - other for one, other in zip(final, best, strict=True)]))
-                rows.append(row)
-        first = runs[0]["curve"][0]["problems"][which]
-        print(f"\ntask {which}: at first J {first['score']:.3f}, good {first['good']:.2f}, {first['seconds']:.2f} s\n")
-        heads = ["way", "weight", "J at the end", "J, mean of all updates", "good", "E[seconds]", "weighted"]
-        print(tabulate(rows, [*heads, "auto - better of off and mean"], tablefmt="github", disable_numparse=True))
+    rows = []
+    for way in chosen:
+        of = {mode: [run for run in runs if (run["way"], run["mode"]) == (way, mode)] for mode in modes}
+        for mode, same in of.items():
+            final = [late(run, tasks, "score") for run in same]
+            weighted = [step["weighted"] for run in same for step in run["curve"][:-1]]
+            row = [way, mode, told(final), told([late(run, tasks, "score", len(run["curve"])) for run in same])]
+            row += [told([late(run, tasks, what) for run in same], 2) for what in ("good", "seconds")]
+            row.append(f"{statistics.fmean(weighted):.0%}")
+            rivals = [[late(run, tasks, "score") for run in of[rival]] for rival in ("off", "mean") if rival in of]
+            if mode == "auto" and rivals:
+                best = max(rivals, key=statistics.fmean)
+                row.append(told([one - other for one, other in zip(final, best, strict=True)]))
+            rows.append(row)
+    heads = ["way", "weight", "J at the end", "J, mean of all updates", "good", "E[seconds]", "weighted"]
+    drawn = tabulate(rows, [*heads, "auto - better of off and mean"], tablefmt="github", disable_numparse=True)
+    first = {what: statistics.fmean(runs[0]["curve"][0]["problems"][task][what] for task in tasks)
+             for what in ("score", "good", "seconds")}  # fmt: skip
+    begun = f"at first J {first['score']:.3f}, good {first['good']:.2f}, {first['seconds']:.2f} s"
+    return f"\ntask {' and '.join(map(str, tasks))}: {begun}\n\n{drawn}"
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """Training on rollouts as they come: what makes a step, what waits, what a kill loses, how durations are weighed."""
 
+import itertools
 import json
 import os
 import signal
@@ -9,12 +10,14 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 from mletools.training import checkpoints
-from mletools.training.durations import duration_weights, weighs
+from mletools.training.durations import arrival_weights, duration_weights
 from mletools.training.grpo import GrpoOptions, GrpoRun
 from mletools.training.microbatches import Layout, cut, padding_share, tensors_of
 from mletools.training.pool import Choice, Pool, Row, held_steps
@@ -112,11 +115,27 @@ def test_an_endless_stream_does_not_fill_the_memory(monkeypatch) -> None:
 
 def test_weights_by_hand() -> None:
     assert duration_weights([1.0, 2.0, 6.0]) == [1 / 3, 2 / 3, 2.0]
-    assert duration_weights([1.0, 2.0, 6.0], 1.5) == [1 / 3, 2 / 3, 1.5]
     assert duration_weights([0.0, 0.0]) == [1.0, 1.0] and duration_weights([]) == []
-    assert [weighs(mode, lost) for mode in ("off", "mean", "auto") for lost in (0, 3)] == [
-        False, False, True, True, False, True,
-    ]  # fmt: skip
+    assert arrival_weights([1.0, 2.0, 6.0], 0) == [1.0, 1.0, 1.0]
+    assert arrival_weights([1.0, 2.0, 6.0], 1) == [3 / 4, 3 / 4, 3 / 2]  # the slowest of four stands for two: c = 3
+    assert arrival_weights([6.0, 1.0, 2.0], 3) == [3.75 / 2, 1 / 2, 1.25 / 2]  # c = 8 / 5
+    assert arrival_weights([1.0, 2.0, 6.0], 6) == duration_weights([1.0, 2.0, 6.0])  # c = 1, the quickest
+    assert arrival_weights([0.0, 0.0], 3) == [1.0, 1.0] and arrival_weights([], 2) == []
+
+
+@given(st.lists(st.floats(0, 1e4), min_size=1, max_size=16), st.integers(0, 40))
+def test_what_came_stands_for_all_that_were_begun(seconds: list[float], lost: int) -> None:
+    weights = arrival_weights(seconds, lost)
+    assert sum(weights) == pytest.approx(len(seconds))
+    for (one, weight), (other, heavier) in itertools.pairwise(sorted(zip(seconds, weights, strict=True))):
+        assert weight <= heavier * (1 + 1e-12)
+        assert heavier * one <= weight * other * (1 + 1e-9) or heavier == weight  # never more than in proportion
+
+
+def test_a_weight_is_clipped() -> None:
+    members = [sample(f"a{n}", float(n), duration_s=seconds) for n, seconds in enumerate((1.0, 2.0, 6.0))]
+    choice = Choice(duration_weight="mean", duration_clip=1.5)
+    assert next(iter(held_steps(members, choice, {}, 1, Counter()))).weights == [1 / 3, 2 / 3, 1.5]
 
 
 @pytest.mark.parametrize(("missing", "weighted"), [(0, False), (1, True)])
@@ -127,7 +146,8 @@ def test_auto_weighs_where_some_of_a_group_never_came(missing: int, weighted: bo
     if not weighted:
         assert step.weights is None and [row.advantage for row in step.rows] == [-1.5, -0.5, 0.5, 1.5]
     else:
-        assert step.weights == [0.5, 1.0, 1.5] and [row.advantage for row in step.rows] == [-0.5, 0.0, 1.5]
+        assert step.weights == pytest.approx([0.75, 0.9, 1.35])  # of 1, 2 and 3 s: c = 5 / 3
+        assert [row.advantage for row in step.rows] == pytest.approx([-0.75, 0.0, 1.35])
 
 
 # Runs

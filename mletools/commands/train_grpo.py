@@ -81,7 +81,7 @@ OPTIONS = [
     ),
     _option(
         "duration_weight",
-        "Weight rollouts by duration / mean: always, or where some of their groups never came (auto).",
+        "Weight rollouts by duration / mean (mean), or by how many that were lost each stands for (auto).",
         type=click.Choice(MODES),
     ),
     _option("duration_clip", "The largest such weight.", type=float),

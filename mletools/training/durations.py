@@ -12,19 +12,27 @@ from .advantages import mean
 MODES = ("off", "mean", "auto")
 
 
-def duration_weights(seconds: Sequence[float], highest: float | None = None) -> list[float]:
-    """Each duration over the mean of all, at most `highest`; 1 for all where nothing took any time."""
+def duration_weights(seconds: Sequence[float]) -> list[float]:
+    """Each duration over the mean of all (eq. 3); 1 for all where nothing took any time."""
     average = mean(seconds) if seconds else 0.0
-    if average <= 0:
-        return [1.0] * len(seconds)
-    weights = [value / average for value in seconds]
-    return weights if highest is None else [min(weight, highest) for weight in weights]
+    return [value / average for value in seconds] if average > 0 else [1.0] * len(seconds)
 
 
-def weighs(mode: str, lost: int) -> bool:
-    """Whether a step is weighted by duration. lost: rollouts of its groups that were begun and will never come.
+def arrival_weights(seconds: Sequence[float], lost: int) -> list[float]:
+    """Weights, of mean 1, of rollouts that came out of a group of which `lost` never will.
 
-    `auto` weights where some were left behind for good. Rollouts that are late but still to come are no reason: each is
-    trained on once, when it is there.
+    A rollout that takes Dt is taken to come with the chance min(1, c / Dt), the paper's law made a probability, and to stand
+    for as many as it has such chances against it. c is what makes the rollouts that came stand for all that were begun; where
+    none is lost all weights are 1, and the more are lost the more they are those of eq. 3.
     """
-    return mode == "mean" or (mode == "auto" and lost > 0)
+    if lost <= 0 or not any(value > 0 for value in seconds):
+        return [1.0] * len(seconds)
+    begun = len(seconds) + lost
+    total = 0.0
+    bound = 0.0
+    for slower, value in enumerate(sorted(seconds, reverse=True), 1):
+        if value <= bound:
+            break
+        total += value  # of the `slower` slowest, which are the ones that might not have come
+        bound = total / (lost + slower)
+    return [max(1.0, value / bound) * len(seconds) / begun for value in seconds]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mletools.training.advantages import advantages, teaches
-from mletools.training.durations import duration_weights, weighs
+from mletools.training.durations import arrival_weights, duration_weights
 from mletools.training.samples import Sample
 from mletools.training.samples import Sequence as Tokens
 
@@ -247,19 +247,30 @@ class Pool:
             self.choice.scale_rewards,
             {name: list(self._groups[name].rewards.values()) for name in groups},
         )
-        lost = sum(self._missing(self._groups[name], True) for name in groups)
-        weighted = weighs(self.choice.duration_weight, lost)
-        weights = [1.0] * len(samples)
-        if weighted:
-            weights = duration_weights([sample.duration_s for sample in samples], self.choice.duration_clip)
-        weight_of = {sample.id: weight for sample, weight in zip(samples, weights, strict=True)}
+        lost = {name: self._missing(self._groups[name], True) for name in groups}
+        weight_of = self._weights(groups, lost)
         rows = []
         for name, members in groups.items():
             for sample, advantage in zip(members, found[name] or [], strict=True):
-                rows += self._rows(sample, advantage * weight_of[sample.id])
+                rows += self._rows(sample, advantage * weight_of.get(sample.id, 1.0))
         in_flight = sum(self._missing(self._groups[name], False) for name in groups)
         self._gone(samples)
-        return Step(rows, samples, len(groups), lost, in_flight, weights if weighted else None)
+        weights = [weight_of[sample.id] for sample in samples] if weight_of else None
+        return Step(rows, samples, len(groups), sum(lost.values()), in_flight, weights)
+
+    def _weights(self, groups: dict[str, list[Sample]], lost: dict[str, int]) -> dict[str, float]:
+        """By rollout; empty where durations have no say."""
+        mode, highest = self.choice.duration_weight, self.choice.duration_clip
+        weights: list[float] = []
+        if mode == "mean":
+            weights = duration_weights([sample.duration_s for members in groups.values() for sample in members])
+        elif mode == "auto" and any(lost.values()):
+            for name, members in groups.items():
+                weights += arrival_weights([sample.duration_s for sample in members], lost[name])
+        ids = [sample.id for members in groups.values() for sample in members] if weights else []
+        return {
+            name: value if highest is None else min(value, highest) for name, value in zip(ids, weights, strict=True)
+        }
 
     def _rows(self, sample: Sample, factor: float) -> list[Row]:
         total = sample.loss_tokens
