@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -137,3 +138,28 @@ def test_an_engine_of_batches_is_asked_by_one_at_a_time(tmp_path: Path, batch: i
     assert [engine.inside.acquire(timeout=20 if n < at_once else 0.3) for n in range(2)] == [True, at_once == 2]
     engine.gate.set()
     assert [each.said() for each in asking] == ["policy-0"] * 2
+
+
+def test_a_policy_that_is_cleared_away_while_it_is_loaded_gives_way_to_the_newest(tmp_path: Path) -> None:
+    publish(tmp_path, 1)
+    tried: list[str] = []
+
+    def open(path: str) -> Engine:
+        tried.append(Path(path).name)
+        if tried == ["policy-1"]:
+            publish(tmp_path, 2)
+            shutil.rmtree(path)
+            raise OSError("no such file")
+        return Engine(path)
+
+    model = FollowingModel(tmp_path, None, open)
+    assert tried == ["policy-1", "policy-2"] and model.version == 2
+    broken = FollowingModel(tmp_path, None, Engine)
+
+    def refuses(path: str) -> Engine:
+        raise OSError("no memory")
+
+    broken._open = refuses
+    publish(tmp_path, 3)
+    with pytest.raises(OSError, match="no memory"):
+        broken.sample([Request([], 0)])

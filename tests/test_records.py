@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+from filtered import one_graded
 
 from mletools.records import schema, workers
 from mletools.records.errors import RecordError, ToolError
@@ -60,6 +61,10 @@ def test_a_schema_error_says_where_and_who_should_have_written_it() -> None:
         schema.check({"kind": "task"}, "rollout")
     with pytest.raises(RecordError, match=r'no "data": was this written by mle-gen-task or mle-import\?'):
         schema.check({"kind": "task", **dict.fromkeys(["answers", "description", "id", "lineage"], "x")}, "task")
+    graded = one_graded(0, 0.5)
+    del graded["grade"]["above_median"]
+    with pytest.raises(RecordError, match=r'no "above_median" in grade: was this written by mle-grade\?'):
+        schema.check(graded, "rollout")
 
 
 def test_an_output_appears_when_complete_and_resumes(tmp_path: Path) -> None:

@@ -126,7 +126,7 @@ def main(
         judge: Judge = _by_words
         if model is not None:
             engine = stack.enter_context(closing(models.open()))
-            if model.startswith("hf:"):
+            if engine.batch > 1:
                 run.jobs = 1  # an engine in this process takes one call at a time
             judge = ModelJudge(engine, run.seed, temperature, max_tokens, trajectory_tokens)
         classifier = Classifier(judge, model or "keywords")

@@ -113,9 +113,8 @@ def main(
     sampling = room.Sampling(temperature, top_p, max_tokens)
     if run.dry_run:
         tasks = sum(1 for _ in run.lines("task"))
-        run.say(
-            f"would ask {models.model} for {tasks * group_size} answers ({tasks} tasks x {group_size}) of at most {max_tokens} tokens"
-        )
+        told = f"{tasks * group_size} answers ({tasks} tasks x {group_size}) of at most {max_tokens} tokens"
+        run.say(f"would ask {models.model} for {told}{', again and again' if endless.forever else ''}")
         return
     ratio = turns.improve_ratio if turns.improve_ratio is not None else IMPROVE_RATIO
     if turns.improve_ratio and not turns.pool:

@@ -216,7 +216,7 @@ def endless_options(body: Callable[..., None]) -> Any:
         click.option("--forever", is_flag=True, help="Go through the tasks again and again; holds the input."),
         click.option(
             "--follow",
-            help="Sample from the newest policy that mle-train-grpo --publish DIR puts there: with -m hf: by loading it, with a "
+            help="Sample from the newest policy that mle-train-grpo --publish DIR puts there: with -m hf: or vllm: by loading it, with a "
             "server's model by its version alone.",
             **folder,
         ),

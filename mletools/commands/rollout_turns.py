@@ -60,7 +60,7 @@ def play_turns(
         )
         run.say(
             f"would play {count * group_size} rollouts ({count} {room.INPUT}s x {group_size}), "
-            f"each of at most {settings.max_turns} {each}"
+            f"each of at most {settings.max_turns} {each}{', again and again' if endless.forever else ''}"
         )
         return
     if settings.own.get("max_traces", 0) is None:

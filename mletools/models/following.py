@@ -52,7 +52,7 @@ class FollowingModel:
             policy = published.newest(folder)
         self._policy = policy
         if open is not None:
-            model = open(str(policy.folder))
+            self._policy, model = self._opened(policy, open)
         assert model is not None
         self._model = model
         self.name, self.batch = (str(folder) if open else model.name), model.batch
@@ -96,8 +96,17 @@ class FollowingModel:
         policy = self._newer()  # another thread may have been quicker
         if policy is not None:
             self._model.close()
-            self._model = self._open(str(policy.folder))
-            self._policy = policy
+            self._policy, self._model = self._opened(policy, self._open)
+
+    def _opened(self, policy: published.Policy, open: Callable[[str], Model]) -> tuple[published.Policy, Model]:
+        while True:
+            try:
+                return policy, open(str(policy.folder))
+            except Exception:
+                newer = published.newest(self.folder)
+                if policy.folder.exists() or newer is None:
+                    raise
+                policy = newer  # it was cleared away while it was being loaded
 
     def _newer(self) -> published.Policy | None:
         policy = published.newest(self.folder)

@@ -45,12 +45,15 @@ def newest(folder: Path) -> Policy | None:
     link = folder / LATEST
     if not link.is_symlink() and not link.exists():
         return None
-    target = link.resolve()
-    try:
-        version = json.loads((target / "state.json").read_text(encoding="utf-8"))["policy_version"]
-    except (OSError, ValueError, KeyError) as error:
-        raise ToolError(f"{link}: points at {target}, which is no published policy") from error
-    return Policy(int(version), target)
+    while True:
+        target = link.resolve()
+        try:
+            version = json.loads((target / "state.json").read_text(encoding="utf-8"))["policy_version"]
+        except (OSError, ValueError, KeyError) as error:
+            if link.resolve() != target:
+                continue  # newer ones came, and it has been cleared away
+            raise ToolError(f"{link}: points at {target}, which is no published policy") from error
+        return Policy(int(version), target)
 
 
 def wanted(folder: Path) -> Wanted | None:

@@ -16,6 +16,13 @@ WRITERS = {
     "summary": "mle-report --json",
     "comparison": "mle-report --compare --json",
 }
+# Of a rollout's fields, by their first name.
+LATER_WRITERS = {
+    "instrument": "mle-instrument",
+    "execution": "mle-sandbox",
+    "grade": "mle-grade",
+    "filter": "mle-filter",
+}
 
 
 def load(name: str) -> dict[str, Any]:
@@ -49,5 +56,6 @@ def check(record: dict[str, Any], *kinds: str) -> None:
         if error.rule == "required":
             missing = sorted(set(error.rule_definition) - set(error.value))
             where = f" in {path}" if path else ""
-            raise RecordError(f'no "{missing[0]}"{where}: was this written by {WRITERS[kind]}?') from None
+            writer = LATER_WRITERS.get(path.partition(".")[0], WRITERS[kind])
+            raise RecordError(f'no "{missing[0]}"{where}: was this written by {writer}?') from None
         raise RecordError(f"{path or kind}: {error.message.removeprefix(error.name or '').strip()}") from None
