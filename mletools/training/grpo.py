@@ -204,7 +204,8 @@ class GrpoRun(Run):
             del self.passes[next(iter(self.passes))]
         rewards = [float(sample.reward or 0.0) for sample in step.samples]
         versions = [sample.policy_version for sample in step.samples]
-        known = [self.policy_version - 1 - version for version in versions if isinstance(version, int)]
+        # a version that is still to come is some other policy's
+        known = [self.policy_version - 1 - v for v in versions if isinstance(v, int) and v < self.policy_version]
         seconds = [sample.duration_s for sample in step.samples]
         arrivals = self._arrivals.told() if self._arrivals is not None else {}
         self.trained += len(step.samples)
