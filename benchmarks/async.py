@@ -1,6 +1,6 @@
 """Seconds to a fixed reward: rounds of whole commands against the endless pipe, programs' times spread over 100x.
 
-    python benchmarks/async.py --out runs/async [--seeds 3] [--arms rounds-1 endless-0 ...] [--target 0.8]
+    python benchmarks/async.py --out runs/async [--seeds 3] [--arms rounds-1 endless-0 ...] [--target 0.7]
 
 A tiny policy is taught by mle-train-sft to write one of forty short programs: one of eight models of two real tables, which
 decides the reward, and one of five sleeps from 0.04 to 4 s, which decides nothing, so that times stay spread while the reward
@@ -282,10 +282,10 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--arms", nargs="*", choices=ARMS, default=list(ARMS))
-    parser.add_argument("--target", type=float, default=0.8, help="mean milestone reward of three steps in a row")
+    parser.add_argument("--target", type=float, default=0.7, help="mean milestone reward of three steps in a row")
     parser.add_argument("--max-seconds", type=float, default=900.0, help="of an arm")
     parser.add_argument("--batch", type=int, default=32, help="rollouts an update, half of them of each task")
-    parser.add_argument("--learning-rate", type=float, default=5e-4)
+    parser.add_argument("--learning-rate", type=float, default=3e-4)
     parser.add_argument("--epochs", type=int, default=30, help="of the policy's teaching")
     parser.add_argument("--max-tokens", type=int, default=100)
     parser.add_argument("-j", "--jobs", type=int, default=16, help="sandboxes")

@@ -1,11 +1,11 @@
 """What credit for part of the way is worth to a policy that mostly fails: first valid solution, and share of valid ones.
 
-    python benchmarks/partial_credit.py --out runs/credit [--seeds 5] [--rounds 80]
+    python benchmarks/partial_credit.py --out runs/credit [--seeds 5] [--rounds 60] [--beta 0.04] [--learning-rate 5e-4]
 
 Two real tables and a program of seven parts (imports, data, columns, model, fit, prediction, submission). Each part has one
 right form and three wrong ones, which raise as beginners' mistakes do, or hand in what cannot be graded. mle-train-sft teaches
 a tiny policy programs whose parts are right one time in three, so about one in two thousand is valid. From there, on the
-same seeds, each arm draws rounds of 64 rollouts and trains on them as mle-train-grpo does:
+same seeds, each arm draws rounds of 128 rollouts and trains on them as mle-train-grpo does:
 
     none       a failure earns -10, whatever it came to
     credit     a failure earns -10 and 0.1 for each of the seven reports that arrived (RL for MLE agents, section 3.2)
@@ -42,7 +42,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 ARMS = {"none": 0.0, "credit": 0.1}
-GROUP, RATE, RIGHT, TAUGHT, MAX_TOKENS, LAST = 32, 1e-3, 1 / 3, 600, 240, 5
+GROUP, RIGHT, TAUGHT, MAX_TOKENS, LAST = 64, 1 / 3, 600, 240, 5
 PARTS = (
     (
         "from sklearn.tree import DecisionTreeClassifier as Model",
@@ -172,19 +172,21 @@ class Judge:
             process.wait()
 
 
-def rounds(run: Any, tasks: Sequence[dict[str, Any]], judge: Judge, credit: float, told: list[dict[str, Any]], given: Any
-           ) -> Iterator[Any]:  # fmt: skip
+def rounds(
+    run: Any, tasks: Sequence[dict[str, Any]], judge: Judge, credit: float, told: list[dict[str, Any]],
+    policy: Path, count: int, seed: int,
+) -> Iterator[Any]:  # fmt: skip
     """The steps of an arm; `told` gets what each round came to."""
     from mletools.models.hf import HfModel
     from mletools.scaffolds.single import record
     from mletools.training.pool import Pool
 
-    sampler = HfModel(given.policy, threads=1)
+    sampler = HfModel(policy, threads=1)
     sampler._model = run.policy  # the one that is trained, in place of a copy
-    for number in range(given.rounds):
+    for number in range(count):
         run.policy.eval()
-        seed = derive_seed(given.seed, number)
-        jobs = [job for task in tasks for job in jobs_of(task, seed, run.policy_version, GROUP)]
+        drawn = derive_seed(seed, number)
+        jobs = [job for task in tasks for job in jobs_of(task, drawn, run.policy_version, GROUP)]
         requests = [request(job) for job in jobs]
         records = [record(job, reply, 0.0) for job, reply in zip(jobs, sampler.sample(requests), strict=True)]
         run.policy.train()
@@ -209,10 +211,11 @@ def request(job: Any) -> Any:
 
 
 def play(
-    out: Path, arm: str, seed: int, tasks: Sequence[dict[str, Any]], policy: Path, judge: Judge, count: int
+    arm: str, seed: int, tasks: Sequence[dict[str, Any]], policy: Path, judge: Judge, given: argparse.Namespace
 ) -> Any:
     """The rounds of one run; kept as a file, which is read where it is there."""
-    file = out / f"{arm}-{seed}.json"
+    out: Path = given.out
+    file = out / f"{arm}-{seed}-{given.beta:g}-{given.learning_rate:g}.json"
     if not file.exists():
         from mletools.training.grpo import GrpoOptions, GrpoRun
 
@@ -225,8 +228,9 @@ def play(
 
         options = GrpoOptions(
             groups_per_step=len(tasks),
-            learning_rate=RATE,
-            micro_batch=2 * GROUP,
+            learning_rate=given.learning_rate,
+            beta=given.beta,
+            micro_batch=GROUP,
             lora_rank=0,
             save_steps=10**9,
             seed=seed,
@@ -234,9 +238,8 @@ def play(
         folder, told = out / f"run-{arm}-{seed}", list[dict[str, Any]]()
         shutil.rmtree(folder, ignore_errors=True)
         run = Watched(str(policy), folder, options)
-        given = argparse.Namespace(policy=policy, rounds=count, seed=seed)
         # the steps are made of the policy of the moment, in place of a pipe that is read
-        for _ in run._drive(rounds(run, tasks, judge, ARMS[arm], told, given), 1.0, None):
+        for _ in run._drive(rounds(run, tasks, judge, ARMS[arm], told, policy, given.rounds, seed), 1.0, None):
             print(f"\r{arm} {seed}: round {len(told)}: {told[-1]}", end="", file=sys.stderr, flush=True)
         print(file=sys.stderr)
         shutil.rmtree(folder)
@@ -259,7 +262,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--rounds", type=int, default=80, help="of 64 rollouts")
+    parser.add_argument("--rounds", type=int, default=60, help="of 128 rollouts")
+    parser.add_argument("--beta", type=float, default=0.04, help="of the KL term; default that of GRPO's paper")
+    parser.add_argument("--learning-rate", type=float, default=5e-4)
     given = parser.parse_args()
     import torch
     from tabulate import tabulate
@@ -268,10 +273,10 @@ def main() -> None:
     given.out.mkdir(parents=True, exist_ok=True)
     tasks, policy = taught(given.out)
     judge = Judge(given.out)
-    found = {
-        arm: [play(given.out, arm, seed, tasks, policy, judge, given.rounds) for seed in range(given.seeds)]
-        for arm in ARMS
-    }
+    found: dict[str, list[Any]] = {arm: [] for arm in ARMS}
+    for seed in range(given.seeds):
+        for arm, runs in found.items():
+            runs.append(play(arm, seed, tasks, policy, judge, given))
     judge.close()
     marks = [mark for mark in (1, 10, 20, 40, 60, 80) if mark <= given.rounds]
     rows = []
