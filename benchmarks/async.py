@@ -254,7 +254,7 @@ def told(values: Sequence[float], digits: int = 0, scale: float = 1.0) -> str:
 
 
 HEAD = ["", "reached", "s to the target", "updates", "s to the first", "s an update", "staleness, mean (most)", "trainer works, %",
-        "trainer waits, %", "sampler answers, %", "sampler waits, %", "sandboxes, %", "reward at the end"]  # fmt: skip
+        "trainer waits, %", "sampler answers, %", "sampler idle, %", "sandboxes, %", "reward at the end"]  # fmt: skip
 
 
 def row(arm: str, found: dict[int, tuple[list[Step], dict[str, Any]]], jobs: int) -> list[str]:

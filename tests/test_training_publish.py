@@ -184,6 +184,7 @@ def test_a_trainer_that_starves_gets_another_group(tmp_path: Path, monkeypatch) 
     sink.starving(True, 0)
     time.sleep(0.5)
     assert waiting.is_alive()  # its own rollouts are not done: there is nothing to conclude
+    assert ahead.waited == 0.0  # and it is not idle
     ahead.finished(8)
     waiting.join(timeout=20)
     assert not waiting.is_alive() and ahead.begun == 12 and ahead.waited > 0

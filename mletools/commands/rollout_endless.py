@@ -34,7 +34,8 @@ class Ahead:
     A step's worth for each update that a rollout may be old, and one: with 0, a step's rollouts are begun, and the next
     when the policy that learnt from them is there. Rollouts that a filter drops reach no trainer, unless it marks them
     (mle-filter --mark); where a trainer starves for `patience` seconds while nothing is worked on here, it gets another group.
-    pause: sleeps, and raises where there is nobody left to wait for.
+    pause: sleeps, and raises where there is nobody left to wait for. waited: seconds in which nothing might be begun and
+    nothing was worked on here.
     """
 
     folder: Path
@@ -54,7 +55,7 @@ class Ahead:
 
     def wait(self, group_size: int) -> None:
         """Until a group may be begun; counts it."""
-        since, idle = time.monotonic(), None
+        since, idle = time.monotonic(), None  # since the last look, since the trainer starves
         while self.most is not None and not self._may(group_size):
             with self._lock:
                 working = self.begun > self.done
@@ -70,7 +71,9 @@ class Ahead:
                 )
                 break
             self.pause(PAUSE)
-        self.waited += time.monotonic() - since
+            now = time.monotonic()
+            self.waited += 0.0 if working else now - since
+            since = now
         with self._lock:
             self.begun += group_size
 
