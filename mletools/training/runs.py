@@ -158,7 +158,8 @@ class Run:
 
     def common_arguments(self) -> dict[str, Any]:
         """Arguments that both trainers share: nothing printed and nothing saved by the trainer itself."""
-        os.environ.setdefault("TENSORBOARD_LOGGING_DIR", str(self.out / "logs"))
+        if self.options.logger == "tensorboard":
+            os.environ.setdefault("TENSORBOARD_LOGGING_DIR", str(self.out / "logs"))
         return {
             "output_dir": str(self.out),
             "save_strategy": "no",
