@@ -595,6 +595,8 @@ def test_answers_of_servers_that_tell_less(server: Server, body: Any, reply: Rep
 def test_logprobs_of_another_distribution_are_not_kept(server: Server) -> None:
     assert model(server).sample([Request(ASK.messages, 1, temperature=0.7)])[0].logprobs is None
     assert model(server).sample([Request(ASK.messages, 1, top_p=0.9)])[0].logprobs is None
+    told = model(server, processed_logprobs=True).sample([Request(ASK.messages, 1, temperature=0.7, top_p=0.9)])
+    assert told[0].logprobs == [-0.25, 0.0]
 
 
 @pytest.mark.parametrize(

@@ -195,3 +195,82 @@ def test_torchrun_reads_once_writes_once_and_ends(nano, tmp_path, stream) -> Non
         assert (out / "pub" / "latest").resolve().name == f"policy-{len(steps):06d}"
         found.append([(step["step"], step["rollouts"], round(step["loss"], 5)) for step in steps])
     assert found[0] == found[1] and len(found[0]) >= 3
+
+
+FSDP = {
+    "ACCELERATE_USE_FSDP": "true", "FSDP_VERSION": "2", "FSDP_RESHARD_AFTER_FORWARD": "true",
+    "FSDP_AUTO_WRAP_POLICY": "TRANSFORMER_BASED_WRAP", "FSDP_STATE_DICT_TYPE": "SHARDED_STATE_DICT",
+}  # fmt: skip
+ZERO = """
+compute_environment: LOCAL_MACHINE
+distributed_type: DEEPSPEED
+deepspeed_config: {{zero_stage: {stage}, gradient_clipping: 1.0, zero3_init_flag: false, zero3_save_16bit_model: true,
+  offload_optimizer_device: none, offload_param_device: none}}
+mixed_precision: "no"
+num_machines: 1
+num_processes: 2
+"""
+
+
+def launched(kind: str, folder: Path) -> tuple[tuple[str, ...], dict[str, str]]:
+    """What comes before the command for two processes, and what the environment needs."""
+    grpo = str(BIN / "mle-train-grpo")
+    if kind == "ddp":
+        return ("accelerate", "launch", "--multi_gpu", "--num_processes=2", "--mixed_precision=no", grpo), {}
+    if kind == "fsdp2":
+        driver = str(Path(__file__).parent / "fsdp_on_cpus.py")
+        return ("torchrun", "--standalone", "--nproc-per-node=2", driver, grpo), FSDP
+    deepspeed = os.environ.get("MLETOOLS_DEEPSPEED", "")
+    if not deepspeed:
+        pytest.skip("MLETOOLS_DEEPSPEED names no folder with deepspeed: ZeRO is not tested")
+    config = folder / "zero.yaml"
+    config.write_text(ZERO.format(stage=kind[-1]))
+    return ("accelerate", "launch", f"--config_file={config}", grpo), {
+        "PYTHONPATH": deepspeed,
+        "DS_ACCELERATOR": "cpu",
+    }
+
+
+@pytest.fixture(scope="module")
+def alone(nano, tmp_path_factory):
+    """By --lora-rank: the records and the folder of one process that is not disturbed."""
+    made: dict[str, tuple[list[dict], Path]] = {}
+
+    def found(rank: str) -> tuple[list[dict], Path]:
+        if rank not in made:
+            out = tmp_path_factory.mktemp("alone") / "run"
+            options = ("--model", str(nano), "--out", str(out), "--groups-per-step", "2", "--lora-rank", rank)
+            made[rank] = run("mle-train-grpo", *options, records=rollouts(24))[0], out
+        return made[rank]
+
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "rank"), [("ddp", "4"), ("fsdp2", "4"), ("fsdp2", "0"), ("zero2", "0"), ("zero3", "4"), ("zero3", "0")]
+)
+def test_two_processes_train_as_one_and_go_on(nano, alone, tmp_path, kind, rank) -> None:
+    from safetensors.torch import load_file
+
+    records, weights = rollouts(24), "model.safetensors" if rank == "0" else "adapter_model.safetensors"
+    out, found = tmp_path / "run", []
+    launch, env = launched(kind, tmp_path)
+    options = ("--model", str(nano), "--out", str(out), "--groups-per-step", "2", "--lora-rank", rank)
+    for session, given in enumerate((records[:16], records)):
+        made = tmp_path / f"{session}.jsonl"
+        resume = ("--resume",) if session else ()
+        run(*launch, *options, "--publish", str(out / "pub"), *resume, "-o", str(made), records=given, **env)
+        found += [json.loads(line) for line in made.read_text().splitlines()]
+    assert (out / "latest" / "trainer" / "shards").is_dir() == (kind != "ddp")
+    steps, undisturbed = alone(rank)
+    assert [step["step"] for step in found] == [step["step"] for step in steps] == [1, 2, 3]
+    for one, two in zip(steps, found, strict=True):
+        assert two["loss"] == pytest.approx(one["loss"], abs=1e-6)
+        assert two["grad_norm"] == pytest.approx(one["grad_norm"], rel=1e-5)
+    kept, whole = load_file(out / "latest" / weights), load_file(undisturbed / "latest" / weights)
+    published = load_file(out / "pub" / "latest" / weights)
+    assert set(kept) == set(whole) == set(published)
+    for name, value in whole.items():
+        assert (kept[name] - value).abs().max() < 1e-6
+        assert (kept[name] == published[name]).all()

@@ -33,6 +33,7 @@ Asked = tuple[Line, Any]
     "scripted (or scripted:lazy and others), hf:PATH or vllm:PATH (a checkpoint or adapter folder), or the name of a model "
     "that a server at --model-url serves.",
     default="scripted",
+    sampling=True,
 )
 @click.option("-g", "--group-size", type=click.IntRange(1), default=1, show_default=True, help="Rollouts a task.")
 @click.option(

@@ -107,11 +107,12 @@ def open_model(
     timeout: float = 600.0,
     retries: int = 6,
     batch: int = 64,
+    processed_logprobs: bool = False,
 ) -> Model:
     """The model that `spec` names: `scripted[:LEVEL,...]`, `hf:PATH`, `vllm:PATH`, or a name at the server behind `url`.
 
-    `key_file`, `timeout` (seconds for one request) and `retries` matter to a server only, `batch` (sequences at once)
-    to `hf` only. Raises ToolError: no `url` for a server's model, an unknown level, a library that is not installed.
+    `key_file`, `timeout` (seconds for one request), `retries` and `processed_logprobs` (the server gives them after
+    temperature and top_p) matter to a server only, `batch` (sequences at once) to `hf` only. Raises ToolError: no `url` for a server's model, an unknown level, a library that is not installed.
     """
     kind, _, rest = spec.partition(":")
     if kind == "scripted":
@@ -127,7 +128,8 @@ def open_model(
             f"{spec}: a server's model needs its address: give --model-url or MLE_MODEL_URL"
             " (or name scripted or hf:PATH, which need none)"
         )
-    return _engine("http", spec, url=url, key_file=key_file, timeout=timeout, retries=retries)
+    options: dict[str, Any] = {"url": url, "key_file": key_file, "timeout": timeout, "retries": retries}
+    return _engine("http", spec, **options, processed_logprobs=processed_logprobs)
 
 
 def _engine(kind: str, *args: Any, **options: Any) -> Model:

@@ -30,7 +30,7 @@ def read_reply(body: bytes, exact: bool = True) -> Reply:
 
     What a server leaves out is None. `logprobs` are kept only if `exact`: servers report them before temperature and
     top_p are applied (vLLM's default), so those of a sample at another temperature than 1 are not of the distribution
-    sampled from, and nothing in the answer tells.
+    sampled from, and nothing in the answer tells (`HttpModel.processed_logprobs`).
     """
     try:
         answer = jsonl.loads(body)

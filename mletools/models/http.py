@@ -144,11 +144,16 @@ class HttpModel(Served):
 
     RecordError where the server finds fault with the request itself, ContextExceeded where it is too long: OpenAI's
     servers and older vLLM refuse a prompt that leaves no room for `max_tokens`, newer vLLM gives what room there is.
+    processed_logprobs: the server gives them after temperature and top_p.
     """
 
     path, option = CHAT, "--model-url"
     batch, version = 1, None
     _plain = False  # the server rejected EXTRAS once
+
+    def __init__(self, name: str, *, processed_logprobs: bool = False, **options: Any) -> None:
+        super().__init__(name, **options)
+        self.processed_logprobs = processed_logprobs
 
     def sample(self, requests: Sequence[Request]) -> list[Reply]:
         """One reply per request, asked one after the other."""
@@ -169,7 +174,7 @@ class HttpModel(Served):
             plain = True  # perhaps because of the extras: ask without, and let that answer decide
             return fields
 
-        exact = request.temperature == 1 and request.top_p == 1
+        exact = self.processed_logprobs or (request.temperature == 1 and request.top_p == 1)
         first = fields if plain else fields | EXTRAS
         reply = self._ask(first, lambda body: read_reply(body, exact), request.seed, amend)
         self._plain |= plain

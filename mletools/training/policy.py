@@ -150,6 +150,9 @@ def write_weights(model: Any, base: str, folder: Path, weights: dict[str, Any] |
             model.peft_config[ADAPTER].base_model_name_or_path = base
         model.save_pretrained(folder, selected_adapters=[ADAPTER], save_embedding_layers=False, state_dict=weights)
     else:
+        if weights is not None:  # once gathered, a tied weight shares no memory with its copy, and would be saved twice
+            tied = model.all_tied_weights_keys or {}
+            weights = {name: value for name, value in weights.items() if name not in tied}
         model.save_pretrained(folder, state_dict=weights)
 
 

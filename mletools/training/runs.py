@@ -167,6 +167,7 @@ class Run:
             "disable_tqdm": True,
             "logging_steps": 1,
             "logging_nan_inf_filter": False,
+            "ddp_find_unused_parameters": False,
             "num_train_epochs": 1,
             "learning_rate": self.options.learning_rate,
             "lr_scheduler_type": "constant",
