@@ -160,10 +160,14 @@ class Run:
         """Arguments that both trainers share: nothing printed and nothing saved by the trainer itself."""
         if self.options.logger == "tensorboard":
             os.environ.setdefault("TENSORBOARD_LOGGING_DIR", str(self.out / "logs"))
+        elif self.options.logger == "wandb":
+            os.environ.setdefault("WANDB_PROJECT", "mletools")
         return {
             "output_dir": str(self.out),
             "save_strategy": "no",
             "report_to": self.options.logger,
+            "run_name": self.out.resolve().name,
+            "project": "mletools",
             "disable_tqdm": True,
             "logging_steps": 1,
             "logging_nan_inf_filter": False,
