@@ -1,5 +1,6 @@
 """mle-instrument as it is called, and what becomes of its reports in mle-sandbox and mle-grade."""
 
+import importlib.util
 import json
 import signal
 import subprocess
@@ -142,6 +143,38 @@ def test_a_program_of_torch_runs_with_all_seven_reports(place: Path) -> None:
     (record,) = graded(place, "torch.jsonl").values()
     assert record["execution"]["status"] == "ok", record["execution"]["stderr"]
     assert record["execution"]["markers"] == SEVEN and record["grade"]["valid"]
+
+
+# Programs of libraries that need not be installed, and the reports beside IMPORTED, LOADED, DEFINED, TRAINED, PREDICTED.
+LIBRARIES: dict[str, tuple[str, list[str]]] = {
+    "xgboost": ("model = XGBClassifier(n_estimators=9)\nmodel.fit(X_train, y, eval_set=[(X_train, y)], verbose=False)\npred = model.predict(X_test)", [TESTING]),
+    "xgboost.train": ("model = xgboost.train({'objective': 'multi:softmax', 'num_class': len(labels)}, xgboost.DMatrix(X_train, y))\npred = model.predict(xgboost.DMatrix(X_test))", []),
+    "lightgbm": ("model = LGBMClassifier(n_estimators=9, verbose=-1)\nmodel.fit(X_train, y)\npred = model.predict(X_test)", []),
+    "lightgbm.train": ("model = lightgbm.train({'objective': 'multiclass', 'num_class': len(labels), 'verbose': -1}, lightgbm.Dataset(X_train, y))\npred = model.predict(X_test).argmax(1)", []),
+    "catboost": ("model = CatBoostClassifier(iterations=9, verbose=0, allow_writing_files=False)\nmodel.fit(X_train, y)\npred = model.predict(X_test)", []),
+    "keras": ("model = keras.Sequential([keras.layers.Dense(8, 'relu'), keras.layers.Dense(len(labels), 'softmax')])\nmodel.compile('adam', 'sparse_categorical_crossentropy')\nmodel.fit(X_train.values, y, verbose=0)\npred = model.predict(X_test.values, verbose=0).argmax(1)", [TRAINING]),
+}  # fmt: skip
+CLASSES = {"xgboost": "XGBClassifier", "lightgbm": "LGBMClassifier", "catboost": "CatBoostClassifier"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", list(LIBRARIES))
+def test_programs_of_other_libraries_run_with_their_reports(place: Path, stages: dict[str, Any], name: str) -> None:
+    library, _, _ = name.partition(".")
+    if importlib.util.find_spec(library) is None:
+        pytest.skip(f"{library} is not installed: a program of it is not instrumented and run")
+    body, more = LIBRARIES[name]
+    imports = f"import {library}\n" + (f"from {library} import {CLASSES[name]}\n" if name in CLASSES else "")
+    start = (
+        f"import os\nos.environ['KERAS_BACKEND'] = 'torch'\nimport numpy as np, pandas as pd\n{imports}{LOAD}{READY}"
+    )
+    code = f"{start}labels, y = np.unique(train[target].astype(str), return_inverse=True)\n{body}\n"
+    code += 'sub[target] = labels[np.asarray(pred).ravel().astype(int)]\nsub.to_csv("submission.csv", index=False)\n'
+    template = next(r for r in records(stages["rollouts"].read_bytes()) if "class" in r["task"]["problem"])
+    (place / f"{name}.jsonl").write_text(json.dumps({**template, "id": name, "code": code}) + "\n")
+    record = graded(place, f"{name}.jsonl")[name]
+    assert record["grade"]["valid"], record["execution"]["stderr"]
+    assert sorted(record["execution"]["markers"]) == sorted([IMPORTED, LOADED, DEFINED, TRAINED, PREDICTED, *more])
 
 
 def test_plain_markers_can_be_forged_as_the_warning_says(place: Path) -> None:
