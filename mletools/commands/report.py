@@ -2,14 +2,20 @@
 
 import os
 from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from .. import cli
+from .. import __version__, cli
+from ..records.errors import ToolError
 from ..reports.comparison import BY, compare
 from ..reports.runs import POLICIES, RunSet, graded_run
 from ..reports.summary import summaries
 from ..reports.tables import comparison, over_time, report
+
+if TYPE_CHECKING:
+    from ..reports.page import Page
 
 
 @cli.command("mle-report")
@@ -47,7 +53,20 @@ from ..reports.tables import comparison, over_time, report
     is_flag=True,
     help="Of searches: medals and normalised scores by the share of the budget that was used.",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="--compare: of the bootstrap.")
+@click.option(
+    "--html", is_flag=True, help="One HTML page with figures, a table of rollouts, and a viewer; it loads nothing."
+)
+@click.option("--full", is_flag=True, help="--html: the viewer shows all of every text (a larger page).")
+@click.option("--title", metavar="TEXT", help="--html: of the page.  [default: Report]")
+@click.option(
+    "--steps",
+    multiple=True,
+    type=click.Path(exists=True, dir_okay=False),
+    metavar="FILE",
+    help="--html, --plots: train_step records, whose curves are drawn too (repeatable).",
+)
+@click.option("--plots", metavar="DIR", help="Write every figure into DIR too, as SVG and PNG.")
+@click.option("--seed", type=int, default=0, show_default=True, help="--compare, --html: of the bootstrap.")
 def main(
     run: cli.Run,
     label: tuple[str, ...],
@@ -58,6 +77,11 @@ def main(
     comparing: bool,
     by: str | None,
     by_share: bool,
+    html: bool,
+    full: bool,
+    title: str | None,
+    steps: tuple[str, ...],
+    plots: str | None,
 ) -> None:
     """Print what the graded rollouts in FILES amount to, per task and over tasks.
 
@@ -76,27 +100,54 @@ def main(
 
     --compare pairs by task: win, tie, loss, and the mean difference with a bootstrap interval over tasks.
 
+    --html is a page for a browser, in one file: the same numbers, figures (reward over training and by policy version, how
+    far rollouts came, filters' reasons, running times, medals by kind of task, each further set against the first), a table
+    of rollouts to sort and search, and every rollout as mle-show shows it. --plots has the figures as files.
+
     Holds the input: reads all of it before it prints.
 
     \b
     Examples:
       mle-report --label before --label after before.jsonl after.jsonl
       mle-report --compare --by medal before.jsonl after.jsonl
+      mle-report --html --steps steps.jsonl -o report.html graded.jsonl
     """
     files = run.files or ("-",)
     if label and len(label) != len(files):
         raise click.UsageError(f"{len(label)} labels for {len(files)} files")
     if comparing and len(files) != 2:
         raise click.UsageError(f"--compare needs two files, not {len(files)}")
-    if by and not comparing:
+    if by and not (comparing or html or plots):
         raise click.UsageError("--by is about --compare")
     if by_share and comparing:
         raise click.UsageError("--over-time shows sets side by side; --compare pairs two")
+    if html and (as_json or comparing or by_share):
+        raise click.UsageError("--html is a page of its own: --json, --compare and --over-time are about other output")
+    if not html and (full or title):
+        raise click.UsageError("--full and --title are about --html")
+    if steps and not (html or plots):
+        raise click.UsageError("--steps is drawn: give --html or --plots DIR too")
     names = label or _labels(files)
     if len(set(names)) < len(names):
         raise click.UsageError("two sets have the same name; --label tells them apart")
     run.open()
-    sets = [_read(run, name, path) for name, path in zip(names, files, strict=True)]
+    page = None
+    if html or plots:
+        from ..reports.page import Page
+
+        page = Page(full)
+    sets = [_read(run, name, path, page) for name, path in zip(names, files, strict=True)]
+    if page is not None:
+        drawn = _figures(run, page, sets, steps, (by or "reward", runs, missing, confidence, run.seed))
+        if plots:
+            from ..reports.page.plots import save
+
+            run.say(f"{len(save(drawn, Path(plots)))} files in {plots}")
+        if html:
+            summed = summaries(sets, runs, missing, confidence)
+            for text in page.html(title or "Report", summed, drawn, __version__):
+                run.emit_text(text)
+            return
     if comparing:
         record = compare(sets[0], sets[1], by or "reward", runs, missing, confidence, run.seed)
         records, text = [record], comparison(record)
@@ -110,8 +161,29 @@ def main(
         run.emit_text(text + "\n")
 
 
-def _read(run: cli.Run, name: str, path: str) -> RunSet:
-    """The graded rollouts of one file; others, and a rollout that came before, are rejected."""
+def _figures(
+    run: cli.Run, page: "Page", sets: Sequence[RunSet], steps: Sequence[str], how: tuple[Any, ...]
+) -> list[Any]:
+    """The figures of the page; each further set is compared with the first, where they compare."""
+    from ..reports.page import figures
+
+    curves = dict(zip(_labels(steps), (_steps(run, path) for path in steps), strict=True))
+    pairs = []
+    for other in sets[1:]:
+        try:
+            pairs.append(compare(sets[0], other, *how))
+        except ToolError as error:
+            run.say(f"{other.label} is not compared with {sets[0].label}: {error}")
+    return figures(page.runs, curves, pairs)
+
+
+def _steps(run: cli.Run, path: str) -> list[dict[str, Any]]:
+    run.files = (path,)
+    return [line.record for line in run.lines("train_step")]
+
+
+def _read(run: cli.Run, name: str, path: str, page: "Page | None") -> RunSet:
+    """The graded rollouts of one file, which the page gets too; others, and a rollout that came before, are rejected."""
     run_set = RunSet(name)
     seen: dict[str, int] = {}
     run.files = (path,)
@@ -123,6 +195,8 @@ def _read(run: cli.Run, name: str, path: str) -> RunSet:
         else:
             seen[id] = line.number
             run_set.add(graded_run(line.record))
+            if page is not None:
+                page.add(line.record, name)
             run.counts["rollouts"] += 1
     return run_set
 

@@ -5,9 +5,9 @@ writing (the command does).
 """
 
 from .console import PAGE, page, printer
-from .lines import View
+from .lines import View, is_rule
 from .listing import HEADER, row, table
 from .rollout import lines
 from .tree import graph
 
-__all__ = ["HEADER", "PAGE", "View", "graph", "lines", "page", "printer", "row", "table"]
+__all__ = ["HEADER", "PAGE", "View", "graph", "is_rule", "lines", "page", "printer", "row", "table"]

@@ -64,7 +64,14 @@ def rule(title: str, view: View, style: str = "bold", after: str = "") -> "Text"
     """A heading that fills the width."""
     title = shortened(visible_line(title), 60)
     room = view.width - len(title) - len(after) - 5
-    return styled((f"── {title} ", style), ("─" * max(2, room), "dim"), (f" {after}" if after else "", "dim"))
+    line = styled((f"── {title} ", style), ("─" * max(2, room), "dim"), (f" {after}" if after else "", "dim"))
+    line.no_wrap = True
+    return line
+
+
+def is_rule(line: "Text") -> bool:
+    """Whether `rule` made the line; no line of an agent's is one, whatever it says."""
+    return line.no_wrap is True
 
 
 def block(

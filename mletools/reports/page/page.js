@@ -1,0 +1,177 @@
+"use strict";
+// The table of rollouts and the viewer. What agents wrote is in the packed blocks, as HTML that the report has escaped; the page's
+// security policy runs this script alone.
+(() => {
+  const byId = (id) => document.getElementById(id);
+  const COLUMNS = JSON.parse(byId("columns").textContent);
+  const at = Object.fromEntries(COLUMNS.map((name, number) => [name, number]));
+  let shown = COLUMNS.filter((name) => name !== "block" && name !== "place");
+  const TEXT = new Set(["id", "set", "task", "modality", "scaffold", "policy", "stopped", "status", "medal", "filter"]);
+  const MEDALS = { gold: 3, silver: 2, bronze: 1 };
+  const PAGE = 100;
+  const filters = { set: "", task: "", status: "", medal: "", words: "" };
+  let rows = [], chosen = [], sorted = { name: null, down: false }, first = 0, current = null;
+  const blocks = new Map();
+
+  async function unpack(text) {
+    const bytes = Uint8Array.from(atob(text.trim()), (c) => c.charCodeAt(0));
+    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+    return JSON.parse(await new Response(stream).text());
+  }
+
+  function detail(row) {
+    const number = row[at.block];
+    if (!blocks.has(number)) {
+      if (blocks.size > 8) blocks.delete(blocks.keys().next().value);
+      blocks.set(number, unpack(byId("block-" + number).textContent));
+    }
+    return blocks.get(number).then((texts) => texts[row[at.place]]);
+  }
+
+  function element(name, text, className) {
+    const made = document.createElement(name);
+    if (text !== undefined) made.textContent = text;
+    if (className) made.className = className;
+    return made;
+  }
+
+  const said = (value) => value === null ? "–" : value === true ? "yes" : value === false ? "no" :
+    typeof value === "number" && !Number.isInteger(value) ? String(+value.toPrecision(6)) : String(value);
+
+  function compare(a, b, name) {
+    let x = a[at[name]], y = b[at[name]];
+    if (name === "medal") { x = MEDALS[x] || 0; y = MEDALS[y] || 0; }
+    if (x === null || y === null) return (x === null) - (y === null);  // what is not there stands last
+    const order = typeof x === "string" ? x.localeCompare(y) : x - y;
+    return sorted.down ? -order : order;
+  }
+
+  function choose() {
+    const words = filters.words.toLowerCase().split(/\s+/).filter(Boolean);
+    chosen = rows.filter((row) =>
+      (!filters.set || row[at.set] === filters.set) && (!filters.task || row[at.task] === filters.task) &&
+      (!filters.status || said(row[at.status]) === filters.status) &&
+      (!filters.medal || (filters.medal === "valid" ? row[at.valid] : filters.medal === "invalid" ? !row[at.valid] :
+        filters.medal === "any" ? row[at.medal] !== null : row[at.medal] === filters.medal)) &&
+      words.every((word) => row.some((cell) => typeof cell === "string" && cell.toLowerCase().includes(word))));
+    if (sorted.name) chosen.sort((a, b) => compare(a, b, sorted.name));
+    first = 0;
+    show();
+  }
+
+  function show() {
+    const body = byId("rows").tBodies[0];
+    body.replaceChildren(...chosen.slice(first, first + PAGE).map((row) => {
+      const line = element("tr");
+      line.dataset.id = row[at.id];
+      line.classList.toggle("here", row[at.id] === current);
+      for (const name of shown) {
+        const cell = element("td", undefined, TEXT.has(name) ? "text" : "");
+        if (name === "id") {
+          const link = element("a", row[at.id].slice(0, 12));
+          link.href = "#rollout=" + encodeURIComponent(row[at.id]);
+          cell.append(link);
+        } else {
+          cell.textContent = said(row[at[name]]);
+          if (name === "medal" && row[at.medal]) cell.className += " medal " + row[at.medal];
+        }
+        line.append(cell);
+      }
+      return line;
+    }));
+    const last = Math.min(first + PAGE, chosen.length);
+    byId("count").textContent = chosen.length ? `${first + 1} to ${last} of ${chosen.length.toLocaleString("en")} rollouts` : "no rollouts";
+    byId("previous").disabled = first === 0;
+    byId("next").disabled = last === chosen.length;
+    for (const button of document.querySelectorAll("#rows th button")) {
+      const here = button.dataset.name === sorted.name;
+      button.parentElement.setAttribute("aria-sort", here ? (sorted.down ? "descending" : "ascending") : "none");
+      button.textContent = button.dataset.title + (here ? (sorted.down ? " ▼" : " ▲") : "");
+    }
+  }
+
+  async function open(id, focus) {
+    const viewer = byId("viewer");
+    const row = rows.find((each) => each[at.id] === id);
+    current = row ? id : null;
+    viewer.hidden = !row;
+    show();
+    if (!row) return;
+    byId("viewer-title").textContent = `Rollout ${id}`;
+    byId("viewer-body").innerHTML = await detail(row);
+    if (focus) { viewer.scrollIntoView(); byId("viewer-title").focus({ preventScroll: true }); }
+  }
+
+  function step(by) {
+    const here = chosen.findIndex((row) => row[at.id] === current);
+    const next = chosen[here === -1 ? 0 : here + by];
+    if (!next) return;
+    const place = chosen.indexOf(next);
+    if (place < first || place >= first + PAGE) first = place - place % PAGE;
+    location.hash = "rollout=" + encodeURIComponent(next[at.id]);
+  }
+
+  function follow() {
+    const found = /^#rollout=(.*)$/.exec(location.hash);
+    if (found) open(decodeURIComponent(found[1]), true);
+  }
+
+  function options(name, values) {
+    const select = byId("filter-" + name);
+    for (const value of values) select.append(element("option", value));
+    select.addEventListener("change", () => { filters[name] = select.value; choose(); });
+  }
+
+  function theme() {
+    const root = document.documentElement;
+    const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+    root.dataset.theme = dark ? "light" : "dark";
+  }
+
+  async function begin() {
+    byId("theme").addEventListener("click", theme);
+    if (!byId("rows")) return;
+    rows = await unpack(byId("row-data").textContent);
+    const told = (name) => new Set(rows.map((row) => row[at[name]]));
+    shown = shown.filter((name) => name === "set" ? told(name).size > 1 : [...told(name)].some((value) => value !== null));
+    byId("filter-set").parentElement.hidden = !shown.includes("set");
+    const head = byId("rows").tHead.rows[0];
+    for (const name of shown) {
+      const cell = element("th", undefined, TEXT.has(name) ? "text" : "");
+      cell.scope = "col";
+      const button = element("button", name);
+      button.type = "button";
+      button.dataset.name = name;
+      button.dataset.title = name.replace(/_s$/, " s").replace(/_/g, " ");
+      button.addEventListener("click", () => {
+        sorted = { name, down: sorted.name === name ? !sorted.down : !TEXT.has(name) };
+        choose();
+      });
+      cell.append(button);
+      head.append(cell);
+    }
+    const values = (name) => [...new Set(rows.map((row) => said(row[at[name]])))].sort();
+    options("set", values("set"));
+    options("task", values("task"));
+    options("status", values("status"));
+    options("medal", ["valid", "invalid", "any", "gold", "silver", "bronze"]);
+    byId("filter-words").addEventListener("input", (event) => { filters.words = event.target.value; choose(); });
+    byId("previous").addEventListener("click", () => { first = Math.max(0, first - PAGE); show(); });
+    byId("next").addEventListener("click", () => { first += PAGE; show(); });
+    byId("before").addEventListener("click", () => step(-1));
+    byId("after").addEventListener("click", () => step(1));
+    byId("close").addEventListener("click", () => { location.hash = "rollouts"; open(null, false); });
+    document.addEventListener("keydown", (event) => {
+      if (event.target.matches("input, select, textarea") || event.ctrlKey || event.metaKey || event.altKey) return;
+      if (event.key === "j") step(1);
+      else if (event.key === "k") step(-1);
+      else if (event.key === "/") { event.preventDefault(); byId("filter-words").focus(); }
+      else if (event.key === "Escape" && current) byId("close").click();
+    });
+    addEventListener("hashchange", follow);
+    choose();
+    follow();
+    document.documentElement.dataset.ready = "yes";
+  }
+  begin();
+})();

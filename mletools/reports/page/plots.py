@@ -1,0 +1,103 @@
+"""Figures as SVG for the page, whose colours are the page's own, and as files for papers.
+
+matplotlib draws both. For the page every colour is a variable of page.css, text stays text, and ids are the figure's own, so
+that many pictures stand in one document, in light and dark. Needs matplotlib (the extra `report`).
+"""
+
+import io
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from ...records.errors import ToolError
+from ..show.visible import visible
+from .figures import Figure, Palette
+
+# colours that no other thing has, and the variables of page.css that take their places
+_STAND_INS = Palette(
+    series=tuple(f"#0a00{number:02x}" for number in range(1, 7)),
+    medals=("#0a0011", "#0a0012", "#0a0013"),
+    good="#0a0021",
+    bad="#0a0022",
+    text="#0a0031",
+    faint="#0a0032",
+)
+_VARIABLES = {
+    **{colour: f"var(--series-{number})" for number, colour in enumerate(_STAND_INS.series, 1)},
+    **dict(zip(_STAND_INS.medals, ("var(--gold)", "var(--silver)", "var(--bronze)"), strict=True)),
+    _STAND_INS.good: "var(--good)",
+    _STAND_INS.bad: "var(--bad)",
+    _STAND_INS.text: "currentColor",
+    _STAND_INS.faint: "var(--faint)",
+}
+_NAMED = re.compile(
+    r' id="((?:figure|axes|patch|line2d|text|matplotlib\.axis|xtick|ytick|legend|FillBetweenPolyCollection|PolyCollection|LineCollection)_\d+)"'
+)
+_REFERENCES = re.compile(r'( id="|xlink:href="#|url\(#)([A-Za-z])')
+_HEAD = re.compile(r"^.*?(?=<svg )", re.DOTALL)
+_METADATA = re.compile(r"\s*(?:<metadata>.*?</metadata>|<!--.*?-->)", re.DOTALL)  # comments hold the texts once more
+_COLOUR = re.compile(r"#0a00[0-9a-f]{2}")
+FORMATS = ("svg", "png")
+
+
+def inline(figure: Figure) -> str:
+    """The SVG element for a page."""
+    made = visible(_drawn(figure, _STAND_INS, "svg", "none").decode())
+    made = _METADATA.sub("", _HEAD.sub("", made, count=1))
+    made = _REFERENCES.sub(rf"\g<1>{figure.name}-\2", _NAMED.sub("", made))
+    made = _COLOUR.sub(lambda found: _VARIABLES[found[0]], made)
+    width = round(90 * figure.size[0])  # a quarter more than its size in points
+    made = re.sub(r'(<svg [^>]*?) width="[^"]*" height="[^"]*"', r"\1", made, count=1)
+    return made.replace(
+        "<svg ", f'<svg role="img" aria-labelledby="title-{figure.name}" style="max-width:{width}px" ', 1
+    ).strip()
+
+
+def save(figures: Iterable[Figure], folder: Path, formats: Sequence[str] = FORMATS) -> list[Path]:
+    """A file for each figure and format, named after the figure. ToolError: matplotlib is missing."""
+    folder.mkdir(parents=True, exist_ok=True)
+    made = []
+    for figure in figures:
+        for kind in formats:
+            path = folder / f"{re.sub(r'[^A-Za-z0-9._-]+', '-', figure.name)}.{kind}"
+            path.write_bytes(_drawn(figure, Palette(), kind, "path"))
+            made.append(path)
+    return made
+
+
+def _drawn(figure: Figure, palette: Palette, kind: str, fonttype: str) -> bytes:
+    try:
+        import matplotlib
+        from matplotlib.figure import Figure as Canvas
+    except ImportError as error:
+        raise ToolError("plots need matplotlib: pip install 'mletools[report]'") from error
+    settings: Any = {
+        "svg.fonttype": fonttype,
+        "svg.hashsalt": figure.name,
+        "font.size": 9,
+        "font.family": "sans-serif",
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.grid": True,
+        "axes.axisbelow": True,
+        "grid.color": palette.faint,
+        "grid.alpha": 0.45,
+        "grid.linewidth": 0.6,
+        **dict.fromkeys(
+            ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), palette.text
+        ),
+        "figure.facecolor": "none",
+        "axes.facecolor": "none",
+        "savefig.dpi": 200,
+        "text.parse_math": False,  # a task may be named `$x$`
+        "text.usetex": False,
+    }
+    with matplotlib.rc_context(settings):
+        canvas = Canvas(figsize=figure.size, layout="constrained")
+        axes = canvas.add_subplot()
+        figure.draw(axes, palette)
+        sink = io.BytesIO()
+        told: dict[str, Any] = {"Date": None} if kind == "svg" else {}
+        canvas.savefig(sink, format=kind, facecolor="none" if kind == "svg" else "white", metadata=told)
+    return sink.getvalue()

@@ -1,0 +1,91 @@
+"""A rollout as a piece of HTML for the page's viewer: the lines of mle-show, its headings as sections, its styles as classes.
+
+mle-show has made an agent's text harmless to terminals (visible); here it is escaped, so no tag of the piece is an
+agent's. Not covered: where the pieces are kept (blocks), how they look (page.css).
+"""
+
+from collections.abc import Iterator, Mapping
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from .. import show
+from ..search import is_search
+
+if TYPE_CHECKING:
+    from rich.style import Style
+    from rich.text import Text
+
+WIDTH = 110  # columns
+FLAGS = ("bold", "dim", "italic", "underline", "reverse")
+
+
+def piece(rollout: Mapping[str, Any], full: bool = False) -> str:
+    """The HTML of one valid rollout record; with `full` nothing is cut."""
+    from rich.console import Console
+
+    console = Console(color_system="standard", force_terminal=True, width=1000, legacy_windows=False)
+    view = show.View(full, WIDTH)
+    made = [_section(lines, console) for lines in _sections(show.lines(rollout, view))]
+    if is_search(rollout):
+        graph = "".join(f"{_line(line, console)}\n" for line in show.graph(rollout, view))
+        made.insert(1, _details("the exploration graph", "", graph))
+    return "".join(made)
+
+
+def _sections(lines: Iterator["Text"]) -> Iterator[list["Text"]]:
+    number = 0
+
+    def of(line: "Text") -> int:
+        nonlocal number
+        number += show.is_rule(line)
+        return number
+
+    for _, section in groupby(lines, of):
+        yield list(section)
+
+
+def _section(lines: list["Text"], console: Any) -> str:
+    body = lines[1:] if show.is_rule(lines[0]) else lines
+    while body and not body[-1].plain:
+        body.pop()
+    text = "".join(f"{_line(line, console)}\n" for line in body)
+    if not show.is_rule(lines[0]):
+        return f"<pre>{text}</pre>"
+    title, _, after = (lines[0].plain[span.start : span.end].strip("─ ") for span in _three(lines[0]))
+    return _details(title, after, text)
+
+
+def _three(head: "Text") -> list[Any]:
+    """The spans of a rule: title, line, what stands after it (perhaps nothing)."""
+    from rich.text import Span
+
+    return [*head.spans, Span(0, 0, "")][:3]
+
+
+def _details(title: str, after: str, text: str) -> str:
+    from markupsafe import escape
+
+    told = f" <small>{escape(after)}</small>" if after else ""
+    return f"<details open><summary>{escape(title)}{told}</summary><pre>{text}</pre></details>"
+
+
+def _line(line: "Text", console: Any) -> str:
+    from markupsafe import escape
+
+    parts = []
+    for segment in line.render(console):
+        classes = _classes(segment.style)
+        text = escape(segment.text)
+        parts.append(f'<span class="{classes}">{text}</span>' if classes else str(text))
+    return "".join(parts)
+
+
+def _classes(style: "Style | None") -> str:
+    """`bold red`, `on-red`: names that page.css knows; colours are the terminal's sixteen."""
+    if style is None:
+        return ""
+    found = [name for name in FLAGS if getattr(style, name)]
+    for colour, prefix in ((style.color, ""), (style.bgcolor, "on-")):
+        if colour is not None and not colour.is_default:
+            found.append(prefix + colour.name.replace("_", "-"))
+    return " ".join(found)

@@ -1,0 +1,306 @@
+"""mle-report --html: what stands in the page, that hostile text stays text, and, in a real Chromium, that it works."""
+
+import base64
+import copy
+import gzip
+import hashlib
+import html
+import json
+import os
+import re
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import run_command
+from shown_rollouts import codeact, react, single
+
+pytest.importorskip("matplotlib", reason="needs the [report] extra")
+pytest.importorskip("jinja2", reason="needs the [report] extra")
+
+EVIL = "</script><script>window.hacked=1</script><img src=x onerror=window.hacked=1>\u202eevil\u202c\x1b[2J & <b>"
+STEPS = [
+    {
+        "kind": "train_step", "version": 1, "id": f"{at:016x}", "lineage": [], "algorithm": "grpo", "step": at, "loss": 0.1,
+        "reward_mean": 0.1 * at, "reward_std": 0.2, "grad_norm": 1.0, "tokens": 10, "rollouts": 16, "groups": 4,
+        "duration_s": 1.0, "policy_version": at, "entropy": 1.0 / at, "staleness": 0.5,
+    }
+    for at in range(1, 6)
+]  # fmt: skip
+
+
+def rollout(number: int, **more: Any) -> dict[str, Any]:
+    """A graded rollout of one of three kinds, with an id, a version and a verdict of its own."""
+    made = copy.deepcopy((react, codeact, single)[number % 3]())
+    made |= {"id": f"{number:016x}", "sample": number % 4, "group": f"g{number // 4}", "group_size": 4, **more}
+    made["policy"] = {**made["policy"], "version": number % 5}
+    made.setdefault("grade", None)
+    if made["grade"] is None:
+        made["grade"] = copy.deepcopy(react()["grade"])
+    made.setdefault("reward", 0.5)
+    return made
+
+
+def hostile(number: int) -> dict[str, Any]:
+    made = rollout(number)
+    made["task"] = {**made["task"], "name": EVIL, "modality": EVIL, "problem": EVIL}
+    made["policy"]["model"] = EVIL
+    made["messages"] = [{**message, "content": message["content"] + EVIL} for message in made["messages"]]
+    made["code"] = (made["code"] or "") + f"\n# {EVIL}\n"
+    made["stop_reason"] = "finished"
+    made["filter"] = {"kept": False, "reason": EVIL}
+    for turn in made["turns"]:
+        if turn.get("execution"):
+            turn["execution"]["stdout"]["head"] += EVIL
+    return made
+
+
+def written(folder: Path, name: str, records: list[dict[str, Any]]) -> str:
+    (folder / name).write_text("".join(json.dumps(record) + "\n" for record in records))
+    return name
+
+
+def page(folder: Path, *arguments: str) -> str:
+    run_command("mle-report", "-q", "--html", "-o", "report.html", *arguments, cwd=folder)
+    return (folder / "report.html").read_text(encoding="utf-8")
+
+
+def unpacked(text: str, id: str) -> Any:
+    found = re.search(rf'id="{id}">([A-Za-z0-9+/=]*)</script>', text)
+    assert found, id
+    return json.loads(gzip.decompress(base64.b64decode(found[1])))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("page")
+    written(made, "first.jsonl", [rollout(number) for number in range(12)])
+    written(made, "second.jsonl", [rollout(number, reward=0.9) for number in range(100, 112)])
+    written(made, "hostile.jsonl", [hostile(number) for number in range(6)])
+    written(made, "steps.jsonl", STEPS)
+    return made
+
+
+def test_all_is_in_one_file_and_the_same_input_gives_the_same_page(folder: Path) -> None:
+    text = page(folder, "--steps", "steps.jsonl", "--title", "A <week> of work", "first.jsonl", "second.jsonl")
+    assert "<h1>A &lt;week&gt; of work</h1>" in text
+    for id in ("overview", "training", "funnel", "time", "compare", "rollouts"):
+        assert f'<section id="{id}"' in text and f'href="#{id}"' in text
+    assert not re.search(r"(?:src|href)=[\"'](?!#)", text), "the page loads something"
+    scripts = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(scripts[0].encode()).digest()).decode()
+    assert len(scripts) == 1 and f"script-src 'sha256-{digest}'" in text
+    rows, columns = unpacked(text, "row-data"), json.loads(re.search(r'id="columns">(.*?)</script>', text)[1])  # type: ignore[index]
+    assert len(rows) == 24 and {len(row) for row in rows} == {len(columns)}
+    for row in rows:
+        told = dict(zip(columns, row, strict=True))
+        assert told["id"] in unpacked(text, f"block-{told['block']}")[told["place"]]
+    assert page(folder, "--steps", "steps.jsonl", "--title", "A <week> of work", "first.jsonl", "second.jsonl") == text
+
+
+def test_the_pages_numbers_are_those_of_the_report(folder: Path) -> None:
+    text = page(folder, "first.jsonl", "second.jsonl")
+    summary = run_command("mle-report", "-q", "--json", "first.jsonl", "second.jsonl", cwd=folder).stdout
+    for row in map(json.loads, summary.splitlines()):
+        if row["task"] == "all":
+            assert f"<td>{row['valid']:.1%}</td>" in text and f"<td>{row['reward_mean']:.3f}</td>" in text
+    titles = [html.unescape(title) for title in re.findall(r'<h3 id="title-[^"]*">(.*?)</h3>', text)]
+    assert "How far rollouts came" in titles and "second against first" in titles
+
+
+def test_hostile_text_stays_text(folder: Path) -> None:
+    text = page(folder, "--label", EVIL, "hostile.jsonl")
+    details = "".join(unpacked(text, "block-0"))
+    for place in (text, details):
+        assert "<script>window" not in place and "<img" not in place and "\u202e" not in place and "\x1b" not in place
+    assert "&lt;script&gt;window.hacked=1&lt;/script&gt;" in details and "\\u202eevil" in details and "␛[2J" in details
+    assert set(re.findall(r"</?([a-z]+)", details)) == {"details", "summary", "small", "pre", "span"}
+
+
+def test_plots_are_files(folder: Path) -> None:
+    told = run_command("mle-report", "--plots", "plots", "--steps", "steps.jsonl", "first.jsonl", cwd=folder)
+    made = sorted(path.name for path in (folder / "plots").iterdir())
+    assert b"files in plots" in told.stderr and b"over tasks" in told.stdout
+    assert {"funnel.svg", "funnel.png", "training-reward-mean.svg", "version-reward.png", "times.svg"} <= set(made)
+    for name in made:
+        begin = (folder / "plots" / name).read_bytes()[:100]
+        assert begin.startswith(b"<?xml" if name.endswith(".svg") else b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("--html", "--json"), "--html is a page of its own: --json, --compare and --over-time are about other output"),
+        (("--full",), "--full and --title are about --html"),
+        (("--steps", "steps.jsonl"), "--steps is drawn: give --html or --plots DIR too"),
+    ],
+)
+def test_options_that_do_not_go_together(folder: Path, arguments: tuple[str, ...], complaint: str) -> None:
+    done = run_command("mle-report", *arguments, "first.jsonl", cwd=folder, check=False)
+    assert done.returncode == 2 and complaint in done.stderr.decode()
+
+
+def test_figures_tell_their_numbers() -> None:
+    from mletools.reports.page.figures import figures
+    from mletools.reports.page.shown import shown
+
+    runs = [shown(rollout(number), "a") for number in range(12)]
+    made = {figure.name: figure for figure in figures(runs, {"run": STEPS}, [])}
+    assert made["training-reward-mean"].rows[1] == ("run", 2, 0.2, 0.05)  # 0.2 / sqrt(16)
+    stages = made["funnel"].rows
+    assert stages[0] == ("a", "rollouts", 12, 1.0)
+    assert [row[2] for row in stages] == sorted((row[2] for row in stages), reverse=True)
+    of_version = {row[1]: row[2] for row in made["version-reward"].rows}
+    rewards = [run.run.reward for run in runs if run.version == 3 and run.run.reward is not None]
+    assert of_version[3] == pytest.approx(sum(rewards) / len(rewards))
+
+
+# --- in a browser ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    webdriver = pytest.importorskip("selenium.webdriver", reason="needs selenium")
+    from selenium.webdriver.chrome.service import Service
+
+    chromium, driver = (shutil.which(name) for name in ("chromium", "chromedriver"))
+    if chromium is None or driver is None:
+        pytest.skip("chromium and chromedriver are not installed: the page is not opened")
+    options = webdriver.ChromeOptions()
+    options.binary_location = chromium
+    for argument in (
+        "--headless=new",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-dev-shm-usage",
+        "--window-size=1280,1400",
+    ):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    made = webdriver.Chrome(options, Service(driver))
+    yield made
+    made.quit()
+
+
+def opened(browser: Any, path: Path, fragment: str = "") -> None:
+    browser.get("about:blank")
+    browser.get(f"file://{path}{fragment}")
+    until(browser, "return document.documentElement.dataset.ready === 'yes'")
+
+
+def until(browser: Any, script: str, seconds: float = 30) -> None:
+    end = time.monotonic() + seconds
+    while not browser.execute_script(script):
+        assert time.monotonic() < end, script
+        time.sleep(0.02)
+
+
+def picture(browser: Any, name: str) -> None:
+    """Kept where MLETOOLS_PICTURES says, to be looked at."""
+    if os.environ.get("MLETOOLS_PICTURES"):
+        browser.save_screenshot(str(Path(os.environ["MLETOOLS_PICTURES"]) / f"{name}.png"))
+
+
+@pytest.mark.slow
+def test_every_view_in_chromium(folder: Path, browser: Any) -> None:
+    page(folder, "--steps", "steps.jsonl", "first.jsonl", "second.jsonl")
+    opened(browser, folder / "report.html")
+    count = "return document.querySelectorAll('#rows tbody tr').length"
+    assert browser.execute_script(count) == 24
+    picture(browser, "overview")
+
+    browser.execute_script("document.querySelector('button[data-name=reward]').click()")
+    shown = (
+        "return [...document.querySelectorAll('#rows tbody tr')].map((row) => +row.children[arguments[0]].textContent)"
+    )
+    names = browser.execute_script(
+        "return [...document.querySelectorAll('#rows th button')].map((b) => b.dataset.name)"
+    )
+    rewards = browser.execute_script(shown, names.index("reward"))
+    assert rewards == sorted(rewards, reverse=True) and len(set(rewards)) > 1
+
+    choose = "const e = document.getElementById(arguments[0]); e.value = arguments[1]; e.dispatchEvent(new Event(arguments[2]))"
+    browser.execute_script(choose, "filter-set", "first", "change")
+    assert browser.execute_script(count) == 12
+    browser.execute_script(choose, "filter-words", "codeact", "input")
+    assert browser.execute_script(count) == 4
+
+    browser.execute_script("document.querySelector('#rows tbody a').click()")
+    until(browser, "return document.querySelectorAll('#viewer-body details').length > 1")
+    body = browser.execute_script("return document.getElementById('viewer-body').textContent")
+    assert "turn 1 of" in body and "rollout" in body
+    picture(browser, "viewer")
+    title = "return document.getElementById('viewer-title').textContent"
+    before = browser.execute_script(title)
+    key = "document.body.dispatchEvent(new KeyboardEvent('keydown', {key: arguments[0], bubbles: true}))"
+    browser.execute_script(key, "j")
+    until(browser, f"{title} !== '{before}'")
+    browser.execute_script(key, "k")
+    until(browser, f"{title} === '{before}'")
+    browser.execute_script(key, "Escape")
+    until(browser, "return document.getElementById('viewer').hidden")
+
+    browser.execute_script("document.getElementById('theme').click()")
+    picture(browser, "other-theme")
+    browser.set_window_size(420, 900)
+    wide = "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
+    assert browser.execute_script(wide) <= 0, "a narrow screen has to be scrolled sideways"
+    picture(browser, "narrow")
+    browser.set_window_size(1280, 1400)
+    assert browser.get_log("browser") == []
+
+
+@pytest.mark.slow
+def test_nothing_of_an_agent_runs_in_chromium(folder: Path, browser: Any) -> None:
+    page(folder, "--label", EVIL, "--title", EVIL, "hostile.jsonl")
+    for number in range(6):
+        opened(browser, folder / "report.html", f"#rollout={number:016x}")
+        until(browser, "return document.querySelectorAll('#viewer-body details').length > 1")
+        assert browser.execute_script("return window.hacked") is None
+        assert (
+            browser.execute_script("return document.querySelectorAll('#viewer-body img, #viewer-body script').length")
+            == 0
+        )
+    assert browser.get_log("browser") == []
+    # were it not escaped, the page's policy would stop it still
+    browser.execute_script("document.getElementById('viewer-body').innerHTML = arguments[0]", EVIL)
+    time.sleep(0.5)
+    assert browser.execute_script("return window.hacked") is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_finds_nothing_serious(folder: Path, browser: Any, theme: str) -> None:
+    axe = pytest.importorskip("axe_core_python", reason="axe-core is not installed: accessibility is not checked")
+    page(folder, "--steps", "steps.jsonl", "first.jsonl", "second.jsonl")
+    opened(browser, folder / "report.html", f"#rollout={1:016x}")
+    until(browser, "return document.querySelectorAll('#viewer-body details').length > 1")
+    browser.execute_script("document.documentElement.dataset.theme = arguments[0]", theme)
+    browser.execute_script(Path(axe.__file__).with_name("axe.min.js").read_text(encoding="utf-8"))
+    found = browser.execute_async_script("axe.run().then(arguments[0])")
+    assert [
+        (each["id"], each["nodes"][0]["html"])
+        for each in found["violations"]
+        if each["impact"] in ("serious", "critical")
+    ] == []
+    assert len(found["passes"]) > 10
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_five_thousand_rollouts(tmp_path: Path, browser: Any) -> None:
+    """Under 20 MB, whatever they hold; how long a browser takes is measured in benchmarks/report_page.py."""
+    made = []
+    for number in range(5000):
+        each = rollout(number)
+        words = hashlib.sha256(str(number).encode()).hexdigest()
+        each["messages"] = [{**message, "content": f"{message['content']}\n{words}"} for message in each["messages"]]
+        made.append(each)
+    written(tmp_path, "many.jsonl", made)
+    text = page(tmp_path, "many.jsonl")
+    assert len(text.encode()) < 20e6
+    opened(browser, tmp_path / "report.html")
+    assert browser.execute_script("return document.getElementById('count').textContent") == "1 to 100 of 5,000 rollouts"
