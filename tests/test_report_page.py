@@ -135,7 +135,7 @@ def test_plots_are_files(folder: Path) -> None:
     [
         (("--html", "--json"), "--html is a page of its own: --json, --compare and --over-time are about other output"),
         (("--full",), "--full and --title are about --html"),
-        (("--steps", "steps.jsonl"), "--steps is drawn: give --html or --plots DIR too"),
+        (("--steps", "steps.jsonl"), "--steps is drawn: give --html, --plots DIR or --follow too"),
     ],
 )
 def test_options_that_do_not_go_together(folder: Path, arguments: tuple[str, ...], complaint: str) -> None:

@@ -13,6 +13,7 @@ from ..reports.comparison import BY, compare
 from ..reports.runs import POLICIES, RunSet, graded_run
 from ..reports.summary import summaries
 from ..reports.tables import comparison, over_time, report
+from .report_follow import follow
 
 if TYPE_CHECKING:
     from ..reports.page import Page
@@ -61,9 +62,23 @@ if TYPE_CHECKING:
 @click.option(
     "--steps",
     multiple=True,
-    type=click.Path(exists=True, dir_okay=False),
+    type=click.Path(dir_okay=False),
     metavar="FILE",
-    help="--html, --plots: train_step records, whose curves are drawn too (repeatable).",
+    help="--html, --plots, --follow: train_step records, whose curves are drawn too (repeatable).",
+)
+@click.option(
+    "--follow",
+    "following",
+    is_flag=True,
+    help="Watch FILES, and --steps, as a running pipe writes them: a dashboard on standard error, until Ctrl-C.",
+)
+@click.option(
+    "--interval",
+    type=click.FloatRange(0, min_open=True),
+    default=10.0,
+    show_default=True,
+    metavar="S",
+    help="--follow: seconds between its lines where there is no terminal.",
 )
 @click.option("--plots", metavar="DIR", help="Write every figure into DIR too, as SVG and PNG.")
 @click.option("--seed", type=int, default=0, show_default=True, help="--compare, --html: of the bootstrap.")
@@ -82,6 +97,8 @@ def main(
     title: str | None,
     steps: tuple[str, ...],
     plots: str | None,
+    following: bool,
+    interval: float,
 ) -> None:
     """Print what the graded rollouts in FILES amount to, per task and over tasks.
 
@@ -104,13 +121,17 @@ def main(
     far rollouts came, filters' reasons, running times, medals by kind of task, each further set against the first), a table
     of rollouts to sort and search, and every rollout as mle-show shows it. --plots has the figures as files.
 
-    Holds the input: reads all of it before it prints.
+    --follow shows a pipe at work, from files that `tee` and -o write (also as .partial): rollouts a minute, valid ones and
+    reward of the last 100, how many sandboxes are busy, updates, staleness, who waits for whom.
+
+    Holds the input: reads all of it before it prints (--follow does not).
 
     \b
     Examples:
       mle-report --label before --label after before.jsonl after.jsonl
       mle-report --compare --by medal before.jsonl after.jsonl
       mle-report --html --steps steps.jsonl -o report.html graded.jsonl
+      mle-report --follow --steps steps.jsonl graded.jsonl
     """
     files = run.files or ("-",)
     if label and len(label) != len(files):
@@ -125,8 +146,12 @@ def main(
         raise click.UsageError("--html is a page of its own: --json, --compare and --over-time are about other output")
     if not html and (full or title):
         raise click.UsageError("--full and --title are about --html")
-    if steps and not (html or plots):
-        raise click.UsageError("--steps is drawn: give --html or --plots DIR too")
+    if steps and not (html or plots or following):
+        raise click.UsageError("--steps is drawn: give --html, --plots DIR or --follow too")
+    if following:
+        if html or plots or as_json or comparing or by_share:
+            raise click.UsageError("--follow shows what a running pipe does, and nothing else")
+        follow(run, files, steps, interval)
     names = label or _labels(files)
     if len(set(names)) < len(names):
         raise click.UsageError("two sets have the same name; --label tells them apart")

@@ -1,0 +1,173 @@
+"""A running pipe at a glance: rollouts a minute, valid ones, rewards, sandbox use, training, from files that still grow.
+
+Covered: files of graded rollouts and of train_step records as commands append to them, under their final names or as .partial;
+files that are not there yet or begin again. Not covered: what a command has not written, and how the screen is drawn (the command does).
+"""
+
+import os
+import time
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from ..records import schema
+from ..records.errors import RecordError
+from ..records.jsonl import loads
+from .show.visible import visible_line
+from .statistics import mean
+
+WINDOW = 300.0  # seconds that rates are over
+RECENT = 100  # rollouts that recent shares and means are over
+SPARKS = "▁▂▃▄▅▆▇█"
+CURVE = 40  # steps of the curve
+Row = tuple[str, str, str]  # what, lately, in all
+
+
+class Tail:
+    """A file's records as they are written. `read` gives the new ones; what is no whole line yet waits for its end."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.unreadable = 0
+        self._at, self._file = 0, (0, 0)
+        self._torn = b""
+
+    def read(self) -> Iterator[dict[str, Any]]:
+        partial = self.path.with_name(self.path.name + ".partial")
+        for path in (partial, self.path):
+            try:
+                with path.open("rb") as file:
+                    told = os.fstat(file.fileno())
+                    if (told.st_dev, told.st_ino) != self._file or told.st_size < self._at:
+                        self._file, self._at, self._torn = (told.st_dev, told.st_ino), 0, b""
+                    file.seek(self._at)
+                    new = file.read()
+                    self._at += len(new)
+                break
+            except FileNotFoundError:
+                continue
+        else:
+            return
+        *lines, self._torn = (self._torn + new).split(b"\n")
+        for line in lines:
+            try:
+                record = loads(line)
+                schema.check(record, "rollout", "train_step")
+            except (ValueError, RecordError):
+                self.unreadable += 1
+                continue
+            yield record
+
+
+class Live:
+    """Give it records with the clock's time (None: they were there before); `rows` says how things stand."""
+
+    def __init__(self, begun: float) -> None:
+        self.begun = begun
+        self.rollouts, self.valid, self.medals, self.trained = 0, 0, 0, 0
+        self.others: Counter[str] = Counter()
+        self.statuses: Counter[str] = Counter()
+        self.rewards: deque[float] = deque(maxlen=CURVE)
+        self.step: Mapping[str, Any] = {}
+        self._recent: deque[Mapping[str, Any]] = deque(maxlen=RECENT)
+        self._arrivals: deque[tuple[float, float]] = deque()  # clock, seconds in the sandbox
+        self._steps: deque[tuple[float, Mapping[str, Any]]] = deque()
+
+    def add(self, record: Mapping[str, Any], now: float | None) -> None:
+        if record.get("kind") == "train_step":
+            self.trained += 1
+            self.step = record
+            if record.get("reward_mean") is not None:
+                self.rewards.append(record["reward_mean"])
+            if now is not None:
+                self._steps.append((now, record))
+        elif record.get("kind") == "rollout" and isinstance(record.get("grade"), dict):
+            execution = record.get("execution") or {}
+            self.rollouts += 1
+            self.valid += bool(record["grade"].get("valid"))
+            self.medals += record["grade"].get("medal") is not None
+            self.statuses[visible_line(execution.get("status") or "not run")] += 1
+            self._recent.append(record)
+            if now is not None:
+                self._arrivals.append((now, execution.get("duration_s") or 0.0))
+        else:
+            self.others[str(record.get("kind"))] += 1
+
+    def rows(self, now: float) -> list[Row]:
+        """What to show; lately: of the last WINDOW seconds or RECENT rollouts."""
+        since = max(self.begun, now - WINDOW)
+        seconds = max(now - since, 1e-9)
+        for queue in (self._arrivals, self._steps):
+            while queue and queue[0][0] < since:
+                queue.popleft()
+        recent = list(self._recent)
+        rewards = [each["reward"] for each in recent if each.get("reward") is not None]
+        verdicts = [each["grade"] for each in recent]
+        valid, medals = (
+            mean([float(bool(each.get("valid"))) for each in verdicts]),
+            mean([float(each.get("medal") is not None) for each in verdicts]),
+        )
+        found = [
+            ("rollouts", f"{60 * len(self._arrivals) / seconds:.1f} a minute", f"{self.rollouts:,}"),
+            ("valid", _share(valid), _share(self.valid / self.rollouts if self.rollouts else None)),
+            ("medals", _share(medals), _share(self.medals / self.rollouts if self.rollouts else None)),
+            ("reward", _number(mean(rewards)), ""),
+            ("sandboxes at work", f"{sum(took for _, took in self._arrivals) / seconds:.1f}", ""),
+            ("programs", "", ", ".join(f"{count:,} {name}" for name, count in self.statuses.most_common(6)) or "-"),
+        ]
+        if self.step:
+            found += self._training(seconds)
+        return found
+
+    def _training(self, seconds: float) -> list[Row]:
+        step, steps = self.step, [record for _, record in self._steps]
+        found = [
+            (
+                "updates",
+                f"{60 * len(steps) / seconds:.1f} a minute",
+                f"{self.trained:,}, policy {step['policy_version']}",
+            ),
+            ("reward of the update", _number(step.get("reward_mean")), sparks(self.rewards)),
+            ("staleness", _number(step.get("staleness")), f"at most {step.get('staleness_max', '-')}"),
+        ]
+        works, waits = (sum(record.get(name) or 0.0 for record in steps) for name in ("duration_s", "waited_s"))
+        if works + waits > 0:
+            found.append(("trainer works", _share(works / (works + waits)), ""))
+        idle = [record.get("sampler_waited_s") for _, record in self._steps]
+        known = [value for value in idle if value is not None]
+        if len(known) > 1:
+            elapsed = self._steps[-1][0] - self._steps[0][0]
+            found.append(
+                ("sampler idle", _share(min(1.0, (known[-1] - known[0]) / elapsed) if elapsed > 0 else None), "")
+            )
+        return found
+
+
+def sparks(values: Iterable[float]) -> str:
+    """The values as a line of blocks, lowest to highest."""
+    known = list(values)
+    if len(known) < 2:
+        return ""
+    low, high = min(known), max(known)
+    return "".join(SPARKS[round((value - low) / (high - low) * 7) if high > low else 3] for value in known)
+
+
+def told(rows: Iterable[Row]) -> str:
+    """The rows in one line, for a log."""
+    return "; ".join(f"{name} {', '.join(part for part in (lately, total) if part)}" for name, lately, total in rows)
+
+
+def records(tails: Iterable[Tail], live: Live, first: bool) -> None:
+    """Feed what is new; `first`: it was there before anybody looked, so it says nothing of the speed."""
+    for tail in tails:
+        for record in tail.read():
+            live.add(record, None if first else time.monotonic())
+
+
+def _share(value: float | None) -> str:
+    return "-" if value is None else f"{value:.0%}"
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"
