@@ -197,7 +197,8 @@ def tool_steps(
     way: str, mode: str, draw: Draw, bandit: Bandit, batches: int, rng: random.Random
 ) -> Iterator[tuple[Any, dict[str, float]]]:
     """The pool's steps, and further factors by rollout."""
-    from mletools.training.pool import Choice, Pool, held_steps
+    from mletools.training.pool import Pool, held_steps
+    from mletools.training.steps import Choice
 
     asked = "off" if mode == "inverse" else mode
     choice = Choice(groups_per_step=1, baseline="group", scale_rewards="none", duration_weight=asked)

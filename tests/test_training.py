@@ -19,9 +19,10 @@ from mletools.training import checkpoints
 from mletools.training.advantages import advantages, sample_std
 from mletools.training.grpo import GrpoOptions, GrpoRun
 from mletools.training.microbatches import Layout, cut
-from mletools.training.pool import Choice, held_steps
+from mletools.training.pool import held_steps
 from mletools.training.samples import Sample, Sequence, render, sample_of, shared_temperature
 from mletools.training.sft import SftOptions, SftRun, labels, learning_rate_at, shuffled
+from mletools.training.steps import Choice
 from mletools.training.tiny import make_tiny
 
 TEXTS = ["a forest of 100 trees", "a linear model", "boosting with 50 rounds", "the nearest neighbours"]

@@ -20,8 +20,9 @@ from mletools.training import checkpoints
 from mletools.training.durations import arrival_weights, duration_weights
 from mletools.training.grpo import GrpoOptions, GrpoRun
 from mletools.training.microbatches import Layout, cut, padding_share, tensors_of
-from mletools.training.pool import Choice, Pool, Row, held_steps
+from mletools.training.pool import Pool, held_steps
 from mletools.training.samples import Sample, Sequence
+from mletools.training.steps import Choice, Row
 from mletools.training.stream import Spool, as_line, from_line
 from mletools.training.tiny import make_tiny
 

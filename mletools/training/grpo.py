@@ -16,7 +16,7 @@ from mletools.training.algorithms import MEANS_OVER_TOKENS
 from mletools.training.microbatches import Layout
 from mletools.training.options import GrpoOptions
 from mletools.training.policy import preload
-from mletools.training.pool import FORGET, Choice, Pool, Step, held_steps
+from mletools.training.pool import FORGET, Pool, held_steps
 from mletools.training.publish import Publisher
 from mletools.training.recorded_trainer import (
     Correction,
@@ -27,6 +27,7 @@ from mletools.training.recorded_trainer import (
 )
 from mletools.training.runs import TRAINER_STATE, Run
 from mletools.training.samples import TEMPLATE, Sample, sample_of, shared_temperature
+from mletools.training.steps import Choice, Step
 from mletools.training.stream import Arrivals, Spool
 
 __all__ = ["GrpoOptions", "GrpoRun", "preload"]

@@ -15,7 +15,7 @@ from typing import Any
 
 from mletools.training.algorithms import MEANS_OVER_ROWS
 from mletools.training.microbatches import Layout, cut, padding_share, tensors_of
-from mletools.training.pool import Row, Step
+from mletools.training.steps import Row, Step
 
 IMPORTANCE_MODES = ("token_truncate", "token_mask", "sequence_truncate", "sequence_mask")
 

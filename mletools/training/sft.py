@@ -15,9 +15,9 @@ from mletools.records.errors import ToolError
 from mletools.records.ids import content_id, derive_seed
 from mletools.training import policy
 from mletools.training.policy import preload
-from mletools.training.pool import Row
 from mletools.training.runs import Run
 from mletools.training.samples import Sample, Sequence, sample_of
+from mletools.training.steps import Row
 
 __all__ = ["SCHEDULES", "SftOptions", "SftRun", "learning_rate_at", "preload"]
 

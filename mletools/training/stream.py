@@ -15,8 +15,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from mletools.training.pool import Pool, Step
+from mletools.training.pool import Pool
 from mletools.training.samples import Sample, Sequence
+from mletools.training.steps import Step
 
 PATIENCE = 0.5  # seconds
 WAITING, POOL = "waiting.jsonl", "pool.json"

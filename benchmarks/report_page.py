@@ -1,0 +1,112 @@
+"""How large mle-report's page is, how long it takes to write, and how long a browser takes to open it.
+
+    python benchmarks/report_page.py --out runs/report-page [--single 600] [--react 115] [FILES]
+
+Without FILES the scripted model's rollouts on the seven tasks of examples/tasks are made and graded: --single of one answer a task
+and --react in turns, 5,000 by default. Opening is measured from the address to the finished table in a headless Chromium, once
+without measuring and then --repeats times; a rollout is opened too, a random one each time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import random
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tabulate import tabulate
+
+TASKS = Path(__file__).parent.parent / "examples" / "tasks"
+READY = "return document.documentElement.dataset.ready === 'yes'"
+OPENED = "return document.querySelectorAll('#viewer-body details').length > 0"
+
+
+def command(name: str, *options: Any) -> list[str]:
+    return [str(Path(sys.executable).parent / name), *map(str, options)]
+
+
+def made(folder: Path, given: argparse.Namespace) -> list[Path]:
+    """Graded rollouts of two scaffolds, unless they are there."""
+    os.environ["MLE_DATA"] = str(folder)
+    tasks = folder / "tasks.jsonl"
+    if not tasks.exists():
+        shutil.copytree(TASKS, folder / "tasks")
+        shutil.copy(TASKS / "tasks.jsonl", tasks)
+    found = []
+    for name, size in (("single", given.single), ("react", given.react)):
+        path = folder / f"{name}.jsonl"
+        asked = command("mle-rollout", "-m", "scripted", "--scaffold", name, "-g", size, tasks)
+        lines = [asked, command("mle-instrument"), command("mle-sandbox"), command("mle-grade", "-o", path)]
+        if not path.exists():
+            pipe: list[subprocess.Popen[bytes]] = []
+            for line in lines:
+                source = pipe[-1].stdout if pipe else subprocess.DEVNULL
+                pipe.append(subprocess.Popen([*line, "-q"], stdin=source, stdout=subprocess.PIPE))
+            if any(process.wait() for process in pipe):
+                raise SystemExit(f"{path}: the pipe failed")
+        found.append(path)
+    return found
+
+
+def browser() -> Any:
+    from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = str(shutil.which("chromium"))
+    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"):
+        options.add_argument(argument)
+    return webdriver.Chrome(options, Service(shutil.which("chromedriver")))
+
+
+def seconds(page: Any, action: Any, script: str) -> float:
+    begun = time.perf_counter()
+    action()
+    while not page.execute_script(script):
+        time.sleep(0.005)
+    return time.perf_counter() - begun
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("files", nargs="*", type=Path)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--single", type=int, default=600)
+    parser.add_argument("--react", type=int, default=115)
+    parser.add_argument("--repeats", type=int, default=7)
+    given = parser.parse_args()
+    given.out.mkdir(parents=True, exist_ok=True)
+    files = given.files or made(given.out.resolve(), given)
+    ids = [json.loads(line)["id"] for path in files for line in path.open(encoding="utf-8")]
+    rows = []
+    for name, options in (("short", ()), ("--full", ("--full",))):
+        page = (given.out / f"report{len(rows)}.html").resolve()
+        begun = time.perf_counter()
+        subprocess.run(command("mle-report", "-q", "--html", *options, "-o", page, *files), check=True)
+        took = time.perf_counter() - begun
+        draw = random.Random(0)
+        opening, viewing = [], []
+        with contextlib.closing(browser()) as chromium:
+            for _ in range(given.repeats + 1):
+                chromium.get("about:blank")
+                opening.append(seconds(chromium, partial(chromium.get, f"file://{page}"), READY))
+                chosen = f"location.hash = 'rollout={draw.choice(ids)}'"
+                viewing.append(seconds(chromium, partial(chromium.execute_script, chosen), OPENED))
+            chromium.quit()
+        told = [f"{statistics.median(times[1:]):.2f} ({max(times[1:]):.2f})" for times in (opening, viewing)]
+        rows.append([name, len(ids), f"{page.stat().st_size / 1e6:.1f}", f"{took:.0f}", *told])
+    head = ["page", "rollouts", "MB", "s to write", "s to open, median (most)", "s to a rollout, median (most)"]
+    print(tabulate(rows, head, tablefmt="github"))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,63 @@
+"""What an optimiser step is made of: rows of the loss, the rollouts they belong to, and how steps are chosen."""
+
+from dataclasses import dataclass
+
+from mletools.training.samples import Sample
+from mletools.training.samples import Sequence as Tokens
+
+
+@dataclass(frozen=True)
+class Row:
+    """A sequence, and what its tokens' log-probabilities are multiplied with: one number for all of them.
+
+    advantage: the rollout's times its weight, and in losses that are means over rows times the sequence's share of the
+    rollout's tokens, so that a rollout in two sequences counts as one.
+    """
+
+    tokens: Tokens
+    advantage: float
+    sample: Sample
+
+
+@dataclass(frozen=True)
+class Step:
+    """One optimiser step. rows: of the loss; lost, in_flight: rollouts of its groups that never come, that may still.
+
+    weights: of the samples, None where the step was not weighted by duration.
+    """
+
+    rows: list[Row]
+    samples: list[Sample]
+    groups: int
+    lost: int = 0
+    in_flight: int = 0
+    weights: list[float] | None = None
+
+    @property
+    def rollouts(self) -> int:
+        """How many have rows: what a mean over rows divides by."""
+        return len({row.sample.id for row in self.rows})
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What makes steps of rollouts. batch: rollouts a step, in place of groups_per_step; mask: of samples.TROUBLES.
+
+    by_rows: the loss is a mean over rows. context: tokens of the longest sequence that the model takes. max_staleness:
+    updates of the policy between sampling and training, at most.
+    """
+
+    groups_per_step: int = 16
+    batch: int | None = None
+    baseline: str = "group"
+    scale_rewards: str = "group"
+    by_rows: bool = True
+    mask: tuple[str, ...] = ()
+    duration_weight: str = "off"
+    duration_clip: float | None = None
+    max_staleness: int | None = None
+    context: int | None = None
+
+    @property
+    def within_groups(self) -> bool:
+        return self.baseline in ("group", "leave-one-out")
