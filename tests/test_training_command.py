@@ -1,5 +1,6 @@
 """mle-train-grpo and mle-train-sft as a user runs them: masks, records without ids, validation, merging, loggers, processes."""
 
+import contextlib
 import json
 import os
 import subprocess
@@ -195,6 +196,34 @@ def test_torchrun_reads_once_writes_once_and_ends(nano, tmp_path, stream) -> Non
         assert (out / "pub" / "latest").resolve().name == f"policy-{len(steps):06d}"
         found.append([(step["step"], step["rollouts"], round(step["loss"], 5)) for step in steps])
     assert found[0] == found[1] and len(found[0]) >= 3
+
+
+@pytest.mark.slow
+def test_max_steps_counts_the_whole_run(nano, tmp_path) -> None:
+    options = ("--model", str(nano), "--out", str(tmp_path / "run"), "--groups-per-step", "2", "--resume")
+    numbers = []
+    for most in ("2", "2", "5"):
+        steps, _ = run("mle-train-grpo", *options, "--max-steps", most, records=rollouts(24))
+        numbers.append([step["step"] for step in steps])
+    assert numbers == [[1, 2], [], [3]]
+    assert (tmp_path / "run" / "latest").resolve().name == "checkpoint-000003"
+
+
+@pytest.mark.slow
+def test_max_steps_ends_a_pipe_that_does_not(nano, tmp_path) -> None:
+    command = [str(BIN / "mle-train-grpo"), "-q", "--stream", "--batch", "8", "--max-steps", "2", "--model", str(nano)]
+    with subprocess.Popen(
+        [*command, "--out", str(tmp_path / "run")], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdin is not None and process.stdout is not None
+        with contextlib.suppress(BrokenPipeError):  # it may be done before it has read all
+            process.stdin.write("".join(json.dumps(record) + "\n" for record in rollouts(40)).encode())
+            process.stdin.flush()
+        assert len(process.stdout.readlines()) == 2
+        assert process.wait(60) == 0
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.close()
+    assert (tmp_path / "run" / "latest").resolve().name == "checkpoint-000002"
 
 
 FSDP = {

@@ -87,6 +87,12 @@ OPTIONS = [
     _option("duration_clip", "The largest such weight.", type=float),
     _option("max_staleness", "Leave out rollouts of a policy more than so many updates old.", type=click.IntRange(0)),
     _option("publish_steps", "Publish every so many updates.", type=COUNT),
+    _option(
+        "max_steps",
+        "End when the run has so many optimiser steps, earlier sessions' included.",
+        type=COUNT,
+        cls=cli.MachineOption,
+    ),
     _option("max_grad_norm", "Scale longer gradients down to this.", type=float),
 ]
 

@@ -6,6 +6,7 @@ it comes (stream.py). Not covered: the loss itself (TRL's, reached through recor
 
 import json
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,7 @@ class GrpoRun(Run):
         {
             "learning_rate", "epochs", "micro_batch", "micro_tokens", "temperature", "max_grad_norm", "save_steps", "keep",
             "logger", "validate", "largest_ratio", "max_staleness", "duration_weight", "duration_clip", "mask", "publish_steps",
+            "max_steps",
         }
     )  # fmt: skip
 
@@ -145,7 +147,9 @@ class GrpoRun(Run):
         )
 
     def _until_told(self, steps: Iterator[Step]) -> Iterator[Step]:
-        for step in steps:
+        """The steps, until the run is stopping or has as many as `max_steps` says; the next is not looked for then."""
+        left = None if self.options.max_steps is None else max(0, self.options.max_steps - self.step)
+        for step in islice(steps, left):
             if self.stopping:
                 return
             yield step

@@ -19,7 +19,7 @@ class GrpoOptions:
     use_logprobs: the ratio of the clipped loss is against the recorded log-probabilities, for rollouts that have them;
     else it is 1. vllm_importance_sampling_correction weights by trainer over sampler instead of clipping that ratio.
     largest_ratio: a step with a token beyond it is not taken, and the run ends. lora_rank 0 trains all weights.
-    micro_batch, micro_tokens: rows, and tokens with their padding, of one forward pass at most.
+    max_steps: of the run in all, sessions before this one included. micro_batch, micro_tokens: rows, and tokens with their padding, of one forward pass at most.
     """
 
     algorithm: str = "grpo"
@@ -49,6 +49,7 @@ class GrpoOptions:
     groups_per_step: int = 16
     batch: int | None = None
     epochs: int = 1
+    max_steps: int | None = None
     learning_rate: float = 1e-5
     max_grad_norm: float = 1.0
     micro_batch: int = 8
@@ -77,6 +78,7 @@ class GrpoOptions:
             "groups_per_step",
             "batch",
             "epochs",
+            "max_steps",
             "micro_batch",
             "micro_tokens",
             "max_completion_length",
