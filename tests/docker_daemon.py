@@ -157,6 +157,9 @@ def write_root(target: Path) -> None:
         files = _library_files()
         for path, name in files:
             archive.add(path, f"usr/local/lib/{version}/site-packages/{name}", filter=public)
+        entry = tarfile.TarInfo(f"usr/local/lib/{version}/dist-packages")  # where Debian's Python looks
+        entry.type, entry.linkname = tarfile.SYMTYPE, "site-packages"
+        archive.addfile(entry)
         programs = [Path(found) for name in _PROGRAMS if (found := shutil.which(name, path="/usr/bin:/bin"))]
         for path in programs:
             archive.add(os.path.realpath(path), f"usr/bin/{path.name}", filter=public)
