@@ -226,6 +226,35 @@ def test_max_steps_ends_a_pipe_that_does_not(nano, tmp_path) -> None:
     assert (tmp_path / "run" / "latest").resolve().name == "checkpoint-000002"
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("staleness", [(), ("--max-staleness", "0")], ids=["unbounded", "bounded"])
+def test_a_whole_pipe_ends_with_its_trainer(nano, tmp_path, staleness) -> None:
+    tasks = Path(__file__).parent.parent / "examples" / "tasks" / "tasks.jsonl"
+    rewarded = "import json, sys\nfor n, line in enumerate(sys.stdin):\n  print(json.dumps({**json.loads(line), 'reward': n % 4 / 4}), flush=True)"
+    sample = [BIN / "mle-rollout", "-q", "-m", "hf:", "--forever", "--follow", "pub", *staleness, "-g", "4"]
+    sample += ["--prompt", "single-brief", "--max-tokens", "8", tasks]
+    train = [BIN / "mle-train-grpo", "-q", "--stream", "--batch", "8", "--publish", "pub", *staleness, "--model", nano]
+    lines = [sample, [sys.executable, "-c", rewarded], [*train, "--out", "run", "--max-steps", "3", "--lora-rank", "0"]]
+    for attempt in range(2):  # the second finds a run that is done
+        pipe: list[subprocess.Popen] = []
+        for line in lines:
+            source = pipe[-1].stdout if pipe else subprocess.DEVNULL
+            pipe.append(
+                subprocess.Popen(
+                    [*map(str, line), *(["--resume"] if attempt and line is lines[-1] else [])],
+                    cwd=tmp_path,
+                    stdin=source,
+                    stdout=subprocess.PIPE,
+                )
+            )
+            if len(pipe) > 1:
+                pipe[-2].stdout.close()
+        steps = pipe[-1].stdout.read().splitlines()
+        assert len(steps) == (0 if attempt else 3)
+        codes = [process.wait(120) for process in pipe]
+        assert codes[-1] == 0 and codes[0] in (0, 141)
+
+
 FSDP = {
     "ACCELERATE_USE_FSDP": "true", "FSDP_VERSION": "2", "FSDP_RESHARD_AFTER_FORWARD": "true",
     "FSDP_AUTO_WRAP_POLICY": "TRANSFORMER_BASED_WRAP", "FSDP_STATE_DICT_TYPE": "SHARDED_STATE_DICT",

@@ -191,6 +191,24 @@ def test_a_trainer_that_starves_gets_another_group(tmp_path: Path, monkeypatch) 
     assert [told[:39] for told in said] == ["the trainer has had nothing for 0.1 s, "]
 
 
+@pytest.mark.parametrize("most", [0, None])
+def test_a_trainer_that_has_ended_wants_no_more(tmp_path: Path, monkeypatch, most: int | None) -> None:
+    monkeypatch.setattr("mletools.commands.rollout_endless.PAUSE", 0.02)
+    begun = time.time() - 60
+    sink = publisher(tmp_path)
+    sink.publish(0, write)
+    ahead = Ahead(tmp_path, most, since=begun)
+    assert ahead.wait(8)
+    waiting = threading.Thread(target=ahead.wait, args=(8,), daemon=True)
+    waiting.start()
+    sink.end(0)
+    sink.starving(True, 3)  # what it says afterwards changes nothing
+    waiting.join(timeout=20)
+    assert not waiting.is_alive() and not ahead.wait(8)
+    # a sampler that begins later goes by a trainer that is still to come
+    assert Ahead(tmp_path, most, since=time.time() + 60).wait(8)
+
+
 def test_the_state_goes_on_behind_the_last_group(tmp_path: Path) -> None:
     lines = [Line("f", n, "", {"id": f"t{n}"}, None) for n in range(2)]
     state = State.read(tmp_path / "state", lines, 0)

@@ -34,13 +34,14 @@ class Ahead:
     A step's worth for each update that a rollout may be old, and one: with 0, a step's rollouts are begun, and the next
     when the policy that learnt from them is there. Rollouts that a filter drops reach no trainer, unless it marks them
     (mle-filter --mark); where a trainer starves for `patience` seconds while nothing is worked on here, it gets another group.
-    pause: sleeps, and raises where there is nobody left to wait for. waited: seconds in which nothing might be begun and
+    A trainer that says after `since` (time.time()) that it has ended wants no more. pause: sleeps, and raises where there is nobody left to wait for. waited: seconds in which nothing might be begun and
     nothing was worked on here.
     """
 
     folder: Path
     most: int | None
     patience: float = 300.0
+    since: float = 0.0
     pause: Callable[[float], None] = time.sleep
     say: Callable[[str], None] = lambda told: None
     begun: int = 0
@@ -53,10 +54,10 @@ class Ahead:
         with self._lock:
             self.done += rollouts
 
-    def wait(self, group_size: int) -> None:
-        """Until a group may be begun; counts it."""
+    def wait(self, group_size: int) -> bool:
+        """Until a group may be begun, which is counted; False where the trainer has ended."""
         since, idle = time.monotonic(), None  # since the last look, since the trainer starves
-        while self.most is not None and not self._may(group_size):
+        while not (ended := published.ended(self.folder, self.since)) and not self._may(group_size):
             with self._lock:
                 working = self.begun > self.done
             said = published.wanted(self.folder)
@@ -74,10 +75,14 @@ class Ahead:
             now = time.monotonic()
             self.waited += 0.0 if working else now - since
             since = now
-        with self._lock:
-            self.begun += group_size
+        if not ended:
+            with self._lock:
+                self.begun += group_size
+        return not ended
 
     def _may(self, group_size: int) -> bool:
+        if self.most is None:
+            return True
         said = published.wanted(self.folder)
         if said is None:
             return self.begun == 0
@@ -86,7 +91,6 @@ class Ahead:
         ):  # what it had used before this run began, or a trainer begun anew
             self._base = said.used
         step = said.rollouts if said.rollouts is not None else said.groups * group_size
-        assert self.most is not None
         return self.begun - (said.used - self._base) < (self.most + 1) * step
 
 
@@ -129,6 +133,7 @@ class Endless:
     max_staleness: int | None
     patience: float
     state: str | None
+    since: float = 0.0  # time.time() of the command's beginning
 
     def check(self, output: bool) -> None:
         """UsageError for options that do not go together."""
@@ -165,7 +170,7 @@ class Endless:
         """The lines of the input with the seed of each; without an end where that is wanted."""
         ahead = None
         if self.follow and self.forever:
-            ahead = Ahead(Path(self.follow), self.max_staleness, self.patience, run.pause, run.say)
+            ahead = Ahead(Path(self.follow), self.max_staleness, self.patience, self.since, run.pause, run.say)
         return Source(run, kind, group_size, self.forever, ahead, Path(self.state) if self.state else None)
 
 
@@ -191,8 +196,8 @@ class Source:
         state = State.read(self.state, lines, self.run.seed)
         while True:
             past, index = divmod(state.groups, len(lines))
-            if self.ahead is not None:
-                self.ahead.wait(self.group_size)
+            if self.ahead is not None and not self.ahead.wait(self.group_size):
+                return
             state.begun()
             yield lines[index], self.run.seed if past == 0 else derive_seed(self.run.seed, "pass", past)
 
@@ -249,7 +254,8 @@ def endless_options(body: Callable[..., None]) -> Any:
 
     @functools.wraps(body)
     def with_options(*args: Any, **given: Any) -> None:
-        body(*args, endless=Endless(**{name: given.pop(name) for name in Endless.__dataclass_fields__}), **given)
+        names = [name for name in Endless.__dataclass_fields__ if name != "since"]
+        body(*args, endless=Endless(**{name: given.pop(name) for name in names}, since=time.time()), **given)
 
     decorated: Any = with_options
     for option in reversed(options):

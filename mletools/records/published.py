@@ -30,7 +30,7 @@ class Wanted:
     """What a trainer says. rollouts: of a step, None where a step takes `groups` groups; used: rollouts that `version`
     has learnt from, and those that were refused, which nobody will learn from.
 
-    starving: it has nothing to train on, now.
+    starving: it has nothing to train on, now. ended: it has taken its last step.
     """
 
     version: int
@@ -38,6 +38,7 @@ class Wanted:
     groups: int
     used: int
     starving: bool
+    ended: bool = False
 
 
 def newest(folder: Path) -> Policy | None:
@@ -64,6 +65,16 @@ def wanted(folder: Path) -> Wanted | None:
         return None
     except (OSError, ValueError, TypeError) as error:
         raise ToolError(f"{folder / WANTED}: not readable: {error}") from error
+
+
+def ended(folder: Path, since: float) -> bool:
+    """Whether a trainer has said, after `since` (seconds of time.time()), that it has ended."""
+    try:
+        said_at = (folder / WANTED).stat().st_mtime
+    except FileNotFoundError:
+        return False
+    said = wanted(folder)
+    return said is not None and said.ended and said_at > since
 
 
 def say_wanted(folder: Path, said: Wanted) -> None:

@@ -243,6 +243,9 @@ class GrpoRun(Run):
                 self.write_policy(folder, trainer)
 
             publisher.publish(version, write, self.trained, self.refused, trainer.args.process_index == 0)
+        most = self.options.max_steps
+        if publisher is not None and trainer.args.process_index == 0 and most is not None and self.step >= most:
+            publisher.end(self.refused)
 
     def write(self, folder: Path, trainer: Any) -> None:
         super().write(folder, trainer)

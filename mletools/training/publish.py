@@ -36,6 +36,7 @@ class Publisher:
     version: int = -1
     _trained: int = 0
     _said: tuple[int, bool] | None = None
+    _ended: bool = False
 
     def due(self, version: int) -> bool:
         return self.version < 0 or version - self.version >= self.steps
@@ -72,10 +73,16 @@ class Publisher:
         if self.version >= 0 and self._said != (refused, yes):
             self._say(refused, yes)
 
+    def end(self, refused: int) -> None:
+        """Tell the samplers that no policy will come any more."""
+        self._ended = True
+        self._say(refused, False)
+
     def _say(self, refused: int, starving: bool) -> None:
         self._said = (refused, starving)
         used = self._trained + refused
-        published.say_wanted(self.folder, published.Wanted(self.version, self.rollouts, self.groups, used, starving))
+        said = published.Wanted(self.version, self.rollouts, self.groups, used, starving, self._ended)
+        published.say_wanted(self.folder, said)
 
 
 def load_adapter(url: str, name: str, folder: Path, tries: int = TRIES, pause: float = PAUSE) -> None:
