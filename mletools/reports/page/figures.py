@@ -55,6 +55,7 @@ def figures(
         *(_training(steps, field, title, caption) for field, title, caption in TRAINING),
         _by_version(runs, sets, "reward", "Reward by policy version", lambda each: each.run.reward),
         _by_version(runs, sets, "valid", "Valid share by policy version", lambda each: float(each.run.valid)),
+        _by_version(runs, sets, "seconds", "Running time by policy version", lambda each: each.execution_s),
         _by_version(runs, sets, "normalised", "Normalised score by policy version", lambda each: each.run.normalised),
         _stages(runs, sets),
         _reasons(runs),

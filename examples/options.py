@@ -1,0 +1,80 @@
+"""Check the mle commands of a dry `make -n`, read from standard input: every option, choice and number, nothing run, no file needed.
+
+    make -n all | python ../options.py
+
+Exit 1 and a line for each command that its own parser refuses.
+"""
+
+import re
+import shlex
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from typing import Any
+
+import click
+
+ARITHMETIC, SUBSTITUTION = re.compile(r"\$\(\(.*?\)\)"), re.compile(r"\$\([^()]*\)")
+OPERATORS = re.compile(r"^[|&;<>(){}]+$")
+
+
+def commands(text: str) -> list[list[str]]:
+    """The words of each mle command of a shell text; what the shell would work out stands as 1."""
+    text = SUBSTITUTION.sub("1", ARITHMETIC.sub("1", text.replace("\\\n", " ")))
+    found = []
+    for line in lines(text):
+        current: list[str] | None = None
+        skip = False
+        for word in line:
+            if OPERATORS.match(word):
+                skip = word.startswith(("<", ">"))  # the next word is a file
+                current = current if skip else None
+            elif skip:
+                skip = False
+            elif word.startswith("mle-") and current is None:
+                current = [word]
+                found.append(current)
+            elif current is not None:
+                current.append(word)
+    return found
+
+
+def lines(text: str) -> Iterator[list[str]]:
+    """The words and operators of each line; one with an open quotation goes on in the next."""
+    begun = ""
+    for line in text.split("\n"):
+        begun += line
+        words = shlex.shlex(begun, posix=True, punctuation_chars="|&;<>(){}")
+        words.whitespace_split = True
+        try:
+            yield list(words)
+        except ValueError:
+            begun += "\n"
+        else:
+            begun = ""
+
+
+def refused(words: list[str]) -> str | None:
+    """Why the command's parser does not take these words; None: it does."""
+    name = words[0].removeprefix("mle-").replace("-", "_")
+    command: Any = import_module("mletools.commands." + ("import_" if name == "import" else name)).main
+    try:
+        command.make_context(words[0], words[1:])
+    except click.ClickException as error:
+        return error.format_message()
+    return None
+
+
+def main() -> None:
+    def anything(self: click.Path, value: Any, param: Any, ctx: Any) -> Any:
+        return value  # files are made by the commands before
+
+    click.Path.convert = anything  # type: ignore[method-assign]
+    found = commands(sys.stdin.read())
+    complaints = [f"{' '.join(words)}\n  {why}" for words in found if (why := refused(words))]
+    print("\n".join([*complaints, f"{len(found)} commands, {len(complaints)} refused"]))
+    sys.exit(1 if complaints or not found else 0)
+
+
+if __name__ == "__main__":
+    main()

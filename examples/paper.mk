@@ -1,0 +1,45 @@
+# What the experiments share. SIZE=tiny: policies from scratch, the scripted model, minutes on two cores. SIZE=paper: the paper's
+# models, constants and budgets. Every file appears when it is whole, so `make` goes on where a killed one stopped.
+
+SIZE ?= tiny
+OUT ?= runs/$(SIZE)
+SEED ?= 0
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+.SECONDARY:
+.DEFAULT_GOAL := all
+
+export MLE_DATA ?= $(OUT)
+export MLE_JOBS ?= $(shell nproc)
+export HF_HUB_OFFLINE ?= $(if $(filter tiny,$(SIZE)),1,0)
+
+ifeq ($(filter tiny paper,$(SIZE)),)
+$(error SIZE is tiny or paper, not $(SIZE))
+endif
+
+# How what was sampled is run, where the agent does not do that itself.
+RUN ?= | mle-instrument -q | mle-sandbox -q $(LIMITS)
+
+# $(call train,FROM,TO,NUMBER,TASKS,GRADE,TRAIN): NUMBER optimiser steps over one endless pipe, from the policy in FROM, into TO/latest. The
+# sampler takes each policy as it is published, and ends with the trainer; what it sampled is in TO/graded.jsonl. A pipe that was
+# killed goes on. (141: a command in the middle found its reader gone.)
+FILTER ?= mle-filter -q --keep-invalid --keep-duplicates
+ENGINE ?= $(if $(filter tiny,$(SIZE)),hf,vllm):
+STALENESS ?= 1
+define train
+mkdir -p $(2); mle-rollout -q -m $(ENGINE) --forever --follow $(2)/pub --max-staleness $(STALENESS) --state $(2)/begun --seed $(SEED) \
+    $(SAMPLE) $(4) $(RUN) \
+  | mle-grade -q $(5) | tee -a $(2)/graded.jsonl | $(FILTER) --mark \
+  | mle-train-grpo --stream --publish $(2)/pub --max-staleness $(STALENESS) --max-steps $(3) --model $(1) --out $(2) --seed $(SEED) \
+    $(TRAIN) $(6) -o $(2)/steps.jsonl --resume || (( $$? == 141 ))
+endef
+
+.PHONY: all clean options
+clean:
+	rm -rf $(OUT)
+
+# every command of the experiment through its own parser
+options:
+	@$(MAKE) -s -n --always-make all | python3 ../options.py

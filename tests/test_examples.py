@@ -1,0 +1,61 @@
+"""The experiments of examples/: every command of every size is one that its own parser takes."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import BIN
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+EXPERIMENTS = sorted(path.parent.name for path in EXAMPLES.glob("*/Makefile"))
+
+
+def make(folder: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(("MLE_", "MAKE"))}
+    environment["PATH"] = f"{BIN}:{environment['PATH']}"
+    command = ["make", "-s", "-C", str(EXAMPLES / folder), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+
+
+@pytest.mark.parametrize("size", ["tiny", "paper"])
+@pytest.mark.parametrize("folder", EXPERIMENTS)
+def test_every_command_accepts_its_options(folder: str, size: str, tmp_path: Path) -> None:
+    done = make(folder, "options", f"SIZE={size}", f"OUT={tmp_path}/runs")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.endswith(" commands, 0 refused\n")
+    assert not (tmp_path / "runs").exists()
+
+
+def test_sizes_are_two() -> None:
+    done = make(EXPERIMENTS[0], "-n", "SIZE=huge")
+    assert done.returncode == 2 and "SIZE is tiny or paper, not huge" in done.stderr
+
+
+def test_what_the_check_refuses() -> None:
+    script = [sys.executable, str(EXAMPLES / "options.py")]
+    text = "mle-rollout --scaffold search --no-such x.jsonl | mle-grade -q \\\n  --reward best > y\nx=$$(( 1 + 2 )); mle-filter --top $x\n"
+    done = subprocess.run(script, input=text, capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and done.stdout.endswith("3 commands, 3 refused\n")
+    assert (
+        "No such option" in done.stdout
+        and "'best' is not one of" in done.stdout
+        and "'$x' is not a valid float" in done.stdout
+    )
+    assert subprocess.run(script, input="echo", capture_output=True, text=True, check=False).returncode == 1
+
+
+def shown(page: Path) -> str:
+    return "\n".join(re.findall(r"```sh\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL))
+
+
+PAGES = [EXAMPLES.parent / "README.md", *sorted((EXAMPLES.parent / "docs").glob("*.md"))]
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if "mle-" in shown(page)], ids=lambda page: page.name)
+def test_every_command_of_the_docs_accepts_its_options(page: Path) -> None:
+    script = [sys.executable, str(EXAMPLES / "options.py")]
+    done = subprocess.run(script, input=shown(page), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
