@@ -194,7 +194,9 @@ def test_greedy_answers_are_those_of_transformers(driven: Driven, hf: HfModel) -
     expected = hf.sample([Request(**fields) for fields in requests])
     for reply, other in zip(driven.ask(requests), expected, strict=True):
         assert (reply["prompt_token_ids"], reply["token_ids"]) == (other.prompt_token_ids, other.token_ids)
-        assert (reply["text"], reply["finish_reason"]) == (other.text, other.finish_reason)
+        assert reply["finish_reason"] == other.finish_reason
+        # vLLM withholds a character whose bytes have not all come, transformers writes U+FFFD for each
+        assert reply["text"].rstrip("\ufffd") == other.text.rstrip("\ufffd")
         assert reply["logprobs"] == [0.0] * 24
         assert (reply["prompt_tokens"], reply["completion_tokens"]) == (len(other.prompt_token_ids or ()), 24)
 
