@@ -133,7 +133,7 @@ def test_plots_are_files(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (("--html", "--json"), "--html is a page of its own: --json, --compare and --over-time are about other output"),
+        (("--html", "--json"), "--html is a page of its own: --json, --compare and --over-... are about other output"),
         (("--full",), "--full and --title are about --html"),
         (("--steps", "steps.jsonl"), "--steps is drawn: give --html, --plots DIR or --follow too"),
     ],

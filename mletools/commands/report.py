@@ -12,7 +12,7 @@ from ..records.errors import ToolError
 from ..reports.comparison import BY, compare
 from ..reports.runs import POLICIES, RunSet, graded_run
 from ..reports.summary import summaries
-from ..reports.tables import comparison, over_time, report
+from ..reports.tables import by_turn, comparison, over_time, report
 from .report_follow import follow
 
 if TYPE_CHECKING:
@@ -55,6 +55,12 @@ if TYPE_CHECKING:
     help="Of searches: medals and normalised scores by the share of the budget that was used.",
 )
 @click.option(
+    "--over-turns",
+    "by_number",
+    is_flag=True,
+    help="Of agents in turns: how many ask for help, and what they have so far, after each turn.",
+)
+@click.option(
     "--html", is_flag=True, help="One HTML page with figures, a table of rollouts, and a viewer; it loads nothing."
 )
 @click.option("--full", is_flag=True, help="--html: the viewer shows all of every text (a larger page).")
@@ -92,6 +98,7 @@ def main(
     comparing: bool,
     by: str | None,
     by_share: bool,
+    by_number: bool,
     html: bool,
     full: bool,
     title: str | None,
@@ -113,7 +120,8 @@ def main(
 
     Of searches (mle-rollout --scaffold search) there is a table more: loops, the share of them that improved, seconds to
     the first medal, costs by phase. --over-time shows what they would have handed in at each tenth of their budgets, and
-    what perfect selection would have, instead of the other tables.
+    what perfect selection would have, instead of the other tables. --over-turns shows agents in turns after each of their
+    turns: who asks an ideator for help, and the best submission so far.
 
     --compare pairs by task: win, tie, loss, and the mean difference with a bootstrap interval over tasks.
 
@@ -140,16 +148,16 @@ def main(
         raise click.UsageError(f"--compare needs two files, not {len(files)}")
     if by and not (comparing or html or plots):
         raise click.UsageError("--by is about --compare")
-    if by_share and comparing:
-        raise click.UsageError("--over-time shows sets side by side; --compare pairs two")
-    if html and (as_json or comparing or by_share):
-        raise click.UsageError("--html is a page of its own: --json, --compare and --over-time are about other output")
+    if (by_share or by_number) and (comparing or (by_share and by_number)):
+        raise click.UsageError("--compare, --over-time and --over-turns are different tables: give one")
+    if html and (as_json or comparing or by_share or by_number):
+        raise click.UsageError("--html is a page of its own: --json, --compare and --over-... are about other output")
     if not html and (full or title):
         raise click.UsageError("--full and --title are about --html")
     if steps and not (html or plots or following):
         raise click.UsageError("--steps is drawn: give --html, --plots DIR or --follow too")
     if following:
-        if html or plots or as_json or comparing or by_share:
+        if html or plots or as_json or comparing or by_share or by_number:
             raise click.UsageError("--follow shows what a running pipe does, and nothing else")
         follow(run, files, steps, interval)
     names = label or _labels(files)
@@ -178,7 +186,7 @@ def main(
         records, text = [record], comparison(record)
     else:
         records = summaries(sets, runs, missing, confidence)
-        text = over_time(records) if by_share else report(records)
+        text = over_time(records) if by_share else by_turn(records) if by_number else report(records)
     if as_json:
         for record in records:
             run.emit(record)

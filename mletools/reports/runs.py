@@ -11,6 +11,7 @@ from typing import Any
 
 from ..records.errors import ToolError
 from .search import Search, searched
+from .turns import Turn, by_turn
 
 MIXED = "mixed"
 POLICIES = ("invalid", "ignore", "error")
@@ -49,6 +50,7 @@ class Run:
     usd: float | None
     revealed: bool
     search: Search | None = None  # of a rollout that is one
+    turns: tuple[Turn, ...] | None = None  # of an agent in turns
 
 
 @dataclass
@@ -103,6 +105,7 @@ def graded_run(rollout: Mapping[str, Any]) -> Run:
         usd=usage["usd"],
         revealed=bool(rollout.get("reveal_test")),
         search=search,
+        turns=by_turn(rollout),
     )
 
 

@@ -76,7 +76,7 @@ def gains(rollout: Record) -> list[bool]:
     found = []
     for turn in rollout["turns"]:
         score = turn["node"]["score"]
-        better = score is not None and (best is None or _better(score, best, lower_is_better(rollout)))
+        better = score is not None and (best is None or better_than(score, best, lower_is_better(rollout)))
         best = score if better else best
         found.append(better)
     return found
@@ -149,7 +149,7 @@ def over_time(rollout: Record, shares: Sequence[float] = SHARES) -> list[Standin
     return found
 
 
-def _better(new: float, old: float, lower: bool) -> bool:
+def better_than(new: float, old: float, lower: bool) -> bool:
     return new < old if lower else new > old
 
 
@@ -158,7 +158,7 @@ def _best(scores: Iterable[tuple[int, float | None]], lower: bool) -> int | None
     place: int | None = None
     best = 0.0
     for at, score in scores:
-        if score is not None and (place is None or _better(score, best, lower)):
+        if score is not None and (place is None or better_than(score, best, lower)):
             place, best = at, score
     return place
 

@@ -12,10 +12,12 @@ tasks have different metrics.
 Where a set holds searches, their rows have `search`: of the searches that are there the loops, improve rate, time to the
 first medal and costs, and over time the medals and normalised scores. Over time a missing run counts as elsewhere, if all
 of the set's runs are searches; in a mixed set it is left out.
+
+Where a set holds agents in turns, their rows have `turns`: how they stand after each, of those that are there.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 from ..records.ids import content_id
@@ -39,6 +41,7 @@ from .statistics import Interval, avg_at_k, best_at_k, mean, raw_best_at_k, sem,
 
 RATES = ("valid", "above_median", "bronze", "silver", "gold", "medal")  # their field is the name, others' is name_mean
 OF_SEARCHES = ("loops", "improve_rate", "first_medal_s")
+BY_TURN = ("working", "asked", "valid", "medal", "normalised")
 OVER_TIME = ("medal", "normalised", "perfect_medal", "perfect_normalised")
 SCALES = {  # where intervals end
     **dict.fromkeys((*RATES, "human_rank", "improve_rate"), (0.0, 1.0)),
@@ -86,6 +89,7 @@ def summaries(
             overall = _over_tasks({task: grid[task] for task in tasks if (task, number) in rows}, confidence)
             rows[ALL, number] = {**stated, **_estimates(overall, metric), **_at_k_over_tasks(of_tasks)}
         _add_searches(rows, sets, number, runs, missing, confidence)
+        _add_turns(rows, sets, number)
     return [
         _record(run_set.label, task, rules[number], rows[task, number])
         for task in (*tasks, ALL)
@@ -169,6 +173,41 @@ def _add_searches(
                 "cost": _phases(searches, {each: told[each] for each in of}),
                 "over_time": _over_time({each: curves[each] for each in of}),
             }
+
+
+def _add_turns(rows: dict[tuple[str, int], dict[str, Any]], sets: Sequence[RunSet], number: int) -> None:
+    """Give the rows of a set's tasks, and of all of them, `turns` where there are agents in turns."""
+    found = {task: [run for run in runs if run.turns] for task, runs in sets[number].tasks.items()}
+    found = {task: runs for task, runs in found.items() if runs}
+    boards = normalised_tasks(sets)
+    for task in (*found, ALL) if found else ():
+        of = {each: found[each] for each in (found if task == ALL else (task,))}
+        longest = max(len(run.turns or ()) for runs in of.values() for run in runs)
+        rows[task, number]["turns"] = {
+            "rollouts": sum(map(len, of.values())),
+            "by_turn": [_at_turn(of, boards, at) for at in range(longest)],
+        }
+
+
+def _at_turn(runs: Mapping[str, Sequence[Run]], boards: Container[str], at: int) -> dict[str, float | None]:
+    """Means over tasks, of what stands after turn `at`, from 0; a run that is over keeps what it had."""
+    grid: Grid = {}
+    for task, of in runs.items():
+        grid[task] = []
+        for run in of:
+            turns = run.turns or ()
+            turn = turns[min(at, len(turns) - 1)]
+            working = at < len(turns)
+            grid[task].append(
+                {
+                    "working": float(working),
+                    "asked": float(turn.asked) if working else None,
+                    "valid": float(turn.valid),
+                    "medal": float(turn.medal),
+                    "normalised": (turn.normalised or 0.0) if task in boards else None,
+                }
+            )
+    return {"turn": at + 1, **{name: _centre(grid, name) for name in BY_TURN}}
 
 
 def _search_values(run: Run | None) -> Values | None:

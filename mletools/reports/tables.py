@@ -1,5 +1,6 @@
 """Summaries and comparisons as text for people: tables that fit a terminal, and the notes that say how to read them."""
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,6 +18,13 @@ OVERALL = {
     "score": "score",
     "human_rank": "human rank",
     "normalised": "normalised score",
+}
+BY_TURN = {
+    "working": ("at work", ".0%"),
+    "asked": ("asks for help", ".1%"),
+    "valid": ("valid so far", ".1%"),
+    "medal": ("any medal so far", ".1%"),
+    "normalised": ("normalised score so far", ".1f"),
 }
 HANDLING = {"invalid": "counted as invalid", "ignore": "left out", "error": "an error"}
 
@@ -168,6 +176,32 @@ def over_time(rows: Sequence[Record]) -> str:
         "perfect: the node with the best test score so far, which nobody could know",
         "means over tasks, every task weighs the same; an unfit submission, or none, has no medal and a normalised score of 0",
     ]
+    return f"{table}\n\n" + "\n".join(notes)
+
+
+def by_turn(rows: Sequence[Record]) -> str:
+    """For each set of agents in turns, over tasks: how many are at work, ask for help, and have what by then; and notes."""
+    overall = [row for row in rows if row["task"] == ALL and "turns" in row]
+    if not overall:
+        return "no agents in turns" if rows else "no rollouts"
+    longest = max(len(row["turns"]["by_turn"]) for row in overall)
+    columns = sorted({math.ceil(longest * tenth / 10) for tenth in range(1, 11)} | {1})
+    lines = []
+    for name, (words, form) in BY_TURN.items():
+        for row in overall:
+            points = row["turns"]["by_turn"]
+            values = [points[min(turn, len(points)) - 1][name] for turn in columns]
+            if name in ("working", "asked"):  # what is over is not at work
+                values = [value if turn <= len(points) else None for value, turn in zip(values, columns, strict=True)]
+            if set(values) != {None}:
+                lines.append([words, row["set"], *(_number(value, form) for value in values)])
+    notes = [
+        _each(overall, lambda row: f"{row['turns']['rollouts']} rollouts"),
+        "columns: turns; asks for help: of those that are at work",
+        "so far: the best submission by its score on the test, which the agent need not have known; a run that is over keeps it",
+        "means over tasks, every task weighs the same; runs that are missing are left out",
+    ]
+    table = _aligned(["after turn", "set", *map(str, columns)], lines, ("after turn", "set"))
     return f"{table}\n\n" + "\n".join(notes)
 
 

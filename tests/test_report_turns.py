@@ -1,0 +1,90 @@
+"""What mle-report --over-turns says of agents in turns: numbers worked by hand."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import run_command
+from search_records import verdict
+from test_reports import a_set, rollout, rows
+
+from mletools.reports.turns import Turn, by_turn
+
+BOARD = {"human_rank": 0.5, "human_rank_rule": "mle-rl", "normalised_score": 50.0, "teams": 10}
+
+
+def agent(task: str, sample: int, *turns: tuple[str, dict[str, Any] | None], **more: Any) -> dict[str, Any]:
+    """A graded rollout of an agent that took these actions, with what the test says of each submission."""
+    taken = [
+        {"message": 2 * at + 1, "action": action, "problem": None, "code": None, "duration_s": 1.0, "grade": grade}
+        for at, (action, grade) in enumerate(turns)
+    ]
+    return {**rollout(task, sample, 0.5, **more), "scaffold": "codeact", "settings": {}, "turns": taken}
+
+
+def agents() -> list[dict[str, Any]]:
+    """Task a, with a leaderboard: of three turns and of one. Task b, where lower is better, without: of two turns."""
+    first = [
+        ("python", verdict(None)),
+        ("seek_help", None),
+        ("python", verdict(0.6, "bronze", 60.0)),
+    ]
+    return [
+        agent("a", 0, *first, **BOARD),
+        agent("a", 1, ("python", verdict(0.3, None, 30.0)), **BOARD),
+        agent("b", 0, ("python", verdict(2.0, "bronze")), ("python", verdict(3.0)), lower=True),
+    ]
+
+
+def test_the_best_so_far_by_hand() -> None:
+    a, _, b = agents()
+    none = Turn(False, False, False, None)
+    assert by_turn(a) == (none, Turn(True, False, False, None), Turn(False, True, True, 60.0))
+    assert by_turn(b) == (Turn(False, True, True, None),) * 2  # the second is worse
+    assert by_turn({**b, "task": a["task"]})[1] == Turn(False, True, False, None)  # type: ignore[index]  # the second is better
+
+
+def test_other_rollouts_have_no_turns() -> None:
+    a = agents()[0]
+    assert by_turn(rollout("a", 0, 0.5)) is None and by_turn({**a, "turns": []}) is None
+    assert by_turn({**a, "search": {"chosen": 0}}) is None
+    assert "turns" not in rows([a_set("x", rollout("a", 0, 0.5))])["a", "x"]
+
+
+def test_means_are_over_tasks_and_what_is_over_keeps_what_it_had() -> None:
+    found = rows([a_set("x", *agents(), rollout("a", 2, 0.5))])
+    every = found["all", "x"]["turns"]
+    assert every["rollouts"] == 3 and [point["turn"] for point in every["by_turn"]] == [1, 2, 3]
+
+    def curve(name: str) -> list[Any]:
+        return [point[name] for point in every["by_turn"]]
+
+    assert curve("working") == [1.0, 0.75, 0.25]
+    assert curve("asked") == [0.0, 0.5, 0.0]  # at the second turn one of a's one, none of b's one
+    assert curve("valid") == [0.75, 0.75, 1.0] and curve("medal") == [0.5, 0.5, 0.75]
+    assert curve("normalised") == [15.0, 15.0, 45.0]  # of task a alone
+    assert len(found["b", "x"]["turns"]["by_turn"]) == 2
+    assert found["b", "x"]["turns"]["by_turn"][0]["normalised"] is None
+
+
+def test_the_table(tmp_path: Path) -> None:
+    for name, some in (("long", agents()), ("short", agents()[2:]), ("none", [rollout("a", 0, 0.5)])):
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(one) + "\n" for one in some))
+    told = run_command("mle-report", "--over-turns", "long.jsonl", "short.jsonl", cwd=tmp_path).stdout.decode()
+    table = [line.split() for line in told.partition("\n\n")[0].split("\n")]
+    assert table[0] == ["after", "turn", "set", "1", "2", "3"]
+    assert table[2:4] == [["at", "work", "long", "100%", "75%", "25%"], ["at", "work", "short", "100%", "100%", "-"]]
+    assert table[4] == ["asks", "for", "help", "long", "0.0%", "50.0%", "0.0%"]
+    assert table[-1] == ["normalised", "score", "so", "far", "long", "15.0", "15.0", "45.0"]
+    assert "3 rollouts (long), 1 rollouts (short)" in told
+    assert (
+        run_command("mle-report", "--over-turns", "none.jsonl", cwd=tmp_path).stdout.decode() == "no agents in turns\n"
+    )
+
+
+@pytest.mark.parametrize("other", ["--compare", "--over-time"])
+def test_one_table_at_a_time(tmp_path: Path, other: str) -> None:
+    (tmp_path / "x.jsonl").write_text("")
+    done = run_command("mle-report", "--over-turns", other, "x.jsonl", "x.jsonl", cwd=tmp_path, check=False)
+    assert done.returncode == 2 and b"are different tables: give one" in done.stderr
