@@ -26,15 +26,27 @@ RUN ?= | mle-instrument -q | mle-sandbox -q $(LIMITS)
 # sampler takes each policy as it is published, and ends with the trainer; what it sampled is in TO/graded.jsonl. A pipe that was
 # killed goes on. (141: a command in the middle found its reader gone.)
 FILTER ?= mle-filter -q --keep-invalid --keep-duplicates
-ENGINE ?= $(if $(filter tiny,$(SIZE)),hf,vllm):
 STALENESS ?= 1
 define train
-mkdir -p $(2); mle-rollout -q -m $(ENGINE) --forever --follow $(2)/pub --max-staleness $(STALENESS) --state $(2)/begun --seed $(SEED) \
+mkdir -p $(2); mle-rollout -q $(SAMPLER) --forever --follow $(2)/pub --max-staleness $(STALENESS) --state $(2)/begun --seed $(SEED) \
     $(SAMPLE) $(4) $(RUN) \
   | mle-grade -q $(5) | tee -a $(2)/graded.jsonl | $(FILTER) --mark \
-  | mle-train-grpo --stream --publish $(2)/pub --max-staleness $(STALENESS) --max-steps $(3) --model $(1) --out $(2) --seed $(SEED) \
-    $(TRAIN) $(6) -o $(2)/steps.jsonl --resume || (( $$? == 141 ))
+  | mle-train-grpo --stream --publish $(2)/pub $(PUBLISH) --max-staleness $(STALENESS) --max-steps $(3) --model $(1) --out $(2) \
+    --seed $(SEED) $(TRAIN) $(6) -o $(2)/steps.jsonl --resume || (( $$? == 141 ))
 endef
+
+# Who answers: tiny, a process of the sampler's own. paper, while training the vLLM server at SERVER, which the trainer gives each version
+# of the policy (begun as docs/training.md says), and afterwards vLLM in the sampler's process.
+SERVER ?= http://localhost:8000/v1
+ifeq ($(SIZE),tiny)
+LOCAL := hf
+SAMPLER := -m hf:
+PUBLISH :=
+else
+LOCAL := vllm
+SAMPLER := -m policy --model-url $(SERVER)
+PUBLISH := --publish-url $(SERVER)
+endif
 
 .PHONY: all clean options
 clean:
