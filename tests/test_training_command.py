@@ -151,6 +151,19 @@ def test_a_merged_policy_says_what_the_adapter_says(nano, tmp_path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("command", ["mle-train-sft", "mle-train-grpo"])
+def test_all_weights_go_on_from_an_adapter_merged_into_its_base(command: str, nano, tmp_path) -> None:
+    adapter, out = tmp_path / "adapter", tmp_path / "all"
+    run("mle-train-sft", "--model", str(nano), "--out", str(adapter), "--lora-rank", "4", records=rollouts(8))
+    steps, _ = run(
+        command, "--model", str(adapter / "latest"), "--out", str(out), "--lora-rank", "0", records=rollouts(16)
+    )
+    assert all(step["grad_norm"] > 0 for step in steps) and steps
+    latest = out / "latest"
+    assert (latest / "model.safetensors").exists() and not (latest / "adapter_config.json").exists()
+
+
+@pytest.mark.slow
 def test_curves_for_tensorboard(nano, tmp_path) -> None:
     pytest.importorskip("tensorboard", reason="tensorboard is not installed: its curves are not tested")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator

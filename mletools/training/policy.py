@@ -99,7 +99,7 @@ def load_policy(model: str, lora_rank: int, lora_alpha: int) -> tuple[Any, Any]:
     adapted: Any = PeftModel.from_pretrained(loaded, model, is_trainable=lora_rank > 0)
     rank = adapted.peft_config[ADAPTER].r
     if lora_rank == 0:
-        return adapted.merge_and_unload(), None
+        return adapted.merge_and_unload().requires_grad_(True), None  # PEFT froze the base
     if rank != lora_rank:
         raise ToolError(f"{model}: is an adapter of rank {rank}: go on with --lora-rank {rank}, or 0 for all weights")
     return adapted, None

@@ -1,0 +1,46 @@
+# One night of training, and what came of it (nightly.cron runs it). Kill it when you like: the next night goes on.
+#
+#   make -f examples/nightly.mk HOURS=8 MODEL=Qwen/Qwen3-8B TASKS=tasks.jsonl HELD_OUT=held-out.jsonl
+#
+# OUT/run is the policy, OUT/graded.jsonl all that it was trained on, OUT/NIGHT/ what each night is worth.
+
+HOURS ?= 8
+MODEL ?= Qwen/Qwen3-8B
+TASKS ?= tasks.jsonl
+HELD_OUT ?= held-out.jsonl
+OUT ?= nightly
+NIGHT ?= $(shell date +%F)
+# a server that takes adapters (cluster/serve.sh). Without one: SAMPLER='-m hf:' PUBLISH= EVALUATOR=-m\ hf:nightly/run/latest
+SAMPLER ?= -m policy --model-url http://localhost:8000/v1 -j 32
+PUBLISH ?= --publish-url http://localhost:8000/v1
+EVALUATOR ?= -m policy --model-url http://localhost:8000/v1 -j 32
+SAMPLE ?= -g 8 --max-tokens 4096
+LIMITS ?= -j 8 --timeout 600 --memory-size 16384
+REWARD ?= --reward milestone
+FILTER ?= --keep-invalid
+TRAIN ?= --batch 64 --save-steps 5 --keep 3
+EVALUATE ?= -g 4 --seed 1000000
+
+export MLE_DATA ?= $(dir $(TASKS))
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+.SECONDARY:
+
+$(OUT)/$(NIGHT)/report.txt: $(OUT)/$(NIGHT)/graded.jsonl
+	before=$$(ls -d $(OUT)/*/graded.jsonl | grep -v "^$(@D)/" | tail -n 1 || true); \
+	mle-report -q --html --title "The night of $(NIGHT)" --steps $(OUT)/run/steps.jsonl $${before:+--label before} --label $(NIGHT) $$before $< -o $(@D)/report.html; \
+	if [ -n "$$before" ]; then mle-report -q --compare --label before --label $(NIGHT) $$before $< -o $@; else mle-report -q $< -o $@; fi
+	@cat $@
+
+# The pipe is ended from its head: what was sampled by then is still run, graded and trained on. (124: the time is up.)
+$(OUT)/$(NIGHT)/trained: $(TASKS)
+	@mkdir -p $(@D) $(OUT)/run
+	timeout --signal TERM --kill-after 60 $(HOURS)h mle-rollout -q $(SAMPLER) --forever --follow $(OUT)/pub --max-staleness 2 --state $(OUT)/begun $(SAMPLE) $< \
+	  | mle-instrument -q | mle-sandbox -q $(LIMITS) | mle-grade -q $(REWARD) | tee -a $(OUT)/graded.jsonl | mle-filter -q $(FILTER) --mark \
+	  | mle-train-grpo -q --stream --model $(MODEL) --out $(OUT)/run --publish $(OUT)/pub $(PUBLISH) --max-staleness 2 $(TRAIN) \
+	    -o $(OUT)/run/steps.jsonl --resume || (( $$? == 124 ))
+	@touch $@
+
+$(OUT)/$(NIGHT)/graded.jsonl: $(OUT)/$(NIGHT)/trained $(HELD_OUT)
+	mle-rollout -q $(EVALUATOR) $(SAMPLE) $(EVALUATE) $(HELD_OUT) | mle-instrument -q | mle-sandbox -q $(LIMITS) | mle-grade -q $(REWARD) -o $@ --resume
