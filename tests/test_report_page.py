@@ -135,6 +135,7 @@ def test_plots_are_files(folder: Path) -> None:
     [
         (("--html", "--json"), "--html is a page of its own: --json, --compare and --over-... are about other output"),
         (("--full",), "--full and --title are about --html"),
+        (("--tasks", "tasks.jsonl"), "--tasks are drawn: give --html or --plots DIR too"),
         (("--steps", "steps.jsonl"), "--steps is drawn: give --html, --plots DIR or --follow too"),
     ],
 )
@@ -156,6 +157,36 @@ def test_figures_tell_their_numbers() -> None:
     of_version = {row[1]: row[2] for row in made["version-reward"].rows}
     rewards = [run.run.reward for run in runs if run.version == 3 and run.run.reward is not None]
     assert of_version[3] == pytest.approx(sum(rewards) / len(rewards))
+
+
+def test_the_funnel_of_tasks() -> None:
+    from mletools.reports.page.figures import figures
+
+    files = {
+        "made": [None] * 6,
+        "drafts": ["learnable: no", "learnable: hardly"],
+        "sound": [None] * 5,
+        "unsound": ["no_leak_ids"],
+    }
+    made = {figure.name: figure for figure in figures([], {}, [], files)}
+    assert made["tasks"].rows == [("drafts", 8, 1.0), ("made", 6, 0.75), ("sound", 5, 0.625)]
+    assert made["tasks-dropped"].rows == [("learnable", 2, 2 / 3), ("no_leak_ids", 1, 1 / 3)]
+    assert {figure.name for figure in figures([], {}, [], {"made": [None]})} == {"tasks"}
+    assert {figure.name for figure in figures([], {}, [], {"drafts": ["learnable: no"]})} == {"tasks-dropped"}
+
+
+def test_medals_by_difficulty() -> None:
+    from mletools.reports.page.figures import figures
+    from mletools.reports.page.shown import shown
+
+    runs = [rollout(number) for number in range(12)]
+    for number, one in enumerate(runs):
+        one["task"]["provenance"] = {
+            **one["task"].get("provenance", {}),
+            "split": ("low", "medium", "high")[number % 3],
+        }
+    made = {figure.name: figure for figure in figures([shown(one, "a") for one in runs], {}, [])}
+    assert [row[:2] for row in made["medals-difficulty"].rows] == [("high", 4), ("low", 4), ("medium", 4)]
 
 
 # --- in a browser ---------------------------------------------------------------------------------------------------

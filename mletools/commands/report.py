@@ -11,6 +11,7 @@ from .. import __version__, cli
 from ..records.errors import ToolError
 from ..reports.comparison import BY, compare
 from ..reports.runs import POLICIES, RunSet, graded_run
+from ..reports.show.visible import visible_line
 from ..reports.summary import summaries
 from ..reports.tables import by_turn, comparison, over_time, report
 from .report_follow import follow
@@ -73,6 +74,13 @@ if TYPE_CHECKING:
     help="--html, --plots, --follow: train_step records, whose curves are drawn too (repeatable).",
 )
 @click.option(
+    "--tasks",
+    multiple=True,
+    type=click.Path(dir_okay=False),
+    metavar="FILE",
+    help="--html, --plots: task records in the order of their making, also --rejects and --dropped files: a funnel (repeatable).",
+)
+@click.option(
     "--follow",
     "following",
     is_flag=True,
@@ -103,6 +111,7 @@ def main(
     full: bool,
     title: str | None,
     steps: tuple[str, ...],
+    tasks: tuple[str, ...],
     plots: str | None,
     following: bool,
     interval: float,
@@ -126,7 +135,7 @@ def main(
     --compare pairs by task: win, tie, loss, and the mean difference with a bootstrap interval over tasks.
 
     --html is a page for a browser, in one file: the same numbers, figures (reward over training and by policy version, how
-    far rollouts came, filters' reasons, running times, medals by kind of task, each further set against the first), a table
+    far tasks and rollouts came, filters' reasons, running times, medals by kind of task, each further set against the first), a table
     of rollouts to sort and search, and every rollout as mle-show shows it. --plots has the figures as files.
 
     --follow shows a pipe at work, from files that `tee` and -o write (also as .partial): rollouts a minute, valid ones and
@@ -156,6 +165,8 @@ def main(
         raise click.UsageError("--full and --title are about --html")
     if steps and not (html or plots or following):
         raise click.UsageError("--steps is drawn: give --html, --plots DIR or --follow too")
+    if tasks and not (html or plots):
+        raise click.UsageError("--tasks are drawn: give --html or --plots DIR too")
     if following:
         if html or plots or as_json or comparing or by_share or by_number:
             raise click.UsageError("--follow shows what a running pipe does, and nothing else")
@@ -171,7 +182,7 @@ def main(
         page = Page(full)
     sets = [_read(run, name, path, page) for name, path in zip(names, files, strict=True)]
     if page is not None:
-        drawn = _figures(run, page, sets, steps, (by or "reward", runs, missing, confidence, run.seed))
+        drawn = _figures(run, page, sets, steps, tasks, (by or "reward", runs, missing, confidence, run.seed))
         if plots:
             from ..reports.page.plots import save
 
@@ -195,7 +206,12 @@ def main(
 
 
 def _figures(
-    run: cli.Run, page: "Page", sets: Sequence[RunSet], steps: Sequence[str], how: tuple[Any, ...]
+    run: cli.Run,
+    page: "Page",
+    sets: Sequence[RunSet],
+    steps: Sequence[str],
+    tasks: Sequence[str],
+    how: tuple[Any, ...],
 ) -> list[Any]:
     """The figures of the page; each further set is compared with the first, where they compare."""
     from ..reports.page import figures
@@ -207,7 +223,21 @@ def _figures(
             pairs.append(compare(sets[0], other, *how))
         except ToolError as error:
             run.say(f"{other.label} is not compared with {sets[0].label}: {error}")
-    return figures(page.runs, curves, pairs)
+    made = dict(zip(_labels(tasks), (_fates(run, path) for path in tasks), strict=True))
+    return figures(page.runs, curves, pairs, made)
+
+
+def _fates(run: cli.Run, path: str) -> list[str | None]:
+    """Of each task in a file, and of what was rejected there, why it was dropped; None: it was not."""
+    run.files = (path,)
+    return [_fate(line.record) for line in run.lines("task", "reject")]
+
+
+def _fate(record: dict[str, Any]) -> str | None:
+    if record["kind"] == "reject":
+        return visible_line(record["reason"])
+    decision = record.get("filter") or {"kept": True}
+    return None if decision["kept"] else visible_line(decision.get("reason") or "dropped")
 
 
 def _steps(run: cli.Run, path: str) -> list[dict[str, Any]]:

@@ -27,7 +27,7 @@ Record = dict[str, Any]
 NONE = "-"
 SECTIONS = {
     "training": ("Training", ("training-", "version-")),
-    "funnel": ("Where rollouts end", ("funnel", "filters")),
+    "funnel": ("Where tasks and rollouts end", ("tasks", "funnel", "filters")),
     "time": ("Time", ("times",)),
     "medals": ("Medals", ("medals-",)),
     "compare": ("Comparison", ("compare-",)),

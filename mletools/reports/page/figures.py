@@ -47,9 +47,15 @@ class Figure:
 
 
 def figures(
-    runs: Sequence[Shown], steps: Mapping[str, Sequence[Mapping[str, Any]]], comparisons: Sequence[Mapping[str, Any]]
+    runs: Sequence[Shown],
+    steps: Mapping[str, Sequence[Mapping[str, Any]]],
+    comparisons: Sequence[Mapping[str, Any]],
+    tasks: Mapping[str, Sequence[str | None]] | None = None,
 ) -> list[Figure]:
-    """Those that the data has something for. steps: train_step records by run; comparisons: records of that kind."""
+    """Those that the data has something for. steps: train_step records by run; comparisons: records of that kind.
+
+    tasks: by file, in the order of their making, why each task was dropped; None: it was not.
+    """
     sets = list(dict.fromkeys(each.set for each in runs))
     made = [
         *(_training(steps, field, title, caption) for field, title, caption in TRAINING),
@@ -57,6 +63,8 @@ def figures(
         _by_version(runs, sets, "valid", "Valid share by policy version", lambda each: float(each.run.valid)),
         _by_version(runs, sets, "seconds", "Running time by policy version", lambda each: each.execution_s),
         _by_version(runs, sets, "normalised", "Normalised score by policy version", lambda each: each.run.normalised),
+        _task_funnel(tasks or {}),
+        _task_reasons(tasks or {}),
         _stages(runs, sets),
         _reasons(runs),
         _times(runs, sets),
@@ -75,6 +83,7 @@ TRAINING = (
 GROUPINGS: tuple[tuple[str, str, Callable[[Shown], str | None]], ...] = (
     ("modality", "Medals by modality", lambda each: each.modality),
     ("problem", "Medals by kind of problem", lambda each: each.problem),
+    ("difficulty", "Medals by difficulty", lambda each: each.split),
     (
         "mutations",
         "Medals by how far the data was spoilt",
@@ -202,22 +211,63 @@ def _reasons(runs: Sequence[Shown]) -> Figure | None:
         return None
     counts = Counter(each.dropped or "kept" for each in filtered)
     names = ["kept", *(name for name, _ in counts.most_common() if name != "kept")]
-    rows: list[tuple[Cell, ...]] = [(name, counts[name], counts[name] / len(filtered)) for name in names]
+    return _counted(
+        "filters", "What the filters kept, and why not the rest", f"{len(filtered)} rollouts that a filter decided on.",
+        ("decision", "rollouts", "share"), {name: counts[name] for name in names}, len(filtered),
+        lambda palette, label: palette.good if label == "kept" else palette.bad,
+    )  # fmt: skip
+
+
+def _task_funnel(files: Mapping[str, Sequence[str | None]]) -> Figure | None:
+    """SandMLE's funnel: how many tasks were begun, and how many each file has of them."""
+    kept = {label: sum(why is None for why in tasks) for label, tasks in files.items()}
+    stages = {label: count for label, count in kept.items() if count}
+    if not stages:
+        return None
+    dropped = sum(why is not None for tasks in files.values() for why in tasks)
+    drafts = max(*stages.values(), list(stages.values())[-1] + dropped)
+    counts = {"drafts": drafts, **stages}
+    return _counted(
+        "tasks", "How many tasks were left", "Drafts: the tasks of the last file, and all that were dropped.",
+        ("", "tasks", "share of the drafts"), counts, drafts, lambda palette, label: palette.good,
+    )  # fmt: skip
+
+
+def _task_reasons(files: Mapping[str, Sequence[str | None]]) -> Figure | None:
+    counts = Counter(_clipped(why.partition(":")[0]) for tasks in files.values() for why in tasks if why is not None)
+    if not counts:
+        return None
+    return _counted(
+        "tasks-dropped", "Why tasks were dropped", "The first check that each of them failed.",
+        ("check", "tasks", "share"), dict(counts.most_common()), counts.total(), lambda palette, label: palette.bad,
+    )  # fmt: skip
+
+
+def _counted(
+    name: str,
+    title: str,
+    caption: str,
+    header: tuple[str, str, str],
+    counts: Mapping[str, int],
+    whole: int,
+    colour: Callable[[Palette, str], str],
+) -> Figure:
+    """A bar for each count, and its share of `whole`."""
+    names = list(counts)
+    rows: list[tuple[Cell, ...]] = [(label, count, count / whole) for label, count in counts.items()]
 
     def draw(axes: Any, palette: Palette) -> None:
-        colours = [palette.good if name == "kept" else palette.bad for name in names]
-        axes.barh(range(len(names)), [counts[name] for name in names], color=colours, height=0.7)
-        for place, name in enumerate(names):
-            axes.text(counts[name], place, f" {counts[name]}", va="center", fontsize=8, color=palette.text)
+        axes.barh(
+            range(len(names)), list(counts.values()), color=[colour(palette, label) for label in names], height=0.7
+        )
+        for place, count in enumerate(counts.values()):
+            axes.text(count, place, f" {count}", va="center", fontsize=8, color=palette.text)
         axes.set_yticks(range(len(names)), names)
         axes.invert_yaxis()
-        axes.set_xlabel("rollouts")
+        axes.set_xlabel(header[1])
         axes.margins(x=0.12)
 
-    return Figure(
-        "filters", "What the filters kept, and why not the rest", f"{len(filtered)} rollouts that a filter decided on.",
-        ("decision", "rollouts", "share"), rows, draw, (7.0, 1.0 + 0.35 * len(names)),
-    )  # fmt: skip
+    return Figure(name, title, caption, header, rows, draw, (7.0, 1.0 + 0.35 * len(names)))
 
 
 # --- time -----------------------------------------------------------------------------------------------------------

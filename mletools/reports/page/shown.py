@@ -26,6 +26,7 @@ class Shown:
     name: str
     modality: str
     problem: str
+    split: str | None  # of a benchmark, by difficulty (MLE-bench: low, medium, high)
     mutations: int | None
     scaffold: str
     model: str
@@ -61,7 +62,7 @@ def shown(rollout: Mapping[str, Any], label: str) -> Shown:
     """The Shown of a graded rollout record."""
     task, execution = rollout["task"], rollout.get("execution") or {}
     version = rollout["policy"]["version"]
-    mutations = task.get("provenance", {}).get("mutations")
+    mutations, split = (task.get("provenance", {}).get(name) for name in ("mutations", "split"))
     decision = rollout.get("filter")
     return Shown(
         run=graded_run(rollout),
@@ -69,6 +70,7 @@ def shown(rollout: Mapping[str, Any], label: str) -> Shown:
         name=visible_line(facts.task_name(rollout)),
         modality=visible_line(task.get("modality") or "unknown"),
         problem=visible_line(task.get("problem") or "unknown").replace("_", " "),
+        split=visible_line(split) if isinstance(split, str) else None,
         mutations=len(mutations) if isinstance(mutations, list) else None,
         scaffold=rollout["scaffold"],
         model=rollout["policy"]["model"],
