@@ -1,4 +1,4 @@
-"""Check the mle commands of a dry `make -n`, read from standard input: every option, choice and number, nothing run, no file needed.
+"""Check the mle commands of a dry `make -n`, read from standard input: each runs until it would read its input; no file is needed.
 
     make -n all | python ../options.py
 
@@ -13,6 +13,10 @@ from importlib import import_module
 from typing import Any
 
 import click
+
+from mletools import cli
+from mletools.commands.boxes import BoxOptions
+from mletools.run import Run
 
 ARITHMETIC, SUBSTITUTION = re.compile(r"\$\(\(.*?\)\)"), re.compile(r"\$\([^()]*\)")
 OPERATORS = re.compile(r"^[|&;<>(){}]+$")
@@ -54,24 +58,38 @@ def lines(text: str) -> Iterator[list[str]]:
             begun = ""
 
 
+class Accepted(BaseException):
+    """A command has come to its input, or to what is not there: its options are accepted."""
+
+
 def refused(words: list[str]) -> str | None:
-    """Why the command's parser does not take these words; None: it does."""
+    """Why the command does not take these words; None: it does."""
     name = words[0].removeprefix("mle-").replace("-", "_")
     command: Any = import_module("mletools.commands." + ("import_" if name == "import" else name)).main
     try:
-        command.make_context(words[0], words[1:])
+        command.invoke(command.make_context(words[0], words[1:]))
+    except Accepted:
+        return None
     except click.ClickException as error:
         return error.format_message()
-    return None
+    return "it ended without reading anything"
 
 
 def main() -> None:
     def anything(self: click.Path, value: Any, param: Any, ctx: Any) -> Any:
         return value  # files are made by the commands before
 
+    def accepted(*args: Any, **named: Any) -> Any:
+        raise Accepted
+
     click.Path.convert = anything  # type: ignore[method-assign]
+    for name in ("open", "lines", "side_output"):
+        setattr(Run, name, accepted)
+    BoxOptions.open = accepted  # type: ignore[method-assign]  # a sandbox, and its warm process
+    cli._fail = accepted  # a file, a model or a program that is not there
     found = commands(sys.stdin.read())
-    complaints = [f"{' '.join(words)}\n  {why}" for words in found if (why := refused(words))]
+    different = dict.fromkeys(map(tuple, found))
+    complaints = [f"{' '.join(words)}\n  {why}" for words in different if (why := refused(list(words)))]
     print("\n".join([*complaints, f"{len(found)} commands, {len(complaints)} refused"]))
     sys.exit(1 if complaints or not found else 0)
 

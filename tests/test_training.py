@@ -102,6 +102,16 @@ def test_recorded_ids_are_taken_as_they_are() -> None:
     assert (tokens.prompt_length, sample.loss_tokens, sample.duration_s) == (2, 3, 3.5)
 
 
+def test_a_duration_holds_the_programs_run() -> None:
+    """RL for MLE agents' Delta t: an answer's program is run by mle-sandbox, an agent in turns has run its own."""
+    record = rollout(1, "g", 1.0, [([5, 6], None), ([7], [-0.1])])
+    record["execution"] = {"status": "ok", "duration_s": 40.0}
+    record["turns"] = [{"action": "solve", "duration_s": 1.5}]
+    assert sample_of(record).duration_s == 41.5
+    assert sample_of({**record, "execution": {"status": "none"}}).duration_s == 1.5
+    assert sample_of({**record, "settings": {}}).duration_s == 1.5
+
+
 def test_a_new_sequence_begins_where_the_policy_lost_sight_of_something() -> None:
     record = rollout(1, "g", 0.5, [([5, 6], None), ([7, 8], [-0.1, -0.2]), ([9], None), ([10], [-0.3])])
     record["messages"][3]["prompt_token_ids"] = [5, 9]

@@ -103,9 +103,6 @@ def sample_of(record: dict[str, Any], vocab_size: int | None = None, tokenizer: 
         sequences, tokens = (Sequence(*render(messages, tokenizer)),), TEMPLATE
     policy = record.get("policy") or {}
     sampling = policy.get("sampling") or {}
-    first, last = (record.get("cut") or {}).get(
-        "turns", (0, len(record.get("turns", ())))
-    )  # a step's own, of a cut one
     size = int(record.get("group_size", 1))
     return Sample(
         id=record["id"],
@@ -113,7 +110,7 @@ def sample_of(record: dict[str, Any], vocab_size: int | None = None, tokenizer: 
         sequences=sequences,
         reward=said.get("reward", record.get("reward")),
         policy_version=policy.get("version"),
-        duration_s=float(sum(turn["duration_s"] for turn in record.get("turns", ())[first : last + 1])),
+        duration_s=_duration(record),
         temperature=sampling.get("temperature"),
         top_p=sampling.get("top_p"),
         group_size=size,
@@ -124,6 +121,17 @@ def sample_of(record: dict[str, Any], vocab_size: int | None = None, tokenizer: 
         tokens=tokens,
         sampler_waited_s=policy.get("waited_s"),
     )
+
+
+def _duration(record: dict[str, Any]) -> float:
+    """Seconds of asking and of running the programs, of a step that was cut out its own turns'.
+
+    Turns of an agent in turns (it has `settings`) hold both; the answer of one that was asked once is run by mle-sandbox.
+    """
+    turns = record.get("turns", ())
+    first, last = (record.get("cut") or {}).get("turns", (0, len(turns)))
+    run_apart = 0.0 if "settings" in record else (record.get("execution") or {}).get("duration_s") or 0.0
+    return float(sum(turn["duration_s"] for turn in turns[first : last + 1]) + run_apart)
 
 
 def _troubles(record: dict[str, Any]) -> tuple[str, ...]:
