@@ -88,3 +88,43 @@ def test_one_table_at_a_time(tmp_path: Path, other: str) -> None:
     (tmp_path / "x.jsonl").write_text("")
     done = run_command("mle-report", "--over-turns", other, "x.jsonl", "x.jsonl", cwd=tmp_path, check=False)
     assert done.returncode == 2 and b"are different tables: give one" in done.stderr
+
+
+def trace(sample: int, number: int, validation: float | None, score: float | None, **more: Any) -> dict[str, Any]:
+    """One of the traces of a run, which all have its group and sample."""
+    told = {
+        "validation": verdict(validation),
+        "trace": "memory" if number else "reset",
+    }
+    made = agent(
+        "a",
+        sample,
+        ("execute_code", None),
+        usage={"seconds": 10.0, "usd": 0.5, "prompt_tokens": 3, "completion_tokens": 4},
+        **more,
+    )
+    grade = {**made["grade"], "score": score, "valid": score is not None}
+    return {**made, **told, "id": f"a-{sample}-{number}", "grade": grade}
+
+
+@pytest.mark.parametrize("lower", [False, True])
+def test_a_run_of_traces_hands_in_the_best_by_validation(tmp_path: Path, lower: bool) -> None:
+    sign = -1 if lower else 1
+    first = [
+        trace(0, n, *scores, lower=lower)
+        for n, scores in enumerate([(None, None), (sign * 0.5, 0.7), (sign * 0.6, 0.3), (sign * 0.6, 0.9)])
+    ]
+    second = [trace(1, 0, None, None, lower=lower), trace(1, 1, None, None, lower=lower)]
+    (tmp_path / "x.jsonl").write_text("".join(json.dumps(one) + "\n" for one in [*first, *second]))
+    told = run_command("mle-report", "--json", "--best-trace", "x.jsonl", cwd=tmp_path).stdout.decode()
+    row = json.loads(told.splitlines()[0])
+    assert (row["rollouts"], row["valid"], row["score_mean"]) == (
+        2,
+        0.5,
+        0.3,
+    )  # of equals the first; not the best by the test
+    assert (row["seconds"], row["usd"], row["prompt_tokens"]) == (60.0, 3.0, 18)
+    every = run_command("mle-report", "--json", "x.jsonl", cwd=tmp_path).stdout.decode()
+    assert json.loads(every.splitlines()[0])["rollouts"] == 6
+    refused = run_command("mle-report", "--best-trace", "--html", "x.jsonl", cwd=tmp_path, check=False)
+    assert refused.returncode == 2 and b"--best-trace is about tables of runs" in refused.stderr

@@ -14,6 +14,7 @@ from ..reports.runs import POLICIES, RunSet, graded_run
 from ..reports.show.visible import visible_line
 from ..reports.summary import summaries
 from ..reports.tables import by_turn, comparison, over_time, report
+from ..reports.traces import Traces
 from .report_follow import follow
 
 if TYPE_CHECKING:
@@ -54,6 +55,11 @@ if TYPE_CHECKING:
     "by_share",
     is_flag=True,
     help="Of searches: medals and normalised scores by the share of the budget that was used.",
+)
+@click.option(
+    "--best-trace",
+    is_flag=True,
+    help="Of the traces of a run (scaffold memory) count one, the best by validation, with the cost of all.",
 )
 @click.option(
     "--over-turns",
@@ -107,6 +113,7 @@ def main(
     by: str | None,
     by_share: bool,
     by_number: bool,
+    best_trace: bool,
     html: bool,
     full: bool,
     title: str | None,
@@ -165,6 +172,10 @@ def main(
         raise click.UsageError("--full and --title are about --html")
     if steps and not (html or plots or following):
         raise click.UsageError("--steps is drawn: give --html, --plots DIR or --follow too")
+    if best_trace and (html or plots or by_number):
+        raise click.UsageError(
+            "--best-trace is about tables of runs; the page, figures and --over-turns show every trace"
+        )
     if tasks and not (html or plots):
         raise click.UsageError("--tasks are drawn: give --html or --plots DIR too")
     if following:
@@ -180,7 +191,7 @@ def main(
         from ..reports.page import Page
 
         page = Page(full)
-    sets = [_read(run, name, path, page) for name, path in zip(names, files, strict=True)]
+    sets = [_read(run, name, path, page, best_trace) for name, path in zip(names, files, strict=True)]
     if page is not None:
         drawn = _figures(run, page, sets, steps, tasks, (by or "reward", runs, missing, confidence, run.seed))
         if plots:
@@ -245,9 +256,9 @@ def _steps(run: cli.Run, path: str) -> list[dict[str, Any]]:
     return [line.record for line in run.lines("train_step")]
 
 
-def _read(run: cli.Run, name: str, path: str, page: "Page | None") -> RunSet:
+def _read(run: cli.Run, name: str, path: str, page: "Page | None", best_trace: bool) -> RunSet:
     """The graded rollouts of one file, which the page gets too; others, and a rollout that came before, are rejected."""
-    run_set = RunSet(name)
+    run_set, traces = RunSet(name), Traces()
     seen: dict[str, int] = {}
     run.files = (path,)
     for line in run.lines("rollout"):
@@ -257,10 +268,16 @@ def _read(run: cli.Run, name: str, path: str, page: "Page | None") -> RunSet:
             run.reject(line, f"rollout {id} again, first in line {seen[id]}: a run counts once")
         else:
             seen[id] = line.number
-            run_set.add(graded_run(line.record))
+            graded = graded_run(line.record)
+            if best_trace and "trace" in line.record:
+                traces.add(line.record, graded)
+            else:
+                run_set.add(graded)
             if page is not None:
                 page.add(line.record, name)
             run.counts["rollouts"] += 1
+    for graded in traces.runs():
+        run_set.add(graded)
     return run_set
 
 

@@ -265,6 +265,7 @@ def _counted(
         axes.set_yticks(range(len(names)), names)
         axes.invert_yaxis()
         axes.set_xlabel(header[1])
+        axes.xaxis.get_major_locator().set_params(integer=True)
         axes.margins(x=0.12)
 
     return Figure(name, title, caption, header, rows, draw, (7.0, 1.0 + 0.35 * len(names)))
