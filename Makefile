@@ -1,4 +1,5 @@
 # make demo   the whole pipe, from tasks to a policy that became better (about 10 minutes after the set-up)
+# make examples  the five papers' experiments in their tiny size, one after the other (an hour; EXAMPLES=sandmle for one)
 # make test   the tests, TEST_JOBS=2 files at a time
 # make image  a Docker image for mle-sandbox --backend docker; IMAGE=name, BASE=python:3.12-slim
 # make check  lint, types, import rules, docs in step with --help
@@ -21,10 +22,12 @@ TEST_JOBS ?= 2
 # A file's tests stay together: they share daemons, clusters and folders.
 PYTEST := $(BIN)/pytest -n $(TEST_JOBS) --dist loadfile
 
-.PHONY: help demo test test-slow image check docs constraints clean
+EXAMPLES ?= sandmle rl4mle mle-rl mle-ideator rd-agent
+
+.PHONY: help demo examples test test-slow image check docs constraints clean
 
 help:
-	@sed -n 's/^# //p' Makefile | head -5
+	@sed -n 's/^# //p' Makefile | head -6
 
 # torch comes first and alone: at its pinned version an index that has a CPU build gives that, and nothing later asks for another
 $(READY): setup.cfg constraints.txt
@@ -36,6 +39,9 @@ $(READY): setup.cfg constraints.txt
 
 demo: $(READY)
 	PATH="$(BIN):$$PATH" $(MAKE) --no-print-directory -f examples/quickstart.mk OUT=$(DEMO) SEED=$(SEED)
+
+examples: $(READY)
+	for name in $(EXAMPLES); do PATH="$(BIN):$$PATH" $(MAKE) --no-print-directory -C examples/$$name SIZE=tiny; done
 
 test: $(READY)
 	$(PYTEST) -m "not slow"

@@ -191,7 +191,8 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copy(folder / "before.jsonl", folder / "graded.jsonl")
     (folder / "before.rollouts").rename(folder / "rollouts.jsonl")
     small_model(folder / "my-model", folder / "rollouts.jsonl")
-    (folder / "my-ideator").symlink_to("my-model")
+    for name in ("my-ideator", "other-model"):
+        (folder / name).symlink_to("my-model")
     for name in ("train-states.jsonl", "validation-states.jsonl"):
         (folder / name).symlink_to("states.jsonl")  # which the page's first line writes
     page = (ROOT / "docs" / "search.md").read_text()

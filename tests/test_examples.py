@@ -2,8 +2,10 @@
 
 import os
 import re
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -27,6 +29,37 @@ def test_every_command_accepts_its_options(folder: str, size: str, tmp_path: Pat
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.endswith(" commands, 0 refused\n")
     assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_an_experiment_goes_on_after_a_kill_and_does_nothing_twice(tmp_path: Path) -> None:
+    """R&D-Agent's, the one without training, with little time for each search; the others take minutes (`make examples`)."""
+    out = tmp_path / "runs"
+    settings = (f"OUT={out}", "BUDGET=--max-seconds 3 -j 2 --timeout 4", "MLE_JOBS=2", "GENERATED=2")
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(("MLE_", "MAKE"))}
+    environment["PATH"] = f"{BIN}:{environment['PATH']}"
+    command = ["make", "-s", "-C", str(EXAMPLES / "rd-agent"), *settings]
+    first = subprocess.Popen(
+        command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    )
+    until = time.monotonic() + 600
+    while not list(out.glob("*.graded.jsonl")):
+        assert first.poll() is None and time.monotonic() < until
+        time.sleep(0.2)
+    os.killpg(first.pid, signal.SIGKILL)
+    first.wait()
+    before = {path: path.stat().st_mtime_ns for path in out.glob("*.graded.jsonl")}
+    assert not (out / "report.html").exists()
+    done = make("rd-agent", *settings)
+    assert done.returncode == 0, done.stderr
+    assert "table 3: without each component" in done.stdout and (out / "report.html").stat().st_size > 10_000
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+    files = {path: path.stat().st_mtime_ns for path in out.rglob("*") if path.is_file()}
+    again = make("rd-agent", *settings)
+    assert (
+        again.returncode == 0 and {path: path.stat().st_mtime_ns for path in out.rglob("*") if path.is_file()} == files
+    )
 
 
 def test_sizes_are_two() -> None:
