@@ -159,6 +159,32 @@ def test_figures_tell_their_numbers() -> None:
     assert of_version[3] == pytest.approx(sum(rewards) / len(rewards))
 
 
+def test_a_rollout_keeps_its_colours() -> None:
+    """Those of parts of a line (code), and those of whole lines (what changed since the turn before)."""
+    from mletools.reports.page.viewer import piece
+
+    found = "".join(piece(rollout(number)) for number in range(3))
+    assert '<span class="red">-' in found and '<span class="green">+' in found and '<span class="cyan">@@' in found
+    assert '<span class="bright-blue">import</span>' in found
+
+
+@pytest.mark.parametrize(
+    ("files", "names"),
+    [
+        (["runs/a/steps.jsonl", "runs/b/steps.jsonl"], ["a", "b"]),
+        (["a/x.jsonl", "b/y.jsonl"], ["x", "y"]),
+        (["a/b/c/x.jsonl", "a/d/c/x.jsonl", "a/e/x.jsonl"], ["b/c", "d/c", "e"]),
+        (["a/x.jsonl", "x.jsonl"], ["a/x", "x"]),
+        (["x.jsonl", "./x.jsonl"], ["x.jsonl", "./x.jsonl"]),
+        (["-", "-"], ["-", "-"]),
+    ],
+)
+def test_sets_are_named_by_what_tells_their_files_apart(files: list[str], names: list[str]) -> None:
+    from mletools.commands.report import _labels
+
+    assert _labels(files) == names
+
+
 def test_the_funnel_of_tasks() -> None:
     from mletools.reports.page.figures import figures
 

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -282,5 +283,19 @@ def _read(run: cli.Run, name: str, path: str, page: "Page | None", best_trace: b
 
 
 def _labels(files: Sequence[str]) -> list[str]:
+    """What tells the files apart: their names, or else the folders in which they differ (runs/a/steps.jsonl: a)."""
     names = ["stdin" if path == "-" else os.path.basename(path).removesuffix(".jsonl") for path in files]
-    return names if len(set(names)) == len(names) else list(files)
+    if len(set(names)) == len(names):
+        return names
+    if len(set(files)) < len(files):
+        return list(files)
+    parts = [os.path.normpath(path).removesuffix(".jsonl").split(os.sep) for path in files]
+    first = _alike(parts)
+    last = _alike([path[:first:-1] for path in parts])
+    found = ["/".join(path[first : len(path) - last]) for path in parts]
+    return found if all(found) and len(set(found)) == len(found) else list(files)
+
+
+def _alike(parts: Sequence[Sequence[str]]) -> int:
+    """In how many of their first parts all of them agree."""
+    return sum(1 for _ in takewhile(lambda found: len(set(found)) == 1, zip(*parts, strict=False)))

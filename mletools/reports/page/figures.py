@@ -158,7 +158,8 @@ def _lines(lines: Mapping[str, Sequence[tuple[float, float, float | None]]], acr
 
 
 def _named(label: str) -> str:
-    """As matplotlib takes it: a label that begins with _ is kept out of legends."""
+    """As matplotlib takes it: a label that begins with _ is kept out of legends, and a long one would push the axes aside."""
+    label = _clipped(label, 24)
     return f" {label}" if label.startswith("_") else label
 
 

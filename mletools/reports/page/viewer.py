@@ -71,9 +71,12 @@ def _details(title: str, after: str, text: str) -> str:
 
 def _line(line: "Text", console: Any) -> str:
     from markupsafe import escape
+    from rich.segment import Segment
 
     parts = []
-    for segment in line.render(console):
+    for segment in Segment.apply_style(
+        line.render(console), console.get_style(line.style)
+    ):  # a line's own style is no span
         classes = _classes(segment.style)
         text = escape(segment.text)
         parts.append(f'<span class="{classes}">{text}</span>' if classes else str(text))
