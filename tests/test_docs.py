@@ -51,6 +51,8 @@ STAND_INS = {
     "--batch 64": "--batch 8 --max-steps 1",
     "--max-seconds 7200": "--max-turns 4",
     "--set paths.width=3": "--set paths.width=3 --max-turns 4",
+    "for round in 1 2 3 4": "for round in 1",
+    "--selftest": "--selftest --help",  # a minute; tests/test_sandbox_command.py runs it
     "--scaffold memory": "--scaffold memory --max-traces 1",
 }
 
