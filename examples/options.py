@@ -5,6 +5,7 @@
 Exit 1 and a line for each command that its own parser refuses.
 """
 
+import os
 import re
 import shlex
 import sys
@@ -15,6 +16,7 @@ from typing import Any
 import click
 
 from mletools import cli
+from mletools.commands import report
 from mletools.commands.boxes import BoxOptions
 from mletools.run import Run
 
@@ -76,6 +78,8 @@ def refused(words: list[str]) -> str | None:
 
 
 def main() -> None:
+    told = os.fdopen(os.dup(1), "w")  # a run takes standard output for itself
+
     def anything(self: click.Path, value: Any, param: Any, ctx: Any) -> Any:
         return value  # files are made by the commands before
 
@@ -86,11 +90,12 @@ def main() -> None:
     for name in ("open", "lines", "side_output"):
         setattr(Run, name, accepted)
     BoxOptions.open = accepted  # type: ignore[method-assign]  # a sandbox, and its warm process
+    report.follow = accepted
     cli._fail = accepted  # a file, a model or a program that is not there
     found = commands(sys.stdin.read())
     different = dict.fromkeys(map(tuple, found))
     complaints = [f"{' '.join(words)}\n  {why}" for words in different if (why := refused(list(words)))]
-    print("\n".join([*complaints, f"{len(found)} commands, {len(complaints)} refused"]))
+    print("\n".join([*complaints, f"{len(found)} commands, {len(complaints)} refused"]), file=told, flush=True)
     sys.exit(1 if complaints or not found else 0)
 
 

@@ -1,6 +1,6 @@
 """mle-sandbox: run each solution where it can do no harm."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +22,11 @@ class Runner:
     limits: Limits
     data: Path
     seed: int
+    passed: set[str] = field(default_factory=set)  # ids of those that an agent in turns has run
 
     def __call__(self, rollout: dict[str, Any]) -> dict[str, Any]:
         if ran_before(rollout):
+            self.passed.add(rollout["id"])
             return rollout
         instrument = rollout.get("instrument") or {}
         code = instrument.get("code") or rollout["code"]
@@ -76,12 +78,15 @@ def main(run: cli.Run, selftest: bool, box: BoxOptions) -> None:
         raise click.UsageError("--selftest attacks the machine that it runs on: run it on a node of the cluster")
     slots = max(2, run.jobs) if selftest else run.jobs  # a selftest has one run attack another
 
-    def count(rollout: dict[str, Any]) -> None:
-        run.counts["ran in mle-rollout" if ran_before(rollout) else rollout["execution"]["status"]] += 1
-
     with box.open(run, slots) as sandbox:
         if selftest:
             attack(run, sandbox, slots)
             return
         check_protections(run, sandbox)
-        run.each(Runner(sandbox, box.limits(300.0), run.data, run.seed), "rollout", watch=count)
+        runner = Runner(sandbox, box.limits(300.0), run.data, run.seed)
+
+        def count(rollout: dict[str, Any]) -> None:
+            passed = rollout["id"] in runner.passed
+            run.counts["ran in mle-rollout" if passed else rollout["execution"]["status"]] += 1
+
+        run.each(runner, "rollout", watch=count)
