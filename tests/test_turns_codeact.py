@@ -187,6 +187,20 @@ def test_an_ideator_is_asked_and_its_answer_is_an_observation(asked: Played) -> 
     check_nothing_told(asked.folder, asked.records, asked.requests)
 
 
+def test_an_ideator_whose_context_is_too_short_is_told_of(tmp_path: Path) -> None:
+    write_tasks(tmp_path, 1)
+    script = [cell(program(2.5)), HELP, HELP, FINISHES]
+    with FaultyServer(in_steps(script)) as server, FaultyServer(lambda body: IDEA, context=50) as adviser:
+        options = ("--ideator", "adviser", "--ideator-url", adviser.url)
+        done = run_command(*(each for each in command(server, "codeact", *options) if each != "-q"), cwd=tmp_path)
+    (record,) = records(done.stdout)
+    for turn in record["turns"][1:3]:
+        assert turn["help"]["said"] == "" and turn["help"]["answer"] == FIXED["null"]
+        assert "50" in turn["help"]["refused"]
+    assert done.stderr.count(b"the ideator cannot be asked, so its answers count as none: ") == 1
+    assert b"2 requests for help too long for the ideator" in done.stderr
+
+
 def states_of(asked: Played) -> list[dict[str, Any]]:
     return records((asked.folder / "states.jsonl").read_bytes())
 

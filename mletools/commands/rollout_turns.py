@@ -196,6 +196,9 @@ def _speakers(
     return speakers
 
 
+UNASKED = "requests for help too long for the ideator"
+
+
 @dataclass
 class _Player:
     run: cli.Run
@@ -273,5 +276,10 @@ class _Player:
             if self.steps is not None:
                 self.steps.emit(rollout)
         elif self.run.emit(self.source.told(rollout, rollout["policy"]["version"])):
+            refused = [why for turn in rollout["turns"] if (why := (turn.get("help") or {}).get("refused"))]
             with self.counting:
                 self.run.counts[rollout["stop_reason"]] += 1
+                if refused:
+                    if not self.run.counts[UNASKED]:
+                        self.run.say(f"the ideator cannot be asked, so its answers count as none: {refused[0]}")
+                    self.run.counts[UNASKED] += len(refused)

@@ -121,13 +121,14 @@ def _ask_ideator(episode: Episode, query: Mapping[str, str]) -> str:
     else:
         asked = ideas.question(episode.messages, query, own["trajectory_tokens"])
         reply = episode.consult("ideator", "ideator", asked)
-        if "refused" in reply:
+        refused = reply.get("refused")
+        if refused is not None:
             reply = {"text": "", "prompt_tokens": None, "completion_tokens": None, "seconds": 0.0, "usd": None}
         idea = ideas.read_idea(reply["text"])
         # an answer in another form is of no use to anybody, and not the implementer's fault
         answer = ideas.as_text(idea) if idea else ideas.FIXED["null"]
         episode.charge(reply)
-        episode.turn["help"] = {"said": reply["text"]}
+        episode.turn["help"] = {"said": reply["text"], **({} if refused is None else {"refused": refused})}
     episode.turn["help"] = {
         **episode.turn.get("help", {}),
         "query": dict(query),
