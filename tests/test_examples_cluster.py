@@ -101,7 +101,7 @@ def test_two_nights(tasks: Path, tmp_path: Path) -> None:
     )
     make_tiny(records(tmp_path / "s.jsonl"), tmp_path / "tiny", "tiny")
     settings = {
-        "HOURS": "0.012",
+        "HOURS": "0.02",
         "MODEL": "tiny",
         "TASKS": str(tasks),
         "HELD_OUT": str(tasks),
