@@ -226,13 +226,13 @@ def test_a_published_adapter_answers_in_place_of_the_one_before(
     with real_server(checkpoint, "--enable-lora", VLLM_ALLOW_RUNTIME_LORA_UPDATING="True") as server:
         publisher = Publisher(tmp_path / "pub", server.url, "policy", steps=1, rollouts=8, groups=2)
         model = HttpModel("policy", url=server.url, timeout=120, retries=1)
-        for version in range(3):
+        for version in range(6):
             publisher.publish(version, lambda folder, seed=version or None: tiny_adapter(checkpoint, folder, seed))
             (greedy,) = model.sample([Request(messages, 1, temperature=0.0, max_tokens=24)])
             here = HfModel(tmp_path / "pub" / "latest", device="cpu", threads=1)
             (expected,) = here.sample([Request(messages, 1, temperature=0.0, max_tokens=24)])
             assert (greedy.prompt_token_ids, greedy.token_ids) == (expected.prompt_token_ids, expected.token_ids)
-            seen.append(greedy.text)
+            seen.append(tuple(greedy.token_ids or ()))  # its text may be empty: bytes that make no character
             assert here.version == version
         model.close()
-    assert len(set(seen)) == 3 and len(greedy.prompt_token_ids or ()) > 256
+    assert len(set(seen)) >= 3 and len(greedy.prompt_token_ids or ()) > 256
