@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from conftest import BIN, records, run_command
 from filtered import as_lines, cut_from, one_graded, read
@@ -228,6 +229,7 @@ def test_the_preset_and_what_wins_over_it(tmp_path: Path) -> None:
     ):
         assert list(kept(*given)) == left, given
     assert kept("--no-binarise", "--no-mask-invalid")["r9"].keys() == {"gain", "tau_abs", "normalised"}
+    assert kept("--normalise")["r9"]["reward"] == 0.45
 
 
 def options(*given: str) -> FilterOptions:
@@ -235,6 +237,18 @@ def options(*given: str) -> FilterOptions:
     context = main.make_context("mle-filter", ["--preset", "mle-rl", *given])
     with context:
         return settings("mle-rl", {name: context.params[name] for name in CHOICES})
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (("--window", "8", "--binarise", "--normalise"), "--binarise and --normalise are two rewards: give one"),
+        (("--normalise",), "--normalise needs --window N: it is about the running mean"),
+    ],
+)
+def test_one_reward_of_the_running_mean(given: tuple[str, ...], said: str) -> None:
+    with pytest.raises(click.UsageError, match=said), (context := main.make_context("mle-filter", [*given])):
+        settings(None, {name: context.params[name] for name in CHOICES})
 
 
 def test_the_help_says_what_the_preset_sets() -> None:

@@ -76,6 +76,18 @@ def test_the_window_has_the_last_rewards_and_not_the_rollouts_own() -> None:
     ]
 
 
+def test_the_normalised_reward_is_the_reward_less_the_running_mean() -> None:
+    options = FilterOptions(window=2, normalise=True, **ALONE)
+    found = decided(options, *rewarded(0.5, 0.51, 0.6, None, 0.525))
+    assert [(one.notes.get("normalised"), one.notes.get("reward")) for one in found] == [
+        (None, None),  # warming up
+        (0.01, 0.01),
+        (0.095, 0.095),
+        (None, None),  # invalid
+        (-0.03, -0.03),  # negative rewards stay
+    ]
+
+
 def test_each_task_and_each_kind_of_trace_has_its_window() -> None:
     kinds: list[dict[str, Any]] = [
         {"trace": "reset"},

@@ -77,7 +77,7 @@ def test_the_table(tmp_path: Path) -> None:
     assert table[2:4] == [["at", "work", "long", "100%", "75%", "25%"], ["at", "work", "short", "100%", "100%", "-"]]
     assert table[4] == ["asks", "for", "help", "long", "0.0%", "50.0%", "0.0%"]
     assert table[-1] == ["normalised", "score", "so", "far", "long", "15.0", "15.0", "45.0"]
-    assert "3 rollouts (long), 1 rollouts (short)" in told
+    assert "3 rollouts of 2.0 turns (long), 1 rollouts of 2.0 turns (short)" in told
     assert (
         run_command("mle-report", "--over-turns", "none.jsonl", cwd=tmp_path).stdout.decode() == "no agents in turns\n"
     )

@@ -16,7 +16,7 @@ CHOICES = tuple(field.name for field in fields(FilterOptions))
 OF_ROLLOUTS = (*(name for name in CHOICES if name != "keep_duplicates"), "steps", "preset", "mark", "state")
 OF_TASKS = ("check", "jobs", "keep_order", "backend", "metric_timeout", "metric_memory")
 OF_VALUE = ("top", "tau_adv", "tau_val", "window")
-OF_WINDOW = ("window_min", "prune", "tau_rm", "binarise")
+OF_WINDOW = ("window_min", "prune", "tau_rm", "binarise", "normalise")
 
 # MLE-RL, sections 4.1 and 5.1. It drops neither equal programs nor groups.
 PRESETS: dict[str, dict[str, Any]] = {
@@ -46,10 +46,14 @@ def settings(preset: str | None, given: dict[str, Any]) -> FilterOptions:
         wrong = next((name for name in OF_WINDOW if name in told), None)
         if wrong:
             raise click.UsageError(f"{names[wrong]} needs --window N: it is about the running mean")
-        chosen |= {"window": None, "tau_rm": None, "binarise": False}
+        chosen |= {"window": None, "tau_rm": None, "binarise": False, "normalise": False}
     elif chosen["window_min"] > chosen["window"]:
         told_min, most = chosen["window_min"], chosen["window"]
         raise click.UsageError(f"--window-min {told_min}: a window of {most} never holds so many")
+    if chosen["normalise"] and chosen["binarise"]:
+        if "binarise" in told:
+            raise click.UsageError("--binarise and --normalise are two rewards: give one")
+        chosen["binarise"] = False  # the preset's
     if chosen["top"] is None and "calibrate" in told:
         raise click.UsageError("--calibrate needs --top SHARE")
     value = next((name for name in OF_VALUE if chosen[name] is not None), None)
@@ -131,6 +135,7 @@ _OWN: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
     (("--tau-rm",), {"type": click.FloatRange(0), "metavar": "X",
      "help": "Drop what lies less than X off the running mean."}),
     (("--binarise/--no-binarise",), {"default": False, "help": "filter.reward: 1 above the running mean, else 0."}),
+    (("--normalise",), {"is_flag": True, "help": "filter.reward: the reward less the running mean."}),
     (("--state",), {"type": click.Path(dir_okay=False, path_type=Path), "metavar": "FILE",
      "help": "Remember the rewards of --top and --window here, from run to run."}),
     (("--mark",), {"is_flag": True, "help": "Write what is dropped, too, with filter.kept false and the reason."}),

@@ -64,6 +64,7 @@ class FilterOptions:
     prune: float = 2.0
     tau_rm: float | None = None
     binarise: bool = False
+    normalise: bool = False
     open_groups: int = 10_000
 
 
@@ -195,6 +196,8 @@ class Selection:
         notes["normalised"] = off = normalised(reward, before, options.prune)
         if options.binarise:
             notes["reward"] = 1 if off > 0 else 0
+        elif options.normalise:
+            notes["reward"] = off
         if options.tau_rm is not None and abs(off) < options.tau_rm:
             return f"insignificant: {off:g} off the running mean, less than {options.tau_rm:g}"
         return None

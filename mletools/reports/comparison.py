@@ -10,9 +10,9 @@ from typing import Any
 
 from ..records.errors import ToolError
 from ..records.ids import content_id
+from .means import task_mean
 from .runs import MIXED, Grid, RunSet, all_tasks, common, expected_runs, grids, human_rank_rule, missing_runs
 from .statistics import RESAMPLES, bootstrap_interval, mean
-from .summary import task_mean
 
 TIE = 1e-9  # means this close are equal
 BY = {

@@ -11,6 +11,7 @@ from typing import Any
 
 from ..records.errors import ToolError
 from .search import Search, searched
+from .traces import Trace, traced
 from .turns import Turn, by_turn
 
 MIXED = "mixed"
@@ -51,6 +52,7 @@ class Run:
     revealed: bool
     search: Search | None = None  # of a rollout that is one
     turns: tuple[Turn, ...] | None = None  # of an agent in turns
+    trace: Trace | None = None  # of one of the traces of a run
 
 
 @dataclass
@@ -106,6 +108,7 @@ def graded_run(rollout: Mapping[str, Any]) -> Run:
         revealed=bool(rollout.get("reveal_test")),
         search=search,
         turns=by_turn(rollout),
+        trace=traced(rollout),
     )
 
 

@@ -1,48 +1,11 @@
 """Summaries and comparisons as text for people: tables that fit a terminal, and the notes that say how to read them."""
 
-import math
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from .summary import ALL, RATES
-
-Record = dict[str, Any]
-OVERALL = {
-    "valid": "valid",
-    "above_median": "above median",
-    "bronze": "bronze",
-    "silver": "silver",
-    "gold": "gold",
-    "medal": "any medal",
-    "reward": "reward",
-    "score": "score",
-    "human_rank": "human rank",
-    "normalised": "normalised score",
-}
-BY_TURN = {
-    "working": ("at work", ".0%"),
-    "asked": ("asks for help", ".1%"),
-    "valid": ("valid so far", ".1%"),
-    "medal": ("any medal so far", ".1%"),
-    "normalised": ("normalised score so far", ".1f"),
-}
-HANDLING = {"invalid": "counted as invalid", "ignore": "left out", "error": "an error"}
-
-
-def _number(value: float | None, form: str = ".3f") -> str:
-    return "-" if value is None else format(value, form)
-
-
-def _interval(interval: Sequence[float] | None, form: str = ".3f") -> str:
-    return "-" if interval is None else f"{interval[0]:{form}} to {interval[1]:{form}}"
-
-
-def _aligned(header: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[str] = ("task", "set")) -> str:
-    from tabulate import tabulate
-
-    align = ["left" if name in left else "right" for name in header]
-    rules = ["-" * max(map(len, column)) for column in zip(header, *rows, strict=True)]
-    return tabulate([header, rules, *rows], tablefmt="plain", disable_numparse=True, colalign=align)
+from .course_tables import phases, searches
+from .courses import ALL
+from .lines import HANDLING, OVERALL, Record, aligned, each, interval, number
+from .means import RATES
 
 
 def _metric(name: str) -> str:
@@ -63,15 +26,15 @@ def by_task(rows: Sequence[Record]) -> str:
             f"{row['above_median']:.0%}",
             "/".join(f"{100 * row[name]:.0f}" for name in ("bronze", "silver", "gold")),
             f"{row['medal']:.0%}",
-            _number(row["reward_mean"]),
-            _number(row["reward_sem"]),
-            _number(row["score_mean"], ".4g"),
-            _number(row["score_best_at_k"], ".4g"),
+            number(row["reward_mean"]),
+            number(row["reward_sem"]),
+            number(row["score_mean"], ".4g"),
+            number(row["score_best_at_k"], ".4g"),
             _metric(row["metric"]),
         ]
         for row in rows
     ]
-    return _aligned(header, lines, ("task", "set", "metric"))
+    return aligned(header, lines, ("task", "set", "metric"))
 
 
 def leaderboards(rows: Sequence[Record]) -> str | None:
@@ -85,16 +48,16 @@ def leaderboards(rows: Sequence[Record]) -> str | None:
         [
             row["task"],
             row["set"],
-            _number(row["human_rank_mean"]),
-            _number(row["human_rank_sem"]),
-            _number(row["normalised_mean"], ".1f"),
-            _number(row["normalised_sem"], ".1f"),
-            _number(row["normalised_avg_at_k"], ".1f"),
-            _number(row["normalised_best_at_k"], ".1f"),
+            number(row["human_rank_mean"]),
+            number(row["human_rank_sem"]),
+            number(row["normalised_mean"], ".1f"),
+            number(row["normalised_sem"], ".1f"),
+            number(row["normalised_avg_at_k"], ".1f"),
+            number(row["normalised_best_at_k"], ".1f"),
         ]
         for row in rows
     ]
-    return _aligned(header, lines)
+    return aligned(header, lines)
 
 
 def over_tasks(rows: Sequence[Record]) -> str:
@@ -104,105 +67,10 @@ def over_tasks(rows: Sequence[Record]) -> str:
         field = name if name in RATES else f"{name}_mean"
         for row in (row for row in rows if row[field] is not None):
             form = ".1%" if name in RATES else ".1f" if name == "normalised" else ".4g" if name == "score" else ".3f"
-            values = (_number(row[field], form), _number(row[f"{name}_sem"], form), _interval(row[f"{name}_ci"], form))
+            values = (number(row[field], form), number(row[f"{name}_sem"], form), interval(row[f"{name}_ci"], form))
             lines.append([words, row["set"], *values])
-    interval = f"{100 * rows[0]['confidence']:.4g} % CI"
-    return _aligned(["over tasks", "set", "mean", "± SEM", interval], lines, ("over tasks", "set"))
-
-
-def searches(rows: Sequence[Record]) -> str | None:
-    """A line for each task with searches, and set: loops, gains, the first medal; None without."""
-    rows = [row for row in rows if "search" in row]
-    if not rows:
-        return None
-    header = [
-        "task",
-        "set",
-        "searches",
-        "loops",
-        "± SEM",
-        "improve rate",
-        "± SEM",
-        "first medal s",
-        "± SEM",
-        "with one",
-    ]
-    lines = []
-    for row in rows:
-        told = row["search"]
-        line = [row["task"], row["set"], str(told["searches"])]
-        for name, form in (("loops", ".1f"), ("improve_rate", ".1%"), ("first_medal_s", ".0f")):
-            line += [_number(told[f"{name}_{what}"], form) for what in ("mean", "sem")]
-        lines.append([*line, f"{told['medalled']}/{told['searches']}"])
-    return _aligned(header, lines)
-
-
-def phases(rows: Sequence[Record]) -> str | None:
-    """For each set and phase what one of its searches used, over tasks; None without searches."""
-    forms = {"seconds": ".1f", "prompt_tokens": ".0f", "completion_tokens": ".0f", "usd": ".4f"}
-    lines = [
-        [phase, row["set"], *(_number(used[name], form) for name, form in forms.items())]
-        for row in rows
-        for phase, used in row.get("search", {}).get("cost", {}).items()
-    ]
-    header = ["a search's", "set", "seconds", "prompt tokens", "completion tokens", "USD"]
-    return _aligned(header, lines, ("a search's", "set")) if lines else None
-
-
-def over_time(rows: Sequence[Record]) -> str:
-    """For each set, over tasks: medals and normalised scores by the share of the budget that was used, and notes."""
-    overall = [row for row in rows if row["task"] == ALL and "search" in row]
-    if not overall:
-        return "no searches" if rows else "no rollouts"
-    shares = [point["share"] for point in overall[0]["search"]["over_time"]]
-    lines = []
-    for name, form in (("medal", ".1%"), ("normalised", ".1f")):
-        for row in overall:
-            for which, words in ((name, "handed in"), (f"perfect_{name}", "perfect")):
-                values = [point[which] for point in row["search"]["over_time"]]
-                if set(values) != {None}:
-                    lines.append([OVERALL[name], row["set"], words, *(_number(value, form) for value in values)])
-    table = _aligned(
-        ["over time", "set", "selection", *(f"{s:.0%}" for s in shares)], lines, ("over time", "set", "selection")
-    )
-    policy = overall[0]["missing_policy"]
-    missing = _each(overall, lambda row: f"{row['missing']} of {row['rollouts'] + row['missing']}")
-    revealed = _each(overall, lambda row: f"{row['revealed']} of {row['rollouts']}")
-    notes = [
-        f"missing runs: {missing}; {HANDLING[policy]} (--missing {policy}), but left out of sets with other rollouts",
-        f"test feedback: revealed in {revealed} rollouts",
-        "columns: the share of the budget that was used, of time, nodes or USD, whichever is nearest its end",
-        "handed in: the node with the best score so far; once the search is over, the one that it chose",
-        "perfect: the node with the best test score so far, which nobody could know",
-        "means over tasks, every task weighs the same; an unfit submission, or none, has no medal and a normalised score of 0",
-    ]
-    return f"{table}\n\n" + "\n".join(notes)
-
-
-def by_turn(rows: Sequence[Record]) -> str:
-    """For each set of agents in turns, over tasks: how many are at work, ask for help, and have what by then; and notes."""
-    overall = [row for row in rows if row["task"] == ALL and "turns" in row]
-    if not overall:
-        return "no agents in turns" if rows else "no rollouts"
-    longest = max(len(row["turns"]["by_turn"]) for row in overall)
-    columns = sorted({math.ceil(longest * tenth / 10) for tenth in range(1, 11)} | {1})
-    lines = []
-    for name, (words, form) in BY_TURN.items():
-        for row in overall:
-            points = row["turns"]["by_turn"]
-            values = [points[min(turn, len(points)) - 1][name] for turn in columns]
-            if name in ("working", "asked"):  # what is over is not at work
-                values = [value if turn <= len(points) else None for value, turn in zip(values, columns, strict=True)]
-            if set(values) != {None}:
-                lines.append([words, row["set"], *(_number(value, form) for value in values)])
-    notes = [
-        _each(overall, lambda row: f"{row['turns']['rollouts']} rollouts"),
-        "columns: turns; asks for help: of those that are at work",
-        "so far: the best submission by its score on the test, which the agent need not have known; a run that is over keeps it",
-        "means over tasks, every task weighs the same; runs that are missing are left out",
-    ]
-    table = _aligned(["after turn", "set", *map(str, columns)], lines, ("after turn", "set"))
-    return f"{table}\n\n" + "\n".join(notes)
+    level = f"{100 * rows[0]['confidence']:.4g} % CI"
+    return aligned(["over tasks", "set", "mean", "± SEM", level], lines, ("over tasks", "set"))
 
 
 def costs(rows: Sequence[Record]) -> str:
@@ -215,15 +83,10 @@ def costs(rows: Sequence[Record]) -> str:
         some_usd = f" ({paid}/{count})" if 0 < paid < count else ""
         line = [row["set"], str(count), f"{row['seconds']:.1f}"]
         line.append(f"{row['seconds'] / count:.1f}" if count else "-")
-        line += [_number(row[name], "d") + some for name in ("prompt_tokens", "completion_tokens")]
-        line += [_number(row["usd"], ".2f") + some_usd, _number(row["usd"] / paid if paid else None, ".4f")]
+        line += [number(row[name], "d") + some for name in ("prompt_tokens", "completion_tokens")]
+        line += [number(row["usd"], ".2f") + some_usd, number(row["usd"] / paid if paid else None, ".4f")]
         lines.append(line)
-    return _aligned(header, lines, ("cost",))
-
-
-def _each(rows: Sequence[Record], words: Callable[[Record], str]) -> str:
-    """`3 of 24 (before), 0 of 24 (after)`; the set's name only where there are several."""
-    return ", ".join(f"{words(row)} ({row['set']})" if len(rows) > 1 else words(row) for row in rows)
+    return aligned(header, lines, ("cost",))
 
 
 def _rule(rows: Sequence[Record], field: str) -> str:
@@ -231,7 +94,7 @@ def _rule(rows: Sequence[Record], field: str) -> str:
     rules = {row[field] for row in rows if row[field] is not None}
     if len(rules) == 1:
         return rules.pop()
-    return _each(rows, lambda row: row[field] or "none")
+    return each(rows, lambda row: row[field] or "none")
 
 
 def notes(rows: Sequence[Record]) -> str:
@@ -239,8 +102,8 @@ def notes(rows: Sequence[Record]) -> str:
     policy, k = rows[0]["missing_policy"], rows[0]["k"]
     rule = _rule(rows, "reward_rule")
     fewer = " (- with fewer)" if policy == "ignore" else ""
-    missing = _each(rows, lambda row: f"{row['missing']} of {row['rollouts'] + row['missing']}")
-    revealed = _each(rows, lambda row: f"{row['revealed']} of {row['rollouts']}")
+    missing = each(rows, lambda row: f"{row['missing']} of {row['rollouts'] + row['missing']}")
+    revealed = each(rows, lambda row: f"{row['revealed']} of {row['rollouts']}")
     lines = [
         f"missing runs: {missing}; {HANDLING[policy]} (--missing {policy})",
         f"test feedback: revealed in {revealed} rollouts",
@@ -284,7 +147,7 @@ def comparison(record: Record) -> str:
         ]
         for row in record["tasks"]
     ]
-    table = _aligned(["task", first, second, "difference", f"{second} against {first}"], lines, ("task",))
+    table = aligned(["task", first, second, "difference", f"{second} against {first}"], lines, ("task",))
     count = f"{len(lines)} task" + ("s" if len(lines) != 1 else "")
     found = (
         f"by {by}, {second} against {first}: win {record['win']}, tie {record['tie']}, loss {record['loss']} of {count}"
@@ -292,8 +155,8 @@ def comparison(record: Record) -> str:
     said = [found + "; a positive difference is better"]
     if record["difference_mean"] is not None:
         mean = f"mean difference over tasks: {record['difference_mean']:+{form}}"
-        interval = _interval(record["difference_ci"], f"+{form}")
-        how = f"{100 * record['confidence']:.4g} % CI {interval}: bootstrap over tasks, {record['resamples']} resamples"
+        between = interval(record["difference_ci"], f"+{form}")
+        how = f"{100 * record['confidence']:.4g} % CI {between}: bootstrap over tasks, {record['resamples']} resamples"
         said.append(f"{mean} ({how}, --seed {record['seed']})" if record["difference_ci"] else mean)
     elif lines:
         said.append("mean difference over tasks: none, the metrics differ")

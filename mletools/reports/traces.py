@@ -1,24 +1,88 @@
 """A run of several traces as one: MLE-RL's agent goes on until its time is up, and hands in the best that it knows of.
 
-Known is the validation score; of equals the first. What a run costs is what its traces cost together. Covered: rollouts with
-`trace` (scaffold memory), one file at a time. Not covered: which turn of a trace is handed in (the scaffold's choice).
+Known is the validation score; of equals the first. What a run costs is what its traces cost together. Over a whole run a
+Life tells what its traces came to by human rank, by how they began and by submission (MLE-RL's figure 4). Covered: rollouts
+with `trace` (scaffold memory), one file at a time, a run's traces in order. Not covered: which turn of a trace is handed in
+(the scaffold's choice), means over tasks (courses).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from .runs import Run
-from .search import better_than, lower_is_better
+from .search import CLOSE, better_than, lower_is_better
+
+if TYPE_CHECKING:
+    from .runs import Run
+
+KINDS = ("memory", "reset")  # how a trace began: from a solution of the pool, from scratch
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """One trace: how it began, the seconds of its turns, and of each valid submission the seconds until then and the human rank."""
+
+    kind: str
+    seconds: float
+    submissions: tuple[tuple[float, float], ...]
+
+
+def traced(rollout: Mapping[str, Any]) -> Trace | None:
+    """The Trace of a rollout of scaffold memory; None of any other, and of a task without a leaderboard."""
+    if rollout.get("trace") not in KINDS or rollout["grade"].get("teams") is None:
+        return None
+    seconds, found = 0.0, []
+    for turn in rollout["turns"]:
+        seconds += turn["duration_s"]
+        grade = turn.get("grade") or {}
+        if grade.get("valid") and grade.get("human_rank") is not None:
+            found.append((seconds, grade["human_rank"]))
+    return Trace(rollout["trace"], seconds, tuple(found))
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """A run, one trace after another: its seconds, and its valid submissions: how the trace began, the seconds, the human rank."""
+
+    seconds: float
+    submissions: tuple[tuple[str, float, float], ...]
+
+    @property
+    def kinds(self) -> set[str]:
+        """How the traces began that handed in something valid."""
+        return {kind for kind, _, _ in self.submissions}
+
+    def best(self, kind: str, share: float) -> float:
+        """The best human rank that traces of this kind have by this share of the run's seconds; 0 where there is none."""
+        until = share * self.seconds * (1 + CLOSE)
+        return max((rank for of, at, rank in self.submissions if of == kind and at <= until), default=0.0)
+
+
+def life(traces: Sequence[Trace]) -> Life:
+    """The run that these traces are, in order."""
+    begun, found = 0.0, []
+    for trace in traces:
+        found += [(trace.kind, begun + at, rank) for at, rank in trace.submissions]
+        begun += trace.seconds
+    return Life(begun, tuple(found))
+
+
+def lives(runs: Sequence["Run"]) -> list[Life]:
+    """The runs that traces of one task belong to; what is no trace is left out."""
+    found = dict[tuple[str, tuple[bool, int, int]], list[Trace]]()
+    for run in runs:
+        if run.trace is not None:
+            found.setdefault((run.group, run.repeat), []).append(run.trace)
+    return [life(traces) for traces in found.values()]
 
 
 @dataclass
 class Traces:
     """Give it the traces with `add`; `runs` are those that the runs hand in, in the order in which the runs began."""
 
-    _best: dict[tuple[str, int], tuple[float | None, Run]] = field(default_factory=dict)
+    _best: dict[tuple[str, int], tuple[float | None, "Run"]] = field(default_factory=dict)
 
-    def add(self, rollout: Mapping[str, Any], run: Run) -> None:
+    def add(self, rollout: Mapping[str, Any], run: "Run") -> None:
         key = (rollout["group"], rollout["sample"])
         score = (rollout.get("validation") or {}).get("score")
         if key not in self._best:
@@ -30,7 +94,7 @@ class Traces:
         together = {name: _sum(getattr(run, name), getattr(best, name)) for name in SUMMED}
         self._best[key] = (score if better else known), replace(chosen, **together)
 
-    def runs(self) -> Iterator[Run]:
+    def runs(self) -> Iterator["Run"]:
         return (run for _, run in self._best.values())
 
 

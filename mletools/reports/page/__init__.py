@@ -13,8 +13,9 @@ from importlib.resources import files
 from typing import Any
 
 from ...records.errors import ToolError
+from ..courses import ALL
+from ..means import RATES
 from ..show.visible import visible_line
-from ..summary import ALL, RATES
 from ..tables import HANDLING, OVERALL, notes
 from . import plots
 from .blocks import Blocks, packed

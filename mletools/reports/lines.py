@@ -1,0 +1,43 @@
+"""Parts of a report's tables: aligned columns, numbers that may be missing, the words for quantities."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+Record = dict[str, Any]
+OVERALL = {
+    "valid": "valid",
+    "above_median": "above median",
+    "bronze": "bronze",
+    "silver": "silver",
+    "gold": "gold",
+    "medal": "any medal",
+    "reward": "reward",
+    "score": "score",
+    "human_rank": "human rank",
+    "normalised": "normalised score",
+}
+HANDLING = {"invalid": "counted as invalid", "ignore": "left out", "error": "an error"}
+
+
+def number(value: float | None, form: str = ".3f") -> str:
+    """In this form, and `-` where there is none."""
+    return "-" if value is None else format(value, form)
+
+
+def interval(ends: Sequence[float] | None, form: str = ".3f") -> str:
+    """`0.100 to 0.200`, and `-` where there is none."""
+    return "-" if ends is None else f"{ends[0]:{form}} to {ends[1]:{form}}"
+
+
+def aligned(header: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[str] = ("task", "set")) -> str:
+    """A table with a line under its header; the columns named in `left` are aligned left, the others right."""
+    from tabulate import tabulate
+
+    align = ["left" if name in left else "right" for name in header]
+    rules = ["-" * max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    return tabulate([header, rules, *rows], tablefmt="plain", disable_numparse=True, colalign=align)
+
+
+def each(rows: Sequence[Record], words: Callable[[Record], str]) -> str:
+    """`3 of 24 (before), 0 of 24 (after)`; the set's name only where there are several."""
+    return ", ".join(f"{words(row)} ({row['set']})" if len(rows) > 1 else words(row) for row in rows)

@@ -1,0 +1,106 @@
+"""What mle-report --over-traces says of runs of several traces: numbers worked by hand."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import run_command
+from search_records import verdict
+from test_report_turns import BOARD, agent
+from test_reports import a_set, rollout, rows
+
+from mletools.reports.traces import Life, Trace, life, lives, traced
+
+
+def ranked(*ranks: float | None) -> list[tuple[str, dict[str, Any]]]:
+    """Turns of a second each, with what the test says of each submission: None is an invalid one."""
+    return [("execute_code", {**verdict(None if rank is None else 0.5), "human_rank": rank}) for rank in ranks]
+
+
+def one(task: str, kind: str, *ranks: float | None, sample: int = 0, number: int = 0, **board: Any) -> dict[str, Any]:
+    made = agent(task, sample, *ranked(*ranks), **(board or BOARD))
+    return {**made, "trace": kind, "id": f"{task}-{sample}-{number}"}
+
+
+def two_tasks() -> list[dict[str, Any]]:
+    """Task a: a run of ten seconds that begins from scratch, and one from scratch alone; task b: a run of four seconds."""
+    return [
+        one("a", "reset", None, 0.2, None, 0.4),
+        one("a", "memory", 0.5, None, None, 0.3, None, 0.8, number=1),
+        one("a", "reset", 0.6, sample=1),
+        one("b", "memory", 0.4, None),
+        one("b", "reset", None, 1.0, number=1),
+    ]
+
+
+def test_a_run_by_hand() -> None:
+    first, second = traced(two_tasks()[0]), traced(two_tasks()[1])
+    assert first == Trace("reset", 4.0, ((2.0, 0.2), (4.0, 0.4))) and second is not None
+    whole = life([first, second])
+    assert whole.seconds == 10.0 and whole.kinds == {"reset", "memory"}
+    assert [whole.best("reset", share / 10) for share in (1, 2, 3, 4, 10)] == [0.0, 0.2, 0.2, 0.4, 0.4]
+    assert [whole.best("memory", share / 10) for share in (4, 5, 9, 10)] == [0.0, 0.5, 0.5, 0.8]
+    assert life([]) == Life(0.0, ())
+
+
+def test_what_is_no_trace_on_a_leaderboard_has_none() -> None:
+    assert traced(rollout("a", 0, 0.5)) is None
+    assert traced({**one("a", "reset", 0.5), "trace": "else"}) is None
+    without = {**agent("a", 0, *ranked(0.5)), "trace": "reset"}
+    assert without["grade"].get("teams") is None and traced(without) is None
+    (run,) = a_set("x", without).runs
+    assert lives([run]) == [] and "traces" not in rows([a_set("x", without)])["all", "x"]
+
+
+def test_means_are_over_tasks() -> None:
+    found = rows([a_set("x", *two_tasks())])
+    told = found["all", "x"]["traces"]
+    assert (told["runs"], told["with_both"]) == (3, 2)  # the second run of a has nothing from memory
+    over = {point["share"]: (point["memory"], point["reset"]) for point in told["over_time"]}
+    assert over[0.1] == (0.0, 0.0) and over[0.2] == (0.0, pytest.approx(0.1))
+    assert over[0.5] == (pytest.approx(0.45), pytest.approx(0.2))
+    assert over[1.0] == (pytest.approx(0.6), pytest.approx(0.7))
+    by = told["by_submission"]
+    assert [point["runs"] for point in by] == [3, 2, 1, 1, 1]
+    # a: .2 and .6, then .4 alone; b: .4, then 1
+    assert [point["this"] for point in by] == pytest.approx([0.4, 0.7, 0.5, 0.3, 0.8])
+    assert [point["best"] for point in by] == pytest.approx([0.4, (0.5 + 1) / 2, (0.55 + 1) / 2, (0.55 + 1) / 2, 0.85])
+    assert len(found["b", "x"]["traces"]["by_submission"]) == 2
+
+
+def test_a_run_without_a_valid_submission_counts_none(tmp_path: Path) -> None:
+    told = rows([a_set("x", one("a", "reset", None), one("a", "reset", 0.5, sample=1))])["all", "x"]["traces"]
+    assert told["over_time"][-1] == {"share": 1.0, "memory": None, "reset": None}
+    assert told["by_submission"] == [{"submission": 1, "runs": 1, "this": 0.5, "best": 0.25}]
+    nothing = rows([a_set("x", one("a", "reset", None))])["all", "x"]["traces"]
+    assert nothing["by_submission"] == [] and nothing["runs"] == 1
+    (tmp_path / "x.jsonl").write_text(json.dumps(one("a", "reset", None)) + "\n")
+    assert "valid submission" in run_command("mle-report", "--over-traces", "x.jsonl", cwd=tmp_path).stdout.decode()
+
+
+def test_the_table(tmp_path: Path) -> None:
+    for name, some in (("long", two_tasks()), ("short", two_tasks()[3:]), ("none", [rollout("a", 0, 0.5)])):
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(one) + "\n" for one in some))
+    told = run_command("mle-report", "--over-traces", "long.jsonl", "short.jsonl", cwd=tmp_path).stdout.decode()
+    over_time, by_submission, _ = ([line.split() for line in part.split("\n")] for part in told.split("\n\n"))
+    assert over_time[0] == ["human", "rank", "by", "set", *(f"{tenth}0%" for tenth in range(1, 11))]
+    assert over_time[2][:3] == ["traces", "from", "memory"] and over_time[2][3:] == [
+        "long", "0.000", "0.000", "0.200", "0.200", "0.450", "0.450", "0.450", "0.450", "0.450", "0.600",
+    ]  # fmt: skip
+    assert [line[3] for line in over_time[2:]] == ["long", "short", "long", "short"]
+    assert by_submission[2:4] == [
+        ["runs", "that", "have", "it", "long", "3", "2", "1", "1", "1"],
+        ["runs", "that", "have", "it", "short", "1", "1", "-", "-", "-"],
+    ]
+    assert by_submission[-1] == ["the", "best", "until", "it", "short", "0.400", "1.000", "1.000", "1.000", "1.000"]
+    assert "3 runs, 2 of them with valid submissions of both kinds (long)" in told
+    none = run_command("mle-report", "--over-traces", "none.jsonl", cwd=tmp_path).stdout.decode()
+    assert none == "no runs of traces on tasks with a leaderboard\n"
+
+
+@pytest.mark.parametrize("other", ["--compare", "--over-time", "--over-turns"])
+def test_one_table_at_a_time(tmp_path: Path, other: str) -> None:
+    (tmp_path / "x.jsonl").write_text("")
+    done = run_command("mle-report", "--over-traces", other, "x.jsonl", "x.jsonl", cwd=tmp_path, check=False)
+    assert done.returncode == 2 and b"are different tables: give one" in done.stderr
