@@ -19,6 +19,14 @@ ifeq ($(filter tiny paper,$(SIZE)),)
 $(error SIZE is tiny or paper, not $(SIZE))
 endif
 
+# the commands: those that are installed, else the checkout's own; `make -n` needs none
+ifeq ($(shell command -v mle-rollout),)
+export PATH := $(abspath ../../.venv/bin):$(PATH)
+ifeq ($(wildcard ../../.venv/bin/mle-rollout)$(findstring n,$(filter-out --%,$(firstword -$(MAKEFLAGS)))),)
+$(error no mle-rollout: install mletools with pip install '.[train,report]', or let `make .venv/.ready` at the top do it)
+endif
+endif
+
 # How what was sampled is run, where the agent does not do that itself.
 RUN ?= | mle-instrument -q | mle-sandbox -q $(LIMITS)
 
