@@ -180,9 +180,9 @@ def test_a_rollout_keeps_its_colours() -> None:
     ],
 )
 def test_sets_are_named_by_what_tells_their_files_apart(files: list[str], names: list[str]) -> None:
-    from mletools.commands.report import _labels
+    from mletools.commands.report_sets import labels
 
-    assert _labels(files) == names
+    assert labels(files) == names
 
 
 def test_the_funnel_of_tasks() -> None:

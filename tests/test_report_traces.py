@@ -99,6 +99,20 @@ def test_the_table(tmp_path: Path) -> None:
     assert none == "no runs of traces on tasks with a leaderboard\n"
 
 
+def test_the_figures() -> None:
+    from mletools.reports.page.figures import figures
+
+    summaries = [*rows([a_set("x", *two_tasks()), a_set("y", *two_tasks()[3:])]).values()]
+    made = {figure.name: figure for figure in figures([], {}, [], None, summaries)}
+    assert list(made) == ["within-traces", "within-submissions"]  # no medal, no normalised score, nobody asks for help
+    traces = [row for row in made["within-traces"].rows if row[0] == "from memory, x"]
+    assert [row[1] for row in traces] == [tenth / 10 for tenth in range(1, 11)]
+    assert [row[2] for row in traces][-2:] == pytest.approx([0.45, 0.6])
+    assert {row[0] for row in made["within-submissions"].rows} == {
+        f"{words}, {name}" for words in ("best of the first", "this one") for name in "xy"
+    }
+
+
 @pytest.mark.parametrize("other", ["--compare", "--over-time", "--over-turns"])
 def test_one_table_at_a_time(tmp_path: Path, other: str) -> None:
     (tmp_path / "x.jsonl").write_text("")

@@ -19,17 +19,19 @@ def draw(run: cli.Run, asked: Asked, names: Sequence[str], files: Sequence[str])
     """Write the files of --plots, and the page of --html; what was read."""
     page = Page(asked.full)
     sets = [read(run, name, path, keep=page.add) for name, path in zip(names, files, strict=True)]
-    drawn = _figures(run, asked, page, sets)
+    summed = summaries(sets, asked.runs, asked.missing, asked.confidence)
+    drawn = _figures(run, asked, page, sets, summed)
     if asked.plots:
         run.say(f"{len(save(drawn, Path(asked.plots)))} files in {asked.plots}")
     if asked.html:
-        summed = summaries(sets, asked.runs, asked.missing, asked.confidence)
         for text in page.html(asked.title or "Report", summed, drawn, __version__):
             run.emit_text(text)
     return sets
 
 
-def _figures(run: cli.Run, asked: Asked, page: Page, sets: Sequence[RunSet]) -> list[Any]:
+def _figures(
+    run: cli.Run, asked: Asked, page: Page, sets: Sequence[RunSet], summed: Sequence[dict[str, Any]]
+) -> list[Any]:
     """Each further set is compared with the first, where they compare."""
     curves = dict(zip(labels(asked.steps), (steps(run, path) for path in asked.steps), strict=True))
     pairs = []
@@ -39,4 +41,4 @@ def _figures(run: cli.Run, asked: Asked, page: Page, sets: Sequence[RunSet]) -> 
         except ToolError as error:
             run.say(f"{other.label} is not compared with {sets[0].label}: {error}")
     made = dict(zip(labels(asked.tasks), (fates(run, path) for path in asked.tasks), strict=True))
-    return figures(page.runs, curves, pairs, made)
+    return figures(page.runs, curves, pairs, made, summed)

@@ -19,7 +19,8 @@ from ..show.visible import visible_line
 from ..tables import HANDLING, OVERALL, notes
 from . import plots
 from .blocks import Blocks, packed
-from .figures import Cell, Figure, figures
+from .figure import Cell, Figure
+from .figures import figures
 from .shown import COLUMNS, Shown, cells, shown
 from .viewer import piece
 
@@ -28,6 +29,7 @@ Record = dict[str, Any]
 NONE = "-"
 SECTIONS = {
     "training": ("Training", ("training-", "version-")),
+    "within": ("Within a run", ("within-",)),
     "funnel": ("Where tasks and rollouts end", ("tasks", "funnel", "filters")),
     "time": ("Time", ("times",)),
     "medals": ("Medals", ("medals-",)),

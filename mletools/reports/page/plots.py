@@ -12,7 +12,7 @@ from typing import Any
 
 from ...records.errors import ToolError
 from ..show.visible import visible
-from .figures import Figure, Palette
+from .figure import Figure, Palette
 
 # colours that no other thing has, and the variables of page.css that take their places
 _STAND_INS = Palette(

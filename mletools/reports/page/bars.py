@@ -1,0 +1,139 @@
+"""Figures of how runs are spread: medals by kind of task, differences between two sets, running times."""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from .figure import Cell, Figure, Palette, clipped, legend, named
+from .shown import MEDALS, Shown
+
+GROUPINGS: tuple[tuple[str, str, Callable[[Shown], str | None]], ...] = (
+    ("modality", "Medals by modality", lambda each: each.modality),
+    ("problem", "Medals by kind of problem", lambda each: each.problem),
+    ("difficulty", "Medals by difficulty", lambda each: each.split),
+    (
+        "mutations",
+        "Medals by how far the data was spoilt",
+        lambda each: None if each.mutations is None else f"{each.mutations} mutations",
+    ),
+)
+
+
+def medals(runs: Sequence[Shown], name: str, title: str, of: Callable[[Shown], str | None]) -> Figure | None:
+    groups: dict[str, list[Shown]] = {}
+    for each in runs:
+        group = of(each)
+        if group is not None:
+            groups.setdefault(group, []).append(each)
+    if len(groups) < 2:
+        return None
+    names = sorted(groups)
+    rows: list[tuple[Cell, ...]] = []
+    for group in names:
+        counts = Counter(each.run.medal for each in groups[group])
+        valid = sum(each.run.valid for each in groups[group])
+        rows.append((group, len(groups[group]), valid, *(counts[medal] for medal in MEDALS)))
+
+    def draw(axes: Any, palette: Palette) -> None:
+        left = [0.0] * len(names)
+        for number, medal in enumerate(MEDALS):
+            widths = [float(row[3 + number] or 0) / float(row[1] or 1) for row in rows]
+            axes.barh(range(len(names)), widths, left=left, color=palette.medals[number], label=medal, height=0.7)
+            left = [a + b for a, b in zip(left, widths, strict=True)]
+        for place, share in enumerate(left):
+            axes.text(share + 0.01, place, f"{share:.0%}", va="center", fontsize=8, color=palette.text)
+        axes.set_yticks(range(len(names)), [f"{group} ({len(groups[group])})" for group in names])
+        axes.invert_yaxis()
+        axes.set_xlim(0, 1.08)
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+        legend(axes, len(MEDALS))
+
+    return Figure(
+        f"medals-{name}", title, "Share of rollouts with each medal; in brackets how many rollouts.",
+        (name, "rollouts", "valid", *MEDALS), rows, draw, (7.0, 1.2 + 0.35 * len(names)),
+    )  # fmt: skip
+
+
+def differences(record: Mapping[str, Any]) -> Figure | None:
+    """Two sets, paired by task."""
+    tasks = sorted(record["tasks"], key=lambda row: row["difference"])
+    if not tasks:
+        return None
+    first, second, by = record["first"], record["second"], record["by"].replace("-", " ")
+    rows: list[tuple[Cell, ...]] = [
+        (row["task"], row["first"], row["second"], row["difference"], row["result"]) for row in tasks
+    ]
+    few = len(tasks) <= 40
+
+    def draw(axes: Any, palette: Palette) -> None:
+        colours = {"win": palette.good, "loss": palette.bad, "tie": palette.faint}
+        values = [row["difference"] for row in tasks]
+        axes.barh(range(len(tasks)), values, color=[colours[row["result"]] for row in tasks], height=0.7)
+        axes.axvline(0, color=palette.text, linewidth=0.8)
+        if record["difference_ci"]:
+            axes.axvspan(*record["difference_ci"], color=palette.faint, alpha=0.35, linewidth=0)
+        if record["difference_mean"] is not None:
+            axes.axvline(record["difference_mean"], color=palette.text, linewidth=1.2, linestyle="--")
+        axes.set_yticks(range(len(tasks)) if few else [], [clipped(row["task"]) for row in tasks] if few else [])
+        if not few:
+            axes.set_ylabel(f"{len(tasks)} tasks")
+        axes.set_xlabel(f"difference in {by}, positive is better")
+
+    confidence = f"{100 * record['confidence']:.4g} %"
+    caption = (
+        f"{second} less {first} by {by}, task by task: {record['win']} won, {record['tie']} tied, {record['loss']} lost. "
+        f"Dashed: the mean over tasks; shaded: its {confidence} bootstrap interval."
+    )
+    return Figure(
+        f"compare-{first}-{second}", f"{second} against {first}", caption,
+        ("task", first, second, "difference", "result"), rows, draw, (7.0, 1.2 + (0.28 * len(tasks) if few else 4)),
+    )  # fmt: skip
+
+
+def times(runs: Sequence[Shown], sets: Sequence[str]) -> Figure | None:
+    found = {
+        label: sorted(e.execution_s for e in runs if e.set == label and e.execution_s is not None) for label in sets
+    }
+    found = {label: values for label, values in found.items() if values and values[-1] > 0}
+    if not found:
+        return None
+    rows: list[tuple[Cell, ...]] = [
+        (label, len(values), *(_quantile(values, share) for share in (0.05, 0.25, 0.5, 0.75, 0.95, 1.0)))
+        for label, values in found.items()
+    ]
+    least = max(min(values[0] for values in found.values()), 1e-2)
+    most = max(values[-1] for values in found.values())
+    decades = max(math.log10(most / least), 0.5) if most > least else 0.5
+    edges = [least * 10 ** (decades * at / 40) for at in range(41)]
+
+    def draw(axes: Any, palette: Palette) -> None:
+        for number, (label, values) in enumerate(found.items()):
+            clipped = [min(max(value, edges[0]), edges[-1]) for value in values]
+            weights = [1 / len(values)] * len(values)
+            axes.hist(clipped, edges, weights=weights, histtype="stepfilled", alpha=0.35, color=palette.of(number))
+            axes.hist(
+                clipped,
+                edges,
+                weights=weights,
+                histtype="step",
+                linewidth=1.4,
+                color=palette.of(number),
+                label=named(label),
+            )
+        axes.set_xscale("log")
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+        axes.set_xlabel("seconds (logarithmic)")
+        axes.set_ylabel("share of rollouts")
+        legend(axes, len(found))
+
+    return Figure(
+        "times", "How long programs ran", "Wall time in the sandbox of the program that was judged, per set.",
+        ("set", "programs", "5 %", "25 %", "median", "75 %", "95 %", "longest"), rows, draw,
+    )  # fmt: skip
+
+
+def _quantile(values: Sequence[float], share: float) -> float:
+    """Of sorted values, the nearest-rank quantile."""
+    return values[max(0, math.ceil(share * len(values)) - 1)]

@@ -1,0 +1,78 @@
+"""What every figure of a report is made of: its title, the numbers it shows, how matplotlib draws them, colours by role."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Cell = str | float | int | None
+Draw = Callable[[Any, "Palette"], None]  # on matplotlib's Axes
+Point = tuple[float, float, float | None]  # across, up, ± error
+FEWEST = 2  # points of a line
+
+
+@dataclass(frozen=True)
+class Palette:
+    """Colours by role. series: of the sets, told apart by colour-blind readers too (Okabe and Ito)."""
+
+    series: tuple[str, ...] = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+    medals: tuple[str, ...] = ("#C9A227", "#8A9299", "#A65E2E")  # gold, silver, bronze
+    good: str = "#009E73"
+    bad: str = "#D55E00"
+    text: str = "#222222"
+    faint: str = "#BBBBBB"
+
+    def of(self, number: int) -> str:
+        return self.series[number % len(self.series)]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A picture and its numbers. name: of its file; size: inches."""
+
+    name: str
+    title: str
+    caption: str
+    header: tuple[str, ...]
+    rows: Sequence[tuple[Cell, ...]]
+    draw: Draw
+    size: tuple[float, float] = (7.0, 3.4)
+
+
+def line_plot(lines: Mapping[str, Sequence[Point]], across: str, up: str, share: bool = False) -> Draw:
+    """A line for each label, with a band where its points have errors. share: what goes across is one, else it is counted."""
+
+    def draw(axes: Any, palette: Palette) -> None:
+        for number, (label, points) in enumerate(lines.items()):
+            x, y = [point[0] for point in points], [point[1] for point in points]
+            error = [point[2] or 0.0 for point in points]
+            colour = palette.of(number)
+            axes.plot(
+                x, y, color=colour, label=named(label), linewidth=1.6, linestyle=("-", "--", "-.", ":")[number % 4]
+            )
+            if any(error):
+                low, high = ([a + s * b for a, b in zip(y, error, strict=True)] for s in (-1, 1))
+                axes.fill_between(x, low, high, color=colour, alpha=0.18, linewidth=0)
+        axes.set_xlabel(across)
+        axes.set_ylabel(up)
+        if share:
+            axes.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+        else:
+            axes.xaxis.get_major_locator().set_params(integer=True)
+        legend(axes, len(lines))
+
+    return draw
+
+
+def named(label: str) -> str:
+    """As matplotlib takes it: a label that begins with _ is kept out of legends, and a long one would push the axes aside."""
+    label = clipped(label, 24)
+    return f" {label}" if label.startswith("_") else label
+
+
+def legend(axes: Any, count: int) -> None:
+    if count > 1:
+        axes.legend(frameon=False, ncols=min(count, 4), loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0)
+
+
+def clipped(text: str, most: int = 36) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
