@@ -56,6 +56,9 @@ SAMPLER := -m policy --model-url $(SERVER)
 PUBLISH := --publish-url $(SERVER)
 endif
 
+# $(call policy,ARM): who is evaluated, what ARM's training came to; base is what all of them began from
+policy = $(LOCAL):$(if $(filter base,$(1)),$(POLICY),$(OUT)/$(1)/latest)
+
 .PHONY: all clean options
 clean:
 	rm -rf $(OUT)
