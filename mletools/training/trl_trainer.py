@@ -1,0 +1,178 @@
+"""The part of the trainer that needs TRL at hand: its GRPOTrainer with recorded steps, micro-batch by micro-batch.
+
+A module of its own, for importing it takes seconds: recorded_trainer does when training begins. Not covered: how a trainer is
+set up, the steps (recorded_trainer), how a step is cut (microbatches).
+"""
+
+import contextlib
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from trl import GRPOTrainer
+from trl.trainer.grpo_trainer import use_adapter
+
+from mletools.training.algorithms import MEANS_OVER_ROWS
+from mletools.training.microbatches import Layout, cut, padding_share, tensors_of
+from mletools.training.recorded_trainer import Correction, Steps
+from mletools.training.steps import Row, Step
+
+_SUMS = ("entropy", "log_ratio", "clipped")
+
+
+class RecordedTrainer(GRPOTrainer):
+    """GRPOTrainer with recorded steps in place of sampling; after a step `observed` tells what was seen in it.
+
+    steps, layout, correction, spoilt: as recorded_trainer says; the rest goes to GRPOTrainer.
+    """
+
+    observed: dict[str, float]
+    taken: Step
+
+    def __init__(
+        self,
+        steps: Iterator[Step],
+        layout: Layout,
+        correction: Correction,
+        spoilt: Callable[[Step, str], None],
+        **trl: Any,
+    ) -> None:
+        self.steps, self.layout, self.correction, self.spoilt = steps, layout, correction, spoilt
+        super().__init__(**trl)
+
+    def get_train_dataloader(self) -> Any:
+        return Steps(self.steps, self.accelerator.num_processes, self.accelerator.process_index)
+
+    def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> Any:
+        """Gradients of a whole step; returns this process's part of the loss, times the number of processes."""
+        model.train()
+        world, rank = self.accelerator.num_processes, self.accelerator.process_index
+        step = self.taken = inputs["step"]
+        # a row that neither pays nor is held back by another term has no gradient
+        plain = self.beta == 0.0 and self.correction.entropy_coef == 0.0
+        used = [row for row in step.rows if row.advantage or not plain]
+        parts = cut(used, self.layout, world)
+        self._sums = {name: torch.zeros((), device=self.accelerator.device) for name in _SUMS}
+        self._largest = torch.ones((), device=self.accelerator.device)
+        total = torch.zeros((), device=self.accelerator.device)
+        for index, rows in enumerate(parts[rank]):
+            last = index + 1 == len(parts[rank])
+            self.accelerator.gradient_state._set_sync_gradients(last)
+            with contextlib.nullcontext() if last else self.accelerator.no_sync(model):
+                loss = self._part(model, rows, step, world, len(parts[0][index]))
+                self.accelerator.backward(loss)
+            total += loss.detach()
+        self._observe(parts, sum(row.tokens.loss_tokens for row in used))
+        self._refuse_spoilt(self.accelerator.reduce(total.clone(), reduction="mean"))
+        return total
+
+    def _part(self, model: Any, rows: Sequence[Row], step: Step, world: int, count: int = 1) -> Any:
+        """The loss of one micro-batch of at least `count` rows, as a part of the step's."""
+        tokens = max(1, sum(row.tokens.loss_tokens for row in step.rows))
+        inputs = {
+            **tensors_of(rows, self._tokenizer.pad_token_id),
+            "num_items_in_batch": torch.tensor(float(tokens)),
+        }
+        inputs = {name: tensor.to(self.accelerator.device) for name, tensor in inputs.items()}
+        if self.beta != 0.0:
+            inputs["ref_per_token_logps"] = self._reference(inputs)
+        self._inputs = inputs
+        with self.compute_loss_context_manager():
+            loss = super()._compute_loss(model, inputs)
+        if self.loss_type in MEANS_OVER_ROWS:
+            loss = loss * (inputs["advantages"].size(0) * world / max(1, step.rollouts))
+        if self.correction.entropy_coef:
+            loss = loss - self.correction.entropy_coef * self._entropy_sum * world / tokens
+        return loss
+
+    def _get_per_token_logps_and_entropies(self, model: Any, *args: Any, **kwargs: Any) -> Any:
+        """TRL's, which the loss begins with; what depends on the present probabilities is put into its inputs."""
+        found = super()._get_per_token_logps_and_entropies(model, *args, **kwargs)
+        if kwargs.get("compute_entropy"):
+            self._complete(found[0].detach(), found[1])
+        return found
+
+    def _complete(self, logps: Any, entropies: Any) -> None:
+        inputs = self._inputs
+        mask, recorded = inputs["tool_mask"], inputs["recorded"].unsqueeze(1).bool()
+        sampled = torch.where(recorded, inputs["recorded_logps"], logps)
+        log_ratio = (logps - sampled) * mask
+        inputs["old_per_token_logps"] = sampled if self.correction.ratio and not self.correction.importance else logps
+        inputs["old_per_token_logps"] = inputs["old_per_token_logps"] * mask + logps * (1 - mask)
+        inputs["sampling_per_token_logps"] = sampled * mask + logps * (1 - mask)
+        if self.correction.importance:
+            inputs["advantages"] = inputs["advantages"].unsqueeze(1) * importance_weights(
+                log_ratio, mask, self.correction.importance, self.correction.clip_max, self.correction.clip_min
+            )
+        self._entropy_sum = (entropies * mask).sum()
+        low = (log_ratio < math.log1p(-self.epsilon_low)) & (inputs["advantages"].reshape(len(mask), -1) < 0)
+        high = (log_ratio > math.log1p(self.epsilon_high)) & (inputs["advantages"].reshape(len(mask), -1) > 0)
+        sums = {
+            "entropy": self._entropy_sum.detach(),
+            "log_ratio": -log_ratio.sum(),
+            "clipped": ((low | high) & mask.bool()).sum(),
+        }
+        for name, value in sums.items():
+            self._sums[name] += value
+        self._largest = torch.maximum(self._largest, log_ratio.abs().max().exp())
+
+    def _observe(self, parts: Sequence[Sequence[Sequence[Row]]], tokens: int) -> None:
+        sums = self.accelerator.reduce(torch.stack([self._sums[name].float() for name in _SUMS]), reduction="sum")
+        means = {name: float(value) / max(1, tokens) for name, value in zip(_SUMS, sums, strict=True)}
+        self.observed = {
+            "entropy": means["entropy"],
+            "sampler_kl": means["log_ratio"],
+            "clipped_share": means["clipped"],
+            "largest_ratio": float(self.accelerator.gather(self._largest).max()),
+            "padding_share": padding_share([rows for part in parts for rows in part]),
+            "micro_batches": sum(len(rows) > 0 for part in parts for rows in part),
+        }
+
+    def _refuse_spoilt(self, loss: Any) -> None:
+        value, largest = float(loss), self.observed["largest_ratio"]
+        if not math.isfinite(value):
+            self.spoilt(self.taken, f"the loss is {value}")
+        if self.correction.largest_ratio is not None and largest > self.correction.largest_ratio:
+            self.spoilt(
+                self.taken,
+                f"the policy gives a token {largest:.3g} times (or one part in as many of) the probability that it was "
+                f"sampled with, beyond {self.correction.largest_ratio:g}",
+            )
+
+    def _clip_grad_norm(self, model: Any) -> Any:
+        norm = super()._clip_grad_norm(model)
+        if norm is not None and not math.isfinite(float(norm)):
+            self.spoilt(self.taken, f"the gradient norm is {float(norm)}")
+        return norm
+
+    def _reference(self, inputs: dict[str, Any]) -> Any:
+        """Log-probabilities of the policy that the run began from, for the KL term; shape (B, C)."""
+        ids = torch.cat([inputs["prompt_ids"], inputs["completion_ids"]], dim=1)
+        seen = torch.cat([inputs["prompt_mask"], inputs["completion_mask"]], dim=1)
+        width = inputs["completion_ids"].size(1)
+        score = super()._get_per_token_logps_and_entropies
+        with torch.no_grad():
+            if self.ref_model is not None:
+                return score(self.ref_model, ids, seen, width)[0]
+            adapted = self.accelerator.unwrap_model(self.model)
+            with use_adapter(adapted, adapter_name="ref" if "ref" in adapted.peft_config else None):
+                return score(self.model, ids, seen, width)[0]
+
+
+def importance_weights(log_ratio: Any, mask: Any, mode: str, highest: float | None, lowest: float | None) -> Any:
+    """Weights of pi_trainer / pi_sampler, shape (B, C) or (B, 1), bounded as TRL's vllm_importance_sampling_mode says.
+
+    log_ratio: trainer minus sampler, 0 where mask is 0. `token_*`: a ratio a token; `sequence_*`: the product over the
+    sequence's own tokens. `*_truncate`: brought to the bounds; `*_mask`: 0 beyond them.
+    """
+    log_weight = log_ratio if mode.startswith("token") else (log_ratio * mask).sum(dim=1, keepdim=True)
+    weight = torch.exp(log_weight)
+    if mode.endswith("truncate"):
+        return weight.clamp(min=lowest, max=highest) if (lowest, highest) != (None, None) else weight
+    inside = torch.ones_like(weight, dtype=torch.bool)
+    if highest is not None:
+        inside &= weight <= highest
+    if lowest is not None:
+        inside &= weight >= lowest
+    return torch.where(inside, weight, torch.zeros_like(weight))
