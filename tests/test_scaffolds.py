@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from conftest import records, run_command
 
-from mletools.commands.rollout import _previous
+from mletools.commands.rollout_single import _previous
 from mletools.models import Reply
 from mletools.records import schema
 from mletools.records.errors import ToolError

@@ -1,0 +1,107 @@
+"""One answer a rollout, for mle-rollout --scaffold single: asked in batches, the programs left for mle-sandbox."""
+
+import contextlib
+import itertools
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from .. import cli
+from ..models import Request
+from ..records.errors import RecordError
+from ..records.ids import derive_seed
+from ..records.jsonl import Line
+from ..scaffolds import single
+from ..scaffolds.previous import Previous, PreviousPool
+from .model_options import ModelOptions
+from .rollout_endless import Endless
+from .rollout_options import TurnOptions
+from .rollout_turns import policy_version
+
+IMPROVE_RATIO = 0.5  # where there is a pool (RL for MLE agents, section 3.3)
+MAX_TOKENS = 4096  # of a single answer
+Asked = tuple[Line, Any]
+
+
+def answer_once(
+    run: cli.Run,
+    models: ModelOptions,
+    temperature: float,
+    top_p: float,
+    turns: TurnOptions,
+    group_size: int,
+    max_tokens: int | None,
+    prompt: str,
+    batch: int,
+    endless: Endless,
+) -> None:
+    """Have each of the run's tasks answered `group_size` times."""
+    max_tokens = max_tokens or MAX_TOKENS
+    sampling = single.Sampling(temperature, top_p, max_tokens)
+    if run.dry_run:
+        tasks = sum(1 for _ in run.lines("task"))
+        told = f"{tasks * group_size} answers ({tasks} tasks x {group_size}) of at most {max_tokens} tokens"
+        run.say(f"would ask {models.model} for {told}{', again and again' if endless.forever else ''}")
+        return
+    ratio = turns.improve_ratio if turns.improve_ratio is not None else IMPROVE_RATIO
+    if turns.improve_ratio and not turns.pool:
+        raise click.UsageError("--improve-ratio: improve on what? --pool FILE holds executed rollouts")
+    run.open()
+    earlier = PreviousPool.read([Path(path) for path in turns.pool])
+    engine = endless.model(run, models, batch)
+    version = policy_version(run, models, engine, turns)
+    source = endless.tasks(run, "task", group_size)
+    if engine.batch > 1:
+        run.jobs = 1  # one call at a time: the engine works on a batch at once
+    run.progress(lambda: (run.count_lines() or 0) * group_size or None, "rollouts")
+
+    def asked() -> Iterator[Asked]:
+        for line, seed in source:
+            for job in single.jobs(
+                line.record,
+                group_size=group_size,
+                seed=seed,
+                model_name=str(models.model),
+                model_version=engine.version if endless.follow else version,
+                sampling=sampling,
+                prompt=prompt,
+                previous=_previous(earlier, line.record["id"], ratio, seed),
+            ):
+                yield line, job
+
+    def answer(asked: list[Asked]) -> list[dict[str, Any]]:
+        started, used = time.perf_counter(), engine.version
+        requests = [Request(job.messages, job.seed, temperature, top_p, max_tokens, job.task) for _, job in asked]
+        replies = engine.sample(requests)
+        seconds = round((time.perf_counter() - started) / len(asked), 4)
+        source.finished(len(asked))
+        made = [single.record(job, reply, seconds) for (_, job), reply in zip(asked, replies, strict=True)]
+        return [source.told(rollout, used) for rollout in made]
+
+    # batches are cut before finished rollouts are skipped: a resumed run samples in the same company
+    size = min(engine.batch, group_size) if endless.forever else engine.batch  # no group waits for the next to be begun
+    batches = (b for b in _batches(asked(), size) if not all(run.finished(job.id) for _, job in b))
+    with contextlib.closing(engine):
+        for batch_asked, rollouts, error in run.map(answer, batches):
+            if isinstance(error, RecordError) and engine.batch == 1:
+                run.reject(batch_asked[0][0], str(error))
+                continue
+            if error is not None:
+                raise error
+            for rollout in rollouts:
+                run.counts[rollout["stop_reason"]] += run.emit(rollout)
+
+
+def _previous(pool: PreviousPool, task: str, ratio: float, seed: int) -> Previous | None:
+    """The solution that a task's rollouts are to improve on, all of them the same: a group answers one question."""
+    if derive_seed(seed, "improve", task) / 2**62 >= ratio:
+        return None
+    return pool.draw(task, derive_seed(seed, "previous", task))
+
+
+def _batches(items: Iterator[Asked], size: int) -> Iterator[list[Asked]]:
+    while batch := list(itertools.islice(items, size)):
+        yield batch
