@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -29,6 +30,24 @@ def test_every_command_accepts_its_options(folder: str, size: str, tmp_path: Pat
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.endswith(" commands, 0 refused\n")
     assert not (tmp_path / "runs").exists()
+
+
+def test_without_the_commands_on_the_path_it_says_what_to_install(tmp_path: Path) -> None:
+    """A copy of the folder, away from any checkout; a checkout's own commands are found in its .venv."""
+    shutil.copytree(EXAMPLES, tmp_path / "examples", ignore=shutil.ignore_patterns("runs"))
+    bare = {"PATH": os.pathsep.join(path for path in ("/usr/bin", "/bin") if not Path(path, "mle-rollout").exists())}
+    folder = tmp_path / "examples" / "sandmle"
+    done = subprocess.run(["make", "-C", folder], env=bare, capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and "no mle-rollout: install mletools with pip install" in done.stderr
+    read = subprocess.run(["make", "-n", "-C", folder], env=bare, capture_output=True, text=True, check=False)
+    assert read.returncode == 0 and "mle-train-grpo" in read.stdout  # it reads without them
+    (tmp_path / ".venv/bin").mkdir(parents=True)
+    (tmp_path / ".venv/bin/mle-rollout").write_text("#!/bin/sh\n")
+    (tmp_path / ".venv/bin/mle-gen-task").write_text("#!/bin/sh\necho it is the checkout\nexit 1\n")
+    for command in (tmp_path / ".venv/bin").iterdir():
+        command.chmod(0o755)
+    found = subprocess.run(["make", "-C", folder], env=bare, capture_output=True, text=True, check=False)
+    assert found.returncode == 2 and "it is the checkout" in found.stdout
 
 
 @pytest.mark.slow
