@@ -41,6 +41,8 @@ def rollout(number: int, **more: Any) -> dict[str, Any]:
     if made["grade"] is None:
         made["grade"] = copy.deepcopy(react()["grade"])
     made.setdefault("reward", 0.5)
+    if made["scaffold"] != "single":
+        made["settings"] = {}
     return made
 
 
@@ -87,7 +89,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_all_is_in_one_file_and_the_same_input_gives_the_same_page(folder: Path) -> None:
     text = page(folder, "--steps", "steps.jsonl", "--title", "A <week> of work", "first.jsonl", "second.jsonl")
     assert "<h1>A &lt;week&gt; of work</h1>" in text
-    for id in ("overview", "training", "funnel", "time", "compare", "rollouts"):
+    for id in ("overview", "training", "within", "funnel", "time", "compare", "rollouts"):
         assert f'<section id="{id}"' in text and f'href="#{id}"' in text
     assert not re.search(r"(?:src|href)=[\"'](?!#)", text), "the page loads something"
     scripts = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
