@@ -3,11 +3,12 @@
 import json
 import math
 import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import records, run_command
+from conftest import BIN, records, run_command
 from model_server import long_tiny
 
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -21,6 +22,7 @@ from mletools.records.errors import RecordError, ToolError  # noqa: E402
 from mletools.training.samples import sample_of  # noqa: E402
 from mletools.training.tiny import make_tiny  # noqa: E402
 
+EXAMPLES = Path(__file__).parent.parent / "examples" / "tasks"
 WORDS = "fit a forest with depth 3 and 100 trees, then write the submission file"
 QUESTIONS = ["Solve the task.", "Go.", "A rather longer question about forests and their depth, in one line."]
 
@@ -223,3 +225,68 @@ def test_agents_in_turns_go_on_from_the_very_tokens(stages: dict[str, Any], tmp_
         (tokens,) = sample_of(record).sequences
         sampled = [token for message in own for token in message["token_ids"]]
         assert [token for token, loss in zip(tokens.input_ids, tokens.loss_mask, strict=True) if loss] == sampled
+
+
+@pytest.fixture(scope="module")
+def short_and_long(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The example's task, and behind it one whose description no context of 1,024 tokens holds."""
+    folder = tmp_path_factory.mktemp("tasks")
+    task = records((EXAMPLES / "tasks.jsonl").read_bytes())[0]
+    task["data"]["dir"] = str(EXAMPLES / task["data"]["dir"])
+    long = {**task, "id": "long", "description": task["description"] + " word" * 4000}
+    short = {**task, "description": "Say something."}
+    (folder / "tasks.jsonl").write_text("".join(json.dumps(one) + "\n" for one in (short, long)))
+    (folder / "brief.md").write_text("{{description}}")
+    return folder
+
+
+def rolled(folder: Path, model: Path, *options: str, **more: Any) -> Any:
+    asked = (
+        "mle-rollout",
+        "-m",
+        f"hf:{model}",
+        "--prompt",
+        "brief.md",
+        "-g",
+        "4",
+        "--max-tokens",
+        "8",
+        *options,
+        "tasks.jsonl",
+    )
+    return run_command(*asked, cwd=folder, **more)
+
+
+def test_a_task_that_does_not_fit_stops_the_run_and_is_named(folder: Path, short_and_long: Path) -> None:
+    done = rolled(short_and_long, folder, check=False)
+    assert done.returncode == 1 and "mle-rollout: tasks.jsonl:2: the prompt has 1" in done.stderr.decode()
+
+
+def test_a_task_that_does_not_fit_is_rejected_once_and_the_others_are_answered_as_without_it(
+    folder: Path, short_and_long: Path
+) -> None:
+    done = rolled(short_and_long, folder, "--max-rejects", "1", "--rejects", "rejects.jsonl")
+    (reject,) = records((short_and_long / "rejects.jsonl").read_bytes())
+    assert (reject["line_number"], reject["reason"][:16]) == (2, "the prompt has 1")
+    found = records(done.stdout)
+    assert len(found) == 4 and {record["task"]["id"] for record in found} != {"long"}
+    (short_and_long / "one.jsonl").write_text((short_and_long / "tasks.jsonl").read_text().split("\n")[0] + "\n")
+    alone = run_command(
+        "mle-rollout", "-m", f"hf:{folder}", "--prompt", "brief.md", "-g", "4", "--max-tokens", "8", "one.jsonl", cwd=short_and_long
+    )  # fmt: skip
+    assert [r["messages"][-1] for r in records(alone.stdout)] == [r["messages"][-1] for r in found]
+
+
+def test_an_endless_run_goes_on_without_a_task_that_does_not_fit(folder: Path, short_and_long: Path) -> None:
+    command = f"mle-rollout -m hf:{folder} --prompt brief.md -g 4 --max-tokens 8 --forever --max-rejects 1 tasks.jsonl | head -n 12"
+    done = subprocess.run(
+        ["bash", "-c", command], cwd=short_and_long, capture_output=True, timeout=240, check=True,
+        env={**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}"},
+    )  # fmt: skip
+    assert len(records(done.stdout)) == 12 and done.stderr.decode().count("tasks.jsonl:2: the prompt has 1") == 1
+    (short_and_long / "long.jsonl").write_text((short_and_long / "tasks.jsonl").read_text().split("\n")[1] + "\n")
+    none = run_command(
+        "mle-rollout", "-m", f"hf:{folder}", "--prompt", "brief.md", "--forever", "--max-tokens", "8", "--max-rejects", "1", "long.jsonl",
+        cwd=short_and_long, check=False,
+    )  # fmt: skip
+    assert none.returncode == 1 and "--forever: every task was refused" in none.stderr.decode()

@@ -54,6 +54,11 @@ class Ahead:
         with self._lock:
             self.done += rollouts
 
+    def lost(self, rollouts: int) -> None:
+        """They were begun, and nobody will learn from them."""
+        with self._lock:
+            self.begun -= rollouts
+
     def wait(self, group_size: int) -> bool:
         """Until a group may be begun, which is counted; False where the trainer has ended."""
         since, idle = time.monotonic(), None  # since the last look, since the trainer starves
@@ -184,6 +189,7 @@ class Source:
     forever: bool
     ahead: Ahead | None
     state: Path | None
+    refused: set[str] = field(default_factory=set)  # tasks that are left out from now on, by id
 
     def __iter__(self) -> Iterator[tuple[cli.Line, int]]:
         if not self.forever:
@@ -196,6 +202,11 @@ class Source:
         state = State.read(self.state, lines, self.run.seed)
         while True:
             past, index = divmod(state.groups, len(lines))
+            if lines[index].record["id"] in self.refused:
+                if all(line.record["id"] in self.refused for line in lines):
+                    raise ToolError("--forever: every task was refused")
+                state.begun()
+                continue
             if self.ahead is not None and not self.ahead.wait(self.group_size):
                 return
             state.begun()
@@ -204,6 +215,12 @@ class Source:
     def finished(self, rollouts: int) -> None:
         if self.ahead is not None:
             self.ahead.finished(rollouts)
+
+    def refuse(self, task: str, rollouts: int) -> None:
+        """The task cannot be worked on, and so many rollouts that were begun will never be."""
+        self.refused.add(task)
+        if self.ahead is not None:
+            self.ahead.lost(rollouts)
 
     def of_now(self, policy: dict[str, Any], model: Model) -> dict[str, Any]:
         """What records say of the policy, with the version that is the newest now where one is followed."""

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from .. import cli
-from ..models import Request
+from ..models import ContextExceeded, Reply, Request
 from ..records.errors import RecordError
 from ..records.ids import derive_seed
 from ..records.jsonl import Line
@@ -24,6 +24,7 @@ from .rollout_turns import policy_version
 IMPROVE_RATIO = 0.5  # where there is a pool (RL for MLE agents, section 3.3)
 MAX_TOKENS = 4096  # of a single answer
 Asked = tuple[Line, Any]
+Refused = tuple[Line, RecordError]
 
 
 def answer_once(
@@ -72,25 +73,37 @@ def answer_once(
             ):
                 yield line, job
 
-    def answer(asked: list[Asked]) -> list[dict[str, Any]]:
+    def answer(asked: list[Asked]) -> tuple[list[dict[str, Any]], list[Refused]]:
+        """The rollouts of a batch, and of those whose question the model cannot take the line and why."""
         started, used = time.perf_counter(), engine.version
-        requests = [Request(job.messages, job.seed, temperature, top_p, max_tokens, job.task) for _, job in asked]
-        replies = engine.sample(requests)
+        left, replies, refused = list(asked), list[Reply](), list[Refused]()
+        while left and not replies:
+            requests = [Request(job.messages, job.seed, temperature, top_p, max_tokens, job.task) for _, job in left]
+            try:
+                replies = engine.sample(requests)
+            except ContextExceeded as error:
+                refused.append((left.pop(error.index)[0], error))
+            except RecordError as error:
+                if len(left) > 1:
+                    raise
+                refused.append((left.pop()[0], error))
         seconds = round((time.perf_counter() - started) / len(asked), 4)
-        source.finished(len(asked))
-        made = [single.record(job, reply, seconds) for (_, job), reply in zip(asked, replies, strict=True)]
-        return [source.told(rollout, used) for rollout in made]
+        source.finished(len(left))
+        made = [single.record(job, reply, seconds) for (_, job), reply in zip(left, replies, strict=True)]
+        return [source.told(rollout, used) for rollout in made], refused
 
     # batches are cut before finished rollouts are skipped: a resumed run samples in the same company
     size = min(engine.batch, group_size) if endless.forever else engine.batch  # no group waits for the next to be begun
     batches = (b for b in _batches(asked(), size) if not all(run.finished(job.id) for _, job in b))
     with contextlib.closing(engine):
-        for batch_asked, rollouts, error in run.map(answer, batches):
-            if isinstance(error, RecordError) and engine.batch == 1:
-                run.reject(batch_asked[0][0], str(error))
-                continue
+        for _, answered, error in run.map(answer, batches):
             if error is not None:
                 raise error
+            rollouts, refused = answered
+            for line, why in refused:
+                if line.record["id"] not in source.refused:  # once a task, however many rollouts it was to have
+                    run.reject(line, str(why))
+                source.refuse(line.record["id"], 1)
             for rollout in rollouts:
                 run.counts[rollout["stop_reason"]] += run.emit(rollout)
 

@@ -24,7 +24,12 @@ EXTRAS = {"hf": (("torch", "transformers"), "train"), "vllm": (("vllm",), "vllm"
 
 
 class ContextExceeded(RecordError):
-    """This prompt, or the prompt and `max_tokens` together, is longer than the model's context; a shorter one is not."""
+    """This prompt, or the prompt and `max_tokens` together, is longer than the model's context; a shorter one is not.
+
+    index: of the request among those that were asked together.
+    """
+
+    index: int = 0
 
 
 @dataclass(frozen=True)

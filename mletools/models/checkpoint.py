@@ -43,13 +43,16 @@ def find_checkpoint(path: str) -> Checkpoint:
     )
 
 
-def check_context(prompt: Sequence[int], request: Request, context: int | None) -> None:
-    """Raises ContextExceeded where prompt and answer together may have more tokens than `context` (None: no bound)."""
-    if context is not None and len(prompt) + request.max_tokens > context:
-        raise ContextExceeded(
-            f"the prompt has {len(prompt)} tokens, which with {request.max_tokens} for the answer is over "
-            f"the model's context of {context}: shorten the task's text, or allow fewer tokens"
-        )
+def check_context(prompts: Sequence[Sequence[int]], requests: Sequence[Request], context: int | None) -> None:
+    """Raises ContextExceeded of the first whose prompt and answer may have more tokens than `context` (None: no bound)."""
+    for index, (prompt, request) in enumerate(zip(prompts, requests, strict=True)):
+        if context is not None and len(prompt) + request.max_tokens > context:
+            error = ContextExceeded(
+                f"the prompt has {len(prompt)} tokens, which with {request.max_tokens} for the answer is over "
+                f"the model's context of {context}: shorten the task's text, or allow fewer tokens"
+            )
+            error.index = index
+            raise error
 
 
 def prompt_ids(tokenizer: Any, messages: Sequence[dict[str, Any]]) -> list[int]:

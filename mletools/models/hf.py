@@ -59,8 +59,7 @@ class HfModel:
         if any(request.tools for request in requests):
             raise ToolError(f"hf:{self.name}: is not told of tools: leave --tool-calls at tags, or serve the model")
         prompts = [prompt_ids(self._tokenizer, request.messages) for request in requests]
-        for request, prompt in zip(requests, prompts, strict=True):
-            check_context(prompt, request, self.context)
+        check_context(prompts, requests, self.context)
         order = sorted(range(len(requests)), key=lambda index: len(prompts[index]))
         replies: dict[int, Reply] = {}
         for start in range(0, len(order), self.batch):

@@ -98,8 +98,7 @@ class VllmModel:
             raise ToolError(f"vllm:{self.name}: is not told of tools: leave --tool-calls at tags, or serve the model")
         with self._tokenizing:
             prompts = [prompt_ids(self._tokenizer, request.messages) for request in requests]
-        for request, prompt in zip(requests, prompts, strict=True):
-            check_context(prompt, request, self.context)
+        check_context(prompts, requests, self.context)
         try:
             return self._wait(self._answers(requests, prompts, self._lora))
         except (EngineDeadError, EngineGenerateError) as error:
