@@ -47,7 +47,7 @@ test: $(READY)
 	$(PYTEST) -m "not slow"
 
 test-slow: $(READY)
-	$(PYTEST) -m slow
+	$(PYTEST) -m slow --durations=30
 
 # The context is two files, from a pipe: nothing else of this folder goes to the engine.
 image:
