@@ -35,8 +35,8 @@ WITHIN: tuple[tuple[str, str, str, str, tuple[tuple[str, str], ...], str], ...] 
 )  # fmt: skip
 
 
-def within_runs(rows: Sequence[Mapping[str, Any]]) -> Iterator[Figure]:
-    """Figures of WITHIN that have something to show; rows: the summaries over all tasks, one a set."""
+def within_runs(rows: Sequence[Mapping[str, Any]], sets: int) -> Iterator[Figure]:
+    """Figures of WITHIN that have something to show; rows: the summaries over all tasks, one a set; sets: how many there are."""
     for name, title, caption, where, parts, up in WITHIN:
         field, course, across = where.split()
         lines: dict[str, list[Point]] = {}
@@ -55,6 +55,7 @@ def within_runs(rows: Sequence[Mapping[str, Any]]) -> Iterator[Figure]:
                 "share of the budget" if where == BUDGET else "share of the time" if where == TRACES else across,
                 up,
                 across == "share",
+                sets,
             )
             yield Figure(f"within-{name}", title, caption, ("set", across, up), told, drawn)
 

@@ -38,8 +38,11 @@ class Figure:
     size: tuple[float, float] = (7.0, 3.4)
 
 
-def line_plot(lines: Mapping[str, Sequence[Point]], across: str, up: str, share: bool = False) -> Draw:
-    """A line for each label, with a band where its points have errors. share: what goes across is one, else it is counted."""
+def line_plot(lines: Mapping[str, Sequence[Point]], across: str, up: str, share: bool = False, sets: int = 1) -> Draw:
+    """A line for each label, with a band where its points have errors.
+
+    share: what goes across is one, else it is counted; sets: of so many, where not all need have a line.
+    """
 
     def draw(axes: Any, palette: Palette) -> None:
         for number, (label, points) in enumerate(lines.items()):
@@ -58,7 +61,7 @@ def line_plot(lines: Mapping[str, Sequence[Point]], across: str, up: str, share:
             axes.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
         else:
             axes.xaxis.get_major_locator().set_params(integer=True)
-        legend(axes, len(lines))
+        legend(axes, max(len(lines), sets))
 
     return draw
 

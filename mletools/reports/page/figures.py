@@ -33,7 +33,7 @@ def figures(
         by_version(runs, sets, "valid", "Valid share by policy version", lambda each: float(each.run.valid)),
         by_version(runs, sets, "seconds", "Running time by policy version", lambda each: each.execution_s),
         by_version(runs, sets, "normalised", "Normalised score by policy version", lambda each: each.run.normalised),
-        *within_runs([row for row in summaries if row["task"] == ALL]),
+        *within_runs([row for row in summaries if row["task"] == ALL], len(sets)),
         task_funnel(tasks or {}),
         task_reasons(tasks or {}),
         stages(runs, sets),
