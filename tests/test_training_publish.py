@@ -15,11 +15,15 @@ import pytest
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
+from conftest import records, run_command
+
 from mletools.commands.rollout_endless import Ahead, Endless, State
 from mletools.records import published
 from mletools.records.errors import ToolError
 from mletools.records.jsonl import Line
 from mletools.training.publish import Publisher, load_adapter
+
+EXAMPLES = Path(__file__).parent.parent / "examples" / "tasks"
 
 
 def write(folder: Path) -> None:
@@ -229,8 +233,24 @@ def test_the_state_goes_on_behind_the_last_group(tmp_path: Path) -> None:
         ((False, None, None, 1.0, "file", False), "--state is about --forever"),
         ((False, "pub", 1, 1.0, None, False), "--max-staleness is about --forever"),
         ((True, None, 1, 1.0, None, False), "--max-staleness: of which policy?"),
+        ((False, None, None, 1.0, None, False, 3), "--passes is about --forever"),
     ],
 )
 def test_options_that_do_not_go_together(options: tuple, message: str) -> None:
     with pytest.raises(click.UsageError, match=message):
-        Endless(*options[:5]).check(options[5])
+        Endless(*options[:5], passes=dict(enumerate(options)).get(6)).check(options[5])
+
+
+def test_so_many_passes_over_the_tasks(tmp_path: Path) -> None:
+    """A run that goes on with the same --state begins what is left, and nothing once all is done."""
+    tasks = EXAMPLES.joinpath("tasks.jsonl").read_bytes().split(b"\n")[:2]
+
+    def rolled(passes: int) -> list[tuple[str, int]]:
+        command = ("mle-rollout", "-m", "scripted", "-g", "2", "--forever", "--passes", str(passes), "--state", "state")
+        made = records(run_command(*command, input=b"\n".join(tasks) + b"\n", cwd=tmp_path).stdout)
+        assert len({record["id"] for record in made}) == len(made)
+        return [(record["task"]["id"], record["sample"]) for record in made]
+
+    once = rolled(1)
+    assert sorted(rolled(3)) == sorted(once * 2) and len(once) == 4
+    assert rolled(3) == []

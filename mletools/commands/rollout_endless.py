@@ -139,12 +139,17 @@ class Endless:
     patience: float
     state: str | None
     since: float = 0.0  # time.time() of the command's beginning
+    passes: int | None = None
 
     def check(self, output: bool) -> None:
         """UsageError for options that do not go together."""
         if self.forever and output:
             raise click.UsageError("--forever never ends, and -o FILE would never appear: write to a pipe")
-        for name, value in (("--state", self.state), ("--max-staleness", self.max_staleness)):
+        for name, value in (
+            ("--state", self.state),
+            ("--max-staleness", self.max_staleness),
+            ("--passes", self.passes),
+        ):
             if value is not None and not self.forever:
                 raise click.UsageError(f"{name} is about --forever")
         if self.max_staleness is not None and not self.follow:
@@ -176,7 +181,7 @@ class Endless:
         ahead = None
         if self.follow and self.forever:
             ahead = Ahead(Path(self.follow), self.max_staleness, self.patience, self.since, run.pause, run.say)
-        return Source(run, kind, group_size, self.forever, ahead, Path(self.state) if self.state else None)
+        return Source(run, kind, group_size, self.forever, ahead, Path(self.state) if self.state else None, self.passes)
 
 
 @dataclass
@@ -189,6 +194,7 @@ class Source:
     forever: bool
     ahead: Ahead | None
     state: Path | None
+    passes: int | None = None  # where it ends after all
     refused: set[str] = field(default_factory=set)  # tasks that are left out from now on, by id
 
     def __iter__(self) -> Iterator[tuple[cli.Line, int]]:
@@ -200,7 +206,7 @@ class Source:
         if not lines:
             raise ToolError("--forever needs at least one task")
         state = State.read(self.state, lines, self.run.seed)
-        while True:
+        while self.passes is None or state.groups < self.passes * len(lines):
             past, index = divmod(state.groups, len(lines))
             if lines[index].record["id"] in self.refused:
                 if all(line.record["id"] in self.refused for line in lines):
@@ -239,6 +245,12 @@ def endless_options(body: Callable[..., None]) -> Any:
     folder: dict[str, Any] = {"type": click.Path(file_okay=False), "metavar": "DIR"}
     options = [
         click.option("--forever", is_flag=True, help="Go through the tasks again and again; holds the input."),
+        click.option(
+            "--passes",
+            type=click.IntRange(1),
+            metavar="N",
+            help="With --forever: end after N times through the tasks, those that --state remembers among them.",
+        ),
         click.option(
             "--follow",
             help="Sample from the newest policy that mle-train-grpo --publish DIR puts there: with -m hf: or vllm: by loading it, with a "
