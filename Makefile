@@ -20,7 +20,7 @@ IMAGE ?= mletools-sandbox
 BASE ?= python:3.11-slim
 TEST_JOBS ?= 2
 # A file's tests stay together: they share daemons, clusters and folders.
-PYTEST := $(BIN)/pytest -n $(TEST_JOBS) --dist loadfile
+PYTEST := $(BIN)/pytest -n $(TEST_JOBS) --dist loadfile --durations=30
 
 EXAMPLES ?= sandmle rl4mle mle-rl mle-ideator rd-agent
 
@@ -47,7 +47,7 @@ test: $(READY)
 	$(PYTEST) -m "not slow"
 
 test-slow: $(READY)
-	$(PYTEST) -m slow --durations=30
+	$(PYTEST) -m slow
 
 # The context is two files, from a pipe: nothing else of this folder goes to the engine.
 image:
