@@ -272,7 +272,10 @@ def test_the_table_over_time(tmp_path: Path) -> None:
     assert table[5][4:] == ["10.0", "30.0", "60.0", "60.0", *["75.0"] * 6]
     assert "missing runs: 1 of 4; counted as invalid (--missing invalid)" in told
     refused = run_command("mle-report", "--over-time", "--compare", "x.jsonl", "x.jsonl", cwd=tmp_path, check=False)
-    assert refused.returncode == 2 and b"--compare, --over-time, --over-turns and --over-traces are different tables" in refused.stderr
+    assert (
+        refused.returncode == 2
+        and b"--compare, --over-time, --over-turns and --over-traces are different tables" in refused.stderr
+    )
 
 
 def test_no_table_of_searches_is_wider_than_a_terminal(tmp_path: Path) -> None:
