@@ -1,6 +1,6 @@
 # make demo   the whole pipe, from tasks to a policy that became better (about 10 minutes after the set-up)
 # make examples  the five papers' experiments in their tiny size, one after the other (an hour; EXAMPLES=sandmle for one)
-# make test   the tests, TEST_JOBS=2 files at a time
+# make test   the tests, TEST_JOBS=2 files at a time (test-slow: the slow ones; test-nightly: those of many minutes)
 # make image  a Docker image for mle-sandbox --backend docker; IMAGE=name, BASE=python:3.12-slim
 # make check  lint, types, import rules, docs in step with --help
 # Each sets up .venv first, once: pinned versions from constraints.txt, nothing but python3 >= 3.10 and a package index.
@@ -24,7 +24,7 @@ PYTEST := $(BIN)/pytest -n $(TEST_JOBS) --dist loadfile --durations=30
 
 EXAMPLES ?= sandmle rl4mle mle-rl mle-ideator rd-agent
 
-.PHONY: help demo examples test test-slow image check docs constraints clean
+.PHONY: help demo examples test test-slow test-nightly image check docs constraints clean
 
 help:
 	@sed -n 's/^# //p' Makefile | head -6
@@ -44,10 +44,13 @@ examples: $(READY)
 	for name in $(EXAMPLES); do PATH="$(BIN):$$PATH" $(MAKE) --no-print-directory -C examples/$$name SIZE=tiny; done
 
 test: $(READY)
-	$(PYTEST) -m "not slow"
+	$(PYTEST) -m "not slow and not nightly"
 
 test-slow: $(READY)
-	$(PYTEST) -m slow
+	$(PYTEST) -m "slow and not nightly"
+
+test-nightly: $(READY)
+	$(PYTEST) -m nightly
 
 # The context is two files, from a pipe: nothing else of this folder goes to the engine.
 image:

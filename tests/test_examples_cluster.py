@@ -88,7 +88,7 @@ def test_the_crontab_calls_the_makefile_that_is_there() -> None:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(900)
 @pytest.mark.skipif(shutil.which("timeout") is None, reason="coreutils' timeout is not installed: no night is run")
 def test_two_nights(tasks: Path, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ def command(out: Path) -> list[str]:
     return ["make", "-f", str(ROOT / "examples" / "quickstart.mk"), f"OUT={out}", "SFT_SECONDS=20", "GRPO_SECONDS=1"]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(900)
 def test_the_demo_survives_a_kill_and_does_nothing_twice(tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="needs the [train] extra")
