@@ -10,7 +10,6 @@ without measuring and then --repeats times; a rollout is opened too, a random on
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import os
 import random
@@ -95,13 +94,12 @@ def main() -> None:
         took = time.perf_counter() - begun
         draw = random.Random(0)
         opening, viewing = [], []
-        with contextlib.closing(browser()) as chromium:
+        with browser() as chromium:
             for _ in range(given.repeats + 1):
                 chromium.get("about:blank")
                 opening.append(seconds(chromium, partial(chromium.get, f"file://{page}"), READY))
                 chosen = f"location.hash = 'rollout={draw.choice(ids)}'"
                 viewing.append(seconds(chromium, partial(chromium.execute_script, chosen), OPENED))
-            chromium.quit()
         told = [f"{statistics.median(times[1:]):.2f} ({max(times[1:]):.2f})" for times in (opening, viewing)]
         rows.append([name, len(ids), f"{page.stat().st_size / 1e6:.1f}", f"{took:.0f}", *told])
     head = ["page", "rollouts", "MB", "s to write", "s to open, median (most)", "s to a rollout, median (most)"]

@@ -33,9 +33,10 @@ $(OUT)/$(NIGHT)/report.txt: $(OUT)/$(NIGHT)/graded.jsonl
 	if [ -n "$$before" ]; then mle-report -q --compare --label before --label $(NIGHT) $$before $< -o $@; else mle-report -q $< -o $@; fi
 	@cat $@
 
-# The pipe is ended from its head: what was sampled by then is still run, graded and trained on. (124: the time is up.)
+# The pipe is ended from its head: what was sampled by then is still run, graded and trained on. (124: the time is up.) A night that was
+# killed may have torn the last line.
 $(OUT)/$(NIGHT)/trained: $(TASKS)
-	@mkdir -p $(@D) $(OUT)/run
+	@mkdir -p $(@D) $(OUT)/run; touch $(OUT)/graded.jsonl; [ -z "$$(tail -c 1 $(OUT)/graded.jsonl)" ] || sed -i '$$d' $(OUT)/graded.jsonl
 	timeout --signal TERM --kill-after 60 $(HOURS)h mle-rollout -q $(SAMPLER) --forever --follow $(OUT)/pub --max-staleness 2 --state $(OUT)/begun $(SAMPLE) $< \
 	  | mle-instrument -q | mle-sandbox -q $(LIMITS) | mle-grade -q $(REWARD) | tee -a $(OUT)/graded.jsonl | mle-filter -q $(FILTER) --mark \
 	  | mle-train-grpo -q --stream --model $(MODEL) --out $(OUT)/run --publish $(OUT)/pub $(PUBLISH) --max-staleness 2 $(TRAIN) \

@@ -32,17 +32,20 @@ RUN ?= | mle-instrument -q | mle-sandbox -q $(LIMITS)
 
 # $(call train,FROM,TO,NUMBER,TASKS,GRADE,TRAIN): NUMBER optimiser steps over one endless pipe, from the policy in FROM, into TO/latest; fewer
 # where PASSES over the tasks do not give so many (a filter drops what teaches nothing). The sampler takes each policy as it is published,
-# and ends with the trainer; what it sampled is in TO/graded.jsonl. A pipe that was killed goes on. (141: a command in the middle found its
-# reader gone.)
+# and ends with the trainer; what it sampled is in TO/graded.jsonl, without a last line that tee has torn. A pipe that was killed goes on.
+# (141: a command in the middle found its reader gone.)
 FILTER ?= mle-filter -q --keep-invalid --keep-duplicates
 STALENESS ?= 1
 PASSES ?=
+whole = touch $(1); [ -z "$$(tail -c 1 $(1))" ] || sed -i '$$d' $(1)
 define train
-mkdir -p $(2); mle-rollout -q $(SAMPLER) --forever $(PASSES:%=--passes %) --follow $(2)/pub --max-staleness $(STALENESS) --state $(2)/begun --seed $(SEED) \
+mkdir -p $(2); $(call whole,$(2)/graded.jsonl); \
+  mle-rollout -q $(SAMPLER) --forever $(PASSES:%=--passes %) --follow $(2)/pub --max-staleness $(STALENESS) --state $(2)/begun --seed $(SEED) \
     $(SAMPLE) $(4) $(RUN) \
   | mle-grade -q $(5) | tee -a $(2)/graded.jsonl | $(FILTER) --mark \
   | mle-train-grpo --stream --publish $(2)/pub $(PUBLISH) --max-staleness $(STALENESS) --max-steps $(3) --model $(1) --out $(2) \
     --seed $(SEED) $(TRAIN) $(6) -o $(2)/steps.jsonl --resume || (( $$? == 141 ))
+$(call whole,$(2)/graded.jsonl)
 endef
 
 # Who answers: tiny, a process of the sampler's own. paper, while training the vLLM server at SERVER, which the trainer gives each version
