@@ -262,6 +262,7 @@ def test_a_task_that_does_not_fit_stops_the_run_and_is_named(folder: Path, short
     assert done.returncode == 1 and "mle-rollout: tasks.jsonl:2: the prompt has 1" in done.stderr.decode()
 
 
+@pytest.mark.slow
 def test_a_task_that_does_not_fit_is_rejected_once_and_the_others_are_answered_as_without_it(
     folder: Path, short_and_long: Path
 ) -> None:
@@ -277,6 +278,7 @@ def test_a_task_that_does_not_fit_is_rejected_once_and_the_others_are_answered_a
     assert [r["messages"][-1] for r in records(alone.stdout)] == [r["messages"][-1] for r in found]
 
 
+@pytest.mark.slow
 def test_an_endless_run_goes_on_without_a_task_that_does_not_fit(folder: Path, short_and_long: Path) -> None:
     command = f"mle-rollout -m hf:{folder} --prompt brief.md -g 4 --max-tokens 8 --forever --max-rejects 1 tasks.jsonl | head -n 12"
     done = subprocess.run(

@@ -898,6 +898,7 @@ def test_json_and_pages_are_found_in_a_reply() -> None:
     assert replies.page_of("# A\n```\nx\n```") == "# A\n```\nx\n```\n"
 
 
+@pytest.mark.slow
 def test_the_command_makes_tasks_with_it(place: Path, serve: Any) -> None:
     server = serve(developer=[python("1 / 0"), scripted.generator])
     arguments = ["--source", "llm", "--seeds", str(place / "seeds"), "-m", "writer-1", "--model-url", server.url]

@@ -81,6 +81,7 @@ def test_a_dead_server_is_an_error_and_resuming_loses_and_doubles_nothing(
     assert {record["code"] for record in after} == {"print(1)\n"}
 
 
+@pytest.mark.slow
 def test_resuming_with_a_policy_that_moved_on_is_refused(policy: Path, stages: dict[str, Any], tmp_path: Path) -> None:
     shutil.copytree(policy / "tiny", tmp_path / "model")
     ask = ("mle-rollout", "-m", "hf:model", "--prompt", "single-brief", "--max-tokens", "4", str(stages["tasks"]), "-o")

@@ -190,6 +190,7 @@ def test_auto_takes_containers_where_they_are_stronger(folder: Path, docker_daem
 # Ray
 
 
+@pytest.mark.slow
 def test_ray_gives_the_same_records(stages: dict[str, Any]) -> None:
     needs("ray")
     here = sandbox(stages["folder"], "-k", "-j", "2", "instrumented.jsonl")

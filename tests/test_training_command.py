@@ -64,6 +64,7 @@ def run(*arguments: str, records: list[dict], code: int = 0, **env: str) -> tupl
     return [json.loads(line) for line in done.stdout.splitlines()], done.stderr
 
 
+@pytest.mark.slow
 def test_records_without_ids_are_trained_on_and_counted(nano, tmp_path) -> None:
     mixed = rollouts(4) + [{**record, "id": f"x{record['id']}", "group": "h"} for record in rollouts(4, ids=False)]
     (step,), told = run("mle-train-grpo", "--model", str(nano), "--out", str(tmp_path / "run"), records=mixed)
@@ -71,6 +72,7 @@ def test_records_without_ids_are_trained_on_and_counted(nano, tmp_path) -> None:
     assert "mle-train-grpo: 4 rollouts had no token ids: the text was tokenised again" in told
 
 
+@pytest.mark.slow
 def test_masks_and_a_batch_that_was_cut(nano, tmp_path) -> None:
     records = rollouts(8)
     records[0]["stop_reason"] = "timeout"
@@ -83,6 +85,7 @@ def test_masks_and_a_batch_that_was_cut(nano, tmp_path) -> None:
     assert "1 not trained on (masked timeout)" in told
 
 
+@pytest.mark.slow
 def test_a_ratio_that_explodes_ends_the_run_before_the_step(nano, tmp_path) -> None:
     records, out = rollouts(8), tmp_path / "run"
     records[5]["messages"][1]["logprobs"][2] = -30.0

@@ -73,8 +73,15 @@ def named(label: str) -> str:
 
 
 def legend(axes: Any, count: int) -> None:
-    if count > 1:
-        axes.legend(frameon=False, ncols=min(count, 4), loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0)
+    """Above the axes, in as many columns as the labels leave room for; the picture grows with its rows."""
+    if count < 2:
+        return
+    labels = axes.get_legend_handles_labels()[1]
+    figure = axes.get_figure()
+    width = 0.55 + 0.075 * max(map(len, labels), default=0)  # inches: the line, and characters of 9 points
+    columns = max(1, min(4, len(labels), int((figure.get_figwidth() - 0.8) / width)))
+    figure.set_figheight(figure.get_figheight() + 0.19 * max(0, -(-len(labels) // columns) - 2))
+    axes.legend(frameon=False, ncols=columns, loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0)
 
 
 def clipped(text: str, most: int = 36) -> str:
