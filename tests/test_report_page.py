@@ -18,6 +18,9 @@ import pytest
 from conftest import run_command
 from shown_rollouts import codeact, react, single
 
+from mletools.reports.page.figure import Figure, line_plot
+from mletools.reports.page.plots import save
+
 pytest.importorskip("matplotlib", reason="needs the [report] extra")
 pytest.importorskip("jinja2", reason="needs the [report] extra")
 
@@ -120,6 +123,18 @@ def test_hostile_text_stays_text(folder: Path) -> None:
         assert "<script>window" not in place and "<img" not in place and "\u202e" not in place and "\x1b" not in place
     assert "&lt;script&gt;window.hacked=1&lt;/script&gt;" in details and "\\u202eevil" in details and "␛[2J" in details
     assert set(re.findall(r"</?([a-z]+)", details)) == {"details", "summary", "small", "pre", "span"}
+
+
+@pytest.mark.parametrize("length", [3, 60])
+@pytest.mark.filterwarnings("error")
+def test_a_figure_of_many_sets_keeps_room_for_its_axes(length: int, tmp_path: Path) -> None:
+    lines = {f"{number:02}" + "w" * length: [(0.0, 1.0, None), (1.0, float(number), 0.1)] for number in range(24)}
+    drawn = line_plot(lines, "step", "reward")
+    (made,) = save([Figure("many", "Many", "", ("set",), (), drawn)], tmp_path, ["svg"])
+    axes = re.search(r'id="patch_2">\s*<path d="M (\S+) (\S+)\s*L (\S+) \S+\s*L \S+ (\S+)', made.read_text())
+    assert axes is not None
+    left, bottom, right, top = map(float, axes.groups())
+    assert right - left > 350 and bottom - top > 120  # points, of 504 across
 
 
 def test_plots_are_files(folder: Path) -> None:
