@@ -65,12 +65,14 @@ check: $(READY)
 	$(BIN)/python docs/make_competitions.py --check
 	$(BIN)/python docs/make_tasks.py --check
 	$(BIN)/python docs/make_instrument.py --check
+	$(BIN)/python docs/make_hostile.py --check
 
 docs: $(READY)
 	$(BIN)/python docs/make_cli.py
 	$(BIN)/python docs/make_competitions.py
 	$(BIN)/python docs/make_tasks.py
 	$(BIN)/python docs/make_instrument.py
+	$(BIN)/python docs/make_hostile.py
 
 constraints:
 	$(PYTHON) -m venv $(VENV)/uv

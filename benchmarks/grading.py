@@ -2,7 +2,7 @@
 
     python benchmarks/grading.py
 
-Prints a table, and how many rollouts a second the command itself takes; both sides of a claim run in the same process, one after the other, best of `ROUNDS`. "pandas" is what a
+Prints a table, what a metric that is code costs in a box of its own each time and in one that is kept, and how many rollouts a second the command itself takes; both sides of a claim run in the same process, one after the other, best of `ROUNDS`. "pandas" is what a
 grader written by hand does: read_csv of both files, merge on the id, the metric of scikit-learn; it checks nothing.
 """
 
@@ -21,8 +21,10 @@ import pandas as pd
 from sklearn import metrics as sk
 from tabulate import tabulate
 
+from mletools.commands import metric_box
 from mletools.grading import grade
 from mletools.grading.metrics import METRICS
+from mletools.sandbox import Limits
 
 ROUNDS = 5
 LARGE = (100_000, 10)
@@ -120,6 +122,34 @@ def command(folder: Path) -> tuple[int, int, float, float]:
     return COMMAND, len(line), many, one
 
 
+CODE = """
+from sklearn.metrics import accuracy_score
+def grade(submission, answers):
+    both = answers.merge(submission, on="id", suffixes=("", "_p"))
+    return accuracy_score(both["y0"], both["y0_p"])
+"""
+GRADES = 30
+
+
+def coded(folder: Path) -> tuple[float, float]:
+    """Seconds for a grade by code: in a box that is made anew for each, and in one that is kept."""
+    answers, content = made("label", *SMALL)
+    (folder / "answers.csv").write_bytes(answers)
+    (folder / "metric.py").write_text(CODE)
+    task = {"answers": "answers.csv", "metric": {"file": "metric.py"}, "data": {}}
+    box = metric_box.CodeBox("local", Limits(memory_mb=4096))
+
+    def grades() -> None:
+        for _ in range(GRADES):
+            box(task, folder, content)
+
+    with metric_box.opened:
+        box(task, folder, content)  # the warm process has started
+        kept = best(grades)
+        metric_box.MOST = 1
+        return best(grades) / GRADES, kept / GRADES
+
+
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         rows = [measure(name, Path(folder)) for name in SIDES]
@@ -127,6 +157,11 @@ def main() -> None:
     print(tabulate(rows, headers=heads, disable_numparse=True))
     with tempfile.TemporaryDirectory() as folder:
         count, size, many, one = command(Path(folder))
+    with tempfile.TemporaryDirectory() as folder:
+        anew, kept = coded(Path(folder))
+    print(
+        f"\na metric that is code, {SMALL[0]} rows: {anew:.3f} s a grade in a box made anew, {kept:.3f} s in one that is kept"
+    )
     rate = (count - 1) / (many - one)
     print(
         f"\nmle-grade, {count} rollouts of {size} bytes: {many:.1f} s, of which {one:.1f} s to start; {rate:.0f} a second"

@@ -1,15 +1,19 @@
 # One night of training, and what came of it (nightly.cron runs it). Kill it when you like: the next night goes on.
 #
 #   make -f examples/nightly.mk HOURS=8 MODEL=Qwen/Qwen3-8B TASKS=tasks.jsonl HELD_OUT=held-out.jsonl
+#   make -f examples/nightly.mk resume ...    only what a night that was killed still lacks; no new night
 #
-# OUT/run is the policy, OUT/graded.jsonl all that it was trained on, OUT/NIGHT/ what each night is worth.
+# OUT/run is the policy, OUT/graded.jsonl all that it was trained on, OUT/NIGHT/ what each night is worth. A night is named after the minute
+# in which it begins; OUT/unfinished holds the name of one that has no report yet.
 
+THIS := $(lastword $(MAKEFILE_LIST))
 HOURS ?= 8
 MODEL ?= Qwen/Qwen3-8B
 TASKS ?= tasks.jsonl
 HELD_OUT ?= held-out.jsonl
 OUT ?= nightly
-NIGHT ?= $(shell date +%F)
+UNFINISHED := $(shell cat $(OUT)/unfinished 2>/dev/null)
+TRAINED := $(if $(UNFINISHED),$(wildcard $(OUT)/$(UNFINISHED)/trained))
 # a server that takes adapters (cluster/serve.sh). Without one: SAMPLER='-m hf:' PUBLISH= EVALUATOR=-m\ hf:nightly/run/latest
 SAMPLER ?= -m policy --model-url http://localhost:8000/v1 -j 32
 PUBLISH ?= --publish-url http://localhost:8000/v1
@@ -18,7 +22,7 @@ SAMPLE ?= -g 8 --max-tokens 4096
 LIMITS ?= -j 8 --timeout 600 --memory-size 16384
 REWARD ?= --reward milestone
 FILTER ?= --keep-invalid
-TRAIN ?= --batch 64 --save-steps 5 --keep 3
+TRAIN ?= --batch 64 --save-steps 5 --keep 3 --allow-empty
 EVALUATE ?= -g 4 --seed 1000000
 
 export MLE_DATA ?= $(dir $(TASKS))
@@ -26,17 +30,27 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
 .SECONDARY:
+.PHONY: night resume
 
+# A night that was killed while it trained goes on as tonight's; one that was killed behind its training gets its report before tonight's begins.
+night:
+	$(if $(TRAINED),$(MAKE) -f $(THIS) $(OUT)/$(UNFINISHED)/report.txt NIGHT=$(UNFINISHED))
+	night=$(if $(TRAINED),,$(UNFINISHED)); night=$${night:-$(or $(NIGHT),$$(date +%F-%H%M))}; $(MAKE) -f $(THIS) $(OUT)/$$night/report.txt NIGHT=$$night
+
+resume:
+	$(if $(UNFINISHED),$(MAKE) -f $(THIS) $(OUT)/$(UNFINISHED)/report.txt NIGHT=$(UNFINISHED),@echo "no night is unfinished")
+
+ifdef NIGHT
 $(OUT)/$(NIGHT)/report.txt: $(OUT)/$(NIGHT)/graded.jsonl
 	before=$$(ls -d $(OUT)/*/graded.jsonl | grep -v "^$(@D)/" | tail -n 1 || true); \
-	mle-report -q --html --title "The night of $(NIGHT)" --steps $(OUT)/run/steps.jsonl $${before:+--label before} --label $(NIGHT) $$before $< -o $(@D)/report.html; \
-	if [ -n "$$before" ]; then mle-report -q --compare --label before --label $(NIGHT) $$before $< -o $@; else mle-report -q $< -o $@; fi
-	@cat $@
+	mle-report -q --html --title "The night of $(NIGHT)" --steps $(OUT)/run/steps.jsonl $${before:+--label before} --label $(NIGHT) $$before $< --force -o $(@D)/report.html; \
+	if [ -n "$$before" ]; then mle-report -q --compare --label before --label $(NIGHT) $$before $< --force -o $@; else mle-report -q $< --force -o $@; fi
+	@rm -f $(OUT)/unfinished; cat $@
 
 # The pipe is ended from its head: what was sampled by then is still run, graded and trained on. (124: the time is up.) A night that was
 # killed may have torn the last line.
 $(OUT)/$(NIGHT)/trained: $(TASKS)
-	@mkdir -p $(@D) $(OUT)/run; touch $(OUT)/graded.jsonl; [ -z "$$(tail -c 1 $(OUT)/graded.jsonl)" ] || sed -i '$$d' $(OUT)/graded.jsonl
+	@mkdir -p $(@D) $(OUT)/run; echo $(NIGHT) > $(OUT)/unfinished; touch $(OUT)/graded.jsonl; [ -z "$$(tail -c 1 $(OUT)/graded.jsonl)" ] || sed -i '$$d' $(OUT)/graded.jsonl
 	timeout --signal TERM --kill-after 60 $(HOURS)h mle-rollout -q $(SAMPLER) --forever --follow $(OUT)/pub --max-staleness 2 --state $(OUT)/begun $(SAMPLE) $< \
 	  | mle-instrument -q | mle-sandbox -q $(LIMITS) | mle-grade -q $(REWARD) | tee -a $(OUT)/graded.jsonl | mle-filter -q $(FILTER) --mark \
 	  | mle-train-grpo -q --stream --model $(MODEL) --out $(OUT)/run --publish $(OUT)/pub $(PUBLISH) --max-staleness 2 $(TRAIN) \
@@ -45,3 +59,4 @@ $(OUT)/$(NIGHT)/trained: $(TASKS)
 
 $(OUT)/$(NIGHT)/graded.jsonl: $(OUT)/$(NIGHT)/trained $(HELD_OUT)
 	mle-rollout -q $(EVALUATOR) $(SAMPLE) $(EVALUATE) $(HELD_OUT) | mle-instrument -q | mle-sandbox -q $(LIMITS) | mle-grade -q $(REWARD) -o $@ --resume
+endif

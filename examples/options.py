@@ -2,7 +2,8 @@
 
     make -n all | python ../options.py
 
-Exit 1 and a line for each command that its own parser refuses.
+Exit 1 and two lines for each command that does not come to its input: its parser refuses it, or it fails before. What is not checked:
+whether files, models and servers are there.
 """
 
 import os
@@ -16,9 +17,10 @@ from typing import Any
 import click
 
 from mletools import cli
-from mletools.commands import report
+from mletools.commands import import_, report
 from mletools.commands.boxes import BoxOptions
 from mletools.run import Run
+from mletools.scaffolds.search import components
 
 ARITHMETIC, SUBSTITUTION = re.compile(r"\$\(\(.*?\)\)"), re.compile(r"\$\([^()]*\)")
 OPERATORS = re.compile(r"^[|&;<>(){}]+$")
@@ -61,7 +63,16 @@ def lines(text: str) -> Iterator[list[str]]:
 
 
 class Accepted(BaseException):
-    """A command has come to its input, or to what is not there: its options are accepted."""
+    """A command has come to its input: its options are accepted."""
+
+
+class Refused(BaseException):
+    """A command has failed before it came to its input."""
+
+
+def failed(name: str, error: BaseException, verbose: bool) -> int:
+    """In the place of cli._fail, which turns an error into an exit code."""
+    raise Refused(str(error))
 
 
 def refused(words: list[str]) -> str | None:
@@ -72,6 +83,8 @@ def refused(words: list[str]) -> str | None:
         command.invoke(command.make_context(words[0], words[1:]))
     except Accepted:
         return None
+    except Refused as error:
+        return str(error)
     except click.ClickException as error:
         return error.format_message()
     return "it ended without reading anything"
@@ -81,17 +94,24 @@ def main() -> None:
     told = os.fdopen(os.dup(1), "w")  # a run takes standard output for itself
 
     def anything(self: click.Path, value: Any, param: Any, ctx: Any) -> Any:
-        return value  # files are made by the commands before
+        return self.coerce_path_result(value)  # files are made by the commands before
+
+    address = type(cli.URL).convert
+
+    def address_or_variable(self: Any, value: Any, param: Any, ctx: Any) -> Any:
+        return value if value.startswith("$") else address(self, value, param, ctx)  # the shell's to fill in
 
     def accepted(*args: Any, **named: Any) -> Any:
         raise Accepted
 
     click.Path.convert = anything  # type: ignore[method-assign]
+    type(cli.URL).convert = address_or_variable  # type: ignore[method-assign]
     for name in ("open", "lines", "side_output"):
         setattr(Run, name, accepted)
     BoxOptions.open = accepted  # type: ignore[method-assign]  # a sandbox, and its warm process
     report.follow = accepted
-    cli._fail = accepted  # a file, a model or a program that is not there
+    import_._found = components._imported = accepted  # folders and components that lie on the machine where it runs
+    cli._fail = failed
     found = commands(sys.stdin.read())
     different = dict.fromkeys(map(tuple, found))
     complaints = [f"{' '.join(words)}\n  {why}" for words in different if (why := refused(list(words)))]

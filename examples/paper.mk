@@ -28,12 +28,12 @@ endif
 endif
 
 # How what was sampled is run, where the agent does not do that itself.
-RUN ?= | mle-instrument -q | mle-sandbox -q $(LIMITS)
+RUN ?= | mle-instrument -q --allow-empty | mle-sandbox -q --allow-empty $(LIMITS)
 
 # $(call train,FROM,TO,NUMBER,TASKS,GRADE,TRAIN): NUMBER optimiser steps over one endless pipe, from the policy in FROM, into TO/latest; fewer
 # where PASSES over the tasks do not give so many (a filter drops what teaches nothing). The sampler takes each policy as it is published,
 # and ends with the trainer; what it sampled is in TO/graded.jsonl, without a last line that tee has torn. A pipe that was killed goes on.
-# (141: a command in the middle found its reader gone.)
+# (141: a command in the middle found its reader gone; --allow-empty: a pipe that goes on may have nothing left to sample.)
 FILTER ?= mle-filter -q --keep-invalid --keep-duplicates
 STALENESS ?= 1
 PASSES ?=
@@ -42,24 +42,16 @@ define train
 mkdir -p $(2); $(call whole,$(2)/graded.jsonl); \
   mle-rollout -q $(SAMPLER) --forever $(PASSES:%=--passes %) --follow $(2)/pub --max-staleness $(STALENESS) --state $(2)/begun --seed $(SEED) \
     $(SAMPLE) $(4) $(RUN) \
-  | mle-grade -q $(5) | tee -a $(2)/graded.jsonl | $(FILTER) --mark \
-  | mle-train-grpo --stream --publish $(2)/pub $(PUBLISH) --max-staleness $(STALENESS) --max-steps $(3) --model $(1) --out $(2) \
+  | mle-grade -q --allow-empty $(5) | tee -a $(2)/graded.jsonl | $(FILTER) --allow-empty --mark \
+  | mle-train-grpo --stream --allow-empty --publish $(2)/pub --max-staleness $(STALENESS) --max-steps $(3) --model $(1) --out $(2) \
     --seed $(SEED) $(TRAIN) $(6) -o $(2)/steps.jsonl --resume || (( $$? == 141 ))
 $(call whole,$(2)/graded.jsonl)
 endef
 
-# Who answers: tiny, a process of the sampler's own. paper, while training the vLLM server at SERVER, which the trainer gives each version
-# of the policy (begun as docs/training.md says), and afterwards vLLM in the sampler's process.
-SERVER ?= http://localhost:8000/v1
-ifeq ($(SIZE),tiny)
-LOCAL := hf
-SAMPLER := -m hf:
-PUBLISH :=
-else
-LOCAL := vllm
-SAMPLER := -m policy --model-url $(SERVER)
-PUBLISH := --publish-url $(SERVER)
-endif
+# Who answers, while training and afterwards: transformers or vLLM in the sampler's own process, which takes each version of the policy from
+# its folder. (A server takes adapters alone; the papers train all weights.)
+LOCAL := $(if $(filter tiny,$(SIZE)),hf,vllm)
+SAMPLER := -m $(LOCAL):
 
 # $(call policy,ARM): who is evaluated, what ARM's training came to; base is what all of them began from
 policy = $(LOCAL):$(if $(filter base,$(1)),$(POLICY),$(OUT)/$(1)/latest)

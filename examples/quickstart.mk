@@ -24,7 +24,7 @@ SAMPLE := --prompt single-brief --max-tokens 300 --batch 256
 LIMITS := --timeout 20 --memory-size 1024
 
 $(OUT)/report.txt: $(OUT)/before.graded.jsonl $(OUT)/after.graded.jsonl
-	mle-report -q --label before --label after $^ -o $@
+	mle-report -q --label before --label after $^ --force -o $@
 	@cat $@; echo "Policies: $(OUT)/sft/latest (before), $(OUT)/grpo/latest (after); steps: $(OUT)/grpo/steps.jsonl"
 
 # 1. Tasks: four real tables. (Made tasks need longer programs than this tiny policy can learn.)
@@ -39,7 +39,7 @@ $(OUT)/teacher.rollouts.jsonl: $(OUT)/tasks.jsonl
 	mle-rollout -m scripted -g 100 $(SAMPLE) --seed $(SEED) $< -o $@ --resume
 
 $(OUT)/teacher.kept.jsonl: $(OUT)/teacher.graded.jsonl
-	mle-filter --no-spread --min-group 1 --keep-duplicates $< -o $@
+	mle-filter --no-spread --min-group 1 --keep-duplicates $< --force -o $@
 
 # Any rollouts are instrumented, run, and graded like this.
 $(OUT)/%.graded.jsonl: $(OUT)/%.rollouts.jsonl
@@ -58,7 +58,8 @@ $(OUT)/before.rollouts.jsonl: $(OUT)/sft/done $(OUT)/tasks.jsonl
 	@echo "4/6 evaluation before (half a minute)"
 	mle-rollout -m hf:$(OUT)/sft/latest -g 64 $(SAMPLE) --seed 1000000 $(OUT)/tasks.jsonl -o $@ --resume
 
-# 5. Rounds of GRPO: sample, run, grade, train, and again with the new policy, until the budget ends.
+# 5. Rounds of GRPO: sample, run, grade, train, and again with the new policy, until the budget ends. (--allow-empty: in a round
+# whose groups all have one reward there is nothing to train on.)
 $(OUT)/grpo/done: $(OUT)/sft/done $(OUT)/tasks.jsonl
 	@echo "5/6 reinforcement ($(GRPO_SECONDS) s, and the round that is then under way)"
 	@mkdir -p $(OUT)/grpo
@@ -68,7 +69,7 @@ $(OUT)/grpo/done: $(OUT)/sft/done $(OUT)/tasks.jsonl
 	  echo "round $$round, $$SECONDS s of $(GRPO_SECONDS)"; \
 	  mle-rollout -q -m hf:$$policy -g 64 $(SAMPLE) --seed $$round $(OUT)/tasks.jsonl \
 	    | mle-instrument -q | mle-sandbox -q $(LIMITS) | mle-grade -q | mle-filter -q --keep-invalid --keep-duplicates \
-	    | mle-train-grpo --model $(OUT)/sft/latest --out $(OUT)/grpo --groups-per-step 4 --epochs 4 --micro-batch 64 \
+	    | mle-train-grpo --allow-empty --model $(OUT)/sft/latest --out $(OUT)/grpo --groups-per-step 4 --epochs 4 --micro-batch 64 \
 	      --epsilon-high 0.28 --learning-rate 2e-3 -o $(OUT)/grpo/steps.jsonl --resume; \
 	  round=$$(( round + 1 )); echo $$round > $(OUT)/grpo/round; \
 	done

@@ -6,6 +6,7 @@ descriptor 1 is set aside for them before anything else runs, and prints of libr
 """
 
 import os
+import re
 import signal
 import sys
 import traceback
@@ -21,11 +22,23 @@ from .records.errors import ToolError
 from .records.jsonl import Line
 from .run import Run
 
-__all__ = ["Command", "Line", "MachineOption", "Run", "command"]
+__all__ = ["URL", "Command", "Line", "MachineOption", "Run", "command"]
 
 
 class MachineOption(click.Option):
     """An option that says how to work (speed, places, verbosity) and cannot change what the records say."""
+
+
+class _Url(click.ParamType):
+    name = "url"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not re.match(r"https?://[^/\s]+\S*$", value):
+            self.fail(f"{value!r} is no address such as http://localhost:8000/v1", param, ctx)
+        return value
+
+
+URL = _Url()
 
 
 class _Stopped(BaseException):
@@ -77,6 +90,8 @@ _SHARED = (
     "files",
     "output",
     "resume",
+    "force",
+    "allow_empty",
     "jobs",
     "keep_order",
     "seed",
@@ -99,6 +114,7 @@ def _execute(name: str, context: click.Context, params: dict[str, Any], body: Ca
     warnings.simplefilter("ignore", SyntaxWarning)
     verbose = params["verbose"]
     run = Run(name, params, _semantic_options(context), stdout)
+    run.writes_text = getattr(context.command, "writes_text", False)
     code = 0
     try:
         try:
@@ -117,6 +133,8 @@ def _execute(name: str, context: click.Context, params: dict[str, Any], body: Ca
     except Exception as error:
         code = _fail(name, error, verbose)
     if code:
+        if code != 141 and not (code > 128 and run.endless):  # a signal is how an endless run ends
+            run.abandon()
         # threads may still be blocked on the input or on a server: there is nothing left to wait for
         from .records import workers
 
@@ -127,7 +145,12 @@ def _execute(name: str, context: click.Context, params: dict[str, Any], body: Ca
 
 
 class Command(click.Command):
-    """A click command that owns the process: exit codes and standard output as this module says."""
+    """A click command that owns the process: exit codes and standard output as this module says.
+
+    writes_text: what it prints is for people, no stream that a command of ours reads.
+    """
+
+    writes_text = False
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         stdout = sys.stdout
@@ -160,6 +183,7 @@ def _shared_options(*, inputs: bool, jobs: bool, seed: bool, data: bool, dry_run
     written = "Write to this file instead of standard output; it appears when complete."
     added.append(_option("-o", "--output", help=written, **_FILE))
     added.append(_option("--resume", is_flag=True, help=_ON_IN_OUT if own_resume else _ON))
+    added.append(_option("--force", is_flag=True, help="Replace -o FILE, or what a killed run left of it."))
     if jobs:
         number = {"type": click.IntRange(1), "default": 1, "envvar": "MLE_JOBS", "metavar": "N", **_SHOWN}
         added.append(_option("-j", "--jobs", help="Workers.", **number))
@@ -174,6 +198,7 @@ def _shared_options(*, inputs: bool, jobs: bool, seed: bool, data: bool, dry_run
         some = "Go on after up to N lines that cannot be processed."
         added.append(_option("--max-rejects", help=some, **_COUNT))
         added.append(_option("--rejects", help="Keep those lines, with their reasons, here.", **_FILE))
+        added.append(_option("--allow-empty", is_flag=True, help="An input without any record is no failure."))
     if dry_run:
         added.append(_option("--dry-run", is_flag=True, help="Say what would be done, and do nothing."))
     added.append(_option("-q", "--quiet", is_flag=True, help="No progress, no summary."))
@@ -190,11 +215,12 @@ def command(
     data: bool = False,
     dry_run: bool = False,
     own_resume: bool = False,
+    text: bool = False,
 ) -> Callable[[Callable[..., None]], click.Command]:
     """Make `body(run, **options)` a command with the shared options it asks for.
 
     inputs: takes FILES, --rejects and --max-rejects; jobs: -j and -k; data: --data/MLE_DATA; own_resume: --resume is
-    about a folder of the command's own as well, and needs no -o.
+    about a folder of the command's own as well, and needs no -o; text: writes text for people.
     """
     shared = _shared_options(inputs=inputs, jobs=jobs, seed=seed, data=data, dry_run=dry_run, own_resume=own_resume)
 
@@ -203,6 +229,8 @@ def command(
         def callback(context: click.Context, /, **params: Any) -> None:
             if params["resume"] and params["output"] in (None, "-") and not own_resume:
                 raise click.UsageError("--resume needs -o FILE: there is nothing to go on from on standard output")
+            if params["resume"] and params["force"]:
+                raise click.UsageError("--resume keeps what is there, --force replaces it: give one of them")
             context.exit(_execute(name, context, params, body))
 
         callback.__doc__ = body.__doc__
@@ -212,7 +240,8 @@ def command(
         for add in reversed(shared):
             wrapped = add(wrapped)
         settings = {"help_option_names": ["-h", "--help"], "max_content_width": 120}
-        made = click.command(name, cls=Command, context_settings=settings)(wrapped)
+        made: Any = click.command(name, cls=Command, context_settings=settings)(wrapped)
+        made.writes_text = text
         made.params.sort(key=lambda param: param not in own)  # the command's own options first
         return made
 

@@ -12,11 +12,16 @@ from typing import Any
 from . import __version__
 from .records.errors import RecordError, ToolError
 from .records.jsonl import Line, dumps, read_files, stdin_is_terminal
-from .records.output import Key, Output
+from .records.output import Key, Output, tear
 
 
 def _record_id(record: dict[str, Any]) -> Any:
     return record["id"]
+
+
+def _endless(record: dict[str, Any]) -> bool:
+    """Whether the record belongs to a pipe that never ends (mle-rollout --forever)."""
+    return any(entry.get("options", {}).get("forever") for entry in record["lineage"])
 
 
 class Run:
@@ -33,6 +38,8 @@ class Run:
         self.verbose: bool = params["verbose"]
         self.keep_order: bool = bool(params.get("keep_order"))
         self.resume: bool = bool(params.get("resume"))
+        self.force: bool = bool(params.get("force"))
+        self.allow_empty: bool = bool(params.get("allow_empty"))
         self._path = Path(params["output"]) if params.get("output") not in (None, "-") else None
         self._max_rejects: int = params.get("max_rejects") or 0
         self._rejects_path: str | None = params.get("rejects")
@@ -40,6 +47,8 @@ class Run:
         self._sides: list[Side] = []
         self._lock = threading.Lock()
         self._out: Output | None = None
+        self.writes_text = False  # for people, where records would go
+        self.endless = bool(options.get("forever"))  # this run, or the one whose records it reads
         self._bar: Any = None
         self._skip: Counter[Any] = Counter()
         self._started = time.monotonic()
@@ -48,21 +57,24 @@ class Run:
     # --- output -------------------------------------------------------------------------------------------------
 
     def open(self, key: Key = _record_id) -> "Run":
-        """Open the output; `key` tells finished records apart for --resume."""
+        """Open the output; `key` tells finished records apart for --resume. Text is of all of the input: it begins anew."""
+        if self.writes_text and self.resume:
+            self.resume, self.force = False, True
         stream = None if self._path else os.fdopen(self._stdout, "wb")
         self._key = key
-        self._out = Output(self._path, stream, self.resume, key)
+        self._out = Output(self._path, stream, self.resume, key, self.force)
         self._skip = Counter(self._out.finished)
         self.counts["finished before"] = sum(self._skip.values())
         if self._out.earlier is not None:
             self._refuse_changed_options(self._out.earlier)
         if self._rejects_path:
-            self._rejects = Output(Path(self._rejects_path), None, False, key)
+            self._rejects = self.rewritten(self._rejects_path)
         return self
 
     def stand_by(self) -> None:
         """Be one of several processes of this command of which another reads, writes and tells."""
         self.files, self.quiet, self._path, self._rejects_path = (os.devnull,), True, None, None
+        self.allow_empty = self.writes_text = True
         os.dup2(os.open(os.devnull, os.O_WRONLY), self._stdout)
 
     def pause(self, seconds: float) -> None:
@@ -78,6 +90,7 @@ class Run:
     def emit_text(self, text: str) -> None:
         """Write text that is meant for people where records would go."""
         assert self._out is not None
+        self.writes_text = True
         self._out.write_bytes(text.encode())
 
     def _refuse_changed_options(self, earlier: dict[str, Any]) -> None:
@@ -123,7 +136,9 @@ class Run:
             if self._skip[key] > 0:
                 self._skip[key] -= 1
                 return False
-            self._out.write(self.stamp(record))
+            stamped = self.stamp(record)
+            self.endless = self.endless or _endless(stamped)
+            self._out.write(stamped, ended=self.endless)
             self.counts["records"] += 1
             if self._bar is not None:
                 self._bar.update()
@@ -135,9 +150,13 @@ class Run:
 
     def side_output(self, path: Path) -> "Side":
         """A second output, which is completed with the first and resumed like it."""
-        side = Side(self, Output(path, None, self.resume, _record_id))
+        side = Side(self, Output(path, None, self.resume, _record_id, self.force))
         self._sides.append(side)
         return side
+
+    def rewritten(self, path: str) -> Output:
+        """A second output that a resumed run makes anew, as a whole; who opens it commits it."""
+        return Output(Path(path), None, False, _record_id, self.force or self.resume)
 
     # --- input --------------------------------------------------------------------------------------------------
 
@@ -147,7 +166,9 @@ class Run:
 
         if stdin_is_terminal() and (not self.files or "-" in self.files):
             self.say("reading records from the terminal; Ctrl-D ends them")
+        empty = True
         for line in read_files(self.files):
+            empty = False
             problem = line.problem
             if problem is None:
                 try:
@@ -158,6 +179,9 @@ class Run:
                 yield line
             else:
                 self.reject(line, problem)
+        if empty and not (self.allow_empty or self.dry_run):
+            where = ", ".join(name if name != "-" else "standard input" for name in self.files or ("-",))
+            raise ToolError(f"{where}: no record came; where that may be, --allow-empty takes it")
 
     def unfinished(self, lines: Iterable[Line]) -> Iterator[Line]:
         """The lines whose record the resumed run has not completed, counting repeated ids."""
@@ -264,6 +288,15 @@ class Run:
         if self._bar is not None:
             self._bar.close()
             self._bar = None
+
+    def abandon(self) -> None:
+        """The run has failed: let who reads our output know, where that is a stream of records."""
+        if self.writes_text:
+            return
+        if self._out is not None:
+            self._out.abandon()
+        elif self._path is None:
+            tear(self._stdout)
 
     def complete(self) -> None:
         """Everything went well: give the output its name and print the summary."""

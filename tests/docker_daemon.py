@@ -77,12 +77,14 @@ def answers(host: str) -> bool:
     """Whether a daemon serves at `host`."""
     import docker
 
+    # With a version given nothing is asked yet, so that a daemon that does not answer leaves no connection behind.
+    client = docker.APIClient(base_url=host, version="1.41", timeout=10)
     try:
-        client = docker.DockerClient(base_url=host, timeout=10)
-    except docker.errors.DockerException:
+        return bool(client.ping())
+    except (docker.errors.DockerException, OSError):
         return False
-    client.close()
-    return True
+    finally:
+        client.close()
 
 
 def _image_of(host: str) -> str | None:

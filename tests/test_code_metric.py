@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -118,6 +119,48 @@ def test_every_style_scores_and_refuses(make: Any, style: str) -> None:
     assert not second["grade"]["valid"] and second["grade"]["reason"] == REFUSED[style]
 
 
+# Submissions that are no table.
+NO_TABLES = [
+    b"", b"\n", b" \n\n", b"id,y\n1,11\n2,22,33\n", b"\xff\xfei\x00d\x00", b"id,y\n1,\xe9\n2,3\n", b'id,y\n1,"11\n2,22\n',
+    b"\x89PNG\r\n\x1a\n\0\0", b"id,y\n1,11,5\n2,22,6\n3\n", b"PK\x03\x04\0\0", b"id,y\n1\n2\n",
+]  # fmt: skip
+FRAGILE = """
+import argparse, json
+import pandas as pd
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--submission_path")
+submission = pd.read_csv(parser.parse_args().submission_path)
+assert submission["y"].notna().all()
+print(json.dumps({"score": float(submission["y"].astype(float).sum())}))
+"""
+STRICT = FUNCTION.replace('if both["y"]', 'assert both["y"].notna().all()\n    if both["y"]')
+STRICT_CLASS = CLASS.replace(
+    "return float(", 'assert y_pred["y"].notna().all() and set(y_pred["id"]) == {1, 2}\n        return float('
+)
+
+
+@pytest.mark.parametrize(("style", "source"), [("function", STRICT), ("class", STRICT_CLASS), ("script", FRAGILE)])
+def test_a_submission_that_is_no_table_is_a_verdict(make: Any, style: str, source: str) -> None:
+    folder = make(style, source, GOOD, *NO_TABLES)
+    good, *bad = [record["grade"] for record in records(run_command("mle-grade", "-k", "in.jsonl", cwd=folder).stdout)]
+    assert good["valid"] and len(bad) == len(NO_TABLES)
+    for content, grade in zip(NO_TABLES, bad, strict=True):
+        assert not grade["valid"] and grade["score"] is None, content
+        assert grade["reason"] and "Traceback" not in grade["reason"] and "\n" not in grade["reason"], content
+
+
+def test_answers_that_cannot_be_read_stay_an_error(make: Any) -> None:
+    folder = make("function", FUNCTION, GOOD)
+    task = json.loads((folder / "in.jsonl").read_text())["task"]
+    (folder / "tasks/fish/private/answers.csv").write_bytes(b"id,y\n1,2,3\n4\n5,6,7,8\n")
+    task["data"]["private_digest"] = private_digest(folder / "tasks/fish", task)
+    line = json.loads((folder / "in.jsonl").read_text())
+    (folder / "in.jsonl").write_text(json.dumps({**line, "task": task}) + "\n")
+    done = run_command("mle-grade", "in.jsonl", cwd=folder, check=False)
+    assert done.returncode == 1 and "in.jsonl:1: the metric private/grade.py failed: Traceback" in done.stderr.decode()
+
+
 def test_a_metric_that_fails_is_an_error_and_others_go_on(make: Any) -> None:
     folder = make("function", FUNCTION, GOOD, b"id,y\n1,5000\n2,2\n", GOOD)
     stopped = run_command("mle-grade", "in.jsonl", cwd=folder, check=False)
@@ -188,7 +231,15 @@ def test_a_metric_reaches_nothing_but_its_own_files(make: Any, tmp_path: Path) -
     assert "the key" not in done.stderr.decode() and not Path("/tmp/outside").exists()
 
 
-@pytest.mark.parametrize(("source", "status"), [("while True: pass", "timeout"), ("import os; os._exit(3)", "error")])
+@pytest.mark.parametrize(
+    ("source", "status"),
+    [
+        ("while True: pass", "timeout"),
+        ("import os; os._exit(3)", "killed"),
+        ("def grade(submission, answers):\n    while True: pass", "timeout"),
+        ("import os\ndef grade(submission, answers):\n    os._exit(3)", "error"),
+    ],
+)
 def test_a_metric_that_ends_badly_is_an_error(make: Any, source: str, status: str) -> None:
     folder = make("function", source, GOOD)
     done = run_command("mle-grade", "--metric-timeout", "3", "in.jsonl", cwd=folder, check=False)
@@ -224,17 +275,17 @@ def test_folders_of_killed_runs_are_removed_and_nobody_else_may_enter(
 
 def test_what_the_program_says_is_checked() -> None:
     task = {"metric": {"file": "private/grade.py"}}
-    assert code.read_score(task, "ok", b'{"score": 2}', b"") == 2
+    assert code.read_score(task, b"id\n1\n", "ok", b'{"score": 2}', b"") == 2
     for said in (b'{"score": NaN}', b'{"score": null}', b'{"score": "1"}', b'{"score": Infinity}'):
         with pytest.raises(Invalid, match=r"the metric grade\.py of these predictions is not a finite number"):
-            code.read_score(task, "ok", said, b"")
+            code.read_score(task, b"id\n1\n", "ok", said, b"")
     for said, reason in (
         (b"rubbish", "handed out no JSON"),
         (b'{"error": "x"}', "failed: x"),
         (None, "ended with status ok"),
     ):
         with pytest.raises(RecordError, match=reason):
-            code.read_score(task, "ok", said, b"")
+            code.read_score(task, b"id\n1\n", "ok", said, b"")
 
 
 def test_two_files_of_one_name_are_refused(tmp_path: Path) -> None:
@@ -246,19 +297,72 @@ def test_two_files_of_one_name_are_refused(tmp_path: Path) -> None:
     box = tmp_path / "box"
     box.mkdir()
     with pytest.raises(ToolError, match="two files of the metric have the same name"):
-        code.lay_out(task, tmp_path, b"", box)
+        code.lay_out(task, tmp_path, box)
 
 
 def test_the_program_needs_nothing_of_mletools(tmp_path: Path) -> None:
     """It runs where the package is hidden."""
     (tmp_path / "input").mkdir()
-    for name, content in (
-        ("m.py", "def grade(s, a): return len(s)"),
-        ("a.csv", "id\n1\n"),
-        ("submission.csv", "id\n1\n2\n"),
-    ):
+    for name, content in (("m.py", "def grade(s, a): return len(s)"), ("a.csv", "id\n1\n")):
         (tmp_path / "input" / name).write_text(content)
     (tmp_path / "input/judge.json").write_text(json.dumps({"file": "m.py", "style": "function", "answers": "a.csv"}))
-    (tmp_path / "judge.py").write_text(code.program())
+    (tmp_path / "judge.py").write_text(
+        f"{code.program()}\nprepare()\n{code.call(b'id%1%2%'.replace(b'%', bytes([10])))}\n"
+    )
     subprocess.run([sys.executable, "-I", "judge.py"], cwd=tmp_path, check=True, env={"PATH": os.environ["PATH"]})
     assert json.loads((tmp_path / "submission.csv").read_text()) == {"score": 2.0}
+
+
+COUNTING = """
+import os, sys
+import pandas as pd
+LOADED = []
+def grade(submission, answers):
+    LOADED.append(1)
+    leftovers = len(LOADED) - 1 + (pd.read_csv is not grade.read_csv) + hasattr(sys, "left") + os.path.exists("left")
+    pd.read_csv = None
+    sys.left = True
+    os.chdir("/tmp")
+    if submission["y"][0] == 666:
+        os._exit(3)
+    if submission["y"][0] == 777:
+        while True: pass
+    return float(submission["y"][0] + leftovers)
+grade.read_csv = pd.read_csv
+"""
+
+
+def test_a_metric_is_loaded_once_and_no_submission_meets_what_another_left(make: Any) -> None:
+    def file(value: int) -> bytes:
+        return f"id,y\n1,{value}\n2,0\n".encode()
+
+    values = [1, 2, 666, 3, 777, 4]
+    folder = make("function", COUNTING, *map(file, values))
+    options = ("--reward", "raw", "--metric-timeout", "4", "--max-rejects", "2", "--rejects", "rejects.jsonl")
+    graded = records(run_command("mle-grade", *options, "-k", "in.jsonl", cwd=folder).stdout)
+    assert [each["grade"]["score"] for each in graded] == [1, 2, 3, 4]
+    reasons = [each["reason"] for each in records((folder / "rejects.jsonl").read_bytes())]
+    assert "ended with status error" in reasons[0] and "ended with status timeout" in reasons[1]
+
+
+@pytest.mark.slow
+def test_a_metric_that_is_code_reads_the_largest_submission(make: Any) -> None:
+    content = b"id,y\n" + b"".join(b"%d,%d\n" % (at, at) for at in range(2_180_000))
+    assert 30 << 20 < len(content) < 32 << 20
+    folder = make("function", "def grade(submission, answers):\n    return len(submission)", content)
+    (graded,) = records(run_command("mle-grade", "in.jsonl", cwd=folder).stdout)
+    assert graded["grade"]["score"] == 2_180_000
+
+
+def test_tasks_take_turns(make: Any) -> None:
+    """Rollouts of two tasks with metrics of their own, one after the other."""
+    folder = make("function", "def grade(submission, answers):\n    return 1", GOOD, GOOD)
+    other = Path(shutil.copytree(folder / "tasks/fish", folder / "tasks/crab"))
+    (other / "private/grade.py").write_text("def grade(submission, answers):\n    return 2")
+    lines = [json.loads(line) for line in (folder / "in.jsonl").read_text().splitlines()]
+    crab = {**lines[0]["task"], "id": "crab", "data": {**lines[0]["task"]["data"], "dir": "tasks/crab"}}
+    crab["data"]["private_digest"] = private_digest(other, crab)
+    mixed = [lines[0], {**lines[0], "id": "c0", "task": crab}, lines[1], {**lines[1], "id": "c1", "task": crab}]
+    (folder / "mixed.jsonl").write_text("".join(json.dumps(each) + "\n" for each in mixed))
+    graded = records(run_command("mle-grade", "-k", "mixed.jsonl", cwd=folder).stdout)
+    assert [each["grade"]["score"] for each in graded] == [1, 2, 1, 2]

@@ -266,7 +266,11 @@ class Made:
 
 @pytest.fixture(params=RECORDS)
 def made(request: pytest.FixtureRequest, tmp_path: Path) -> Made:
-    record, draws = record_of(RECORDS[request.param]), Draws(zlib.crc32(request.param.encode()))
+    return made_of(request.param, tmp_path)
+
+
+def made_of(name: str, tmp_path: Path) -> Made:
+    record, draws = record_of(RECORDS[name]), Draws(zlib.crc32(name.encode()))
     columns, out = answers_of(record, draws)
     (tmp_path / "answers.csv").write_bytes(table([*columns], list(zip(*columns.values(), strict=True))))
     ids = [list(each) for each in zip(*(columns[name] for name in record["submission"]["id"]), strict=True)]

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from mletools.models import embedding, http
+from mletools.models import embedding, wire
 from mletools.models.embedding import HttpEmbeddings, open_embeddings, read_vectors
 from mletools.records.errors import RecordError, ToolError
 
@@ -179,7 +179,7 @@ BROKEN = [
     (first(embedding=[1.0, 2.0]), "the answer's embeddings differ in length: 2 to 3"),
     (first(embedding=[1.0, float("nan"), 2.0]), "the body is no list of embeddings"),
     (first(embedding=[1.0, float("inf"), 2.0]), "the body is no list of embeddings"),
-    (first(embedding=[1.0, 10**400, 2.0]), "an embedding in the answer holds a number that is too large"),
+    (first(embedding=[1.0, 10**400, 2.0]), "the body is no list of embeddings"),
     (first(embedding=[1.0, None, 2.0]), "an embedding in the answer is no list of numbers"),
     (first(embedding=[1.0, True, 2.0]), "an embedding in the answer is no list of numbers"),
     (first(embedding="AACAPw=="), "an embedding in the answer is no list of numbers"),
@@ -227,7 +227,7 @@ def test_retry_after_is_kept_to(server: Server) -> None:
 
 
 def test_a_body_without_end_is_bounded(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "MOST_BYTES", 2**20)
+    monkeypatch.setattr(wire, "MOST_BYTES", 2**20)
     server.script = [lambda handler: send(handler, 200, b" " * (2**20 + 1))]
     with pytest.raises(ToolError) as error:
         model(server, retries=0).embed(["a"])

@@ -96,6 +96,16 @@ def test_what_the_check_refuses() -> None:
         and "'best' is not one of" in done.stdout
         and "'$x' is not a valid float" in done.stdout
     )
+    text = (
+        'mle-rollout -m gpt-4.1 --model-url "" x.jsonl\n'
+        "mle-train-grpo --stream --publish p --publish-url http://h/v1 --model m --out o --preset mle-rl\n"
+        "mle-grade x.jsonl --resume\nmle-import there --metric rmsle -o tasks.jsonl\n"
+    )
+    done = subprocess.run(script, input=text, capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and done.stdout.endswith("4 commands, 3 refused\n")
+    assert (
+        "'' is no address" in done.stdout and "--publish-url loads adapters" in done.stdout
+    )  # one before, one behind the parser
     assert subprocess.run(script, input="echo", capture_output=True, text=True, check=False).returncode == 1
 
 

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import BIN, run_command
+from conftest import BIN, COMMANDS, run_command
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 CLUSTER = EXAMPLES / "cluster"
@@ -50,6 +50,7 @@ def test_every_command_of_the_scripts_accepts_its_options() -> None:
     assert done.returncode == 0 and int(done.stdout.split()[0]) >= 8, done.stdout
 
 
+@pytest.mark.slow
 def test_a_slurm_array_does_every_task_once(tasks: Path, tmp_path: Path) -> None:
     told = environment(SLURM_ARRAY_TASK_COUNT="2", MODEL="-m scripted", SAMPLE="-g 2")
     for part in ("0", "1"):
@@ -86,6 +87,48 @@ def test_the_crontab_calls_the_makefile_that_is_there() -> None:
     assert len(lines) == 3 and all(
         "flock --nonblock lock make -s -f /home/you/mletools/examples/nightly.mk" in line for line in lines
     )
+
+
+STUB = """#!/bin/bash
+echo "$(basename $0)" >> calls
+[ ! -e fail-$(basename $0) ] || exit 1
+while (( $# )); do if [ "$1" = -o ]; then echo done > "$2"; fi; shift; done
+"""
+
+
+def test_a_night_that_is_resumed_by_day_leaves_the_next_its_work(tmp_path: Path) -> None:
+    """With commands that only say that they were called: which of them a night calls, and under which name."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for command in COMMANDS:
+        (folder / command).write_text(STUB)
+        (folder / command).chmod(0o755)
+    for name in ("tasks.jsonl", "held-out.jsonl"):
+        (tmp_path / name).write_text("")
+
+    def night(*arguments: str) -> tuple[int, int, int]:
+        """(exit code, trainings, reports) of a call."""
+        (tmp_path / "calls").write_text("")
+        command = ["make", "-s", "-f", str(EXAMPLES / "nightly.mk"), *arguments]
+        path = {**environment(), "PATH": f"{folder}:{os.environ['PATH']}"}
+        done = subprocess.run(command, cwd=tmp_path, env=path, capture_output=True, text=True, check=False)
+        calls = (tmp_path / "calls").read_text().split()
+        return done.returncode, calls.count("mle-train-grpo"), calls.count("mle-report")
+
+    def nights() -> list[str]:
+        return sorted(path.parent.name for path in (tmp_path / "nightly").glob("*/report.txt"))
+
+    (tmp_path / "fail-mle-grade").touch()
+    assert night("NIGHT=1")[0] == 2 and nights() == []  # ended while it trained
+    (tmp_path / "fail-mle-grade").unlink()
+    assert night("resume") == (0, 1, 2) and nights() == ["1"]
+    assert night("resume") == (0, 0, 0)
+    assert night("NIGHT=2") == (0, 1, 2) and nights() == ["1", "2"]
+    (tmp_path / "fail-mle-report").touch()
+    assert night("NIGHT=3")[:2] == (2, 1)  # ended behind its training
+    (tmp_path / "fail-mle-report").unlink()
+    assert night("NIGHT=4") == (0, 1, 4) and nights() == ["1", "2", "3", "4"]
+    assert night() == (0, 1, 2) and len(nights()) == 5  # by its own name
 
 
 @pytest.mark.nightly

@@ -1,9 +1,11 @@
 """Submissions, metrics, medals, rewards: numbers worked by hand, verdicts word for word."""
 
+import json
 import math
 from pathlib import Path
 from typing import Any
 
+import fastjsonschema
 import pytest
 
 from mletools.grading import (
@@ -248,3 +250,61 @@ def test_rewards_by_hand() -> None:
     ]  # fmt: skip
     for score, previous, lower, well_formed, value in tried:
         assert rewards.improvement(score, previous, lower, well_formed) == value
+
+
+@pytest.mark.parametrize("lower", [False, True])
+def test_a_leaderboard_is_sorted_and_its_blank_rows_are_dropped(tmp_path: Path, lower: bool) -> None:
+    scores = [0.1, 0.9, 0.5, 0.7, 0.3]
+    ordered = sorted(scores, reverse=not lower)
+    made = {"metric": {"lower_is_better": lower}, "leaderboard": "board.csv"}
+    rows = [f"team,{score}" for score in scores]
+    verdicts = []
+    for text in (
+        "\n".join(["team,score", *(f"team,{score}" for score in ordered)]),
+        "\n".join(["team,score", *rows]) + "\n",
+        "\n".join(["team,score", "a,", *rows[:2], "", "b,  ", *rows[2:], "\n\n"]),
+    ):
+        folder = tmp_path / str(len(verdicts))
+        folder.mkdir()
+        (folder / "board.csv").write_text(text)
+        verdicts.append(standing(made, folder, 0.5, None))
+    assert verdicts[0] == verdicts[1] == verdicts[2]
+    assert (verdicts[0].teams, verdicts[0].position) == (5, 3)
+    assert verdicts[0].thresholds == {
+        "median": 0.5,
+        **dict.fromkeys(("gold", "silver"), ordered[0]),
+        "bronze": ordered[1],
+    }
+
+
+def test_a_leaderboard_of_blank_rows_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "board.csv").write_text("team,score\na,\nb,\n")
+    with pytest.raises(
+        ToolError, match=r"board\.csv: a leaderboard has a finite score in each row, and one row at least"
+    ):
+        standing({"metric": {"lower_is_better": True}, "leaderboard": "board.csv"}, tmp_path, 1.0, None)
+
+
+def test_scores_compare_to_their_seventeenth_digit(tmp_path: Path) -> None:
+    texts = ["0.30000000000000004", "0.30000000000000000", "0.29999999999999999"]
+    (tmp_path / "board.csv").write_text("score\n" + "".join(f"{text}\n" for text in texts))
+    made = {"metric": {"lower_is_better": False, "score_round": 17}, "leaderboard": "board.csv"}
+    best = standing(made, tmp_path, 0.1 + 0.2, None)
+    assert (best.score, best.position, best.medal) == (0.30000000000000004, 1, "gold")
+    assert standing(made, tmp_path, 0.3, None).position == 2  # the second and the third text are one number
+    assert standing({**made, "metric": {"lower_is_better": False}}, tmp_path, 0.1 + 0.2, None).position == 2
+    tiny = standing(
+        {**made, "metric": {"lower_is_better": True, "score_round": 17}}, tmp_path, 1.2345678901234567e-1, None
+    )
+    assert tiny.score == 0.12345678901234567
+
+
+@pytest.mark.parametrize(("decimals", "allowed"), [(0, True), (17, True), (18, False), (-1, False)])
+def test_scores_are_rounded_to_at_most_seventeen_decimals(decimals: int, allowed: bool) -> None:
+    schema = json.loads((Path(__file__).parent.parent / "schemas" / "task.json").read_text())["properties"]["metric"]
+    check = fastjsonschema.compile(schema["properties"]["score_round"])
+    if allowed:
+        check(decimals)
+    else:
+        with pytest.raises(fastjsonschema.JsonSchemaException):
+            check(decimals)

@@ -211,6 +211,7 @@ def test_close_to_uniform_entropy_is_what_a_fresh_model_has(model: HfModel) -> N
     assert -sum(values) / len(values) > math.log(100)
 
 
+@pytest.mark.slow
 def test_agents_in_turns_go_on_from_the_very_tokens(stages: dict[str, Any], tmp_path: Path) -> None:
     model = long_tiny(tmp_path / "tiny", 8192)
     task = stages["tasks"].read_bytes().split(b"\n")[0]

@@ -210,7 +210,7 @@ def test_answers_that_cannot_be_read_are_records() -> None:
 def test_a_server_that_fails_is_no_answer() -> None:
     with FaultyServer(lambda body: GOOD, faults=["500"] * 4) as server:
         done = run_command(*COMMAND, "--model-url", server.url, input=INPUT, check=False)
-    assert done.returncode == 1 and done.stdout == b""
+    assert done.returncode == 1 and done.stdout == b"{"
     told = done.stderr.decode().splitlines()
     assert len(told) == 1 and told[0].startswith("mle-classify-ideas: stdin:1: ") and "500" in told[0]
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from mletools.instrument import MARKERS, instrument, make_nonce, read_report
+from mletools.instrument.sites import tokens_of
 
 NONCE = make_nonce(7)
 PROGRAM = '''"""A docstring."""
@@ -34,41 +35,46 @@ def run(code: str, tmp_path: Path) -> subprocess.CompletedProcess[bytes]:
 
 
 def test_reports_arrive_once_and_the_program_is_otherwise_the_same(tmp_path: Path) -> None:
-    result = instrument(PROGRAM, NONCE)
+    result = instrument(PROGRAM)
     assert result.code is not None and result.code.count("\n") == PROGRAM.count("\n")
     plain, told = run(PROGRAM, tmp_path), run(result.code, tmp_path)
-    assert told.stdout.count(NONCE.encode()) == len(result.markers)
-    markers, stdout, stderr = read_report(told.stdout, told.stderr, NONCE)
+    markers, stdout, stderr = read_report(told.stdout, told.stderr, "")
     assert markers == result.markers == [m for m in MARKERS if m != "testing loss:"]
+    for marker in markers:
+        assert stdout.count(f"{marker}\n".encode()) == 1
+        stdout = stdout.replace(f"{marker}\n".encode(), b"")
     assert (stdout, stderr, told.returncode) == (plain.stdout, plain.stderr, 0)
 
 
 def test_a_failing_program_reports_how_far_it_came_and_keeps_its_line_numbers(tmp_path: Path) -> None:
     code = "import os\nimport csv\nx = 1\nopen('missing.csv')\nmodel.fit(1)\n"
-    result = instrument(code, NONCE)
+    result = instrument(code)
     assert result.code is not None
     told = run(result.code, tmp_path)
-    markers, _, stderr = read_report(told.stdout, told.stderr, NONCE)
-    assert markers == ["imported packages"] and b"line 4" in stderr and NONCE.encode() not in stderr
+    markers, _, stderr = read_report(told.stdout, told.stderr, "")
+    assert markers == ["imported packages"] and b"line 4" in stderr
 
 
-def test_the_nonce_does_not_reach_an_agent_through_a_traceback(tmp_path: Path) -> None:
-    result = instrument("import nothing_of_that_name\n", NONCE)
-    assert result.code is not None
-    told = run(result.code, tmp_path)
-    assert NONCE.encode() in told.stderr  # Python shows the source line
-    assert NONCE.encode() not in read_report(told.stdout, told.stderr, NONCE)[2]
-
-
-def test_output_that_only_looks_like_a_report_counts_nothing() -> None:
-    forged = b"\nloaded data\n\n[mle:0000000000000008] loaded data\n\n" + NONCE.encode() + b" something else\n"
-    markers, stdout, _ = read_report(forged, b"", NONCE)
-    assert markers == [] and b"something else" in stdout and NONCE.encode() not in stdout
+def test_only_the_token_of_a_marker_is_its_report_and_no_token_stays() -> None:
+    tokens = tokens_of(NONCE)
+    assert len(set(tokens)) == len(MARKERS) and not any(NONCE in token for token in tokens)
+    lines = [
+        "",
+        "loaded data",
+        f"{NONCE} loaded data",
+        "[mle:0000000000000008] loaded data",
+        f" {tokens[2]}",
+        tokens[4],
+        "",
+    ]
+    markers, stdout, stderr = read_report("\n".join(lines).encode(), f"x{tokens[1]}y".encode(), NONCE)
+    assert markers == ["trained model"] and stderr == b"xy"
+    assert b"loaded data" in stdout and not any(token.encode() in stdout for token in [NONCE, *tokens])
 
 
 @pytest.mark.parametrize("code", ["def (", "x = 1\r y", "\0", "", "# only a comment\n"])
 def test_what_cannot_be_instrumented_is_marked_or_left(code: str) -> None:
-    result = instrument(code, NONCE)
+    result = instrument(code)
     assert result.markers == [] and (result.problem is not None or result.code == code)
 
 
@@ -87,7 +93,7 @@ TRICKY = [
 
 @pytest.mark.parametrize("code", TRICKY)
 def test_tricky_programs_behave_the_same(code: str) -> None:
-    result = instrument(code, NONCE)
+    result = instrument(code)
     assert result.code is not None
     outputs = []
     for text in (code, result.code):

@@ -6,14 +6,13 @@ from typing import Any
 
 import pytest
 
-from mletools.instrument import MARKERS, instrument, instrument_as, make_nonce
+from mletools.instrument import MARKERS, instrument, instrument_as
 from mletools.instrument.answer import MOST_REPORTS
 from mletools.instrument.insert import Instrumented
 from mletools.instrument.taking_out import without_reports
 from mletools.models import bank, readers
 from mletools.models.agents import instrumenter
 
-NONCE = make_nonce(5)
 TESTS = Path(__file__).parent
 PROGRAM = '''"""What it does."""
 from __future__ import annotations
@@ -83,7 +82,7 @@ def taken_out(result: Instrumented) -> str:
 def test_reports_stand_in_the_program_s_own_text_where_the_model_put_them() -> None:
     # the answer has other quotes, no comments and other empty lines: none of that is taken
     answer = GOOD.replace("  # a comment", "").replace('"train.csv"', "'train.csv'").replace("\n\n\n", "\n")
-    result = instrument_as(PROGRAM, answer, NONCE)
+    result = instrument_as(PROGRAM, answer)
     assert where(result) == [
         (4, "imported packages"),
         (12, "loaded data"),
@@ -111,7 +110,7 @@ def test_reports_stand_in_the_program_s_own_text_where_the_model_put_them() -> N
     ],
 )  # fmt: skip
 def test_places(answer: str, reports: list[tuple[int, str]]) -> None:
-    result = instrument_as(PROGRAM, answer, NONCE)
+    result = instrument_as(PROGRAM, answer)
     assert where(result) == reports
     assert taken_out(result) == ast.dump(ast.parse(PROGRAM))
 
@@ -162,27 +161,27 @@ LATE = PROGRAM.index("train = load")
     ],
 )  # fmt: skip
 def test_refused(answer: str, problem: str) -> None:
-    result = instrument_as(PROGRAM, answer, NONCE)
+    result = instrument_as(PROGRAM, answer)
     assert (result.code, result.markers) == (None, [])
     assert str(result.problem).startswith(problem) or ("deeply" in str(result.problem) and "-----" in answer)
 
 
 def test_a_loss_that_no_known_call_computes_is_believed_behind_any_call() -> None:
     answer = put(PROGRAM, ("pred =", "testing loss:"))
-    assert instrument_as(PROGRAM, answer, NONCE).markers == ["testing loss:"]
+    assert instrument_as(PROGRAM, answer).markers == ["testing loss:"]
     early = "x = 1\nprint('testing loss:')\nf(x)\n"
-    problem = instrument_as("x = 1\nf(x)\n", early, NONCE).problem
+    problem = instrument_as("x = 1\nf(x)\n", early).problem
     assert problem == "reports 'testing loss:' before anything that earns it"
 
 
 def test_statements_of_the_program_s_own_that_look_like_reports_stay() -> None:
     code = 'import os\nprint("loaded data")\nos.getcwd()\nprint("loaded data")\n'
-    assert instrument_as(code, code, NONCE).problem == "has no reports"
+    assert instrument_as(code, code).problem == "has no reports"
     answer = code + 'print("loaded data")\n'
-    result = instrument_as(code, answer, NONCE)
+    result = instrument_as(code, answer)
     assert result.code is not None and result.code.count('print("loaded data")') == 2
     assert where(result) == [(4, "loaded data")]
-    assert instrument_as(code, code.replace('print("loaded data")\n', "", 1), NONCE).problem is not None
+    assert instrument_as(code, code.replace('print("loaded data")\n', "", 1)).problem is not None
 
 
 @pytest.mark.parametrize(
@@ -194,7 +193,7 @@ def test_statements_of_the_program_s_own_that_look_like_reports_stay() -> None:
     ],
 )
 def test_where_the_text_has_no_room_the_answer_is_refused(code: str, answer: str) -> None:
-    assert instrument_as(code, answer, NONCE).code is None
+    assert instrument_as(code, answer).code is None
 
 
 def texts() -> dict[str, str]:
@@ -224,11 +223,11 @@ def test_round_trip_of_many_programs() -> None:
     inserted = 0
     for name, code in programs.items():
         before = ast.dump(ast.parse(code))
-        by_table = instrument(code, NONCE)
+        by_table = instrument(code)
         if by_table.code is not None and by_table.markers:
             assert taken_out(by_table) == before, name
             assert by_table.code.count("\n") - code.count("\n") in (0, 1), name
-        by_model = instrument_as(code, instrumenter.reported(code), NONCE)
+        by_model = instrument_as(code, instrumenter.reported(code))
         if by_model.problem is None:
             assert taken_out(by_model) == before, name
             inserted += 1
@@ -239,10 +238,10 @@ def test_round_trip_of_many_programs() -> None:
 
 @pytest.mark.parametrize("way", instrumenter.ATTACKS)
 def test_no_attack_of_the_scripted_model_gets_through(way: str) -> None:
-    assert instrument_as(PROGRAM, instrumenter.attack(PROGRAM, way), NONCE).code is None
+    assert instrument_as(PROGRAM, instrumenter.attack(PROGRAM, way)).code is None
 
 
 @pytest.mark.parametrize("code", ["def (", "x = '\ud800'\n", "x = 1\ry = 2\n", "f(" * 3000])
 def test_a_program_that_does_not_parse_is_a_problem(code: str) -> None:
-    assert instrument_as(code, code, NONCE).code is None
-    assert instrument(code, NONCE).code is None
+    assert instrument_as(code, code).code is None
+    assert instrument(code).code is None

@@ -71,7 +71,8 @@ SEVEN = list(MARKERS)
 IMPORTED, LOADED, DEFINED, TRAINING, TRAINED, TESTING, PREDICTED = MARKERS
 FORGED = "".join(f"print({text!r}); print('[mle:0000000000000007] {text}')\n" for text in MARKERS)
 READS_ITSELF = """import os, re
-nonce = re.search(r"\\[mle:\\w+\\]", open(__file__).read()).group()
+found = re.search(r"\\[mle:\\w+\\]", open(__file__).read())
+nonce = found.group() if found else "[mle:0000000000000007]"
 for text in ("loaded data", "trained model", "nothing of the kind"):
     os.write(1, f"\\n{nonce} {text}\\n".encode())
 """
@@ -84,7 +85,7 @@ SOLUTIONS: dict[str, tuple[str, list[str], bool]] = {
     "no such column": (HEAD + LOAD + READY + FIT.replace("train[target]", "train[0]"), [IMPORTED, LOADED, DEFINED], False),
     "hands in nothing": (HEAD + LOAD + READY + FIT + PREDICT.rpartition("sub.")[0], [IMPORTED, LOADED, DEFINED, TRAINED, PREDICTED], False),
     "prints the texts": (FORGED, [], False),
-    "reads itself": (READS_ITSELF, [IMPORTED, LOADED, TRAINED], False),  # what the nonce cannot keep from it
+    "reads itself": (READS_ITSELF, [IMPORTED], False),
     "does not parse": ("import os\ndef (\n", [], False),
 }  # fmt: skip
 
@@ -182,7 +183,7 @@ def test_plain_markers_can_be_forged_as_the_warning_says(place: Path) -> None:
     found = graded(place, "solutions.jsonl", "--plain-markers", stderr=warning)
     assert found["whole"]["instrument"]["nonce"] == "" and found["whole"]["execution"]["markers"] == SEVEN
     assert "trained model\n" in found["whole"]["execution"]["stdout"]["head"]
-    # a traceback shows the report of the call that failed: that is not one
+    # plain markers stand in the program: a traceback shows that of the call that failed, which is no report
     assert found["loads nothing"]["execution"]["markers"] == [IMPORTED]
     assert "loaded data" in found["loads nothing"]["execution"]["stderr"]["head"]
     assert found["prints the texts"]["execution"]["markers"] == SEVEN
@@ -208,7 +209,7 @@ def test_programs_print_hand_in_and_fail_as_before(place: Path, stages: dict[str
         found = {}
         for record in records(ran.stdout):
             execution = record["execution"]
-            printed = execution["stdout"]["head"].replace("'_report', ", "")  # main_module prints its globals
+            printed = execution["stdout"]["head"]
             lines = execution["stderr"]["head"].split("\n")
             failed = [line for line in lines if line.startswith("  File") or not line.startswith(" ")]  # no source
             found[record["id"]] = (
@@ -304,7 +305,7 @@ def test_a_server_that_fails_is_an_error_and_no_record(place: Path) -> None:
     with FaultyServer(lambda body: "", faults=["500"] * 4) as server:
         command = ("mle-instrument", "--mode", "lm", "-m", "m", "--retries", "1", "--model-url", server.url)
         done = run_command(*command, input=source, check=False)
-    assert done.returncode == 1 and done.stdout == b""
+    assert done.returncode == 1 and done.stdout == b"{"
     told = done.stderr.decode().splitlines()
     assert len(told) == 1 and told[0].startswith("mle-instrument: stdin:1: ") and "500" in told[0]
 

@@ -36,6 +36,27 @@ print(metrics.accuracy_score(train["y"], model.predict(train[["a"]])))  #: train
 test = pd.read_csv("input/test.csv")  #: loaded data
 pred = model.predict(scaler.transform(test[train.columns]))  #: predicted test labels
 """,
+    "scikit-learn, steps": """
+from sklearn.linear_model import Ridge
+from sklearn.model_selection import train_test_split, GridSearchCV
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import StandardScaler, OneHotEncoder
+import pandas as pd  #: imported packages
+read = pd.read_csv
+train = read("train.csv")  #: loaded data
+X_train, X_test = train_test_split(train)
+prep = make_pipeline(StandardScaler(), OneHotEncoder())
+prep.fit(X_train)
+enc = OneHotEncoder()
+both = Pipeline([("prep", prep), ("enc", enc)])
+both.fit(X_train)
+model = Pipeline(steps=[("prep", both), ("ridge", Ridge())])  #: defined model, defined model
+search = GridSearchCV(model, {})  #: defined model
+search.fit(X_train, 1)  #: trained model, testing loss:
+model.predict(X_test)
+va = search.predict(X_va)
+print(f"{model.fit(X_train)}")
+""",
     "scikit-learn, whole": """
 from sklearn.linear_model import *
 from sklearn.pipeline import make_pipeline
@@ -128,7 +149,7 @@ for epoch in range(3):
     for xb, yb in train_loader:
         optimizer.zero_grad()
         loss = criterion(net(xb), yb)  #: training loss:
-        loss.backward()
+        loss.backward()  #: training loss:
         optimizer.step()
     with torch.no_grad():
         for xb, yb in val_loader:
@@ -215,7 +236,7 @@ def test_each_line_reports_what_was_worked_out_by_hand(library: str) -> None:
     for number, line in enumerate(code.split("\n"), 1):
         if "#:" in line:
             expected[number] = sorted(line.partition("#:")[2].strip().split(", "))
-    result = instrument(code, "[n]")
+    result = instrument(code)
     assert result.problem is None and result.code is not None
     assert result.code.count("\n") == code.count("\n") + (library == "nothing of the kind")
     shift = 1 if library == "nothing of the kind" else 0  # the helper's own line, ahead of a definition
@@ -257,7 +278,7 @@ def test_words_of_names() -> None:
     ],
 )
 def test_programs_that_are_made_to_be_slow_or_deep_end(code: str) -> None:
-    result = instrument(code, "[n]")
+    result = instrument(code)
     assert result.code is not None or "deeply" in str(result.problem) or "parse" in str(result.problem)
 
 

@@ -103,9 +103,9 @@ def test_by_hand(name: str, params: dict[str, Any], expected: float) -> None:
 
 def test_weighted_macro_recall_by_hand() -> None:
     group = np.array(["a", "a", "a", "b", "b", "b"])
-    # a holds cats only, 2 of 3 found; b: dog 1 of 2, owl 1 of 1. "dog", told in a, is no class of a.
+    # a holds cats only, 2 of 3 found, and "dog", told in a, is one more class, of recall 0; b: dog 1 of 2, owl 1 of 1.
     score = our.weighted_macro_recall(TRUTH, GUESS, group=group, weights={"a": 1, "b": 3})
-    assert score == pytest.approx((2 / 3 + 3 * 0.75) / 4)
+    assert score == pytest.approx((1 / 3 + 3 * 0.75) / 4)
     with pytest.raises(Unsuited, match=r"the group 'c' is not in both the answers and metric\.params\.weights"):
         our.weighted_macro_recall(TRUTH, GUESS, group=group, weights={"a": 1, "b": 3, "c": 1})
 

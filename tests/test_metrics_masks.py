@@ -135,6 +135,58 @@ def test_runs_that_overlap_or_stand_in_any_order_count_once():
     assert dice_mean(truth, column([(6, 5), (1, 5), (2, 7), (1, 1)]), extra={}) == 1
 
 
+MASKS = (dice_mean, dice_global, fbeta_mask, iou_precision)
+ORDERS = [
+    ([(1, 3), (10, 2)], {"any", "disjoint", "ascending"}),
+    ([(1, 3), (4, 2)], {"any", "disjoint", "ascending"}),
+    ([(10, 2), (1, 3)], {"any", "disjoint"}),
+    ([(1, 5), (3, 5)], {"any"}),
+    ([(3, 5), (1, 5)], {"any"}),
+    ([(1, 9), (2, 1), (20, 1)], {"any"}),
+    ([(1, 1), (1, 1)], {"any"}),
+]
+
+
+@pytest.mark.parametrize("runs", ["any", "disjoint", "ascending"])
+@pytest.mark.parametrize(("cell", "allowed"), ORDERS)
+def test_runs_of_predictions_may_have_to_be_apart_and_in_order(runs, cell, allowed):
+    truth = column([(1, 5)], [(2, 5), (1, 1), (2, 2)], [(40, 2)])  # the answers may be in any order
+    guess = column([(7, 2)], cell, [(1, 1)])  # rows are apart from each other
+    for metric in MASKS:
+        if runs in allowed:
+            assert metric(truth, guess, extra={}, **SIZE, runs=runs) == metric(truth, guess, extra={}, **SIZE)
+            continue
+        words = "overlaps another one" if runs == "disjoint" else "begins before the one before it ends"
+        with pytest.raises(Undefined, match=rf"the mask run '\d+ \d+' \(start, length\) {words}; runs of a mask "):
+            metric(truth, guess, extra={}, **SIZE, runs=runs)
+    with pytest.raises(Unsuited, match=r"metric\.params: runs is any, disjoint or ascending, not 'sorted'"):
+        dice_mean(truth, guess, extra={}, runs="sorted")
+
+
+@pytest.mark.parametrize(
+    ("cell", "kept"),
+    [([(140, 6)], [(140, 5)]), ([(144, 10**17)], [(144, 1)]), ([(1, 2), (145, 3)], [(1, 2)]), ([(10**40, 1)], [])],
+)
+def test_what_lies_past_the_end_may_be_cut(cell, kept):
+    truth = column([(1, 2), (141, 4)], [(1, 2)])
+    for metric in MASKS:
+        score = metric(truth, column(cell, [(1, 1)]), extra={}, **SIZE, past_end="cut")
+        assert score == metric(truth, column(kept, [(1, 1)]), extra={}, **SIZE)
+        with pytest.raises(Undefined, match="ends outside the image of 144 pixels"):
+            metric(truth, column(cell, [(1, 1)]), extra={}, **SIZE)
+        for wrong in ([(0, 3)], [(5, 0)], [(150, 0)]):
+            with pytest.raises(Undefined, match=r"starts before|has a length below 1"):
+                metric(truth, column(wrong, []), extra={}, **SIZE, past_end="cut")
+    with pytest.raises(Unsuited, match="the answers' mask run"):
+        dice_mean(column(cell, []), truth, extra={}, **SIZE, past_end="cut")
+
+
+def test_a_threshold_may_be_reached_or_has_to_be_exceeded():
+    truth, guess = column([(1, 10)]), column([(1, 5)])
+    assert iou_precision(truth, guess, extra={}) == 0
+    assert iou_precision(truth, guess, extra={}, inclusive=True) == pytest.approx(0.1)
+
+
 def test_iou_precision_by_hand():
     # IoU 6/10 exceeds 0.5 and 0.55, not 0.6 itself
     assert iou_precision(column([(1, 10)]), column([(1, 6)]), extra={}) == pytest.approx(0.2)

@@ -53,7 +53,7 @@ def nearer_to_wrong(guess: Any, truth: Any) -> Any:
 def make_classes(rng: np.random.RandomState, rows: int) -> Case:
     right = rng.permutation(np.concatenate([np.arange(rows) % 3, rng.randint(0, 3, rows)])[:rows])
     truth = np.eye(3)[right]
-    return Case(truth, truth.copy(), rng.rand(rows, 3) + 0.01, worsen=towards(np.eye(3)[(right + 1) % 3]))
+    return Case(truth, truth.copy(), 0.98 * rng.rand(rows, 3) + 0.01, worsen=towards(np.eye(3)[(right + 1) % 3]))
 
 
 def make_votes(rng: np.random.RandomState, rows: int) -> Case:
@@ -150,7 +150,7 @@ def test_every_metric_of_the_modules_has_a_case() -> None:
 
 
 def test_log_losses_by_hand() -> None:
-    truth, guess = np.eye(3)[[0, 1, 1]], np.array([[2, 1, 1], [0.2, 0.3, 0.5], [0.25, 0.75, 0]])
+    truth, guess = np.eye(3)[[0, 1, 1]], np.array([[0.8, 0.4, 0.4], [0.2, 0.3, 0.5], [0.25, 0.75, 0]])
     assert probability.log_loss(truth, guess) == pytest.approx(-np.log([0.5, 0.3, 0.75]).sum() / 3)
     # class 2 has no row and does not count
     balanced = -(np.log(0.5) + np.log([0.3, 0.75]).mean()) / 2
@@ -229,14 +229,44 @@ def test_predictions_that_are_no_probabilities() -> None:
     truth = np.eye(2)[[0, 1]]
     with pytest.raises(Undefined, match="a row of probabilities is all zero"):
         probability.log_loss(truth, np.array([[0, 0], [1, 1.0]]))
-    for name in ("log_loss", "balanced_log_loss", "kl_divergence"):
-        with pytest.raises(Undefined, match=r"-0\.5 is no probability; predict numbers of at least 0"):
-            METRICS[name].function(truth, np.array([[0.5, -0.5], [1, 1]]))
-    with pytest.raises(Undefined, match=r"1\.5 is no probability; predict numbers from 0 to 1"):
-        probability.log_loss(truth, np.array([[1.5, 0], [1, 1]]), normalise=False)
+    for name in ("log_loss", "balanced_log_loss"):
+        for normalise in (True, False):
+            for wrong in (-0.5, 1.2, 37):
+                with pytest.raises(Undefined, match=f"{wrong:g} is no probability; predict numbers from 0 to 1"):
+                    METRICS[name].function(truth, np.array([[0.5, wrong], [1, 1]]), normalise=normalise)
+    with pytest.raises(Undefined, match=r"-0\.5 is no probability; predict numbers of at least 0"):
+        probability.kl_divergence(truth, np.array([[0.5, -0.5], [1, 1]]))
     for name in ("multilabel_log_loss", "brier_score"):
         with pytest.raises(Undefined, match="2 is no probability; predict numbers from 0 to 1"):
             METRICS[name].function(column(0, 1), column(0, 2))
+
+
+def test_what_becomes_of_numbers_that_are_no_probabilities() -> None:
+    truth, guess = np.eye(2)[[0, 1, 0]], np.array([[37, 1], [-1, 0.5], [0, 0.0]])
+    eps = 1e-3
+    clipped = -np.log([0.5, 0.5 / (0.5 + eps), 0.5])
+    assert probability.log_loss(truth, guess, eps=eps, outside="clip") == pytest.approx(clipped.mean())
+    flat = -np.log([1 - eps, 0.5, eps])
+    assert probability.log_loss(truth, guess, eps=eps, outside="clip", normalise=False) == pytest.approx(flat.mean())
+    scaled = -np.log([37 / 38, eps, eps])  # -1 and 0.5 sum to -0.5, so that 0.5 becomes -1
+    assert probability.log_loss(truth, guess, eps=eps, outside="scale") == pytest.approx(scaled.mean())
+    binary = probability.log_loss(truth[:, :1], np.array([[1.2], [-3], [0.5]]), eps=eps, outside="clip")
+    assert binary == pytest.approx(-np.log(0.5) / 3)
+    for wrong in ({"outside": "cut"}, {"outside": "scale", "normalise": False}):
+        with pytest.raises(
+            Unsuited, match=r"metric\.params\.outside is '\w+', not refuse, clip, or with normalise scale"
+        ):
+            probability.log_loss(truth, guess, **wrong)
+
+
+def test_a_divergence_of_shares_as_they_stand() -> None:
+    truth, guess = np.array([[3, 1.0]]), np.array([[0.5, 0.4995]])
+    expected = 0.75 * np.log(0.75 / 0.5) + 0.25 * np.log(0.25 / 0.4995)
+    assert probability.kl_divergence(truth, guess, normalise=False) == pytest.approx(expected, abs=1e-12)
+    scaled = guess / guess.sum()
+    assert probability.kl_divergence(truth, guess) == pytest.approx(
+        probability.kl_divergence(truth, scaled, normalise=False), abs=1e-12
+    )
 
 
 def test_answers_that_give_no_score() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from model_server import BROKEN, RUBBISH, FaultyServer, completion, prompt_ids, token_ids
 
-from mletools.models import ContextExceeded, Reply, Request, ToolCall, http
+from mletools.models import ContextExceeded, Reply, Request, ToolCall, wire
 from mletools.models.completion import exceeds_context, read_reply
 from mletools.models.http import HttpModel
 from mletools.records.errors import RecordError, ToolError
@@ -55,7 +55,7 @@ GOOD = Reply(
 def test_the_answer_after_trouble_is_the_right_one(
     fault: str, engine: Callable[..., HttpModel], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http, "MOST_BYTES", 3 * 2**20)
+    monkeypatch.setattr(wire, "MOST_BYTES", 3 * 2**20)
     with FaultyServer(echo, [fault, "", fault, fault]) as server:
         model = engine(server, timeout=0.5 if fault in ("hang", "drip") else 20.0)
         assert model.sample([ASK, ASK, ASK]) == [GOOD] * 3
@@ -87,7 +87,7 @@ def test_the_answer_after_trouble_is_the_right_one(
 def test_trouble_that_lasts_is_told(
     fault: str, problem: str, engine: Callable[..., HttpModel], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http, "MOST_BYTES", 3 * 2**20)
+    monkeypatch.setattr(wire, "MOST_BYTES", 3 * 2**20)
     with FaultyServer(echo, [fault] * 2) as server:
         model = engine(server, retries=1, timeout=0.5 if fault in ("hang", "drip") else 20.0)
         with pytest.raises(ToolError) as error:

@@ -162,6 +162,7 @@ def program_of(text: str) -> str:
 
 
 @pytest.mark.parametrize("kind", mostly_slow(["label", "rmse", "auroc", "log_loss", "r2"], quick=2))
+@pytest.mark.slow
 def test_every_level_and_every_fault_does_what_it_should(kind: str, tmp_path: Path) -> None:
     task = make_task(tmp_path / "task", kind)
     choices = bank.choices(task)

@@ -5,6 +5,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import pytest
 from conftest import BIN, records, without_times
 
 PIPE = (
@@ -17,6 +18,7 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}"}
 
 
+@pytest.mark.slow
 def test_the_same_twice_gives_the_same_records_up_to_measured_times(tmp_path: Path) -> None:
     outputs = []
     for name in ("one", "two"):

@@ -196,7 +196,7 @@ def test_a_torn_or_foreign_file_is_an_error_that_says_what_to_do(tmp_path: Path)
         ('{"kind": "rollout"}', "no pool_entry of version 1"),
         (json.dumps({**second, "version": 2}), "no pool_entry of version 1"),
         (json.dumps({**second, "score": None}), 'no proper "score"'),
-        (json.dumps({**second, "score": 10**400}), 'no proper "score"'),
+        (json.dumps({**second, "score": 10**400}), "not JSON: 10000000000000000000... is too large for a number"),
         (json.dumps({**second, "step": True}), 'no proper "step"'),
         (json.dumps({**second, "task": "u"}), "an entry of task u, not t"),
         (json.dumps({**second, "code": "x"}), "an id that is not this program's"),
@@ -394,6 +394,9 @@ def test_a_line_that_is_no_rollout_is_named(tmp_path: Path) -> None:
         PreviousPool.read([path])
     assert str(error.value) == f"{path}:2: no rollout record (kind is 'task'): was this written by mle-rollout?"
     path.write_text("{")
+    with pytest.raises(ToolError, match=r"r\.jsonl:1: the last line has no end"):
+        PreviousPool.read([path])
+    path.write_text("{\n")
     with pytest.raises(RecordError, match=r"r\.jsonl:1: not JSON"):
         PreviousPool.read([path])
     with pytest.raises(ToolError, match="gone: No such file or directory"):
@@ -404,7 +407,7 @@ def test_output_is_short_and_fit_for_a_prompt() -> None:
     def shown(stdout: dict[str, Any], stderr: dict[str, Any], chars: int = 4000) -> str:
         return output({"stdout": stdout, "stderr": stderr}, chars)
 
-    assert shown(said("\na\r\nb\tc\x1b[0m\x00\n\n"), said(" \n")) == "a\nb\tc\ufffd[0m\ufffd"
+    assert shown(said("\na\r\nb\tc\x1b[0m\x00\n\n"), said(" \n")) == "a\nb\tc\\x1b[0m\\x00"
     assert shown(said("a\n", "b\n"), said("")) == "a\n\n[not recorded]\nb"
     assert shown(said("0" * 60 + "1" * 60), said(""), 81) == "0" * 26 + "\n[120 characters, shortened]\n" + "1" * 26
     long = shown(said("a" * 9000, "z" * 9000), said("w" * 9000 + "Error: boom\n"))

@@ -265,6 +265,7 @@ def test_a_description_tells_the_files_and_no_secret(made, data):
         assert "Lower is better." in text or "Higher is better." in text
 
 
+@pytest.mark.slow
 def test_same_seed_same_bytes_whatever_came_before(made, tmp_path):
     again = make_task("audio", 0, 11, tmp_path, MARKING)
     assert again.record == made["audio"].record

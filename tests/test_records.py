@@ -102,7 +102,7 @@ def test_an_output_that_is_no_file_is_written_to_and_a_link_is_followed(tmp_path
     linked = Output(tmp_path / "link", None, False, lambda record: record["id"])
     linked.write({"id": "a"})
     linked.commit()
-    assert (tmp_path / "link").is_symlink() and (tmp_path / "real").read_bytes() == b'{"id": "a"}\n'
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "real").read_bytes() == b'{"id": "a" }\n'
 
 
 def test_workers_keep_order_on_demand_and_bound_what_is_in_flight() -> None:

@@ -69,7 +69,7 @@ def written(folder: Path, name: str, records: list[dict[str, Any]]) -> str:
 
 
 def page(folder: Path, *arguments: str) -> str:
-    run_command("mle-report", "-q", "--html", "-o", "report.html", *arguments, cwd=folder)
+    run_command("mle-report", "-q", "--html", "--force", "-o", "report.html", *arguments, cwd=folder)
     return (folder / "report.html").read_text(encoding="utf-8")
 
 

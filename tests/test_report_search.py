@@ -253,7 +253,7 @@ def test_the_table_of_searches(tmp_path: Path) -> None:
     alone = run_command("mle-report", "y.jsonl", cwd=tmp_path).stdout.decode()
     assert "loops" not in alone and "first medal" not in alone
     assert run_command("mle-report", "--over-time", "y.jsonl", cwd=tmp_path).stdout == b"no searches\n"
-    assert run_command("mle-report", "--over-time", "/dev/null").stdout == b"no rollouts\n"
+    assert run_command("mle-report", "--over-time", "--allow-empty", "/dev/null").stdout == b"no rollouts\n"
 
 
 def test_the_table_over_time(tmp_path: Path) -> None:

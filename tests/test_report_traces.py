@@ -53,6 +53,35 @@ def test_what_is_no_trace_on_a_leaderboard_has_none() -> None:
     assert lives([run]) == [] and "traces" not in rows([a_set("x", without)])["all", "x"]
 
 
+def test_ranks_are_by_the_rule_that_the_run_was_graded_with() -> None:
+    """Ten teams: place 4 leaves 7 of 10 behind by dojo, which counts ties as beaten, and 6 by mle-rl."""
+    (kind, grade), (_, worst) = ranked(0.7, 0.0)
+    placed = {**grade, "position": 4, "human_rank_rule": "dojo"}
+    last = {**worst, "position": 11, "human_rank_rule": "dojo"}
+    for rule, first in (("dojo", 0.7), ("mle-rl", 0.6)):
+        board = {**BOARD, "human_rank_rule": rule}
+        made = {**agent("a", 0, (kind, placed), (kind, last), **board), "trace": "reset"}
+        told = rows([a_set("x", made)])["all", "x"]["traces"]
+        assert [point["this"] for point in told["by_submission"]] == pytest.approx([first, 0.0])
+        assert [point["best"] for point in told["by_submission"]] == pytest.approx([first, first])
+        # as older records have it, without the place
+        assert traced(one("a", "reset", 0.7, 0.0, **board)) == Trace(
+            "reset", 2.0, ((1.0, pytest.approx(first)), (2.0, 0.0))
+        )
+
+
+def test_ranks_on_two_leaderboards_need_the_place(tmp_path: Path) -> None:
+    two = {**BOARD, "human_rank_rule": "mle-rl"}
+    made = one("a", "reset", 0.7, **two)
+    made["grade"]["public_teams"] = 20
+    (tmp_path / "x.jsonl").write_text(json.dumps(made) + "\n")
+    done = run_command("mle-report", "--over-traces", "x.jsonl", cwd=tmp_path, check=False)
+    problem = "the human ranks of its turns are by dojo, that of its grade by mle-rl: grade by dojo"
+    assert done.returncode == 1 and done.stderr.decode() == f"mle-report: x.jsonl:1: {problem}\n"
+    made["turns"][0]["grade"]["position"] = 4
+    assert traced(made) == Trace("reset", 1.0, ((1.0, 0.6),))
+
+
 def test_means_are_over_tasks() -> None:
     found = rows([a_set("x", *two_tasks())])
     told = found["all", "x"]["traces"]

@@ -11,7 +11,7 @@ from test_reports import a_set, rollout, rows
 
 from mletools.reports.turns import Turn, by_turn
 
-BOARD = {"human_rank": 0.5, "human_rank_rule": "mle-rl", "normalised_score": 50.0, "teams": 10}
+BOARD = {"human_rank": 0.5, "human_rank_rule": "dojo", "normalised_score": 50.0, "teams": 10}
 
 
 def agent(task: str, sample: int, *turns: tuple[str, dict[str, Any] | None], **more: Any) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from conftest import run_command
 from mletools.records import schema
 from mletools.records.errors import ToolError
 from mletools.reports.comparison import compare
+from mletools.reports.means import effective_runs
 from mletools.reports.runs import RunSet, aligned, expected_runs, graded_run
 from mletools.reports.statistics import (
     avg_at_k,
@@ -23,6 +24,7 @@ from mletools.reports.statistics import (
     raw_best_at_k,
     sem,
     t_interval,
+    wilson_interval,
 )
 from mletools.reports.summary import summaries
 
@@ -73,6 +75,38 @@ def rows(sets: Sequence[RunSet], **options: Any) -> dict[tuple[str, str], dict[s
 
 
 # --- formulas -------------------------------------------------------------------------------------------------------
+
+
+def test_wilson_intervals_by_hand() -> None:
+    # z² = 3.841459 at 95 %: n of n begins at n / (n + z²), 0 of n ends at z² / (n + z²)
+    assert wilson_interval(1.0, 4, 0.95) == pytest.approx([4 / 7.841459, 1.0], abs=1e-6)
+    assert wilson_interval(0.0, 4, 0.95) == pytest.approx([0.0, 3.841459 / 7.841459], abs=1e-6)
+    # 1 of 2: 0.5 ± 1.959964 sqrt(0.125 + 0.240091) / 2.920729
+    assert wilson_interval(0.5, 2, 0.95) == pytest.approx([0.094531, 0.905469], abs=1e-6)
+    assert wilson_interval(None, 4, 0.95) is None and wilson_interval(0.5, 0, 0.95) is None
+    one = wilson_interval(1.0, 1, 0.5)  # z² = 0.454936
+    assert one == pytest.approx([1 / 1.454936, 1.0], abs=1e-6) and one[1] == 1.0
+
+
+def test_runs_that_a_mean_of_shares_is_worth() -> None:
+    assert effective_runs([4]) == 4 and effective_runs([4, 4, 4]) == 12 and effective_runs([]) == 0
+    assert effective_runs([1, 4]) == pytest.approx(4 / 1.25) and effective_runs([0, 4]) == 4
+
+
+def test_shares_have_intervals_with_a_width_though_all_runs_agree() -> None:
+    runs = [rollout(task, n, 0.5) for task in "ab" for n in range(4)]
+    found = rows([a_set("x", *runs)])
+    assert found["a", "x"]["valid"] == found["all", "x"]["valid"] == 1.0
+    assert found["a", "x"]["valid_ci"] == pytest.approx([0.510109, 1.0], abs=1e-6)
+    assert found["all", "x"]["valid_ci"] == pytest.approx([8 / 11.841459, 1.0], abs=1e-6)
+    assert found["a", "x"]["gold_ci"] == pytest.approx([0.0, 0.489891], abs=1e-6)
+    # tasks that differ in their runs: 4 and 1 count as 3.2, not 5
+    few = rows([a_set("x", *[rollout("a", n, 0.5) for n in range(4)], rollout("b", 0, 0.5))], missing="ignore")[
+        "all", "x"
+    ]
+    assert few["valid_ci"] == pytest.approx([3.2 / 7.041459, 1.0], abs=1e-6)
+    alone = rows([a_set("x", rollout("a", 0, 0.5))])["all", "x"]
+    assert alone["valid_sem"] is None and alone["valid_ci"] == pytest.approx([1 / 4.841459, 1.0], abs=1e-6)
 
 
 def test_sem_and_t_interval() -> None:
@@ -208,7 +242,8 @@ def test_medals_are_exclusive_and_rates_are_shares_of_runs() -> None:
     run_set = a_set("x", *[rollout("a", n, 0.5, medal=m, above_median=n < 3) for n, m in enumerate(medals)])
     a = rows([run_set])["a", "x"]
     assert [a[name] for name in ("bronze", "silver", "gold", "medal", "above_median")] == [0, 0.25, 0.5, 0.75, 0.75]
-    assert a["medal_ci"] == [0.0, 1.0]  # 0.75 ± 3.182 * 0.25, within the scale
+    # 3 of 4, z² = 3.841459: (0.75 + 0.480182 ± 1.959964 sqrt(0.046875 + 0.060023)) / 1.960365
+    assert a["medal_ci"] == pytest.approx([0.300642, 0.954413], abs=2e-6)
     assert a["medal_sem"] == pytest.approx(0.25)  # sd of 1, 1, 0, 1 is 0.5
 
 

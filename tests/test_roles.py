@@ -19,7 +19,7 @@ from scripted_server import Cut, Raw, RoleServer, good
 
 from mletools.commands import task_roles
 from mletools.commands.llm_options import LlmOptions, llm_options
-from mletools.commands.metric_box import CodeBox
+from mletools.commands.metric_box import CodeBox, opened
 from mletools.commands.task_roles import LlmMaker, ScriptBox, open_maker
 from mletools.grading import check_task, grade, metrics, score_bytes
 from mletools.records import schema
@@ -187,10 +187,12 @@ def test_a_task_with_a_metric_of_its_own_is_graded_by_its_script(place: Path, se
     folder = place / "data" / record["data"]["dir"]
     box = CodeBox("local", Limits())
     answers = (folder / "private/answer.csv").read_bytes()
-    assert grade(record, folder, answers, run_code=box).medal == "gold"
-    sample = grade(record, folder, (folder / "public/sample_submission.csv").read_bytes(), run_code=box)
+    with opened:
+        best = grade(record, folder, answers, run_code=box)
+        sample = grade(record, folder, (folder / "public/sample_submission.csv").read_bytes(), run_code=box)
+        broken = grade(record, folder, b"board,dry_days\n1,2\n", run_code=box)
+    assert best.medal == "gold"
     assert sample.score == record["provenance"]["baselines"][0]["score"] and sample.medal is None
-    broken = grade(record, folder, b"board,dry_days\n1,2\n", run_code=box)
     assert not broken.valid and broken.reason == "wrong ids"
 
 
@@ -511,7 +513,7 @@ EVALUATORS = {
     "almost": (judged_by("return np.abs(truth - guess).sum() / (len(truth) + 0.1)"), "by the definition of the metric it is"),
     "forged": (printing(FORGED), "median_threshold must be"),
     "no json": (printing("the score is 1"), "the last line that the evaluator prints is no JSON"),
-    "huge": (printing('{"score": 1' + "0" * 400 + "}"), "prints no number score"),
+    "huge": (printing('{"score": 1' + "0" * 400 + "}"), "the last line that the evaluator prints is no JSON"),
     "list": (printing("[1]"), "is no JSON object"),
     "pretty": (lambda prompt: scripted.evaluator(prompt).replace("LOWER}))", "LOWER}, indent=1))"), "is no JSON"),
     "lenient with ids": (without("if sorted(guess[KEY]) != sorted(truth[KEY]):"), "a submission without its last row must give an object with"),

@@ -23,6 +23,7 @@ import pytest
 from mletools.records.errors import ToolError
 from mletools.sandbox import Limits, Outcome, Sandbox, Setup
 from mletools.sandbox.attacks import ATTACKS, Attack, World
+from mletools.sandbox.attacks import world as world_module
 from mletools.sandbox.attacks.attack import held
 from mletools.sandbox.container import DockerSandbox
 from mletools.sandbox.local import LocalSandbox
@@ -124,14 +125,12 @@ BACKENDS: dict[str, Callable[[], Sandbox]] = {
 SLOW = set(BACKENDS) - {"local", "bare"}
 
 # What is open where the kernel grants no namespaces and no cgroup, and why. Landlock and seccomp close the rest.
-_NO_IPC = "System V memory and /dev/shm are the machine's own without an ipc and a mount namespace"
+_NO_IPC = "/dev/shm is the machine's own without a mount namespace"
 WITHOUT_NAMESPACES = {
     "shared memory of the machine": _NO_IPC,
     "files of a run beside it": _NO_IPC,
-    "sockets and memory of a run beside it": _NO_IPC,
     "writing outside the work folder": "/dev/shm can be written to, for multiprocessing needs it",
     "shared memory and files left behind": _NO_IPC,
-    "memory in files without a name": "no cgroup counts it, and it is no process's resident memory",
     "disk filler": "no disk of its own",
     "files without number": "no disk of its own",
 }
@@ -142,7 +141,6 @@ UNSURE_WITHOUT_NAMESPACES = {
     "killing its process group": "not tried where signals reach others",
     "killing its parent": "not tried where signals reach others",
     "stopping its parent": "not tried where signals reach others",
-    "memory in shared segments": "a watcher, not the kernel, ends it",
     "writing to the interpreter's folders": "an ordinary user may own them; Landlock closes them but for unnamed files",
     "ahead of others": "an ordinary user's run may take back its place in line when memory ends",
     "folders that nobody may enter": "two runs of one user may meet in /tmp",
@@ -184,6 +182,8 @@ BARE_AS_ROOT = {attack.name for attack in ATTACKS if attack.group == "kernel"} |
     "keys left with the kernel",
     "packet and raw sockets",
     "a hard link to the answers",
+    "memory in pipes full to the brim",
+    "memory in sockets under way in sockets",
 }
 MAY_BE_REFUSED = {
     "a route out": "this machine has no network",
@@ -191,7 +191,10 @@ MAY_BE_REFUSED = {
     "setuid programs": "none is installed",
     "keys left with the kernel": "a kernel without keyrings",
     "keyrings": "a kernel without keyrings",
+    "memory pinned by pipes": "a kernel without huge pages",
 }
+# Of those that are judged by the memory that the machine lacks, which take seconds, two are tried by default.
+QUICK_MEASURED = {"memory in page tables", "memory in sockets' queues"}
 
 
 def open_backend(name: str, stack: ExitStack, fixture: Callable[[str], Any]) -> tuple[Sandbox, World]:
@@ -237,8 +240,9 @@ def cases() -> list[object]:
     found: list[object] = []
     for backend in BACKENDS:
         if backend != "bare":
-            marks = [pytest.mark.slow] if backend in SLOW else []
             for attack in ATTACKS:
+                slow = backend in SLOW or (attack.measured and attack.name not in QUICK_MEASURED)
+                marks = [pytest.mark.slow] if slow else []
                 found.append(pytest.param(backend, attack, id=f"{backend}-{attack.name}", marks=marks))
     return found
 
@@ -261,9 +265,17 @@ def test_attack_is_held(opened: Callable[[str], tuple[Sandbox, World]], backend:
 
 
 @pytest.mark.parametrize(
-    "attack", [attack for attack in ATTACKS if attack.name not in NOT_BARE], ids=lambda each: each.name
+    "attack",
+    [
+        pytest.param(attack, id=attack.name, marks=[pytest.mark.slow] if attack.measured else [])
+        for attack in ATTACKS
+        if attack.name not in NOT_BARE
+    ],
 )
-def test_bare_run_is_judged_open(opened: Callable[[str], tuple[Sandbox, World]], attack: Attack) -> None:
+def test_bare_run_is_judged_open(
+    opened: Callable[[str], tuple[Sandbox, World]], attack: Attack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mletools.sandbox.selftest._WEIGHED_AGAIN", 1)
     if attack.name in BARE_AS_ROOT and os.geteuid() != 0:
         pytest.skip("the kernel refuses it to ordinary users")
     sandbox, world = opened("bare")
@@ -372,3 +384,41 @@ def test_table() -> None:
     ]
     assert failed(findings)
     assert not failed([findings[0], findings[3]])
+
+
+def test_memory_is_judged_by_what_is_missing_for_long() -> None:
+    attack = next(attack for attack in ATTACKS if attack.measured)
+    limit = attack.limits.memory_mb
+    with World() as world:
+        for mb, seconds, sealed in ((limit + 200, 2.0, True), (limit + 900, 0.3, True), (limit + 900, 2.0, False)):
+            world._weighed = [(at / 50, float(mb) if 1 <= at / 50 <= 1 + seconds else 10.0) for at in range(200)]
+            world.begin()
+            assert attack.judge(_FINISHED, world).sealed == sealed, (mb, seconds)
+
+
+@pytest.mark.parametrize("gone", [True, False])
+def test_what_outlasts_a_run_was_not_the_runs(gone: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    lacking = [100.0]
+    monkeypatch.setattr(world_module, "_lacking_mb", lambda: lacking[0])
+    with World() as world:
+        with world.weighing():
+            lacking[0] = 700.0
+            time.sleep(1.0)
+            if gone:
+                lacking[0] = 100.0
+        assert world.lacking_mb(0.5) == (600.0 if gone else 0.0)
+
+
+@pytest.mark.slow
+def test_memory_of_the_machine_is_seen() -> None:
+    """The whole machine is weighed: kernels count freed memory late, and other tests use memory beside this one."""
+
+    def seen() -> float:
+        before = world_module._lacking_mb()
+        kept = bytearray(b"x") * (600 << 20)
+        time.sleep(0.5)
+        lacking = world_module._lacking_mb() - before
+        assert len(kept) == 600 << 20
+        return lacking
+
+    assert any(seen() > 200 for _ in range(5))

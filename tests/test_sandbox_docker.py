@@ -416,6 +416,7 @@ MEMORY_BOMBS = {
 
 @pytest.mark.parametrize("which", ["sandbox", "landlocked"])
 @pytest.mark.parametrize("bomb", sorted(MEMORY_BOMBS))
+@pytest.mark.slow
 def test_memory_bombs(request: pytest.FixtureRequest, which: str, bomb: str, public: Path) -> None:
     opened = request.getfixturevalue(which)
     run(opened, public, "pass", memory_mb=300)
@@ -452,11 +453,10 @@ def test_nothing_outlives_a_run(request: pytest.FixtureRequest, which: str, publ
             print([name for name in os.listdir(folder) if name != "input"])
             open(f"{{folder}}/left-behind", "w").close()
         libc = ctypes.CDLL(None)
-        print(libc.shmget(4711, 4096, 0), libc.shmget(4711, 4096, 0o1600) >= 0, libc.msgget(4711, 0), libc.semget(4712, 1, 0))
-        libc.semget(4712, 1, 0o1600), libc.msgget(4711, 0o1600)
+        print(libc.shmget(4711, 4096, 0o1600), libc.msgget(4711, 0o1600), libc.semget(4712, 1, 0o1600))
     """
     for _ in range(2):
-        assert printed(run(opened, public, code)) == "[]\n" * 4 + "-1 True -1 -1\n"
+        assert printed(run(opened, public, code)) == "[]\n" * 4 + "-1 -1 -1\n"
         assert sleepers(token) == []
 
 

@@ -128,6 +128,7 @@ PROGRAMS = [
 
 
 @needs_ray
+@pytest.mark.slow
 def test_results_are_those_of_the_local_sandbox(sandbox: RaySandbox, public: Path, said: list[str]) -> None:
     limits = replace(LIMITS, output_kb=2, file_mb=8)
 
@@ -420,6 +421,7 @@ def start_command(address: str, public: Path, word: str, **environment: str) -> 
 
 @needs_ray
 @pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_command_that_is_ended_leaves_nothing_of_its_own_cluster(public: Path, number: signal.Signals) -> None:
     word = token()
     with start_command("ray", public, word) as command:

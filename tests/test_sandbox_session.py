@@ -237,6 +237,7 @@ def test_a_cell_over_its_time_is_interrupted(session: Session, code: str) -> Non
         pytest.param("import os; os.kill(os.getpid(), 19)", marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.slow
 def test_a_cell_deaf_to_the_interrupt_ends_the_session(sandbox: LocalSandbox, session: Session, code: str) -> None:
     assert session.bash("echo a > submission.csv", LONG).status == "ok"
     cell = session.python(code, 0.5)

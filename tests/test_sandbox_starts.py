@@ -61,6 +61,7 @@ def cold() -> Iterator[LocalSandbox]:
     [path if path.stem in QUICK else pytest.param(path, marks=pytest.mark.slow) for path in SOLUTIONS],
     ids=lambda path: path.stem,
 )
+@pytest.mark.slow
 def test_warm_and_cold_are_alike(
     solution: Path, warm: LocalSandbox, cold: LocalSandbox, public: Path, tmp_path: Path
 ) -> None:
@@ -126,6 +127,7 @@ def test_loky_works(public: Path) -> None:
         assert sandbox.run("print(1)", public, Limits(), 0).start == "warm"
 
 
+@pytest.mark.slow
 def test_torch_trains_cold_and_imported_ahead(public: Path) -> None:
     pytest.importorskip("torch")
     code = (

@@ -319,6 +319,7 @@ def verdict(made: tuple[Path, list[dict[str, Any]]], task: dict[str, Any], outco
     return grade(task, made[0] / task["data"]["dir"], outcome.submission)
 
 
+@pytest.mark.slow
 def test_programs_run_and_hand_in_valid_files(box: Sandbox, made: Any) -> None:
     draws = random.Random(0)
     for task in made[1]:

@@ -270,7 +270,7 @@ def test_question_for_an_improvement() -> None:
     assert headings(prompt) == ["The present program", "What it printed", "The idea", *END]
     wanted = "# The present program\n\nIts score: 0.8123 (higher is better).\n\n```python\nprint(4)\n```\n"
     assert wanted in prompt
-    assert "# What it printed\n\n```\nThe program ended normally after 3 s.\n\nstdout:\noutput 4\n```\n" in prompt
+    assert "# What it printed\n\nThe program ended normally after 3 s.\n\nstdout:\n```\noutput 4\n```\n" in prompt
     assert "98765" not in prompt and "TEST" not in prompt
 
 
@@ -358,7 +358,7 @@ def test_a_flaw_is_told_and_mended(told: dict[str, Any], words: str, problem: st
     assert headings(prompt) == ["The present program", "What is wrong", "What it printed", "The idea", *own, *END]
     assert "# The present program\n\n```python\nprint(1)\n```\n" in prompt
     assert f"# What is wrong\n\nThis was a run with --debug, which may take 60 s. {words}\n" in prompt
-    assert ("stderr:\nValueError: so it is" in prompt) == (problem == "failed" and estimated is not None)
+    assert ("stderr:\n```\nValueError: so it is" in prompt) == (problem == "failed" and estimated is not None)
 
 
 @pytest.mark.parametrize(("told", "words", "problem", "estimated"), FLAWS)

@@ -170,6 +170,7 @@ def test_a_search_ends_with_its_nodes_and_hands_in_the_best(tmp_path: Path, pres
 
 
 @pytest.mark.parametrize("preset", ALL)
+@pytest.mark.slow
 def test_a_killed_search_goes_on_as_if_it_had_not_been(tmp_path: Path, preset: str) -> None:
     found = settings(preset=preset, max_turns=9, max_seconds=None)
     (tmp_path / "whole").mkdir()

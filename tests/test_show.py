@@ -16,7 +16,7 @@ from shown_rollouts import EXECUTION, FAILED, FIRST, SECOND, codeact, grade, rea
 
 from mletools.records import schema
 from mletools.reports import show
-from mletools.reports.show.lines import difference
+from mletools.reports.show.lines import changes
 from mletools.reports.show.visible import visible, visible_line
 
 
@@ -68,7 +68,7 @@ def test_a_program_is_shown_once_and_then_what_changed() -> None:
 
 
 def test_a_wholly_different_program_is_shown_whole() -> None:
-    assert difference("a\nb\nc", "d\ne\nf", show.View()) is None
+    assert changes("a\nb\nc", "d\ne\nf", show.View()) is None
     record = react()
     record["turns"][2]["code"] = "print(1)\nprint(2)"
     assert "code (2 lines)\nprint(1)\nprint(2)\nran ok" in section(text(record), 3)
@@ -214,8 +214,8 @@ def test_two_programs_of_many_lines_are_compared_in_good_time() -> None:
     """The worst for difflib: the same few lines over and over, in another order. Longer ones are not compared."""
     old = "\n".join(str(number * 7 % 101) for number in range(1500))
     new = "\n".join(str(number * 11 % 103) for number in range(1500))
-    assert difference(old, new, show.View()) is None
-    assert difference("x\n" * 2000, "x\n" * 1999 + "y", show.View()) is None
+    assert changes(old, new, show.View()) is None
+    assert changes("x\n" * 2000, "x\n" * 1999 + "y", show.View()) is None
 
 
 @pytest.fixture

@@ -265,5 +265,5 @@ def test_a_page_says_what_the_text_says_and_loads_nothing(graded: Path, view: li
 def test_pages_have_colours_of_their_own(graded: Path) -> None:
     refused = run_command("mle-show", "--html", "--color", "never", str(graded), check=False)
     assert refused.returncode == 2 and b"--color is about terminals" in refused.stderr
-    empty = run_command("mle-show", "-q", "--html", "/dev/null").stdout.decode()
+    empty = run_command("mle-show", "-q", "--html", "--allow-empty", "/dev/null").stdout.decode()
     assert empty.count("<pre") == 1 and "<span" not in empty

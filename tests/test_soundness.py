@@ -402,7 +402,7 @@ def five(tmp_path: Path) -> list[dict[str, Any]]:
 
 
 def test_filter_keeps_what_is_sound(five: list[dict[str, Any]], tmp_path: Path) -> None:
-    asked = ("mle-filter", "--tasks", "--dropped", "dropped.jsonl")
+    asked = ("mle-filter", "--tasks", "--force", "--dropped", "dropped.jsonl")
     done = run_command(*asked, input=lines(*five), cwd=tmp_path)
     kept = records(done.stdout)
     assert [task["id"] for task in kept] == ["one", "four"]

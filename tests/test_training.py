@@ -576,6 +576,7 @@ for step in GrpoRun(model, out, options).train(records):
 """
 
 
+@pytest.mark.slow
 def test_kill_9_then_the_same_input_gives_the_same_policy(torch, nano, tmp_path) -> None:
     settings = {"learning_rate": 1e-3, "groups_per_step": 1, "lora_rank": 0, "save_steps": 2}
     records = batch(40)

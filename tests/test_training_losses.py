@@ -187,6 +187,7 @@ CASES = {
 
 @pytest.mark.parametrize("case", list(CASES))
 @pytest.mark.parametrize("weighted", [False, True], ids=["", "weighted"])
+@pytest.mark.slow
 def test_loss_and_gradient_equal_the_equation(torch, model, samples, tmp_path, case: str, weighted: bool) -> None:
     settings = {
         "lora_rank": 0, "micro_batch": 2, "max_completion_length": CONSTANT, "duration_weight": "mean" if weighted else "off",

@@ -203,6 +203,7 @@ for step in GrpoRun(model, out, GrpoOptions(**options)).train_stream(samples):
 """
 
 
+@pytest.mark.slow
 def test_a_stream_that_was_killed_goes_on_as_if_nothing_had_happened(nano, tmp_path) -> None:
     """What had been read and not trained on is in the run's folder: only what comes now is given again."""
     import torch

@@ -67,6 +67,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Played:
         return play(server, "codeact", folder, tasks, "-j", "4", "--max-turns", "12")
 
 
+@pytest.mark.slow
 def test_a_session_that_lives_ends_and_is_begun_anew(done: Played) -> None:
     record, task = done.of("mill_0"), done.tasks["mill_0"]
     assert record["stop_reason"] == "finished" and record["format_rate"] == 1
@@ -75,11 +76,11 @@ def test_a_session_that_lives_ends_and_is_begun_anew(done: Played) -> None:
     cells = [turn["cell"] for turn in record["turns"][:-1]]
     assert [each["status"] for each in cells][:6] == ["ok", "ok", "ok", "error", "error", "ok"]
     assert [each["alive"] for each in cells] == [True] * 6 + [False] + [True] * 3
-    assert observed(record, 0) == "ready"
-    assert observed(record, 1) == "description.md sample_submission.csv test.csv train.csv "
+    assert observed(record, 0) == "```\nready\n```"
+    assert observed(record, 1) == "```\ndescription.md sample_submission.csv test.csv train.csv \n```"
     score = validation_score(done.folder, task, 2.5)
     assert observed(record, 2) == (
-        f"slope 2.5\n\n[submission.csv is valid. mae on the validation rows: {score:g} (lower is better).]"
+        f"```\nslope 2.5\n```\n\n[submission.csv is valid. mae on the validation rows: {score:g} (lower is better).]"
     )
     assert "ZeroDivisionError" in observed(record, 3) and "[The step failed in less than a second.]" in observed(
         record, 3
@@ -89,7 +90,7 @@ def test_a_session_that_lives_ends_and_is_begun_anew(done: Played) -> None:
     assert "[The session ended with it. The next step begins a new one: variables and files are gone.]" in observed(
         record, 6
     )
-    assert observed(record, 7).strip() == "gone" and observed(record, 8).split() == ["input"]
+    assert observed(record, 7) == "```\ngone\n```" and observed(record, 8) == "```\ninput\n```"
     score = validation_score(done.folder, task, 2.9)
     assert record["validation"]["score"] == score == record["turns"][9]["validation"]["score"]
     assert record["turns"][9]["grade"]["score"] == test_score(done.folder, task, 2.9)
@@ -103,7 +104,10 @@ def test_what_is_no_action_and_nothing_handed_in(done: Played) -> None:
     record = done.of("mill_1")
     assert [turn["problem"] for turn in record["turns"]] == ["missing", "missing", "several", "malformed", None, None]
     told = "Take exactly one action a message: <execute_ipython>, <execute_bash>, <finish>."
-    assert all(observed(record, turn).endswith(f"\n\n{told}") for turn in range(4)) and observed(record, 4) == "42"
+    assert (
+        all(observed(record, turn).endswith(f"\n\n{told}") for turn in range(4))
+        and observed(record, 4) == "```\n42\n```"
+    )
     assert record["format_rate"] == 2 / 6 and record["code"] is None and record["validation"] is None
     assert record["execution"]["submission"] is None and record["execution"]["status"] == "ok"
 

@@ -73,7 +73,7 @@ def test_the_usual_way(last: Played) -> None:
     failed, ran, judged, *_ = record["turns"]
     assert failed["execution"]["status"] == "error" and failed["validation"] is None and "grade" not in failed
     assert "ZeroDivisionError" in observed(record, 0) and "There is nothing to score" in observed(record, 0)
-    assert ran["code"] == program(2.5) and "stdout:\nslope 2.5" in observed(record, 1)
+    assert ran["code"] == program(2.5) and "stdout:\n```\nslope 2.5\n```" in observed(record, 1)
     for turn, slope in ((1, 2.5), (2, 2.5), (3, 2.9), (4, 2.9)):
         score = validation_score(last.folder, task, slope)
         assert record["turns"][turn]["validation"] == {"valid": True, "reason": None, "score": pytest.approx(score)}

@@ -34,6 +34,7 @@ FAULTS = ["429@0", "500", "drop", "truncated", "", "html", "reset", "cut", "503@
 
 
 @pytest.mark.parametrize("scaffold", mostly_slow(PLAYS, 1))
+@pytest.mark.slow
 def test_a_servers_faults_change_nothing(scaffold: str, tmp_path: Path) -> None:
     write_tasks(tmp_path)
     answer, options = PLAYS[scaffold]
@@ -105,6 +106,7 @@ KILLS = [
     ("scaffold", "share"),
     [("codeact", 0.6), ("memory", 0.5), *(pytest.param(*each, marks=pytest.mark.slow) for each in KILLS)],
 )
+@pytest.mark.slow
 def test_killed_and_resumed_loses_and_pays_nothing_twice(scaffold: str, share: float, tmp_path: Path) -> None:
     write_tasks(tmp_path, 3)
     answer, options = PLAYS[scaffold]

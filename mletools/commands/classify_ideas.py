@@ -147,7 +147,7 @@ def _by_words(rollout: dict[str, Any], posed: idea_types.Posed) -> tuple[str | N
 
 def _write_table(run: cli.Run, classifier: Classifier, tally: Tally) -> None:
     """The table as text where records would go."""
-    run.resume = False  # the table is of all of the input
+    run.writes_text = True
     run.open()
     for line, result, error in run.map(lambda line: classifier(line.record), run.lines("rollout")):
         if isinstance(error, RecordError):

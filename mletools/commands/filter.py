@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 from .. import cli
-from ..records.output import Output
 from .filter_options import filter_options, refuse_mixed, settings
 
 
@@ -61,7 +60,7 @@ def main(
         from .filter_state import StateFile
 
         remembered = StateFile(state, run)
-    side = Output(Path(dropped), None, False, lambda record: record["id"]) if dropped else None
+    side = run.rewritten(dropped) if dropped else None
     run.progress(run.count_lines)
     if tasks:
         from ..filters.tasks import TaskSelection

@@ -145,7 +145,7 @@ def _describe(run: cli.Run, path: str) -> None:
     """The tasks of a file as text where records would go."""
     from ..tasks.show import show
 
-    run.files = [path]
+    run.files, run.writes_text = [path], True
     run.open()
     for at, line in enumerate(run.lines("task")):
         run.emit_text("\n\n" * bool(at) + show(line.record, run.data / line.record["data"]["dir"]))

@@ -1,5 +1,6 @@
 """mle-grade: score each submission, and turn the verdict into a reward."""
 
+import os
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from ..records.errors import RecordError
 from ..records.ids import bytes_digest
 from ..sandbox import BACKENDS, Limits
 from .metric_box import CodeBox, opened
-from .task_data import check_data
+from .task_data import check_data, inside, task_folder
 
 REWARDS = ("milestone", "partial-credit", "raw", "human-rank", "improvement")
 WEIGHTS = {"dense": rewards.MilestoneWeights(), "sparse": rewards.SPARSE}
@@ -32,10 +33,16 @@ class Grader:
     code_box: CodeBox
 
     def __call__(self, rollout: dict[str, Any]) -> dict[str, Any]:
+        try:
+            return self._graded(rollout)
+        except OverflowError as error:  # JSON has whole numbers that no float can hold
+            raise RecordError(f"a number in the record is too large: {error}") from error
+
+    def _graded(self, rollout: dict[str, Any]) -> dict[str, Any]:
         if "execution" not in rollout:
             raise RecordError('no "execution": was this written by mle-sandbox?')
         task, submission = rollout["task"], rollout["execution"]["submission"]
-        folder = self.data / task["data"]["dir"]
+        folder = task_folder(self.data, task)
         check_task(task)
         check_data(folder, task)
         if submission is None:
@@ -60,7 +67,9 @@ class Grader:
         return {**rollout, "grade": {**graded, "reward": how}, "reward": value}
 
     def _content(self, submission: dict[str, Any]) -> bytes:
-        path = self.data / submission["file"]
+        path = inside(self.data, submission["file"], "execution.submission.file")
+        if os.path.islink(path) or (os.path.exists(path) and not os.path.isfile(path)):
+            raise RecordError(f"{path}: is no file of mle-sandbox's")
         try:
             content = path.read_bytes()
         except OSError as error:

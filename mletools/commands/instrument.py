@@ -27,7 +27,8 @@ def nonce_of(rollout: dict[str, Any], seed: int, plain: bool) -> str:
 def entry(result: Instrumented, nonce: str, mode: str) -> dict[str, Any]:
     """`instrument` of a rollout; without code nobody inserted anything."""
     who = None if result.code is None else mode
-    return {"code": result.code, "nonce": nonce, "markers": result.markers, "problem": result.problem, "mode": who}
+    told = {"code": result.code, "nonce": nonce, "markers": result.markers, "problem": result.problem, "mode": who}
+    return {**told, "sites": None if result.code is None else result.sites}
 
 
 def _passes(rollout: dict[str, Any]) -> dict[str, Any] | None:
@@ -37,7 +38,14 @@ def _passes(rollout: dict[str, Any]) -> dict[str, Any] | None:
     if rollout["code"] is None:
         return {
             **rollout,
-            "instrument": {"code": None, "nonce": None, "markers": [], "problem": "no code", "mode": None},
+            "instrument": {
+                "code": None,
+                "nonce": None,
+                "markers": [],
+                "problem": "no code",
+                "mode": None,
+                "sites": None,
+            },
         }
     return None
 
@@ -48,7 +56,7 @@ def add_reports(rollout: dict[str, Any], seed: int, plain: bool = False) -> dict
     if passed is not None:
         return passed
     nonce = nonce_of(rollout, seed, plain)
-    return {**rollout, "instrument": entry(instrument(rollout["code"], nonce), nonce, "ast")}
+    return {**rollout, "instrument": entry(instrument(rollout["code"]), nonce, "ast")}
 
 
 @dataclass(frozen=True)
@@ -66,7 +74,7 @@ class Asker:
             return by_tree  # has run, has no code, or none that reports can be put into: nobody is asked
         said = self._ask(rollout)
         nonce = nonce_of(rollout, self.seed, self.plain)
-        result = self._taken(rollout["code"], said, nonce)
+        result = self._taken(rollout["code"], said)
         added = by_tree["instrument"] if result.code is None else entry(result, nonce, "lm")
         usage = {name: said.get(name) for name in ("prompt_tokens", "completion_tokens", "seconds", "usd")}
         usage = {**usage, "seconds": usage["seconds"] or 0.0}
@@ -76,13 +84,13 @@ class Asker:
     def _ask(self, rollout: dict[str, Any]) -> dict[str, Any]:
         """What the model says; see Speaker.say. It is shown the program without any nonce."""
         from .. import prompts
-        from ..scaffolds.search.memory import fenced
+        from ..scaffolds.quoting import fenced
 
         asked = [{"role": "user", "content": prompts.render("instrument", code=fenced(rollout["code"], "python"))}]
         seed = derive_seed(self.seed, rollout["id"], "instrument")
         return self.speaker.say("instrument", asked, seed, None, self.max_tokens, rollout["task"])
 
-    def _taken(self, code: str, said: dict[str, Any], nonce: str) -> Instrumented:
+    def _taken(self, code: str, said: dict[str, Any]) -> Instrumented:
         """The program with the reports of an answer, or why the answer is refused."""
         from ..scaffolds.answers import split_answer
 
@@ -93,7 +101,7 @@ class Asker:
         _, answer = split_answer(said["text"])
         if answer is None:
             return Instrumented(None, [], "has no single block of Python")
-        return instrument_as(code, answer, nonce)
+        return instrument_as(code, answer)
 
 
 @cli.command("mle-instrument", jobs=True, seed=True)
@@ -132,8 +140,9 @@ def main(
     """Make the solutions in FILES (rollouts) report their progress (RL for MLE agents).
 
     Seven reports (imported packages, loaded data, defined model, training loss, trained model, testing loss, predicted
-    test labels) are inserted, each marked with a nonce of the record; mle-sandbox collects them, mle-grade --reward
-    partial-credit pays for them. A program that does not parse passes through, marked. Streams.
+    test labels): which calls may earn them is found here; mle-sandbox watches these calls as they run and collects what
+    they really did, mle-grade --reward partial-credit pays for it. A program that does not parse passes through, marked.
+    Streams.
 
     \b
     ast  after the calls that a table knows: scikit-learn, xgboost, lightgbm, catboost, torch, keras and loaders

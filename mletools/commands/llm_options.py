@@ -55,7 +55,7 @@ def llm_options(body: Callable[..., None]) -> Callable[..., None]:
     )
     options = [
         click.option("-m", "--model", help="llm: the name of a model that a server at --model-url serves, or hf:PATH."),
-        click.option("--model-url", envvar="MLE_MODEL_URL", show_envvar=True, metavar="URL", help=url, **machine),
+        click.option("--model-url", envvar="MLE_MODEL_URL", show_envvar=True, type=cli.URL, help=url, **machine),
         click.option("--model-key-file", type=click.Path(exists=True, dir_okay=False), metavar="FILE", help=key, **machine),
         click.option("--request-timeout", type=float, default=600.0, show_default=True, metavar="S", help="llm: seconds for one request to a server.", **machine),
         click.option("--retries", default=6, show_default=True, help="llm: further tries of a request that a server failed.", **whole),

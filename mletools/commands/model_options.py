@@ -50,7 +50,7 @@ def model_options(
 
     options = [
         click.option("-m", "--model", default=default, show_default=default is not None, help=about + help),
-        click.option("--model-url", envvar="MLE_MODEL_URL", show_envvar=True, metavar="URL", help=told("An OpenAI-compatible server (vLLM, SGLang, ...)."), **machine),
+        click.option("--model-url", envvar="MLE_MODEL_URL", show_envvar=True, type=cli.URL, help=told("An OpenAI-compatible server (vLLM, SGLang, ...)."), **machine),
         click.option("--model-key-file", type=click.Path(exists=True, dir_okay=False), metavar="FILE", help=told("Holds the server's key (default: OPENAI_API_KEY)."), **machine),
         click.option("--request-timeout", type=float, default=600.0, show_default=True, metavar="S", help=told("Seconds for one request to a server."), **machine),
         click.option("--retries", type=click.IntRange(0), default=6, show_default=True, help=told("Further tries of a request that a server failed."), **machine),

@@ -14,7 +14,7 @@ from .report_follow import follow
 from .report_sets import labels, read
 
 
-@cli.command("mle-report")
+@cli.command("mle-report", text=True)
 @click.option(
     "--label", multiple=True, metavar="NAME", help="Name the sets, one a file, in order (default: the file names)."
 )
@@ -102,7 +102,8 @@ def main(run: cli.Run, **options: Any) -> None:
     task has a leaderboard. --json has more (every mean with its SEM and interval).
 
     A repeat is a seed of mle-rollout and a sample. A task's mean is over its repeats; "all" is the mean of the tasks'
-    means. SEM is over repeats, sd / sqrt(n) with ddof 1; intervals are Student's t. Every task of any set should have
+    means. SEM is over repeats, sd / sqrt(n) with ddof 1. Intervals are Student's t over repeats, of
+    shares (valid, medals) Wilson's over runs. Every task of any set should have
     as many runs as the set's fullest (or as its group size says): the rest is missing, and counted as invalid unless
     --missing says otherwise. Avg@k leaves invalid runs out and is 0 only if all k are invalid; Best@k is the best of k;
     with more than k runs both are means over all choices of k.

@@ -6,6 +6,7 @@ from itertools import takewhile
 from typing import Any
 
 from .. import cli
+from ..records.errors import RecordError
 from ..reports.runs import RunSet, graded_run
 from ..reports.show.visible import visible_line
 from ..reports.traces import Traces
@@ -41,13 +42,15 @@ def read(
     seen: dict[str, int] = {}
     run.files = (path,)
     for line in run.lines("rollout"):
-        if "grade" not in line.record:
-            run.reject(line, 'no "grade": was this written by mle-grade?')
-        elif (id := line.record["id"]) in seen:
+        if (id := line.record["id"]) in seen:
             run.reject(line, f"rollout {id} again, first in line {seen[id]}: a run counts once")
         else:
+            try:
+                graded = graded_run(line.record)
+            except RecordError as error:
+                run.reject(line, str(error))
+                continue
             seen[id] = line.number
-            graded = graded_run(line.record)
             if best_trace and "trace" in line.record:
                 traces.add(line.record, graded)
             else:

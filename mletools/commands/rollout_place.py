@@ -31,7 +31,17 @@ LOOKED_INTO = {".csv", ".tsv", ".json", ".jsonl", ".txt"}
 MOST_EMBEDDED = 4000  # characters of a text whose embedding is asked for
 SESSION_S = 24 * 3600.0  # cells have limits of their own, episodes too
 # What a turn keeps of the verdict on the test rows; mle-grade says the rest of what is handed in.
-VERDICT = ("valid", "reason", "score", "medal", "above_median", "human_rank", "normalised_score")
+VERDICT = (
+    "valid",
+    "reason",
+    "score",
+    "medal",
+    "above_median",
+    "position",
+    "human_rank",
+    "human_rank_rule",
+    "normalised_score",
+)
 
 
 @dataclass

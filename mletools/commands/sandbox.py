@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from .. import cli
+from ..instrument import observer_text, rows_of_test
 from ..records.errors import RecordError, ToolError
 from ..records.ids import derive_seed
 from ..sandbox import Limits, Outcome, Sandbox
@@ -29,15 +30,24 @@ class Runner:
             self.passed.add(rollout["id"])
             return rollout
         instrument = rollout.get("instrument") or {}
-        code = instrument.get("code") or rollout["code"]
+        nonce, code = instrument.get("nonce"), rollout["code"]
+        if nonce == "":
+            code = instrument["code"] or code  # plain markers: the program prints them itself
         if code is None:
             outcome = Outcome("no_code", None, 0.0, 0.0, 0.0, b"", b"", None, "no code")
         else:
             public = self.data / rollout["task"]["data"]["dir"] / "public"
             if not public.is_dir():
                 raise RecordError(f"{public}: no such folder; is --data the folder that the task was written to?")
-            outcome = self.sandbox.run(code, public, self.limits, derive_seed(self.seed, rollout["id"]))
-        execution = execution_record(outcome, self.limits, self.data, instrument.get("nonce"))
+            seed = derive_seed(self.seed, rollout["id"])
+            if nonce and instrument["code"] is not None:
+                if "sites" not in instrument:
+                    raise RecordError("an older mle-instrument wrote this: run mle-instrument again")
+                text = observer_text(instrument, rows_of_test(public))
+                outcome = self.sandbox.run(code, public, self.limits, seed, observer=text)
+            else:
+                outcome = self.sandbox.run(code, public, self.limits, seed)
+        execution = execution_record(outcome, self.limits, self.data, nonce)
         return {**rollout, "execution": execution}
 
 

@@ -25,7 +25,7 @@ def _columns(context: click.Context, param: click.Parameter, value: int | None) 
     return value or max(shutil.get_terminal_size((120, 50)).columns, 40)
 
 
-@cli.command("mle-show")
+@cli.command("mle-show", text=True)
 @click.option(
     "--id",
     "prefixes",
@@ -101,7 +101,6 @@ def main(
     to_file = context.params["output"] not in (None, "-")
     written = show.page() if html else show.printer(colour == "always" or (colour == "auto" and not to_file))
     before, after = show.PAGE if html else ("", "")
-    run.resume = False
     run.open()
     view = show.View(full, width, frozenset(turns))
     run.emit_text(before)

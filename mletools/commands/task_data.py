@@ -1,12 +1,43 @@
 """Whether a task's folder is the one that its record was made with; for the commands that grade."""
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from ..records.errors import RecordError, ToolError
 from ..records.jsonl import dumps
-from ..tasks.folder import private_digest
+from ..tasks.folder import private_digest, private_files
+
+
+def inside(folder: Path, name: str, what: str) -> Path:
+    """The file or folder `name` below `folder`. RecordError where a record's path leads elsewhere.
+
+    Folders may be links, as people lay them out over their disks; who writes a record cannot make one.
+    """
+    if os.path.isabs(name) or ".." in name.split("/") or not name.isprintable():
+        raise RecordError(f"{what} is {name[:200]!r}, which is no path inside --data")
+    return folder / name
+
+
+def task_folder(data: Path, task: Mapping[str, Any]) -> Path:
+    """The folder of a task. RecordError where it, or a file that grading reads there, is no part of `data` or of the folder.
+
+    The files come with the folder, maybe from a stranger: a link among them that leads out of it is refused.
+    """
+    folder = inside(data, task["data"]["dir"], "task.data.dir")
+    for name in private_files(task):
+        path = inside(folder, name, "a file of the task")
+        try:
+            real, top = os.path.realpath(path), os.path.realpath(folder)
+        except OSError as error:
+            raise RecordError(f"{path}: {error.strerror}") from None
+        if os.path.commonpath([real, top]) != top:
+            raise RecordError(f"{path}: leads out of the task's folder")
+        if os.path.exists(path) and not os.path.isfile(path):
+            raise RecordError(f"{path}: is no file")
+    return folder
+
 
 _checked: set[tuple[Path, str, str]] = set()
 

@@ -68,10 +68,10 @@ def _medals(scores: Iterable[float], lower_is_better: bool) -> dict[str, float]:
 def make_tasks(run: cli.Run, asked: Asked, rejected: str | None) -> None:
     """Makes the tasks that are not finished yet and writes their records; dropped drafts go to the file `rejected`.
 
-    ToolError at the end where a source other than a language model could not make one.
+    ToolError at the end where one could not be made; of a language model's some may fail, not all.
     """
     run.open(key=lambda task: (task["provenance"]["source"], task["provenance"]["index"], likeness(task)))
-    side = Output(Path(rejected), None, run.resume, lambda record: record["id"]) if rejected else None
+    side = Output(Path(rejected), None, run.resume, lambda record: record["id"], run.force) if rejected else None
     earlier = run.finished_keys
     seen = {like for _, _, like in earlier}
     done = {(name, index) for name, index, _ in earlier}
@@ -101,7 +101,7 @@ def make_tasks(run: cli.Run, asked: Asked, rejected: str | None) -> None:
         side.commit()
     if not run.quiet:
         told.say(run)
-    if failed and asked.sources != LLM:
+    if failed and (asked.sources != LLM or not (told.samples or earlier)):
         raise ToolError(f"{len(failed)} of {asked.number} tasks could not be made, for example {failed[0]}")
 
 

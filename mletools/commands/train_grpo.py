@@ -121,7 +121,7 @@ def _own_options(body: Any) -> Any:
 )
 @click.option(
     "--publish-url",
-    metavar="URL",
+    type=cli.URL,
     cls=cli.MachineOption,
     help="Load each version into this vLLM server, too, as the model --publish-name.",
 )

@@ -113,15 +113,27 @@ def run_leads() -> bool:
 
 
 def train(run: cli.Run, session: Any, steps: Iterable[dict[str, Any]], export_merged: bool = False) -> None:
-    """Write a train_step record for every step as it is done, and count what was not trained on."""
+    """Write a train_step record for every step as it is done, and count what was not trained on.
+
+    ToolError where no step could be taken, unless --allow-empty says that this may be.
+    """
     run.progress(None, "steps")
+    taken = 0
     for step in steps:
+        taken += 1
         identity = content_id("train_step", step["algorithm"], str(session.out), step["step"])
         run.emit({"kind": "train_step", "version": 1, "id": identity, "lineage": [], **step})
     if export_merged and run_leads() and (latest := checkpoints.load_latest(session.out)) is not None:
         run.say(f"the policy as one model: {policy.export_merged(latest, session.out / 'merged')}")
-    for reason, count in session.dropped.items():
-        run.counts[f"not trained on ({reason.replace('_', ' ')})"] += count
+    left_out = {reason.replace("_", " "): count for reason, count in session.dropped.items() if count}
+    if not (taken or session.nothing_left or run.allow_empty) and run_leads():
+        told = ", ".join(f"{count} {reason}" for reason, count in left_out.items()) or "no rollout came"
+        ungraded = "; mle-grade gives rollouts a reward" if "no reward" in left_out else ""
+        raise ToolError(
+            f"nothing to train on, no step was taken: {told}{ungraded}; where that may be, --allow-empty takes it"
+        )
+    for reason, count in left_out.items():
+        run.counts[f"not trained on ({reason})"] += count
 
 
 def counted(number: int, what: str) -> str:

@@ -53,6 +53,8 @@ def cut(rollout: dict[str, Any], hand_in: HandIn, standing: Standing) -> Cut:
         tried = any(own_submission(turn) and "grade" in turn for turn in turns)
         reason = "no step: no submission was valid" if tried else "no step: nothing was handed in"
         return Cut([], reason, len(turns))
+    if any("message" not in turn for turn in turns):
+        raise RecordError('no "message" in a turn: was this written by mle-rollout?')
     begins = [0, *(end + 1 for end in ends[:-1])]
     steps = []
     for number, (first, last) in enumerate(zip(begins, ends, strict=True), start=1):

@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from ..records.errors import RecordError, ToolError
+from ..records.human_rank import RULES as HUMAN_RANKS
+from ..records.human_rank import human_rank
 from . import code, metrics, rewards
 from .answers import EVERY, Answers, answer_spec, parse_answers, read_answers
 from .leaderboard import (
-    HUMAN_RANKS,
     Leaderboard,
     better,
     check_direction,
     check_thresholds,
-    human_rank,
     medal,
     medal_rows,
     read_leaderboard,
@@ -30,6 +30,16 @@ from .submission import MAX_BYTES, read_submission
 from .table import Invalid
 
 SCORE_DECIMALS = 5
+# The kinds of cells that a part of task.submission is for.
+GOES_WITH = {
+    "range": ("number",),
+    "row_sum": ("number",),
+    "row_sum_within": ("number",),
+    "labels": ("label", "tokens", "tagset", "ranked"),
+    "items": ("tokens", "tagset", "ranked"),
+    "fields": ("boxes",),
+    "missing_as": ("label", "text", "tokens", "tagset", "ranked"),
+}
 # What a metric that is code needs: (task, its folder, the submission) -> score. Invalid where it refuses the submission.
 RunCode = Callable[[Mapping[str, Any], Path, bytes], float]
 
@@ -114,6 +124,8 @@ def _score(task: Mapping[str, Any], answers: Answers, content: bytes, max_bytes:
         score = metrics.score(metric, truth, guess, _given(spec, metric, answers))
     except metrics.Undefined as undefined:
         raise Invalid(f"{metric['name']} is undefined for these predictions: {undefined}") from None
+    except metrics.TooDear as dear:
+        raise Invalid(f"{metric['name']} is too dear to compute for these predictions: {dear}") from None
     if not math.isfinite(score):
         raise Invalid(f"{metric['name']} of these predictions is not a finite number")
     return score
@@ -188,7 +200,7 @@ def standing(
     }
     if score is None:
         return Verdict(False, reason, **common)
-    score = round(score, task["metric"].get("score_round", SCORE_DECIMALS))
+    score = round(score, int(task["metric"].get("score_round", SCORE_DECIMALS)))
     return Verdict(
         True,
         None,
@@ -219,9 +231,9 @@ def check_task(task: Mapping[str, Any]) -> None:
         return
     spec = answer_spec(task)
     metrics.check(metric, task["submission"]["parse"], spec["parse"])
-    for name, kinds in (("range", ["number"]), ("row_sum", ["number"]), ("labels", ["label"]), ("fields", ["boxes"])):
+    for name, kinds in GOES_WITH.items():
         if name in task["submission"] and task["submission"]["parse"] not in kinds:
-            raise RecordError(f"submission.{name} goes with parse {kinds[0]} only")
+            raise RecordError(f"submission.{name} goes with parse {', '.join(kinds)} only")
     for part, name in ((task["submission"], "submission.several_rows"), (spec, "answer_several_rows")):
         if part.get("several_rows") and part["parse"] not in JOINED:
             raise RecordError(f"{name} goes with parse {', '.join(sorted(JOINED))} only")

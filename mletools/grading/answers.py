@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from ..records.errors import ToolError
 from . import parsing
+from .alphabet import MISSING, Alphabet, alphabet_of
 from .parsing import BadCell
 from .table import Invalid, listed, read_table
 
@@ -26,13 +27,29 @@ class Nth(NamedTuple):
     number: int
 
 
+class Sizes(NamedTuple):
+    """How many characters the longest of some cells has, and how many all of them together."""
+
+    longest: int
+    total: int
+
+
+def sizes(columns: Mapping[str, Sequence[str]], names: Sequence[str]) -> Sizes:
+    """Those of the columns of these names."""
+    cells = [columns[name] for name in names]
+    return Sizes(
+        max((max(map(len, each), default=0) for each in cells), default=0), sum(sum(map(len, each)) for each in cells)
+    )
+
+
 @dataclass(frozen=True)
 class Answers:
     """The answers of a task, ready to be compared with.
 
     `position` maps an id to its row, `numeric` says of each id column whether ids compare as numbers; `columns` holds
     the columns that the metric asks for as text, one cell a row; `truth` has the shape (rows, targets); `counts` are the
-    numbers of the rows that count, None for all; `truth_values`: they are labels, and all True or False.
+    numbers of the rows that count, None for all; `alphabet`: the labels or items that they hold. `sizes` are those of
+    the targets' cells, `id_sizes` those of the ids.
     """
 
     position: Mapping[Key, int]
@@ -40,12 +57,21 @@ class Answers:
     columns: Mapping[str, Sequence[str]]
     truth: Any
     counts: Any
-    truth_values: bool
+    alphabet: Alphabet
+    sizes: Sizes
+    id_sizes: Sizes
 
 
 def answer_spec(task: Mapping[str, Any]) -> dict[str, Any]:
     """How the answers' cells are read: as the submission's, but for what the task's answer_* keys say."""
-    theirs = ("range", "row_sum", "several_rows", "labels")  # rules for predictions alone
+    theirs = (
+        "range",
+        "row_sum",
+        "row_sum_within",
+        "several_rows",
+        "most_rows",
+        "labels",
+    )  # rules for predictions alone
     spec = {name: value for name, value in task["submission"].items() if name not in theirs}
     for name in ("target", "parse", "separator", "fields", "empty_marker", "several_rows"):
         if f"answer_{name}" in task:
@@ -101,6 +127,7 @@ def _answers(
         raise Invalid("there are no rows")
     numeric = tuple(_all_numbers(columns[name]) for name in spec["id"])
     keys = keys_of([columns[name] for name in spec["id"]], numeric, spec.get("repeated_ids", False))
+    id_sizes = sizes(columns, spec["id"])
     target = spec["target"]
     if spec.get("several_rows"):
         columns, keys, target = _joined_answers(columns, keys, spec)
@@ -111,8 +138,8 @@ def _answers(
     counts = _counting(columns, where)
     truth = stack({name: _filled(columns[name], counts) for name in target}, spec, keys)
     kept = columns if EVERY in asked else {name: columns[name] for name in asked}
-    truth_values = spec["parse"] == "label" and {"True", "False"}.issuperset(truth.ravel())
-    return Answers(position, numeric, kept, truth, counts, truth_values)
+    alphabet = alphabet_of(truth, spec["parse"])
+    return Answers(position, numeric, kept, truth, counts, alphabet, sizes(columns, target), id_sizes)
 
 
 def _filled(cells: Sequence[str], counts: Any) -> Sequence[str]:
@@ -160,6 +187,8 @@ def stack(columns: Mapping[str, Sequence[str]], spec: Mapping[str, Any], keys: S
     read = parsing.KINDS[spec["parse"]]
     parsed = []
     for name, cells in columns.items():
+        if "missing_as" in spec:
+            cells = [spec["missing_as"] if cell in MISSING else cell for cell in cells]
         try:
             parsed.append(read(cells, spec))
         except BadCell as bad:

@@ -5,6 +5,7 @@ a sandbox of the grader's own, where no agent's program runs. Not covered: the s
 program that runs inside (judge).
 """
 
+import base64
 import fcntl
 import json
 import math
@@ -18,20 +19,20 @@ from pathlib import Path
 from typing import Any
 
 from ..records.errors import RecordError, ToolError
-from .table import Invalid
+from .table import Invalid, read_table
 
 PREFIX = "mle-grade-"
 FRESH_S = 60.0
 
 
 def program() -> str:
-    """The source of the program that computes the metric inside the sandbox."""
+    """The source of the program that loads the metric inside the sandbox and judges submissions there."""
     return (Path(__file__).parent / "judge.py").read_text(encoding="utf-8")
 
 
 @contextmanager
 def box() -> Iterator[Path]:
-    """A folder for one run, which nobody else on this machine may enter: answers lie in it. Gone at the end.
+    """A folder for one metric, which nobody else on this machine may enter: answers lie in it. Gone at the end.
 
     What runs that were killed left behind is removed first: a living run holds the lock of its folder.
     """
@@ -62,8 +63,8 @@ def _sweep(place: Path) -> None:
                 os.close(handle)
 
 
-def lay_out(task: Mapping[str, Any], folder: Path, content: bytes, place: Path) -> None:
-    """Put into the empty folder `place` what the program reads: the metric, the answers, the submission.
+def lay_out(task: Mapping[str, Any], folder: Path, place: Path) -> None:
+    """Put into the empty folder `place` what the program reads: the metric and the answers.
 
     metric.files names what else of the task's folder the metric needs; all lie side by side there. ToolError: a file is
     missing.
@@ -82,17 +83,30 @@ def lay_out(task: Mapping[str, Any], folder: Path, content: bytes, place: Path) 
             target.write_bytes((folder / name).read_bytes())
         except OSError as error:
             raise ToolError(f"{folder / name}: {error.strerror}") from None
-    (place / "submission.csv").write_bytes(content)
     (place / "judge.json").write_text(json.dumps(asked), encoding="utf-8")
     for file in place.iterdir():
         file.chmod(0o644)
 
 
-def read_score(task: Mapping[str, Any], status: str, said: bytes | None, stderr: bytes) -> float:
-    """The score that the program handed out. Invalid where the metric refused the submission.
+def call(content: bytes) -> str:
+    """The call by which the program judges a submission."""
+    return f'judge("{base64.b64encode(content).decode()}")'
 
-    RecordError where the metric failed: that is no fault of the submission's, and must never become a reward.
+
+def read_score(task: Mapping[str, Any], content: bytes, status: str, said: bytes | None, stderr: bytes) -> float:
+    """The score that the program handed out. Invalid where the metric refused the submission `content`, or where it
+    failed over one that is no table at all: empty, not UTF-8, rows of several lengths.
+
+    RecordError where the metric failed otherwise: that is no fault of the submission's, and must never become a reward.
     """
+    try:
+        return _score(task, status, said, stderr)
+    except RecordError:
+        read_table(content)
+        raise
+
+
+def _score(task: Mapping[str, Any], status: str, said: bytes | None, stderr: bytes) -> float:
     name = task["metric"]["file"]
     if status != "ok" or said is None:
         tail = stderr.decode("utf-8", errors="replace").strip()[-500:]

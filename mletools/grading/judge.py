@@ -1,8 +1,9 @@
-"""Runs inside a sandbox, as a program of its own: computes a metric that is code, and writes what it says.
+"""Runs inside a session of a sandbox: loads a metric that is code once, and says what it makes of each submission.
 
-Reads ./input: judge.json {"file", "style", "answers", "packages"}, the metric's file and those beside it, the answers
-and submission.csv. Writes JSON to ./submission.csv, the one file that leaves a sandbox: {"score": number},
-{"invalid": reason} or {"error": trace}. Styles:
+Reads ./input: judge.json {"file", "style", "answers"}, the metric's file and those beside it, the answers. `judge` is called
+for each submission. It writes JSON to ./submission.csv, the one file that leaves a sandbox: {"score": number},
+{"invalid": reason} or {"error": trace}. It works in a fork of the process that loaded the metric, so no submission meets
+what an earlier one left in memory. A submission that pandas cannot read is invalid. Styles:
 
     function   grade(submission, answers) -> score, data frames, as MLE-bench's graders
     class      a subclass of CompetitionMetrics with evaluate(y_true, y_pred) and validate_submission, as MLE-Dojo's
@@ -12,6 +13,7 @@ It knows nothing of mletools, which is not there. What such files import of thei
 class) stands in for it unless the benchmark itself is installed.
 """
 
+import base64
 import contextlib
 import importlib.abc
 import importlib.util
@@ -19,15 +21,23 @@ import io
 import json
 import os
 import runpy
+import signal
 import sys
 import traceback
 import types
+from typing import Any
 
-INPUT = os.path.abspath("input")
+HOME = os.getcwd()
+INPUT, SUBMISSION, SAID = (os.path.join(HOME, name) for name in ("input", "judged.csv", "submission.csv"))
+LOADED: dict[str, Any] = {}  # the metric's module, "main": of a script it is run each time
 
 
 class InvalidSubmissionError(Exception):
     """What a benchmark's metric raises to refuse a submission."""
+
+
+class Unreadable(InvalidSubmissionError):
+    """The submission is no CSV file."""
 
 
 class CompetitionMetrics:
@@ -95,6 +105,18 @@ def read(path):
     return pandas.read_csv(path)
 
 
+def read_submission():
+    """The submission as pandas reads it; Unreadable where it cannot, whose fault only the submission can be."""
+    import pandas
+
+    try:
+        return pandas.read_csv(SUBMISSION)
+    except (MemoryError, OSError):
+        raise
+    except Exception as error:
+        raise Unreadable(f"the file cannot be read as CSV: {' '.join(str(error).split())}") from None
+
+
 def load(path):
     """The metric's file as a module of a benchmark's package, so that it finds what lies beside it."""
     spec = importlib.util.spec_from_file_location("mlebench.competitions.judged.metric", path)
@@ -106,20 +128,19 @@ def load(path):
 
 
 def by_function(path, answers):
-    return load(path)["grade"](read(os.path.join(INPUT, "submission.csv")), read(answers))
+    return LOADED["grade"](read_submission(), read(answers))
 
 
 def by_class(path, answers):
-    kinds = [kind for kind in load(path).values() if isinstance(kind, type) and hasattr(kind, "evaluate")]
-    judge = kinds[-1]()
-    submission = os.path.join(INPUT, "submission.csv")
-    judge.validate_submission(read(submission), read(answers))
-    return judge.evaluate(read(answers), read(submission))
+    kinds = [kind for kind in LOADED.values() if isinstance(kind, type) and hasattr(kind, "evaluate")]
+    metric = kinds[-1]()
+    metric.validate_submission(read_submission(), read(answers))
+    return metric.evaluate(read(answers), read_submission())
 
 
 def by_script(path, answers):
     out = io.StringIO()
-    sys.argv = [path, "--submission_path", os.path.join(INPUT, "submission.csv")]
+    sys.argv = [path, "--submission_path", SUBMISSION]
     os.chdir(INPUT)
     with contextlib.redirect_stdout(out), contextlib.suppress(SystemExit):
         runpy.run_path(path, run_name="__main__")
@@ -129,25 +150,63 @@ def by_script(path, answers):
     return said["score"]
 
 
-def main():
+BY = {"function": by_function, "class": by_class, "script": by_script}
+
+
+def asked():
     with open(os.path.join(INPUT, "judge.json"), encoding="utf-8") as file:
-        asked = json.load(file)
-    home = os.getcwd()
+        return json.load(file)
+
+
+def prepare():
+    """Load the metric, where it is no script; what it raises is an error of each judgement."""
     sys.path.insert(0, INPUT)
     stand_in()
-    judge = {"function": by_function, "class": by_class, "script": by_script}[asked["style"]]
+    if asked()["style"] == "script":
+        return
     try:
-        score = judge(os.path.join(INPUT, asked["file"]), os.path.join(INPUT, asked["answers"]))
-        said: dict[str, object] = {"score": float(score)}
+        LOADED.update(load(os.path.join(INPUT, asked()["file"])))
+    except Exception:
+        LOADED["mletools error"] = traceback.format_exc()
+
+
+def verdict(content):
+    """What the metric says of a submission, as an object that can be written as JSON."""
+    if "mletools error" in LOADED:
+        return {"error": LOADED["mletools error"][-4000:]}
+    with open(SUBMISSION, "wb") as file:
+        file.write(content)
+    wanted = asked()
+    try:
+        score = BY[wanted["style"]](os.path.join(INPUT, wanted["file"]), os.path.join(INPUT, wanted["answers"]))
+        return {"score": float(score)}
     except Exception as error:
-        if type(error).__name__ == "InvalidSubmissionError":
-            said = {"invalid": str(error)[:2000] or "refused without a reason"}
-        else:
-            said = {"error": traceback.format_exc()[-4000:]}
-    os.chdir(home)
-    with open("submission.csv", "w", encoding="utf-8") as file:
-        json.dump(said, file)
+        if type(error).__name__ in ("InvalidSubmissionError", "Unreadable"):
+            return {"invalid": str(error)[:2000] or "refused without a reason"}
+        return {"error": traceback.format_exc()[-4000:]}
 
 
-if __name__ == "__main__":
-    main()
+def judge(encoded):
+    """Write the verdict on a submission, in base64, from a fork of this process; RuntimeError where the fork ends badly."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(SAID)
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            os.setpgid(0, 0)
+            said = json.dumps(verdict(base64.b64decode(encoded)))
+            os.chdir(HOME)
+            with open(SAID, "w", encoding="utf-8") as file:
+                file.write(said)
+            code = 0
+        finally:
+            os._exit(code)
+    try:
+        ended = os.waitpid(child, 0)[1]
+    finally:
+        for kill in (os.killpg, os.kill):
+            with contextlib.suppress(OSError):
+                kill(child, signal.SIGKILL)
+    if ended:
+        raise RuntimeError(f"the metric's process ended with status {ended}")

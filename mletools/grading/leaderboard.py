@@ -1,6 +1,7 @@
 """Where a score stands on a leaderboard: medals, median, human rank, normalised score.
 
-A leaderboard is a CSV file with a column `score`, one row a team. Not covered: teams' names, dates, prizes.
+A leaderboard is a CSV file with a column `score`, one row a team: sorted here, the best first, and rows with an empty
+score dropped. Scores are read exactly, to their last digit. Not covered: teams' names, dates, prizes.
 """
 
 import csv
@@ -14,7 +15,6 @@ from itertools import pairwise
 from ..records.errors import RecordError, ToolError
 
 MEDALS = ("gold", "silver", "bronze")
-HUMAN_RANKS = ("dojo", "mle-rl")
 
 
 def better(score: float, than: float, lower_is_better: bool) -> bool:
@@ -72,17 +72,6 @@ class Leaderboard:
         return None if best == worst else max(0.0, 100 * (score - worst) / (best - worst))
 
 
-def human_rank(position: int, teams: int, rule: str) -> float:
-    """The share of teams left behind, 0 to 1.
-
-    dojo: (N - p + 1) / N, MLE-Dojo: 1 for the best, ties count as beaten. mle-rl: 1 - p / N, MLE-RL section 5, but
-    never below 0 where a score is worse than every team's.
-    """
-    if rule == "dojo":
-        return (teams - position + 1) / teams
-    return max(0.0, 1 - position / teams)
-
-
 def read_leaderboard(path: str, lower_is_better: bool) -> Leaderboard:
     """The leaderboard in a file. ToolError when it cannot be read."""
     try:
@@ -95,7 +84,8 @@ def read_leaderboard(path: str, lower_is_better: bool) -> Leaderboard:
 def _read(path: str, changed: int, lower_is_better: bool) -> Leaderboard:
     with open(path, newline="", encoding="utf-8-sig") as file:
         try:
-            scores = [float(row["score"]) for row in csv.DictReader(file, strict=True)]
+            cells = [row["score"] for row in csv.DictReader(file, strict=True)]
+            scores = [float(cell) for cell in cells if cell and cell.strip()]
         except (KeyError, TypeError, ValueError, csv.Error) as error:
             raise ToolError(f"{path}: a leaderboard has a column 'score' of numbers: {error}") from None
     if not scores or not all(map(math.isfinite, scores)):

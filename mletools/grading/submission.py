@@ -1,17 +1,24 @@
 """Read a submission: untrusted bytes in, arrays aligned with the answers out, or a reason that an agent can act on.
 
-Bounded: bytes (an argument), columns and cells (table), rows: twice those of the answers, or MAX_ROWS_PER_ID times where an
-id may have several rows or foreign ones are passed over; more cannot be right.
+Bounded, so that none is dear to read: bytes (an argument), columns and cells (table); rows: twice those of the answers, or
+MAX_ROWS_PER_ID times, at most MAX_ROWS, where an id may have several rows or foreign ones are passed over; characters of
+one cell and of all (parsing.LIMITS), or a multiple of what the answers have. More cannot be right. Not covered: what the
+comparison costs, which the metrics bound (metrics.bounds).
 """
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from .answers import Answers, Key, joined, keys_of, stack, told
+from .answers import Answers, Key, Sizes, joined, keys_of, stack, told
+from .parsing import ID_LIMIT, LIMITS, NO_LIMIT, Limit
 from .table import Invalid, listed, read_table
 
 MAX_BYTES = 32 * 1024 * 1024
 MAX_ROWS_PER_ID = 1000
+MAX_ROWS = 1_500_000
+# A cell may be so many times as long as the answers' longest, all cells so many times as long as all of theirs.
+TIMES_LONGEST, TIMES_TOTAL = 10, 3
 ROW_SUM_TOLERANCE = 1e-3
 
 
@@ -25,27 +32,54 @@ def read_submission(content: bytes, spec: Mapping[str, Any], answers: Answers, m
     more = several or spec.get("extra_rows") == "ignore"
     rows = len(answers.position)
     wanted = [*spec["id"], *spec["target"]]
-    header, columns = read_table(content, wanted, rows * MAX_ROWS_PER_ID if more else 2 * rows)
+    most = max(2 * rows, min(rows * MAX_ROWS_PER_ID, MAX_ROWS)) if more else 2 * rows
+    header, columns = read_table(content, wanted, most)
     if spec.get("extra_columns") == "refuse" and len(header) > len(wanted):
         extra = next(name for name in header if name not in wanted)
         raise Invalid(f"column {extra!r} does not belong here; the columns must be {listed(wanted)}")
+    if len(content) > ID_LIMIT.cell:
+        ids = {name: columns[name] for name in spec["id"]}
+        _check_lengths(ids, ID_LIMIT, answers.id_sizes, lambda at: f"row {at + 1} of the file")
     keys = _keys([columns[name] for name in spec["id"]], spec, answers)
     targets = {name: columns[name] for name in spec["target"]}
     if spec.get("extra_rows") == "ignore":
         known = [at for at, key in enumerate(keys) if key in answers.position]
         keys = [keys[at] for at in known]
         targets = {name: [cells[at] for at in known] for name, cells in targets.items()}
-    order = _order(keys, answers, several)
+    order = _order(keys, answers, several, spec.get("most_rows") if several else None)
     if several:
         keys, targets = list(answers.position), joined(targets, order, rows, spec)
-    values = stack(targets, {**spec, "truth_values": answers.truth_values}, keys)
+    if len(content) > LIMITS[spec["parse"]].cell:
+        _check_lengths(targets, LIMITS[spec["parse"]], answers.sizes, lambda at: f"row {told(keys[at])}")
+    values = stack(targets, {**spec, "alphabet": answers.alphabet}, keys)
     if "row_sum" in spec:
-        _check_row_sum(values, spec["row_sum"], keys)
+        _check_row_sum(values, spec["row_sum"], spec.get("row_sum_within", ROW_SUM_TOLERANCE), keys)
     if several:
         return values
     aligned = np.empty_like(values)
     aligned[order] = values
     return aligned
+
+
+def _check_lengths(
+    columns: Mapping[str, Sequence[str]], limit: Limit, answers: Sizes, row: Callable[[int], str]
+) -> None:
+    """Invalid where a cell, or all of them together, is longer than the limit and than a multiple of the answers'."""
+    most = _most(limit.cell, TIMES_LONGEST * answers.longest)
+    for name, cells in columns.items():
+        longest = max(map(len, cells), default=0)
+        if longest > most:
+            where = row(next(at for at, cell in enumerate(cells) if len(cell) == longest))
+            raise Invalid(f"column {name!r} of {where} has {longest} characters; at most {most} are read")
+    most = _most(limit.total, TIMES_TOTAL * answers.total)
+    total = 0 if limit.total == NO_LIMIT else sum(sum(map(len, cells)) for cells in columns.values())
+    if total > most:
+        raise Invalid(f"the cells to be scored have {total} characters in all; at most {most} are read")
+
+
+def _most(limit: int, answers: int) -> int:
+    """The larger of the two; what the answers allow is rounded up to a power of two, so as not to tell their length."""
+    return limit if answers <= limit else 1 << (answers - 1).bit_length()
 
 
 def _keys(cells: Sequence[Sequence[str]], spec: Mapping[str, Any], answers: Answers) -> list[Key]:
@@ -56,7 +90,7 @@ def _keys(cells: Sequence[Sequence[str]], spec: Mapping[str, Any], answers: Answ
     return keys_of(cells, answers.numeric, repeated)
 
 
-def _order(keys: Sequence[Key], answers: Answers, several: bool) -> list[int]:
+def _order(keys: Sequence[Key], answers: Answers, several: bool, most: int | None) -> list[int]:
     """The answers' row of each row; Invalid for missing, doubled or foreign ids."""
     position = answers.position
     there = set(keys)
@@ -66,6 +100,10 @@ def _order(keys: Sequence[Key], answers: Answers, several: bool) -> list[int]:
             if key in seen:
                 raise Invalid(f"id {told(key)} appears twice")
             seen.add(key)
+    if most is not None and len(keys) > most:  # or no id can have that many
+        key, times = Counter(keys).most_common(1)[0]
+        if times > most:
+            raise Invalid(f"id {told(key)} has {times} rows; at most {most} are allowed")
     foreign = there - position.keys()
     if foreign:
         first = next(key for key in keys if key in foreign)
@@ -77,9 +115,9 @@ def _order(keys: Sequence[Key], answers: Answers, several: bool) -> list[int]:
     return [position[key] for key in keys]
 
 
-def _check_row_sum(values: Any, wanted: float, keys: Sequence[Key]) -> None:
+def _check_row_sum(values: Any, wanted: float, within: float, keys: Sequence[Key]) -> None:
     sums = values.sum(axis=1)
-    wrong = abs(sums - wanted) > ROW_SUM_TOLERANCE
+    wrong = abs(sums - wanted) > within
     if wrong.any():
         at = int(wrong.argmax())
-        raise Invalid(f"the targets of row {told(keys[at])} sum to {sums[at]:.5g}, not {wanted:g}")
+        raise Invalid(f"the targets of row {told(keys[at])} sum to {sums[at]:.9g}, not {wanted:g}")

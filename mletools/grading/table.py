@@ -1,13 +1,13 @@
 """Read untrusted CSV text into columns of cells, in bounded time and memory, or say what is wrong with it.
 
-Only the wanted columns are kept, and no more rows than allowed are looked at. Text only: no pickles, no compression, no
-formulas. Not covered: what the cells mean (parsing), and which rows belong together (submission, answers).
+Only the wanted columns are kept, and no more rows than allowed are looked at, nor a row of more cells than any table has.
+Text only: no pickles, no compression, no formulas. Not covered: what the cells mean (parsing), and which rows belong together (submission, answers).
 """
 
 import csv
 import gc
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 from .parsing import shown
 
 MAX_COLUMNS = 20_000
+MAX_COMMAS = 1_000_000  # of one row, those inside its cells among them
 BLOCK_CELLS = 100_000
 
 
@@ -41,15 +42,38 @@ def read_table(
     csv.field_size_limit(LARGEST_CELL)  # of the whole process, so it stays: other threads may be reading
     try:
         text = io.TextIOWrapper(io.BytesIO(content), encoding="utf-8-sig", newline="")
-        lines = csv.reader(text, strict=True)
+        # A row of millions of cells would fill the memory before anybody could count them.
+        narrow = _Narrow(text) if content.count(b",") > MAX_COMMAS else None
+        lines = csv.reader(narrow or text, strict=True)
         header = next(lines)
         _check_header(header, wanted)
         with _uncollected():
-            return header, _columns(lines, header, header if wanted is None else wanted, most)
+            rows = narrow.rows(lines) if narrow else lines
+            return header, _columns(rows, header, header if wanted is None else wanted, most)
     except UnicodeDecodeError:
         raise Invalid("the file is not UTF-8 text") from None
     except csv.Error as error:
         raise Invalid(f"the file is not CSV: line {lines.line_num}: {error}") from None
+
+
+class _Narrow:
+    """The lines of a text, for a csv.reader; Invalid where a row of it holds more than MAX_COMMAS commas."""
+
+    def __init__(self, text: Iterable[str]):
+        self._text, self._commas = text, 0
+
+    def __iter__(self) -> Iterator[str]:
+        for number, line in enumerate(self._text, 1):
+            self._commas += line.count(",")
+            if self._commas > MAX_COMMAS:
+                raise Invalid(f"line {number} belongs to a row of more than {MAX_COMMAS} commas")
+            yield line
+
+    def rows(self, reader: Iterable[list[str]]) -> Iterator[list[str]]:
+        """The rows of `reader`, which reads these lines: each may hold so many commas anew."""
+        for row in reader:
+            self._commas = 0
+            yield row
 
 
 @contextmanager
@@ -71,7 +95,8 @@ def _check_header(header: Sequence[str], wanted: Sequence[str] | None) -> None:
         raise Invalid(f"the first line names more than {MAX_COLUMNS} columns")
     names = set(header)
     if len(names) < len(header):
-        twice = next(name for at, name in enumerate(header) if name in header[:at])
+        seen: set[str] = set()
+        twice = next(name for name in header if name in seen or seen.add(name))  # type: ignore[func-returns-value]
         if wanted is None or twice in wanted:
             raise Invalid(f"column {shown(twice)} appears twice")
     for name in wanted or ():

@@ -1,23 +1,30 @@
 """Make a solution report its progress, and read the report back (RL for MLE agents, section 3.2).
 
 Seven reports: imported packages, loaded data, defined model, training loss, trained model, testing loss, predicted test
-labels. Each is a line on the program's standard output that begins with a nonce of that record, printed the first time
-the operation has succeeded. Where they stand is found by a table of operations (`operations`, `insert`) or was said by a
-frozen language model (`answer`); either way they are put into the program's own text, which is otherwise the same:
-lines keep their numbers but where one has to be added, nothing is reformatted.
+labels. Which calls may earn them is found by a table of operations (`operations`, `calls`, `sites`); where a frozen
+language model would put them can be said by its answer (`answer`). While the program runs in the sandbox, `observer`
+watches those calls and prints a token for each report that was earned; `read` takes the tokens out of the output again.
+With plain markers the program prints the texts itself, put into its own text (`insert`).
 
-Covered: a program that prints the texts, or the texts with a guessed nonce; one that redirects or closes its standard
-output; a language model that changes, drops or adds code.
-Not covered: a program that looks for the nonce finds it, for it stands in the text that runs: in the file
-(`open(__file__)`), in the report function among its globals, on descriptor 1. A descriptor of its own would be no better
-kept, because the program shares the process that holds it. So the nonce keeps reports from being learnt or guessed; it
-is no proof of work. Reports earn partial credit only, and a valid score never depends on them. A program that lists its
-own globals or source sees one name and the reports more, and so does a traceback that shows a line.
+Covered: a program that prints the texts, reads its own source, calls its functions like a library's, or looks for the
+observer by name, frames, gc, tracing or ctypes; a language model that changes, drops or adds code.
+Not covered: a program that reads its own memory, for it shares the process that holds the tokens; see docs/security.md.
+Reports earn partial credit only, and a valid score never depends on them.
 """
 
 from .answer import instrument_as
 from .insert import Instrumented, instrument, make_nonce
 from .operations import MARKERS
 from .read import read_report
+from .sites import observer_text, rows_of_test
 
-__all__ = ["MARKERS", "Instrumented", "instrument", "instrument_as", "make_nonce", "read_report"]
+__all__ = [
+    "MARKERS",
+    "Instrumented",
+    "instrument",
+    "instrument_as",
+    "make_nonce",
+    "observer_text",
+    "read_report",
+    "rows_of_test",
+]

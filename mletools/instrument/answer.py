@@ -28,7 +28,7 @@ class _Refused(Exception):
     pass
 
 
-def instrument_as(code: str, answer: str, nonce: str) -> Instrumented:
+def instrument_as(code: str, answer: str) -> Instrumented:
     """`code` with its reports where `answer` has them; `problem` says why the answer is refused."""
     tree = parsed(code)
     if isinstance(tree, str):
@@ -40,7 +40,7 @@ def instrument_as(code: str, answer: str, nonce: str) -> Instrumented:
         return Instrumented(None, [], str(refused))
     except (RecursionError, MemoryError):
         return Instrumented(None, [], "is nested too deeply")
-    return instrument_at(code, tree, reports, nonce)
+    return instrument_at(code, tree, reports)
 
 
 def _answer_tree(code: str, answer: str) -> ast.Module:

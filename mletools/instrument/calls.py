@@ -58,17 +58,18 @@ def earned(tree: ast.Module) -> list[Earned]:
     """All reports that the calls of a program earn; RecursionError for what is nested too deeply."""
     names = Names.of(tree)
     found = []
-    for call, depth, around in _calls(tree, names):
+    for call, depth, around in calls_of(tree, names):
         for marker, behind in _reports(call, around, names):
             found.append(Earned(marker, call, depth, around.behind_loop if behind else None))
     return found
 
 
-def _calls(tree: ast.Module, names: Names) -> Iterator[tuple[ast.Call, int, Around]]:
+def calls_of(tree: ast.Module, names: Names, strings: bool = False) -> Iterator[tuple[ast.Call, int, Around]]:
+    """Every call, its depth and what it stands in; with `strings`, those within f-strings too."""
     stack: list[tuple[ast.AST, int, Around]] = [(tree, 0, Around())]
     while stack:
         node, depth, around = stack.pop()
-        if isinstance(node, (ast.JoinedStr, *_template())):
+        if not strings and isinstance(node, (ast.JoinedStr, *_template())):
             continue
         if isinstance(node, ast.Call):
             yield node, depth, around
@@ -116,9 +117,9 @@ def _reports(call: ast.Call, around: Around, names: Names) -> list[tuple[str, bo
     for row in operations.TABLE:
         if not operations.matches(called, row.calls):
             continue
-        if _applies(row.when, call, around):
+        if _applies(row.when, call, around, names):
             found.setdefault(row.marker, row.when == operations.LOOP)
-            if row.marker == operations.TRAINED and _watched(call):
+            if row.marker == operations.TRAINED and is_watched(call):
                 found.setdefault(operations.TESTING, False)
     return list(found.items())
 
@@ -138,7 +139,8 @@ def _prepares(call: ast.Call, names: Names) -> bool:
     )
 
 
-def _watched(call: ast.Call) -> bool:
+def is_watched(call: ast.Call) -> bool:
+    """Whether a call that trains computes a loss on held-out rows as it goes."""
     return any(keyword.arg in operations.WATCHED and not _is_empty(keyword.value) for keyword in call.keywords)
 
 
@@ -147,7 +149,7 @@ def _is_empty(node: ast.expr) -> bool:
     return not (node.value if isinstance(node, ast.Constant) else getattr(node, "elts", True))
 
 
-def _applies(when: str, call: ast.Call, around: Around) -> bool:
+def _applies(when: str, call: ast.Call, around: Around, names: Names) -> bool:
     if when in (operations.ALWAYS, operations.LOOP):
         return True
     values = [*call.args, *(keyword.value for keyword in call.keywords)]
@@ -156,16 +158,16 @@ def _applies(when: str, call: ast.Call, around: Around) -> bool:
         held_out = around.no_gradient or bool(spoken & operations.HELD_OUT_WORDS)
         return held_out == (when == operations.HELD_OUT)
     if when == operations.TEST:
-        return not _of_training_rows(values, spoken)
+        return not is_of_training_rows(values, spoken, names)
     told = spoken | around.loops
     speaks = (told | around.function) & operations.TEST_WORDS
     return around.no_gradient and bool(speaks) and not told & operations.TRAINING_WORDS
 
 
-def _of_training_rows(values: list[ast.expr], spoken: set[str]) -> bool:
+def is_of_training_rows(values: list[ast.expr], spoken: set[str], names: Names) -> bool:
     """Whether a prediction's rows are those of training or validation: what they begin with decides, then any word."""
     for name in head(values[0]) if values else []:
-        if name in ("X", "x") or words_of(name) & operations.TRAINING_WORDS:
+        if name in ("X", "x") or name in names.split or words_of(name) & operations.TRAINING_WORDS:
             return True
         if words_of(name) & operations.TEST_WORDS:
             return False

@@ -1,4 +1,7 @@
-"""Insert the seven progress reports into a program's text.
+"""Insert the seven progress reports into a program's text, as the plain lines of RL for MLE agents.
+
+A text with reports runs anywhere, and can print them itself. mle-sandbox runs it for plain markers only; otherwise it
+watches the program as it was, at the `sites` that are found here too.
 
 A call that does one of the operations is wrapped where it stands: `f(x)` becomes `_report('loaded data', f(x))`, whose
 value is that of `f(x)` and which reports after the call returned. A report of its own (after the imports, behind a loop,
@@ -9,10 +12,12 @@ Every result is parsed and must, its reports taken out, be the program that it w
 
 import ast
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from .calls import Place, earned
 from .operations import MARKERS
+from .sites import call_sites, place_sites
 from .taking_out import same_program, without_reports
 
 # Reports go to descriptor 1 itself, in one write: sys.stdout may be redirected or closed by the program, and a report
@@ -23,7 +28,7 @@ def {name}(what, value=None, _seen=set(), _write=__import__('os').write):
     if what not in _seen:
         _seen.add(what)
         try:
-            _write(1, ({before!r} + what + '\\n').encode())
+            _write(1, (what + '\\n').encode())
         except OSError:
             pass
     return value
@@ -35,11 +40,15 @@ _TOO_DEEP = "is nested too deeply"
 
 @dataclass(frozen=True)
 class Instrumented:
-    """code: the program with its reports, or None; markers: the reports inserted; problem: why there are none."""
+    """code: the program with its reports, or None; markers: the reports inserted; problem: why there are none.
+
+    sites: `calls` to watch and `places` of reports (see sites.py); None without code.
+    """
 
     code: str | None
     markers: list[str]
     problem: str | None
+    sites: dict[str, list[list[Any]]] | None = None
 
 
 @dataclass(frozen=True)
@@ -56,11 +65,8 @@ def make_nonce(seed: int) -> str:
     return f"[mle:{seed:016x}]"
 
 
-def instrument(code: str, nonce: str) -> Instrumented:
-    """`code` with the reports of the table of operations; a program that cannot be parsed is returned as a problem.
-
-    With an empty `nonce` the reports are the plain texts, each a line of its own.
-    """
+def instrument(code: str) -> Instrumented:
+    """`code` with the reports of the table of operations; a program that cannot be parsed is returned as a problem."""
     tree = parsed(code)
     if isinstance(tree, str):
         return Instrumented(None, [], tree)
@@ -69,7 +75,7 @@ def instrument(code: str, nonce: str) -> Instrumented:
     except RecursionError:
         return Instrumented(None, [], _TOO_DEEP)
     if not _room_for_helper(tree):
-        return Instrumented(code, [], None)
+        return Instrumented(code, [], None, {"calls": [], "places": []})
     name = _free_name(code)
     edits: list[_Edit] = []
     behind: dict[tuple[int, int, str], Place] = {}
@@ -84,14 +90,17 @@ def instrument(code: str, nonce: str) -> Instrumented:
     if imports is not None:
         found.add(MARKERS[0])
         placed.append((imports, MARKERS[0]))
-    return _assembled(code, tree, nonce, name, edits, placed, found)
+    at_imports = [] if imports is None else [(imports, MARKERS[0])]
+    sites = {"calls": call_sites(tree), "places": place_sites(tree, at_imports)}
+    return replace(_assembled(code, tree, name, edits, placed, found), sites=sites)
 
 
-def instrument_at(code: str, tree: ast.Module, reports: Sequence[tuple[Place, str]], nonce: str) -> Instrumented:
+def instrument_at(code: str, tree: ast.Module, reports: Sequence[tuple[Place, str]]) -> Instrumented:
     """`code` with reports at these places of its `tree`."""
     if not _room_for_helper(tree):
         return Instrumented(None, [], "does nothing")
-    return _assembled(code, tree, nonce, _free_name(code), [], reports, {marker for _, marker in reports})
+    sites = {"calls": call_sites(tree), "places": place_sites(tree, reports)}
+    return replace(_assembled(code, tree, _free_name(code), [], reports, {m for _, m in reports}), sites=sites)
 
 
 def parsed(code: str) -> ast.Module | str:
@@ -136,15 +145,13 @@ def _free_name(code: str) -> str:
 def _assembled(
     code: str,
     tree: ast.Module,
-    nonce: str,
     name: str,
     edits: list[_Edit],
     placed: Sequence[tuple[Place, str]],
     found: set[str],
 ) -> Instrumented:
     """The text with the helper, the edits and the reports at places; a problem where that is not the program it was."""
-    before = f"\n{nonce} " if nonce else ""
-    helper = _HELPER.format(source=_HELPER_SOURCE.format(name=name, before=before)).encode()
+    helper = _HELPER.format(source=_HELPER_SOURCE.format(name=name)).encode()
     lines = code.encode().split(b"\n")
     edits = [_helper_edit(tree.body[first_free(tree.body)], helper), *edits]
     for number, (place, marker) in enumerate(placed):

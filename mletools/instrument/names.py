@@ -10,13 +10,15 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from .operations import HELD_OUT_WORDS, TEST_WORDS, TRAINING_WORDS
+from .operations import HELD_OUT_WORDS, PREPARATION, TEST_WORDS, TRAINING_WORDS, matches
 
 # Methods that give back the object itself.
 _SAME = {"fit", "to", "cuda", "cpu", "float", "double", "eval", "train", "requires_grad_", "compile"}
 _HOMES = (("tensorflow.keras", "keras"), ("tf_keras", "keras"), ("pytorch_lightning", "lightning.pytorch"))
 _DEEPEST, _MOST_NODES = 20, 500  # a chain of calls, an argument: what lies beyond is not looked at
 _MOST_CLASSES = 100  # among which a class's bases are looked for
+_PIPELINES = {"sklearn.pipeline.Pipeline", "sklearn.pipeline.make_pipeline"}
+_SPLITS = {"sklearn.model_selection.train_test_split", "sklearn.model_selection._split.train_test_split"}
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
 _KNOWN_WORDS = TRAINING_WORDS | HELD_OUT_WORDS | TEST_WORDS
 
@@ -26,13 +28,14 @@ class Names:
     """What the names of a program stand for.
 
     imports: local name to full name; stars: modules of which everything was imported; made: variable to the full names
-    of calls that it was given; bases: class of the program to the full names of what it inherits from.
+    of calls that it was given; bases: class of the program to the full names of what it inherits from; split: variables that hold parts of a split.
     """
 
     imports: dict[str, str] = field(default_factory=dict)
     stars: list[str] = field(default_factory=list)
     made: dict[str, set[str]] = field(default_factory=dict)
     bases: dict[str, set[str]] = field(default_factory=dict)
+    split: set[str] = field(default_factory=set)
 
     @classmethod
     def of(cls, tree: ast.AST) -> "Names":
@@ -87,6 +90,12 @@ class Names:
         elif isinstance(node, (ast.AnnAssign, ast.NamedExpr)):
             targets = [node.target]
         for target in targets:
+            if isinstance(node.value, (ast.Name, ast.Attribute)) and isinstance(target, ast.Name):  # type: ignore[attr-defined]
+                full = self._full(dotted(node.value) or "")  # type: ignore[attr-defined]
+                if len(full) == 1 and target.id not in self.imports:
+                    self.imports[target.id] = next(iter(full))
+            if isinstance(target, ast.Tuple) and self._result(node.value, 0) & _SPLITS:  # type: ignore[attr-defined]
+                self.split.update(each.id for each in target.elts if isinstance(each, ast.Name))
             variable, value = dotted(target), node.value  # type: ignore[attr-defined]
             pairs = [(variable, value)]
             if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
@@ -97,7 +106,7 @@ class Names:
 
     def of_call(self, call: ast.Call) -> set[str]:
         """All that a call can be called in the table of operations."""
-        return self._names(call.func, 0, True)
+        return self._by_last_step(call, self._names(call.func, 0, True))
 
     def classes(self, node: ast.expr) -> set[str]:
         """The full names of the calls that gave what `node` stands for; empty: not known."""
@@ -111,7 +120,21 @@ class Names:
             if not isinstance(node.func.value, ast.Call):
                 return self.made.get(dotted(node.func.value) or "", set())
             node, depth = node.func.value, depth + 1
-        return self._names(node.func, depth + 1, False) if isinstance(node, ast.Call) else set()
+        if not isinstance(node, ast.Call):
+            return set()
+        return self._by_last_step(node, self._names(node.func, depth + 1, False))
+
+    def _by_last_step(self, call: ast.Call, called: set[str]) -> set[str]:
+        """The names of a call; of a pipeline whose last step prepares data, that of something that prepares data."""
+        steps = call.args or [keyword.value for keyword in call.keywords if keyword.arg == "steps"]
+        if not called & _PIPELINES or not steps:
+            return called
+        step = steps[-1]
+        if isinstance(step, ast.List) and step.elts:
+            step = step.elts[-1]
+        if isinstance(step, ast.Tuple) and step.elts:
+            step = step.elts[-1]
+        return {"sklearn.preprocessing.Pipeline"} if matches(self.classes(step), PREPARATION) else called
 
     def _is_module(self, node: ast.expr) -> bool:
         return (dotted(node) or "").partition(".")[0] in self.imports

@@ -73,6 +73,7 @@ TABLE = (
     Row(DEFINED, "keras", "keras.Sequential keras.models.Sequential keras.Model keras.models.Model keras.applications.*"),
     Row(TRAINING, "scikit-learn", _SKLEARN_METRICS, SEEN),
     Row(TRAINING, "torch", _TORCH_LOSSES, SEEN),
+    Row(TRAINING, "torch", "torch.Tensor().backward {*loss*}.backward"),
     Row(TRAINING, "keras", f"{_KERAS_LOSSES} keras.*().train_on_batch", SEEN),
     Row(TRAINING, "keras, which computes it as it fits", "keras.*().fit"),
     Row(TRAINED, "scikit-learn, keras, lightning", "().fit ().partial_fit ().fit_predict"),
@@ -83,6 +84,7 @@ TABLE = (
     Row(TRAINED, "transformers", "transformers.*Trainer().train"),
     Row(TESTING, "scikit-learn", _SKLEARN_METRICS, HELD_OUT),
     Row(TESTING, "scikit-learn", "sklearn.model_selection.cross_val_score sklearn.model_selection.cross_validate"),
+    Row(TESTING, "scikit-learn", "sklearn.model_selection.*SearchCV().fit"),
     Row(TESTING, "xgboost, lightgbm, catboost", "xgboost.cv lightgbm.cv catboost.cv"),
     Row(TESTING, "torch", _TORCH_LOSSES, HELD_OUT),
     Row(TESTING, "keras", _KERAS_LOSSES, HELD_OUT),
@@ -109,10 +111,22 @@ NO_GRADIENT = "torch.no_grad torch.inference_mode torch.autograd.no_grad torch.a
 
 # What names say. X alone is all training rows.
 TRAINING_WORDS = frozenset(
-    ["train", "trn", "tr", "training", "val", "valid", "validation", "oof", "holdout", "dev", "fold"]
+    ["train", "trn", "tr", "training", "va", "val", "valid", "validation", "oof", "holdout", "dev", "fold"]
 )
-HELD_OUT_WORDS = frozenset(["test", "tst", "te", "val", "valid", "validation", "holdout", "oof", "dev", "cv", "eval"])
+HELD_OUT_WORDS = frozenset(
+    ["test", "tst", "te", "va", "val", "valid", "validation", "holdout", "oof", "dev", "cv", "eval"]
+)
 TEST_WORDS = frozenset(["test", "tst", "te", "sub", "submission", "submit", "infer", "inference", "predict"])
+
+
+LOSSES = f"{_TORCH_LOSSES} {_KERAS_LOSSES}"
+
+
+@functools.cache
+def last_names() -> frozenset[str]:
+    """The methods and functions by their own names, of rows that name them in full."""
+    calls = {call.removesuffix("()()").rpartition(".")[2] for row in TABLE for call in row.calls.split()}
+    return frozenset(call for call in calls if call.isidentifier()) | {"from_pretrained", "backward"}
 
 
 @functools.cache

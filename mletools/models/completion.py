@@ -6,7 +6,6 @@ Not covered: asking (http), parsing the arguments of a call (scaffolds), more th
 """
 
 import json
-import math
 import re
 from typing import Any
 
@@ -15,6 +14,8 @@ from mletools.records import jsonl
 
 NO_COMPLETION = "the body is no chat completion"
 CODES = {"context_length_exceeded", "exceed_context_size_error"}  # OpenAI and its like; llama.cpp
+MOST_ID, MOST_COUNT = 2**31, 10**12  # of a token's id, of a count of tokens
+LEAST, ROUNDING = -1e30, 0.01  # of a logprob; by how much it may be above 0
 WORDS = 500  # characters of a complaint that are looked at: what comes later may be the prompt, repeated
 
 _LIMIT = r"context[ _](?:length|size|window|limit)|max(?:imum)?[ _]model[ _]len(?:gth)?"
@@ -37,6 +38,8 @@ def read_reply(body: bytes, exact: bool = True) -> Reply:
     except ValueError as error:
         raise ValueError(NO_COMPLETION) from error
     choices = answer.get("choices") if isinstance(answer, dict) else None
+    if isinstance(choices, list) and len(choices) > 1:
+        raise ValueError(f"the answer has {len(choices)} choices where 1 was asked for")
     choice = choices[0] if isinstance(choices, list) and choices else None
     message = choice.get("message") if isinstance(choice, dict) else None
     if not isinstance(choice, dict) or not isinstance(message, dict):
@@ -45,11 +48,16 @@ def read_reply(body: bytes, exact: bool = True) -> Reply:
     if finish in ("abort", "error"):  # vLLM ends a request so when it is shutting down
         raise ValueError(f"the server ended the answer with {finish!r}")
     token_ids = _ids(choice.get("token_ids"))
+    prompt_ids = _ids(answer.get("prompt_token_ids") or choice.get("prompt_token_ids"))
     usage = _of(answer, "usage", dict) or {}
+    for ids, name in ((prompt_ids, "prompt_tokens"), (token_ids, "completion_tokens")):
+        count = _count(usage, name)
+        if ids is not None and count is not None and count != len(ids):
+            raise ValueError(f"the answer has {len(ids)} token ids and says {count} {name}")
     return Reply(
         text=_of(message, "content", str) or "",
         finish_reason="length" if finish == "length" else "stop",
-        prompt_token_ids=_ids(answer.get("prompt_token_ids") or choice.get("prompt_token_ids")),
+        prompt_token_ids=prompt_ids,
         token_ids=token_ids,
         logprobs=_logprobs(choice.get("logprobs"), token_ids) if exact else None,
         prompt_tokens=_count(usage, "prompt_tokens"),
@@ -124,7 +132,7 @@ def _kind(value: Any) -> str:
 
 def _count(holder: dict[str, Any], key: str) -> int | None:
     value = holder.get(key)
-    if value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 0):
+    if value is None or (isinstance(value, int) and not isinstance(value, bool) and 0 <= value < MOST_COUNT):
         return value
     raise ValueError(f"{key!r} in the answer is no count")
 
@@ -132,7 +140,7 @@ def _count(holder: dict[str, Any], key: str) -> int | None:
 def _ids(value: Any) -> list[int] | None:
     if value is None or value == []:
         return None
-    if isinstance(value, list) and all(type(one) is int and one >= 0 for one in value):
+    if isinstance(value, list) and all(type(one) is int and 0 <= one < MOST_ID for one in value):
         return value
     raise ValueError("the answer's token ids are none")
 
@@ -149,7 +157,7 @@ def _logprobs(value: Any, token_ids: list[int] | None) -> list[float] | None:
     values = [one.get("logprob") for one in content]
     if any(one is None for one in values):
         return None
-    if not all(isinstance(one, (int, float)) and not isinstance(one, bool) and math.isfinite(one) for one in values):
+    if not all(type(one) in (int, float) and LEAST <= one <= ROUNDING for one in values):
         raise ValueError("the answer's logprobs are none")
     return [min(0.0, float(one)) for one in values]
 

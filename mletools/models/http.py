@@ -1,11 +1,10 @@
 """A model behind any server that speaks OpenAI's chat protocol: vLLM, SGLang, llama.cpp, a provider.
 
-Covered: the way to such a server, which other models go too (embedding); retries with a backoff that depends on the
-request's seed alone, Retry-After, reused connections across threads, exact token ids and logprobs from servers that
-give them (vLLM's `return_token_ids`), servers that reject fields they do not know, bodies without end, proxies named by
-the usual environment variables.
-Not covered: streaming, other protocols; starting a server; what an answer's body says (completion). urllib3 rather than
-a richer client: its pool is safe across threads, it depends on nothing, and its retries could not judge a broken body.
+Covered: asking such a server, as other models do too (embedding); retries with a backoff that depends on the request's
+seed alone, Retry-After, exact token ids and logprobs from servers that give them (vLLM's `return_token_ids`), servers that
+reject fields they do not know, redirections, which are refused.
+Not covered: streaming, other protocols; starting a server; connections and their bounds (wire); what an answer's body says
+(completion).
 """
 
 import base64
@@ -13,21 +12,17 @@ import json
 import os
 import re
 import threading
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
-from mletools.models import ContextExceeded, Reply, Request
+from mletools.models import ContextExceeded, Reply, Request, wire
 from mletools.models.completion import WORDS, complaint, error_status, exceeds_context, read_reply
 from mletools.records.errors import RecordError, ToolError
 from mletools.records.ids import derive_seed
 
 RETRIED = {408, 409, 429}  # and every 5xx
 LONGEST_WAIT_S = 60.0
-MOST_CONNECTIONS = 1024  # kept open for reuse; more are opened when more threads ask, and closed after use
-MOST_BYTES = 64 * 2**20  # of one answer
-CHUNK_BYTES = 2**16
 CHAT = "/chat/completions"
 Answer = TypeVar("Answer")
 PASSED_ON = ("tool_calls", "tool_call_id", "name")  # of a message, beside role and content
@@ -66,7 +61,7 @@ class Served:
             self._headers["Authorization"] = f"Bearer {self._key}"
         elif credentials:
             self._headers["Authorization"] = "Basic " + base64.b64encode(credentials.encode()).decode()
-        self._pool = _pool(self.url, timeout)
+        self._pool = wire.pool(self.url, timeout)
         self._closed = threading.Event()
 
     def close(self) -> None:
@@ -98,6 +93,8 @@ class Served:
             if status and (amended := amend(status, body)) is not None:
                 fields = amended
                 continue
+            if moved := wire.redirection(status, headers):
+                raise ToolError(f"{self.url}: {self._without_key(moved)}")
             if status not in (0, 200):
                 problem = f"{status}: {self._words(body)}"
                 if status not in RETRIED and status < 500:
@@ -114,21 +111,20 @@ class Served:
 
     def _words(self, body: bytes) -> str:
         """The server's own words in a complaint, without our key should it repeat it."""
-        text = complaint(body)
-        if self._key:
-            text = text.replace(self._key, "***")
-        return text[:WORDS] or "(the server says nothing more)"
+        return wire.plain(self._without_key(complaint(body)), WORDS) or "(the server says nothing more)"
 
-    def _post(self, fields: dict[str, Any]) -> tuple[int, dict[str, str], bytes, str]:
+    def _without_key(self, text: str) -> str:
+        return text.replace(self._key, "***") if self._key else text
+
+    def _post(self, fields: dict[str, Any]) -> tuple[int, Mapping[str, str], bytes, str]:
         """(status, headers, body, what went wrong); status 0 where no whole answer came back."""
         import urllib3.exceptions
 
         content = json.dumps(fields).encode()
         try:
-            end = time.monotonic() + self.timeout
             once: dict[str, Any] = {"retries": False, "redirect": False, "preload_content": False}
             answer = self._pool.request("POST", self.url, body=content, headers=self._headers, **once)
-            return answer.status, dict(answer.headers.items()), _body(answer, end), ""
+            return answer.status, answer.headers, wire.body(answer), ""
         except urllib3.exceptions.NewConnectionError as error:  # a TimeoutError by inheritance alone
             return 0, {}, b"", _why(error)
         except (urllib3.exceptions.TimeoutError, TimeoutError):
@@ -199,25 +195,6 @@ def asked(name: str, request: Request) -> dict[str, Any]:
     return fields | {key: value for key, value in optional.items() if value}
 
 
-def _body(answer: Any, end: float) -> bytes:
-    """The whole body, read until `end` on the monotonic clock (TimeoutError); OverflowError above MOST_BYTES."""
-    pieces, size = [], 0
-    try:
-        while piece := answer.read1(CHUNK_BYTES):
-            pieces.append(piece)
-            size += len(piece)
-            if size > MOST_BYTES:
-                raise OverflowError(f"the body is larger than {MOST_BYTES >> 20} MB")
-            if time.monotonic() > end:
-                raise TimeoutError
-    except BaseException:
-        answer.close()  # what is left of the body must not become the next request's answer
-        raise
-    finally:
-        answer.release_conn()
-    return b"".join(pieces)
-
-
 def wait_s(attempt: int, seed: int, backoff: float, retry_after: str | None = None) -> float:
     """Seconds between try `attempt` (from 0) and the next: what the server asks for, else backoff * 2^attempt.
 
@@ -226,17 +203,7 @@ def wait_s(attempt: int, seed: int, backoff: float, retry_after: str | None = No
     """
     step = backoff * 2.0**attempt
     jitter = step / 2 * derive_seed(seed, "retry", attempt) / 2**62
-    return min(LONGEST_WAIT_S, (_asked_s(retry_after) or step) + jitter)
-
-
-def _asked_s(retry_after: str | None) -> float:
-    from urllib3.exceptions import InvalidHeader
-    from urllib3.util import Retry
-
-    try:
-        return Retry().parse_retry_after(retry_after) if retry_after else 0.0
-    except InvalidHeader:
-        return 0.0
+    return min(LONGEST_WAIT_S, (wire.asked_s(retry_after) or step) + jitter)
 
 
 def _address(url: str, end: str, option: str) -> tuple[str, str | None]:
@@ -255,20 +222,6 @@ def _address(url: str, end: str, option: str) -> tuple[str, str | None]:
     place = (f"[{host}]" if ":" in host else host) + (f":{port}" if port else "")
     credentials = f"{unquote(parts.username)}:{unquote(parts.password or '')}" if parts.username else None
     return f"{parts.scheme}://{place}{path}{end}", credentials
-
-
-def _pool(url: str, timeout: float) -> Any:
-    from urllib.request import getproxies, proxy_bypass
-
-    import urllib3
-
-    parts = urlsplit(url)
-    bounds = urllib3.Timeout(connect=min(timeout, 30.0), read=timeout)
-    options: dict[str, Any] = {"maxsize": MOST_CONNECTIONS, "timeout": bounds}
-    proxy = getproxies().get(parts.scheme)
-    if proxy and not proxy_bypass(parts.hostname or ""):
-        return urllib3.ProxyManager(proxy, **options)
-    return urllib3.PoolManager(**options)
 
 
 def _read_key(key_file: str | None) -> str | None:

@@ -1,6 +1,8 @@
 """Means of runs over a task, and over tasks, with their errors: what every table of a report is made of.
 
 Per task a mean is over its repeats, over tasks it is the mean of the tasks' means. SEM and intervals: see summary.
+An interval of a rate is about runs: how far other runs of the same tasks could change it. That of anything else is about
+repeats.
 """
 
 import math
@@ -8,12 +10,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from .runs import MIXED, QUANTITIES, Grid, Values
-from .statistics import Interval, mean, sem, t_interval
+from .statistics import Interval, mean, sem, t_interval, wilson_interval
 
 RATES = ("valid", "above_median", "bronze", "silver", "gold", "medal")  # their field is the name, others' is name_mean
 OF_SEARCHES = ("loops", "improve_rate", "first_medal_s")
 SCALES = {  # where intervals end
-    **dict.fromkeys((*RATES, "human_rank", "improve_rate"), (0.0, 1.0)),
+    **dict.fromkeys(("human_rank", "improve_rate"), (0.0, 1.0)),
     **dict.fromkeys(("normalised", "loops", "first_medal_s"), (0.0, math.inf)),
 }
 UNBOUNDED = (-math.inf, math.inf)
@@ -29,13 +31,30 @@ def task_mean(row: Sequence[Values | None], name: str) -> float | None:
     return mean(_numbers(row, name))
 
 
-def _estimate(name: str, centre: float | None, repeats: Sequence[float], confidence: float) -> Estimate:
+def _estimate(
+    name: str, centre: float | None, repeats: Sequence[float], counts: Sequence[int], confidence: float
+) -> Estimate:
+    """counts: of each task the runs that have the quantity."""
+    if name in RATES:
+        return centre, sem(repeats), wilson_interval(centre, effective_runs(counts), confidence)
     return centre, sem(repeats), t_interval(centre, repeats, confidence, *SCALES.get(name, UNBOUNDED))
+
+
+def effective_runs(counts: Sequence[int]) -> float:
+    """As many runs as a mean of tasks' shares is worth: T² / sum(1 / n_t) for T tasks of n_t runs each (their number, where
+    all have as many). A task without runs is left out.
+
+    The variance of the mean of T shares is sum(p_t (1 - p_t) / n_t) / T², which with one p for all tasks is p (1 - p)
+    over this number; tasks that differ in p make it smaller, never larger where all have as many runs.
+    """
+    there = [count for count in counts if count]
+    return len(there) ** 2 / math.fsum(1 / count for count in there) if there else 0.0
 
 
 def of_task(row: Sequence[Values | None], confidence: float) -> dict[str, Estimate]:
     """Of each quantity the mean, SEM and interval over the task's runs that have it."""
-    return {name: _estimate(name, task_mean(row, name), _numbers(row, name), confidence) for name in QUANTITIES}
+    found = {name: _numbers(row, name) for name in QUANTITIES}
+    return {name: _estimate(name, mean(of), of, [len(of)], confidence) for name, of in found.items()}
 
 
 def over_tasks(grid: Grid, confidence: float, names: Sequence[str] = QUANTITIES) -> dict[str, Estimate]:
@@ -48,7 +67,8 @@ def over_tasks(grid: Grid, confidence: float, names: Sequence[str] = QUANTITIES)
     for name in names:
         centre = centre_of(grid, name)
         columns = [task_mean(column, name) for column in zip(*grid.values(), strict=True)]
-        found[name] = _estimate(name, centre, [value for value in columns if value is not None], confidence)
+        counts = [len(_numbers(row, name)) for row in grid.values()]
+        found[name] = _estimate(name, centre, [value for value in columns if value is not None], counts, confidence)
     return found
 
 

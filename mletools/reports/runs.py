@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..records.errors import ToolError
+from ..records.errors import RecordError, ToolError
 from .search import Search, searched
 from .traces import Trace, traced
 from .turns import Turn, by_turn
@@ -76,7 +76,10 @@ def failure_reward(how: Mapping[str, Any]) -> float | None:
 
 
 def graded_run(rollout: Mapping[str, Any]) -> Run:
-    """The Run of a graded rollout; fields that older graders did not write are None."""
+    """The Run of a graded rollout; fields that older graders did not write are None. RecordError: it is not graded."""
+    for name in ("grade", "reward"):
+        if name not in rollout:
+            raise RecordError(f'no "{name}": was this written by mle-grade?')
     grade, usage, search = rollout["grade"], rollout["usage"], searched(rollout)
     seeds = [entry["seed"] for entry in rollout["lineage"] if entry["tool"] == "mle-rollout"]
     seed = seeds[-1] if seeds else None

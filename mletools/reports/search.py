@@ -165,7 +165,7 @@ def _best(scores: Iterable[tuple[int, float | None]], lower: bool) -> int | None
 
 def _test_score(turn: Record) -> float | None:
     grade = turn.get("grade") or {}
-    return grade["score"] if grade.get("valid") else None
+    return grade.get("score") if grade.get("valid") else None
 
 
 def _verdict(turn: Record) -> Verdict:

@@ -10,7 +10,12 @@ Interval = list[float]  # low, high
 
 def mean(values: Sequence[float]) -> float | None:
     """The arithmetic mean; None of nothing."""
-    return statistics.fmean(values) if values else None
+    if not values:
+        return None
+    try:
+        return statistics.fmean(values)
+    except OverflowError:  # the sum is larger than any float, the mean is not
+        return math.fsum(value / len(values) for value in values)
 
 
 def sem(values: Sequence[float]) -> float | None:
@@ -26,8 +31,8 @@ def t_interval(
 ) -> Interval | None:
     """Student's t interval centre ± t * sem(values), n - 1 degrees of freedom; None for fewer than two values.
 
-    low and high: the ends of the scale, where the interval is cut off (a rate lies between 0 and 1). An interval of no
-    width says that the repeats agreed, not that nothing is uncertain.
+    low and high: the ends of the scale, where the interval is cut off. An interval of no width says that the repeats
+    agreed, not that nothing is uncertain; of shares, where that is common, see `wilson_interval`.
     """
     error = sem(values)
     if centre is None or error is None:
@@ -36,6 +41,23 @@ def t_interval(
 
     reach = float(stdtrit(len(values) - 1, 0.5 + confidence / 2)) * error
     return [max(low, centre - reach), min(high, centre + reach)]
+
+
+def wilson_interval(share: float | None, n: float, confidence: float) -> Interval | None:
+    """Wilson's score interval of a share of n independent trials (E. B. Wilson, JASA 22, 1927, pages 209-212).
+
+    With z the normal quantile of the confidence: (p + z²/2n ± z sqrt(p (1 - p) / n + z²/4n²)) / (1 + z²/n). It lies
+    within [0, 1] and has a width for 0 of n and n of n, too. n may be an effective number, no integer. None without trials.
+    """
+    if share is None or not n:
+        return None
+    from scipy.special import ndtri
+
+    z = float(ndtri(0.5 + confidence / 2))
+    centre = share + z * z / (2 * n)
+    reach = z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
+    low, high = (centre - reach) / (1 + z * z / n), (centre + reach) / (1 + z * z / n)
+    return [0.0 if share == 0 else max(0.0, low), 1.0 if share == 1 else min(1.0, high)]
 
 
 def chances_of_best(n: int, k: int) -> list[float]:

@@ -3,7 +3,8 @@
 Per task a mean is over its repeats. Over all ("all") it is over tasks, each with the same weight, however many runs
 each has: the mean of the rows above. SEM is the standard error of the mean over repeats, sd / sqrt(n) with ddof 1: of a
 task over its runs; of "all" over the repeats' means over tasks (MLE-bench's, R&D-Agent's mean ± SEM over seeds).
-Intervals are Student's t with that SEM, cut off where the scale ends.
+Intervals of rates (valid, above median, medals) are Wilson's, over runs: of n runs of a task, of as many as all tasks have
+together for "all" (see means.effective_runs). All others are Student's t with that SEM, cut off where the scale ends.
 
 Of reward and score, runs that have none are left out: an invalid run has no score. Human rank and normalised score
 count an invalid run as 0. Avg@k and Best@k follow MLE-Ideator (see statistics). A raw score is left out of "all" where

@@ -109,7 +109,8 @@ def notes(rows: Sequence[Record]) -> str:
         f"test feedback: revealed in {revealed} rollouts",
         f"reward ({rule}): of the runs that have one; b/s/g: bronze, silver, gold",
         f"score: of the valid runs; best@{k}: the best score of {k} runs{fewer}",
-        "± SEM: standard error of the mean over repeats (ddof 1), a repeat being a seed and a sample; CI: Student's t",
+        "± SEM: standard error of the mean over repeats (ddof 1), a repeat being a seed and a sample",
+        "CI: of shares Wilson's, over runs; of the others Student's t, over repeats",
         "all, over tasks: every task weighs the same",
     ]
     if any(row["human_rank_rule"] is not None for row in rows):

@@ -1,7 +1,7 @@
 """A run of several traces as one: MLE-RL's agent goes on until its time is up, and hands in the best that it knows of.
 
 Known is the validation score; of equals the first. What a run costs is what its traces cost together. Over a whole run a
-Life tells what its traces came to by human rank, by how they began and by submission (MLE-RL's figure 4). Covered: rollouts
+Life tells what its traces came to by human rank, of the rule that mle-grade was asked for, by how they began and by submission (MLE-RL's figure 4). Covered: rollouts
 with `trace` (scaffold memory), one file at a time, a run's traces in order. Not covered: which turn of a trace is handed in
 (the scaffold's choice), means over tasks (courses).
 """
@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from ..records.errors import RecordError
+from ..records.human_rank import human_rank
 from .search import CLOSE, better_than, lower_is_better
 
 if TYPE_CHECKING:
@@ -28,7 +30,10 @@ class Trace:
 
 
 def traced(rollout: Mapping[str, Any]) -> Trace | None:
-    """The Trace of a rollout of scaffold memory; None of any other, and of a task without a leaderboard."""
+    """The Trace of a rollout of scaffold memory; None of any other, and of a task without a leaderboard.
+
+    RecordError where the human ranks of its turns cannot be had by the rule of its grade.
+    """
     if rollout.get("trace") not in KINDS or rollout["grade"].get("teams") is None:
         return None
     seconds, found = 0.0, []
@@ -36,8 +41,22 @@ def traced(rollout: Mapping[str, Any]) -> Trace | None:
         seconds += turn["duration_s"]
         grade = turn.get("grade") or {}
         if grade.get("valid") and grade.get("human_rank") is not None:
-            found.append((seconds, grade["human_rank"]))
+            found.append((seconds, _rank(grade, rollout["grade"])))
     return Trace(rollout["trace"], seconds, tuple(found))
+
+
+def _rank(turn: Mapping[str, Any], whole: Mapping[str, Any]) -> float:
+    """The human rank of a turn's submission by the rule of the whole's: while a rollout is made, ranks are by dojo."""
+    rule, given = whole.get("human_rank_rule"), turn.get("human_rank_rule", "dojo")
+    if rule is None or rule == given:
+        return float(turn["human_rank"])
+    teams, two = whole["teams"], whole.get("public_teams") is not None
+    position = turn.get("position")
+    if position is None and not two and given == "dojo":
+        position = teams + 1 - round(turn["human_rank"] * teams)
+    if position is None or (two and rule == "dojo"):  # dojo: the mean over both boards; mle-rl: on the private one
+        raise RecordError(f"the human ranks of its turns are by {given}, that of its grade by {rule}: grade by {given}")
+    return human_rank(position, teams, rule)
 
 
 @dataclass(frozen=True, slots=True)

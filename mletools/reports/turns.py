@@ -32,7 +32,11 @@ def by_turn(rollout: Mapping[str, Any]) -> tuple[Turn, ...] | None:
     found = []
     for turn in rollout["turns"]:
         grade = turn.get("grade") or {}
-        if grade.get("valid") and (not best or better_than(grade["score"], best["score"], lower)):
+        if (
+            grade.get("valid")
+            and grade.get("score") is not None
+            and (not best or better_than(grade["score"], best["score"], lower))
+        ):
             best = grade
         found.append(Turn(turn["action"] == HELP, bool(best), bool(best.get("medal")), best.get("normalised_score")))
     return tuple(found)

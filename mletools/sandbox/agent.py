@@ -145,7 +145,7 @@ def _follow(
         return {}, b""
     exposed = not facts["pid_namespace"] and landlock.version() < landlock.SCOPED_SIGNALS
     limits, given = Limits(**order["limits"]), order["arguments"]
-    outcome = run_once(sandbox, order["code"], public, limits, order["seed"], exposed, given)
+    outcome = run_once(sandbox, order["code"], public, limits, order["seed"], exposed, given, order["observer"])
     if not facts["mount_namespace"]:
         _empty("/dev/shm")
     return message_of(outcome)
@@ -159,6 +159,7 @@ def run_once(
     seed: int,
     exposed: bool = False,
     arguments: Sequence[str] = (),
+    observer: str = "",
 ) -> Outcome:
     """One run, with the status `memory` also where the kernel killed for the whole container's memory.
 
@@ -167,7 +168,7 @@ def run_once(
     """
     kills = _kills_for_memory()
     try:
-        outcome = sandbox.run(code, public, limits, seed, arguments)
+        outcome = sandbox.run(code, public, limits, seed, arguments, observer)
     except DiedTwice:
         if not exposed or sandbox.run("", public, limits, seed).status != "ok":
             raise

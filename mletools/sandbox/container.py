@@ -81,11 +81,14 @@ class DockerSandbox:
         inner = "namespaces inside" if self._namespaces else f"Landlock inside, no namespaces: {self._weaker_because}"
         return [f"containers of {self._setup.image}, {inner}", *self._inner_notes]
 
-    def run(self, code: str, public: Path, limits: Limits, seed: int, arguments: Sequence[str] = ()) -> Outcome:
+    def run(
+        self, code: str, public: Path, limits: Limits, seed: int, arguments: Sequence[str] = (), observer: str = ""
+    ) -> Outcome:
         """See Sandbox.run. ToolError also when a container cannot be made, or the engine goes away."""
         check_arguments(arguments)
         content, bound = self._admit(public)
         order = {"do": "run", "code": code, "limits": asdict(limits), "seed": seed, "arguments": list(arguments)}
+        order["observer"] = observer
         seconds = 2 * (limits.wall_s + _SLACK_S)  # the agent, too, tries twice
 
         def work(container: Container) -> Outcome:

@@ -150,10 +150,13 @@ class Sandbox(Protocol):
     def protections(self) -> dict[str, bool]:
         """What is really active, as probed inside a run; may start a server to find out. ToolError if none starts."""
 
-    def run(self, code: str, public: Path, limits: Limits, seed: int, arguments: Sequence[str] = ()) -> Outcome:
+    def run(
+        self, code: str, public: Path, limits: Limits, seed: int, arguments: Sequence[str] = (), observer: str = ""
+    ) -> Outcome:
         """Run `code` as a script with the folder `public` read-only at ./input and random states seeded by `seed`.
 
-        Its sys.argv is ["solution.py", *arguments]. Whatever the solution does comes back as an Outcome. ToolError is the
+        Its sys.argv is ["solution.py", *arguments]. `observer` is the text of a module that runs ahead of it and whose
+        `load(text, path)` compiles it; where that fails, it is compiled as it is. Whatever the solution does comes back as an Outcome. ToolError is the
         sandbox's own trouble: a missing public folder, a server that cannot be started, no room on this machine's disk,
         arguments of more than 32 KB in all.
         """

@@ -32,6 +32,7 @@ from mletools.sandbox.solution import launch, launch_cold, prepare
 NOBODY = 65534
 _INNER_ID = 1000
 _OPEN_FILES = 4096
+_OPEN_FILES_UNCOUNTED = 1024  # as many may be on their way in sockets, where no watcher sees what they hold
 _SEAL, _CELLS = 3, 4  # descriptors in the solution's process
 _GO = b"go"
 _NAMESPACES = linux.CLONE_NEWNS | linux.CLONE_NEWPID | linux.CLONE_NEWNET | linux.CLONE_NEWIPC | linux.CLONE_NEWUTS
@@ -42,7 +43,7 @@ class Job:
     """One run as the server received it."""
 
     control: socket.socket  # to the command; the solution never holds it
-    request: dict[str, Any]  # public, limits, seed, arguments, namespaces, landlock, folder, probe, cold, gpu, driver
+    request: dict[str, Any]  # as local makes it: public, limits, seed, arguments, observer, namespaces, ...
     code: int  # descriptor of the solution's text
     stdout: int
     stderr: int
@@ -218,7 +219,8 @@ def _solution_process(job: Job, place: dict[str, str], seal: int) -> Callable[[]
         if job.cells >= 0:
             driver = job.request["driver"]
             return attend_cold([cold, driver], _CELLS, call) if cold else attend(lambda: prepare(*call), _CELLS)
-        return launch_cold(cold, *call) if cold else launch(*call)
+        observer = job.request["observer"]
+        return launch_cold(cold, *call, observer) if cold else launch(*call, observer)
     except BaseException as error:
         os.write(_SEAL, json.dumps({"why": f"{type(error).__name__}: {error}"}).encode())
         os._exit(1)
@@ -249,7 +251,7 @@ def _lock_in(job: Job, place: dict[str, str], limits: dict[str, Any]) -> None:
         if not os.access(os.__file__, os.R_OK):
             raise PermissionError(f"solutions run as nobody, who cannot read {sys.base_prefix}: use another Python")
     linux.prctl(linux.PR_SET_NO_NEW_PRIVS, 1)
-    _set_limits(limits, limits["processes"] + others)
+    _set_limits(limits, limits["processes"] + others, _OPEN_FILES if job.cgroup is not None else _OPEN_FILES_UNCOUNTED)
     if job.request["landlock"]:
         readable = [source for source, _ in job.plan.binds] + [target for _, target in job.plan.links]
         readable += [f"/etc/{name}" for name in ("passwd", "group", "nsswitch.conf", "hosts")]
@@ -259,14 +261,14 @@ def _lock_in(job: Job, place: dict[str, str], limits: dict[str, Any]) -> None:
         writable += [f"/dev/{name}" for name in mounts.gpu_devices()] if job.request["gpu"] else []
         landlock.restrict(readable, writable)
     if linux.SUPPORTED_MACHINE:
-        seccomp.install(seccomp.build(families))
+        seccomp.install(seccomp.build(families, counted=job.cgroup is not None))
 
 
-def _set_limits(limits: dict[str, Any], processes: int) -> None:
+def _set_limits(limits: dict[str, Any], processes: int, open_files: int) -> None:
     wanted = {
         resource.RLIMIT_CORE: 1,  # unlike 0, also keeps the machine's crash reporter from being fed
         resource.RLIMIT_FSIZE: limits["file_mb"] << 20,
-        resource.RLIMIT_NOFILE: _OPEN_FILES,
+        resource.RLIMIT_NOFILE: open_files,
         resource.RLIMIT_NPROC: processes,
     }
     for kind, value in wanted.items():

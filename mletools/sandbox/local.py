@@ -90,7 +90,9 @@ class LocalSandbox:
             lines.append(f"no namespaces: {self.weaker_because}")
         return lines
 
-    def run(self, code: str, public: Path, limits: Limits, seed: int, arguments: Sequence[str] = ()) -> Outcome:
+    def run(
+        self, code: str, public: Path, limits: Limits, seed: int, arguments: Sequence[str] = (), observer: str = ""
+    ) -> Outcome:
         """See Sandbox.run. ToolError also when `public` lies where every solution could read its neighbours."""
         check_arguments(arguments)
         self._admit(public)
@@ -102,7 +104,7 @@ class LocalSandbox:
 
         def work(server: WarmServer) -> Outcome:
             call = (text, public, limits, seed, arguments, self._namespaces)
-            return self._on_server(server, *call, cold=cold, gpu=gpu)[0]
+            return self._on_server(server, *call, cold=cold, gpu=gpu, observer=observer)[0]
 
         try:
             with self._leases.lease() as gpu:
@@ -208,8 +210,10 @@ class LocalSandbox:
         cold: bool = False,
         gpu: str | None = None,
         probe: bool = False,
+        observer: str = "",
     ) -> tuple[Outcome, dict[str, bool]]:
         request = {**self._request(public, seed, arguments, namespaces, cold=cold, gpu=gpu), "probe": probe}
+        request["observer"] = observer
         folder = None
         ending = Ending()
         try:
@@ -241,6 +245,7 @@ class LocalSandbox:
             "gpu": gpu,
             "folder": None,
             "probe": False,
+            "observer": "",
         }
 
     def _new_server(self, _: object) -> WarmServer:

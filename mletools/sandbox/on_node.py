@@ -86,7 +86,7 @@ def serve(request: dict[str, Any], packed: Any) -> tuple[str, Any]:
             return "done", {"protections": sandbox.protections, "notes": sandbox.notes}
         with _placed(request, packed) as (sandbox, public):
             limits, given = Limits(**request["limits"]), request["arguments"]
-            return "done", sandbox.run(request["code"], public, limits, request["seed"], given)
+            return "done", sandbox.run(request["code"], public, limits, request["seed"], given, request["observer"])
     except (ToolError, OSError) as error:
         return "trouble", _named(error)
 

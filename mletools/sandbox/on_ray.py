@@ -79,11 +79,13 @@ class RaySandbox:
         cores = sum(node.get("CPU", 0.0) for node in nodes)
         return [f"Ray cluster with {_count(len(nodes), 'node')} and {_count(cores, 'CPU')}", *inner]
 
-    def run(self, code: str, public: Path, limits: Limits, seed: int, arguments: Sequence[str] = ()) -> Outcome:
+    def run(
+        self, code: str, public: Path, limits: Limits, seed: int, arguments: Sequence[str] = (), observer: str = ""
+    ) -> Outcome:
         """See Sandbox.run. ToolError also when a run was lost with its node five times, or a node is not fit for runs."""
         check_arguments(arguments)
         request, public, need = self._order(code, public, limits, seed)
-        outcome: Outcome = self._do({**request, "arguments": list(arguments)}, public, need)
+        outcome: Outcome = self._do({**request, "arguments": list(arguments), "observer": observer}, public, need)
         return outcome
 
     def session(self, public: Path, limits: Limits, seed: int) -> RaySession:

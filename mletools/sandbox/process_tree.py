@@ -1,6 +1,6 @@
-"""Processes and folders that a run leaves where no namespace takes them away, and the memory that its processes hold.
+"""Processes and folders that a run leaves where no namespace takes them away.
 
-Covered: descendants by /proc, their memory, killing them, removing a folder that a solution has made hard to remove.
+Covered: descendants by /proc, killing them, removing a folder that a solution has made hard to remove.
 """
 
 from __future__ import annotations
@@ -10,8 +10,6 @@ import signal
 import subprocess
 from contextlib import suppress
 from pathlib import Path
-
-_PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 def descendants(pid: int) -> list[int]:
@@ -32,33 +30,6 @@ def _children(pid: int) -> list[int]:
             with suppress(OSError):
                 children += map(int, Path(f"/proc/{pid}/task/{task}/children").read_text().split())
     return children
-
-
-def memory_mb(pid: int, enough_mb: float) -> float:
-    """MB that `pid`'s descendants hold: a quick upper bound, shared pages apportioned once it passes `enough_mb`."""
-    tree = descendants(pid)
-    resident = 0
-    for member in tree:
-        with suppress(OSError, ValueError, IndexError):
-            resident += int(Path(f"/proc/{member}/statm").read_text().split()[1]) * _PAGE
-    if resident / (1 << 20) <= enough_mb:
-        return resident / (1 << 20)
-    return sum(map(_apportioned_mb, tree))
-
-
-def _apportioned_mb(pid: int) -> float:
-    try:
-        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
-            if line.startswith("Pss:"):
-                return int(line.split()[1]) / 1024
-        return 0.0
-    except ProcessLookupError:
-        return 0.0
-    except OSError:
-        with suppress(OSError, ValueError, IndexError):
-            _, resident, shared = Path(f"/proc/{pid}/statm").read_text().split()[:3]
-            return (int(resident) - int(shared)) * _PAGE / (1 << 20)
-        return 0.0
 
 
 def kill_descendants(pid: int) -> None:

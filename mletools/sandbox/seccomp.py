@@ -18,7 +18,7 @@ from mletools.sandbox import linux
 _AUDIT_X86_64, _AUDIT_AARCH64 = 0xC000003E, 0xC00000B7
 _LOAD_WORD, _JUMP_EQUAL, _JUMP_AT_LEAST, _JUMP_ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _ALLOW, _ERRNO, _KILL_PROCESS = 0x7FFF0000, 0x00050000, 0x80000000
-_NUMBER_AT, _ARCH_AT, _FIRST_ARGUMENT_AT, _SECOND_ARGUMENT_AT = 0, 4, 16, 24
+_NUMBER_AT, _ARCH_AT, _FIRST_ARGUMENT_AT, _SECOND_ARGUMENT_AT, _THIRD_ARGUMENT_AT = 0, 4, 16, 24, 32
 _X32_BIT = 0x40000000
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
 _NAMESPACE_FLAGS = 0x7E020000  # every CLONE_NEW* flag that clone(2) takes
@@ -43,6 +43,22 @@ REFUSED: dict[str, tuple[int, int | None]] = {
     "statmount": (457, 457), "listmount": (458, 458), "open_tree_attr": (467, 467),
 }  # fmt: skip
 
+# What can hold memory that no process seems to have. Refused where no cgroup counts a run's memory, besides the above:
+# files without a name, pages lent to a pipe (one pins the huge page around it), and what outlives its last process.
+UNCOUNTED: dict[str, tuple[int, int | None]] = {
+    "memfd_create": (319, 279), "vmsplice": (278, 75),
+    "shmget": (29, 194), "shmat": (30, 196), "semget": (64, 190), "semop": (65, 193), "semtimedop": (220, 192),
+    "msgget": (68, 186), "msgsnd": (69, 189), "msgrcv": (70, 188), "mq_open": (240, 180),
+}  # fmt: skip
+# Calls refused there for one value of their second argument, and of their third where that is not None: larger
+# buffers of pipes and sockets.
+_UNCOUNTED_ARGUMENTS: tuple[tuple[tuple[int, int], int, int | None], ...] = (
+    ((72, 25), 1031, None),  # fcntl, F_SETPIPE_SZ
+    ((54, 208), 1, 7),  # setsockopt, SOL_SOCKET, SO_SNDBUF
+    ((54, 208), 1, 32),  # SO_SNDBUFFORCE
+)
+_UNDUMPABLE = (157, 167), 4  # prctl with PR_SET_DUMPABLE, which hides descriptors and mappings from who counts them
+
 AF_UNIX, AF_INET, AF_INET6 = 1, 2, 10
 
 
@@ -58,8 +74,24 @@ def _refuse(code: int) -> bytes:
     return _step(_RETURN, _ERRNO | code)
 
 
-def build(families: Sequence[int], arm: bool = linux.ARM) -> bytes:
-    """The filter program: REFUSED answers EPERM, sockets outside `families` EAFNOSUPPORT, the rest is allowed."""
+def _refuse_uncounted(column: int) -> list[bytes]:
+    program = []
+    for calls, second, third in _UNCOUNTED_ARGUMENTS:
+        check = [_step(_LOAD_WORD, _SECOND_ARGUMENT_AT), _step(_JUMP_EQUAL, second, 0, 1 if third is None else 3)]
+        if third is not None:
+            check += [_step(_LOAD_WORD, _THIRD_ARGUMENT_AT), _step(_JUMP_EQUAL, third, 0, 1)]
+        check += [_refuse(errno.EPERM), _step(_LOAD_WORD, _NUMBER_AT)]
+        program += [_step(_JUMP_EQUAL, calls[column], 0, len(check)), *check]
+    numbers, first = _UNDUMPABLE
+    program += [_step(_JUMP_EQUAL, numbers[column], 0, 4), _step(_LOAD_WORD, _FIRST_ARGUMENT_AT)]
+    return [*program, _step(_JUMP_EQUAL, first, 0, 1), _refuse(errno.EPERM), _step(_LOAD_WORD, _NUMBER_AT)]
+
+
+def build(families: Sequence[int], arm: bool = linux.ARM, *, counted: bool = True) -> bytes:
+    """The filter program: REFUSED answers EPERM, sockets outside `families` EAFNOSUPPORT, the rest is allowed.
+
+    `counted`: a cgroup counts the memory; without one, whatever could hide some is refused as well.
+    """
     column = 1 if arm else 0
     clone, socket, ioctl = (220, 198, 29) if arm else (56, 41, 16)
     program = [
@@ -70,7 +102,7 @@ def build(families: Sequence[int], arm: bool = linux.ARM) -> bytes:
     ]
     if not arm:
         program += [_step(_JUMP_AT_LEAST, _X32_BIT, 0, 1), _refuse(errno.ENOSYS)]
-    for numbers in REFUSED.values():
+    for numbers in (REFUSED if counted else REFUSED | UNCOUNTED).values():
         number = numbers[column]
         if number is not None:
             program += [_step(_JUMP_EQUAL, number, 0, 1), _refuse(errno.EPERM)]
@@ -84,6 +116,7 @@ def build(families: Sequence[int], arm: bool = linux.ARM) -> bytes:
         _step(_LOAD_WORD, _NUMBER_AT),
     ]
     program += [
+        *([] if counted else _refuse_uncounted(column)),
         _step(_JUMP_EQUAL, ioctl, 0, 4),
         _step(_LOAD_WORD, _SECOND_ARGUMENT_AT),
         _step(_JUMP_EQUAL, _TIOCSTI, 1, 0),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 from mletools.records.errors import ToolError
@@ -20,6 +21,7 @@ from mletools.sandbox.attacks.world import BESIDE_S
 from mletools.sandbox.interface import Limits, Outcome, Sandbox
 
 _SEED = 7
+_WEIGHED_AGAIN = 3  # times that memory must have been missing before it is laid to the attack
 _SEEN_WIDTH, _NAME_WIDTH = 45, 40
 _ORDINARY = Limits(wall_s=60.0)
 
@@ -115,7 +117,10 @@ def _measure(sandbox: Sandbox, world: World) -> None:
 def attempt(attack: Attack, sandbox: Sandbox, world: World) -> Finding:
     """Try one attack, and with it those that must have been sealed before it may be tried."""
     began = time.monotonic()
-    judged = _attempt(attack, sandbox, world)
+    for _ in range(_WEIGHED_AGAIN if attack.measured else 1):
+        judged = _attempt(attack, sandbox, world)
+        if judged.sealed:
+            break
     world.verdicts[attack.name] = judged.sealed
     return Finding(attack.name, attack.group, attack.critical, *judged, time.monotonic() - began)
 
@@ -135,7 +140,8 @@ def _attempt(attack: Attack, sandbox: Sandbox, world: World) -> Judged:
             if beside is not None:
                 time.sleep(1.5 * world.start_s + 0.15)
             try:
-                outcome = _run(sandbox, world, attack.code, attack.limits)
+                with world.weighing() if attack.measured else nullcontext():
+                    outcome = _run(sandbox, world, attack.code, attack.limits)
                 if attack.then is not None:
                     outcome = _run(sandbox, world, attack.then, _ORDINARY)
             finally:

@@ -25,8 +25,9 @@ from mletools.sandbox import channel, linux, mounts
 from mletools.sandbox.cgroup import MemoryCgroup
 from mletools.sandbox.facts import own_namespaces
 from mletools.sandbox.job import Job, enter, fork_box
+from mletools.sandbox.memory_watch import MemoryWatch
 from mletools.sandbox.preimport import warm_up
-from mletools.sandbox.process_tree import kill_descendants, memory_mb, remove_folder
+from mletools.sandbox.process_tree import kill_descendants, remove_folder
 
 _WATCH_EVERY_MS = 50
 _ORDERLY_END_S = 5.0
@@ -164,6 +165,7 @@ class _Watch:
         poll = select.poll()
         for descriptor in (box, self._end.fileno(), self._command):
             poll.register(descriptor, select.POLLIN)
+        memory = MemoryWatch(os.getpid(), self._box, self._request["limits"]["memory_mb"])
         timeout = None if self._cgroup is not None and self._request["namespaces"] else _WATCH_EVERY_MS
         try:
             while True:
@@ -178,7 +180,7 @@ class _Watch:
                     self._end_box(box)
                     return
                 if self._cgroup is None:
-                    self._look_at_memory(box)
+                    self._look_at_memory(box, memory)
         finally:
             os.close(box)
 
@@ -190,9 +192,9 @@ class _Watch:
         os.kill(self._box, signal.SIGKILL)
         select.select([box], [], [])
 
-    def _look_at_memory(self, box: int) -> None:
+    def _look_at_memory(self, box: int, memory: MemoryWatch) -> None:
         limit = self._request["limits"]["memory_mb"]
-        used = memory_mb(self._box, limit)
+        used = memory.look()
         if used > limit:
             self._over_memory = True
             self._peak_mb = used

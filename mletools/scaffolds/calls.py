@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 THOUGHT = re.compile(r"\s*<think>(.*?)</think>", re.DOTALL)
-_FENCED = re.compile(r"\s*(`{3,}|~{3,})[^\n`]*\n(.*?)\n?[ ]{0,3}\1[ \t]*\s*", re.DOTALL)
+_OPENING = re.compile(r"(`{3,}|~{3,})[^`]*")
 
 
 @dataclass(frozen=True)
@@ -103,16 +103,24 @@ def sections(text: str, names: Sequence[str]) -> dict[str, str]:
     ValueError, in words, where one is missing, empty or doubled, or where text stands before the first.
     """
     heads = {name.upper(): name for name in names}
-    pattern = re.compile(rf"^[ \t]*[*#]*[ \t]*({'|'.join(heads)})[ \t]*:[*]*", re.MULTILINE)
-    marks = list(pattern.finditer(text))
-    if not marks or text[: marks[0].start()].strip():
-        raise ValueError(f"it has to begin with {next(iter(heads))}:")
+    # line by line: a pattern with two runs of blanks takes the square of a line's length
+    marked = re.compile(rf"({'|'.join(map(re.escape, heads))})[ \t]*:[*]*")
     found: dict[str, str] = {}
-    for mark, following in zip(marks, [*marks[1:], None], strict=True):
-        name = heads[mark.group(1)]
-        if name in found:
-            raise ValueError(f"{mark.group(1)}: stands there twice")
-        found[name] = text[mark.end() : following.start() if following else None].strip()
+    parts: list[tuple[str, list[str]]] = []
+    for line in text.split("\n"):
+        begun = marked.match(line.lstrip(" \t").lstrip("*#").lstrip(" \t"))
+        if begun:
+            parts.append((begun.group(1), [begun.string[begun.end() :]]))
+        elif parts:
+            parts[-1][1].append(line)
+        elif line.strip():
+            break
+    if not parts:
+        raise ValueError(f"it has to begin with {next(iter(heads))}:")
+    for mark, lines in parts:
+        if heads[mark] in found:
+            raise ValueError(f"{mark}: stands there twice")
+        found[heads[mark]] = "\n".join(lines).strip()
     for head, name in heads.items():
         if not found.get(name):
             raise ValueError(f"{head}: is missing or empty")
@@ -120,9 +128,15 @@ def sections(text: str, names: Sequence[str]) -> dict[str, str]:
 
 
 def without_fence(text: str) -> str:
-    """The text, or what stands in the one fence around all of it."""
-    match = _FENCED.fullmatch(text)
-    return (match.group(2) if match else text.strip("\n")) + "\n"
+    """The text, or what stands in the one fence around all of it, which may close in the code's last line."""
+    opening, _, rest = text.strip().partition("\n")
+    begun = _OPENING.fullmatch(opening)
+    if begun and rest.endswith(begun[1]):
+        inside = rest.removesuffix(begun[1])
+        line = inside.rpartition("\n")[2]
+        inside = inside[: len(inside) - min(3, len(line) - len(line.rstrip(" ")))]
+        return inside.removesuffix("\n") + "\n"
+    return text.strip("\n") + "\n"
 
 
 def thinks(reply: Mapping[str, Any]) -> bool:

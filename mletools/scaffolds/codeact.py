@@ -16,6 +16,7 @@ from mletools.scaffolds.calls import Fault, Tool, as_functions, read_action
 from mletools.scaffolds.episode import Episode
 from mletools.scaffolds.facts import split_told, tell
 from mletools.scaffolds.job import Ended, Job, Place, Settings
+from mletools.scaffolds.quoting import fenced
 
 SETTINGS = Settings(
     max_turns=50,
@@ -101,7 +102,8 @@ def _ran(episode: Episode, kind: str, text: str) -> str:
     """Run a cell, and what the policy is told of it."""
     told = episode.cell(kind, text)
     cell = told["cell"]
-    said = [observations.text_of(cell["output"]) or "(no output)"]
+    text = observations.text_of(cell["output"])
+    said = [fenced(text) if text else "(no output)"]
     if cell["status"] != "ok":
         words = observations.WORDS[cell["status"]].replace("program", "step")
         said.append(f"[{words} {observations.after(cell['duration_s'])}.]")

@@ -16,6 +16,7 @@ from mletools.scaffolds.answers import split_answer
 from mletools.scaffolds.episode import Episode
 from mletools.scaffolds.facts import split_told, tell
 from mletools.scaffolds.job import Ended, Job, Place, Settings
+from mletools.scaffolds.quoting import fenced
 
 SETTINGS = Settings(
     max_turns=1,
@@ -70,7 +71,7 @@ def _carry_out(episode: Episode, idea: dict[str, str], start: dict[str, Any]) ->
         "implementer",
         task=task,
         standing=standing,
-        code=(start.get("code") or "# there is none yet").strip(),
+        code=fenced((start.get("code") or "# there is none yet").strip(), "python"),
         idea=ideas.as_text(idea),
     )
     messages = [{"role": "user", "content": told}]

@@ -114,9 +114,13 @@ WORDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 IN_ACTION, IN_RATIONALE = 3, 1  # what a point is worth by where the word stands
 LOOKED_AT = 4000  # characters of each; more of them are programs
 
+# A pattern that begins with its letters is searched 50 times as fast as one that begins with a word's boundary, which
+# `_found` looks at afterwards; but not one with a run of letters, which would take the square of a long word.
 _PATTERNS = {
     kind: [
-        (re.compile(rf"\b(?:{word})"), points) for words, points in zip(lists, (2, 1), strict=True) for word in words
+        (re.compile(rf"\b(?:{word})" if r"\w" in word else word), points)
+        for words, points in zip(lists, (2, 1), strict=True)
+        for word in words
     ]
     for kind, lists in WORDS.items()
 }
@@ -149,7 +153,7 @@ def by_words(idea: Mapping[str, str]) -> tuple[str, str]:
     for kind in TYPES:
         score, first, told = 0, len(texts["action"]), []
         for name, worth in (("action", IN_ACTION), ("rationale", IN_RATIONALE)):
-            found = [(match, points) for words, points in _PATTERNS[kind] if (match := words.search(texts[name]))]
+            found = [(match, points) for words, points in _PATTERNS[kind] if (match := _found(words, texts[name]))]
             score += worth * sum(points for _, points in found)
             if found:
                 told.append(f"{name.upper()}: {', '.join(match.group() for match, _ in found)}")
@@ -158,6 +162,14 @@ def by_words(idea: Mapping[str, str]) -> tuple[str, str]:
         if score and (best is None or (-score, first) < best[:2]):
             best = (-score, first, kind, "; ".join(told))
     return (best[2], best[3]) if best else ("Others", "no word of the table")
+
+
+def _found(words: re.Pattern[str], text: str) -> re.Match[str] | None:
+    """The first place that begins a word."""
+    match = words.search(text)
+    while match and match.start() and (text[match.start() - 1].isalnum() or text[match.start() - 1] == "_"):
+        match = words.search(text, match.start() + 1)
+    return match
 
 
 def _plain(text: str) -> str:
@@ -209,8 +221,8 @@ def _bettered(turns: Sequence[Mapping[str, Any]], at: int, lower: bool) -> bool 
     """
     graded = [(number, turn["grade"]) for number, turn in enumerate(turns) if turn.get("grade")]
     after = next((grade for number, grade in graded if number > at), None)
-    before = [grade["score"] for number, grade in graded if number <= at and grade["score"] is not None]
-    return None if after is None else _better(after["score"], before[-1] if before else None, lower)
+    before = [grade["score"] for number, grade in graded if number <= at and grade.get("score") is not None]
+    return None if after is None else _better(after.get("score"), before[-1] if before else None, lower)
 
 
 def _improved(rollout: Mapping[str, Any]) -> bool | None:

@@ -14,6 +14,7 @@ from mletools.scaffolds.answers import split_answer
 from mletools.scaffolds.episode import Episode
 from mletools.scaffolds.facts import split_told, tell
 from mletools.scaffolds.job import Ended, Job, Place, Settings
+from mletools.scaffolds.quoting import fenced
 
 SETTINGS = Settings(max_turns=2, max_answer_tokens=4096, hand_in="best")
 EVALUATION: dict[str, Any] = {}
@@ -78,4 +79,10 @@ def _question(episode: Episode) -> str:
 
 def improve_question(task: dict[str, Any], plan: str, code: str, output: str) -> str:
     """The question to improve on a solution, given its plan, its program and what running it printed."""
-    return tell("improve", task, plan=plan or "(none was given)", code=code.strip(), output=output or "(nothing)")
+    return tell(
+        "improve",
+        task,
+        plan=plan or "(none was given)",
+        code=fenced(code.strip(), "python"),
+        output=output or "(nothing)",
+    )

@@ -21,6 +21,7 @@ from mletools.scaffolds.episode import Episode
 from mletools.scaffolds.facts import facts, split_told, tell
 from mletools.scaffolds.job import Ended, Job, Place, Settings
 from mletools.scaffolds.pool import ALIKE, Entry, Pool, entry_id
+from mletools.scaffolds.quoting import fenced
 
 SETTINGS = Settings(
     max_turns=15,
@@ -131,8 +132,10 @@ def _told_of(start: dict[str, Any], settings: Settings) -> str:
     score = start["test"] if settings.reveal_test else start["validation"]
     rows = "test rows" if settings.reveal_test else "validation rows"
     standing = "its score is not told." if score is None else f"its score on the {rows} was {score:g}."
-    output = f"What it printed:\n\n```\n{start['output']}\n```" if start["output"] else "It printed nothing."
-    return prompts.render("memory-start", standing=standing, code=start["code"].strip(), output=output)
+    output = f"What it printed:\n\n{fenced(start['output'])}" if start["output"] else "It printed nothing."
+    return prompts.render(
+        "memory-start", standing=standing, code=fenced(start["code"].strip(), "python"), output=output
+    )
 
 
 def _turns(episode: Episode, place: Place, pool: Pool) -> str:

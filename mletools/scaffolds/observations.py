@@ -1,10 +1,12 @@
 """What a policy is told of a program that ran and of what it handed in: plain words, never a test score unless revealed.
 
-Covered: head and tail of the output, the status in words, the score on the validation rows. Not covered: when it is told.
+Covered: head and tail of the output, in a fence that it cannot close, the status in words, the score on the validation rows. Not covered: when it is told.
 """
 
 from collections.abc import Mapping
 from typing import Any
+
+from mletools.scaffolds.quoting import fenced, shown
 
 MOST = 6000  # characters of an output
 
@@ -20,11 +22,12 @@ WORDS = {
 
 
 def text_of(output: Mapping[str, Any], most: int = MOST) -> str:
-    """A recorded output as text of at most about `most` characters."""
+    """A recorded output as text of at most about `most` characters, all that is hidden in it spelled out."""
     head, tail, left_out = output["head"], output["tail"], 0
     if tail:
         left_out = max(0, output["bytes"] - len(head.encode()) - len(tail.encode()))
     text = head if not tail else f"{head}\n[... {left_out} bytes left out ...]\n{tail}" if left_out else head + tail
+    text = shown(text)
     if len(text) > most:
         text = f"{text[: most // 3]}\n[... {len(text) - most} characters left out ...]\n{text[-(most - most // 3) :]}"
     return text.strip("\n")
@@ -42,7 +45,7 @@ def ran(execution: Mapping[str, Any]) -> str:
     for name in ("stdout", "stderr"):
         text = text_of(execution[name])
         if text:
-            said.append(f"{name}:\n{text}")
+            said.append(f"{name}:\n{fenced(text)}")
     if len(said) == 1:
         said.append("It printed nothing.")
     return "\n\n".join(said)

@@ -6,7 +6,6 @@ the paper; the scaffold decides), the wording of the question, solutions of sing
 out), fences or instructions in what agents printed: it stays an agent's text.
 """
 
-import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -17,6 +16,7 @@ from mletools.records import schema
 from mletools.records.errors import RecordError
 from mletools.records.ids import canonical, content_id, derive_seed
 from mletools.records.jsonl import read_files
+from mletools.scaffolds.quoting import shown
 
 MOST = 1000  # solutions of a task
 OUTPUT_CHARS = 4000
@@ -91,12 +91,12 @@ class PreviousPool:
 def output(execution: Mapping[str, Any], chars: int = OUTPUT_CHARS) -> str:
     """What a terminal would have shown of a recorded execution: stdout, then stderr, in at most `chars` characters.
 
-    Of stdout head and tail are kept, of stderr the end. Control characters but line ends and tabs become U+FFFD.
+    Of stdout head and tail are kept, of stderr the end. What is hidden in it is spelled out (`quoting`).
     """
-    errors = _clean(_whole(execution["stderr"])).strip("\n")
+    errors = shown(_whole(execution["stderr"])).strip("\n")
     errors = _shortened(errors, chars // STDERR_SHARE, head=0.0) if errors.strip() else ""
     room = chars - len(errors) - 1 if errors else chars
-    printed = _shortened(_clean(_whole(execution["stdout"])).strip("\n"), room, head=0.5)
+    printed = _shortened(shown(_whole(execution["stdout"])).strip("\n"), room, head=0.5)
     return "\n".join(part for part in (printed, errors) if part)
 
 
@@ -133,13 +133,6 @@ def _sample(solutions: dict[str, Previous], most: int) -> dict[str, Previous]:
 def _whole(text: Mapping[str, Any]) -> str:
     """A recorded output as one text; between head and tail a line says that the record holds no more."""
     return text["head"] + "\n[not recorded]\n" + text["tail"] if text["tail"] else text["head"]
-
-
-def _clean(text: str) -> str:
-    return "".join(
-        char if char in "\n\t" or unicodedata.category(char) not in ("Cc", "Cs") else "\N{REPLACEMENT CHARACTER}"
-        for char in text.replace("\r\n", "\n")
-    )
 
 
 def _shortened(text: str, chars: int, head: float) -> str:

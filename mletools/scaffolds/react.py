@@ -68,7 +68,7 @@ def _turns(episode: Episode) -> str:
     functions = as_functions(TOOLS) if episode.settings.tool_calls == "openai" else None
     while True:
         reply = episode.ask(functions)
-        action = read_action(reply, TOOLS, _body, ("tool_call", "answer"))
+        action = read_action({**reply, "text": _own_part(reply["text"])}, TOOLS, _body, ("tool_call", "answer"))
         if isinstance(action, Action) and action.name == ANSWER and episode.latest is None:
             action = Fault("early", "No program of yours has left a submission.csv yet: there is nothing to hand in.")
         episode.well_formed.append(thinks(reply))
@@ -90,6 +90,18 @@ def _turns(episode: Episode) -> str:
             if shown in latest:
                 episode.turn[shown] = latest[shown]
             episode.observe(_response(said, action), action)
+
+
+def _own_part(text: str) -> str:
+    """A message up to the first tool response that it invents; one in the reasoning or in a program is a text like any other."""
+    thought, ended, rest = text.partition("</think>")
+    if not ended:
+        thought, rest = "", text
+    before, opened, after = rest.partition("<tool_call>")
+    call, closed, behind = after.partition("</tool_call>")
+    if "<tool_response>" in before:
+        return thought + ended + before.partition("<tool_response>")[0]
+    return thought + ended + before + opened + call + closed + behind.partition("<tool_response>")[0]
 
 
 def _response(text: str, action: Action) -> str:

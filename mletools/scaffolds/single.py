@@ -13,6 +13,7 @@ from mletools.scaffolds.answers import split_answer
 from mletools.scaffolds.facts import tell
 from mletools.scaffolds.improve import improve_question
 from mletools.scaffolds.previous import Previous
+from mletools.scaffolds.quoting import fenced
 
 NAME = "single"
 
@@ -62,7 +63,7 @@ def jobs(
     same = ["rollout", task["id"], NAME, policy, prompts.text(prompt), seed]
     state, asked = None, question(task, prompt) if previous is None else ""
     if previous is not None:
-        asked = improve_question(task, previous.plan, previous.code, previous.output)
+        asked = improve_question(task, previous.plan, previous.code, fenced(previous.output) if previous.output else "")
         state = {"validation": previous.score, "code": previous.code, "rollout": previous.rollout}
         same.append([prompts.text("improve"), previous.rollout])
     messages = [{"role": "user", "content": asked}]

@@ -65,6 +65,11 @@ class GrpoRun(Run):
             self.passes = json.loads((self.resumed_from / TRAINER_STATE / "trained.json").read_text())
 
     @property
+    def nothing_left(self) -> bool:
+        most = self.options.max_steps
+        return bool(self.dropped["trained"] or self.dropped["repeated"]) or (most is not None and self.step >= most)
+
+    @property
     def reward_mean(self) -> float | None:
         return mean(self.rewards) if self.rewards else None
 

@@ -103,7 +103,7 @@ def load_adapter(url: str, name: str, folder: Path, tries: int = TRIES, pause: f
     body = {"lora_name": name, "lora_path": str(folder.resolve()), "load_inplace": True}
     try:
         with urllib3.PoolManager(retries=retries, timeout=300.0) as server:
-            answer = server.request("POST", address, json=body)
+            answer = server.request("POST", address, json=body, redirect=False)
     except urllib3.exceptions.HTTPError as error:
         raise ToolError(
             f"{address}: {getattr(error, 'reason', None) or error} ({tries} tries): is the server up? The checkpoint is kept: "

@@ -80,6 +80,11 @@ class Run:
         return int(self.state["step"])
 
     @property
+    def nothing_left(self) -> bool:
+        """Whether a session without a step had no step to take because an earlier one has taken all."""
+        return self.step > 0
+
+    @property
     def policy_version(self) -> int:
         return int(self.state["policy_version"])
 

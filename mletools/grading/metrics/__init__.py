@@ -23,9 +23,20 @@ from . import (  # noqa: F401
     spans,
     text,
 )
-from .registry import METRICS, REQUIRED, Metric, Undefined, Unsuited
+from .registry import METRICS, REQUIRED, Metric, TooDear, Undefined, Unsuited
 
-__all__ = ["METRICS", "REQUIRED", "Metric", "Undefined", "Unsuited", "check", "find", "lower_is_better", "score"]
+__all__ = [
+    "METRICS",
+    "REQUIRED",
+    "Metric",
+    "TooDear",
+    "Undefined",
+    "Unsuited",
+    "check",
+    "find",
+    "lower_is_better",
+    "score",
+]
 
 COLUMNS = ("mean", "flat")
 

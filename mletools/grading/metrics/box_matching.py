@@ -5,10 +5,13 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
+from .bounds import affordable
 from .registry import Unsuited
 
 # Pairs of boxes that are looked at together; bounds the memory.
-CHUNK = 2_000_000
+CHUNK = 500_000
+# Pairs of a true and a predicted box that may be looked at, and of those that overlap.
+MOST_PAIRS, MOST_OVERLAPS = 10_000_000, 2_000_000
 # No image is larger; edges are cut here so that no area overflows.
 FARTHEST = 1e12
 
@@ -99,7 +102,7 @@ def intersection_over_union(truth: Boxes, guess: Boxes) -> Callable[[Any, Any], 
 
 
 def pairs(truth: Boxes, guess: Boxes) -> Iterator[tuple[Any, Any]]:
-    """Indices of all pairs of equal key, in pieces of about CHUNK pairs."""
+    """Indices of all pairs of equal key, in pieces of about CHUNK pairs. TooDear: there are too many."""
     import numpy as np
 
     order = np.argsort(truth.key, kind="stable")
@@ -108,6 +111,7 @@ def pairs(truth: Boxes, guess: Boxes) -> Iterator[tuple[Any, Any]]:
     low = np.searchsorted(keys, guess.key[known], side="left")
     many = np.searchsorted(keys, guess.key[known], side="right") - low
     ends = np.cumsum(many)
+    affordable("pairs of boxes", float(many.sum()), own_pairs(truth), MOST_PAIRS)
     first = 0
     while first < len(known):
         before = ends[first] - many[first]
@@ -118,6 +122,13 @@ def pairs(truth: Boxes, guess: Boxes) -> Iterator[tuple[Any, Any]]:
         first = last
 
 
+def own_pairs(truth: Boxes) -> float:
+    """The pairs of boxes of equal key that the answers have among themselves."""
+    import numpy as np
+
+    return float((np.unique(truth.key, return_counts=True)[1] ** 2).sum())
+
+
 def candidates(truth: Boxes, guess: Boxes, overlap: Callable[[Any, Any], Any], least: float) -> tuple[Any, Any, Any]:
     """Indices and overlap of the pairs that overlap by `least` or more.
 
@@ -126,10 +137,13 @@ def candidates(truth: Boxes, guess: Boxes, overlap: Callable[[Any, Any], Any], l
     import numpy as np
 
     found = []
+    overlapping, own = 0, own_pairs(truth)
     for t, g in pairs(truth, guess):
         with np.errstate(all="ignore"):  # predicted numbers may be huge
             value = overlap(t, g)
         keep = value >= least
+        overlapping += int(keep.sum())
+        affordable("overlapping pairs of boxes", overlapping, own, MOST_OVERLAPS)
         found.append((t[keep], g[keep], value[keep]))
     if not found:
         return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), np.empty(0)

@@ -4,13 +4,16 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...records.errors import ToolError
-from .box_matching import Boxes, average_precisions, best_of_all, both_sides, candidates, column
+from .bounds import affordable
+from .box_matching import Boxes, average_precisions, best_of_all, both_sides, candidates, column, own_pairs
 from .masks import THRESHOLDS, levels
 from .registry import metric
 
 FIELDS = ("center_x", "center_y", "center_z", "width", "length", "height", "yaw")
 # Sizes and distances between which a box can have an overlap worth computing, in the unit of the answers (metres).
 SMALLEST, LARGEST = 1e-6, 1e6
+# Pairs so near to each other that their common ground is computed: some microseconds each.
+MOST_NEAR = 200_000
 
 
 @metric("map_3d", lower_is_better=False, best=1.0, parse="boxes")
@@ -58,13 +61,18 @@ def _iou(truth: Boxes, guess: Boxes) -> Callable[[Any, Any], Any]:
         shapely.polygons(_corners(np.where(fit, each, 1))) for fit, each in zip(sound, (one, other), strict=True)
     ]
 
+    many_near, own = 0, own_pairs(truth)
+
     def iou(t: Any, g: Any) -> Any:
+        nonlocal many_near
         value = np.zeros(len(t))
         tops = np.minimum(one[2, t] + one[5, t] / 2, other[2, g] + other[5, g] / 2)
         height = tops - np.maximum(one[2, t] - one[5, t] / 2, other[2, g] - other[5, g] / 2)
         apart = np.hypot(one[0, t] - other[0, g], one[1, t] - other[1, g])
         reach = (np.hypot(one[3, t], one[4, t]) + np.hypot(other[3, g], other[4, g])) / 2
         near = np.flatnonzero(sound[0][t] & sound[1][g] & (height > 0) & (apart < reach))
+        many_near += len(near)
+        affordable("pairs of boxes near each other", many_near, own, MOST_NEAR)
         t, g = t[near], g[near]
         ground = shapely.area(shapely.intersection(grounds[0][t], grounds[1][g]))
         common = ground * height[near]

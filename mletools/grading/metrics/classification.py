@@ -100,11 +100,11 @@ def balanced_accuracy(truth: Any, guess: Any) -> float:
 
 @metric("weighted_macro_recall", lower_is_better=False, best=1.0, parse="label")
 def weighted_macro_recall(truth: Any, guess: Any, *, group: Any, weights: Mapping[str, float]) -> float:
-    """Recall averaged over the classes of the answers inside each group of rows; then the groups' mean with `weights`.
+    """Recall averaged over the classes of answers or predictions inside each group of rows (0 for a class that is only
+    predicted); then the groups' mean with `weights`.
 
     weights: {value of the group column: its weight}, each group of the answers and no other. Source: Kaggle's
-    Bengali.AI grapheme competition (components grapheme_root 2, vowel_diacritic 1, consonant_diacritic 1). There, a
-    label that is predicted but is in none of the group's answers is one more class, of recall 0; here it is not.
+    Bengali.AI grapheme competition (components grapheme_root 2, vowel_diacritic 1, consonant_diacritic 1).
     """
     import numpy as np
 
@@ -117,7 +117,10 @@ def weighted_macro_recall(truth: Any, guess: Any, *, group: Any, weights: Mappin
     if set(names) != set(weights):
         odd = sorted(set(names) ^ set(weights))[0]
         raise Unsuited(f"the group {odd!r} is not in both the answers and metric.params.weights")
-    recalls = [balanced_accuracy(truth[of_row == at], guess[of_row == at]) for at in names.values()]
+    recalls = []
+    for at in names.values():
+        counts = count(truth[of_row == at], guess[of_row == at])
+        recalls.append(divide(counts.hits, counts.real).mean())
     return float(np.average(recalls, weights=[weights[name] for name in names]))
 
 

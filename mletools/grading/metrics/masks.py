@@ -1,7 +1,8 @@
 """Metrics of the pixels of masks in run-length code, one mask a row. Counted on the runs: an image's size costs nothing.
 
 Overlapping runs of one mask count once and may stand in any order. A run that starts before the first pixel or has no
-length is refused, and so is one that leaves the image where the image's size is known. Not covered: several masks an
+length is refused, and so is one that leaves the image where the image's size is known. A task may say otherwise of
+predictions (`runs`, `past_end`). Not covered: several masks an
 image (mask_objects), three dimensions (masks3d).
 """
 
@@ -48,29 +49,56 @@ def pixels(size: dict[str, Any], extra: Any, rows: int) -> Any:
     return np.minimum(height.astype(float) * width, MOST).astype(np.int64)
 
 
-def read_runs(cells: Sequence[Any], room: Any, rle_start: int, fault: type[Exception], rows: Any = None) -> Runs:
+def read_runs(
+    cells: Sequence[Any],
+    room: Any,
+    rle_start: int,
+    fault: type[Exception],
+    rows: Any = None,
+    runs: str = "any",
+    past_end: str = "refuse",
+) -> Runs:
     """The runs of all cells, positions from 0; `fault` is raised for a run that no image can have.
 
-    room: pixels of each image, or None; rows: the image of each cell, where that is not the cell's own number.
+    room: pixels of each image, or None; rows: the image of each cell, where that is not the cell's own number. runs:
+    any, disjoint (those of a mask may not overlap) or ascending (and must stand in order). past_end: refuse, or cut.
     """
     import numpy as np
 
+    if runs not in _ORDER or past_end not in ("refuse", "cut"):
+        raise Unsuited(f"metric.params: runs is any, disjoint or ascending, not {runs!r}; past_end refuse or cut")
     row, first, length = flatten(cells)
     image = row if rows is None else rows[row]
     end = np.full(len(row), MOST) if room is None else room[image]
     start = first - rle_start
+    order = np.lexsort((start, row)) if runs == "disjoint" else np.arange(len(row))
     for wrong, why in (
         (start < 0, f"starts before the first pixel, which is {rle_start}"),
         (length < 1, "has a length below 1"),
-        (start + length > end, "ends outside the image"),
+        (past_end != "cut" and start + length > end, "ends outside the image"),
+        (runs != "any" and _overlapping(row[order], start[order], length[order])[np.argsort(order)], _ORDER[runs]),
     ):
-        if wrong.any():
-            at = int(wrong.argmax())
+        if np.any(wrong):
+            at = int(np.argmax(wrong))
             limit = f" of {end[at]} pixels" if room is not None else ""
             whose = "the answers' mask run" if fault is Unsuited else "the mask run"
             numbers = " ".join(map(str, _run(cells, at)))
             raise fault(f"{whose} '{numbers}' (start, length) {why}{limit if 'outside' in why else ''}")
-    return Runs(row, start, start + length)
+    return Runs(row, np.minimum(start, end), np.minimum(start + length, end))
+
+
+_ORDER = {
+    "any": "",
+    "disjoint": "overlaps another one; runs of a mask may not",
+    "ascending": "begins before the one before it ends; runs of a mask must ascend and not overlap",
+}
+
+
+def _overlapping(row: Any, start: Any, length: Any) -> Any:
+    """Which runs begin before the one before them in their row ends."""
+    import numpy as np
+
+    return np.append(False, (row[1:] == row[:-1]) & (start[1:] < (start + length)[:-1]))[: len(row)]
 
 
 def _run(cells: Sequence[Any], at: int) -> tuple[int, int]:
@@ -86,7 +114,10 @@ def counts(truth: Any, guess: Any, size: dict[str, Any], extra: Any, rle_start: 
     """Pixels of each row in both masks, in the truth and in the guess, floats of shape (rows,)."""
     rows = len(truth)
     room = pixels(size, extra, rows)
-    return overlap(read_runs(truth, room, rle_start, Unsuited), read_runs(guess, room, rle_start, Undefined), rows)
+    rules = {name: size[name] for name in ("runs", "past_end") if name in size}
+    return overlap(
+        read_runs(truth, room, rle_start, Unsuited), read_runs(guess, room, rle_start, Undefined, **rules), rows
+    )
 
 
 def f_beta(both: Any, in_truth: Any, in_guess: Any, beta: float, neither: float) -> Any:
@@ -110,15 +141,20 @@ def dice_mean(
     height_column: str | None = None,
     width_column: str | None = None,
     rle_start: int = 1,
+    runs: str = "any",
+    past_end: str = "refuse",
 ) -> float:
     """Dice coefficient of two masks, 2 |A and B| / (|A| + |B|) in pixels, mean over the rows; `both_empty` for a row
     in which both masks are empty.
 
     height, width (numbers) or height_column, width_column (columns of the answers): the images' size, against which
-    runs are checked; unchecked where none is given. rle_start: the number of the first pixel. Source: the HuBMAP kidney
+    runs are checked; unchecked where none is given. rle_start: the number of the first pixel. runs: any, disjoint (those
+    of a predicted mask may not overlap) or ascending (and must stand in order). past_end: what becomes of a predicted run
+    that leaves the image, refuse or cut. Source: the HuBMAP kidney
     segmentation competition.
     """
     size = {"height": height, "width": width, "height_column": height_column, "width_column": width_column}
+    size |= {"runs": runs, "past_end": past_end}
     return float(f_beta(*counts(truth, guess, size, extra, rle_start), 1, both_empty).mean())
 
 
@@ -133,12 +169,15 @@ def dice_global(
     height_column: str | None = None,
     width_column: str | None = None,
     rle_start: int = 1,
+    runs: str = "any",
+    past_end: str = "refuse",
 ) -> float:
     """Dice coefficient of all masks together: 2 |A and B| / (|A| + |B|), each counted in pixels over all rows.
 
     Parameters as in dice_mean. Source: the competition on contrails of Google Research.
     """
     size = {"height": height, "width": width, "height_column": height_column, "width_column": width_column}
+    size |= {"runs": runs, "past_end": past_end}
     return _together(counts(truth, guess, size, extra, rle_start), 1)
 
 
@@ -155,6 +194,8 @@ def fbeta_mask(
     height_column: str | None = None,
     width_column: str | None = None,
     rle_start: int = 1,
+    runs: str = "any",
+    past_end: str = "refuse",
 ) -> float:
     """F-beta over the pixels of a mask, (1 + beta^2) TP / ((1 + beta^2) TP + beta^2 FN + FP), mean over the rows;
     `both_empty` for a row in which both masks are empty.
@@ -162,6 +203,7 @@ def fbeta_mask(
     Parameters as in dice_mean. Source: the Vesuvius ink detection competition.
     """
     size = {"height": height, "width": width, "height_column": height_column, "width_column": width_column}
+    size |= {"runs": runs, "past_end": past_end}
     return float(f_beta(*counts(truth, guess, size, extra, rle_start), beta, both_empty).mean())
 
 
@@ -207,19 +249,24 @@ def iou_precision(
     height_column: str | None = None,
     width_column: str | None = None,
     rle_start: int = 1,
+    runs: str = "any",
+    past_end: str = "refuse",
+    inclusive: bool = False,
 ) -> float:
     """Share of the thresholds that the IoU of the two masks of a row exceeds (one mask a row), mean over the rows;
     `both_empty` for a row in which both masks are empty, 0 where only one is.
 
-    Parameters as in dice_mean. Source: the TGS salt identification competition.
+    inclusive: whether an IoU that equals a threshold is enough. Other parameters as in dice_mean. Source: the TGS salt identification competition.
     """
     import numpy as np
 
     size = {"height": height, "width": width, "height_column": height_column, "width_column": width_column}
+    size |= {"runs": runs, "past_end": past_end}
     both, in_truth, in_guess = counts(truth, guess, size, extra, rle_start)
     union = in_truth + in_guess - both
     iou = both / np.where(union > 0, union, 1)
-    passed = (iou[:, None] > np.asarray(levels(thresholds), dtype=float)).mean(axis=1)
+    steps = np.asarray(levels(thresholds), dtype=float)
+    passed = (iou[:, None] >= steps if inclusive else iou[:, None] > steps).mean(axis=1)
     return float(np.where(union > 0, passed, both_empty).mean())
 
 

@@ -29,6 +29,8 @@ def dice_hausdorff(
     width_column: str | None = None,
     rle_order: str = "column",
     rle_start: int = 1,
+    runs: str = "any",
+    past_end: str = "refuse",
 ) -> float:
     """dice_weight * Dice + hausdorff_weight * (1 - H): mean Dice of the rows' masks, and H the mean Hausdorff distance of
     the groups' volumes in a unit cube, divided by its diagonal; what is empty in both counts in neither mean.
@@ -36,7 +38,7 @@ def dice_hausdorff(
     group: rows of one volume. slice_column: a column of the answers; rows with the same value are one slice, whose masks
     are united, and the slices are stacked in the order of the values as text. H is 0 for equal volumes, 1 where one is
     empty or the predicted one has more than most_ratio times the voxels. The images' size is needed. rle_order: "column"
-    counts pixels down the columns, "row" along the rows. Source: the UW-Madison GI tract competition, details as in
+    counts pixels down the columns, "row" along the rows. runs, past_end: as in dice_mean. Source: the UW-Madison GI tract competition, details as in
     MLE-bench's grader.
     """
     import numpy as np
@@ -51,6 +53,7 @@ def dice_hausdorff(
     if rle_order not in ("column", "row"):
         raise Unsuited(f"rle_order is {rle_order!r}, not column or row")
     size = {"height": height, "width": width, "height_column": height_column, "width_column": width_column}
+    size |= {"runs": runs, "past_end": past_end}
     both, in_truth, in_guess = counts(truth, guess, size, extra, rle_start)
     some = (in_truth + in_guess) > 0
     if not in_truth.any():
@@ -69,7 +72,7 @@ def dice_hausdorff(
             raise Unsuited(f"the volume of the group {str(name)!r} has more than {MOST_VOXELS} voxels")
         room = high[at] * wide[at]
         real = _volume(read_runs(truth[at], room, rle_start, Unsuited), z, shape)
-        found = _volume(read_runs(guess[at], room, rle_start, Undefined), z, shape)
+        found = _volume(read_runs(guess[at], room, rle_start, Undefined, None, runs, past_end), z, shape)
         distances.append(_hausdorff(real, found, shape, most_ratio))
     return float(dice_weight * dice + hausdorff_weight * (1 - np.mean(distances)))
 

@@ -1,8 +1,8 @@
 """Metrics of predicted probabilities whose size counts: log losses, Brier score, probabilistic F, KL divergence.
 
 The metrics that look at the predictions' order only are in discrimination. A predicted number outside [0, 1] is refused,
-not clipped, except in probabilistic_f1, whose definition clips. The log losses raise the probability given to the truth
-to `eps`, so that none is infinite; a perfect prediction has exactly 0.
+except in probabilistic_f1, whose definition clips, and where `outside` of a log loss says otherwise. The log losses raise
+the probability given to the truth to `eps`, so that none is infinite; a perfect prediction has exactly 0.
 """
 
 import re
@@ -34,22 +34,36 @@ def losses(probability: Any, eps: float) -> Any:
     return 0.0 - np.log(np.maximum(probability, eps))
 
 
-def binary_losses(truth: Any, guess: Any, eps: float) -> Any:
+def binary_losses(truth: Any, guess: Any, eps: float, outside: str = "refuse") -> Any:
     """The log loss of each row, `guess` being the probability of a 1."""
     import numpy as np
 
-    probabilities(guess)
+    guess = guess.clip(0, 1) if outside == "clip" else probabilities(guess)
     return losses(np.where(zero_or_one(truth), guess, 1 - guess), eps)
 
 
-def class_losses(truth: Any, guess: Any, eps: float, normalise: bool, classes: list[Any] | None) -> tuple[Any, Any]:
+OUTSIDE = ("refuse", "clip", "scale")
+
+
+def class_losses(
+    truth: Any, guess: Any, eps: float, normalise: bool, classes: list[Any] | None, outside: str
+) -> tuple[Any, Any]:
     """The log loss and the class of each row; arrays of shape (rows, classes), or (rows, 1) for two classes."""
     import numpy as np
 
+    if outside not in OUTSIDE or (outside == "scale" and not normalise):
+        raise Unsuited(f"metric.params.outside is {outside!r}, not refuse, clip, or with normalise scale")
     if guess.shape[1] == 1 and classes is None:
-        return binary_losses(truth[:, 0], guess[:, 0], eps), truth[:, 0].astype(int)
+        return binary_losses(truth[:, 0], guess[:, 0], eps, outside), truth[:, 0].astype(int)
     right = named_classes(truth, guess, classes) if classes is not None else hot_columns(truth, guess)
-    guess = scaled_rows(guess) if normalise else probabilities(guess)
+    if outside == "clip":
+        guess = guess.clip(number("eps", eps, above=0, at_most=0.5), 1 - eps)
+        guess = guess / guess.sum(axis=1, keepdims=True) if normalise else guess
+    elif outside == "scale":
+        total = guess.sum(axis=1, keepdims=True)
+        guess = (guess / np.where(total == 0, 1, total)).clip(0, 1)
+    else:
+        guess = scaled_rows(probabilities(guess)) if normalise else probabilities(guess)
     return losses(guess[np.arange(len(right)), right], eps), right
 
 
@@ -80,15 +94,23 @@ def named_classes(truth: Any, guess: Any, classes: list[Any]) -> Any:
 
 @metric("log_loss", lower_is_better=True, best=0.0, parse="number", answer_parse=("number", "label"), columns="joint")
 def log_loss(
-    truth: Any, guess: Any, *, eps: float = 1e-15, normalise: bool = True, classes: list[Any] | None = None
+    truth: Any,
+    guess: Any,
+    *,
+    eps: float = 1e-15,
+    normalise: bool = True,
+    classes: list[Any] | None = None,
+    outside: str = "refuse",
 ) -> float:
     """Mean negative natural log of the probability given to the true class; rows are scaled to sum 1.
 
     Several target columns: one per class, the answers' is 1 in its column. One: the probability of a 1. normalise:
     whether rows of several columns are scaled. eps: the least probability that counts. classes: the answers are one
-    column of labels, and these are the labels of the target columns, in their order.
+    column of labels, and these are the labels of the target columns, in their order. outside: what becomes of a number
+    below 0 or above 1: refuse; clip (to eps and 1 - eps, before rows are scaled; a row of zeros becomes uniform); scale
+    (rows are scaled as they are, a row of zeros stays).
     """
-    return float(class_losses(truth, guess, eps, normalise, classes)[0].mean())
+    return float(class_losses(truth, guess, eps, normalise, classes, outside)[0].mean())
 
 
 @metric(
@@ -100,7 +122,13 @@ def log_loss(
     columns="joint",
 )
 def balanced_log_loss(
-    truth: Any, guess: Any, *, eps: float = 1e-15, normalise: bool = True, classes: list[Any] | None = None
+    truth: Any,
+    guess: Any,
+    *,
+    eps: float = 1e-15,
+    normalise: bool = True,
+    classes: list[Any] | None = None,
+    outside: str = "refuse",
 ) -> float:
     """log_loss of the rows of each class, then the mean over the classes in the answers.
 
@@ -108,7 +136,7 @@ def balanced_log_loss(
     """
     import numpy as np
 
-    each, right = class_losses(truth, guess, eps, normalise, classes)
+    each, right = class_losses(truth, guess, eps, normalise, classes, outside)
     rows = np.bincount(right)
     totals = np.bincount(right, weights=each)
     return float((totals[rows > 0] / rows[rows > 0]).mean())
@@ -203,14 +231,13 @@ def probabilistic_f1(truth: Any, guess: Any, *, beta: float = 1.0) -> float:
 
 
 @metric("kl_divergence", lower_is_better=True, best=0.0, parse="number", columns="joint")
-def kl_divergence(truth: Any, guess: Any, *, eps: float = 1e-15) -> float:
+def kl_divergence(truth: Any, guess: Any, *, eps: float = 1e-15, normalise: bool = True) -> float:
     """Kullback-Leibler divergence sum t ln(t / p) of the predicted from the true distribution, mean over rows.
 
     Target columns are the classes; rows of both are scaled to sum 1, so the answers may be counts. A class with t = 0
-    adds nothing; p is raised to eps. Source: Kaggle's HMS harmful brain activity competition.
+    adds nothing; p is raised to eps. normalise: whether rows of predictions are scaled (answers always are). Source: Kaggle's HMS harmful brain activity competition.
     """
     import numpy as np
-    from scipy.special import rel_entr
 
     number("eps", eps, above=0, at_most=0.5)
     if truth.shape[1] < 2:
@@ -219,4 +246,6 @@ def kl_divergence(truth: Any, guess: Any, *, eps: float = 1e-15) -> float:
         real = scaled_rows(truth)
     except Undefined as error:
         raise Unsuited(f"in the answers, {error}") from None
-    return float(rel_entr(real, np.maximum(scaled_rows(guess), eps)).sum(axis=1).mean())
+    shares = scaled_rows(guess) if normalise else guess.clip(0, 1)
+    terms = real * np.log(np.where(real > 0, real, 1) / np.maximum(shares, eps))  # may be negative where sums are not 1
+    return float(terms.sum(axis=1).mean())

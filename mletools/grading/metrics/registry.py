@@ -35,6 +35,10 @@ class Undefined(ValueError):
     """The metric has no value for these predictions; the message tells the agent why."""
 
 
+class TooDear(ValueError):
+    """To compare these predictions with the answers would cost far more than honest ones; the message says what."""
+
+
 class Unsuited(RecordError):
     """The metric cannot be computed with these answers or parameters: the task is broken, not the submission."""
 

@@ -74,7 +74,9 @@ def places(rollout: Record) -> list[int | None]:
     found: list[int | None] = []
     for at, turn in enumerate(rollout["turns"]):
         place = turn.get("message", sampled[at] if at < len(sampled) else None)
-        found.append(place if place is not None and place < len(messages) else None)
+        found.append(
+            int(place) if place is not None and place < len(messages) else None
+        )  # 1.0 is a whole number in JSON
     return found
 
 

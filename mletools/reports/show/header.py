@@ -111,7 +111,7 @@ def _came_to(rollout: Record) -> Iterator["Text"]:
     grade = rollout.get("grade")
     if grade:
         yield _fact("grade", *graded(grade))
-        if grade["valid"] and grade.get("thresholds"):
+        if grade["valid"] and grade.get("score") is not None and grade.get("thresholds"):
             yield _fact("", *ladder(grade))
     if "reward" in rollout:
         made = ((grade or {}).get("reward")) or {}
@@ -126,13 +126,13 @@ def graded(grade: Record) -> Iterator[str | tuple[str, str]]:
     if not grade["valid"]:
         yield from (("invalid", BAD), f": {grade.get('reason')}")
         return
-    yield (facts.number(grade["score"]), "bold")
+    yield (facts.number(grade.get("score")), "bold")
     medal = grade.get("medal")
     if medal:
         yield from (" ", (medal, MEDALS.get(medal, "")))
     yield ", above the median" if grade.get("above_median") else ", not above the median"
     if grade.get("position") is not None:
-        yield f", position {grade['position']} of {grade['teams']}"
+        yield f", position {grade['position']} of {grade.get('teams')}"
     if grade.get("human_rank") is not None:
         yield f", human rank {grade['human_rank']:.3f}"
 

@@ -4,11 +4,13 @@ All but code is indented, so that nothing an agent wrote begins a line as our ow
 be copied. Not covered: what is shown in which order.
 """
 
-import difflib
-from collections.abc import Iterable, Iterator
+import functools
+import re
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from ...records import difference
 from .visible import cut, shortened, visible, visible_line
 
 if TYPE_CHECKING:
@@ -18,8 +20,11 @@ INDENT = "  "
 LONGEST = 1000  # characters of a line
 CODE = (300, 100)  # first and last lines of a program
 LONGEST_WRAPPED = 4000  # beyond, words are not looked for
-MOST_COLOURED = 50_000  # characters; a lexer takes seconds for more
-MOST_COMPARED = 1500  # lines; comparing takes the square of it at worst
+MOST_COLOURED = 50_000  # characters of a program; of more nothing has colours
+MOST_TOKENS = 2500  # of a program; what follows has no colours, for a token takes up to 25 µs
+LONGEST_GAP = 200  # blanks and line ends in a row, of which a lexer takes the square
+MOST_COMPARED = 1500  # lines
+_GAPS = re.compile(r"\s+")
 DIM, LABEL, GOOD, BAD, LOUD = "dim", "bold cyan", "green", "bold red", "bold white on red"
 
 
@@ -101,22 +106,36 @@ def code(text: str, view: View, language: str) -> Iterator["Text"]:
     parts = [line if isinstance(line, int) or view.full else shortened(line, LONGEST) for line in kept]
     # lexed as one, so that a string over several lines keeps its colour; what was left out is one empty line there
     whole = "\n".join("" if isinstance(part, int) else part for part in parts)
-    if len(whole) > MOST_COLOURED:
+    if len(whole) > MOST_COLOURED or max(map(len, _GAPS.findall(whole)), default=0) > LONGEST_GAP:
         yield from (_left_out(part) if isinstance(part, int) else _verbatim(part) for part in parts)
         return
     lexer = (BashLexer if language == "bash" else PythonLexer)(stripnl=False, ensurenl=False)
+    lexer.get_tokens_unprocessed = functools.partial(_first_tokens, lexer.get_tokens_unprocessed)
     syntax = Syntax(whole, lexer, theme="ansi_dark", background_color="default")
     coloured = syntax.highlight(whole).split("\n", allow_blank=True)
+    for line in coloured:  # of a program of one line it is set, as of a heading (is_rule)
+        line.no_wrap = None
     for part, line in zip(parts, coloured, strict=False):
         yield _left_out(part) if isinstance(part, int) else line
 
 
-def difference(before: str, after: str, view: View) -> list["Text"] | None:
+def _first_tokens(lex: Callable[[str], Iterator[Any]], text: str) -> Iterator[Any]:
+    """What the lexer makes of a text, as far as MOST_TOKENS go; the rest is one token without a kind."""
+    from pygments.token import Token
+
+    for number, (at, kind, value) in enumerate(lex(text)):
+        if number == MOST_TOKENS:
+            yield at, Token, text[at:]
+            return
+        yield at, kind, value
+
+
+def changes(before: str, after: str, view: View) -> list["Text"] | None:
     """A unified diff of two programs; None where the program itself is shorter, or too long to be compared."""
     old, new = (visible(text).strip("\n").split("\n") for text in (before, after))
     if max(len(old), len(new)) > MOST_COMPARED:
         return None
-    lines = list(difflib.unified_diff(old, new, lineterm="", n=2))[2:]
+    lines = list(difference.hunks(old, new, 2))
     if len(lines) >= len(new):
         return None
     styles = {"+": GOOD, "-": "red", "@": "cyan"}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import facts, nodes
 from .header import graded
-from .lines import BAD, DIM, GOOD, LABEL, View, block, code, count, difference, folded, rule, styled
+from .lines import BAD, DIM, GOOD, LABEL, View, block, changes, code, count, folded, rule, styled
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -129,10 +129,10 @@ def listing(program: str, kind: str, before: Mapping[str, tuple[str, str]], view
         if old.strip() == program.strip():
             yield styled((name, LABEL), f" ({size}): as {where}")
             return
-        changes = difference(old, program, view)
-        if changes is not None:
+        changed = changes(old, program, view)
+        if changed is not None:
             yield styled((name, LABEL), f" ({size}): what changed since {where}")
-            yield from changes
+            yield from changed
             return
     yield styled((name, LABEL), f" ({size})")
     yield from code(program, view, "bash" if kind == "bash" else "python")

@@ -14,22 +14,24 @@ _CATEGORIES = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 _CRLF = re.compile("\r\n")
 
 
-class _Spelled:
-    """For str.translate: what stands for a character; LookupError where it may stand itself."""
+class _Spelled(dict[int, int | str]):
+    """For str.translate: what stands for a character, itself where it may; looked up once each."""
 
     def __init__(self, kept: str):
-        self._kept = {ord(character) for character in kept}
+        super().__init__((code, code) for code in [*map(ord, kept), *range(0x20, 0x7F)])
 
-    def __getitem__(self, code: int) -> str:
-        if code in self._kept or 0x20 <= code < 0x7F:
-            raise LookupError(code)
+    def __missing__(self, code: int) -> int | str:
+        self[code] = self._spelled(code)
+        return self[code]
+
+    def _spelled(self, code: int) -> int | str:
         if code < 0x20:
             return chr(0x2400 + code)  # the control pictures, as in ␛
         if code == 0x7F:
             return "␡"
         hidden = code in _INVISIBLE or any(code in selectors for selectors in _SELECTORS)
         if not hidden and unicodedata.category(chr(code)) not in _CATEGORIES:
-            raise LookupError(code)
+            return code
         return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 

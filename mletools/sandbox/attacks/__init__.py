@@ -6,7 +6,7 @@ Not covered: flaws of the kernel and of the container engine, and channels in ti
 
 from __future__ import annotations
 
-from mletools.sandbox.attacks import handing_in, kernel, network, next_run, processes, reading
+from mletools.sandbox.attacks import handing_in, kernel, memory, network, next_run, processes, reading
 from mletools.sandbox.attacks.attack import Attack, Judged, program
 from mletools.sandbox.attacks.world import World
 
@@ -14,6 +14,7 @@ ATTACKS: tuple[Attack, ...] = (
     *reading.ATTACKS,
     *network.ATTACKS,
     *processes.ATTACKS,
+    *memory.ATTACKS,
     *handing_in.ATTACKS,
     *next_run.ATTACKS,
     *kernel.ATTACKS,

@@ -111,7 +111,8 @@ def program(known: Mapping[str, Any], code: str) -> str:
     return _PREAMBLE.format(known=json.dumps(dict(known))) + textwrap.dedent(code) + "\nprint('tried', flush=True)\n"
 
 
-def _traces(outcome: Outcome, world: World) -> str | None:
+def traced(outcome: Outcome, world: World) -> str | None:
+    """The worst that the run says was open to it, or that is seen of it in the world; None where there is nothing."""
     for line in outcome.stdout.decode(errors="replace").split("\n"):
         if line.startswith("OPEN "):
             return line[5:]
@@ -127,7 +128,7 @@ def last_words(outcome: Outcome) -> str:
 
 def held(outcome: Outcome, world: World) -> Judged:
     """Sealed when the attack ran to its end and neither read, reached, changed nor left anything."""
-    trace = _traces(outcome, world)
+    trace = traced(outcome, world)
     if trace is not None:
         return Judged(False, trace)
     if outcome.status != "ok" or not outcome.stdout.endswith(b"tried\n"):
@@ -139,7 +140,7 @@ def ends(*statuses: str) -> Judge:
     """Sealed when the run was stopped with one of `statuses` and left no trace."""
 
     def judge(outcome: Outcome, world: World) -> Judged:
-        trace = _traces(outcome, world)
+        trace = traced(outcome, world)
         if trace is not None:
             return Judged(False, trace)
         return Judged(outcome.status in statuses, f"status {outcome.status}")
@@ -149,7 +150,7 @@ def ends(*statuses: str) -> Judge:
 
 def survives(outcome: Outcome, world: World) -> Judged:
     """For the honest run after an attack that ended whatever it could: sealed when the sandbox still serves."""
-    trace = _traces(outcome, world)
+    trace = traced(outcome, world)
     if trace is not None:
         return Judged(False, trace)
     works = outcome.status == "ok" and outcome.stdout.endswith(b"still here\ntried\n")
@@ -158,7 +159,7 @@ def survives(outcome: Outcome, world: World) -> Judged:
 
 def as_ever(outcome: Outcome, world: World) -> Judged:
     """For the honest run after an attack: sealed when it comes to what it came to before."""
-    trace = _traces(outcome, world)
+    trace = traced(outcome, world)
     if trace is not None:
         return Judged(False, trace)
     before = world.honest
@@ -199,6 +200,7 @@ class Attack:
     beside: bool = False  # another run goes on at the same time: its secrets are in reach, or it may be harmed
     then: str | None = None  # a second program, run after the first; the judge sees its outcome
     after: str | None = None  # harms the machine unless this attack was found sealed; else it is not tried
+    measured: bool = False  # judged by what the machine lacks, so a neighbour's doing may be taken for the attack's
     weaker: bool = False  # counts as one of the weaker findings in a group of critical ones
     serious: bool = False  # counts as a critical finding in a group of weaker ones
 

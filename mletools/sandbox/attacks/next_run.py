@@ -1,7 +1,7 @@
 """Attacks on the run that comes next: changed libraries, planted modules, settings, shared memory, keys.
 
-Covered: two runs one after the other; the second is honest and must come to what it always comes to, or looks for what
-the first has left. Not covered: channels in time or load between runs.
+Covered: two runs one after the other; the second is honest and must come to what it always comes to, looking at all
+that a process could inherit, or looks for what the first has left. Not covered: channels in time or load between runs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,23 @@ test.assign(y=model.predict(test)).to_csv("submission.csv", index=False)
 print(os.umask(0), os.getpriority(os.PRIO_PROCESS, 0), len(os.sched_getaffinity(0)), time.tzname, signal.pthread_sigmask(0, []))
 print([resource.getrlimit(kind) for kind in (resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE, resource.RLIMIT_STACK)])
 print(sorted(name for name in os.environ if name not in ("OLDPWD", "PWD")), signal.getsignal(signal.SIGTERM))
-planted = ("pandas.py", "sklearn", "sitecustomize.py", "usercustomize.py", "planted.pth")
+
+import builtins, decimal, gc, importlib, locale, logging, pickle, tempfile, threading, warnings
+import numpy, sklearn, sklearn.metrics, sklearn.model_selection
+print([(each.__module__, each.__qualname__) for each in (
+    pandas.read_csv, pandas.DataFrame.to_csv, sklearn.metrics.accuracy_score, sklearn.metrics.log_loss,
+    LogisticRegression.fit, LogisticRegression.predict, open, print, sorted, json.loads, pickle.loads, numpy.mean, time.time)])
+print(sklearn.metrics.accuracy_score([1, 0, 1], [1, 1, 1]), numpy.random.random(), numpy.mean([1, 2]), json.loads("[1]"))
+print(sum(map(len, dir(builtins))), "planted" in sys.modules, len(sys.meta_path), len(sys.path_hooks), len(sys.path))
+print(threading.active_count(), len(os.listdir("/proc/self/task")), sorted(os.listdir("/proc/self/fd")), os.getcwd() == os.path.realpath("."))
+print([signal.getitimer(kind) for kind in range(3)], signal.sigpending(), [str(signal.getsignal(number)).split(' at ')[0] for number in sorted(signal.valid_signals())])
+print([(gc.isenabled(), gc.get_threshold(), sys.gettrace(), sys.getprofile(), sys.getrecursionlimit(), sys.getswitchinterval())])
+print(locale.setlocale(locale.LC_ALL), logging.root.level, logging.root.handlers, len(warnings.filters), decimal.getcontext().prec)
+print(pandas.get_option("display.max_rows"), numpy.geterr(), numpy.get_printoptions(), sklearn.get_config(), socket.getdefaulttimeout(), tempfile.tempdir)
+print(os.environ.get("PATH"), os.environ.get("PYTHONHASHSEED"), hash("a"), sys.argv, sys.flags, sys.dont_write_bytecode)
+with open("/proc/self/oom_score_adj") as first, open("/proc/self/comm") as second, open("/proc/self/timers") as third:
+    print(first.read(), second.read().strip() == W["mark"], third.read())
+planted = ("pandas.py", "sklearn", "sitecustomize.py", "usercustomize.py", "planted.pth", "planted")
 for top in (".", HOME, TEMPORARY):
     for folder, folders, names in os.walk(top):
         print([name for name in [*folders, *names] if name in planted])
@@ -83,6 +99,78 @@ resource.setrlimit(resource.RLIMIT_STACK, (1 << 20, 1 << 20))
 sys.setrecursionlimit(50)
 os.closerange(3, 1024)
 """
+
+_IMPORTED = """
+# One of each kind; what a sandbox refuses is passed over.
+import atexit, builtins, decimal, gc, json, locale, logging, pickle, random, resource, tempfile, threading, warnings
+import numpy, pandas, sklearn, sklearn.metrics
+from sklearn.linear_model import LogisticRegression
+"""
+
+_ALL = (
+    _IMPORTED
+    + _MODULES
+    + """
+class Finder:
+    def find_spec(self, *rest):
+        raise ImportError("planted")
+class Action:
+    pass
+def mend(attempt):
+    try:
+        attempt()
+    except Exception:
+        pass
+wrong = lambda *rest, **more: 1.0
+def code():
+    sklearn.metrics.accuracy_score = sklearn.metrics.log_loss = pandas.read_csv = pandas.DataFrame.to_csv = wrong
+    LogisticRegression.fit.__code__ = LogisticRegression.predict.__code__ = (lambda *rest, **more: 1.0).__code__
+    json.loads = pickle.loads = numpy.mean = time.time = wrong
+    builtins.planted = builtins.hash = wrong
+    sys.modules["planted"] = json
+    sys.path_hooks.insert(0, wrong)
+def settings():
+    random.seed(1); numpy.random.seed(1)
+    warnings.simplefilter("error"); logging.basicConfig(level=1); decimal.getcontext().prec = 3
+    pandas.set_option("display.max_rows", 3); numpy.seterr(all="raise"); numpy.set_printoptions(precision=1)
+    sklearn.set_config(assume_finite=True); socket.setdefaulttimeout(0.001); tempfile.tempdir = "/nowhere"
+    gc.disable(); gc.set_threshold(1, 1, 1); sys.setrecursionlimit(200); sys.setswitchinterval(1.0)
+    os.environ.update(PLANTED="1", PYTHONHASHSEED="7", PYTHONPATH="/tmp", OMP_NUM_THREADS="9", PATH="/tmp")
+    sys.flags = sys.dont_write_bytecode = None
+def processes():
+    for number in set(signal.Signals) - {signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD}:
+        signal.signal(number, signal.SIG_IGN)
+    for kind in range(3):
+        signal.setitimer(kind, 0.3, 0.3)
+    timer = ctypes.c_void_p()
+    libc.timer_create(1, None, ctypes.byref(timer))
+    libc.alarm(1)
+    if os.fork() == 0:
+        os.setsid()
+        time.sleep(20)
+        os._exit(0)
+    for _ in range(4):
+        threading.Thread(target=threading.Event().wait, daemon=True).start()
+def descriptors():
+    for number in range(100, 140):
+        os.dup2(os.open("/dev/zero", os.O_RDONLY), number, inheritable=True)
+def files():
+    for folder in (".cache", ".cache/joblib", ".config", ".local", "__pycache__", "joblib_memmapping_folder_1"):
+        for place in (HOME, TEMPORARY, ".", "/dev/shm" if os.getcwd().startswith("/box") else "."):
+            os.makedirs(f"{place}/{folder}", exist_ok=True)
+            open(f"{place}/{folder}/planted", "w").close()
+def kernel():
+    with open("/proc/self/oom_score_adj", "w") as file:
+        file.write("900")
+    libc.prctl(4, 0, 0, 0, 0)
+    os.nice(3)
+for each in (files, descriptors, kernel, processes, settings, code):
+    mend(each)
+atexit.register(lambda: open(HOME + "/planted", "w").close())
+threading.settrace(wrong)
+sys.meta_path.insert(0, Finder())
+"""
+)
 
 _FOLDERS = """
 os.mkdir(W["mark"])
@@ -152,6 +240,7 @@ ATTACKS = (
     Attack("numbers changed in place", "next run", _POKED, as_ever, then=HONEST),
     Attack("modules planted in every folder", "next run", _MODULES, as_ever, then=HONEST),
     Attack("settings of the process", "next run", _SETTINGS, as_ever, then=HONEST),
+    Attack("one of everything", "next run", _ALL, as_ever, then=HONEST),
     Attack("folders that nobody may enter", "next run", _FOLDERS, as_ever, then=HONEST),
     Attack("shared memory and files left behind", "next run", _LEAVE_SHARED, then=_FIND_SHARED),
     Attack("keys left with the kernel", "next run", _LEAVE_KEY, then=_FIND_KEY),

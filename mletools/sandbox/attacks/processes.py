@@ -1,7 +1,7 @@
-"""Attacks with processes: outliving the run, harming others, and using up processes, memory, disk, output and time.
+"""Attacks with processes: outliving the run, harming others, and using up processes, disk, output and time.
 
 Covered: daemons, signals, bombs, games with the clock and with limits. What is taken is small even where nothing stops
-it: a bomb ends at a few hundred processes or a few hundred MB above its limit. Not covered: how fast a limit bites.
+it: a bomb ends at a few hundred processes. Not covered: memory (`memory`), how fast a limit bites.
 """
 
 from __future__ import annotations
@@ -122,64 +122,6 @@ except RuntimeError:
 if len(begun) > 2 * LIMIT:
     opened(f"{len(begun)} threads where {LIMIT} are allowed")
 stop.set()
-"""
-
-_MEMORY_BOMB = """
-kept = []
-while len(kept) < 50:
-    kept.append(bytearray(b"x") * (32 << 20))
-opened("1600 MB of memory where 400 are allowed")
-"""
-
-_MANY_PROCESSES = """
-ready, tell = os.pipe()
-children = []
-for _ in range(16):
-    child = os.fork()
-    if child == 0:
-        kept = bytearray(b"x") * (64 << 20)
-        os.write(tell, b".")
-        time.sleep(30)
-        os._exit(0)
-    children.append(child)
-os.close(tell)
-os.set_blocking(ready, False)
-end = time.monotonic() + 8
-count = 0
-while count < len(children) and time.monotonic() < end:
-    try:
-        count += len(os.read(ready, 64))
-    except BlockingIOError:
-        time.sleep(0.02)
-    if os.waitpid(-1, os.WNOHANG)[0]:
-        raise SystemExit(1)
-if count == len(children):
-    opened("1024 MB in 16 processes where 400 are allowed")
-raise SystemExit(1)
-"""
-
-_FILES_IN_MEMORY = """
-held, block = [], bytes(1 << 20)
-for number in range(40):
-    at = libc.memfd_create(W["mark"].encode(), 0)
-    for _ in range(32):
-        os.write(at, block)
-    held.append(at)
-opened("1280 MB in files without a name where 400 are allowed")
-"""
-
-_SEGMENTS = """
-libc.shmat.restype = ctypes.c_void_p
-held = []
-for number in range(40):
-    segment = libc.shmget(0, 32 << 20, 0o600 | 0o1000)
-    if segment < 0:
-        raise SystemExit(1)
-    address = libc.shmat(segment, None, 0)
-    libc.shmctl(segment, 0, None)  # it goes when the last process lets go of it
-    ctypes.memset(ctypes.c_void_p(address), 120, 32 << 20)
-    held.append(address)
-opened("1280 MB of shared memory where 400 are allowed")
 """
 
 _FILLER = """
@@ -346,10 +288,6 @@ ATTACKS = (
     ),
     Attack("fork bomb", "processes", _FORK_BOMB, held, SMALL, beside=True, weaker=True),
     Attack("threads without end", "processes", _THREAD_BOMB, held, SMALL, weaker=True),
-    Attack("memory bomb", "memory", _MEMORY_BOMB, ends("memory"), SMALL, beside=True),
-    Attack("memory of many processes", "memory", _MANY_PROCESSES, ends("memory"), SMALL, beside=True),
-    Attack("memory in files without a name", "memory", _FILES_IN_MEMORY, ends("memory", "disk", "error"), SMALL),
-    Attack("memory in shared segments", "memory", _SEGMENTS, ends("memory", "error"), SMALL),
     Attack("disk filler", "disk", _FILLER, ends("disk", "memory"), SMALL),
     Attack("files without number", "disk", _MANY_FILES, ends("disk", "memory"), SMALL),
     Attack("sparse file of 10 GB", "disk", _SPARSE, held, replace(SMALL, file_mb=8)),

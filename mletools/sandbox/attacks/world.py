@@ -16,9 +16,11 @@ import signal
 import socket
 import subprocess
 import tempfile
+import threading
 import time
+from collections import deque
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,8 @@ from mletools.sandbox.interface import Outcome
 _IPC_CREAT, _IPC_RMID = 0o1000, 0
 _LOOKED_AT = 20_000
 _LEVELS = 4
+_SEGMENTS = 9  # that an attack may leave, at keys one after another
+_LOOK_EVERY_S, _SETTLES_S = 0.02, 0.5
 _HOLDS = 600  # seconds that the victim lives if nobody ends it
 BESIDE_S = 1.2  # seconds that a run beside an attack lasts
 
@@ -34,6 +38,28 @@ BESIDE_S = 1.2  # seconds that a run beside an attack lasts
 def new_mark() -> str:
     """A word that fits a process's name (15 letters) and is found nowhere else."""
     return "mle" + secrets.token_hex(6)
+
+
+def _lacking_mb() -> float:
+    """MB of this machine's memory that are in use and cannot be taken back at need."""
+    with open("/proc/meminfo") as file:
+        mb = {name: int(rest.split()[0]) / 1024 for name, _, rest in (line.partition(":") for line in file)}
+    kept = mb["Buffers"] + mb["Cached"] - mb["Shmem"] + mb.get("SReclaimable", 0.0)
+    return mb["MemTotal"] - mb["MemFree"] - kept + mb["SwapTotal"] - mb["SwapFree"]
+
+
+class _Scale(threading.Thread):
+    """Weighs the machine's memory again and again until it is told to stop."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.first = _lacking_mb()
+        self.seen: list[tuple[float, float]] = []  # seconds, MB beside the first
+        self.stop = threading.Event()
+
+    def run(self) -> None:
+        while not self.stop.wait(_LOOK_EVERY_S):
+            self.seen.append((time.monotonic(), _lacking_mb() - self.first))
 
 
 def shm_key(mark: str) -> int:
@@ -51,6 +77,7 @@ class World:
         self.beside: Outcome | None = None  # of the run beside the attack, once it has ended
         self.honest: Outcome | None = None  # what an honest run comes to
         self.start_s = 0.5  # seconds that a run takes to its first line
+        self._weighed: list[tuple[float, float]] = []
         self.verdicts: dict[str, bool] = {}  # attacks that were tried, and whether they were sealed
         self._stack = ExitStack()
         self._listeners: dict[str, socket.socket] = {}
@@ -241,6 +268,32 @@ class World:
             found.append(f"a run beside it was harmed: {self.beside.status} {words}".rstrip())
         return found
 
+    @contextmanager
+    def weighing(self) -> Iterator[None]:
+        """Look at the machine's memory for as long as this lasts; see `lacking_mb`."""
+        scale = _Scale()
+        scale.start()
+        try:
+            yield
+        finally:
+            end = time.monotonic()
+            time.sleep(_SETTLES_S)
+            scale.stop.set()
+            scale.join()
+            # What is still missing once the run has ended was a neighbour's.
+            others = max(0.0, min((mb for at, mb in scale.seen if at > end), default=0.0))
+            self._weighed = [(at, mb - others) for at, mb in scale.seen if at <= end]
+
+    def lacking_mb(self, seconds: float) -> float:
+        """The most MB that the machine lacked for `seconds` on end while it was weighed."""
+        most, window = 0.0, deque[tuple[float, float]]()
+        for at, mb in self._weighed:
+            window.append((at, mb))
+            while at - window[0][0] > seconds:
+                most = max(most, min(mb for _, mb in window))
+                window.popleft()
+        return most
+
     def _contacts(self) -> Iterator[str]:
         for name, end in self._listeners.items():
             with suppress(OSError):
@@ -309,9 +362,10 @@ class World:
                 subprocess.run(["rm", "-rf", "--", path], stderr=subprocess.DEVNULL, check=False)
             else:
                 Path(path).unlink(missing_ok=True)
-        segment = self._segment(mark)
-        if segment >= 0:
-            self._libc.shmctl(segment, _IPC_RMID, None)
+        for number in range(_SEGMENTS):
+            segment = int(self._libc.shmget(shm_key(mark) + number, 0, 0))
+            if segment >= 0:
+                self._libc.shmctl(segment, _IPC_RMID, None)
 
 
 def _is_whole(beside: Outcome) -> bool:

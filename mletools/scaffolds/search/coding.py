@@ -16,10 +16,11 @@ from mletools.records.errors import ToolError
 from mletools.scaffolds import observations
 from mletools.scaffolds.answers import split_answer
 from mletools.scaffolds.facts import split_told, tell
+from mletools.scaffolds.quoting import fenced
 from mletools.scaffolds.search.debug_run import timing_of
 from mletools.scaffolds.search.desk import Desk
 from mletools.scaffolds.search.interfaces import Brief, Developed, Unanswered
-from mletools.scaffolds.search.memory import fenced, outcome
+from mletools.scaffolds.search.memory import outcome
 from mletools.scaffolds.search.replies import json_in, text_of
 
 PHASE = "develop"
@@ -288,7 +289,7 @@ def _program(code: str | None) -> str:
 
 
 def _printed(execution: Mapping[str, Any]) -> str:
-    return f"# What it printed\n\n{fenced(observations.ran(execution))}"
+    return f"# What it printed\n\n{observations.ran(execution)}"
 
 
 def _what_was_wrong(parent: Mapping[str, Any]) -> str:

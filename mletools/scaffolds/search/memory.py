@@ -5,15 +5,16 @@ Covered: no memory, the siblings of a node (AIRA, ML-Master), the probabilistic 
 (similarity), what becomes of what is recalled (reasoning).
 """
 
-import difflib
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mletools import prompts
+from mletools.records import difference
 from mletools.scaffolds.facts import split_told, tell
 from mletools.scaffolds.observations import text_of
+from mletools.scaffolds.quoting import fenced
 from mletools.scaffolds.search import kernel
 from mletools.scaffolds.search.interfaces import Expansion, Question, Unanswered
 from mletools.scaffolds.search.replies import json_in
@@ -46,14 +47,6 @@ def experiment_line(node: "Node") -> str:
     result = f"score {node.score:g}" if node.score is not None else f"failed: {node.problem or 'no_score'}"
     lesson = f" ({plain(node.lesson, MOST_LESSON)})" if node.lesson.strip() else ""
     return f"- experiment {node.number}: {plain(node.hypothesis, MOST_HYPOTHESIS)} -> {result}{lesson}"
-
-
-def fenced(text: str, language: str = "") -> str:
-    """A text in a fence that it cannot close."""
-    fence = "```"
-    while fence in text:
-        fence += "`"
-    return f"{fence}{language}\n{text}\n{fence}"
 
 
 def program_of(details: Mapping[str, Any], most: int = MOST_PROGRAM) -> str:
@@ -147,8 +140,8 @@ def _changes(before: str | None, after: str) -> str:
     if not before or max(before.count("\n"), after.count("\n")) > MOST_LINES:
         return ""
     old, new = (code.strip("\n").split("\n") for code in (before, after))
-    lines = list(difflib.unified_diff(old, new, "parent", "this", n=1, lineterm=""))
-    return fenced("\n".join(lines)[:MOST_CHANGES], "diff") if lines else ""
+    lines = list(difference.hunks(old, new, 1))
+    return fenced("\n".join(["--- parent", "+++ this", *lines])[:MOST_CHANGES], "diff") if lines else ""
 
 
 def read_lesson(text: str) -> str:

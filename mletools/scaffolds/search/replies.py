@@ -13,8 +13,9 @@ from typing import Any
 from mletools.scaffolds.answers import after_thinking
 
 MOST_TRIED = 200  # brackets of a text from which a value is tried to be read
+MOST_READ = 3  # times as many characters as the text has; a bracket may be read to the end of the text in vain
 _OPENING = re.compile(r"[\[{]")
-_FENCED = re.compile(r"```(?:json)?[ \t]*\n(.*?)\n[ \t]*```", re.DOTALL)
+_FENCE = re.compile(r"```(?:json)?[ \t]*$", re.MULTILINE)
 
 
 def json_in(text: str, kind: type) -> Any:
@@ -23,13 +24,28 @@ def json_in(text: str, kind: type) -> Any:
     Values in fences come first; a list may be the only one that an object holds.
     """
     said = after_thinking(text)
-    for part in [*_FENCED.findall(said), said]:
-        found = [(size, value) for size, value in _values(part) if isinstance(value, kind)]
+    for part in [*_fenced(said), said]:
+        values = list(_values(part))
+        found = [(size, value) for size, value in values if isinstance(value, kind)]
         if not found and kind is list:
-            found = [(size, lists[0]) for size, value in _values(part) if len(lists := _lists_in(value)) == 1]
+            found = [(size, lists[0]) for size, value in values if len(lists := _lists_in(value)) == 1]
         if found:
             return max(found, key=lambda each: each[0])[1]
     raise ValueError(f"your answer holds no JSON {'object' if kind is dict else 'list'} that can be read")
+
+
+def _fenced(text: str) -> Iterator[str]:
+    """What stands in fences and may be JSON: from one at a line's end to the next one that begins a line."""
+    begin: int | None = None
+    at = 0
+    for line in text.split("\n"):
+        if begin is not None and line.lstrip(" \t").startswith("```"):
+            if _OPENING.search(text, begin, at):
+                yield text[begin : at - 1]
+            begin = None
+        elif begin is None and _FENCE.search(line):
+            begin = at + len(line) + 1
+        at += len(line) + 1
 
 
 def _lists_in(value: Any) -> list[Any]:
@@ -39,15 +55,16 @@ def _lists_in(value: Any) -> list[Any]:
 def _values(text: str) -> Iterator[tuple[int, Any]]:
     """(length in characters, value) of each JSON object and list in a text, but for those inside others."""
     decoder = json.JSONDecoder(strict=False)
-    at = 0
-    for _ in range(MOST_TRIED):  # each try may read to the end of the text
+    at, left = 0, MOST_READ * len(text)
+    for _ in range(MOST_TRIED):
         opening = _OPENING.search(text, at)
-        if opening is None:
+        if opening is None or left < 0:
             return
         at = opening.start()
         try:
             found, end = decoder.raw_decode(text, at)
-        except (ValueError, RecursionError):
+        except (ValueError, RecursionError) as error:
+            left -= (error.pos if isinstance(error, json.JSONDecodeError) else len(text)) - at
             at += 1
             continue
         yield end - at, found

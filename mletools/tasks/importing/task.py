@@ -4,7 +4,7 @@ Nothing of the source is changed. Not covered: which folders there are (layouts)
 (prepared, bundle, kaggle, own_table).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -119,7 +119,7 @@ def _scores(parts: Parts, grading: Grading, answers: bytes) -> dict[str, Any]:
 
 
 def _perfect(given: Mapping[str, Any], answers: Content) -> bytes | None:
-    """The submission that hands in the answers, None where the two look different."""
+    """The submission that hands in the answers as the grader compares them, None where the two look different."""
     submission = given["submission"]
     theirs = given.get("answer_target", submission["target"])
     differ = [key for key in given if key.startswith("answer_") and key != "answer_target"]
@@ -134,7 +134,21 @@ def _perfect(given: Mapping[str, Any], answers: Content) -> bytes | None:
         # rows that do not count may have no answer; a submission needs some prediction
         filler = "" if submission.get("empty_ok") else next((cell for cell in columns[source] if cell), "")
         cells[name] = [cell or filler for cell in columns[source]]
+    if "row_sum" in submission:
+        _as_shares(cells, submission["target"], submission["row_sum"])
     return written(cells, list(cells))
+
+
+def _as_shares(cells: dict[str, list[str]], names: Sequence[str], total: float) -> None:
+    """The targets of each row made to sum to `total`, in place: answers may be votes where shares of them are predicted."""
+    for at, row in enumerate(zip(*(cells[name] for name in names), strict=True)):
+        try:
+            values = [float(cell) for cell in row]
+            shares = [total * value / sum(values) for value in values]
+        except (ValueError, ZeroDivisionError):
+            continue  # grading says what is wrong with it
+        for name, share in zip(names, shares, strict=True):
+            cells[name][at] = repr(share)
 
 
 def _columns(content: Content) -> dict[str, list[str]]:

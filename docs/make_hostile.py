@@ -1,0 +1,54 @@
+"""Write the tables of hostile submissions in security.md from tests/dear_submissions.py; with --check, only compare.
+
+python docs/make_hostile.py [--check]
+"""
+
+import sys
+from pathlib import Path
+
+DOCS = Path(__file__).parent
+sys.path.insert(0, str(DOCS.parent / "tests"))
+
+from dear_submissions import FILES, TASKS, fillings  # noqa: E402
+
+from mletools.grading.parsing import LIMITS, NO_LIMIT  # noqa: E402
+
+BEGIN, END = "<!-- hostile submissions -->\n", "<!-- end of hostile submissions -->\n"
+PAIRS = {
+    "text": "; too many comparisons: invalid (levenshtein)",
+    "tokens": "; too many comparisons: invalid",
+    "boxes": "; too many pairs: invalid",
+}
+
+
+def table() -> str:
+    """The tables as Markdown."""
+    lines = ["| cells | metrics | filled with | verdict |", "|---|---|---|---|"]
+    for kind, limit in LIMITS.items():
+        of_kind = {name: task for name, task in TASKS.items() if task.kind == kind}
+        filled = list(dict.fromkeys(name for task in of_kind.values() for name in fillings(task)))
+        verdict = f"cells above {limit.cell:,} characters: invalid"
+        if limit.total != NO_LIMIT:
+            verdict += f"; above {limit.total:,} in all: invalid"
+        names = ", ".join(f"`{name}`" for name in sorted(of_kind))
+        lines.append(
+            f"| `{kind}` | {names} | {', '.join(filled)} | {verdict}{PAIRS.get(kind, '')}; shorter: scored, or refused by the metric |"
+        )
+    lines += ["", "| file | verdict |", "|---|---|", *(f"| {name} | invalid |" for name in FILES)]
+    return "\n".join([*lines, ""])
+
+
+def main() -> None:
+    page = DOCS / "security.md"
+    before, rest = page.read_text(encoding="utf-8").split(BEGIN)
+    written = before + BEGIN + table() + END + rest.split(END)[1]
+    if "--check" not in sys.argv:
+        page.write_text(written, encoding="utf-8")
+    elif written != page.read_text(encoding="utf-8"):
+        sys.exit(
+            "docs/security.md: the tables of hostile submissions are not what docs/make_hostile.py writes: run `make docs`"
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,209 @@
+"""Which calls of a program are watched as it runs, and the text that watches them there.
+
+A call is watched if it could earn a report by its name, or has a name that tells nothing: a variable, an expression. What
+it really was, the observer judges (`observer`), so names may promise too much here. Words of names still tell losses on
+held-out rows from those on training rows, and training rows from those of a test file of as many rows.
+"""
+
+import ast
+import builtins
+import functools
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from . import judging, observer, operations, weaving
+from .calls import Around, Place, calls_of, earned, is_watched
+from .names import Names, dotted, head, words, words_of
+from .operations import MARKERS
+
+_MOST_SITES = 4000  # of one program; further calls are not watched
+_NOT_WATCHED = frozenset(dir(builtins)) - {"map", "filter"} | {"super"}
+_CODES = {
+    operations.ALWAYS: "ALWAYS",
+    operations.SEEN: "SEEN",
+    operations.HELD_OUT: "HELD_OUT",
+    operations.TEST: "TEST",
+    operations.INFERENCE: "INFERENCE",
+    operations.LOOP: "LOOP",
+}
+
+
+def call_sites(tree: ast.Module) -> list[list[Any]]:
+    """[number of the call in ast.walk's order, flags, positions of the arguments that are looked at] of each site."""
+    names = Names.of(tree)
+    own = _functions(tree)
+    numbers = {node: at for at, node in enumerate(n for n in ast.walk(tree) if isinstance(n, ast.Call))}
+    found = []
+    for call, _, around in calls_of(tree, names, strings=True):
+        noted = _handed_on(call, names)
+        if noted or _could_earn(call, names, own):
+            if _could_load(call, names):
+                noted = [0, *noted] if 0 not in noted else noted
+            found.append([numbers[call], _flags(call, around, names), noted])
+    return sorted(found)[:_MOST_SITES]
+
+
+def place_sites(tree: ast.Module, places: Sequence[tuple[Place, str]]) -> list[list[Any]]:
+    """[number of the statement in ast.walk's order, whether behind it, the marker] of each place.
+
+    10 is added to a marker that has to be seen first: one for which the table knows a call in the program.
+    """
+    statements = {node: at for at, node in enumerate(n for n in ast.walk(tree) if isinstance(n, ast.stmt))}
+    known = {each.marker for each in earned(tree)}
+    found = []
+    for place, marker in places:
+        number = MARKERS.index(marker) + 10 * (marker in known)
+        statement = place.body[place.at - 1] if place.at else place.body[0]
+        found.append([statements[statement], bool(place.at), number])
+    return found
+
+
+def tokens_of(nonce: str) -> list[str]:
+    """What each report prints, marker by marker: who has seen one knows no other."""
+    return [f"[mle:{hashlib.sha256((nonce + marker).encode()).hexdigest()[:16]}]" for marker in MARKERS]
+
+
+def observer_text(instrument: dict[str, Any], rows: Sequence[int]) -> str:
+    """The module that compiles and watches a program in the sandbox; `rows`: how many a prediction of test rows has."""
+    config = {
+        "tokens": tokens_of(instrument["nonce"]),
+        "calls": instrument["sites"]["calls"],
+        "places": instrument["sites"]["places"],
+        "waits": instrument["mode"] == "lm",
+        "rows": list(rows),
+        "table": _table(),
+    }
+    return f"{_source()}\n\nload = loader({json.dumps(config)!r})\n"
+
+
+@functools.cache
+def _source() -> str:
+    """The modules that run in the sandbox as one, which has nothing to import from this package."""
+    lines = ["from __future__ import annotations\n"]
+    for module in (judging, weaving, observer):
+        text: str = module.__loader__.get_source(module.__name__)  # type: ignore[union-attr, assignment]
+        lines += [line for line in text.splitlines(True) if not line.startswith(("from .", "from __future__"))]
+    return "".join(lines)
+
+
+@functools.cache
+def _table() -> list[tuple[int, str, str]]:
+    rows = []
+    for row in operations.TABLE:
+        calls = " ".join(each for each in row.calls.split() if "{" not in each)
+        if calls and row.marker != operations.DEFINED:  # models are told by what they are
+            rows.append((MARKERS.index(row.marker), _CODES[row.when], calls))
+    return rows
+
+
+def _functions(tree: ast.Module) -> set[str]:
+    """The names of the program's own functions and plain classes, which are no sites: what they do is seen within."""
+    found = {node.name for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef) and not node.bases:
+            found.add(node.name)
+        elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Lambda):
+            found.update(name for name in map(dotted, node.targets) if name)
+    return found
+
+
+def _could_earn(call: ast.Call, names: Names, own: set[str]) -> bool:
+    func = call.func
+    if isinstance(func, ast.Name):
+        if func.id in names.imports:
+            return _in_table(call, names)
+        return func.id not in own and func.id not in _NOT_WATCHED
+    if not isinstance(func, ast.Attribute):
+        return True
+    if func.attr in operations.last_names() or any(operations.matches([func.attr], each) for each in _loads()):
+        return True
+    root = dotted(func.value)
+    if root == "self":
+        return func.attr not in own
+    return func.attr[:1].isupper() or _in_table(call, names)
+
+
+def _in_table(call: ast.Call, names: Names) -> bool:
+    called = names.of_call(call)
+    return any(operations.matches(called, row.calls) for row in operations.TABLE)
+
+
+@functools.cache
+def _loads() -> list[str]:
+    """How the functions that load data are called, their libraries left aside."""
+    rows = [row for row in operations.TABLE if row.marker == operations.LOADED]
+    last = {call.rpartition(".")[2] for row in rows for call in row.calls.split()}
+    return [" ".join(sorted(last - {"*"}))]
+
+
+def _could_load(call: ast.Call, names: Names) -> bool:
+    called = [each.rpartition(".")[2] for each in names.of_call(call)]
+    return not called or operations.matches(called, _loads()[0])
+
+
+def _handed_on(call: ast.Call, names: Names) -> list[int]:
+    """The arguments that name a function of the table, which somebody else may call."""
+    found = []
+    for at, value in enumerate([*call.args, *(keyword.value for keyword in call.keywords)]):
+        if isinstance(value, (ast.Name, ast.Attribute)):
+            attr = value.attr if isinstance(value, ast.Attribute) else ""
+            named = _in_table(ast.Call(value, [], []), names) and dotted(value) not in names.made
+            if attr in operations.last_names() or named:
+                found.append(at)
+    return found
+
+
+def _flags(call: ast.Call, around: Around, names: Names) -> int:
+    values = [*call.args, *(keyword.value for keyword in call.keywords)]
+    spoken = words(*values)
+    flags = observer.HELD_OUT if around.no_gradient or spoken & operations.HELD_OUT_WORDS else 0
+    if _is_of_training_rows(values, spoken, around, names):
+        flags |= observer.NOT_TEST
+    if is_watched(call):
+        flags |= observer.WATCHED
+    if operations.matches(names.of_call(call), operations.LOSSES):
+        flags |= observer.LOSS
+    return flags
+
+
+def _is_of_training_rows(values: list[ast.expr], spoken: set[str], around: Around, names: Names) -> bool:
+    """Whether the words speak of training or validation rows, and none of test rows."""
+    for name in head(values[0]) if values else []:
+        if name in names.split or words_of(name) & operations.TRAINING_WORDS:
+            return True
+        if words_of(name) & operations.TEST_WORDS:
+            return False
+    told = spoken | around.loops | around.function
+    return bool(told & operations.TRAINING_WORDS) and not told & operations.TEST_WORDS
+
+
+def rows_of_test(public: Path) -> list[int]:
+    """How many rows a prediction of the test rows in the folder `public` may have; empty where nothing tells."""
+    return list(_count_rows(str(public)))
+
+
+@functools.cache
+def _count_rows(public: str) -> tuple[int, ...]:
+    found = set()
+    for path in sorted(Path(public).iterdir()):
+        if not words_of(path.stem) & {"test", "submission", "tests"}:
+            continue
+        if path.is_dir():
+            found.add(sum(1 for each in path.rglob("*") if each.is_file()))
+        elif path.suffix in (".csv", ".tsv"):
+            found.add(_records(path))
+    return tuple(sorted(found - {0}))
+
+
+def _records(path: Path) -> int:
+    """The records of a table behind its header; quoted line ends are none."""
+    quotes = records = 0
+    last = b"\n"
+    with path.open("rb") as file:
+        for last in file:
+            quotes += last.count(b'"')
+            records += quotes % 2 == 0 and last.strip() != b""
+    return max(0, records - 1)

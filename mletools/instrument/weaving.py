@@ -1,0 +1,103 @@
+"""Compiles a program with hooks around its calls, its file and its line numbers left as they are.
+
+Part of what `observer` describes, and like it standard library alone. A hook is a method of an object that stands among
+the constants of the code, where no name leads; each is given a number and a value, and gives the value back.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import types
+from typing import Any
+
+
+class _Weaver(ast.NodeTransformer):
+    """Puts hooks around the calls at `sites`, at places, and behind loops that hold such calls."""
+
+    def __init__(self, sentinel: bytes, calls: dict[ast.AST, tuple[int, list[int]]], places: dict[ast.AST, list[Any]]):
+        self.sentinel, self.calls, self.places = sentinel, calls, places
+        self.loops = self.woven = 0
+
+    def _hook(self, name: str, number: int, value: ast.expr, where: ast.AST) -> ast.expr:
+        hook = ast.Attribute(ast.Constant(self.sentinel), name, ast.Load())
+        made = ast.Call(hook, [ast.Constant(number), value], [])
+        for node in (made, hook, hook.value, made.args[0]):
+            ast.copy_location(node, where)
+        return made
+
+    def _statement(self, name: str, number: int, where: ast.AST) -> ast.stmt:
+        value = ast.copy_location(ast.Constant(None), where)
+        made: ast.stmt = ast.Expr(self._hook(name, number, value, where))
+        return ast.copy_location(made, where)
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        found = self.calls.get(node)
+        self.generic_visit(node)
+        if found is None:
+            return node
+        self.woven += 1
+        site, noted = found
+        node.func = self._hook("before", site, node.func, node.func)
+        for at in noted:
+            if at < len(node.args):
+                node.args[at] = self._hook("note", site, node.args[at], node.args[at])
+            elif at - len(node.args) < len(node.keywords):
+                keyword = node.keywords[at - len(node.args)]
+                keyword.value = self._hook("note", site, keyword.value, keyword.value)
+        return self._hook("after", site, node, node)
+
+    def generic_visit(self, node: ast.AST) -> ast.AST:
+        outer = self.loops
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
+            self.loops = 0
+        loop = isinstance(node, (ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.SetComp, ast.DictComp))
+        self.loops += loop
+        before = self.woven
+        super().generic_visit(node)
+        self.loops -= loop
+        if isinstance(node, (ast.ListComp, ast.SetComp, ast.DictComp)) and self.woven > before:
+            node = self._hook("loop", int(self.loops == 0), node, node)
+        for name in ("body", "orelse", "finalbody"):
+            statements = getattr(node, name, None)
+            if isinstance(statements, list):
+                setattr(node, name, self._block(statements))
+        self.loops = outer
+        return node
+
+    def _block(self, statements: list[Any]) -> list[Any]:
+        done: list[Any] = []
+        for each in statements:
+            found = self.places.get(each, [])
+            done += [self._statement("place", number, each) for after, number in found if not after]
+            done.append(each)
+            if isinstance(each, (ast.For, ast.AsyncFor, ast.While)) and self.woven:
+                done.append(self._statement("loop", int(self.loops == 0), each))
+            done += [self._statement("place", number, each) for after, number in found if after]
+        return done
+
+
+def _with_hooks(code: types.CodeType, sentinel: bytes, hooks: Any) -> types.CodeType:
+    """The code with `hooks` where the compiler put `sentinel`."""
+    constants = tuple(
+        hooks if each == sentinel and isinstance(each, bytes)
+        else _with_hooks(each, sentinel, hooks) if isinstance(each, types.CodeType)
+        else each
+        for each in code.co_consts
+    )  # fmt: skip
+    return code.replace(co_consts=constants)
+
+
+def weave(text: bytes, script: str, calls: list[Any], places: list[Any], hooks: Any) -> types.CodeType:
+    """The program `text`, with `hooks` at its calls and places (see sites.py)."""
+    tree = ast.parse(text, script)
+    nodes = list(ast.walk(tree))
+    found = [node for node in nodes if isinstance(node, ast.Call)]
+    statements = [node for node in nodes if isinstance(node, ast.stmt)]
+    woven: dict[ast.AST, tuple[int, list[int]]] = {found[at]: (at, noted) for at, _, noted in calls}
+    reported: dict[ast.AST, list[Any]] = {}
+    for at, after, number in places:
+        reported.setdefault(statements[at], []).append((after, number))
+    sentinel = b"\0hooks" + os.urandom(16)
+    code = compile(_Weaver(sentinel, woven, reported).visit(tree), script, "exec", dont_inherit=True)
+    return _with_hooks(code, sentinel, hooks)

@@ -1,0 +1,318 @@
+"""Every reader of what a model or a program wrote takes time in proportion to it, whatever stands in it.
+
+Readers by hostile texts, in CPU seconds: 100,000 characters within a tenth of a second. Over that (a busy machine slows
+CPU time too) the same text at twice the length has to take less than three times as long.
+"""
+
+import contextlib
+import itertools
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mletools.instrument import instrument_as, read_report
+from mletools.models import completion, embedding
+from mletools.records.difference import hunks
+from mletools.reports.show import View, turns
+from mletools.reports.show import visible as terminal
+from mletools.reports.show.lines import block, changes, code
+from mletools.scaffolds import answers, calls, codeact, idea_types, ideas, likeness, memory, quoting, react
+from mletools.scaffolds.search import coding, debug_run, evaluation, planning, reasoning
+from mletools.scaffolds.search import memory as research
+from mletools.tasks.roles import replies as roles
+
+LENGTH = 100_000
+MOST_S = 0.1
+NOISE_S = 0.02
+UNITS = [
+    *"`~[{<( \n\t\r\\'\"*#-_|=!&0a,.:", "``` ", "```\n", "a```\n", "```python\n", "```json\n", "``` json\n", "~~~\n", "~~~ a\n",
+    '["', '{"a":', '["[", ', "[1,", "[],", "{},", "[[],", " \n", " \t", "\r\n", '"""\n', "'''a\n", "<think>", "</think>",
+    "<think></think>", "<tool_call>", "<tool_call></tool_call>", "<execute_ipython>", "<answer>", "<execute_code>```\n", "<code>",
+    "# ", "**a", "ACTION:\n", "RATIONALE:", "ANALYSIS_ON_CURRENT_PROGRESS: a\n", "TYPE:", "type: a\n", " :", "\x1b[31m", "\x1b]8;;",
+    "\x9b1;", "\u202e", "\u200b", "é", "漢", "\U0001f600", "e\u0301", "\ud800", "\u2028", "\x00", "\x85", "a ", "a-b_", "1.", "1e", "%",
+    "&lt;", "x = ", "print('loaded data')\n", "if 1:\n", "\\\n", "f'{", "lambda:", "not ", "1+", "a[", "a(", "@a\n", "#\n",
+    "instead of ", "replace ", "switch from ", "drop", "hidden", "optuna", "fold ", "$(", "${", "<<A\n",
+    "==== Start of Debug Information ====\n", "debug_time: 1\n", "@@ -1 +1 @@\n", "n\n",
+]  # fmt: skip
+WRAPPED = {
+    "in a block of code": ("```python\n", "\n```"),
+    "in an open block": ("~~~python\n", ""),
+    "in a call of a tool": ("<tool_call>python<code>", "</code></tool_call>"),
+    "in a tool's JSON": ('<tool_call>{"name": "', '"}</tool_call>'),
+    "in a cell": ("<execute_ipython>", "</execute_ipython>"),
+    "in a request": ("<seek_help>", "</seek_help>"),
+    "after a section's head": ("TYPE: a\nRATIONALE:", ""),
+    "after thinking": ("<think>", "</think>"),
+    "in a list": ("[", "]"),
+    "in an object": ('{"experiment": "', '"}'),
+}
+IN_THEM = [
+    "`",
+    "~",
+    "[",
+    "{",
+    "<",
+    " ",
+    "\n",
+    " \n",
+    "*",
+    "# ",
+    '"',
+    "\\",
+    "```\n",
+    "~~~\n",
+    "a```\n",
+    '["[", ',
+    "<think>",
+]
+
+
+def repeated(unit: str, length: int) -> str:
+    return (unit * (length // len(unit) + 1))[:length]
+
+
+def _texts() -> dict[str, Callable[[int], str]]:
+    found: dict[str, Callable[[int], str]] = {repr(unit): lambda n, unit=unit: repeated(unit, n) for unit in UNITS}
+    for (where, (head, tail)), unit in itertools.product(WRAPPED.items(), IN_THEM):
+        found[f"{unit!r} {where}"] = lambda n, unit=unit, head=head, tail=tail: head + repeated(unit, n) + tail
+    for opening, closing in ("[]", "{}", "()", "<>"):
+        found[f"nested {opening}"] = lambda n, one=opening, other=closing: one * (n // 2) + other * (n // 2)
+    for unit in "`~ [{":
+        found[f"lines of {unit!r}"] = lambda n, unit=unit: (unit * 999 + "\n") * (n // 1000)
+        found[f"growing lines of {unit!r}"] = lambda n, unit=unit: "".join(
+            unit * k + "\n" for k in range(int((2 * n) ** 0.5))
+        )
+        found[f"shrinking lines of {unit!r}"] = lambda n, unit=unit: "".join(
+            unit * k + "\n" for k in range(int((2 * n) ** 0.5), 0, -1)
+        )
+    found |= {
+        "nested JSON": lambda n: '{"a":' * (n // 6) + "1" + "}" * (n // 6),
+        "nested up to the limit": lambda n: ("[" * 150 + "]" * 150 + "\n") * (n // 301),
+        "opened up to the limit": lambda n: ("(" * 150 + "\n") * (n // 151),
+        "thinking, then blanks": lambda n: "<think>" + " " * n,
+        "blanks, then thinking": lambda n: " " * n + "<think>",
+        "a fence, then blanks": lambda n: "```\n" + " " * n + "x",
+        "a long text": lambda n: 'x = "' + "a" * n + '"',
+        "a long list": lambda n: "x = [" + "1, " * (n // 3) + "]",
+        "different lines": lambda n: "".join(f"x{k} = {k}\n" for k in range(n // 12)),
+        "lines that repeat now and then": lambda n: "".join(f"{k * k % 97}\n" for k in range(n // 3)),
+        "JSON opened in strings": lambda n: '["' + '[", "' * (n // 5),
+    }  # fmt: skip
+    return found
+
+
+TEXTS = _texts()
+PROGRAM = "import os\nx = 1\n" * 300
+BRIEF, FULL = View(), View(full=True)
+TOOLS = (*codeact.TOOLS[:2], codeact.ASKING)
+
+
+def reply(text: str) -> dict[str, Any]:
+    return {"text": text, "finish_reason": "stop", "tool_calls": []}
+
+
+def call(text: str) -> dict[str, Any]:
+    return {**reply(""), "tool_calls": [{"id": "a", "name": "execute_ipython", "arguments": text}]}
+
+
+def said(text: str) -> list[Any]:
+    calls = [{"function": {"name": "run", "arguments": text}}]
+    return list(
+        turns.said({"role": "assistant", "content": text, "reasoning": text, "tool_calls": calls}, PROGRAM, BRIEF)
+    )
+
+
+def encoded(text: str) -> bytes:
+    return text.encode("utf-8", "replace")
+
+
+READERS: dict[str, Callable[[str], Any]] = {
+    "a block of code": answers.split_answer,
+    "react": lambda text: calls.read_action(reply(text), react.TOOLS, react._body, ("tool_call", "answer")),
+    "react's format": lambda text: calls.thinks(reply(text)),
+    "codeact": lambda text: calls.read_action(reply(text), TOOLS),
+    "a call's arguments": lambda text: calls.read_action(call(text), TOOLS),
+    "arguments sent back": calls.sendable,
+    "memory": lambda text: calls.read_action(reply(text), memory.TOOLS),
+    "what a fence holds": calls.without_fence,
+    "an idea": ideas.read_idea,
+    "a trajectory": lambda text: ideas.trajectory([{"role": "user", "content": text}], 32_000),
+    "a type of idea": idea_types.read_answer,
+    "a type by words": lambda text: idea_types.by_words({"action": text, "rationale": text}),
+    "a search's idea": reasoning.read_idea,
+    "challenges": lambda text: reasoning.read_challenges(text, 5),
+    "a lesson": research.read_lesson,
+    "an analysis": planning.analysis_in,
+    "a check": coding.read_check,
+    "a choice": lambda text: evaluation.chosen_in(text, {1}),
+    "a text in a fence": research.fenced,
+    "a hypothesis": lambda text: research.plain(text, 400),
+    "changes to a parent": lambda text: research._changes(PROGRAM, text),
+    "a debug run": debug_run.read_block,
+    "likeness": lambda text: likeness.similarity(PROGRAM, text),
+    "an earlier output": quoting.shown,
+    "a role's object": lambda text: roles.json_of(text, dict),
+    "a role's list": lambda text: roles.json_of(text, list),
+    "a role's program": roles.code_of,
+    "a role's page": roles.page_of,
+    "an instrumented program": lambda text: instrument_as(PROGRAM, text),
+    "a report": lambda text: read_report(encoded(text), encoded(text), "nonce"),
+    "a server's complaint": lambda text: completion.exceeds_context(400, encoded(text)),
+    "a completion": lambda text: completion.read_reply(encoded(text)),
+    "embeddings": lambda text: embedding.read_vectors(encoded(text), 1),
+    "terminal text": terminal.visible,
+    "a name on a terminal": terminal.visible_line,
+    "shown prose": lambda text: list(block(text, BRIEF, words=True)),
+    "shown Python": lambda text: list(code(text, BRIEF, "python")),
+    "shown shell": lambda text: list(code(text, BRIEF, "bash")),
+    "shown changes": lambda text: changes(PROGRAM, text, BRIEF),
+    "a shown message": said,
+}  # fmt: skip
+
+
+def seconds(read: Callable[[str], Any], text: str) -> float:
+    begin = time.process_time()
+    with contextlib.suppress(ValueError, roles.Faulty):  # said in words: that is an answer, too
+        read(text)
+    return time.process_time() - begin
+
+
+def least_seconds(read: Callable[[str], Any], text: str, enough: float) -> float:
+    """The least of up to four measurements: other programs slow CPU time too."""
+    took = seconds(read, text)
+    for _ in range(3):
+        if took <= enough:
+            break
+        took = min(took, seconds(read, text))
+    return took
+
+
+def check(name: str, texts: Iterable[str], length: int = LENGTH) -> None:
+    """Each text within MOST_S; on a slow machine, twice the text in less than three times as long."""
+    read = READERS[name]
+    seconds(read, "hello")  # imports, tables
+    for text in texts:
+        took = least_seconds(read, TEXTS[text](length), MOST_S)
+        if took > MOST_S:
+            twice = least_seconds(read, TEXTS[text](2 * length), 3 * took)
+            assert took < 5 * MOST_S and twice < 3 * took, (
+                f"{length} characters of {text}: {took:.2f} s, twice: {twice:.2f} s"
+            )
+
+
+# One for each way in which a reader was slow once.
+WORST = [
+    *map(repr, "~` \t\n["), "'a```\\n'", "'ACTION:\\n'", "'[\"[\", '", "'~' in a call of a tool", "'~' in a cell", "' ' in a request",
+    "growing lines of ' '", "lines of '`'", "'é'", "lines that repeat now and then",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_a_reply_of_anything_is_read_at_once(name: str) -> None:
+    check(name, WORST)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", READERS)
+def test_every_reader_reads_every_hostile_text_at_once(name: str) -> None:
+    check(name, TEXTS)
+
+
+@pytest.mark.parametrize("text", ["'\\n'", "' \\n'", "'`'", "lines of ' '", "'é'"])
+def test_what_is_shown_in_full_takes_time_in_proportion(text: str) -> None:
+    """100,000 lines are made of it: a bound in seconds would be one on the lines."""
+
+    def show(given: str) -> list[Any]:
+        return list(block(given, FULL, words=True))
+
+    seconds(show, "hello")
+    once = least_seconds(show, TEXTS[text](LENGTH // 4), 0)
+    assert least_seconds(show, TEXTS[text](LENGTH // 2), 3 * once) < 3 * once + NOISE_S
+
+
+def test_the_measure_notices_a_reader_that_takes_the_square(monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = "shown prose"
+    for power, accepted in ((2, False), (1, True)):
+        monkeypatch.setattr(
+            "test_hostile_text.seconds", lambda read, text, power=power: 0.15 * (len(text) / LENGTH) ** power
+        )
+        with contextlib.nullcontext() if accepted else pytest.raises(AssertionError, match="characters of '~'"):
+            check(slow, WORST)
+
+
+# ---- what they read is what they read before
+
+
+@pytest.mark.parametrize(
+    ("text", "inside"),
+    [
+        ("```python\nx = 1\n```", "x = 1\n"),
+        ("\n~~~~\nx = 1\n   ~~~~ \n", "x = 1\n"),
+        ("```\nx = 1```", "x = 1\n"),
+        ("````\n```\nx\n```\n````", "```\nx\n```\n"),
+        ("```\nx = 1", "```\nx = 1\n"),
+        ("x = 1\n```", "x = 1\n```\n"),
+        ("``` a`b\nx\n```", "``` a`b\nx\n```\n"),
+        ("~~~~~~\n~~~", "~~~~~~\n~~~\n"),
+        ("\n\nx = 1\n\n", "x = 1\n"),
+        ("```\n```", "\n"),
+    ],
+)
+def test_the_fence_around_code(text: str, inside: str) -> None:
+    assert calls.without_fence(text) == inside
+
+
+def test_sections_stand_at_the_beginnings_of_lines() -> None:
+    read = calls.sections(
+        "\n \n ##**ACTION :** do\n it\nnot ACTION: this\n\t*RATIONALE:why: so\n", ["action", "rationale"]
+    )
+    assert read == {"action": "do\n it\nnot ACTION: this", "rationale": "why: so"}
+    for text, problem in {
+        "a\nACTION: b": "it has to begin with ACTION:",
+        "ACTION: b\nACTION: b": "ACTION: stands there twice",
+        "ACTION: b\nRATIONALE: ": "RATIONALE: is missing or empty",
+    }.items():
+        with pytest.raises(ValueError, match=f"^{problem}$"):
+            calls.sections(text, ["action", "rationale"])
+
+
+@given(
+    st.lists(st.sampled_from("abcd"), max_size=30), st.lists(st.sampled_from("abcd"), max_size=30), st.integers(0, 3)
+)
+def test_changes_make_one_text_of_the_other(old: list[str], new: list[str], context: int) -> None:
+    made: list[str] = []
+    at = 0
+    for line in hunks(old, new, context):
+        if line.startswith("@@"):
+            begin, _, size = line.split()[1].removeprefix("-").partition(",")
+            until = int(begin) - (size != "0")
+            made += old[at:until]
+            at = until
+        else:
+            assert line[0] == "+" or old[at] == line[1:]
+            made += [line[1:]] if line[0] in " +" else []
+            at += line[0] in " -"
+    assert made + old[at:] == new
+    assert (old == new) == (not list(hunks(old, new, context)))
+
+
+def test_changes_are_written_as_diff_writes_them() -> None:
+    old = [*"abcdefghij"]
+    assert list(hunks(old, [*"abXdefghiYZ"], 1)) == [
+        "@@ -2,3 +2,3 @@",
+        " b",
+        "-c",
+        "+X",
+        " d",
+        "@@ -9,2 +9,3 @@",
+        " i",
+        "-j",
+        "+Y",
+        "+Z",
+    ]
+    assert list(hunks([], ["a"], 2)) == ["@@ -0,0 +1 @@", "+a"]
+    assert list(hunks(old, old, 2)) == []

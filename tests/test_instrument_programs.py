@@ -1,0 +1,117 @@
+"""Which reports programs earn when they run: those of what they did, whatever it is called, and no other."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from conftest import mostly_slow
+from instrumented_programs import CHEATS, PROGRAMS, STUB_PROGRAMS, STUBS, TORCH_PROGRAMS
+
+from mletools.instrument import MARKERS, instrument, make_nonce, observer_text, read_report, rows_of_test
+from mletools.sandbox import Limits, Outcome
+from mletools.sandbox.interface import Setup
+from mletools.sandbox.local import LocalSandbox
+
+LETTERS = "ILDATBP"
+NONCE = make_nonce(11)
+
+
+@pytest.fixture(scope="module")
+def public(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("task") / "public"
+    folder.mkdir()
+    rows = [f"{at},{at * 7 % 11},{at * 5 % 13},{'xyz'[at % 3]}" for at in range(60)]
+    (folder / "train.csv").write_text("id,a,b,c,y\n" + "".join(f"{row},{at % 2}\n" for at, row in enumerate(rows)))
+    (folder / "test.csv").write_text("id,a,b,c\n" + "".join(f"{row}\n" for row in rows[:23]))
+    (folder / "sample_submission.csv").write_text("id,y\n" + "".join(f"{at},0\n" for at in range(23)))
+    for path in (folder, *folder.parents[:2]):
+        path.chmod(0o755)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def box() -> Iterator[LocalSandbox]:
+    with LocalSandbox(Setup(slots=1)) as sandbox:
+        yield sandbox
+
+
+def watched(code: str, mode: str = "ast") -> str:
+    """The observer's text for a program."""
+    result = instrument(code)
+    assert result.sites is not None, result.problem
+    return observer_text({"nonce": NONCE, "sites": result.sites, "mode": mode}, [23])
+
+
+def run(box: LocalSandbox, public: Path, code: str) -> tuple[str, Outcome]:
+    """The letters of the reports that arrived, and the outcome."""
+    outcome = box.run(code, public, Limits(), 1, observer=watched(code))
+    markers, _, _ = read_report(outcome.stdout, outcome.stderr, NONCE)
+    return "".join(LETTERS[MARKERS.index(marker)] for marker in markers), outcome
+
+
+@pytest.mark.parametrize("name", mostly_slow(PROGRAMS, 8))
+def test_programs_earn_what_they_did(box: LocalSandbox, public: Path, name: str) -> None:
+    code, letters = PROGRAMS[name]
+    found, outcome = run(box, public, code)
+    assert found == letters, outcome.stderr.decode()
+    assert (outcome.status == "ok") != name.startswith("fails"), outcome.stderr.decode()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TORCH_PROGRAMS)
+def test_programs_of_torch_earn_what_they_did(box: LocalSandbox, public: Path, name: str) -> None:
+    pytest.importorskip("torch", reason="runs programs of torch")
+    code, letters = TORCH_PROGRAMS[name]
+    found, outcome = run(box, public, code)
+    assert (outcome.status, found) == ("ok", letters), outcome.stderr.decode()
+
+
+@pytest.mark.parametrize("name", mostly_slow(STUB_PROGRAMS, 1))
+def test_programs_of_other_libraries_earn_what_they_did(public: Path, tmp_path: Path, name: str) -> None:
+    """The libraries are stand-ins, on the import path as installed ones are; so the program runs without a box."""
+    code, letters = STUB_PROGRAMS[name]
+    for path, text in STUBS.items():
+        file = tmp_path / "libraries" / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "input").symlink_to(public)
+    (work / "solution.py").write_text(code)
+    libraries = [str(tmp_path / "libraries"), *sys.path]
+    call = [str(work / "solution.py"), str(work), libraries, 1, 1, [], watched(code)]
+    start = "import json, sys; from mletools.sandbox.solution import launch; launch(*json.load(sys.stdin))()"
+    done = subprocess.run(
+        [sys.executable, "-c", start], input=json.dumps(call).encode(), cwd=work, capture_output=True, timeout=120
+    )
+    markers, _, stderr = read_report(done.stdout, done.stderr, NONCE)
+    assert done.returncode == 0, stderr.decode()
+    assert "".join(LETTERS[MARKERS.index(marker)] for marker in markers) == letters
+
+
+@pytest.mark.parametrize("name", mostly_slow(CHEATS, 6))
+def test_what_only_looks_like_work_earns_nothing(box: LocalSandbox, public: Path, name: str) -> None:
+    code, letters = CHEATS[name]
+    found, outcome = run(box, public, code)
+    assert found == letters, outcome.stderr.decode()
+
+
+def test_a_test_file_s_rows_are_counted(public: Path) -> None:
+    assert rows_of_test(public) == [23]
+
+
+def test_a_program_cannot_tell_that_it_is_watched(box: LocalSandbox, public: Path) -> None:
+    code = (
+        "import sys, os, traceback, pandas as pd\n"
+        "def f():\n    return pd.read_csv('input/none.csv')\n"
+        "try:\n    f()\nexcept OSError:\n    print(traceback.format_exc())\n"
+        "print(sorted(globals()), sorted(f.__globals__), open(__file__).read())\n"
+        "f()\n"
+    )
+    _, told = run(box, public, code)
+    plain = box.run(code, public, Limits(), 1)
+    _, stdout, stderr = read_report(told.stdout, told.stderr, NONCE)
+    assert (stdout, stderr, told.exit_code) == (plain.stdout, plain.stderr, plain.exit_code)
