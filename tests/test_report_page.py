@@ -126,7 +126,7 @@ def test_hostile_text_stays_text(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("length", [3, 60])
-@pytest.mark.filterwarnings("error")
+@pytest.mark.filterwarnings("error::UserWarning")
 def test_a_figure_of_many_sets_keeps_room_for_its_axes(length: int, tmp_path: Path) -> None:
     lines = {f"{number:02}" + "w" * length: [(0.0, 1.0, None), (1.0, float(number), 0.1)] for number in range(24)}
     drawn = line_plot(lines, "step", "reward")

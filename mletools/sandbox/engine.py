@@ -190,5 +190,6 @@ class Container:
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         remove(self._api, self.id)
-        with suppress(OSError):
-            self._stream.close()
+        for end in (self._stream, self._socket):
+            with suppress(OSError):
+                end.close()
