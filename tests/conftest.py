@@ -20,7 +20,8 @@ hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=No
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 
 BIN = Path(sys.executable).parent
-ROOT = Path(__file__).parent.parent
+TESTS = Path(__file__).parent
+ROOT = TESTS.parent
 COMMANDS = sorted(path.name for path in (ROOT / "bin").iterdir())
 os.environ["HF_HUB_OFFLINE"] = "1"
 # Clusters that nobody else on this network may use. Ray reads this when it is imported; without, it writes to the home.

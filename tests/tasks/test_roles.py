@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import scripted_server as scripted
-from conftest import mostly_slow, records, run_command
+from conftest import TESTS, mostly_slow, records, run_command
 from scripted_server import Cut, Raw, RoleServer, good
 
 from mletools.commands import task_roles
@@ -732,7 +732,7 @@ def test_a_question_that_the_server_refuses_ends_one_task(place: Path, serve: An
 
 KILLED = """
 import sys
-sys.path[:0] = [{tests!r}]
+sys.path[:0] = {paths!r}
 from pathlib import Path
 import test_roles
 from mletools.commands.task_roles import open_maker
@@ -761,7 +761,7 @@ def test_a_killed_run_goes_on_without_paying_again(place: Path, serve: Any) -> N
         drop(handler)
 
     server = serve(developer=[broken, scripted.generator], evaluator=[Raw(kill), scripted.evaluator])
-    code = KILLED.format(tests=str(Path(__file__).parent), url=server.url, place=str(place))
+    code = KILLED.format(paths=[str(TESTS), str(Path(__file__).parent)], url=server.url, place=str(place))
     children.append(subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE))
     assert children[0].wait(timeout=100) == -signal.SIGKILL, children[0].stderr.read().decode()  # type: ignore[union-attr]
     with open(place / "data/roles/journal.jsonl", "ab") as file:

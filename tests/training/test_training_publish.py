@@ -15,7 +15,7 @@ import pytest
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
-from conftest import records, run_command
+from conftest import ROOT, records, run_command
 
 from mletools.commands.rollout_endless import Ahead, Endless, State
 from mletools.records import published
@@ -23,7 +23,7 @@ from mletools.records.errors import ToolError
 from mletools.records.jsonl import Line
 from mletools.training.publish import Publisher, load_adapter
 
-EXAMPLES = Path(__file__).parent.parent / "examples" / "tasks"
+EXAMPLES = ROOT / "examples" / "tasks"
 
 
 def write(folder: Path) -> None:
@@ -80,7 +80,7 @@ def test_what_was_refused_makes_room_for_more(tmp_path: Path) -> None:
 def test_samplers_see_that_nobody_reads_them(tmp_path: Path, policy: bool) -> None:
     if policy:
         publisher(tmp_path / "pub").publish(0, write)
-    task = Path(__file__).parent.parent / "examples" / "tasks" / "tasks.jsonl"
+    task = ROOT / "examples" / "tasks" / "tasks.jsonl"
     command = "mle-rollout -q -m scripted --forever --follow pub --max-staleness 0 -g 8 " + f"{task} | head -n 8 > out"
     if not policy:
         command = f"mle-rollout -q -m hf: --forever --follow pub {task} | true"

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import ROOT, TESTS
 
 from mletools import prompts
 from mletools.records import schema
@@ -20,7 +21,7 @@ from mletools.scaffolds.job import Job, Settings
 from mletools.scaffolds.search.components import COMPONENTS
 from mletools.scaffolds.search.interfaces import OPERATIONS, PROBLEMS
 
-OWN = str(Path(__file__).with_name("own_search.py"))
+OWN = str(TESTS / "own_search.py")
 TASK = {
     "id": "task",
     "name": "mill",
@@ -293,7 +294,7 @@ def test_a_model_beside_the_policy_is_asked_and_not_trained(tmp_path: Path) -> N
 
 
 def test_the_page_names_every_component_and_what_presets_choose() -> None:
-    page = (Path(__file__).parent.parent / "docs/search.md").read_text()
+    page = (ROOT / "docs/search.md").read_text()
     for kind, known in COMPONENTS.items():
         assert f"| `--{kind}` | " in page
         assert all(f"| `{name}` | " in page for name in known)

@@ -7,19 +7,18 @@ On ideas phrased oddly earlier states of it, meeting them first, were right abou
 
 import json
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import records, run_command
+from conftest import TESTS, records, run_command
 from model_server import FaultyServer
 
 from mletools.reports.idea_types import Tally
 from mletools.scaffolds import ideas
 from mletools.scaffolds.idea_types import TYPES, by_words, posed, read_answer
 
-IDEAS = [json.loads(line) for line in (Path(__file__).parent / "ideas.jsonl").read_text().splitlines()]
-INPUT = (Path(__file__).parent / "cases" / "mle-classify-ideas" / "keywords" / "input").read_bytes()
+IDEAS = [json.loads(line) for line in (TESTS / "ideas.jsonl").read_text().splitlines()]
+INPUT = (TESTS / "cases" / "mle-classify-ideas" / "keywords" / "input").read_bytes()
 COMMAND = ("mle-classify-ideas", "--by", "model", "-m", "judge", "-k", "--retries", "1")
 GOOD = "TYPE: Model Training\nRATIONALE: It is about the loss."
 

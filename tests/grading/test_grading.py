@@ -7,6 +7,7 @@ from typing import Any
 
 import fastjsonschema
 import pytest
+from conftest import ROOT
 
 from mletools.grading import (
     Verdict,
@@ -301,7 +302,7 @@ def test_scores_compare_to_their_seventeenth_digit(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("decimals", "allowed"), [(0, True), (17, True), (18, False), (-1, False)])
 def test_scores_are_rounded_to_at_most_seventeen_decimals(decimals: int, allowed: bool) -> None:
-    schema = json.loads((Path(__file__).parent.parent / "schemas" / "task.json").read_text())["properties"]["metric"]
+    schema = json.loads((ROOT / "schemas" / "task.json").read_text())["properties"]["metric"]
     check = fastjsonschema.compile(schema["properties"]["score_round"])
     if allowed:
         check(decimals)

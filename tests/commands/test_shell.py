@@ -6,11 +6,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import BIN
+from conftest import BIN, ROOT
 
 from mletools import shell
 
-NAMES = sorted(path.name for path in (Path(__file__).parent.parent / "bin").iterdir())
+NAMES = sorted(path.name for path in (ROOT / "bin").iterdir())
 
 
 def test_every_command_is_there() -> None:

@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import BIN, COMMANDS, run_command
+from conftest import BIN, COMMANDS, ROOT, run_command
 
-EXAMPLES = Path(__file__).parent.parent / "examples"
+EXAMPLES = ROOT / "examples"
 CLUSTER = EXAMPLES / "cluster"
 
 

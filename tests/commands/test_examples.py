@@ -10,9 +10,9 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import BIN
+from conftest import BIN, ROOT
 
-EXAMPLES = Path(__file__).parent.parent / "examples"
+EXAMPLES = ROOT / "examples"
 EXPERIMENTS = sorted(path.parent.name for path in EXAMPLES.glob("*/Makefile"))
 
 

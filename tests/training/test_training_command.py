@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from conftest import ROOT, TESTS
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -26,7 +27,7 @@ def nano(tmp_path_factory) -> Path:
     return make_tiny([{"messages": [{"role": "user", "content": "a forest of 100 trees"}]}], folder, "nano", seed=0)
 
 
-TASK = json.loads((Path(__file__).parent.parent / "examples" / "tasks" / "tasks.jsonl").read_text().split("\n")[0])
+TASK = json.loads((ROOT / "examples" / "tasks" / "tasks.jsonl").read_text().split("\n")[0])
 
 
 def rollouts(count: int, ids: bool = True, size: int = 4, **more) -> list[dict]:
@@ -245,7 +246,7 @@ def test_max_steps_ends_a_pipe_that_does_not(nano, tmp_path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("staleness", [(), ("--max-staleness", "0")], ids=["unbounded", "bounded"])
 def test_a_whole_pipe_ends_with_its_trainer(nano, tmp_path, staleness) -> None:
-    tasks = Path(__file__).parent.parent / "examples" / "tasks" / "tasks.jsonl"
+    tasks = ROOT / "examples" / "tasks" / "tasks.jsonl"
     rewarded = "import json, sys\nfor n, line in enumerate(sys.stdin):\n  print(json.dumps({**json.loads(line), 'reward': n % 4 / 4}), flush=True)"
     sample = [BIN / "mle-rollout", "-q", "-m", "hf:", "--forever", "--follow", "pub", *staleness, "-g", "4"]
     sample += ["--prompt", "single-brief", "--max-tokens", "8", tasks]
@@ -292,7 +293,7 @@ def launched(kind: str, folder: Path) -> tuple[tuple[str, ...], dict[str, str]]:
     if kind == "ddp":
         return ("accelerate", "launch", "--multi_gpu", "--num_processes=2", "--mixed_precision=no", grpo), {}
     if kind == "fsdp2":
-        driver = str(Path(__file__).parent / "fsdp_on_cpus.py")
+        driver = str(TESTS / "fsdp_on_cpus.py")
         return ("torchrun", "--standalone", "--nproc-per-node=2", driver, grpo), FSDP
     deepspeed = os.environ.get("MLETOOLS_DEEPSPEED", "")
     if not deepspeed:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import ROOT, records, run_command
+from conftest import ROOT, TESTS, records, run_command
 
 import mletools
 from mletools.commands.task_making import _medals, _unlike
@@ -275,7 +275,7 @@ def test_same_seed_same_bytes_whatever_came_before(made, tmp_path):
 
 FEATURES = "import numpy as np; from numpy._core._multiarray_umath import __cpu_features__ as f; print(*(n for n in f if f[n]))"
 DIGESTS = """
-import sys; sys.path.insert(0, {here!r})
+import sys; sys.path[:0] = {paths!r}
 from test_procedural import challenge_of
 from mletools.tasks.folder import content_digest, data_digest
 for modality in {modalities!r}:
@@ -288,7 +288,7 @@ for modality in {modalities!r}:
 @pytest.mark.slow
 def test_files_do_not_depend_on_the_kind_of_processor():
     """The same bytes with the wide vector instructions of numpy and OpenBLAS and without."""
-    code = DIGESTS.format(here=str(Path(__file__).parent), modalities=MODALITIES)
+    code = DIGESTS.format(paths=[str(TESTS), str(Path(__file__).parent)], modalities=MODALITIES)
     poor = {"NPY_DISABLE_CPU_FEATURES": _optional_features(), "OPENBLAS_CORETYPE": "Nehalem"}
     outputs = []
     for environment in ({}, poor):

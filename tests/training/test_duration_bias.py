@@ -4,12 +4,12 @@ import itertools
 import math
 import random
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import ROOT
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
+sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import duration_bias as bias
 import duration_family as family

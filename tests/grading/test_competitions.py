@@ -17,12 +17,13 @@ from typing import Any
 import fastjsonschema
 import numpy as np
 import pytest
+from conftest import ROOT
 
 from mletools.grading import Verdict, answer_spec, check_task, grade, parse_answers
 from mletools.grading.metrics import METRICS
 from mletools.tasks.importing.competitions import FILE
 
-SCHEMA = json.loads((Path(__file__).parent.parent / "schemas" / "task.json").read_text())
+SCHEMA = json.loads((ROOT / "schemas" / "task.json").read_text())
 GRADING = {name: part for name, part in SCHEMA["properties"].items() if re.match("submission|metric|answer", name)}
 ENTRIES = [json.loads(line) for line in FILE.read_text(encoding="utf-8").splitlines()]
 RECORDS = {f"{each['benchmark']}/{each['competition']}": each for each in ENTRIES if each["support"] == "record"}

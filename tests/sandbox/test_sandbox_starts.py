@@ -16,6 +16,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from conftest import TESTS
 
 from mletools.records.errors import ToolError
 from mletools.sandbox import Limits, Setup
@@ -25,7 +26,7 @@ from mletools.sandbox.local import LocalSandbox
 from mletools.sandbox.process_tree import _children
 from mletools.sandbox.starting import wants_fresh_interpreter
 
-SOLUTIONS = sorted((Path(__file__).parent / "solutions").glob("*.py"))
+SOLUTIONS = sorted((TESTS / "solutions").glob("*.py"))
 # What every test run tries; the others take a minute more.
 QUICK = {"logistic", "forest_without_seed", "children", "traceback", "random_numbers", "main_module"}
 # What a plain `python solution.py` prints otherwise: it has other paths, and nothing seeds its random states.

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import BIN, records, run_command
+from conftest import BIN, ROOT, records, run_command
 from model_server import long_tiny
 
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -22,7 +22,7 @@ from mletools.records.errors import RecordError, ToolError  # noqa: E402
 from mletools.training.samples import sample_of  # noqa: E402
 from mletools.training.tiny import make_tiny  # noqa: E402
 
-EXAMPLES = Path(__file__).parent.parent / "examples" / "tasks"
+EXAMPLES = ROOT / "examples" / "tasks"
 WORDS = "fit a forest with depth 3 and 100 trees, then write the submission file"
 QUESTIONS = ["Solve the task.", "Go.", "A rather longer question about forests and their depth, in one line."]
 

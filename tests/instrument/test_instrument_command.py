@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import BIN, records, run_command
+from conftest import BIN, TESTS, records, run_command
 from model_server import FaultyServer
 
 from mletools.instrument import MARKERS
@@ -199,7 +199,7 @@ def test_programs_print_hand_in_and_fail_as_before(place: Path, stages: dict[str
     (public / "test.csv").write_text("id,a,b,c\n" + "".join(f"{at},{at % 4},1,2\n" for at in range(9)))
     template = records(stages["rollouts"].read_bytes())[0]
     task = {**template["task"], "data": {**template["task"]["data"], "dir": "soup"}}
-    paths = sorted((Path(__file__).parent / "solutions").glob("*.py"))
+    paths = sorted((TESTS / "solutions").glob("*.py"))
     made = [{**template, "task": task, "id": path.name, "code": path.read_text()} for path in paths]
     source = "".join(json.dumps(record) + "\n" for record in made).encode()
     outcomes = []

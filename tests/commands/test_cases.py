@@ -9,9 +9,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from conftest import BIN
+from conftest import BIN, TESTS
 
-CASES = Path(__file__).parent / "cases"
+CASES = TESTS / "cases"
 FOLDERS = sorted(path.parent for path in CASES.glob("*/*/cmd"))
 
 

@@ -1,10 +1,10 @@
 """A model's answer: which are taken, where its reports then stand, and why others are refused, word for word."""
 
 import ast
-from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import TESTS
 
 from mletools.instrument import MARKERS, instrument, instrument_as
 from mletools.instrument.answer import MOST_REPORTS
@@ -13,7 +13,6 @@ from mletools.instrument.taking_out import without_reports
 from mletools.models import bank, readers
 from mletools.models.agents import instrumenter
 
-TESTS = Path(__file__).parent
 PROGRAM = '''"""What it does."""
 from __future__ import annotations
 import pandas as pd  # a comment

@@ -52,7 +52,7 @@ STAND_INS = {
     "--max-seconds 7200": "--max-turns 4",
     "--set paths.width=3": "--set paths.width=3 --max-turns 4",
     "for round in 1 2 3 4": "for round in 1",
-    "--selftest": "--selftest --help",  # a minute; tests/test_sandbox_command.py runs it
+    "--selftest": "--selftest --help",  # a minute; tests/sandbox/test_sandbox_command.py runs it
     "--scaffold memory": "--scaffold memory --max-traces 1",
 }
 
