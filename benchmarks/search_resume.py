@@ -44,10 +44,10 @@ print("x" * 3000)
 class Quick:
     repairs: ClassVar[bool] = False
 
-    def develop(self, desk, brief):
-        desk.ask("develop", "search-draft", "Write a program.\\n" + "Words. " * 1500)
-        code = PROGRAM.format(worth=desk.dice.random()) + "# " + "text " * 1000
-        told = desk.run(code, 30)
+    def develop(self, context, brief):
+        context.ask("develop", "search-draft", "Write a program.\\n" + "Words. " * 1500)
+        code = PROGRAM.format(worth=context.dice.random()) + "# " + "text " * 1000
+        told = context.run(code, 30)
         valid = bool(told["validation"] and told["validation"]["valid"])
         return Developed(code, told, None if valid else "failed")
 '''

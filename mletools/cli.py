@@ -6,39 +6,30 @@ descriptor 1 is set aside for them before anything else runs, and prints of libr
 """
 
 import os
-import re
 import signal
 import sys
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
 import click
 
 from . import __version__
-from .records.errors import ToolError
+from .cli_options import COMMON, URL, Option
+from .records.errors import OptionError, ToolError
 from .records.jsonl import Line
 from .run import Run
 
 __all__ = ["URL", "Command", "Line", "MachineOption", "Run", "command"]
 
 
-class MachineOption(click.Option):
+class MachineOption(Option):
     """An option that says how to work (speed, places, verbosity) and cannot change what the records say."""
 
-
-class _Url(click.ParamType):
-    name = "url"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if not re.match(r"https?://[^/\s]+\S*$", value):
-            self.fail(f"{value!r} is no address such as http://localhost:8000/v1", param, ctx)
-        return value
-
-
-URL = _Url()
+    def __init__(self, names: Sequence[str], **settings: Any):
+        super().__init__(names, **{"machine": True, **settings})
 
 
 class _Stopped(BaseException):
@@ -50,7 +41,7 @@ def _semantic_options(context: click.Context) -> dict[str, Any]:
     """The options that can change results and differ from their defaults, as JSON values."""
     chosen: dict[str, Any] = {}
     for param in context.command.params:
-        if not isinstance(param, click.Option) or isinstance(param, MachineOption):
+        if not isinstance(param, click.Option) or getattr(param, "machine", False):
             continue
         if param.name is None or param.name == "seed" or param.name not in context.params:
             continue
@@ -124,6 +115,8 @@ def _execute(name: str, context: click.Context, params: dict[str, Any], body: Ca
         run.complete()
     except click.UsageError:
         raise
+    except OptionError as error:
+        raise click.UsageError(str(error)) from None
     except BrokenPipeError:
         code = 141
     except KeyboardInterrupt:
@@ -151,6 +144,39 @@ class Command(click.Command):
     """
 
     writes_text = False
+    # Options that depend on what else is on the command line, of which this is told.
+    extended: Callable[[list[str]], list[Option]] | None = None
+    hint: Callable[[str], str | None] | None = None  # what is wrong with an option that is not there
+
+    def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
+        if self.extended is not None:
+            fixed = [param for param in self.params if not getattr(param, "extends", False)]
+            own = next((at for at, param in enumerate(fixed) if getattr(param, "heading", "") == COMMON), len(fixed))
+            more = self.extended(args)
+            for param in more:
+                param.extends = True
+            self.params = [*fixed[:own], *more, *fixed[own:]]
+        try:
+            return super().parse_args(context, args)
+        except click.NoSuchOption as error:
+            hint = self.hint(error.option_name) if self.hint is not None else None
+            if hint is None:
+                raise
+            raise click.UsageError(hint, context) from None
+
+    def format_options(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        """The options under their headings, in the order in which these first come; the common ones last."""
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for param in self.get_params(context):
+            row = param.get_help_record(context)
+            if row is not None and isinstance(param, click.Option):
+                shared = not isinstance(param, Option)  # --version and --help
+                sections.setdefault(COMMON if shared else getattr(param, "heading", "") or "Options", []).append(row)
+        common = sections.pop(COMMON, [])
+        for heading, rows in [*sections.items(), (COMMON, common)]:
+            if rows:
+                with formatter.section(heading):
+                    formatter.write_dl(rows)
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         stdout = sys.stdout
@@ -165,7 +191,7 @@ class Command(click.Command):
 
 
 def _option(*names: str, **settings: Any) -> Callable[[Any], Any]:
-    return click.option(*names, cls=MachineOption, **settings)
+    return click.option(*names, cls=MachineOption, heading=COMMON, **settings)
 
 
 _ON = "Go on with what a killed run left of -o FILE; skip what is finished."
@@ -189,8 +215,10 @@ def _shared_options(*, inputs: bool, jobs: bool, seed: bool, data: bool, dry_run
         added.append(_option("-j", "--jobs", help="Workers.", **number))
         added.append(_option("-k", "--keep-order", is_flag=True, help="Write in input order instead of as done."))
     if seed:
-        told = "A record's own seed is made of this and its id."
-        added.append(click.option("--seed", type=int, default=0, show_default=True, help=told))
+        seeded = "Base seed; record seeds are hash(seed, id)."
+        added.append(
+            click.option("--seed", cls=Option, heading=COMMON, type=int, default=0, show_default=True, help=seeded)
+        )
     if data:
         folder = {"type": click.Path(file_okay=False), "default": ".", "envvar": "MLE_DATA", "metavar": "DIR", **_SHOWN}
         added.append(_option("--data", help="The folder that paths inside records start from.", **folder))
@@ -216,11 +244,14 @@ def command(
     dry_run: bool = False,
     own_resume: bool = False,
     text: bool = False,
+    extended: Callable[[list[str]], list[Option]] | None = None,
+    hint: Callable[[str], str | None] | None = None,
 ) -> Callable[[Callable[..., None]], click.Command]:
     """Make `body(run, **options)` a command with the shared options it asks for.
 
     inputs: takes FILES, --rejects and --max-rejects; jobs: -j and -k; data: --data/MLE_DATA; own_resume: --resume is
-    about a folder of the command's own as well, and needs no -o; text: writes text for people.
+    about a folder of the command's own as well, and needs no -o; text: writes text for people; extended: the options
+    that depend on the others, of the whole command line; hint: what is wrong with an option that is not there.
     """
     shared = _shared_options(inputs=inputs, jobs=jobs, seed=seed, data=data, dry_run=dry_run, own_resume=own_resume)
 
@@ -239,9 +270,9 @@ def command(
         wrapped.__click_params__ = list(own)
         for add in reversed(shared):
             wrapped = add(wrapped)
-        settings = {"help_option_names": ["-h", "--help"], "max_content_width": 120}
+        settings = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
         made: Any = click.command(name, cls=Command, context_settings=settings)(wrapped)
-        made.writes_text = text
+        made.writes_text, made.extended, made.hint = text, extended, hint
         made.params.sort(key=lambda param: param not in own)  # the command's own options first
         return made
 

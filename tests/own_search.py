@@ -26,5 +26,5 @@ class Numbered:
 
     word: str = "slope"
 
-    def reason(self, desk: object, question: Question) -> Idea:
+    def reason(self, context: object, question: Question) -> Idea:
         return Idea(Hypothesis(f"{self.word} {len(question.graph) + len(question.beside)}", "Model"))

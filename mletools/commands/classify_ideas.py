@@ -8,12 +8,14 @@ from typing import Any
 import click
 
 from .. import cli, prompts
+from ..cli_options import options
 from ..models import Model, Request
+from ..models.options import ModelOptions
 from ..records.errors import RecordError, ToolError
 from ..records.ids import derive_seed
+from ..records.options import option
 from ..reports.idea_types import Tally
 from ..scaffolds import idea_types, ideas
-from .model_options import ModelOptions, model_options
 
 Judge = Callable[[dict[str, Any], idea_types.Posed], tuple[str | None, str]]
 
@@ -24,24 +26,27 @@ class ModelJudge:
 
     model: Model
     seed: int
-    temperature: float
-    max_tokens: int
-    trajectory_tokens: int
+    options: "Answering"
 
     def __call__(self, rollout: dict[str, Any], posed: idea_types.Posed) -> tuple[str | None, str]:
         told = prompts.render(
             "idea-type",
-            trajectory=ideas.trajectory(posed.messages, self.trajectory_tokens),
+            trajectory=ideas.trajectory(posed.messages, self.options.trajectory_tokens),
             idea=ideas.as_text(posed.idea),
         )
         seed = derive_seed(self.seed, "idea-type", rollout["id"], posed.turn)
         asked = [{"role": "user", "content": told}]
         request = Request(
-            asked, seed, self.temperature, max_tokens=self.max_tokens, task=rollout["task"], role="idea-type"
+            asked,
+            seed,
+            self.options.temperature,
+            max_tokens=self.options.max_tokens,
+            task=rollout["task"],
+            role="idea-type",
         )
         (reply,) = self.model.sample([request])
         if reply.finish_reason == "length":
-            return None, f"cut off after {self.max_tokens} tokens"
+            return None, f"cut off after {self.options.max_tokens} tokens"
         return idea_types.read_answer(reply.text)
 
 
@@ -61,6 +66,21 @@ class Classifier:
         return {**rollout, "idea_types": found}
 
 
+BY_MODEL = "Model (--by model)"
+MODEL = "scripted, hf:PATH, or the name of a model that a server at --model-url serves."
+
+
+@dataclass(frozen=True)
+class Answering:
+    """How the model is asked."""
+
+    temperature: float = option("0 takes the likeliest token.", default=0.0, at_least=0)
+    max_tokens: int = option("Of one answer.", default=4096, at_least=1)
+    trajectory_tokens: int = option(
+        "Tokens that it is shown of the work before an idea, about.", default=32000, at_least=1, metavar="N"
+    )
+
+
 @cli.command("mle-classify-ideas", jobs=True, seed=True)
 @click.option(
     "--by",
@@ -69,31 +89,14 @@ class Classifier:
     show_default=True,
     help="keywords: a table of words, offline, a rough guess; model: ask -m.",
 )
-@model_options("scripted, hf:PATH, or the name of a model that a server at --model-url serves.", about="model: ")
-@click.option(
-    "--temperature",
-    type=click.FloatRange(0),
-    default=0.0,
-    show_default=True,
-    help="model: 0 takes the likeliest token.",
-)
-@click.option("--max-tokens", type=click.IntRange(1), default=4096, show_default=True, help="model: of one answer.")
-@click.option(
-    "--trajectory-tokens",
-    type=click.IntRange(1),
-    default=32000,
-    show_default=True,
-    metavar="N",
-    help="model: what it is shown of the work before an idea, about.",
-)
+@options(ModelOptions, "models", BY_MODEL, model={"help": MODEL})
+@options(Answering, "answering", BY_MODEL)
 @click.option("--table", is_flag=True, help="Write the table instead of records.")
 def main(
     run: cli.Run,
     by: str,
     models: ModelOptions,
-    temperature: float,
-    max_tokens: int,
-    trajectory_tokens: int,
+    answering: Answering,
     table: bool,
 ) -> None:
     """Say of each idea in FILES (rollouts of scaffold codeact with --ideator, or idea) what type it is (MLE-Ideator).
@@ -128,7 +131,7 @@ def main(
             engine = stack.enter_context(closing(models.open()))
             if engine.batch > 1:
                 run.jobs = 1  # an engine in this process takes one call at a time
-            judge = ModelJudge(engine, run.seed, temperature, max_tokens, trajectory_tokens)
+            judge = ModelJudge(engine, run.seed, answering)
         classifier = Classifier(judge, model or "keywords")
         if table:
             _write_table(run, classifier, tally)

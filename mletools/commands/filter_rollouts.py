@@ -24,7 +24,7 @@ class Ranks:
     def __call__(self, task: Mapping[str, Any], score: float, rule: str = "dojo") -> dict[str, Any]:
         """{human_rank, human_rank_rule}, None both without a leaderboard. RecordError: the folder is not the task's."""
         from ..grading import standing
-        from .task_data import check_data
+        from ..tasks.private_data import check_data
 
         if "leaderboard" not in task and "public_leaderboard" not in task:
             return {"human_rank": None, "human_rank_rule": None}

@@ -3,11 +3,12 @@
 import click
 
 from .. import cli
+from ..cli_options import options
 from ..records.errors import ToolError
 from ..sandbox import BACKENDS
 from ..tasks.procedural.dna import MODALITIES, MUTATIONS, SAMPLES
 from ..tasks.sources import sources
-from .llm_options import LlmOptions, llm_options
+from .llm_options import LlmOptions
 
 LLM = "llm"
 
@@ -100,7 +101,7 @@ def _range(context: click.Context, param: click.Parameter, value: str) -> tuple[
     cls=cli.MachineOption,
     help="Make nothing: print the tasks of FILE for a human, with rule and baselines.",
 )
-@llm_options
+@options(LlmOptions, "llm", "Model (--source llm)")
 def main(
     run: cli.Run,
     number: int,

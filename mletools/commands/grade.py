@@ -12,8 +12,8 @@ from ..grading import HUMAN_RANKS, MAX_BYTES, check_task, grade, metrics, reward
 from ..records.errors import RecordError
 from ..records.ids import bytes_digest
 from ..sandbox import BACKENDS, Limits
+from ..tasks.private_data import check_data, inside, task_folder
 from .metric_box import CodeBox, opened
-from .task_data import check_data, inside, task_folder
 
 REWARDS = ("milestone", "partial-credit", "raw", "human-rank", "improvement")
 WEIGHTS = {"dense": rewards.MilestoneWeights(), "sparse": rewards.SPARSE}

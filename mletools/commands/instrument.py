@@ -8,13 +8,14 @@ from typing import Any
 import click
 
 from .. import cli
+from ..cli_options import options
 from ..instrument import Instrumented, instrument, instrument_as, make_nonce
-from ..models.prices import Price, price_of
+from ..models.options import ModelOptions
+from ..models.prices import Price, price_of, read_price
 from ..records.ids import derive_seed
-from .execution import ran_before
-from .llm_options import read_price
-from .model_options import ModelOptions, model_options
-from .rollout_speaker import Speaker
+from ..records.options import option
+from ..rollout.execution import ran_before
+from ..rollout.metered_model import MeteredModel
 
 PLAIN = "with --plain-markers a solution can print the reports itself, and earn their credit for nothing"
 
@@ -63,7 +64,7 @@ def add_reports(rollout: dict[str, Any], seed: int, plain: bool = False) -> dict
 class Asker:
     """Adds `instrument` where a model says that reports belong, or by syntax tree where its answer is refused."""
 
-    speaker: Speaker
+    model: MeteredModel
     seed: int
     plain: bool
     max_tokens: int
@@ -78,17 +79,17 @@ class Asker:
         added = by_tree["instrument"] if result.code is None else entry(result, nonce, "lm")
         usage = {name: said.get(name) for name in ("prompt_tokens", "completion_tokens", "seconds", "usd")}
         usage = {**usage, "seconds": usage["seconds"] or 0.0}
-        told = {"model": self.speaker.model.name, "refusal": result.problem, "usage": usage}
+        told = {"model": self.model.model.name, "refusal": result.problem, "usage": usage}
         return {**rollout, "instrument": {**added, **told}}
 
     def _ask(self, rollout: dict[str, Any]) -> dict[str, Any]:
-        """What the model says; see Speaker.say. It is shown the program without any nonce."""
+        """What the model says; see MeteredModel.ask. It is shown the program without any nonce."""
         from .. import prompts
         from ..scaffolds.quoting import fenced
 
         asked = [{"role": "user", "content": prompts.render("instrument", code=fenced(rollout["code"], "python"))}]
         seed = derive_seed(self.seed, rollout["id"], "instrument")
-        return self.speaker.say("instrument", asked, seed, None, self.max_tokens, rollout["task"])
+        return self.model.ask("instrument", asked, seed, None, self.max_tokens, rollout["task"])
 
     def _taken(self, code: str, said: dict[str, Any]) -> Instrumented:
         """The program with the reports of an answer, or why the answer is refused."""
@@ -104,6 +105,21 @@ class Asker:
         return instrument_as(code, answer)
 
 
+LM = "Model (--mode lm)"
+MODEL = "scripted, hf:PATH, or the name of a model at --model-url; not the one in training."
+
+
+@dataclass(frozen=True)
+class Answering:
+    """How the model is asked."""
+
+    temperature: float = option("0 takes the likeliest token.", default=0.0, at_least=0)
+    max_tokens: int = option("Of one answer.", default=8192, at_least=1)
+    price: tuple[float, float] | None = option(
+        "USD per million tokens (default: list price, where known).", read=read_price, metavar="PROMPT,COMPLETION"
+    )
+
+
 @cli.command("mle-instrument", jobs=True, seed=True)
 @click.option(
     "--mode",
@@ -117,25 +133,14 @@ class Asker:
     is_flag=True,
     help="The paper's plain texts without a nonce: a solution can print them itself.",
 )
-@model_options("scripted, hf:PATH, or the name of a model at --model-url; not the one in training.", about="lm: ")
-@click.option(
-    "--temperature", type=click.FloatRange(0), default=0.0, show_default=True, help="lm: 0 takes the likeliest token."
-)
-@click.option("--max-tokens", type=click.IntRange(1), default=8192, show_default=True, help="lm: of one answer.")
-@click.option(
-    "--price",
-    callback=read_price,
-    metavar="PROMPT,COMPLETION",
-    help="lm: USD per million tokens (default: list price, where known).",
-)
+@options(ModelOptions, "models", LM, model={"help": MODEL})
+@options(Answering, "answering", LM)
 def main(
     run: cli.Run,
     mode: str,
     plain_markers: bool,
     models: ModelOptions,
-    temperature: float,
-    max_tokens: int,
-    price: tuple[float, float] | None,
+    answering: Answering,
 ) -> None:
     """Make the solutions in FILES (rollouts) report their progress (RL for MLE agents).
 
@@ -164,9 +169,11 @@ def main(
         return
     with ExitStack() as stack:
         engine = stack.enter_context(closing(models.open()))
-        found = Price.of(*price) if price else price_of(models.model or "", models.model_url)
-        speaker = Speaker(engine, temperature, price=found)
-        run.each(Asker(speaker, run.seed, plain_markers, max_tokens), "rollout", watch=functools.partial(_count, run))
+        found = Price.of(*answering.price) if answering.price else price_of(models.model or "", models.model_url)
+        model = MeteredModel(engine, answering.temperature, price=found)
+        run.each(
+            Asker(model, run.seed, plain_markers, answering.max_tokens), "rollout", watch=functools.partial(_count, run)
+        )
 
 
 def _count(run: cli.Run, rollout: dict[str, Any]) -> None:

@@ -1,63 +1,67 @@
 """mle-rollout: let a model work on tasks."""
 
+from dataclasses import replace
+from typing import Any
+
 import click
 
 from .. import cli
+from ..cli_options import Option, changed, click_option, options, value_of
+from ..models.options import ModelOptions, SampledModelOptions
+from ..records.errors import OptionError, ToolError
+from ..records.options import Declaration, declarations
+from ..rollout.endless import EndlessOptions
+from ..rollout.runner import Runner, RunOptions, Sampling
+from ..rollout.single import answer_once
+from ..sandbox import Limits
+from ..sandbox.options import SandboxOptions
 from ..scaffolds import SCAFFOLDS
-from .boxes import BoxOptions, box_options
-from .model_options import ModelOptions, model_options
-from .rollout_endless import Endless, endless_options
-from .rollout_options import TurnOptions, turn_options
-from .rollout_single import answer_once
-from .rollout_turns import play_turns
+from ..scaffolds.interface import Scaffold
+from ..scaffolds.loading import open_scaffold
 
-
-@cli.command("mle-rollout", jobs=True, seed=True, data=True, dry_run=True)
-@model_options(
+MODEL = (
     "scripted (or scripted:lazy and others), hf:PATH or vllm:PATH (a checkpoint or adapter folder), or the name of a model "
-    "that a server at --model-url serves.",
-    default="scripted",
-    sampling=True,
+    "that a server at --model-url serves."
 )
-@click.option("-g", "--group-size", type=click.IntRange(1), default=1, show_default=True, help="Rollouts a task.")
-@click.option(
-    "--scaffold", type=click.Choice(list(SCAFFOLDS)), default="single", show_default=True, help="How the agent works."
-)
-@click.option(
-    "--prompt",
-    default="single",
-    show_default=True,
-    help="single, single-brief, or the path of a Markdown file with {{name}} placeholders.",
-)
-@click.option(
-    "--temperature", type=click.FloatRange(0), default=1.0, show_default=True, help="0 takes the likeliest token."
-)
-@click.option("--top-p", type=click.FloatRange(0, 1, min_open=True), default=1.0, show_default=True)
-@click.option(
-    "--max-tokens",
-    type=click.IntRange(1),
-    metavar="N",
-    help="Sampled in a rollout, all messages together (single 4096; react 32768; else no bound).",
-)
-@click.option(
-    "--batch", type=click.IntRange(1), default=64, show_default=True, help="hf, single: answers sampled at once."
-)
-@endless_options
-@turn_options
-@box_options()
+
+
+def _declared(args: list[str]) -> dict[str, Declaration]:
+    """The options of the scaffold that a command line names, with its defaults for training or evaluation."""
+    try:
+        settings = open_scaffold(value_of(args, "--scaffold", "single")).settings
+    except ToolError as error:
+        raise click.UsageError(str(error)) from None
+    of_evaluation = settings.EVALUATION if value_of(args, "--defaults", "training") == "evaluation" else {}
+    declared = declarations(settings, settings.WITHOUT)
+    return changed(declared, {name: {"default": value} for name, value in of_evaluation.items() if name in declared})
+
+
+def _options(args: list[str]) -> list[Option]:
+    heading = f"Scaffold {value_of(args, '--scaffold', 'single')}"
+    return [click_option(name, declared, heading) for name, declared in _declared(args).items()]
+
+
+def _hint(option: str) -> str | None:
+    """Which scaffolds have an option that this one does not."""
+    name = option.lstrip("-").replace("-", "_")
+    names = [each for each in SCAFFOLDS if name in _declared(["--scaffold", each])]
+    return f"{option} is about --scaffold {' or '.join(names)}" if names else None
+
+
+@cli.command("mle-rollout", jobs=True, seed=True, data=True, dry_run=True, extended=_options, hint=_hint)
+@options(SampledModelOptions, "models", "Model", model={"help": MODEL, "default": "scripted"})
+@options(Sampling, "sampling", "Sampling")
+@options(RunOptions, "plan", "Running")
+@options(EndlessOptions, "endless", "Endless")
+@options(SandboxOptions, "sandbox", "Sandbox")
 def main(
     run: cli.Run,
     models: ModelOptions,
-    group_size: int,
-    scaffold: str,
-    prompt: str,
-    temperature: float,
-    top_p: float,
-    max_tokens: int | None,
-    batch: int,
-    endless: Endless,
-    turns: TurnOptions,
-    box: BoxOptions,
+    sampling: Sampling,
+    plan: RunOptions,
+    endless: EndlessOptions,
+    sandbox: SandboxOptions,
+    **own: Any,
 ) -> None:
     """Let a model work on the tasks in FILES; one rollout record a trajectory.
 
@@ -66,31 +70,40 @@ def main(
 
     \b
     single   one answer, a plan and a program, which mle-sandbox runs (RL for MLE agents)
-    improve  two answers: the second improves on the first; the better by validation counts (the same, at test time)
+    improve  two answers: the second improves on the first; the better by validation counts
     react    reasons, runs programs, has them scored, answers (SandMLE)
     codeact  a Python session and a shell; with --ideator it may ask for help (MLE-Ideator)
     memory   traces that begin from scratch or from a pool of the best solutions (MLE-RL)
-    idea     from states (codeact --states): one idea a rollout, carried out by a frozen model (MLE-Ideator)
-    search   a graph of solutions, by six components that can be exchanged (R&D-Agent; --preset has its rivals)
+    idea     from states (codeact --states): one idea a rollout, carried out by a frozen model
+    search   a graph of solutions, by six components that can be exchanged (R&D-Agent)
+    x.py:Me  a scaffold of your own (docs/agents.md)
 
-    Agents in turns run their programs here, in a sandbox, and are told scores on training rows that are held out of
-    what they see (--validation), never test scores or answers, unless --reveal-test says so. What they hand in is run
-    already: mle-grade comes next. Every reply is kept in OUTPUT.tape until the run is complete: a killed run pays for
-    nothing twice. Streams.
+    Agents in turns run their programs here, in a sandbox, and see scores on training rows that are held out
+    (--validation), never test scores or answers, unless --reveal-test says so. What they hand in has run already:
+    mle-grade comes next. Every reply is kept in OUTPUT.tape until the run is complete: a killed run pays for nothing
+    twice. Streams.
 
     \b
     Examples:
       mle-gen-task -n 8 | mle-rollout -m scripted -g 4 -o rollouts.jsonl
-      mle-rollout -m Qwen/Qwen3-8B --model-url http://localhost:8000 -g 8 -j 64 tasks.jsonl --resume -o rollouts.jsonl
-      mle-rollout --scaffold react -m my-model --model-url $URL -g 4 -j 64 tasks.jsonl | mle-grade -o graded.jsonl
-      mle-rollout --scaffold search --preset aide --paths mcts -m my-model --max-seconds 3600 tasks.jsonl -o searched.jsonl
-      mle-rollout --scaffold codeact --ideator gpt-5 --ideator-url $ADVISOR --states states.jsonl tasks.jsonl -o runs.jsonl
+      mle-rollout -m Qwen/Qwen3-8B --model-url $URL -g 8 -j 64 tasks.jsonl --resume -o rollouts.jsonl
+      mle-rollout --scaffold react -m my-model --model-url $URL -g 4 -j 64 tasks.jsonl | mle-grade
+      mle-rollout --scaffold search --preset aide -m my-model --max-seconds 3600 tasks.jsonl
+      mle-rollout --scaffold codeact --ideator gpt-5 --ideator-url $ADVISOR --states states.jsonl tasks.jsonl
     """
-    turns.refuse_strangers(scaffold)
     endless.check(run.beside("") is not None)
-    if scaffold != "single":
-        if prompt != "single":
-            raise click.UsageError("--prompt is about --scaffold single")
-        play_turns(run, scaffold, models, temperature, top_p, turns, box, group_size, max_tokens, endless)
+    scaffold = open_scaffold(plan.scaffold)
+    if not isinstance(scaffold, Scaffold):
+        answer_once(run, scaffold.settings(**own), models, sampling, plan.group_size, endless)
         return
-    answer_once(run, models, temperature, top_p, turns, group_size, max_tokens, prompt, batch, endless)
+    if own.get("states") and not own.get("ideator"):
+        raise OptionError("--states are written where help is asked for: --ideator MODEL (or null, or vague)")
+    settings = scaffold.settings(**own)
+    if sandbox.timeout is not None:
+        settings = replace(settings, execution_seconds=sandbox.timeout)
+    settings = scaffold.check(settings)
+    from .metric_box import CodeBox, opened
+
+    run_code = CodeBox(sandbox.backend, Limits(memory_mb=4096, wall_s=300.0))
+    with opened:
+        Runner(run, scaffold, settings, models, sampling, plan, endless, sandbox, run_code).play()

@@ -7,12 +7,13 @@ from typing import Any
 import click
 
 from .. import cli
+from ..cli_options import options
 from ..instrument import observer_text, rows_of_test
 from ..records.errors import RecordError, ToolError
 from ..records.ids import derive_seed
+from ..rollout.execution import execution_record, ran_before
 from ..sandbox import Limits, Outcome, Sandbox
-from .boxes import BoxOptions, box_options, check_protections
-from .execution import execution_record, ran_before
+from ..sandbox.options import SandboxOptions, check_protections
 
 
 @dataclass
@@ -63,13 +64,13 @@ def attack(run: cli.Run, sandbox: Sandbox, slots: int) -> None:
 
 
 @cli.command("mle-sandbox", jobs=True, seed=True, data=True)
-@box_options(timeout=300.0)
+@options(SandboxOptions, "box", "Sandbox", timeout={"default": 300.0, "help": "Wall seconds for one program."})
 @click.option(
     "--selftest",
     is_flag=True,
     help="Attack the sandbox instead, and print what is sealed and what is not; exit 1 if not.",
 )
-def main(run: cli.Run, selftest: bool, box: BoxOptions) -> None:
+def main(run: cli.Run, selftest: bool, box: SandboxOptions) -> None:
     """Run the programs of FILES (rollouts), each in a fresh folder, and take out what they submit.
 
     A program sees its task's public files, read-only, under ./input, and nothing else of this machine that is ours: no
@@ -88,11 +89,11 @@ def main(run: cli.Run, selftest: bool, box: BoxOptions) -> None:
         raise click.UsageError("--selftest attacks the machine that it runs on: run it on a node of the cluster")
     slots = max(2, run.jobs) if selftest else run.jobs  # a selftest has one run attack another
 
-    with box.open(run, slots) as sandbox:
+    with box.open(slots, run.say) as sandbox:
         if selftest:
             attack(run, sandbox, slots)
             return
-        check_protections(run, sandbox)
+        check_protections(sandbox, run.say)
         runner = Runner(sandbox, box.limits(300.0), run.data, run.seed)
 
         def count(rollout: dict[str, Any]) -> None:

@@ -90,3 +90,14 @@ def _rate(value: Any) -> Rate | None:
     if hasattr(value, "base"):
         return Rate(float(value.base), tuple((tier.start, float(tier.price)) for tier in value.tiers))
     return Rate(float(value))
+
+
+def read_price(value: str) -> tuple[float, float]:
+    """Two prices with a comma between them. ValueError says what is wrong."""
+    try:
+        prompt, completion = (float(part) for part in value.split(","))
+    except ValueError:
+        raise ValueError(f"{value!r} is not two numbers with a comma between them") from None
+    if not (0 <= prompt < 1e6 and 0 <= completion < 1e6):
+        raise ValueError(f"{value!r}: a price is from 0 to a million")
+    return prompt, completion

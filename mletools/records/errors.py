@@ -11,3 +11,7 @@ class ToolError(Exception):
 
 class RecordError(ToolError):
     """One input record cannot be processed, for a reason that lies in the record; others may be fine."""
+
+
+class OptionError(ToolError):
+    """Options that do not go together, or miss another one. Exit code 2."""

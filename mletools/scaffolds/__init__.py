@@ -1,18 +1,17 @@
-"""How an agent works on a task: a table of scaffolds. They import records and prompts; models, sandboxes and graders reach
-them as arguments.
+"""Scaffolds: how an agent works on a task. They import records and prompts; models, sandboxes and graders reach them as
+an Environment (interface).
 
-`single` turns tasks into questions and replies into records. The others work in turns: each module has SETTINGS, the
-paper's bounds for training, EVALUATION, what differs in evaluation, and work(job, place, tape), which yields the rollout
-records of one job.
+`single` turns tasks into questions and replies into records. The others are subclasses of Scaffold, found by name here.
+One of the user's own is `module:Name` or `path/to/file.py:Name` (components, registered).
 """
 
 SCAFFOLDS = {
-    "single": "mletools.scaffolds.single",
-    "improve": "mletools.scaffolds.improve",
-    "react": "mletools.scaffolds.react",
-    "codeact": "mletools.scaffolds.codeact",
-    "memory": "mletools.scaffolds.memory",
-    "idea": "mletools.scaffolds.idea",
-    "search": "mletools.scaffolds.search",
+    "single": "single:Single",
+    "improve": "improve:Improve",
+    "react": "react:React",
+    "codeact": "codeact:Codeact",
+    "memory": "memory:Memory",
+    "idea": "idea:Idea",
+    "search": "search:SearchScaffold",
 }
 IN_TURNS = tuple(name for name in SCAFFOLDS if name != "single")

@@ -5,30 +5,47 @@ place, the state at every request. Not covered: ideas carried out by another mod
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
-from mletools import prompts
-from mletools.records.errors import ToolError
-from mletools.records.ids import content_id
-from mletools.records.tape import Tape
-from mletools.scaffolds import ideas, observations
-from mletools.scaffolds.calls import Fault, Tool, as_functions, read_action
-from mletools.scaffolds.episode import Episode
-from mletools.scaffolds.facts import split_told, tell
-from mletools.scaffolds.job import Ended, Job, Place, Settings
-from mletools.scaffolds.quoting import fenced
+from .. import prompts
+from ..records.errors import ToolError
+from ..records.ids import content_id
+from ..records.options import option
+from ..records.tape import Tape
+from . import ideas, observations
+from .calls import Fault, Tool, as_functions, read_action
+from .episode import Episode
+from .facts import split_told, tell
+from .interface import Ended, Environment, Job, Scaffold, Settings
+from .quoting import fenced
 
-SETTINGS = Settings(
-    max_turns=50,
-    max_seconds=3600.0,
-    max_answer_tokens=4096,
-    execution_seconds=1200.0,
-    own={"ideator": None, "trajectory_tokens": 32000},
-)
-EVALUATION: dict[str, Any] = {}
-INPUT = "task"
-PROMPTS = ("codeact-system", "codeact-help", "task", "ideator")
-SESSIONS = True
+
+@dataclass(frozen=True)
+class CodeactSettings(Settings):
+    """The bounds of MLE-Ideator, and the ideator."""
+
+    MODELS: ClassVar[Mapping[str, tuple[str, str]]] = {"ideator": ("ideator", "ideator_url")}
+
+    max_turns: int = 50
+    max_seconds: float | None = 3600.0
+    execution_seconds: float = 1200.0
+    ideator: str | None = option(
+        "Answers <seek_help>: a model, or null or vague, which say nothing useful (default: nobody, and it is not "
+        "offered).",
+        metavar="MODEL",
+    )
+    ideator_url: str | None = option("The ideator's server (default: --model-url).", kind="url", machine=True)
+    states: str | None = option(
+        "Write the state at each request for help here, for --scaffold idea.",
+        kind="file",
+        metavar="FILE",
+        machine=True,
+    )
+    trajectory_tokens: int = option(
+        "Tokens of the trajectory that the ideator sees.", default=32000, at_least=1, metavar="N"
+    )
+
 
 PYTHON, BASH, HELP, FINISH = "execute_ipython", "execute_bash", "seek_help", "finish"
 TOOLS = (
@@ -48,36 +65,44 @@ ASKING = Tool(
 KINDS = {PYTHON: "python", BASH: "bash"}
 
 
-def check(settings: Settings) -> Settings:
-    """The settings as they are to be. ToolError for some that this scaffold cannot work with."""
-    if settings.own["ideator"] == "":
-        raise ToolError("--ideator: name a model, or null or vague")
-    return settings
+class Codeact(Scaffold[CodeactSettings]):
+    """See the module."""
+
+    settings = CodeactSettings
+    prompts = ("codeact-system", "codeact-help", "task", "ideator")
+    sessions = True
+
+    def check(self, settings: CodeactSettings) -> CodeactSettings:
+        """The settings as they are to be. ToolError for some that this scaffold cannot work with."""
+        if settings.ideator == "":
+            raise ToolError("--ideator: name a model, or null or vague")
+        return settings
+
+    def play(self, job: Job[CodeactSettings], environment: Environment, tape: Tape) -> Iterator[dict[str, Any]]:
+        """The rollout of one episode; before it, where there is an ideator, a state for each request (stop_reason asked)."""
+        settings = job.settings
+        help_told = prompts.render("codeact-help") + "\n\n" if settings.ideator else ""
+        system = prompts.render(
+            "codeact-system",
+            help=help_told,
+            max_turns=str(settings.max_turns),
+            max_minutes=f"{(settings.max_seconds or 86400.0) / 60:g}",
+            execution_seconds=f"{settings.execution_seconds:g}",
+        )
+        question = tell("task", job.task, split=split_told(settings.validation > 0, settings.reveal_test))
+        episode = Episode(
+            job, environment, tape, [{"role": "system", "content": system}, {"role": "user", "content": question}]
+        )
+        try:
+            yield from _turns(episode)
+            reason = "finished"
+        except Ended as ended:
+            reason = ended.reason
+        yield episode.record(reason)
 
 
-def work(job: Job, place: Place, tape: Tape) -> Iterator[dict[str, Any]]:
-    """The rollout of one episode; before it, where there is an ideator, a state for each request (stop_reason asked)."""
-    settings = job.settings
-    help_told = prompts.render("codeact-help") + "\n\n" if settings.own["ideator"] else ""
-    system = prompts.render(
-        "codeact-system",
-        help=help_told,
-        max_turns=str(settings.max_turns),
-        max_minutes=f"{(settings.max_seconds or 86400.0) / 60:g}",
-        execution_seconds=f"{settings.execution_seconds:g}",
-    )
-    question = tell("task", job.task, split=split_told(settings.validation > 0, settings.reveal_test))
-    episode = Episode(job, place, tape, [{"role": "system", "content": system}, {"role": "user", "content": question}])
-    try:
-        yield from _turns(episode)
-        reason = "finished"
-    except Ended as ended:
-        reason = ended.reason
-    yield episode.record(reason)
-
-
-def _turns(episode: Episode) -> Iterator[dict[str, Any]]:
-    tools = (*TOOLS[:2], ASKING, TOOLS[2]) if episode.settings.own["ideator"] else TOOLS
+def _turns(episode: Episode[CodeactSettings]) -> Iterator[dict[str, Any]]:
+    tools = (*TOOLS[:2], ASKING, TOOLS[2]) if episode.settings.ideator else TOOLS
     names = ", ".join(f"<{tool.name}>" for tool in tools)
     functions = as_functions(tools) if episode.settings.tool_calls == "openai" else None
     while True:
@@ -98,7 +123,7 @@ def _turns(episode: Episode) -> Iterator[dict[str, Any]]:
             episode.observe(_ran(episode, kind, *action.fields.values()), action)
 
 
-def _ran(episode: Episode, kind: str, text: str) -> str:
+def _ran(episode: Episode[CodeactSettings], kind: str, text: str) -> str:
     """Run a cell, and what the policy is told of it."""
     told = episode.cell(kind, text)
     cell = told["cell"]
@@ -115,13 +140,12 @@ def _ran(episode: Episode, kind: str, text: str) -> str:
     return "\n\n".join(said)
 
 
-def _ask_ideator(episode: Episode, query: Mapping[str, str]) -> str:
-    own = episode.settings.own
-    who = own["ideator"]
+def _ask_ideator(episode: Episode[CodeactSettings], query: Mapping[str, str]) -> str:
+    who = str(episode.settings.ideator)
     if who in ideas.FIXED:
         answer, idea = ideas.FIXED[who], None
     else:
-        asked = ideas.question(episode.messages, query, own["trajectory_tokens"])
+        asked = ideas.question(episode.messages, query, episode.settings.trajectory_tokens)
         reply = episode.consult("ideator", "ideator", asked)
         refused = reply.get("refused")
         if refused is not None:
@@ -141,7 +165,7 @@ def _ask_ideator(episode: Episode, query: Mapping[str, str]) -> str:
     return answer
 
 
-def _state(episode: Episode, query: Mapping[str, str]) -> dict[str, Any]:
+def _state(episode: Episode[CodeactSettings], query: Mapping[str, str]) -> dict[str, Any]:
     """The rollout so far as a state of its own: where an ideator takes up the work."""
     turn = len(episode.turns) - 1
     state = {**episode.state(), "query": dict(query), "rollout": episode.job.id, "turn": turn}

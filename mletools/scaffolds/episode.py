@@ -4,31 +4,30 @@ A scaffold asks, acts and observes through an Episode, which keeps the messages,
 usage, and the budgets; everything that comes from outside goes over a tape, so that an episode that was killed is played
 again for nothing. Covered: the exact tokens of every message of the policy, budgets, dropped context, which submission
 is handed in, the record. Not covered: what is said and which actions there are (the scaffolds); models, sandboxes and
-graders, which stand behind a Place.
+graders, which stand behind a Environment.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
-from typing import Any
+from typing import Any, Generic
 
-from mletools.records.ids import derive_seed
-from mletools.records.tape import Tape
-from mletools.scaffolds import context
-from mletools.scaffolds.calls import Action, Fault, sendable
-from mletools.scaffolds.handing_in import code_of, execution_of
-from mletools.scaffolds.job import Ended, Job, Place, Spent
+from ..records.ids import derive_seed
+from ..records.tape import Tape
+from . import context
+from .calls import Action, Fault, sendable
+from .handing_in import code_of, execution_of
+from .interface import Ended, Environment, Job, S, Usage
 
 
-class Episode:
+class Episode(Generic[S]):
     """See the module. `messages` begin with what the scaffold tells the policy."""
 
-    def __init__(self, job: Job, place: Place, tape: Tape, messages: Sequence[dict[str, Any]]):
-        self.job, self.settings, self._place, self._tape = job, job.settings, place, tape
+    def __init__(self, job: Job[S], environment: Environment, tape: Tape, messages: Sequence[dict[str, Any]]):
+        self.job, self.settings, self._environment, self._tape = job, job.settings, environment, tape
         self.messages: list[dict[str, Any]] = [dict(message) for message in messages]
         self.turns: list[dict[str, Any]] = []
-        self.spent = Spent()
+        self.spent = Usage()
         self.sampled = 0  # tokens of the policy, estimated where nobody counts
-        self.handed: dict[str, Any] | None = None  # the turn whose submission would be handed in now
+        self.best_submission_turn: dict[str, Any] | None = None  # the turn whose submission would be handed in now
         self.latest: dict[str, Any] | None = None  # the turn that left the latest submission
         self.well_formed: list[bool] = []
         self._failed: list[int] = []
@@ -37,7 +36,7 @@ class Episode:
         self._seen: list[int] | None = None
         self._cells: list[tuple[str, str]] = []
         self._box: dict[str, Any] = {}
-        self._lying: str | None = None  # digest of the submission that lies in the session
+        self._last_submission_digest: str | None = None  # digest of the submission that lies in the session
 
     # --- asking ---------------------------------------------------------------------------------------------------
 
@@ -82,11 +81,11 @@ class Episode:
         tools: list[dict[str, Any]] | None = None,
         most: int | None = None,
     ) -> dict[str, Any]:
-        """A model's reply to messages, over the tape; see Place.ask. Nothing is kept of it here."""
+        """A model's reply to messages, over the tape; see Environment.ask. Nothing is kept of it here."""
         most = most or self.settings.max_answer_tokens
         seed = derive_seed(self.job.seed, who, len(self.turns))
         about = [who, role, messages, seed, tools, most]
-        return self._tape.play("ask", about, lambda: self._place.ask(who, role, messages, seed, tools, most))
+        return self._tape.play("ask", about, lambda: self._environment.ask(who, role, messages, seed, tools, most))
 
     def begin_anew(self, question: str) -> None:
         """Ask as if nothing had been said before: the messages stay in the record, the policy sees them no more."""
@@ -176,11 +175,11 @@ class Episode:
         return max(1.0, self.settings.max_seconds - self.spent.seconds)
 
     def run(self, code: str, judged: bool = True) -> dict[str, Any]:
-        """Run a program for the turn at hand: what Place.run tells, kept in the turn."""
+        """Run a program for the turn at hand: what Environment.run tells, kept in the turn."""
         wall_s = min(self.settings.execution_seconds, self.seconds_left)
         seed = derive_seed(self.job.seed, "run", len(self.turns))
         # how much time was left is measured, and so no part of what an event is known by
-        told = self._tape.play("run", [code, seed, judged], lambda: self._place.run(code, wall_s, seed, judged))
+        told = self._tape.play("run", [code, seed, judged], lambda: self._environment.run(code, wall_s, seed, judged))
         self.turn.update({name: value for name, value in told.items() if (name, value) != ("grade", None)}, code=code)
         self._count(told["execution"])
         if told["execution"]["submission"] is not None and judged:
@@ -188,20 +187,20 @@ class Episode:
         return told
 
     def cell(self, kind: str, text: str) -> dict[str, Any]:
-        """Run a cell in the episode's session for the turn at hand: what Place.cell tells, kept in the turn."""
+        """Run a cell in the episode's session for the turn at hand: what Environment.cell tells, kept in the turn."""
         wall_s = min(self.settings.execution_seconds, self.seconds_left)
         seed = derive_seed(self.job.seed, "session")
-        before, known = list(self._cells), self._lying
+        before, known = list(self._cells), self._last_submission_digest
         told = self._tape.play(
             "cell",
             [kind, text, len(self.turns)],
-            lambda: self._place.cell(kind, text, wall_s, before=before, seed=seed, known=known),
+            lambda: self._environment.cell(kind, text, wall_s, before=before, seed=seed, known=known),
         )
         self._box = told["box"]
         self.turn.update({name: value for name, value in told.items() if name not in ("digest", "box")}, code=text)
         self._cells = [*self._cells, (kind, text)] if told["cell"]["alive"] else []
-        if told["digest"] != self._lying:
-            self._lying = told["digest"]
+        if told["digest"] != self._last_submission_digest:
+            self._last_submission_digest = told["digest"]
             if told["submission"] is not None:
                 self._hand_in()
         self._count(told["cell"])
@@ -216,9 +215,13 @@ class Episode:
     def _hand_in(self) -> None:
         """Whether the turn at hand has what is to be handed in: the last, or the best by the score that is told."""
         self.latest = self.turn
-        if self.settings.hand_in == "best" and self.handed is not None and not self._better(self.turn, self.handed):
+        if (
+            self.settings.hand_in == "best"
+            and self.best_submission_turn is not None
+            and not self._better(self.turn, self.best_submission_turn)
+        ):
             return
-        self.handed = self.turn
+        self.best_submission_turn = self.turn
 
     def shown_score(self, turn: Mapping[str, Any]) -> float | None:
         """The score of a turn's submission that the policy may know of; None without a valid one."""
@@ -234,16 +237,16 @@ class Episode:
 
     def state(self) -> dict[str, Any]:
         """Score, validation score and code of the solution at hand: what improvement is measured from."""
-        turn = self.handed or {}
+        turn = self.best_submission_turn or {}
         return {
             "score": (turn.get("grade") or {}).get("score"),
             "validation": (turn.get("validation") or {}).get("score"),
-            "code": code_of(self.turns, self.handed),
+            "code": code_of(self.turns, self.best_submission_turn),
         }
 
     def record(self, stop_reason: str, **more: Any) -> dict[str, Any]:
         """The rollout record; lineage is left empty."""
-        job, turn = self.job, self.handed
+        job, turn = self.job, self.best_submission_turn
         made: dict[str, Any] = {
             "kind": "rollout",
             "version": 1,
@@ -256,12 +259,12 @@ class Episode:
             "seed": job.seed,
             "scaffold": job.scaffold,
             "policy": job.policy,
-            "settings": asdict(job.settings),
+            "settings": job.settings.as_record(),
             "messages": self.messages,
             "turns": self.turns,
             "usage": self.spent.as_record(),
             "stop_reason": stop_reason,
-            "code": code_of(self.turns, self.handed),
+            "code": code_of(self.turns, self.best_submission_turn),
             "validation": turn.get("validation") if turn else None,
             **more,
         }
@@ -269,7 +272,7 @@ class Episode:
             made["format_rate"] = sum(self.well_formed) / len(self.well_formed)
         if self.settings.reveal_test:
             made["reveal_test"] = True
-        return {**made, "execution": execution_of(self.turns, self.handed, self._box)}
+        return {**made, "execution": execution_of(self.turns, self.best_submission_turn, self._box)}
 
 
 def _wire(message: Mapping[str, Any], whole: bool) -> dict[str, Any]:

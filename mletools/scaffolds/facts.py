@@ -6,7 +6,7 @@ Covered: the facts by the names that prompts use. Not covered: the words around 
 from collections.abc import Mapping
 from typing import Any
 
-from mletools import prompts
+from .. import prompts
 
 MOST_COLUMNS = 40  # named in a prompt
 MOST_FILES = 5  # of one folder

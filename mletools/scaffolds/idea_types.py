@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mletools import prompts
-from mletools.scaffolds.answers import after_thinking
-from mletools.scaffolds.calls import sections
+from .. import prompts
+from .answers import after_thinking
+from .calls import sections
 
 TYPES = (
     "Data Preparation",

@@ -7,10 +7,10 @@ items. Not covered: who asks (codeact) and who carries an idea out (idea).
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mletools import prompts
-from mletools.scaffolds.answers import after_thinking
-from mletools.scaffolds.calls import sections
-from mletools.scaffolds.context import cut
+from .. import prompts
+from .answers import after_thinking
+from .calls import sections
+from .context import cut
 
 QUERY = ("problem_statement", "attempts_so_far", "goal")
 ITEMS = ("analysis_on_current_progress", "action", "rationale")

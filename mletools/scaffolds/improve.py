@@ -6,43 +6,47 @@ improved on because it holds no program. Not covered: training, where half of th
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
-from mletools.records.tape import Tape
-from mletools.scaffolds import observations
-from mletools.scaffolds.answers import split_answer
-from mletools.scaffolds.episode import Episode
-from mletools.scaffolds.facts import split_told, tell
-from mletools.scaffolds.job import Ended, Job, Place, Settings
-from mletools.scaffolds.quoting import fenced
-
-SETTINGS = Settings(max_turns=2, max_answer_tokens=4096, hand_in="best")
-EVALUATION: dict[str, Any] = {}
-INPUT = "task"
-PROMPTS = ("single", "improve")
-SESSIONS = False
+from ..records.tape import Tape
+from . import observations
+from .answers import split_answer
+from .episode import Episode
+from .facts import split_told, tell
+from .interface import Ended, Environment, Job, Scaffold, Settings
+from .quoting import fenced
 
 
-def check(settings: Settings) -> Settings:
-    """The settings as they are to be. ToolError for some that this scaffold cannot work with."""
-    return settings
+@dataclass(frozen=True)
+class ImproveSettings(Settings):
+    """Two answers, the better of which counts."""
+
+    max_turns: int = 2
+    hand_in: str = "best"
 
 
-def work(job: Job, place: Place, tape: Tape) -> Iterator[dict[str, Any]]:
-    """The rollout of both answers."""
-    episode = Episode(job, place, tape, [{"role": "user", "content": _first_question(job)}])
-    reason = "finished"
-    try:
-        for action in ("solve", "improve")[: job.settings.max_turns]:
-            if action == "improve":
-                episode.begin_anew(_question(episode))
-            reason = _answer(episode, action)
-    except Ended as ended:
-        reason = ended.reason
-    yield episode.record("finished" if episode.latest else reason)
+class Improve(Scaffold[ImproveSettings]):
+    """See the module."""
+
+    settings = ImproveSettings
+    prompts = ("single", "improve")
+
+    def play(self, job: Job[ImproveSettings], environment: Environment, tape: Tape) -> Iterator[dict[str, Any]]:
+        """The rollout of both answers."""
+        episode = Episode(job, environment, tape, [{"role": "user", "content": _first_question(job)}])
+        reason = "finished"
+        try:
+            for action in ("solve", "improve")[: job.settings.max_turns]:
+                if action == "improve":
+                    episode.begin_anew(_question(episode))
+                reason = _answer(episode, action)
+        except Ended as ended:
+            reason = ended.reason
+        yield episode.record("finished" if episode.latest else reason)
 
 
-def _answer(episode: Episode, action: str) -> str:
+def _answer(episode: Episode[ImproveSettings], action: str) -> str:
     """Ask once, and run the program of the answer; the stop reason that it would have by itself."""
     reply = episode.ask()
     episode.turn["action"] = action
@@ -59,12 +63,12 @@ def _answer(episode: Episode, action: str) -> str:
     return "finished"
 
 
-def _first_question(job: Job) -> str:
+def _first_question(job: Job[ImproveSettings]) -> str:
     split = split_told(job.settings.validation > 0, job.settings.reveal_test)
     return f"{tell('single', job.task)}\n\n# The data\n\n{split}"
 
 
-def _question(episode: Episode) -> str:
+def _question(episode: Episode[ImproveSettings]) -> str:
     """The question to improve on the first answer; where that holds no program, to solve the task."""
     job, settings, first = episode.job, episode.settings, episode.turns[0]
     if first.get("code") is None:

@@ -6,44 +6,57 @@ which of them are worth training on (filters).
 """
 
 import math
-from collections.abc import Iterator
-from dataclasses import asdict, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from mletools import prompts
-from mletools.records.errors import ToolError
-from mletools.records.ids import content_id, derive_seed
-from mletools.records.tape import Tape
-from mletools.scaffolds import observations
-from mletools.scaffolds.calls import Action, Fault, Tool, as_functions, read_action
-from mletools.scaffolds.episode import Episode
-from mletools.scaffolds.facts import facts, split_told, tell
-from mletools.scaffolds.job import Ended, Job, Place, Settings
-from mletools.scaffolds.pool import ALIKE, Entry, Pool, entry_id
-from mletools.scaffolds.quoting import fenced
+from .. import prompts
+from ..records.errors import ToolError
+from ..records.ids import content_id, derive_seed
+from ..records.options import option
+from ..records.tape import Tape
+from . import observations
+from .calls import Action, Fault, Tool, as_functions, read_action
+from .episode import Episode
+from .facts import facts, split_told, tell
+from .interface import Ended, Environment, Job, Scaffold, Settings
+from .pool import ALIKE, Entry, Pool, entry_id
+from .quoting import fenced
 
-SETTINGS = Settings(
-    max_turns=15,
-    max_seconds=43200.0,
-    max_answer_tokens=16384,
-    execution_seconds=3600.0,
-    context_tokens=65536,
-    when_full="end",
-    hand_in="best",
-    own={
-        "max_traces": None,
-        "pool_size": 5,
-        "pool_dir": None,
-        "reset_ratio": 0.7,
-        "similarity": ALIKE,
-        "memory_by": "test",
-    },
-)
-EVALUATION = {"pool_size": 3, "reset_ratio": 0.5, "memory_by": "validation"}
-INPUT = "task"
-PROMPTS = ("memory-system", "memory-start", "task")
-SESSIONS = False
+
+@dataclass(frozen=True)
+class MemorySettings(Settings):
+    """The bounds and the pool of MLE-RL, in training and in evaluation."""
+
+    EVALUATION: ClassVar[Mapping[str, Any]] = {"pool_size": 3, "reset_ratio": 0.5, "memory_by": "validation"}
+
+    max_turns: int = option("Messages of the policy in a trace.", default=15, at_least=1, metavar="N")
+    max_seconds: float | None = 43200.0
+    max_answer_tokens: int = 16384
+    execution_seconds: float = 3600.0
+    context_tokens: int | None = option(
+        "Context length: a trace that fills it ends.", default=65536, at_least=1, metavar="N"
+    )
+    when_full: str = "end"
+    hand_in: str = "best"
+    max_traces: int | None = option("Traces of a run (default: as many as the time allows).", at_least=1, metavar="N")
+    pool_size: int = option("Solutions kept.", default=5, at_least=1, metavar="N")
+    pool_dir: str | None = option(
+        "Keep the pools here, shared with other runs (default: each run its own).", kind="folder", metavar="DIR"
+    )
+    reset_ratio: float = option("Probability of a trace from scratch.", default=0.7, at_least=0, at_most=1, metavar="P")
+    similarity: float = option(
+        "Solutions more similar than this compete for one slot.",
+        default=ALIKE,
+        at_least=0,
+        at_most=1,
+        metavar="T",
+    )
+    memory_by: str = option(
+        "The score by which solutions are kept; test is never shown.", default="test", choices=("validation", "test")
+    )
+
 
 INFO, VALIDATE, EXECUTE = "request_info", "validate_code", "execute_code"
 TOOLS = (
@@ -55,41 +68,46 @@ HOW = f"Take exactly one action a message: {', '.join(f'<{tool.name}>' for tool 
 OUTPUT = 2000  # characters of an earlier solution's output that a memory trace is shown
 
 
-def check(settings: Settings) -> Settings:
-    """The settings as they are to be. ToolError for some that this scaffold cannot work with."""
-    told = settings.validation > 0 or settings.reveal_test
-    if not told and settings.own["memory_by"] == "validation":
-        raise ToolError("--memory-by validation needs a validation score: give --validation a share above 0")
-    return settings
+class Memory(Scaffold[MemorySettings]):
+    """See the module."""
+
+    settings = MemorySettings
+    prompts = ("memory-system", "memory-start", "task")
+
+    def check(self, settings: MemorySettings) -> MemorySettings:
+        """The settings as they are to be. ToolError for some that this scaffold cannot work with."""
+        told = settings.validation > 0 or settings.reveal_test
+        if not told and settings.memory_by == "validation":
+            raise ToolError("--memory-by validation needs a validation score: give --validation a share above 0")
+        return settings
+
+    def play(self, job: Job[MemorySettings], environment: Environment, tape: Tape) -> Iterator[dict[str, Any]]:
+        """The rollouts of a run's traces, each as it ends."""
+        bounds = job.settings
+        folder = Path(bounds.pool_dir) if bounds.pool_dir else None
+        lower = job.task["metric"]["lower_is_better"]
+        pool = Pool(job.task["id"], lower, bounds.pool_size, bounds.similarity, folder)
+        seconds, usd, number = 0.0, 0.0, 0
+        while number != bounds.max_traces:
+            left = replace(
+                bounds,
+                max_seconds=None if bounds.max_seconds is None else bounds.max_seconds - seconds,
+                max_usd=None if bounds.max_usd is None else bounds.max_usd - usd,
+            )
+            if number and ((left.max_seconds or 1) <= 0 or (left.max_usd is not None and left.max_usd <= 0)):
+                break
+            id = content_id(job.id, "trace", number) if number else job.id
+            trace = replace(job, id=id, seed=derive_seed(job.seed, "trace", number), settings=left)
+            rollout = _trace(trace, environment, tape, pool)
+            yield {**rollout, "settings": bounds.as_record()}
+            seconds += rollout["usage"]["seconds"]
+            usd += math.inf if rollout["usage"]["usd"] is None else rollout["usage"]["usd"]
+            number += 1
+            if not rollout["turns"]:
+                break  # not even one message fits: another trace would not do better
 
 
-def work(job: Job, place: Place, tape: Tape) -> Iterator[dict[str, Any]]:
-    """The rollouts of a run's traces, each as it ends."""
-    own, bounds = job.settings.own, job.settings
-    folder = Path(own["pool_dir"]) if own["pool_dir"] else None
-    lower = job.task["metric"]["lower_is_better"]
-    pool = Pool(job.task["id"], lower, own["pool_size"], own["similarity"], folder)
-    seconds, usd, number = 0.0, 0.0, 0
-    while number != own["max_traces"]:
-        left = replace(
-            bounds,
-            max_seconds=None if bounds.max_seconds is None else bounds.max_seconds - seconds,
-            max_usd=None if bounds.max_usd is None else bounds.max_usd - usd,
-        )
-        if number and ((left.max_seconds or 1) <= 0 or (left.max_usd is not None and left.max_usd <= 0)):
-            break
-        id = content_id(job.id, "trace", number) if number else job.id
-        trace = replace(job, id=id, seed=derive_seed(job.seed, "trace", number), settings=left)
-        rollout = _trace(trace, place, tape, pool)
-        yield {**rollout, "settings": asdict(bounds)}
-        seconds += rollout["usage"]["seconds"]
-        usd += math.inf if rollout["usage"]["usd"] is None else rollout["usage"]["usd"]
-        number += 1
-        if not rollout["turns"]:
-            break  # not even one message fits: another trace would not do better
-
-
-def _trace(job: Job, place: Place, tape: Tape, pool: Pool) -> dict[str, Any]:
+def _trace(job: Job[MemorySettings], environment: Environment, tape: Tape, pool: Pool) -> dict[str, Any]:
     start = _draw(job, tape, pool)
     settings = job.settings
     system = prompts.render(
@@ -98,9 +116,11 @@ def _trace(job: Job, place: Place, tape: Tape, pool: Pool) -> dict[str, Any]:
     question = tell("task", job.task, split=split_told(settings.validation > 0, settings.reveal_test))
     if start is not None:
         question += "\n\n" + _told_of(start, settings)
-    episode = Episode(job, place, tape, [{"role": "system", "content": system}, {"role": "user", "content": question}])
+    episode = Episode(
+        job, environment, tape, [{"role": "system", "content": system}, {"role": "user", "content": question}]
+    )
     try:
-        reason = _turns(episode, place, pool)
+        reason = _turns(episode, environment, pool)
     except Ended as ended:
         reason = ended.reason
     if start is None:
@@ -115,14 +135,14 @@ def _trace(job: Job, place: Place, tape: Tape, pool: Pool) -> dict[str, Any]:
     return episode.record(reason, trace="memory", state=state)
 
 
-def _draw(job: Job, tape: Tape, pool: Pool) -> dict[str, Any] | None:
+def _draw(job: Job[MemorySettings], tape: Tape, pool: Pool) -> dict[str, Any] | None:
     """The entry that a trace begins from; None from scratch, with probability p and where there is none."""
 
     def from_pool() -> dict[str, Any]:
         entry = pool.get(derive_seed(job.seed, "pool"))
         return {"entry": asdict(entry) if entry else None}
 
-    if derive_seed(job.seed, "reset") / 2**62 < job.settings.own["reset_ratio"]:
+    if derive_seed(job.seed, "reset") / 2**62 < job.settings.reset_ratio:
         return None
     drawn: dict[str, Any] | None = tape.play("pool", job.id, from_pool)["entry"]
     return drawn
@@ -138,7 +158,7 @@ def _told_of(start: dict[str, Any], settings: Settings) -> str:
     )
 
 
-def _turns(episode: Episode, place: Place, pool: Pool) -> str:
+def _turns(episode: Episode[MemorySettings], environment: Environment, pool: Pool) -> str:
     functions = as_functions(TOOLS) if episode.settings.tool_calls == "openai" else None
     while True:
         action = read_action(episode.ask(functions), TOOLS)
@@ -148,7 +168,7 @@ def _turns(episode: Episode, place: Place, pool: Pool) -> str:
             continue
         episode.turn["action"] = action.name
         if action.name == INFO:
-            episode.observe(_info(episode, place, action), action)
+            episode.observe(_info(episode, environment, action), action)
             continue
         judged = action.name == EXECUTE
         execution = episode.run(action.fields["code"], judged)["execution"]
@@ -163,11 +183,11 @@ def _turns(episode: Episode, place: Place, pool: Pool) -> str:
         episode.observe(said, action)
 
 
-def _push(episode: Episode, pool: Pool) -> None:
+def _push(episode: Episode[MemorySettings], pool: Pool) -> None:
     """Offer the turn's solution to the pool, if its submission is valid."""
     turn, settings = episode.turn, episode.settings
     test, validation = ((turn[key] or {}).get("score") for key in ("grade", "validation"))
-    score = test if settings.reveal_test or settings.own["memory_by"] == "test" else validation
+    score = test if settings.reveal_test or settings.memory_by == "test" else validation
     if score is None:
         return
     job, number = episode.job, len(episode.turns) - 1
@@ -178,7 +198,7 @@ def _push(episode: Episode, pool: Pool) -> None:
     )
 
 
-def _info(episode: Episode, place: Place, action: Action) -> str:
+def _info(episode: Episode[MemorySettings], environment: Environment, action: Action) -> str:
     task, what = episode.job.task, action.fields["what"].strip().lower()
     if what == "overview":
         return str(task["description"])
@@ -186,6 +206,6 @@ def _info(episode: Episode, place: Place, action: Action) -> str:
         told = facts(task)
         return f"The score is {told['metric']}; {told['direction']}."
     if what in ("files", "sample"):
-        return place.look("sample_submission.csv" if what == "sample" else None)
+        return environment.look("sample_submission.csv" if what == "sample" else None)
     episode.turn["problem"] = "unknown"
     return f"There is no information named {what[:80]!r}: ask for overview, files, metric or sample."

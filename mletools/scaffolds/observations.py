@@ -6,7 +6,7 @@ Covered: head and tail of the output, in a fence that it cannot close, the statu
 from collections.abc import Mapping
 from typing import Any
 
-from mletools.scaffolds.quoting import fenced, shown
+from .quoting import fenced, shown
 
 MOST = 6000  # characters of an output
 

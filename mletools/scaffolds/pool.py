@@ -18,10 +18,10 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from mletools.records.errors import ToolError
-from mletools.records.ids import content_id, derive_seed
-from mletools.records.jsonl import Line, dumps, read_lines
-from mletools.scaffolds.likeness import similarity
+from ..records.errors import ToolError
+from ..records.ids import content_id, derive_seed
+from ..records.jsonl import Line, dumps, read_lines
+from .likeness import similarity
 
 KIND, VERSION = "pool_entry", 1
 # Between the bank's programs of one model with other settings (1.0) and those of another model on the same short table

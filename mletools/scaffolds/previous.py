@@ -12,11 +12,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from mletools.records import schema
-from mletools.records.errors import RecordError
-from mletools.records.ids import canonical, content_id, derive_seed
-from mletools.records.jsonl import read_files
-from mletools.scaffolds.quoting import shown
+from ..records import schema
+from ..records.errors import RecordError
+from ..records.ids import canonical, content_id, derive_seed
+from ..records.jsonl import read_files
+from .quoting import shown
 
 MOST = 1000  # solutions of a task
 OUTPUT_CHARS = 4000

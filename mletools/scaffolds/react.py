@@ -4,29 +4,31 @@ Covered: the tools PythonInterpreter and Score as tags or tool calls, the format
 evaluation, episodes that count as timed out. Not covered: state between programs; each runs from the beginning.
 """
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
-from mletools import prompts
-from mletools.records.tape import Tape
-from mletools.scaffolds import observations
-from mletools.scaffolds.calls import Action, Fault, Tool, as_functions, named_call, read_action, thinks, without_fence
-from mletools.scaffolds.episode import Episode
-from mletools.scaffolds.facts import split_told, tell
-from mletools.scaffolds.job import Ended, Job, Place, Settings
+from .. import prompts
+from ..records.tape import Tape
+from . import observations
+from .calls import Action, Fault, Tool, as_functions, named_call, read_action, thinks, without_fence
+from .episode import Episode
+from .facts import split_told, tell
+from .interface import Ended, Environment, Job, Scaffold, Settings
 
-SETTINGS = Settings(
-    max_turns=15,
-    max_seconds=1200.0,
-    max_tokens=32768,
-    max_answer_tokens=8192,
-    execution_seconds=300.0,
-    context_tokens=32768,
-)
-EVALUATION = {"max_turns": 20}
-INPUT = "task"
-PROMPTS = ("react-system", "task")
-SESSIONS = False
+
+@dataclass(frozen=True)
+class ReactSettings(Settings):
+    """The bounds of SandMLE, in training and in evaluation."""
+
+    EVALUATION: ClassVar[Mapping[str, Any]] = {"max_turns": 20}
+
+    max_seconds: float | None = 1200.0
+    max_tokens: int | None = 32768
+    max_answer_tokens: int = 8192
+    context_tokens: int | None = 32768
+
+
 # An episode in which more than this share of the programs ran out of time counts as timed out (SandMLE's code).
 TIMED_OUT = 0.2
 
@@ -42,26 +44,29 @@ HOW = (
 )
 
 
-def check(settings: Settings) -> Settings:
-    """The settings as they are to be. ToolError for some that this scaffold cannot work with."""
-    return settings
+class React(Scaffold[ReactSettings]):
+    """See the module."""
 
+    settings = ReactSettings
+    prompts = ("react-system", "task")
 
-def work(job: Job, place: Place, tape: Tape) -> Iterator[dict[str, Any]]:
-    """The rollout of one episode."""
-    settings = job.settings
-    told = {"execution_seconds": f"{settings.execution_seconds:g}", "max_turns": str(settings.max_turns)}
-    system = prompts.render("react-system", name=job.task["name"], **told)
-    question = tell("task", job.task, split=split_told(settings.validation > 0, settings.reveal_test))
-    episode = Episode(job, place, tape, [{"role": "system", "content": system}, {"role": "user", "content": question}])
-    try:
-        reason = _turns(episode)
-    except Ended as ended:
-        reason = ended.reason
-    runs = [turn["execution"]["status"] for turn in episode.turns if "execution" in turn]
-    if runs and runs.count("timeout") > TIMED_OUT * len(runs):
-        reason = "timeout"
-    yield episode.record(reason)
+    def play(self, job: Job[ReactSettings], environment: Environment, tape: Tape) -> Iterator[dict[str, Any]]:
+        """The rollout of one episode."""
+        settings = job.settings
+        told = {"execution_seconds": f"{settings.execution_seconds:g}", "max_turns": str(settings.max_turns)}
+        system = prompts.render("react-system", name=job.task["name"], **told)
+        question = tell("task", job.task, split=split_told(settings.validation > 0, settings.reveal_test))
+        episode = Episode(
+            job, environment, tape, [{"role": "system", "content": system}, {"role": "user", "content": question}]
+        )
+        try:
+            reason = _turns(episode)
+        except Ended as ended:
+            reason = ended.reason
+        runs = [turn["execution"]["status"] for turn in episode.turns if "execution" in turn]
+        if runs and runs.count("timeout") > TIMED_OUT * len(runs):
+            reason = "timeout"
+        yield episode.record(reason)
 
 
 def _turns(episode: Episode) -> str:

@@ -4,18 +4,50 @@ Covered: the questions of a task, known by id before anything is sampled, and th
 Not covered: asking (the command does, with any model), running or grading the code, further turns, which solution to improve on.
 """
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, ClassVar
 
-from mletools import prompts
-from mletools.records.ids import content_id, derive_seed
-from mletools.scaffolds.answers import split_answer
-from mletools.scaffolds.facts import tell
-from mletools.scaffolds.improve import improve_question
-from mletools.scaffolds.previous import Previous
-from mletools.scaffolds.quoting import fenced
+from .. import prompts
+from ..records.ids import content_id, derive_seed
+from ..records.options import option
+from .answers import split_answer
+from .facts import tell
+from .improve import improve_question
+from .previous import Previous
+from .quoting import fenced
 
 NAME = "single"
+
+
+@dataclass(frozen=True)
+class SingleSettings:
+    """What the options of this scaffold say."""
+
+    WITHOUT: ClassVar[tuple[str, ...]] = ()
+    EVALUATION: ClassVar[Mapping[str, Any]] = {}
+    MODELS: ClassVar[Mapping[str, tuple[str, str]]] = {}
+
+    prompt: str = option(
+        "single, single-brief, or the path of a Markdown file with {{name}} placeholders.", default="single"
+    )
+    max_tokens: int = option("Sampled in an answer.", default=4096, at_least=1, metavar="N")
+    improve_ratio: float | None = option(
+        "Share of rollouts that improve on a solution from --pool (the paper: 0.5).",
+        at_least=0,
+        at_most=1,
+        metavar="SHARE",
+    )
+    pool: tuple[str, ...] = option(
+        "Executed rollouts to improve on. Repeatable.", default=(), kind="existing file", metavar="FILE"
+    )
+    batch: int = option("Answers that an hf: engine samples at once.", default=64, at_least=1)
+
+
+class Single:
+    """The scaffold by name. Its answers are asked in batches (rollout.single), without an environment."""
+
+    settings = SingleSettings
 
 
 @dataclass(frozen=True)

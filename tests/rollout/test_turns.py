@@ -2,7 +2,6 @@
 
 import json
 import random
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -98,26 +97,19 @@ def test_a_dry_run_asks_nobody_and_writes_nothing(tmp_path: Path) -> None:
 
 
 def test_the_settings_of_the_papers_are_the_defaults() -> None:
-    from mletools.commands.rollout_options import with_own
-    from mletools.scaffolds import codeact, memory, react
+    from mletools.scaffolds.codeact import CodeactSettings
+    from mletools.scaffolds.memory import MemorySettings
+    from mletools.scaffolds.react import ReactSettings
 
-    evaluated = [with_own(room.SETTINGS, room.EVALUATION) for room in (react, memory)]
-    assert (react.SETTINGS.max_turns, evaluated[0].max_turns, codeact.SETTINGS.max_turns) == (15, 20, 50)
-    assert (react.SETTINGS.max_seconds, codeact.SETTINGS.max_seconds) == (20 * 60, 60 * 60)
-    assert (react.SETTINGS.execution_seconds, react.SETTINGS.context_tokens, react.SETTINGS.max_tokens) == (
-        300,
-        32768,
-        32768,
-    )
-    assert (memory.SETTINGS.context_tokens, memory.SETTINGS.max_answer_tokens, memory.SETTINGS.max_turns) == (
-        65536,
-        16384,
-        15,
-    )
-    names = ("pool_size", "reset_ratio", "memory_by")
-    assert [memory.SETTINGS.own[name] for name in names] == [5, 0.7, "test"]
-    assert [evaluated[1].own[name] for name in names] == [3, 0.5, "validation"]
-    assert evaluated[1].max_turns == 15 and codeact.SETTINGS.own["trajectory_tokens"] == 32000
+    react, memory, codeact = ReactSettings(), MemorySettings(), CodeactSettings()
+    evaluated, recalled = (ReactSettings(**ReactSettings.EVALUATION), MemorySettings(**MemorySettings.EVALUATION))
+    assert (react.max_turns, evaluated.max_turns, codeact.max_turns) == (15, 20, 50)
+    assert (react.max_seconds, codeact.max_seconds) == (20 * 60, 60 * 60)
+    assert (react.execution_seconds, react.context_tokens, react.max_tokens) == (300, 32768, 32768)
+    assert (memory.context_tokens, memory.max_answer_tokens, memory.max_turns) == (65536, 16384, 15)
+    assert (memory.pool_size, memory.reset_ratio, memory.memory_by) == (5, 0.7, "test")
+    assert (recalled.pool_size, recalled.reset_ratio, recalled.memory_by) == (3, 0.5, "validation")
+    assert recalled.max_turns == 15 and codeact.trajectory_tokens == 32000
 
 
 # ---- workers and order
@@ -152,7 +144,7 @@ def test_a_task_without_its_data_is_set_aside_once(tmp_path: Path) -> None:
 
 
 class Uncounted:
-    """A place whose model tells no counts of tokens, so that nobody knows what it costs."""
+    """An environment whose model tells no counts of tokens, so that nobody knows what it costs."""
 
     def ask(self, who: str, role: str, messages: Any, seed: int, tools: Any, most: int) -> dict[str, Any]:
         unknown = dict.fromkeys(("prompt_tokens", "completion_tokens", "usd"))
@@ -163,16 +155,17 @@ class Uncounted:
 def test_a_budget_of_what_nobody_counts(usd: float | None, turns: int, reason: str, tmp_path: Path) -> None:
 
     from mletools.records.tape import Tapes
-    from mletools.scaffolds import codeact, memory, react
-    from mletools.scaffolds.job import Job
+    from mletools.scaffolds.codeact import Codeact
+    from mletools.scaffolds.interface import Job
+    from mletools.scaffolds.memory import Memory
+    from mletools.scaffolds.react import React
 
     (task,) = write_tasks(tmp_path)
-    for room in (react, codeact, memory):
-        settings = replace(
-            room.SETTINGS, max_turns=4, max_usd=usd, own={**room.SETTINGS.own, "max_traces": 1 if usd is None else None}
-        )
+    for scaffold in (React(), Codeact(), Memory()):
+        traces = {"max_traces": 1 if usd is None else None} if isinstance(scaffold, Memory) else {}
+        settings = scaffold.settings(max_turns=4, max_usd=usd, **traces)
         job = Job("a", "b", 1, 0, 7, task, {"model": "m", "version": None, "sampling": {}}, "s", settings)
-        (record,) = room.work(job, Uncounted(), Tapes(None).tape("a"))  # type: ignore[arg-type]
+        (record,) = scaffold.play(job, Uncounted(), Tapes(None).tape("a"))  # type: ignore[arg-type]
         schema.check(record, "rollout")
         assert len(record["turns"]) == turns and record["stop_reason"] == reason
         assert record["usage"]["usd"] == (None if turns else 0.0) and record["usage"]["seconds"] == turns / 2

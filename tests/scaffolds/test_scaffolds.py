@@ -8,12 +8,15 @@ from typing import Any
 import pytest
 from conftest import records, run_command
 
-from mletools.commands.rollout_single import _previous
 from mletools.models import Reply
 from mletools.records import schema
 from mletools.records.errors import ToolError
+from mletools.records.options import declarations
+from mletools.rollout.single import _previous
 from mletools.scaffolds import SCAFFOLDS, single
 from mletools.scaffolds.answers import split_answer
+from mletools.scaffolds.interface import Scaffold
+from mletools.scaffolds.loading import open_scaffold
 from mletools.scaffolds.previous import PreviousPool
 
 CANARY = "canary-7411"
@@ -38,8 +41,11 @@ def jobs(**changes: Any) -> list[single.Job]:
     return single.jobs(options.pop("task", TASK), **options)
 
 
-def test_the_table_of_scaffolds_leads_to_modules() -> None:
-    assert SCAFFOLDS["single"] == single.__name__
+def test_the_table_of_scaffolds_leads_to_classes_with_settings() -> None:
+    for name in SCAFFOLDS:
+        scaffold = open_scaffold(name)
+        assert declarations(scaffold.settings)
+        assert isinstance(scaffold, Scaffold) == (name != "single")
 
 
 def test_the_question_in_brief() -> None:

@@ -1,4 +1,4 @@
-"""The coding components against a desk of prepared answers and runs, and once each against a real sandbox."""
+"""The coding components against a context of prepared answers and runs, and once each against a real sandbox."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from mletools.commands.execution import execution_record
 from mletools.records.errors import ToolError
+from mletools.rollout.execution import execution_record
 from mletools.sandbox import Limits, Setup
 from mletools.sandbox.local import LocalSandbox
-from mletools.scaffolds.job import Settings
+from mletools.scaffolds.interface import Settings
 from mletools.scaffolds.search.authenticity import inauthentic
 from mletools.scaffolds.search.coding import NO_BLOCK, NO_CODE, Efficient, NodeDebug, Once, read_check
 from mletools.scaffolds.search.debug_run import read_block, timing_of
@@ -35,7 +35,7 @@ TASK = {
 
 
 class StubDesk:
-    """A desk with prepared answers (an exception is raised), runs and words on authenticity, and real readers."""
+    """A context with prepared answers (an exception is raised), runs and words on authenticity, and real readers."""
 
     def __init__(self, answers: Sequence[Any], runs: Sequence[Any] = (), unreal: Sequence[str | None] = ()):
         self.job = SimpleNamespace(settings=Settings(validation=0.2))
@@ -211,20 +211,20 @@ OUTCOMES: list[tuple[dict[str, Any], str | None, str | None, str]] = [
 @pytest.mark.parametrize("coding", [Once(), NodeDebug()])
 @pytest.mark.parametrize(("told", "unreal", "problem", "why"), OUTCOMES)
 def test_written_and_run(coding: Any, told: dict[str, Any], unreal: str | None, problem: str | None, why: str) -> None:
-    desk = StubDesk([answer("print(1)")], [told], [unreal] if unreal else [])
-    developed = coding.develop(desk, brief())
+    context = StubDesk([answer("print(1)")], [told], [unreal] if unreal else [])
+    developed = coding.develop(context, brief())
     assert developed == Developed("print(1)\n", told, problem, ())
     assert why in developed.why and bool(why) == bool(developed.why) and str(TELL_TALE) not in developed.why
-    assert desk.ran == [("print(1)\n", 300.0, False)]
-    assert [role for role, _ in desk.asked] == ["search-draft"] and desk.used_up()
+    assert context.ran == [("print(1)\n", 300.0, False)]
+    assert [role for role, _ in context.asked] == ["search-draft"] and context.used_up()
 
 
 @pytest.mark.parametrize("coding", [Once(), NodeDebug()])
 def test_nothing_to_run(coding: Any) -> None:
     for said, problem in (("no program", "no_code"), (Unanswered("too long"), "unanswered")):
-        desk = StubDesk([said])
-        assert coding.develop(desk, brief()) == Developed(None, None, problem)
-        assert desk.used_up()
+        context = StubDesk([said])
+        assert coding.develop(context, brief()) == Developed(None, None, problem)
+        assert context.used_up()
 
 
 def test_only_node_debug_has_failed_nodes_taken_up() -> None:
@@ -237,10 +237,10 @@ def test_only_node_debug_has_failed_nodes_taken_up() -> None:
 
 
 def asked(coding: Any, what: Brief) -> str:
-    desk = StubDesk(["no program"] * 10)
-    coding.develop(desk, what)
-    assert desk.asked[0][0] == f"search-{what.expansion.operation}"
-    prompt = desk.asked[0][1]
+    context = StubDesk(["no program"] * 10)
+    coding.develop(context, what)
+    assert context.asked[0][0] == f"search-{what.expansion.operation}"
+    prompt = context.asked[0][1]
     assert prompt.startswith("You are a machine learning engineer.") and "{{" not in prompt
     assert "# Task: flowers\n\nTell y from x." in prompt
     assert "A run may take 300 seconds at most." in prompt
@@ -284,10 +284,10 @@ def test_question_for_an_improvement() -> None:
     ],
 )
 def test_question_for_a_repair(more: dict[str, Any], wrong: str) -> None:
-    desk = StubDesk([answer("print(1)")], [ran()])
-    made = NodeDebug().develop(desk, brief("debug", [node(4, score=None, **more)]))  # type: ignore[arg-type]
-    assert made.problem is None and desk.used_up()
-    role, prompt = desk.asked[0]
+    context = StubDesk([answer("print(1)")], [ran()])
+    made = NodeDebug().develop(context, brief("debug", [node(4, score=None, **more)]))  # type: ignore[arg-type]
+    assert made.problem is None and context.used_up()
+    role, prompt = context.asked[0]
     assert role == "search-debug"
     printed = ["What it printed"] if "execution" not in more or more["execution"] else []
     assert headings(prompt) == ["The present program", "What is wrong", *printed, "The idea", *END]
@@ -322,12 +322,12 @@ def trial(debug: bool, problem: str | None, estimated: float | None = None, stat
 
 
 def test_tried_checked_and_run() -> None:
-    desk = StubDesk([answer("print(1)"), YES], [GOOD, ran()])
-    developed = EFFICIENT.develop(desk, brief("improve", [node(4)]))  # type: ignore[arg-type]
+    context = StubDesk([answer("print(1)"), YES], [GOOD, ran()])
+    developed = EFFICIENT.develop(context, brief("improve", [node(4)]))  # type: ignore[arg-type]
     assert developed == Developed("print(1)\n", ran(), None, (trial(True, None, 100.0),))
-    assert desk.ran == [("print(1)\n", 60.0, True), ("print(1)\n", 300.0, False)]
-    assert [role for role, _ in desk.asked] == ["search-improve", "search-check"] and desk.used_up()
-    prompt = desk.asked[1][1]
+    assert context.ran == [("print(1)\n", 60.0, True), ("print(1)\n", 300.0, False)]
+    assert [role for role, _ in context.asked] == ["search-improve", "search-check"] and context.used_up()
+    prompt = context.asked[1][1]
     assert "# The idea\n\nUse a forest.\n\n# The present program\n\n```python\nprint(1)\n```\n" in prompt
     assert "estimated_time: 100.0" in prompt and '{"acceptable": true' in prompt
 
@@ -348,12 +348,12 @@ FLAWS: list[tuple[dict[str, Any], str, str, float | None]] = [
 
 @pytest.mark.parametrize(("told", "words", "problem", "estimated"), FLAWS)
 def test_a_flaw_is_told_and_mended(told: dict[str, Any], words: str, problem: str, estimated: float | None) -> None:
-    desk = StubDesk([answer("print(1)"), answer("print(2)"), YES], [told, GOOD, ran()])
-    developed = EFFICIENT.develop(desk, brief(reports=True))  # type: ignore[arg-type]
+    context = StubDesk([answer("print(1)"), answer("print(2)"), YES], [told, GOOD, ran()])
+    developed = EFFICIENT.develop(context, brief(reports=True))  # type: ignore[arg-type]
     first = trial(True, problem, estimated, told["execution"]["status"])
     assert developed == Developed("print(2)\n", ran(), None, (first, trial(True, None, 100.0)))
-    assert [role for role, _ in desk.asked] == ["search-draft", "search-fix", "search-check"] and desk.used_up()
-    prompt = desk.asked[1][1]
+    assert [role for role, _ in context.asked] == ["search-draft", "search-fix", "search-check"] and context.used_up()
+    prompt = context.asked[1][1]
     own = ["Its own score", "Debug mode"]
     assert headings(prompt) == ["The present program", "What is wrong", "What it printed", "The idea", *own, *END]
     assert "# The present program\n\n```python\nprint(1)\n```\n" in prompt
@@ -363,11 +363,11 @@ def test_a_flaw_is_told_and_mended(told: dict[str, Any], words: str, problem: st
 
 @pytest.mark.parametrize(("told", "words", "problem", "estimated"), FLAWS)
 def test_no_debug_run_passes(told: dict[str, Any], words: str, problem: str, estimated: float | None) -> None:
-    desk = StubDesk([answer(f"print({n})") for n in range(4)], [told] * 4)
-    developed = Efficient(coder_loops=4).develop(desk, brief())  # type: ignore[arg-type]
+    context = StubDesk([answer(f"print({n})") for n in range(4)], [told] * 4)
+    developed = Efficient(coder_loops=4).develop(context, brief())  # type: ignore[arg-type]
     each = trial(True, problem, estimated, told["execution"]["status"])
     assert developed == Developed("print(3)\n", None, "slow" if problem == "slow" else "debug", (each,) * 4)
-    assert all(debug for _, _, debug in desk.ran) and desk.used_up()
+    assert all(debug for _, _, debug in context.ran) and context.used_up()
 
 
 @pytest.mark.parametrize(
@@ -375,31 +375,31 @@ def test_no_debug_run_passes(told: dict[str, Any], words: str, problem: str, est
     [(300, 1.0, 1e9, None), (301, 1.0, 1e9, 300), (151, 0.5, 1e9, 150), (300, 1.0, 200.0, 200), (450, 1.5, 1e9, None)],
 )
 def test_what_fits(estimated: float, fit: float, left: float, there_are: int | None) -> None:
-    desk = StubDesk([answer("print(1)")] * 2, [ran(stdout=block(1, estimated)), ran()])
-    desk.seconds_left = left
-    Efficient(coder_loops=2, fit=fit, check=False).develop(desk, brief())  # type: ignore[arg-type]
-    assert [debug for _, _, debug in desk.ran] == [True, there_are is not None]
+    context = StubDesk([answer("print(1)")] * 2, [ran(stdout=block(1, estimated)), ran()])
+    context.seconds_left = left
+    Efficient(coder_loops=2, fit=fit, check=False).develop(context, brief())  # type: ignore[arg-type]
+    assert [debug for _, _, debug in context.ran] == [True, there_are is not None]
     if there_are is not None:
-        assert f"about {estimated} s, and there are {there_are}." in desk.asked[1][1]
+        assert f"about {estimated} s, and there are {there_are}." in context.asked[1][1]
 
 
 def test_a_reviewer_refuses() -> None:
-    desk = StubDesk([answer("print(1)"), NO, answer("print(2)"), YES], [GOOD, GOOD, ran()])
-    developed = EFFICIENT.develop(desk, brief())  # type: ignore[arg-type]
-    assert developed.problem is None and desk.used_up()
+    context = StubDesk([answer("print(1)"), NO, answer("print(2)"), YES], [GOOD, GOOD, ran()])
+    developed = EFFICIENT.develop(context, brief())  # type: ignore[arg-type]
+    assert developed.problem is None and context.used_up()
     assert [each["problem"] for each in developed.trials] == ["debug", None]
-    assert "It ran well, but a reviewer does not accept it: it draws 50 %" in desk.asked[2][1]
+    assert "It ran well, but a reviewer does not accept it: it draws 50 %" in context.asked[2][1]
     never = StubDesk([answer("print(1)"), NO] * 2, [GOOD] * 2)
     assert Efficient(coder_loops=2).develop(never, brief()).problem == "debug"  # type: ignore[arg-type]
 
 
 def test_what_a_reviewer_does_not_say_counts_for_the_program() -> None:
     for said in (["it is fine", "it is fine"], [Unanswered("too long")], ['{"acceptable": false}', YES]):
-        desk = StubDesk([answer("print(1)"), *said], [GOOD, ran()])
-        assert EFFICIENT.develop(desk, brief()).problem is None  # type: ignore[arg-type]
-        assert desk.used_up()
-    desk = StubDesk([answer("print(1)")], [GOOD, ran()])
-    assert Efficient(check=False).develop(desk, brief()).problem is None and desk.used_up()  # type: ignore[arg-type]
+        context = StubDesk([answer("print(1)"), *said], [GOOD, ran()])
+        assert EFFICIENT.develop(context, brief()).problem is None  # type: ignore[arg-type]
+        assert context.used_up()
+    context = StubDesk([answer("print(1)")], [GOOD, ran()])
+    assert Efficient(check=False).develop(context, brief()).problem is None and context.used_up()  # type: ignore[arg-type]
 
 
 def test_answers_of_a_reviewer() -> None:
@@ -413,22 +413,22 @@ def test_answers_of_a_reviewer() -> None:
 @pytest.mark.parametrize(("told", "unreal", "problem", "why"), [case for case in OUTCOMES if case[2] is not None])
 def test_whole_runs_that_fail(told: dict[str, Any], unreal: str | None, problem: str, why: str) -> None:
     answers = [text for n in range(3) for text in (answer(f"print({n})"), YES)]
-    desk = StubDesk(answers, [GOOD, told] * 3, [unreal] * 3 if unreal else [])
-    developed = EFFICIENT.develop(desk, brief())  # type: ignore[arg-type]
+    context = StubDesk(answers, [GOOD, told] * 3, [unreal] * 3 if unreal else [])
+    developed = EFFICIENT.develop(context, brief())  # type: ignore[arg-type]
     failed = trial(False, problem, None, told["execution"]["status"])
     well = trial(True, None, 100.0)
     assert developed == Developed("print(2)\n", told, problem, (well, failed, well, failed, well))
     assert why in developed.why
-    assert [role for role, _ in desk.asked] == ["search-draft", "search-check", *["search-fix", "search-check"] * 2]
-    assert "The run with --debug was well. This was the whole run, which may take 300 s. " in desk.asked[2][1]
-    assert unreal is None or f"refused as no model's prediction: {unreal}." in desk.asked[2][1]
-    assert desk.used_up()
+    assert [role for role, _ in context.asked] == ["search-draft", "search-check", *["search-fix", "search-check"] * 2]
+    assert "The run with --debug was well. This was the whole run, which may take 300 s. " in context.asked[2][1]
+    assert unreal is None or f"refused as no model's prediction: {unreal}." in context.asked[2][1]
+    assert context.used_up()
 
 
 def test_a_repair_after_a_whole_run_is_tried_again_first() -> None:
     answers = [answer("print(1)"), YES, answer("print(2)"), answer("print(3)"), YES]
-    desk = StubDesk(answers, [GOOD, ran("timeout"), ran("error"), GOOD, ran()])
-    developed = EFFICIENT.develop(desk, brief())  # type: ignore[arg-type]
+    context = StubDesk(answers, [GOOD, ran("timeout"), ran("error"), GOOD, ran()])
+    developed = EFFICIENT.develop(context, brief())  # type: ignore[arg-type]
     trials = (
         trial(True, None, 100.0),
         trial(False, "failed", None, "timeout"),
@@ -436,41 +436,41 @@ def test_a_repair_after_a_whole_run_is_tried_again_first() -> None:
         trial(True, None, 100.0),
     )
     assert developed == Developed("print(3)\n", ran(), None, trials)
-    assert [debug for _, _, debug in desk.ran] == [True, False, True, True, False] and desk.used_up()
+    assert [debug for _, _, debug in context.ran] == [True, False, True, True, False] and context.used_up()
 
 
 def test_the_whole_run_counts_where_no_repair_passes() -> None:
-    desk = StubDesk([answer("print(1)"), YES, answer("print(2)")], [GOOD, ran("timeout"), ran("error")])
-    developed = Efficient(coder_loops=2).develop(desk, brief())  # type: ignore[arg-type]
+    context = StubDesk([answer("print(1)"), YES, answer("print(2)")], [GOOD, ran("timeout"), ran("error")])
+    developed = Efficient(coder_loops=2).develop(context, brief())  # type: ignore[arg-type]
     trials = (trial(True, None, 100.0), trial(True, "failed", None, "error"))
     assert developed == Developed("print(1)\n", ran("timeout"), "failed", trials)
 
 
 def test_an_answer_without_a_program_is_asked_for_again() -> None:
-    desk = StubDesk(["none", "none", answer("print(1)"), YES], [GOOD, ran()])
-    assert EFFICIENT.develop(desk, brief()).problem is None  # type: ignore[arg-type]
-    question = desk.asked[0][1]
-    assert [prompt for _, prompt in desk.asked[:3]] == [question, *[f"{question}\n\n{NO_CODE}"] * 2]
-    desk = StubDesk([answer("print(1)"), "none", answer("print(2)"), YES], [ran("error"), GOOD, ran()])
-    assert EFFICIENT.develop(desk, brief()).code == "print(2)\n"  # type: ignore[arg-type]
-    assert [role for role, _ in desk.asked] == ["search-draft", "search-fix", "search-fix", "search-check"]
-    desk = StubDesk(["none"] * 10)
-    assert EFFICIENT.develop(desk, brief()) == Developed(None, None, "no_code")  # type: ignore[arg-type]
-    assert desk.used_up()
+    context = StubDesk(["none", "none", answer("print(1)"), YES], [GOOD, ran()])
+    assert EFFICIENT.develop(context, brief()).problem is None  # type: ignore[arg-type]
+    question = context.asked[0][1]
+    assert [prompt for _, prompt in context.asked[:3]] == [question, *[f"{question}\n\n{NO_CODE}"] * 2]
+    context = StubDesk([answer("print(1)"), "none", answer("print(2)"), YES], [ran("error"), GOOD, ran()])
+    assert EFFICIENT.develop(context, brief()).code == "print(2)\n"  # type: ignore[arg-type]
+    assert [role for role, _ in context.asked] == ["search-draft", "search-fix", "search-fix", "search-check"]
+    context = StubDesk(["none"] * 10)
+    assert EFFICIENT.develop(context, brief()) == Developed(None, None, "no_code")  # type: ignore[arg-type]
+    assert context.used_up()
 
 
 def test_unanswered() -> None:
-    desk = StubDesk([Unanswered("too long")])
-    assert EFFICIENT.develop(desk, brief()) == Developed(None, None, "unanswered")  # type: ignore[arg-type]
-    desk = StubDesk([answer("print(1)"), Unanswered("too long")], [ran("error")])
-    developed = EFFICIENT.develop(desk, brief())  # type: ignore[arg-type]
+    context = StubDesk([Unanswered("too long")])
+    assert EFFICIENT.develop(context, brief()) == Developed(None, None, "unanswered")  # type: ignore[arg-type]
+    context = StubDesk([answer("print(1)"), Unanswered("too long")], [ran("error")])
+    developed = EFFICIENT.develop(context, brief())  # type: ignore[arg-type]
     assert developed == Developed("print(1)\n", None, "unanswered", (trial(True, "failed", None, "error"),))
 
 
 def test_no_repair_once_the_time_is_used_up() -> None:
-    desk = StubDesk([answer("print(1)")], [ran("timeout")])
-    desk.seconds_left = 1.0
-    assert EFFICIENT.develop(desk, brief()).problem == "debug" and desk.used_up()  # type: ignore[arg-type]
+    context = StubDesk([answer("print(1)")], [ran("timeout")])
+    context.seconds_left = 1.0
+    assert EFFICIENT.develop(context, brief()).problem == "debug" and context.used_up()  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("constants", [{"coder_loops": 0}, {"runner_loops": 0}, {"fit": 0.0}, {"fit": float("nan")}])
@@ -556,9 +556,9 @@ def test_a_real_program_is_tried_repaired_and_run(sandbox: LocalSandbox, tmp_pat
     copy = PROGRAM.replace(
         'test[["id"', 'test["y"] = test["y"] if debug else 0\ntest[["id"'
     )  # only its whole run is empty
-    desk = SmallDesk([answer(broken), answer(copy), YES, answer(PROGRAM), YES], sandbox, tmp_path)
-    made = EFFICIENT.develop(desk, brief())  # type: ignore[arg-type]
-    assert made.problem is None and made.told is not None and desk.used_up()
+    context = SmallDesk([answer(broken), answer(copy), YES, answer(PROGRAM), YES], sandbox, tmp_path)
+    made = EFFICIENT.develop(context, brief())  # type: ignore[arg-type]
+    assert made.problem is None and made.told is not None and context.used_up()
     assert made.code is not None and made.code.strip() == PROGRAM.strip()
     assert made.told["validation"]["score"] == 1.0
     assert [(each["debug"], each["problem"], each["estimated_s"]) for each in made.trials] == [
@@ -567,14 +567,14 @@ def test_a_real_program_is_tried_repaired_and_run(sandbox: LocalSandbox, tmp_pat
         (False, "inauthentic", None),
         (True, None, 1.0),
     ]
-    assert "NameError: name 'LogisticRegresion' is not defined" in desk.asked[1][1]
-    assert "rows: 20\n" in desk.asked[2][1]
-    assert "all its predictions are the same" in desk.asked[3][1]
+    assert "NameError: name 'LogisticRegresion' is not defined" in context.asked[1][1]
+    assert "rows: 20\n" in context.asked[2][1]
+    assert "all its predictions are the same" in context.asked[3][1]
 
 
 def test_a_real_program_that_ignores_the_flag(sandbox: LocalSandbox, tmp_path: Path) -> None:
     deaf = PROGRAM.replace('"--debug" in sys.argv', "False")
-    desk = SmallDesk([answer(deaf)] * 2, sandbox, tmp_path)
-    made = Efficient(coder_loops=2).develop(desk, brief())  # type: ignore[arg-type]
+    context = SmallDesk([answer(deaf)] * 2, sandbox, tmp_path)
+    made = Efficient(coder_loops=2).develop(context, brief())  # type: ignore[arg-type]
     assert (made.problem, made.told) == ("debug", None)
-    assert [each["problem"] for each in made.trials] == ["debug", "debug"] and NO_BLOCK in desk.asked[1][1]
+    assert [each["problem"] for each in made.trials] == ["debug", "debug"] and NO_BLOCK in context.asked[1][1]

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from mletools.commands.execution import text_record
 from mletools.records.tape import Tapes
-from mletools.scaffolds.job import Job, Settings
+from mletools.rollout.execution import text_record
+from mletools.scaffolds.interface import Job
+from mletools.scaffolds.search import SearchSettings
 from mletools.scaffolds.search.components import constants_of
-from mletools.scaffolds.search.desk import Desk
 from mletools.scaffolds.search.evaluation import (
     AgentReported,
     Aggregated,
@@ -23,6 +23,7 @@ from mletools.scaffolds.search.evaluation import (
 )
 from mletools.scaffolds.search.graph import Graph
 from mletools.scaffolds.search.interfaces import Choice, Developed
+from mletools.scaffolds.search.node_context import NodeContext
 
 GRADE = 0.987654321  # on the test rows: nobody may see it
 FRESH = 0.456789123  # another
@@ -97,11 +98,10 @@ class World:
         return outcome if isinstance(outcome, dict) else told(outcome)
 
 
-def desk_of(world: World, task: dict[str, Any], **bounds: Any) -> Desk:
-    own = {"research_model": None, "develop_model": None}
-    settings = replace(Settings(execution_seconds=77.0, own=own), **bounds)
+def context_of(world: World, task: dict[str, Any], **bounds: Any) -> NodeContext:
+    settings = replace(SearchSettings(execution_seconds=77.0, max_seconds=None), **bounds)
     job = Job("a", "b", 1, 0, 7, task, {"model": "m"}, "search", settings)
-    return Desk(job, world, Tapes(None).tape("a"), "choice")  # type: ignore[arg-type]
+    return NodeContext(job, world, Tapes(None).tape("a"), "choice")  # type: ignore[arg-type]
 
 
 def task_of(lower: bool = False) -> dict[str, Any]:
@@ -118,7 +118,7 @@ def task_of(lower: bool = False) -> dict[str, Any]:
 
 
 def chosen(evaluation: Any, graph: Graph, world: World) -> Choice:
-    choice: Choice = evaluation.choose(graph, desk_of(world, task_of(graph.lower)))
+    choice: Choice = evaluation.choose(graph, context_of(world, task_of(graph.lower)))
     return choice
 
 
@@ -389,12 +389,12 @@ def test_time_is_kept_for_the_slowest_candidate(tmp_path: Path) -> None:
     assert Standard().reserve(graph) == AgentReported().reserve(graph) == 0
     for seconds, ran in ((2.5, ["a", "b", "c"]), (1.5, [])):
         world = World(runs={"a": 0.1, "b": 0.2, "c": 0.3})
-        desk = desk_of(world, task_of())
-        desk._seconds = seconds
-        choice = Aggregated().choose(graph, desk)
+        context = context_of(world, task_of())
+        context._seconds = seconds
+        choice = Aggregated().choose(graph, context)
         assert [code for code, *_ in world.ran] == ran
         assert all(wall_s == seconds for _, wall_s, *_ in world.ran)
-        assert (desk.seconds, desk.clock) == (2.0 * len(ran), 2.0 * bool(ran))  # at once
+        assert (context.seconds, context.clock) == (2.0 * len(ran), 2.0 * bool(ran))  # at once
         if not ran:
             assert choice.number == 0 and choice.how.endswith(
                 "no time was left to compare it with others on fresh rows"

@@ -5,7 +5,6 @@ import random
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,8 @@ from mletools.records import schema
 from mletools.records.errors import ToolError
 from mletools.records.tape import Tapes
 from mletools.scaffolds import search
-from mletools.scaffolds.job import Job, Settings
+from mletools.scaffolds.interface import Job
+from mletools.scaffolds.search import SearchScaffold, SearchSettings
 from mletools.scaffolds.search.components import COMPONENTS
 from mletools.scaffolds.search.interfaces import OPERATIONS, PROBLEMS
 
@@ -42,7 +42,7 @@ class Killed(Exception):
 
 
 class Town:
-    """A Place: programs are worth what their text says; it is killed at its `kill_at`-th event."""
+    """An environment: programs are worth what their text says; it is killed at its `kill_at`-th event."""
 
     def __init__(self, folder: Path, go_on: bool = False, kill_at: int | None = None, hands: int = 1):
         self.folder, self.go_on, self.kill_at, self.hands = folder, go_on, kill_at, hands
@@ -129,22 +129,20 @@ class Town:
         return self.folder / "graph.jsonl", self.go_on
 
 
-def settings(*constants: str, preset: str = "aide", **more: Any) -> Settings:
-    bounds = {name: more.pop(name) for name in list(more) if name in Settings.__dataclass_fields__}
-    own = {**search.SETTINGS.own, "preset": preset, "set": constants, **more}
-    return search.check(replace(search.SETTINGS, own=own, **bounds))
+def settings(*constants: str, preset: str = "aide", **more: Any) -> SearchSettings:
+    return SearchScaffold().check(SearchSettings(preset=preset, set=constants, **more))
 
 
-def job(found: Settings) -> Job:
+def job(found: SearchSettings) -> Job[SearchSettings]:
     return Job("search", "group", 1, 0, 7, TASK, {"model": "m"}, "search", found)
 
 
-def play(folder: Path, found: Settings, **town: Any) -> tuple[list[dict[str, Any]], Town]:
+def play(folder: Path, found: SearchSettings, **town: Any) -> tuple[list[dict[str, Any]], Town]:
     """All records of a search, and the place; a killed one leaves what it had."""
     place = Town(folder, **town)
     tapes = Tapes(folder / "tape", resume=town.get("go_on", False))
     try:
-        return list(search.work(job(found), place, tapes.tape("search"))), place
+        return list(SearchScaffold().play(job(found), place, tapes.tape("search"))), place
     finally:
         tapes.close(complete=False)
 
@@ -264,7 +262,6 @@ def test_components_of_ones_own_are_found_by_name(tmp_path: Path) -> None:
         ({}, ("drafts=few",), "--set drafts=few: no int, as its default 5 is"),
         ({"preset": "aide3"}, (), "--preset aide3: known are rd-agent, aide"),
         ({"evaluation": "standard", "validation": 0.0}, (), "--evaluation standard goes by the score on held-out rows"),
-        ({"reveal_test": True}, (), "a search never goes by test scores"),
     ],
 )
 def test_what_makes_no_search_is_refused(own: dict[str, Any], constants: tuple[str, ...], told: str) -> None:

@@ -73,7 +73,7 @@ def alike(by_text: dict[str, float]) -> Callable[[str, Sequence[str]], list[floa
     return lambda text, others: [by_text[other] for other in others]
 
 
-class Desk:
+class NodeContext:
     """Feeds one prepared answer to the real reader; None: it cannot be read."""
 
     def __init__(self, answer: str | None):
@@ -297,7 +297,7 @@ def test_a_fence_cannot_be_closed_by_what_is_in_it() -> None:
 def test_what_scores_alone_teach(tmp_path: Path, new: dict[str, Any], wanted: str) -> None:
     graph = two_branches(tmp_path)
     for memory in (NoMemory(), Siblings()):
-        assert memory.lesson(Desk("not asked"), graph, new) == wanted  # type: ignore[arg-type]
+        assert memory.lesson(NodeContext("not asked"), graph, new) == wanted  # type: ignore[arg-type]
 
 
 def test_what_scores_teach_where_lower_is_better(tmp_path: Path) -> None:
@@ -310,10 +310,10 @@ def test_what_scores_teach_where_lower_is_better(tmp_path: Path) -> None:
 
 def test_a_lesson_is_asked_for_and_no_test_score_is_told(tmp_path: Path) -> None:
     graph = two_branches(tmp_path)
-    desk: Any = Desk('Thinking.\n```json\n{"supported": false, "lesson": "Deeper trees\\noverfit."}\n```')
+    context: Any = NodeContext('Thinking.\n```json\n{"supported": false, "lesson": "Deeper trees\\noverfit."}\n```')
     new = child(5, 2, 0, score=0.55, code="print(2)\nprint('deep')\n", hypothesis="Deeper trees.")
-    assert Kernel().lesson(desk, graph, new) == "Deeper trees overfit."
-    (prompt,) = desk.prompts
+    assert Kernel().lesson(context, graph, new) == "Deeper trees overfit."
+    (prompt,) = context.prompts
     assert "# The idea\n\nDeeper trees.\n" in prompt
     assert (
         "# The present program\n\nIts score: 0.55 (higher is better).\n\n```python\nprint(2)\nprint('deep')\n```"
@@ -328,31 +328,31 @@ def test_a_lesson_is_asked_for_and_no_test_score_is_told(tmp_path: Path) -> None
 
 def test_where_no_lesson_can_be_read_the_scores_speak(tmp_path: Path) -> None:
     graph = two_branches(tmp_path)
-    desk: Any = Desk(None)
-    assert Kernel().lesson(desk, graph, child(5, 2, 0, score=0.75)) == "0.15 better than its parent, the best so far"
-    assert len(desk.prompts) == 1
+    context: Any = NodeContext(None)
+    assert Kernel().lesson(context, graph, child(5, 2, 0, score=0.75)) == "0.15 better than its parent, the best so far"
+    assert len(context.prompts) == 1
     nothing = made(5, score=None, problem="unanswered", code=None, execution=None, validation=None, grade=None)
-    assert Kernel().lesson(desk, graph, nothing) == "" and len(desk.prompts) == 1  # no program, no question
+    assert Kernel().lesson(context, graph, nothing) == "" and len(context.prompts) == 1  # no program, no question
 
 
 def test_a_failure_is_told_with_its_reason_and_without_a_run(tmp_path: Path) -> None:
     graph = graph_of(tmp_path)
-    desk: Any = Desk('{"supported": false, "lesson": "Keep all rows."}')
+    context: Any = NodeContext('{"supported": false, "lesson": "Keep all rows."}')
     verdict = {"valid": False, "score": None, "reason": "3 rows\nare missing"}
     new = made(0, score=None, problem="invalid", validation=verdict, execution=None)
-    assert Kernel().lesson(desk, graph, new) == "Keep all rows."
-    (prompt,) = desk.prompts
+    assert Kernel().lesson(context, graph, new) == "Keep all rows."
+    (prompt,) = context.prompts
     assert "It failed: invalid. 3 rows are missing\n" in prompt
     assert "# What it printed" not in prompt and "No experiment has a score yet." in prompt
 
 
 def test_both_outputs_are_told_and_cut_in_the_middle(tmp_path: Path) -> None:
-    desk: Any = Desk('{"supported": true, "lesson": "Fine."}')
+    context: Any = NodeContext('{"supported": true, "lesson": "Fine."}')
     out = {"head": "begun\n" + "o" * 9000, "tail": "", "bytes": 9006}
     err = {"head": "Traceback\n", "tail": "KeyError: 'id'\n", "bytes": 9000}
     run = {"stdout": out, "stderr": err, "duration_s": 1.0}
-    Kernel().lesson(desk, graph_of(tmp_path), made(0, score=None, problem="failed", execution=run))
-    told = desk.prompts[0].partition("# What it printed\n\n")[2].partition("# The best so far")[0]
+    Kernel().lesson(context, graph_of(tmp_path), made(0, score=None, problem="failed", execution=run))
+    told = context.prompts[0].partition("# What it printed\n\n")[2].partition("# The best so far")[0]
     # 9000 bytes less the 10 and the 15 that are kept
     assert told.startswith("```\nbegun\n") and told.endswith(
         "Traceback\n\n[... 8975 bytes left out ...]\nKeyError: 'id'\n```\n\n"
@@ -362,10 +362,10 @@ def test_both_outputs_are_told_and_cut_in_the_middle(tmp_path: Path) -> None:
 
 def test_long_programs_are_not_compared_line_by_line(tmp_path: Path) -> None:
     graph = graph_of(tmp_path, made(0, code="a = 1\n" * (MOST_LINES + 1)))
-    desk: Any = Desk('{"supported": true, "lesson": "Fine."}')
-    Kernel().lesson(desk, graph, child(1, 0, 0, code="a = 2\n" * 9000))
-    assert "What was changed" not in desk.prompts[0]
-    assert "characters left out" in desk.prompts[0] and len(desk.prompts[0]) < 30_000
+    context: Any = NodeContext('{"supported": true, "lesson": "Fine."}')
+    Kernel().lesson(context, graph, child(1, 0, 0, code="a = 2\n" * 9000))
+    assert "What was changed" not in context.prompts[0]
+    assert "characters left out" in context.prompts[0] and len(context.prompts[0]) < 30_000
 
 
 @pytest.mark.parametrize(

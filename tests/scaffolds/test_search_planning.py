@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from mletools.records.tape import Tapes
-from mletools.scaffolds.job import Job, Settings
+from mletools.scaffolds.interface import Job
+from mletools.scaffolds.search import SearchSettings
 from mletools.scaffolds.search.components import constants_of
-from mletools.scaffolds.search.desk import Desk
 from mletools.scaffolds.search.graph import Graph
 from mletools.scaffolds.search.interfaces import STAGES, Plan
+from mletools.scaffolds.search.node_context import NodeContext
 from mletools.scaffolds.search.planning import MODEL_FIRST, DynamicPlanning, NoPlanning
 from mletools.scaffolds.search.stages import stage_of
 
@@ -53,11 +54,10 @@ class Model:
         return answer if isinstance(answer, dict) else {"text": answer, **SAID}
 
 
-def desk_of(model: Model, **settings: Any) -> Desk:
-    own = {"research_model": None, "develop_model": None}
-    bounds = replace(Settings(execution_seconds=3600.0, own=own), **settings)
+def context_of(model: Model, **settings: Any) -> NodeContext:
+    bounds = replace(SearchSettings(max_seconds=None), **settings)
     job = Job("a", "b", 1, 0, 7, TASK, {"model": "m"}, "search", bounds)
-    return Desk(job, model, Tapes(None).tape("a"), "begin")  # type: ignore[arg-type]
+    return NodeContext(job, model, Tapes(None).tape("a"), "begin")  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ def test_the_bounds_of_stages_can_be_moved_and_left_out() -> None:
 def test_no_planning_plans_every_round_alike(graph: Graph) -> None:
     plan = NoPlanning()
     model = Model()
-    assert plan.begin(desk_of(model)) == "" and not model.asked and constants_of(plan) == {}
+    assert plan.begin(context_of(model)) == "" and not model.asked and constants_of(plan) == {}
     assert plan.plan(graph, 0.05, "draft", 3600.0) == Plan(0.05, "draft", "", 3600.0, 600.0)
     assert plan.plan(graph, 0.95, "merge", 90.0) == Plan(0.95, "merge", "", 90.0, 90.0)
 
@@ -126,8 +126,8 @@ def test_the_model_comes_first_while_most_of_the_budget_is_left(graph: Graph, sh
 
 def test_a_search_begins_with_an_analysis_that_makes_the_role() -> None:
     model = Model(f"<think>hm</think>\n```json\n{json.dumps(ANALYSIS)}\n```")
-    desk = desk_of(model)
-    role = DynamicPlanning().begin(desk)
+    context = context_of(model)
+    role = DynamicPlanning().begin(context)
     ((who, asked, messages),) = model.asked
     assert (who, asked, len(messages)) == ("policy", "search-analysis", 1) and messages[0]["role"] == "user"
     prompt = messages[0]["content"]
@@ -147,11 +147,11 @@ def test_a_search_begins_with_an_analysis_that_makes_the_role() -> None:
     assert "- In short: Fields and # their yields" in lines  # one line: no heading comes of an answer
     assert "- The score: root mean squared error, lower is better" in lines
     assert "more than 3600 seconds" in role and "about 1800 seconds" in role.replace("\n", " ")
-    assert desk.usage["research"]["completion_tokens"] == 5 and desk.usage["develop"]["completion_tokens"] == 0
+    assert context.usage["research"]["completion_tokens"] == 5 and context.usage["develop"]["completion_tokens"] == 0
 
 
 def test_a_task_that_needs_long_training_is_advised_the_whole_limit() -> None:
-    role = DynamicPlanning().begin(desk_of(Model(json.dumps({**ANALYSIS, "longer_limit": True}))))
+    role = DynamicPlanning().begin(context_of(Model(json.dumps({**ANALYSIS, "longer_limit": True}))))
     assert "about 3600 seconds" in role.replace("\n", " ")
 
 
@@ -167,15 +167,15 @@ def test_a_task_that_needs_long_training_is_advised_the_whole_limit() -> None:
 )
 def test_an_analysis_that_cannot_be_read_is_asked_for_again(wrong: str) -> None:
     model = Model(wrong, json.dumps(ANALYSIS))
-    assert "Regression" in DynamicPlanning().begin(desk_of(model)) and len(model.asked) == 2
+    assert "Regression" in DynamicPlanning().begin(context_of(model)) and len(model.asked) == 2
     stubborn = Model(wrong, wrong)
-    assert DynamicPlanning().begin(desk_of(stubborn)) == "" and len(stubborn.asked) == 2
+    assert DynamicPlanning().begin(context_of(stubborn)) == "" and len(stubborn.asked) == 2
 
 
 def test_a_search_goes_on_without_a_role() -> None:
-    assert DynamicPlanning().begin(desk_of(Model({"refused": "the prompt is too long"}))) == ""
+    assert DynamicPlanning().begin(context_of(Model({"refused": "the prompt is too long"}))) == ""
     model = Model()
-    assert DynamicPlanning(role=False).begin(desk_of(model)) == "" and not model.asked
+    assert DynamicPlanning(role=False).begin(context_of(model)) == "" and not model.asked
 
 
 def test_the_constants_can_be_given() -> None:

@@ -33,8 +33,8 @@ MARKS = {
 }
 
 
-class Desk:
-    """Feeds prepared answers through the real readers, as the real desk does: one correction, then Unanswered."""
+class NodeContext:
+    """Feeds prepared answers through the real readers, as the real context does: one correction, then Unanswered."""
 
     def __init__(self, answers: Mapping[str, Sequence[str]], seed: int = 0):
         self.task, self.dice = TASK, random.Random(seed)
@@ -91,8 +91,8 @@ def question(
     return Question(graph, Expansion(operation, parents), changes.pop("plan", PLAN), details, recall, **changes)
 
 
-def reason(reasoning: Any, desk: Desk, asked: Question) -> Idea:
-    found: Idea = reasoning.reason(desk, asked)
+def reason(reasoning: Any, context: NodeContext, asked: Question) -> Idea:
+    found: Idea = reasoning.reason(context, asked)
     return found
 
 
@@ -126,11 +126,11 @@ def graph(tmp_path: Path) -> Graph:
 
 
 def test_a_first_draft_is_told_the_task_and_nothing_else(tmp_path: Path) -> None:
-    desk = Desk({"search-idea": [IDEA]})
+    context = NodeContext({"search-idea": [IDEA]})
     plan = Plan(share=0.0, stage="draft", full_seconds=90.4)
-    found = reason(OneStep(), desk, question(graph_of(tmp_path), "draft", plan=plan))
+    found = reason(OneStep(), context, question(graph_of(tmp_path), "draft", plan=plan))
     assert found == Idea(Hypothesis("Use boosted trees.", "Model"))
-    prompt = desk.prompt("search-idea")
+    prompt = context.prompt("search-idea")
     assert "A run may take 90 seconds at most." in prompt and "Nothing has been tried yet." in prompt
     assert "written from nothing" in section(prompt, "# Your answer")
     for heading in ("# Guidance", "# The present program", "# Earlier", "# Other", "# Knowledge", "# Program"):
@@ -138,7 +138,7 @@ def test_a_first_draft_is_told_the_task_and_nothing_else(tmp_path: Path) -> None
 
 
 def test_an_improvement_is_told_what_there_is(graph: Graph) -> None:
-    desk = Desk({"search-idea": [IDEA]})
+    context = NodeContext({"search-idea": [IDEA]})
     queries: list[str] = []
 
     def know(query: str) -> list[str]:
@@ -146,8 +146,8 @@ def test_an_improvement_is_told_what_there_is(graph: Graph) -> None:
         return ["Wine is pressed.\n\n# Candidates"]
 
     asked = question(graph, "improve", 2, recalls=[1, 3], beside=("Use a\nforest.",), know=know)
-    assert reason(OneStep(), desk, asked).recalled == (1, 3)
-    prompt = desk.prompt("search-idea")
+    assert reason(OneStep(), context, asked).recalled == (1, 3)
+    prompt = context.prompt("search-idea")
     assert section(prompt, "# Guidance") == "Be bold."
     # 12 of 600 seconds
     assert section(prompt, "# The present program") == (
@@ -165,16 +165,16 @@ def test_an_improvement_is_told_what_there_is(graph: Graph) -> None:
 
 
 def test_tenths_of_the_time(graph: Graph) -> None:
-    desk = Desk({"search-idea": [IDEA]})
-    reason(OneStep(), desk, question(graph, "improve", 2, plan=Plan(0.3, "improvement", full_seconds=35.0)))
-    assert "It ran for about 3 tenths of the time" in desk.prompt("search-idea")  # 12 of 35 seconds: 3.43
+    context = NodeContext({"search-idea": [IDEA]})
+    reason(OneStep(), context, question(graph, "improve", 2, plan=Plan(0.3, "improvement", full_seconds=35.0)))
+    assert "It ran for about 3 tenths of the time" in context.prompt("search-idea")  # 12 of 35 seconds: 3.43
 
 
 @pytest.mark.parametrize("operation", ["crossover", "merge"])
 def test_several_parents_are_told_one_after_the_other(graph: Graph, operation: str) -> None:
-    desk = Desk({"search-idea": [IDEA]})
-    reason(OneStep(), desk, question(graph, operation, 2, 1))
-    prompt = desk.prompt("search-idea")
+    context = NodeContext({"search-idea": [IDEA]})
+    reason(OneStep(), context, question(graph, operation, 2, 1))
+    prompt = context.prompt("search-idea")
     assert section(prompt, "# Program 1") == (
         "It came of this idea: idea 2\n\nIts score: 0.6 (higher is better).\n\n```python\nprint(2)\n```"
     )
@@ -186,17 +186,17 @@ def test_several_parents_are_told_one_after_the_other(graph: Graph, operation: s
 def test_long_programs_are_cut_in_the_middle(tmp_path: Path) -> None:
     long = "first = 1\n" + "x = 1\n" * 20_000 + "last = 1\n"
     graph = graph_of(tmp_path, made(0, code=long), made(1, code=long))
-    desk = Desk({"search-idea": [IDEA, IDEA]})
-    reason(OneStep(), desk, question(graph, "crossover", 0, 1))
-    prompt = desk.prompt("search-idea")
+    context = NodeContext({"search-idea": [IDEA, IDEA]})
+    reason(OneStep(), context, question(graph, "crossover", 0, 1))
+    prompt = context.prompt("search-idea")
     assert len(prompt) < 45_000 and prompt.count("first = 1") == prompt.count("last = 1") == 2
     assert prompt.count("characters left out") == 2
 
 
 def test_one_step_that_cannot_be_read_is_unanswered(graph: Graph) -> None:
-    desk = Desk({"search-idea": ["no", '{"hypothesis": "x", "component": "Magic"}']})
+    context = NodeContext({"search-idea": ["no", '{"hypothesis": "x", "component": "Magic"}']})
     with pytest.raises(Unanswered) as error:
-        reason(OneStep(), desk, question(graph, "improve", 2))
+        reason(OneStep(), context, question(graph, "improve", 2))
     assert str(error.value) == '"component" has to be one of DataLoadSpec, FeatureEng, Model, Ensemble, Workflow'
 
 
@@ -214,25 +214,25 @@ def scientific(choice: str, *more: tuple[str, int, float]) -> dict[str, list[str
 
 def test_the_whole_way_to_a_modified_hypothesis(graph: Graph) -> None:
     choice = '{"action": "modify", "candidate": 0, "hypothesis": "high, but more", "component": "Ensemble"}'
-    desk = Desk(scientific(choice))
+    context = NodeContext(scientific(choice))
     recalled_for: list[list[str]] = []
     queries: list[str] = []
     asked = question(
         graph, "improve", 2, recalls=[1], recalled_for=recalled_for, know=lambda query: queries.append(query) or []
     )
-    found = reason(Scientific(), desk, asked)
-    assert desk.roles == ["search-challenges", "search-hypotheses", "search-select"]
+    found = reason(Scientific(), context, asked)
+    assert context.roles == ["search-challenges", "search-hypotheses", "search-select"]
     assert found.hypothesis == Hypothesis("high, but more", "Ensemble", "gap 1", "scenario")
     assert found.action == "modify" and found.recalled == (1,) and found.challenges == ("gap 0", "gap 1")
     assert [each.text for each in found.considered] == ["high", "mid", "low"]
     assert found.considered[0].scores == dict.fromkeys(AXES, 9.0)
     assert recalled_for == [["high", "mid", "low"]]
     assert (
-        section(desk.prompt("search-hypotheses"), "# Challenges")
+        section(context.prompt("search-hypotheses"), "# Challenges")
         == "0. gap 0 (scenario: why)\n1. gap 1 (scenario: why)"
     )
-    assert "2 for each" in desk.prompt("search-hypotheses") and "3 at most" in desk.prompt("search-challenges")
-    prompt = desk.prompt("search-select")
+    assert "2 for each" in context.prompt("search-hypotheses") and "3 at most" in context.prompt("search-challenges")
+    prompt = context.prompt("search-select")
     assert section(prompt, "# Candidates") == "0. [Model] high\n1. [Model] mid\n2. [Model] low\n3. [Workflow] idea 1"
     assert section(prompt, "# Earlier experiments") == (
         "- experiment 0: idea 0 -> score 0.5\n"
@@ -240,27 +240,27 @@ def test_the_whole_way_to_a_modified_hypothesis(graph: Graph) -> None:
         "- experiment 2: idea 2 -> score 0.6 (Depth helps.)"
     )
     # what was recalled came after the hypotheses: those who made them knew their own branch alone
-    assert "experiment 1" not in desk.prompt("search-challenges") + desk.prompt("search-hypotheses")
+    assert "experiment 1" not in context.prompt("search-challenges") + context.prompt("search-hypotheses")
     assert "Which grower?" in queries[0] and queries[1:] == ["gap 0 gap 1"]
 
 
 def test_a_selected_candidate_stays_as_it_is(graph: Graph) -> None:
     choice = '{"action": "select", "candidate": 1, "hypothesis": "something else", "component": "nothing"}'
-    found = reason(Scientific(), Desk(scientific(choice)), question(graph, "improve", 2))
+    found = reason(Scientific(), NodeContext(scientific(choice)), question(graph, "improve", 2))
     assert (found.action, found.hypothesis.text, found.hypothesis.challenge) == ("select", "mid", "gap 0")
     assert [each.text for each in found.considered] == ["high", "low"]
 
 
 def test_what_another_branch_found_can_be_selected(graph: Graph) -> None:
     choice = '{"action": "select", "candidate": 3, "hypothesis": null, "component": null}'
-    found = reason(Scientific(), Desk(scientific(choice)), question(graph, "improve", 2, recalls=[1]))
+    found = reason(Scientific(), NodeContext(scientific(choice)), question(graph, "improve", 2, recalls=[1]))
     assert found.hypothesis == Hypothesis("idea 1", None)
     assert [each.text for each in found.considered] == ["high", "mid", "low"]
 
 
 def test_a_new_hypothesis_can_be_created(graph: Graph) -> None:
     choice = '{"action": "create", "candidate": null, "hypothesis": "both", "component": "Ensemble"}'
-    found = reason(Scientific(), Desk(scientific(choice)), question(graph, "merge", 2, 1))
+    found = reason(Scientific(), NodeContext(scientific(choice)), question(graph, "merge", 2, 1))
     assert found.action == "create" and found.hypothesis == Hypothesis("both", "Ensemble")
     assert len(found.considered) == 3
 
@@ -268,23 +268,23 @@ def test_a_new_hypothesis_can_be_created(graph: Graph) -> None:
 def test_only_the_best_by_the_weighted_scores_are_drawn_from(graph: Graph) -> None:
     more = [(f"h{score}", 0, float(score)) for score in (7, 8, 10, 5)]
     for seed in range(20):
-        desk = Desk(scientific('{"action": "select", "candidate": 0}', *more), seed)
-        found = reason(Scientific(top=2, each=4), desk, question(graph, "improve", 2))
+        context = NodeContext(scientific('{"action": "select", "candidate": 0}', *more), seed)
+        found = reason(Scientific(top=2, each=4), context, question(graph, "improve", 2))
         # cut at each * challenges = 8 of 7; the best two are 10 and 9
-        assert section(desk.prompt("search-select"), "# Candidates") == "0. [Model] h10\n1. [Model] high"
+        assert section(context.prompt("search-select"), "# Candidates") == "0. [Model] h10\n1. [Model] high"
         assert [each.text for each in found.considered] == ["high", "h8", "h7", "mid", "h5", "low"]
 
 
 def test_one_candidate_and_nothing_recalled_is_no_choice(graph: Graph) -> None:
-    desk = Desk(scientific("never asked"))
-    found = reason(Scientific(top=1), desk, question(graph, "improve", 2))
-    assert desk.roles == ["search-challenges", "search-hypotheses"]
+    context = NodeContext(scientific("never asked"))
+    found = reason(Scientific(top=1), context, question(graph, "improve", 2))
+    assert context.roles == ["search-challenges", "search-hypotheses"]
     assert (found.action, found.hypothesis.text) == (None, "high")
     # one that says the same again is no other candidate
     graph.add([made(4, "high", score=0.65)])
-    desk = Desk(scientific("never asked"))
-    found = reason(Scientific(top=1), desk, question(graph, "improve", 2, recalls=[4]))
-    assert len(desk.roles) == 2 and found.recalled == (4,)
+    context = NodeContext(scientific("never asked"))
+    found = reason(Scientific(top=1), context, question(graph, "improve", 2, recalls=[4]))
+    assert len(context.roles) == 2 and found.recalled == (4,)
 
 
 def drawn_from(graph: Graph, operation: str, *parents: int, seed: int) -> str:
@@ -293,8 +293,8 @@ def drawn_from(graph: Graph, operation: str, *parents: int, seed: int) -> str:
         "search-challenges": [challenges("scenario", "feedback")],
         "search-hypotheses": [hypotheses(("scenario", 0, 9.0), ("feedback", 1, 8.0))],
     }
-    desk = Desk(answers, seed)
-    return reason(Scientific(candidates=1), desk, question(graph, operation, *parents)).hypothesis.text
+    context = NodeContext(answers, seed)
+    return reason(Scientific(candidates=1), context, question(graph, operation, *parents)).hypothesis.text
 
 
 def test_draws_weigh_by_where_the_challenge_was_seen(tmp_path: Path) -> None:
@@ -343,9 +343,9 @@ def test_records_are_counted_the_right_way_round_where_lower_is_better(tmp_path:
 def test_which_candidates_go_first(
     graph: Graph, operation: str, parents: tuple[int, ...], recalls: list[int], wanted: str
 ) -> None:
-    desk = Desk(scientific('{"action": "select", "candidate": 0}'))
-    reason(Scientific(), desk, question(graph, operation, *parents, recalls=recalls))
-    told = section(desk.prompt("search-select"), "# Your answer")
+    context = NodeContext(scientific('{"action": "select", "candidate": 0}'))
+    reason(Scientific(), context, question(graph, operation, *parents, recalls=recalls))
+    told = section(context.prompt("search-select"), "# Your answer")
     assert wanted in told and told.count("prefer") == wanted.count("prefer")
 
 
@@ -360,28 +360,28 @@ def test_which_candidates_go_first(
     ],
 )
 def test_the_stage_decides_on_the_words(graph: Graph, stage: str, parents: tuple[int, ...], wanted: str) -> None:
-    desk = Desk(scientific('{"action": "select", "candidate": 0}'))
+    context = NodeContext(scientific('{"action": "select", "candidate": 0}'))
     operation = "improve" if len(parents) == 1 else "merge"
-    reason(Scientific(), desk, question(graph, operation, *parents, plan=Plan(0.5, stage)))
-    prompt = desk.prompt("search-select")
+    reason(Scientific(), context, question(graph, operation, *parents, plan=Plan(0.5, stage)))
+    prompt = context.prompt("search-select")
     assert wanted in prompt
     assert sum(words in prompt for words in ("only just begun", "under way", "near its end")) == 1
 
 
 def test_a_draft_is_told_of_the_other_drafts_and_a_branch_of_its_newest(graph: Graph) -> None:
-    desk = Desk(scientific('{"action": "select", "candidate": 0}'))
-    reason(Scientific(), desk, question(graph, "draft"))
-    assert section(desk.prompt("search-challenges"), "# Earlier experiments") == (
+    context = NodeContext(scientific('{"action": "select", "candidate": 0}'))
+    reason(Scientific(), context, question(graph, "draft"))
+    assert section(context.prompt("search-challenges"), "# Earlier experiments") == (
         "- experiment 0: idea 0 -> score 0.5\n- experiment 1: idea 1 -> score 0.7"
     )
-    desk = Desk(scientific('{"action": "select", "candidate": 0}'))
-    reason(Scientific(told=1), desk, question(graph, "improve", 1))
-    assert section(desk.prompt("search-challenges"), "# Earlier experiments") == (
+    context = NodeContext(scientific('{"action": "select", "candidate": 0}'))
+    reason(Scientific(told=1), context, question(graph, "improve", 1))
+    assert section(context.prompt("search-challenges"), "# Earlier experiments") == (
         "- experiment 3: idea 3 -> failed: slow"
     )
-    desk = Desk(scientific('{"action": "select", "candidate": 0}'))
-    reason(Scientific(told=0), desk, question(graph, "improve", 1))
-    assert "# Earlier experiments" not in desk.prompt("search-challenges")
+    context = NodeContext(scientific('{"action": "select", "candidate": 0}'))
+    reason(Scientific(told=0), context, question(graph, "improve", 1))
+    assert "# Earlier experiments" not in context.prompt("search-challenges")
 
 
 # --- what goes wrong ----------------------------------------------------------------------------------------------
@@ -390,23 +390,29 @@ def test_a_draft_is_told_of_the_other_drafts_and_a_branch_of_its_newest(graph: G
 @pytest.mark.parametrize("broken", ["search-challenges", "search-hypotheses"])
 def test_without_challenges_or_hypotheses_it_is_one_step(graph: Graph, broken: str) -> None:
     answers = {**scientific("never asked"), "search-idea": [IDEA], broken: ["[]", "[1]"]}
-    desk = Desk(answers)
-    found = reason(Scientific(), desk, question(graph, "improve", 2, recalls=[1]))
+    context = NodeContext(answers)
+    found = reason(Scientific(), context, question(graph, "improve", 2, recalls=[1]))
     assert found == Idea(Hypothesis("Use boosted trees.", "Model"), recalled=(1,))
-    assert desk.roles[-1] == "search-idea" and "search-select" not in desk.roles
+    assert context.roles[-1] == "search-idea" and "search-select" not in context.roles
     with pytest.raises(Unanswered):
-        reason(Scientific(), Desk({**answers, broken: [], "search-idea": ["no", "no"]}), question(graph, "improve", 2))
+        reason(
+            Scientific(),
+            NodeContext({**answers, broken: [], "search-idea": ["no", "no"]}),
+            question(graph, "improve", 2),
+        )
 
 
 def test_a_choice_that_cannot_be_read_leaves_the_best_drawn(graph: Graph) -> None:
-    found = reason(Scientific(), Desk(scientific("Candidate 1, surely.")), question(graph, "improve", 2, recalls=[1]))
+    found = reason(
+        Scientific(), NodeContext(scientific("Candidate 1, surely.")), question(graph, "improve", 2, recalls=[1])
+    )
     assert (found.action, found.hypothesis.text, found.recalled) == (None, "high", (1,))
 
 
 def test_an_answer_is_corrected_once(graph: Graph) -> None:
     answers = scientific('{"action": "select", "candidate": 2}')
     answers["search-select"].insert(0, '{"action": "select", "candidate": 3}')
-    assert reason(Scientific(), Desk(answers), question(graph, "improve", 2)).hypothesis.text == "low"
+    assert reason(Scientific(), NodeContext(answers), question(graph, "improve", 2)).hypothesis.text == "low"
 
 
 CHALLENGES = [Challenge("gap 0", "why", "scenario"), Challenge("gap 1", "why", "feedback")]
@@ -495,6 +501,8 @@ def test_texts_become_one_line_that_can_be_written() -> None:
 def test_the_same_seed_asks_the_same(graph: Graph) -> None:
     runs = []
     for _ in range(2):
-        desk = Desk(scientific('{"action": "select", "candidate": 0}', ("h7", 0, 7.0), ("h8", 1, 8.0)), seed=3)
-        runs.append((reason(Scientific(candidates=2, each=4), desk, question(graph, "improve", 2)), desk.asked))
+        context = NodeContext(
+            scientific('{"action": "select", "candidate": 0}', ("h7", 0, 7.0), ("h8", 1, 8.0)), seed=3
+        )
+        runs.append((reason(Scientific(candidates=2, each=4), context, question(graph, "improve", 2)), context.asked))
     assert runs[0] == runs[1]

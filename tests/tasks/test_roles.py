@@ -17,8 +17,9 @@ import scripted_server as scripted
 from conftest import TESTS, mostly_slow, records, run_command
 from scripted_server import Cut, Raw, RoleServer, good
 
+from mletools.cli_options import options as add_options
 from mletools.commands import task_roles
-from mletools.commands.llm_options import LlmOptions, llm_options
+from mletools.commands.llm_options import LlmOptions
 from mletools.commands.metric_box import CodeBox, opened
 from mletools.commands.task_roles import LlmMaker, ScriptBox, open_maker
 from mletools.grading import check_task, grade, metrics, score_bytes
@@ -855,7 +856,7 @@ def test_the_options_arrive_as_one(place: Path) -> None:
     seen: list[Any] = []
 
     @click.command()
-    @llm_options
+    @add_options(LlmOptions, "llm")
     @click.option("--number", default=1)
     def command(number: int, llm: LlmOptions) -> None:
         seen.append((number, llm))

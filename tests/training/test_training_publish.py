@@ -17,10 +17,10 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 from conftest import ROOT, records, run_command
 
-from mletools.commands.rollout_endless import Ahead, Endless, State
 from mletools.records import published
 from mletools.records.errors import ToolError
 from mletools.records.jsonl import Line
+from mletools.rollout.endless import Ahead, EndlessOptions, State
 from mletools.training.publish import Publisher, load_adapter
 
 EXAMPLES = ROOT / "examples" / "tasks"
@@ -238,7 +238,7 @@ def test_the_state_goes_on_behind_the_last_group(tmp_path: Path) -> None:
 )
 def test_options_that_do_not_go_together(options: tuple, message: str) -> None:
     with pytest.raises(click.UsageError, match=message):
-        Endless(*options[:5], passes=dict(enumerate(options)).get(6)).check(options[5])
+        EndlessOptions(*options[:5], passes=dict(enumerate(options)).get(6)).check(options[5])
 
 
 def test_so_many_passes_over_the_tasks(tmp_path: Path) -> None:

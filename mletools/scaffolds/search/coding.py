@@ -11,17 +11,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from mletools import prompts
-from mletools.records.errors import ToolError
-from mletools.scaffolds import observations
-from mletools.scaffolds.answers import split_answer
-from mletools.scaffolds.facts import split_told, tell
-from mletools.scaffolds.quoting import fenced
-from mletools.scaffolds.search.debug_run import timing_of
-from mletools.scaffolds.search.desk import Desk
-from mletools.scaffolds.search.interfaces import Brief, Developed, Unanswered
-from mletools.scaffolds.search.memory import outcome
-from mletools.scaffolds.search.replies import json_in, text_of
+from ... import prompts
+from ...records.errors import ToolError
+from .. import observations
+from ..answers import split_answer
+from ..facts import split_told, tell
+from ..quoting import fenced
+from .debug_run import timing_of
+from .interfaces import Brief, Developed, Unanswered
+from .memory import outcome
+from .node_context import NodeContext
+from .replies import json_in, text_of
 
 PHASE = "develop"
 NO_CODE = (
@@ -44,9 +44,9 @@ class Once:
 
     repairs: ClassVar[bool] = False
 
-    def develop(self, desk: Desk, brief: Brief) -> Developed:
+    def develop(self, context: NodeContext, brief: Brief) -> Developed:
         """See Coding."""
-        return _write_and_run(desk, brief)
+        return _write_and_run(context, brief)
 
 
 @dataclass(frozen=True)
@@ -55,9 +55,9 @@ class NodeDebug:
 
     repairs: ClassVar[bool] = True
 
-    def develop(self, desk: Desk, brief: Brief) -> Developed:
+    def develop(self, context: NodeContext, brief: Brief) -> Developed:
         """See Coding."""
-        return _write_and_run(desk, brief)
+        return _write_and_run(context, brief)
 
 
 @dataclass(frozen=True)
@@ -80,75 +80,75 @@ class Efficient:
         if self.coder_loops < 1 or self.runner_loops < 1 or not 0 < self.fit < float("inf"):
             raise ToolError("coding efficient: coder_loops and runner_loops are at least 1, and fit is above 0")
 
-    def develop(self, desk: Desk, brief: Brief) -> Developed:
+    def develop(self, context: NodeContext, brief: Brief) -> Developed:
         """See Coding. After a whole run that failed, what counts is that run, whatever became of its repair."""
         work = _Work()
         try:
-            problem = self._work(desk, brief, work)
+            problem = self._work(context, brief, work)
         except Unanswered:
             problem = "unanswered"
         return work.come_to(problem)
 
-    def _work(self, desk: Desk, brief: Brief, work: "_Work") -> str | None:
-        question, role = _question(desk, brief, debug_mode=True), f"search-{brief.expansion.operation}"
+    def _work(self, context: NodeContext, brief: Brief, work: "_Work") -> str | None:
+        question, role = _question(context, brief, debug_mode=True), f"search-{brief.expansion.operation}"
         missed, too_slow, failed, runs = False, False, None, 0
         for loop in range(self.coder_loops):
-            if loop and desk.seconds_left <= 1:  # the search's time is used up
+            if loop and context.seconds_left <= 1:  # the search's time is used up
                 break
-            code = split_answer(desk.ask(PHASE, role, f"{question}\n\n{NO_CODE}" if missed else question))[1]
+            code = split_answer(context.ask(PHASE, role, f"{question}\n\n{NO_CODE}" if missed else question))[1]
             missed = code is None
             if code is None:
                 continue
             work.code = code
-            told, flaw = self._try(desk, brief, work)
+            told, flaw = self._try(context, brief, work)
             too_slow = flaw is not None and flaw.problem == "slow"
             if flaw is None:
-                told, flaw = self._run(desk, brief, work)
+                told, flaw = self._run(context, brief, work)
                 if flaw is None:
                     return None
                 failed, runs = flaw.problem, runs + 1
                 if runs == self.runner_loops:
                     break
-            question, role = _repair(desk, brief, code, flaw, told), "search-fix"
+            question, role = _repair(context, brief, code, flaw, told), "search-fix"
         return failed or ("no_code" if work.code is None else "slow" if too_slow else "debug")
 
-    def _try(self, desk: Desk, brief: Brief, work: "_Work") -> "tuple[Mapping[str, Any], _Flaw | None]":
+    def _try(self, context: NodeContext, brief: Brief, work: "_Work") -> "tuple[Mapping[str, Any], _Flaw | None]":
         """A debug run, and what is wrong with it."""
         assert work.code is not None
-        most = min(brief.plan.debug_seconds, desk.seconds_left)
-        told = desk.run(work.code, brief.plan.debug_seconds, debug=True)
+        most = min(brief.plan.debug_seconds, context.seconds_left)
+        told = context.run(work.code, brief.plan.debug_seconds, debug=True)
         timing = timing_of(told["execution"]["stdout"])
-        flaw = _flaw(told) or self._timing_flaw(desk, brief, timing) or self._check(desk, brief, work.code, told)
+        flaw = _flaw(told) or self._timing_flaw(context, brief, timing) or self._check(context, brief, work.code, told)
         work.note(told, True, flaw, None if timing is None else timing[1])
         if flaw is None:
             return told, None
         return told, _Flaw(flaw.problem, f"This was a run with --debug, which may take {most:.0f} s. {flaw.words}")
 
-    def _timing_flaw(self, desk: Desk, brief: Brief, timing: tuple[float, float] | None) -> "_Flaw | None":
+    def _timing_flaw(self, context: NodeContext, brief: Brief, timing: tuple[float, float] | None) -> "_Flaw | None":
         if timing is None:
             return _Flaw("debug", NO_BLOCK)
-        most = min(brief.plan.full_seconds * self.fit, desk.seconds_left)
+        most = min(brief.plan.full_seconds * self.fit, context.seconds_left)
         if timing[1] <= most:
             return None
         return _Flaw("slow", f"The whole run would take too long: about {timing[1]:.0f} s, and there are {most:.0f}.")
 
-    def _check(self, desk: Desk, brief: Brief, code: str, told: Mapping[str, Any]) -> "_Flaw | None":
+    def _check(self, context: NodeContext, brief: Brief, code: str, told: Mapping[str, Any]) -> "_Flaw | None":
         if not self.check:
             return None
-        context = [_idea(brief), f"# The present program\n\n{_program(code)}", _printed(told["execution"])]
-        prompt = prompts.render("search-check", task=_task(desk), context="\n\n".join(context))
+        sections = [_idea(brief), f"# The present program\n\n{_program(code)}", _printed(told["execution"])]
+        prompt = prompts.render("search-check", task=_task(context), context="\n\n".join(sections))
         try:
-            acceptable, why = desk.read(PHASE, "search-check", prompt, read_check)
+            acceptable, why = context.read(PHASE, "search-check", prompt, read_check)
         except Unanswered:
             return None
         return None if acceptable else _Flaw("debug", f"It ran well, but a reviewer does not accept it: {why}")
 
-    def _run(self, desk: Desk, brief: Brief, work: "_Work") -> "tuple[Mapping[str, Any], _Flaw | None]":
+    def _run(self, context: NodeContext, brief: Brief, work: "_Work") -> "tuple[Mapping[str, Any], _Flaw | None]":
         """A whole run, and what is wrong with it."""
         assert work.code is not None
-        most = min(brief.plan.full_seconds, desk.seconds_left)
-        told = desk.run(work.code, brief.plan.full_seconds)
-        flaw = _flaw(told) or _unreal(desk, work.code, told)
+        most = min(brief.plan.full_seconds, context.seconds_left)
+        told = context.run(work.code, brief.plan.full_seconds)
+        flaw = _flaw(told) or _unreal(context, work.code, told)
         work.ran_whole(told, flaw)
         if flaw is None:
             return told, None
@@ -164,16 +164,16 @@ def read_check(text: str) -> tuple[bool, str]:
     return found["acceptable"], "" if found["acceptable"] else text_of(found, "why")
 
 
-def _write_and_run(desk: Desk, brief: Brief) -> Developed:
+def _write_and_run(context: NodeContext, brief: Brief) -> Developed:
     role = f"search-{brief.expansion.operation}"
     try:
-        code = split_answer(desk.ask(PHASE, role, _question(desk, brief)))[1]
+        code = split_answer(context.ask(PHASE, role, _question(context, brief)))[1]
     except Unanswered:
         return Developed(None, None, "unanswered")
     if code is None:
         return Developed(None, None, "no_code")
-    told = desk.run(code, brief.plan.full_seconds)
-    flaw = _flaw(told) or _unreal(desk, code, told)
+    told = context.run(code, brief.plan.full_seconds)
+    flaw = _flaw(told) or _unreal(context, code, told)
     return Developed(code, told, None) if flaw is None else Developed(code, told, flaw.problem, why=flaw.words)
 
 
@@ -226,18 +226,18 @@ def _flaw(told: Mapping[str, Any]) -> _Flaw | None:
     return None
 
 
-def _unreal(desk: Desk, code: str, told: Mapping[str, Any]) -> _Flaw | None:
-    why = desk.inauthentic(code, told)
+def _unreal(context: NodeContext, code: str, told: Mapping[str, Any]) -> _Flaw | None:
+    why = context.inauthentic(code, told)
     return None if why is None else _Flaw("inauthentic", f"The submission is refused as no model's prediction: {why}.")
 
 
 # --- the questions ------------------------------------------------------------------------------------------------
 
 
-def _question(desk: Desk, brief: Brief, debug_mode: bool = False) -> str:
+def _question(context: NodeContext, brief: Brief, debug_mode: bool = False) -> str:
     """The question for the program of a node."""
     operation, parents = brief.expansion.operation, brief.parents
-    lower = desk.task["metric"]["lower_is_better"]
+    lower = context.task["metric"]["lower_is_better"]
     parts = [f"# Guidance\n\n{brief.plan.guidance}"] if brief.plan.guidance else []
     if operation in ("crossover", "merge"):
         for number, parent in enumerate(parents, 1):
@@ -251,32 +251,32 @@ def _question(desk: Desk, brief: Brief, debug_mode: bool = False) -> str:
             parts.append(_printed(parents[0]["execution"]))
     if brief.lessons:
         parts.append("# Earlier experiments\n\n" + "\n".join(brief.lessons))
-    return _asked(desk, brief, f"search-{operation}", parts, debug_mode)
+    return _asked(context, brief, f"search-{operation}", parts, debug_mode)
 
 
-def _repair(desk: Desk, brief: Brief, code: str, flaw: _Flaw, told: Mapping[str, Any]) -> str:
+def _repair(context: NodeContext, brief: Brief, code: str, flaw: _Flaw, told: Mapping[str, Any]) -> str:
     """The question to repair a program within the efficient workflow."""
     parts = [
         f"# The present program\n\n{_program(code)}",
         f"# What is wrong\n\n{flaw.words}",
         _printed(told["execution"]),
     ]
-    return _asked(desk, brief, "search-fix", parts, True)
+    return _asked(context, brief, "search-fix", parts, True)
 
 
-def _asked(desk: Desk, brief: Brief, prompt: str, parts: list[str], debug_mode: bool) -> str:
+def _asked(context: NodeContext, brief: Brief, prompt: str, parts: list[str], debug_mode: bool) -> str:
     parts = [*parts, _idea(brief)]
     if brief.reports:
         parts.append(prompts.render("search-reports"))
     if debug_mode:
         parts.append(prompts.render("search-debug-mode", debug_seconds=f"{brief.plan.debug_seconds:.0f}"))
     seconds = f"{brief.plan.full_seconds:.0f}"
-    return prompts.render(prompt, task=_task(desk), context="\n\n".join(parts), seconds=seconds)
+    return prompts.render(prompt, task=_task(context), context="\n\n".join(parts), seconds=seconds)
 
 
-def _task(desk: Desk) -> str:
-    settings = desk.job.settings
-    return tell("task", desk.task, split=split_told(settings.validation > 0, settings.reveal_test))
+def _task(context: NodeContext) -> str:
+    settings = context.job.settings
+    return tell("task", context.task, split=split_told(settings.validation > 0, settings.reveal_test))
 
 
 def _idea(brief: Brief) -> str:

@@ -7,13 +7,11 @@ what they do.
 
 import dataclasses
 import importlib
-import importlib.util
-import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from mletools.records.errors import ToolError
+from ...records.errors import ToolError
+from ..loading import load as load_attribute
 
 _HERE = "mletools.scaffolds.search"
 COMPONENTS: dict[str, dict[str, str]] = {
@@ -92,8 +90,7 @@ def _find(kind: str, name: str) -> Any:
     if name in known:
         module, _, attribute = known[name].partition(":")
         return getattr(importlib.import_module(f"{_HERE}.{module}"), attribute)
-    module, colon, attribute = name.rpartition(":")
-    if not colon:
+    if ":" not in name:
         from importlib.metadata import entry_points
 
         for point in entry_points(group=f"mletools.search.{kind}", name=name):
@@ -101,29 +98,7 @@ def _find(kind: str, name: str) -> Any:
         raise ToolError(
             f"--{kind} {name}: known are {', '.join(known)}; one of your own is module:Name or path/to/file.py:Name"
         )
-    try:
-        found = getattr(_imported(module), attribute)
-    except (ImportError, FileNotFoundError) as error:
-        raise ToolError(f"--{kind} {name}: {error}") from None
-    except AttributeError:
-        raise ToolError(f"--{kind} {name}: {module} has no {attribute}") from None
-    return found
-
-
-def _imported(module: str) -> Any:
-    if not module.endswith(".py"):
-        here = str(Path.cwd())
-        if here not in sys.path:  # as with python -m: a module of the current folder is found
-            sys.path.insert(0, here)
-        return importlib.import_module(module)
-    path = Path(module).resolve()
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    if spec is None or spec.loader is None or not path.is_file():
-        raise FileNotFoundError(f"{module}: no such file")
-    found = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = found  # dataclasses look themselves up there
-    spec.loader.exec_module(found)
-    return found
+    return load_attribute(name, f"--{kind} {name}")
 
 
 def constants_of(component: Any) -> dict[str, Any]:

@@ -12,15 +12,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from mletools import prompts
-from mletools.scaffolds.facts import facts, split_told, tell
-from mletools.scaffolds.search.interfaces import Choice, Developed, Unanswered
-from mletools.scaffolds.search.memory import experiment_line
-from mletools.scaffolds.search.replies import json_in, number_of
+from ... import prompts
+from ..facts import facts, split_told, tell
+from .interfaces import Choice, Developed, Unanswered
+from .memory import experiment_line
+from .replies import json_in, number_of
 
 if TYPE_CHECKING:
-    from mletools.scaffolds.search.desk import Desk
     from mletools.scaffolds.search.graph import Graph, Node
+    from mletools.scaffolds.search.node_context import NodeContext
 
 MARGIN = 1.1  # of the time that is kept for running programs again
 MARK = "Validation score:"
@@ -46,7 +46,7 @@ class AgentReported:
         """Nothing: to choose takes no time."""
         return 0.0
 
-    def choose(self, graph: "Graph", desk: "Desk") -> Choice:
+    def choose(self, graph: "Graph", context: "NodeContext") -> Choice:
         """The node with the best score."""
         return _best(graph)
 
@@ -65,7 +65,7 @@ class Standard:
         """Nothing: to choose takes no time."""
         return 0.0
 
-    def choose(self, graph: "Graph", desk: "Desk") -> Choice:
+    def choose(self, graph: "Graph", context: "NodeContext") -> Choice:
         """The node with the best score."""
         return _best(graph)
 
@@ -79,21 +79,21 @@ class Judged(Standard):
 
     candidates: int = 6
 
-    def choose(self, graph: "Graph", desk: "Desk") -> Choice:
+    def choose(self, graph: "Graph", context: "NodeContext") -> Choice:
         """The node that the model names; the best by score where its answer names none of those it was asked about."""
         nodes = best_first(graph)[: max(1, self.candidates)]
         if len(nodes) < 2:
             return _best(graph)
-        settings = desk.job.settings
+        settings = context.job.settings
         prompt = prompts.render(
             "search-choose",
-            task=tell("task", desk.task, split=split_told(settings.validation > 0, settings.reveal_test)),
-            direction=facts(desk.task)["direction"],
+            task=tell("task", context.task, split=split_told(settings.validation > 0, settings.reveal_test)),
+            direction=facts(context.task)["direction"],
             experiments="\n".join(map(experiment_line, nodes)),
         )
         reader = partial(chosen_in, numbers={node.number for node in nodes})
         try:
-            number, why = desk.read("research", "search-choose", prompt, reader)
+            number, why = context.read("research", "search-choose", prompt, reader)
         except Unanswered:
             return Choice(nodes[0].number, f"{BEST}: the model's choice could not be read", _compared(graph, nodes, {}))
         how = f"chosen by a model among the {len(nodes)} best{f': {why}' if why else ''}"
@@ -122,18 +122,18 @@ class Aggregated(Standard):
         nodes = candidates_of(graph, self.candidates)
         return MARGIN * max((_seconds(graph, node, self.rounds) for node in nodes), default=0.0)
 
-    def choose(self, graph: "Graph", desk: "Desk") -> Choice:
+    def choose(self, graph: "Graph", context: "NodeContext") -> Choice:
         """See the class. What the search's scores say decides among equals, and where nothing could be scored again."""
         nodes = candidates_of(graph, self.candidates)
         if not nodes:
             return Choice(None, NO_NODE)
         if len(nodes) == 1:
             return Choice(nodes[0].number, "only one candidate", _compared(graph, nodes, {}))
-        nodes = [node for node in nodes if _seconds(graph, node, self.rounds) <= desk.seconds_left]
+        nodes = [node for node in nodes if _seconds(graph, node, self.rounds) <= context.seconds_left]
         if len(nodes) < 2:
             return Choice(_best(graph).number, f"{BEST}: no time was left to compare it with others on fresh rows")
         codes = [graph.details(node.number)["code"] for node in nodes]
-        scores = dict(zip((node.number for node in nodes), desk.each(codes, self._again), strict=True))
+        scores = dict(zip((node.number for node in nodes), context.each(codes, self._again), strict=True))
         compared = _compared(graph, nodes, scores, self.fresh)
         known = [
             _weighed(each["holdout"], each["score"], self.fresh) for each in compared if each["holdout"] is not None
@@ -147,11 +147,11 @@ class Aggregated(Standard):
             how = f"the best score on fresh rows; {ran}"
         return Choice(compared[0]["node"], how, compared)
 
-    def _again(self, desk: "Desk", code: str) -> float | None:
+    def _again(self, context: "NodeContext", code: str) -> float | None:
         """The mean score of a program on the fresh rows; None where a run of it had none."""
         total = 0.0
         for _ in range(max(1, self.rounds)):
-            told = desk.run(code, desk.job.settings.execution_seconds, rows="selection")
+            told = context.run(code, context.job.settings.execution_seconds, rows="selection")
             score = held_out_score(told)
             if score is None:
                 return None

@@ -12,8 +12,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from mletools.records.errors import ToolError
-from mletools.records.jsonl import dumps, loads
+from ...records.errors import ToolError
+from ...records.jsonl import dumps, loads
 
 
 @dataclass(frozen=True)

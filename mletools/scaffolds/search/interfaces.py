@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from mletools.scaffolds.search.desk import Desk
     from mletools.scaffolds.search.graph import Graph, Node
+    from mletools.scaffolds.search.node_context import NodeContext
 
 # What a node is made by: from nothing; from one parent that works, or that failed; from two; from the best of branches.
 OPERATIONS = ("draft", "improve", "debug", "crossover", "merge")
@@ -110,7 +110,7 @@ class Brief:
 class Developed:
     """What coding came to.
 
-    told: what Place.run said of the full run ({execution, validation, grade}); None: there was none. problem: why the
+    told: what Environment.run said of the full run ({execution, validation, grade}); None: there was none. problem: why the
     program does not count, one of PROBLEMS; None: it ran and left a valid, authentic submission. trials: the runs ahead
     of the last, {debug, status, duration_s, problem, estimated_s}. why: the problem in words.
     """
@@ -140,7 +140,7 @@ class Choice:
 
 
 class Planning(Protocol):
-    def begin(self, desk: "Desk") -> str:
+    def begin(self, context: "NodeContext") -> str:
         """What all prompts of the search begin with (a system message); "" for nothing. May ask models."""
 
     def plan(self, graph: "Graph", share: float, stage: str, full_seconds: float) -> Plan:
@@ -163,7 +163,7 @@ class Memory(Protocol):
     ) -> list["Node"]:
         """Earlier nodes that the research is told of. similar(text, others): cosines of their embeddings, in [-1, 1]."""
 
-    def lesson(self, desk: "Desk", graph: "Graph", made: Mapping[str, Any]) -> str:
+    def lesson(self, context: "NodeContext", graph: "Graph", made: Mapping[str, Any]) -> str:
         """What is to be learnt from a node that is about to be added: one or two sentences. May ask models.
 
         made: the node's details (Graph.details), with its score.
@@ -171,14 +171,14 @@ class Memory(Protocol):
 
 
 class Reasoning(Protocol):
-    def reason(self, desk: "Desk", question: Question) -> Idea:
+    def reason(self, context: "NodeContext", question: Question) -> Idea:
         """An idea for a node that is no repair. Unanswered: nothing that can be read was answered."""
 
 
 class Coding(Protocol):
     repairs: bool  # whether paths may take failed nodes up again, with the operation debug
 
-    def develop(self, desk: "Desk", brief: Brief) -> Developed:
+    def develop(self, context: "NodeContext", brief: Brief) -> Developed:
         """Write the program and run it."""
 
 
@@ -191,7 +191,7 @@ class Evaluation(Protocol):
     def reserve(self, graph: "Graph") -> float:
         """Seconds that `choose` would take now, and that are to be kept for it."""
 
-    def choose(self, graph: "Graph", desk: "Desk") -> Choice:
+    def choose(self, graph: "Graph", context: "NodeContext") -> Choice:
         """The node to hand in at the end."""
 
 

@@ -8,7 +8,7 @@ import math
 import random
 from collections.abc import Mapping, Sequence
 
-from mletools.scaffolds.search.interfaces import AXES
+from .interfaces import AXES
 
 GAMMA = math.log(2) / 30  # the released code's: similarity counts half on a path of 30 nodes
 BOUND = 2.0

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from mletools.records.errors import ToolError
+from ...records.errors import ToolError
 
 LONGEST = 1500  # characters of a passage
 KINDS = (".md", ".txt")
@@ -42,7 +42,7 @@ def best(
 ) -> list[str]:
     """The passages with the largest cosine to the query, if it is above 0: `most` at most, best first.
 
-    similar(text, others): the cosines of a text with others, as Desk.similar.
+    similar(text, others): the cosines of a text with others, as NodeContext.similar.
     """
     if not passages:
         return []

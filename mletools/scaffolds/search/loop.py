@@ -11,14 +11,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from mletools.records.ids import derive_seed
-from mletools.records.tape import Tape
-from mletools.scaffolds.job import Job, Place
-from mletools.scaffolds.search import knowledge
-from mletools.scaffolds.search.components import COMPONENTS, load
-from mletools.scaffolds.search.desk import NOTHING, PHASES, Desk
-from mletools.scaffolds.search.graph import Graph, Node, added
-from mletools.scaffolds.search.interfaces import (
+from ...records.ids import derive_seed
+from ...records.tape import Tape
+from ..interface import Environment, Job
+from . import knowledge
+from .components import COMPONENTS, load
+from .graph import Graph, Node, added
+from .interfaces import (
     Brief,
     Choice,
     Developed,
@@ -29,8 +28,9 @@ from mletools.scaffolds.search.interfaces import (
     Question,
     Unanswered,
 )
-from mletools.scaffolds.search.memory import experiment_line
-from mletools.scaffolds.search.stages import stage_of
+from .memory import experiment_line
+from .node_context import NOTHING, PHASES, NodeContext
+from .stages import stage_of
 
 RESERVED = 0.25  # of a search's seconds are kept for the choice at most
 BEGIN, CHOICE = "begin", "choice"  # what is asked ahead of the first node, and after the last
@@ -41,31 +41,31 @@ class _Begun:
     """A node that has its idea and is to be developed."""
 
     number: int
-    desk: Desk
+    context: NodeContext
     plan: Plan
     expansion: Expansion
     idea: Idea | None  # None: nothing that can be read was answered,
     why: str  # and why not
     lessons: tuple[str, ...]
-    clock: float  # of the desk, when the idea was there
+    clock: float  # of the context, when the idea was there
 
 
 class Search:
     """One search, from its beginning or from where a killed one stopped."""
 
-    def __init__(self, job: Job, place: Place, tape: Tape):
-        self.job, self._place, self._tape = job, place, tape
-        own = job.settings.own
-        found = {kind: load(kind, own[kind], own["constants"][kind]) for kind in COMPONENTS}
+    def __init__(self, job: Job, environment: Environment, tape: Tape):
+        self.job, self._environment, self._tape = job, environment, tape
+        settings = job.settings
+        found = {kind: load(kind, getattr(settings, kind), settings.constants[kind]) for kind in COMPONENTS}
         self.planning, self.paths, self.memory = found["planning"], found["paths"], found["memory"]
         self.reasoning, self.coding, self.evaluation = found["reasoning"], found["coding"], found["evaluation"]
-        self._passages = knowledge.passages(Path(own["knowledge"])) if own["knowledge"] else []
-        path, go_on = place.graph()
+        self._passages = knowledge.passages(Path(settings.knowledge)) if settings.knowledge else []
+        path, go_on = environment.graph()
         if not go_on:
             path.unlink(missing_ok=True)
         self.graph = Graph(path, job.task["metric"]["lower_is_better"])
         self._outside = {phase: dict(NOTHING) for phase in PHASES}  # used by what is asked beside the nodes
-        self._beside: list[Desk] = []
+        self._beside: list[NodeContext] = []
         self._begun = self._chosen = 0.0  # seconds of the clock that the beginning and the choice took
         begin = self._desk(BEGIN)
         self._system = self.planning.begin(begin)
@@ -85,10 +85,10 @@ class Search:
             if not expansions:
                 break
             self._round(plan, expansions)
-        desk = self._desk(CHOICE)
-        choice: Choice = self.evaluation.choose(self.graph, desk)
-        self._count(desk)
-        self._chosen = desk.clock
+        context = self._desk(CHOICE)
+        choice: Choice = self.evaluation.choose(self.graph, context)
+        self._count(context)
+        self._chosen = context.clock
         return choice
 
     def _fitting(self) -> int:
@@ -128,8 +128,8 @@ class Search:
 
     def done(self) -> None:
         """The search's records are written: what was asked beside the nodes need not be kept."""
-        for desk in self._beside:
-            desk.done()
+        for context in self._beside:
+            context.done()
 
     def _round(self, plan: Plan, expansions: list[Expansion]) -> None:
         begun: list[_Begun] = []
@@ -141,29 +141,31 @@ class Search:
             left = None if left is None else left - node.clock
             if node.idea is not None:
                 beside.append(node.idea.hypothesis.text)
-        made = self._place.at_once(self._develop, begun)
-        elapsed = self.clock + sum(node.clock for node in begun) + max(node.desk.clock - node.clock for node in begun)
+        made = self._environment.at_once(self._develop, begun)
+        elapsed = (
+            self.clock + sum(node.clock for node in begun) + max(node.context.clock - node.clock for node in begun)
+        )
         self.graph.add([{**each, "elapsed": round(elapsed, 4)} for each in made])
-        self._place.progress(len(made))
+        self._environment.progress(len(made))
         for node in begun:
-            node.desk.done()
+            node.context.done()
 
     def _begin(
         self, number: int, plan: Plan, expansion: Expansion, beside: tuple[str, ...], left: float | None
     ) -> _Begun:
         """The research phase of a node, which may use `left` seconds."""
         tape = self._tape.part(str(number))
-        desk = Desk(self.job, self._place, tape, f"node {number}", self._system, left)
+        context = NodeContext(self.job, self._environment, tape, f"node {number}", self._system, left)
         parents = self._parents(expansion)
         recalled: dict[int, Node] = {}
 
         def recall(hypotheses: Any) -> list[Node]:
-            found: list[Node] = self.memory.recall(self.graph, expansion, hypotheses, desk.similar, desk.dice)
+            found: list[Node] = self.memory.recall(self.graph, expansion, hypotheses, context.similar, context.dice)
             recalled.update({node.number: node for node in found})
             return found
 
         def know(query: str) -> list[str]:
-            return knowledge.best(query, self._passages, desk.similar)
+            return knowledge.best(query, self._passages, context.similar)
 
         idea: Idea | None
         why = ""
@@ -173,15 +175,15 @@ class Search:
         else:
             question = Question(self.graph, expansion, plan, parents, recall, beside, know)
             try:
-                idea = self.reasoning.reason(desk, question)
+                idea = self.reasoning.reason(context, question)
             except Unanswered as error:
                 idea, why = None, str(error)
         lessons = tuple(experiment_line(node) for _, node in sorted(recalled.items()))
-        return _Begun(number, desk, plan, expansion, idea, why, lessons, desk.clock)
+        return _Begun(number, context, plan, expansion, idea, why, lessons, context.clock)
 
     def _develop(self, begun: _Begun) -> dict[str, Any]:
         """The development phase of a node: all that the graph keeps of it, but for what the round took."""
-        desk, idea = begun.desk, begun.idea
+        context, idea = begun.context, begun.idea
         if idea is None:
             developed = Developed(None, None, "unanswered", why=begun.why)
             idea = Idea(Hypothesis("none"))
@@ -194,7 +196,7 @@ class Search:
                 begun.lessons,
                 self.evaluation.reports,
             )
-            developed = self.coding.develop(desk, brief)
+            developed = self.coding.develop(context, brief)
         score = self.evaluation.score(developed) if developed.problem is None else None
         problem = developed.problem or (None if score is not None else "no_score")
         made = {
@@ -212,8 +214,8 @@ class Search:
             **_told(developed.told),
             "trials": [dict(trial) for trial in developed.trials],
         }
-        made["lesson"] = self.memory.lesson(desk, self.graph, made)
-        return {**made, "usage": desk.usage, "seconds": round(desk.seconds, 4), "asked": desk.asked}
+        made["lesson"] = self.memory.lesson(context, self.graph, made)
+        return {**made, "usage": context.usage, "seconds": round(context.seconds, 4), "asked": context.asked}
 
     # --- what it rests on -----------------------------------------------------------------------------------------
 
@@ -235,14 +237,16 @@ class Search:
     def _parents(self, expansion: Expansion) -> tuple[Mapping[str, Any], ...]:
         return tuple(self.graph.details(number) for number in expansion.parents)
 
-    def _desk(self, name: str) -> Desk:
+    def _desk(self, name: str) -> NodeContext:
         system = "" if name == BEGIN else self._system
-        desk = Desk(self.job, self._place, self._tape.part(name), name, system, self._left(choosing=True))
-        self._beside.append(desk)
-        return desk
+        context = NodeContext(
+            self.job, self._environment, self._tape.part(name), name, system, self._left(choosing=True)
+        )
+        self._beside.append(context)
+        return context
 
-    def _count(self, desk: Desk) -> None:
-        for phase, used in desk.usage.items():
+    def _count(self, context: NodeContext) -> None:
+        for phase, used in context.usage.items():
             self._outside[phase] = added(self._outside[phase], used)
 
     def _left(self, choosing: bool = False) -> float | None:

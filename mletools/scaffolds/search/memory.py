@@ -10,19 +10,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from mletools import prompts
-from mletools.records import difference
-from mletools.scaffolds.facts import split_told, tell
-from mletools.scaffolds.observations import text_of
-from mletools.scaffolds.quoting import fenced
-from mletools.scaffolds.search import kernel
-from mletools.scaffolds.search.interfaces import Expansion, Question, Unanswered
-from mletools.scaffolds.search.replies import json_in
-from mletools.scaffolds.search.replies import text_of as text_field
+from ... import prompts
+from ...records import difference
+from ..facts import split_told, tell
+from ..observations import text_of
+from ..quoting import fenced
+from . import kernel
+from .interfaces import Expansion, Question, Unanswered
+from .replies import json_in
+from .replies import text_of as text_field
 
 if TYPE_CHECKING:
-    from mletools.scaffolds.search.desk import Desk
     from mletools.scaffolds.search.graph import Graph, Node
+    from mletools.scaffolds.search.node_context import NodeContext
 
 Similar = Callable[[str, Sequence[str]], list[float]]
 MOST_HYPOTHESIS, MOST_LESSON = 600, 400  # characters of each in a line
@@ -152,8 +152,8 @@ def read_lesson(text: str) -> str:
     return plain(text_field(found, "lesson"), MOST_LESSON)
 
 
-def _lesson_prompt(desk: "Desk", graph: "Graph", made: Mapping[str, Any]) -> str:
-    settings = desk.job.settings
+def _lesson_prompt(context: "NodeContext", graph: "Graph", made: Mapping[str, Any]) -> str:
+    settings = context.job.settings
     parent = graph.details(made["parents"][0]) if made["parents"] else None
     sections = [f"# The present program\n\n{outcome(made, graph.lower)}\n\n{program_of(made)}"]
     if parent is not None:
@@ -168,7 +168,7 @@ def _lesson_prompt(desk: "Desk", graph: "Graph", made: Mapping[str, Any]) -> str
     )
     return prompts.render(
         "search-lesson",
-        task=tell("task", desk.task, split=split_told(settings.validation > 0, settings.reveal_test)),
+        task=tell("task", context.task, split=split_told(settings.validation > 0, settings.reveal_test)),
         hypothesis=plain(made["hypothesis"], MOST_TEXT),
         context="\n\n".join(sections),
     )
@@ -186,7 +186,7 @@ class NoMemory:
     ) -> list["Node"]:
         return []
 
-    def lesson(self, desk: "Desk", graph: "Graph", made: Mapping[str, Any]) -> str:
+    def lesson(self, context: "NodeContext", graph: "Graph", made: Mapping[str, Any]) -> str:
         return mechanical_lesson(graph, made)
 
 
@@ -209,7 +209,7 @@ class Siblings:
             found = {node.number for node in graph.nodes if not node.parents}
         return [graph[number] for number in sorted(found)[max(0, len(found) - self.most) :]]
 
-    def lesson(self, desk: "Desk", graph: "Graph", made: Mapping[str, Any]) -> str:
+    def lesson(self, context: "NodeContext", graph: "Graph", made: Mapping[str, Any]) -> str:
         return mechanical_lesson(graph, made)
 
 
@@ -268,13 +268,13 @@ class Kernel:
             found.append(kernel.potential(likeness, length, delta, self.alpha, beta, self.gamma))
         return found
 
-    def lesson(self, desk: "Desk", graph: "Graph", made: Mapping[str, Any]) -> str:
+    def lesson(self, context: "NodeContext", graph: "Graph", made: Mapping[str, Any]) -> str:
         """In one question (structured experiment analysis, appendix E.4); by the scores where there is no program to
         look at, or the answer cannot be read.
         """
         if not made["code"]:
             return mechanical_lesson(graph, made)
         try:
-            return desk.read("research", "search-lesson", _lesson_prompt(desk, graph, made), read_lesson)
+            return context.read("research", "search-lesson", _lesson_prompt(context, graph, made), read_lesson)
         except Unanswered:
             return mechanical_lesson(graph, made)

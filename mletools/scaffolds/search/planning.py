@@ -8,14 +8,14 @@ is counted in seconds of asking and running: no clock is read.
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from mletools import prompts
-from mletools.scaffolds.facts import tell
-from mletools.scaffolds.search.interfaces import Plan, Unanswered
-from mletools.scaffolds.search.replies import json_in, text_of
+from ... import prompts
+from ..facts import tell
+from .interfaces import Plan, Unanswered
+from .replies import json_in, text_of
 
 if TYPE_CHECKING:
-    from mletools.scaffolds.search.desk import Desk
     from mletools.scaffolds.search.graph import Graph
+    from mletools.scaffolds.search.node_context import NodeContext
 
 DEBUG_SECONDS = 600.0  # of R&D-Agent's debug runs
 MODEL_FIRST = (
@@ -29,7 +29,7 @@ ANALYSIS = {"task_type": 100, "data_type": 100, "summary": 1000, "data": 2000, "
 class NoPlanning:
     """Every round alike: the user's limit of a run, a debug run of at most 600 s, no guidance and no role."""
 
-    def begin(self, desk: "Desk") -> str:
+    def begin(self, context: "NodeContext") -> str:
         """See interfaces.Planning."""
         return ""
 
@@ -57,15 +57,15 @@ class DynamicPlanning:
     model_until: float = 0.25
     role: bool = True
 
-    def begin(self, desk: "Desk") -> str:
+    def begin(self, context: "NodeContext") -> str:
         """The expert's role, by one question about the task; "" where the answer cannot be read: a role is no must."""
         if not self.role:
             return ""
         try:
-            found = desk.read("research", "search-analysis", tell("search-analysis", desk.task), analysis_in)
+            found = context.read("research", "search-analysis", tell("search-analysis", context.task), analysis_in)
         except Unanswered:
             return ""
-        most = desk.job.settings.execution_seconds
+        most = context.job.settings.execution_seconds
         advised = most if found["longer_limit"] else self.middle * most
         told = {name: found[name] for name in ("task_type", "data_type", "summary", "data", "submission", "metric")}
         return prompts.render("search-role", **told, most=f"{most:.0f}", advised=f"{advised:.0f}")

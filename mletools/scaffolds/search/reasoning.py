@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from mletools import prompts
-from mletools.scaffolds.facts import split_told, tell
-from mletools.scaffolds.search import kernel
-from mletools.scaffolds.search.interfaces import AXES, PARTS, Hypothesis, Idea, Question, Unanswered
-from mletools.scaffolds.search.memory import (
+from ... import prompts
+from ..facts import split_told, tell
+from . import kernel
+from .interfaces import AXES, PARTS, Hypothesis, Idea, Question, Unanswered
+from .memory import (
     MOST_TEXT,
     experiment_line,
     fenced,
@@ -21,11 +21,11 @@ from mletools.scaffolds.search.memory import (
     parents_told,
     plain,
 )
-from mletools.scaffolds.search.replies import json_in, number_of, text_of
+from .replies import json_in, number_of, text_of
 
 if TYPE_CHECKING:
-    from mletools.scaffolds.search.desk import Desk
     from mletools.scaffolds.search.graph import Node
+    from mletools.scaffolds.search.node_context import NodeContext
 
 OPERATIONS_TOLD = {
     "draft": "The program will be written from nothing. It has to take another kind of approach than any that is told above.",
@@ -52,10 +52,10 @@ class Challenge:
 class OneStep:
     """One question: the parents, what memory recalls, then a hypothesis."""
 
-    def reason(self, desk: "Desk", question: Question) -> Idea:
+    def reason(self, context: "NodeContext", question: Question) -> Idea:
         recalled = question.recall(())
-        prompt = prompts.render("search-idea", **_asked(desk, question, recalled, ""))
-        found = desk.read("research", "search-idea", prompt, read_idea)
+        prompt = prompts.render("search-idea", **_asked(context, question, recalled, ""))
+        found = context.read("research", "search-idea", prompt, read_idea)
         return Idea(found, recalled=tuple(node.number for node in recalled))
 
 
@@ -75,17 +75,17 @@ class Scientific:
     each: int = 2
     told: int = 10
 
-    def reason(self, desk: "Desk", question: Question) -> Idea:
+    def reason(self, context: "NodeContext", question: Question) -> Idea:
         try:
-            challenges = self._challenges(desk, question)
-            ranked = self._hypotheses(desk, question, challenges)
+            challenges = self._challenges(context, question)
+            ranked = self._hypotheses(context, question, challenges)
         except Unanswered:
-            return OneStep().reason(desk, question)
+            return OneStep().reason(context, question)
         best = ranked[: max(1, self.top)]
-        places = kernel.draw(_weights(question, best), max(1, self.candidates), desk.dice)
+        places = kernel.draw(_weights(question, best), max(1, self.candidates), context.dice)
         drawn = [best[place] for place in sorted(places)]
         recalled = question.recall([each.text for each in drawn])
-        action, chosen = self._select(desk, question, drawn, recalled)
+        action, chosen = self._select(context, question, drawn, recalled)
         return Idea(
             chosen,
             action,
@@ -94,25 +94,29 @@ class Scientific:
             challenges=tuple(each.text for each in challenges),
         )
 
-    def _challenges(self, desk: "Desk", question: Question) -> list[Challenge]:
-        values = _asked(desk, question, self._history(question), "")
+    def _challenges(self, context: "NodeContext", question: Question) -> list[Challenge]:
+        values = _asked(context, question, self._history(question), "")
         prompt = prompts.render("search-challenges", number=str(self.challenges), **values)
-        return desk.read(
+        return context.read(
             "research", "search-challenges", prompt, lambda text: read_challenges(text, max(1, self.challenges))
         )
 
-    def _hypotheses(self, desk: "Desk", question: Question, challenges: Sequence[Challenge]) -> list[Hypothesis]:
+    def _hypotheses(
+        self, context: "NodeContext", question: Question, challenges: Sequence[Challenge]
+    ) -> list[Hypothesis]:
         """Best first; of equals the one named first."""
         query = " ".join(each.text for each in challenges)
         lines = [f"{at}. {each.text} ({each.origin}: {each.reason})" for at, each in enumerate(challenges)]
-        values = _asked(desk, question, self._history(question), query)
+        values = _asked(context, question, self._history(question), query)
         prompt = prompts.render("search-hypotheses", challenges="\n".join(lines), each=str(self.each), **values)
         most = max(1, self.each * len(challenges))
-        found = desk.read("research", "search-hypotheses", prompt, lambda text: read_hypotheses(text, challenges, most))
+        found = context.read(
+            "research", "search-hypotheses", prompt, lambda text: read_hypotheses(text, challenges, most)
+        )
         return sorted(found, key=lambda each: -kernel.weighted(each.scores))
 
     def _select(
-        self, desk: "Desk", question: Question, drawn: Sequence[Hypothesis], recalled: Sequence["Node"]
+        self, context: "NodeContext", question: Question, drawn: Sequence[Hypothesis], recalled: Sequence["Node"]
     ) -> tuple[str | None, Hypothesis]:
         """The virtual evaluation (algorithm 2). Nothing is asked where there is nothing to choose from."""
         known = {each.text for each in drawn}
@@ -132,10 +136,10 @@ class Scientific:
             ),
             stage=prompts.render(f"search-stage-{_stage(question)}"),
             sources=_sources(question, len(drawn), len(candidates)),
-            **_asked(desk, question, [told[number] for number in sorted(told)], None),
+            **_asked(context, question, [told[number] for number in sorted(told)], None),
         )
         try:
-            return desk.read("research", "search-select", prompt, lambda text: read_choice(text, candidates))
+            return context.read("research", "search-select", prompt, lambda text: read_choice(text, candidates))
         except Unanswered:
             return None, drawn[0]
 
@@ -196,15 +200,17 @@ def _sources(question: Question, drawn: int, candidates: int) -> str:
 # --- what is asked ------------------------------------------------------------------------------------------------
 
 
-def _asked(desk: "Desk", question: Question, experiments: Sequence["Node"], query: str | None) -> dict[str, str]:
+def _asked(
+    context: "NodeContext", question: Question, experiments: Sequence["Node"], query: str | None
+) -> dict[str, str]:
     """The values that all prompts of the research ask for.
 
     query: what to look up in the user's knowledge; "": the task and the parents' hypotheses; None: nothing.
     """
-    settings, plan = desk.job.settings, question.plan
+    settings, plan = context.job.settings, question.plan
     if query == "":
         parents = " ".join(plain(each["hypothesis"], 300) for each in question.parents)
-        query = f"{desk.task['name']} {desk.task['description'][:600]} {parents}"
+        query = f"{context.task['name']} {context.task['description'][:600]} {parents}"
     parts = [f"# Guidance\n\n{plan.guidance}"] if plan.guidance else []
     parts += parents_told(question)
     if experiments:
@@ -214,7 +220,7 @@ def _asked(desk: "Desk", question: Question, experiments: Sequence["Node"], quer
     if passages := [] if query is None else question.know(query):
         parts.append("\n\n".join(["# Knowledge", *(fenced(passage, "text") for passage in passages)]))
     return {
-        "task": tell("task", desk.task, split=split_told(settings.validation > 0, settings.reveal_test)),
+        "task": tell("task", context.task, split=split_told(settings.validation > 0, settings.reveal_test)),
         "context": "\n\n".join(parts) or "Nothing has been tried yet.",
         "operation": OPERATIONS_TOLD[question.expansion.operation],
         "seconds": f"{plan.full_seconds:.0f}",

@@ -4,16 +4,15 @@ Covered: what was handed in, cost by phase, steps with the score before and afte
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
 from typing import Any
 
-from mletools.records.ids import content_id
-from mletools.scaffolds.facts import split_told, tell
-from mletools.scaffolds.handing_in import NOTHING_RAN
-from mletools.scaffolds.job import Job
-from mletools.scaffolds.search.components import COMPONENTS
-from mletools.scaffolds.search.graph import Graph, added
-from mletools.scaffolds.search.interfaces import Choice
+from ...records.ids import content_id
+from ..facts import split_told, tell
+from ..handing_in import NOTHING_RAN
+from ..interface import Job
+from .components import COMPONENTS
+from .graph import Graph, added
+from .interfaces import Choice
 
 
 def search_record(
@@ -33,9 +32,9 @@ def search_record(
         "code": None if chosen is None else chosen["code"],
         "validation": None if chosen is None else chosen["validation"],
         "search": {
-            "preset": settings.own["preset"],
+            "preset": settings.preset,
             "components": {
-                kind: {"name": settings.own[kind], "constants": settings.own["constants"][kind]} for kind in COMPONENTS
+                kind: {"name": getattr(settings, kind), "constants": settings.constants[kind]} for kind in COMPONENTS
             },
             "chosen": choice.number,
             "how": choice.how,
@@ -130,5 +129,5 @@ def _head(job: Job, id: str, group: str, group_size: int) -> dict[str, Any]:
         "seed": job.seed,
         "scaffold": job.scaffold,
         "policy": job.policy,
-        "settings": asdict(job.settings),
+        "settings": job.settings.as_record(),
     }

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from mletools.scaffolds.answers import after_thinking
+from ..answers import after_thinking
 
 MOST_TRIED = 200  # brackets of a text from which a value is tried to be read
 MOST_READ = 3  # times as many characters as the text has; a bracket may be read to the end of the text in vain

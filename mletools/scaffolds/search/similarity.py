@@ -6,7 +6,7 @@ asking an embedding model.
 
 from collections.abc import Sequence
 
-from mletools.records.errors import ToolError
+from ...records.errors import ToolError
 
 DIGITS = 9  # sums in another order differ in the last bits
 

@@ -9,11 +9,11 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mletools.records.errors import ToolError
-from mletools.scaffolds.search.graph import Graph, Node
-from mletools.scaffolds.search.interfaces import Expansion, Plan
-from mletools.scaffolds.search.paths.greedy import branch_bests, ranked, repairable
-from mletools.scaffolds.search.paths.schedulers import known, pick
+from ....records.errors import ToolError
+from ..graph import Graph, Node
+from ..interfaces import Expansion, Plan
+from ..paths.greedy import branch_bests, ranked, repairable
+from ..paths.schedulers import known, pick
 
 
 @dataclass(frozen=True)

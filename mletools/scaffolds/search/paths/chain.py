@@ -6,9 +6,9 @@ Not covered: MLE-STAR's choice of the block of code to change (reasoning and cod
 import random
 from dataclasses import dataclass
 
-from mletools.scaffolds.search.graph import Graph
-from mletools.scaffolds.search.interfaces import Expansion, Plan
-from mletools.scaffolds.search.paths.greedy import repairable
+from ..graph import Graph
+from ..interfaces import Expansion, Plan
+from ..paths.greedy import repairable
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,11 @@ Not covered: generations and age; the population is the best of all nodes so far
 import random
 from dataclasses import dataclass
 
-from mletools.scaffolds.search.graph import Graph
-from mletools.scaffolds.search.interfaces import Expansion, Plan
-from mletools.scaffolds.search.paths.greedy import ranked, repair
-from mletools.scaffolds.search.paths.mcts import rewards
-from mletools.scaffolds.search.paths.schedulers import drawn
+from ..graph import Graph
+from ..interfaces import Expansion, Plan
+from ..paths.greedy import ranked, repair
+from ..paths.mcts import rewards
+from ..paths.schedulers import drawn
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ import random
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from mletools.scaffolds.search.graph import Graph, Node
-from mletools.scaffolds.search.interfaces import Expansion, Plan
+from ..graph import Graph, Node
+from ..interfaces import Expansion, Plan
 
 NO_PROGRAM = ("unanswered", "no_code")  # problems that leave nothing to repair
 

@@ -9,9 +9,9 @@ import random
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from mletools.scaffolds.search.graph import Graph, Node
-from mletools.scaffolds.search.interfaces import Expansion, Plan
-from mletools.scaffolds.search.paths.greedy import ranked, repairable
+from ..graph import Graph, Node
+from ..interfaces import Expansion, Plan
+from ..paths.greedy import ranked, repairable
 
 
 def rewards(graph: Graph, nodes: Iterable[Node]) -> dict[int, float]:

@@ -8,10 +8,10 @@ import math
 import random
 from collections.abc import Callable, Mapping, Sequence
 
-from mletools.records.errors import ToolError
-from mletools.scaffolds.search.graph import Graph, Node
-from mletools.scaffolds.search.paths.greedy import ranked
-from mletools.scaffolds.search.paths.mcts import puct, rewards
+from ....records.errors import ToolError
+from ..graph import Graph, Node
+from ..paths.greedy import ranked
+from ..paths.mcts import puct, rewards
 
 PENALTY = 0.1  # of having all nodes, in units of the normalised best score
 Branches = Mapping[int, Sequence[Node]]

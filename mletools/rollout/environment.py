@@ -1,8 +1,8 @@
-"""What an agent in turns reaches the world through: models, a sandbox and the grader, for mle-rollout.
+"""The environment of an episode: models, a sandbox, and the grader.
 
-Covered: the validation views of each task, programs and sessions run and judged, waiting for a free sandbox, what searches
-ask for (graphs, embeddings, nodes at once). Not covered: what is asked and told (the scaffolds); models (rollout_speaker); the
-options; opening and closing (the command).
+Covered: the validation view of each task, programs and sessions run and scored, waiting for a free sandbox, what searches
+need (graphs, embeddings, nodes at once). Not covered: messages (the scaffolds), models (metered_model), opening and
+closing (the runner).
 """
 
 import threading
@@ -19,13 +19,13 @@ from ..records.ids import bytes_digest
 from ..sandbox import Cell, Limits, Sandbox, Session
 from ..scaffolds.search.authenticity import inauthentic
 from ..scaffolds.search.similarity import cosines, tf_idf_cosines
+from ..tasks.private_data import check_data
 from ..tasks.validation import View, validation_view
 from .execution import execution_record, keep, text_record
-from .rollout_speaker import Speaker
-from .task_data import check_data
+from .metered_model import MeteredModel
 
 Item = TypeVar("Item")
-Made = TypeVar("Made")
+Result = TypeVar("Result")
 MOST_FILES, LOOKED_AT, LINES_LOOKED_AT = 40, 4096, 6  # files listed; bytes, lines of one that are shown
 LOOKED_INTO = {".csv", ".tsv", ".json", ".jsonl", ".txt"}
 MOST_EMBEDDED = 4000  # characters of a text whose embedding is asked for
@@ -45,11 +45,11 @@ VERDICT = (
 
 
 @dataclass
-class World:
-    """What all episodes of a run share; see `place`."""
+class RunResources:
+    """What all episodes of a run share; see `environment`."""
 
     data: Path
-    speakers: Mapping[str, Speaker]
+    models: Mapping[str, MeteredModel]
     sandbox: Sandbox | None
     limits: Limits
     free: threading.Semaphore  # so many programs run at once
@@ -59,7 +59,7 @@ class World:
     rank_rule: str = "dojo"
     run_code: RunCode | None = None
     graphs: Path | None = None  # where searches keep their graphs
-    go_on: bool = False  # with the graphs that are there
+    resume: bool = False  # continue the graphs that are there
     jobs: int = 1  # nodes of searches that are developed at once
     embeddings: HttpEmbeddings | None = None  # None: TF-IDF
     progress: Callable[[int], None] = lambda nodes: None  # told how many more nodes searches have
@@ -71,9 +71,9 @@ class World:
     def __post_init__(self) -> None:
         self._developing = threading.Semaphore(self.jobs)
 
-    def place(self, task: dict[str, Any], name: str) -> "TaskPlace":
-        """The place of the episode `name` on `task`. RecordError: its data are not there, or no rows can be held out."""
-        return TaskPlace(self, task, self.view(task), name)
+    def environment(self, task: dict[str, Any], name: str) -> "TaskEnvironment":
+        """The environment of the episode `name` on `task`. RecordError: its data are not there, or no rows can be held out."""
+        return TaskEnvironment(self, task, self.view(task), name)
 
     def view(self, task: dict[str, Any], part: str = "") -> View | None:
         """The task with training rows held out: those that agents are told scores on, or another `part`."""
@@ -88,10 +88,10 @@ class World:
                 self._views[key] = validation_view(task, self.data, self.validation, part) if held_out else None
             return self._views[key]
 
-    def at_once(self, work: Callable[[Item], Made], items: Sequence[Item]) -> list[Made]:
-        """See Place.at_once."""
+    def at_once(self, work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+        """See Environment.at_once."""
 
-        def in_turn(item: Item) -> Made:
+        def in_turn(item: Item) -> Result:
             with self._developing:
                 return work(item)
 
@@ -103,11 +103,11 @@ class World:
         return made  # type: ignore[return-value]
 
 
-class TaskPlace:
-    """A scaffolds.job.Place: one episode's way to the world. Sessions are for one thread, all else for many."""
+class TaskEnvironment:
+    """The Environment of scaffolds.interface for one episode. Sessions are for one thread, all else for many."""
 
-    def __init__(self, world: World, task: dict[str, Any], view: View | None, name: str):
-        self._world, self._task, self._view, self._name = world, task, view, name
+    def __init__(self, resources: RunResources, task: dict[str, Any], view: View | None, name: str):
+        self._resources, self._task, self._view, self._name = resources, task, view, name
         self._session: Session | None = None
 
     @property
@@ -115,7 +115,7 @@ class TaskPlace:
         """What programs see as ./input."""
         if self._view is not None:
             return self._view.public
-        found = self._world.data / self._task["data"]["dir"] / "public"
+        found = self._resources.data / self._task["data"]["dir"] / "public"
         if not found.is_dir():
             raise RecordError(f"{found}: no such folder; is --data the folder that the task was written to?")
         return found
@@ -123,8 +123,8 @@ class TaskPlace:
     def ask(
         self, who: str, role: str, messages: list[dict[str, Any]], seed: int, tools: Any, most: int
     ) -> dict[str, Any]:
-        """See Place.ask."""
-        return self._world.speakers[who].say(role, messages, seed, tools, most, self._task)
+        """See Environment.ask."""
+        return self._resources.models[who].ask(role, messages, seed, tools, most, self._task)
 
     def run(
         self,
@@ -136,60 +136,60 @@ class TaskPlace:
         arguments: Sequence[str] = (),
         rows: str = "validation",
     ) -> dict[str, Any]:
-        """See Place.run."""
-        world = self._world
-        assert world.sandbox is not None
-        view = self._view if rows == "validation" else world.view(self._task, rows)
-        limits = replace(world.limits, wall_s=min(wall_s, world.limits.wall_s))
-        with world.free:
-            outcome = world.sandbox.run(code, view.public if view else self.public, limits, seed, arguments)
+        """See Environment.run."""
+        resources = self._resources
+        assert resources.sandbox is not None
+        view = self._view if rows == "validation" else resources.view(self._task, rows)
+        limits = replace(resources.limits, wall_s=min(wall_s, resources.limits.wall_s))
+        with resources.free:
+            outcome = resources.sandbox.run(code, view.public if view else self.public, limits, seed, arguments)
         verdicts = self._judge(outcome.submission, view) if judged else {}
         mine = None if outcome.submission is None else _test_part(outcome.submission, view)
-        return {"execution": execution_record(replace(outcome, submission=mine), limits, world.data), **verdicts}
+        return {"execution": execution_record(replace(outcome, submission=mine), limits, resources.data), **verdicts}
 
     def inauthentic(self, code: str, execution: Mapping[str, Any]) -> str | None:
-        """See Place.inauthentic."""
+        """See Environment.inauthentic."""
         kept, spec = execution["submission"], self._task["submission"]
         sample = self.public / "sample_submission.csv"
         try:
-            handed_in = (self._world.data / kept["file"]).read_bytes()
+            handed_in = (self._resources.data / kept["file"]).read_bytes()
             given = sample.read_bytes() if sample.is_file() else None
         except OSError as error:
             raise ToolError(f"{error.filename}: {error.strerror}") from None
         return inauthentic(code, handed_in, given, spec["id"], spec["target"])
 
     def similar(self, texts: Sequence[str]) -> list[float]:
-        """See Place.similar."""
-        embeddings = self._world.embeddings
+        """See Environment.similar."""
+        embeddings = self._resources.embeddings
         if embeddings is None:
             return tf_idf_cosines(texts)
         # an agent's text, which servers refuse where it is empty or too long
         return cosines(embeddings.embed([text.strip()[:MOST_EMBEDDED] or "nothing" for text in texts]))
 
-    def at_once(self, work: Callable[[Item], Made], items: Sequence[Item]) -> list[Made]:
-        """See Place.at_once."""
-        return self._world.at_once(work, items)
+    def at_once(self, work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+        """See Environment.at_once."""
+        return self._resources.at_once(work, items)
 
     def progress(self, nodes: int) -> None:
-        """See Place.progress."""
-        self._world.progress(nodes)
+        """See Environment.progress."""
+        self._resources.progress(nodes)
 
     def graph(self) -> tuple[Path, bool]:
-        """See Place.graph."""
-        assert self._world.graphs is not None
-        return self._world.graphs / f"{self._name}.jsonl", self._world.go_on
+        """See Environment.graph."""
+        assert self._resources.graphs is not None
+        return self._resources.graphs / f"{self._name}.jsonl", self._resources.resume
 
     def cell(
         self, kind: str, text: str, wall_s: float, *, before: Sequence[tuple[str, str]], seed: int, known: str | None
     ) -> dict[str, Any]:
-        """See Place.cell."""
-        world = self._world
-        assert world.sandbox is not None
-        limits = replace(world.limits, wall_s=min(wall_s, world.limits.wall_s))
+        """See Environment.cell."""
+        resources = self._resources
+        assert resources.sandbox is not None
+        limits = replace(resources.limits, wall_s=min(wall_s, resources.limits.wall_s))
         opened = self._session is None
         if self._session is None:
-            whole = replace(world.limits, wall_s=SESSION_S)
-            self._session = world.sandbox.session(self.public, whole, seed)
+            whole = replace(resources.limits, wall_s=SESSION_S)
+            self._session = resources.sandbox.session(self.public, whole, seed)
         session = self._session
         found = (self._again(before) if opened else None) or self._execute(kind, text, limits.wall_s)
         if not found.alive:
@@ -202,7 +202,7 @@ class TaskPlace:
         }
         ran_in = {
             "backend": session.backend,
-            "start": world.session_start,
+            "start": resources.session_start,
             "gpu": None,
             "protections": session.protections,
             "limits": limits.__dict__,
@@ -217,19 +217,19 @@ class TaskPlace:
         if digest is None or digest == known:
             return {**told, "submission": None}
         assert found.submission is not None
-        kept = keep(_test_part(found.submission, self._view), world.data)
+        kept = keep(_test_part(found.submission, self._view), resources.data)
         return {**told, "submission": kept, **self._judge(found.submission, self._view)}
 
     def _again(self, before: Sequence[tuple[str, str]]) -> Cell | None:
         """Run a killed session's cells once more; the cell of those that ended the new one, if there is such a cell."""
         for kind, text in before:
-            found = self._execute(kind, text, self._world.limits.wall_s)  # what was in time then is in time now
+            found = self._execute(kind, text, self._resources.limits.wall_s)  # what was in time then is in time now
             if not found.alive:
                 return found
         return None
 
     def look(self, name: str | None) -> str:
-        """See Place.look."""
+        """See Environment.look."""
         if name is not None:
             return self._begins(name)
         found = sorted(path.relative_to(self.public) for path in self.public.rglob("*") if path.is_file())
@@ -249,7 +249,7 @@ class TaskPlace:
         return f"{name} begins:\n" + "\n".join(line[: LOOKED_AT // 4] for line in lines).rstrip()
 
     def _execute(self, kind: str, text: str, wall_s: float) -> Cell:
-        with self._world.free:
+        with self._resources.free:
             assert self._session is not None
             return (self._session.python if kind == "python" else self._session.bash)(text, wall_s)
 
@@ -263,7 +263,7 @@ class TaskPlace:
         """{validation, grade}: the verdicts on the rows that `view` holds out, which are told, and on the test rows."""
         if content is None:
             return {"validation": None, "grade": None}
-        folder = self._world.data / self._task["data"]["dir"]
+        folder = self._resources.data / self._task["data"]["dir"]
         test = self._verdict(self._task, folder, _test_part(content, view)).as_record()
         shown = None
         if view is not None:
@@ -274,7 +274,7 @@ class TaskPlace:
     def _verdict(self, task: Mapping[str, Any], folder: Path, content: bytes) -> Verdict:
         if len(content) > MAX_BYTES:
             return standing(task, folder, None, f"the file has {len(content)} bytes; at most {MAX_BYTES} are read")
-        return grade(task, folder, content, rank_rule=self._world.rank_rule, run_code=self._world.run_code)
+        return grade(task, folder, content, rank_rule=self._resources.rank_rule, run_code=self._resources.run_code)
 
 
 def _test_part(content: bytes, view: View | None) -> bytes:

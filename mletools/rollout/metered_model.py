@@ -1,4 +1,4 @@
-"""A model as an agent in turns meets it: how it is sampled, what it costs, and what a reply becomes on a tape."""
+"""A model as an episode asks it: sampling parameters, cost, and the reply as a tape keeps it."""
 
 import threading
 import time
@@ -10,8 +10,8 @@ from ..models.prices import Price
 
 
 @dataclass(frozen=True)
-class Speaker:
-    """A model that answers in an episode, how it is sampled, and what it costs (USD; None: not known)."""
+class MeteredModel:
+    """A model, its sampling parameters, and its price (None: not known)."""
 
     model: Model
     temperature: float = 1.0
@@ -19,17 +19,17 @@ class Speaker:
     price: Price | None = None
     alone: threading.Lock = field(default_factory=threading.Lock)
 
-    def say(
+    def ask(
         self, role: str, messages: list[dict[str, Any]], seed: int, tools: Any, most: int, task: dict[str, Any]
     ) -> dict[str, Any]:
-        """See Place.ask."""
+        """See Environment.ask."""
         request = Request(messages, seed, self.temperature, self.top_p, most, task, tools=tools, role=role)
         started = time.perf_counter()
         try:
             reply = self._sample(request)
         except ContextExceeded as error:
             return {"refused": str(error)}
-        return self._told(reply, time.perf_counter() - started)
+        return self._as_answer(reply, time.perf_counter() - started)
 
     def _sample(self, request: Request) -> Reply:
         if self.model.batch == 1:
@@ -37,7 +37,7 @@ class Speaker:
         with self.alone:  # an engine in this process takes one call at a time, and alone, so that -j changes nothing
             return self.model.sample([request])[0]
 
-    def _told(self, reply: Reply, seconds: float) -> dict[str, Any]:
+    def _as_answer(self, reply: Reply, seconds: float) -> dict[str, Any]:
         usd = None
         if self.price is not None and reply.prompt_tokens is not None and reply.completion_tokens is not None:
             usd = self.price.usd(reply.prompt_tokens, reply.completion_tokens, reply.cached_tokens)

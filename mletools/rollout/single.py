@@ -1,4 +1,4 @@
-"""One answer a rollout, for mle-rollout --scaffold single: asked in batches, the programs left for mle-sandbox."""
+"""One answer a rollout, for the scaffold single: asked in batches, the programs left for mle-sandbox."""
 
 import contextlib
 import itertools
@@ -7,53 +7,45 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import click
-
-from .. import cli
 from ..models import ContextExceeded, Reply, Request
-from ..records.errors import RecordError
+from ..models.options import ModelOptions
+from ..records.errors import OptionError, RecordError
 from ..records.ids import derive_seed
 from ..records.jsonl import Line
+from ..run import Run
 from ..scaffolds import single
 from ..scaffolds.previous import Previous, PreviousPool
-from .model_options import ModelOptions
-from .rollout_endless import Endless
-from .rollout_options import TurnOptions
-from .rollout_turns import policy_version
+from .endless import EndlessOptions
+from .runner import Sampling, policy_version
 
 IMPROVE_RATIO = 0.5  # where there is a pool (RL for MLE agents, section 3.3)
-MAX_TOKENS = 4096  # of a single answer
 Asked = tuple[Line, Any]
 Refused = tuple[Line, RecordError]
 
 
 def answer_once(
-    run: cli.Run,
+    run: Run,
+    settings: single.SingleSettings,
     models: ModelOptions,
-    temperature: float,
-    top_p: float,
-    turns: TurnOptions,
+    sampled: Sampling,
     group_size: int,
-    max_tokens: int | None,
-    prompt: str,
-    batch: int,
-    endless: Endless,
+    endless: EndlessOptions,
 ) -> None:
     """Have each of the run's tasks answered `group_size` times."""
-    max_tokens = max_tokens or MAX_TOKENS
-    sampling = single.Sampling(temperature, top_p, max_tokens)
+    max_tokens = settings.max_tokens
+    sampling = single.Sampling(sampled.temperature, sampled.top_p, max_tokens)
     if run.dry_run:
         tasks = sum(1 for _ in run.lines("task"))
-        told = f"{tasks * group_size} answers ({tasks} tasks x {group_size}) of at most {max_tokens} tokens"
-        run.say(f"would ask {models.model} for {told}{', again and again' if endless.forever else ''}")
+        answers = f"{tasks * group_size} answers ({tasks} tasks x {group_size}) of at most {max_tokens} tokens"
+        run.say(f"would ask {models.model} for {answers}{', again and again' if endless.forever else ''}")
         return
-    ratio = turns.improve_ratio if turns.improve_ratio is not None else IMPROVE_RATIO
-    if turns.improve_ratio and not turns.pool:
-        raise click.UsageError("--improve-ratio: improve on what? --pool FILE holds executed rollouts")
+    ratio = settings.improve_ratio if settings.improve_ratio is not None else IMPROVE_RATIO
+    if settings.improve_ratio and not settings.pool:
+        raise OptionError("--improve-ratio: improve on what? --pool FILE holds executed rollouts")
     run.open()
-    earlier = PreviousPool.read([Path(path) for path in turns.pool])
-    engine = endless.model(run, models, batch)
-    version = policy_version(run, models, engine, turns)
+    earlier = PreviousPool.read([Path(path) for path in settings.pool])
+    engine = endless.model(run, models, settings.batch)
+    version = policy_version(run, models, engine, sampled)
     source = endless.tasks(run, "task", group_size)
     if engine.batch > 1:
         run.jobs = 1  # one call at a time: the engine works on a batch at once
@@ -68,7 +60,7 @@ def answer_once(
                 model_name=str(models.model),
                 model_version=engine.version if endless.follow else version,
                 sampling=sampling,
-                prompt=prompt,
+                prompt=settings.prompt,
                 previous=_previous(earlier, line.record["id"], ratio, seed),
             ):
                 yield line, job
@@ -78,7 +70,10 @@ def answer_once(
         started, used = time.perf_counter(), engine.version
         left, replies, refused = list(asked), list[Reply](), list[Refused]()
         while left and not replies:
-            requests = [Request(job.messages, job.seed, temperature, top_p, max_tokens, job.task) for _, job in left]
+            requests = [
+                Request(job.messages, job.seed, sampled.temperature, sampled.top_p, max_tokens, job.task)
+                for _, job in left
+            ]
             try:
                 replies = engine.sample(requests)
             except ContextExceeded as error:
@@ -90,7 +85,7 @@ def answer_once(
         seconds = round((time.perf_counter() - started) / len(asked), 4)
         source.finished(len(left))
         made = [single.record(job, reply, seconds) for (_, job), reply in zip(left, replies, strict=True)]
-        return [source.told(rollout, used) for rollout in made], refused
+        return [source.stamped(rollout, used) for rollout in made], refused
 
     # batches are cut before finished rollouts are skipped: a resumed run samples in the same company
     size = min(engine.batch, group_size) if endless.forever else engine.batch  # no group waits for the next to be begun

@@ -4,7 +4,6 @@ Covered: going on where a killed run was (--state), a bound on how old the polic
 on. The bound counts this process's own rollouts; where several sample for one trainer, the trainer's bound is what holds.
 """
 
-import functools
 import json
 import os
 import threading
@@ -14,15 +13,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import click
-
-from .. import cli
 from ..models import Model
 from ..models.following import FollowingModel
+from ..models.options import ModelOptions
 from ..records import published
-from ..records.errors import ToolError
+from ..records.errors import OptionError, ToolError
 from ..records.ids import content_id, derive_seed
-from .model_options import ModelOptions
+from ..records.jsonl import Line
+from ..records.options import option
+from ..run import Run
 
 PAUSE = 0.2  # seconds between two looks at what the trainer says
 
@@ -108,7 +107,7 @@ class State:
     groups: int = 0
 
     @staticmethod
-    def read(path: Path | None, lines: Sequence[cli.Line], seed: int) -> "State":
+    def read(path: Path | None, lines: Sequence[Line], seed: int) -> "State":
         digest = content_id(seed, [line.record["id"] for line in lines])
         if path is None or not path.exists():
             return State(path, digest)
@@ -130,32 +129,52 @@ class State:
 
 
 @dataclass(frozen=True)
-class Endless:
-    """What the options of `endless_options` say."""
+class EndlessOptions:
+    """Rollouts without an end, and the trainer that they are for."""
 
-    forever: bool
-    follow: str | None
-    max_staleness: int | None
-    patience: float
-    state: str | None
-    since: float = 0.0  # time.time() of the command's beginning
-    passes: int | None = None
+    forever: bool = option("Go through the tasks again and again; holds the input.", default=False)
+    passes: int | None = option(
+        "With --forever: end after N times through the tasks, those that --state remembers among them.",
+        at_least=1,
+        metavar="N",
+    )
+    follow: str | None = option(
+        "Sample from the newest policy that mle-train-grpo --publish DIR puts there: with -m hf: or vllm: by loading it, "
+        "with a server's model by its version alone.",
+        kind="folder",
+        metavar="DIR",
+    )
+    max_staleness: int | None = option("With --follow: maximum policy lag, in updates.", at_least=0, metavar="K")
+    patience: float = option(
+        "With --max-staleness: seconds that a trainer may starve, with nothing worked on here, before it gets a group more.",
+        default=300.0,
+        above=0,
+        metavar="S",
+        machine=True,
+    )
+    state: str | None = option(
+        "With --forever: remember which groups were begun; a new run continues behind them.",
+        kind="file",
+        metavar="FILE",
+        machine=True,
+    )
+    since: float = field(default_factory=time.time)  # when the command began
 
     def check(self, output: bool) -> None:
-        """UsageError for options that do not go together."""
+        """OptionError for options that do not go together."""
         if self.forever and output:
-            raise click.UsageError("--forever never ends, and -o FILE would never appear: write to a pipe")
+            raise OptionError("--forever never ends, and -o FILE would never appear: write to a pipe")
         for name, value in (
             ("--state", self.state),
             ("--max-staleness", self.max_staleness),
             ("--passes", self.passes),
         ):
             if value is not None and not self.forever:
-                raise click.UsageError(f"{name} is about --forever")
+                raise OptionError(f"{name} is about --forever")
         if self.max_staleness is not None and not self.follow:
-            raise click.UsageError("--max-staleness: of which policy? --follow DIR is where it is published")
+            raise OptionError("--max-staleness: of which policy? --follow DIR is where it is published")
 
-    def model(self, run: cli.Run, models: ModelOptions, batch: int = 64) -> Model:
+    def model(self, run: Run, models: ModelOptions, batch: int = 64) -> Model:
         """The model that -m names, which answers with the newest policy that was published."""
         if self.follow is None:
             return models.open(batch=batch)
@@ -170,13 +189,13 @@ class Endless:
         kind, _, rest = (models.model or "").partition(":")
         if kind in ("hf", "vllm"):
             if rest:
-                raise click.UsageError(
+                raise OptionError(
                     f"-m {models.model} --follow {folder}: the policy is the folder's: say -m {kind}: alone"
                 )
             return FollowingModel(folder, None, lambda path: models.open(f"{kind}:{path}", batch=batch), waiting, pause)
         return FollowingModel(folder, models.open(batch=batch), None, waiting, pause)
 
-    def tasks(self, run: cli.Run, kind: str, group_size: int) -> "Source":
+    def tasks(self, run: Run, kind: str, group_size: int) -> "Source":
         """The lines of the input with the seed of each; without an end where that is wanted."""
         ahead = None
         if self.follow and self.forever:
@@ -188,7 +207,7 @@ class Endless:
 class Source:
     """The tasks of a run, one group's at a time, and what is counted of them."""
 
-    run: cli.Run
+    run: Run
     kind: str
     group_size: int
     forever: bool
@@ -197,7 +216,7 @@ class Source:
     passes: int | None = None  # where it ends after all
     refused: set[str] = field(default_factory=set)  # tasks that are left out from now on, by id
 
-    def __iter__(self) -> Iterator[tuple[cli.Line, int]]:
+    def __iter__(self) -> Iterator[tuple[Line, int]]:
         if not self.forever:
             for line in self.run.lines(self.kind):
                 yield line, self.run.seed
@@ -228,65 +247,13 @@ class Source:
         if self.ahead is not None:
             self.ahead.lost(rollouts)
 
-    def of_now(self, policy: dict[str, Any], model: Model) -> dict[str, Any]:
+    def newest(self, policy: dict[str, Any], model: Model) -> dict[str, Any]:
         """What records say of the policy, with the version that is the newest now where one is followed."""
         return {**policy, "version": model.version} if isinstance(model, FollowingModel) else policy
 
-    def told(self, rollout: dict[str, Any], version: Any) -> dict[str, Any]:
+    def stamped(self, rollout: dict[str, Any], version: Any) -> dict[str, Any]:
         """The rollout with the version that it was sampled from and the seconds that this run has waited for policies."""
         if self.ahead is None:
             return rollout
         policy = {**rollout["policy"], "version": version, "waited_s": round(self.ahead.waited, 3)}
         return {**rollout, "policy": policy}
-
-
-def endless_options(body: Callable[..., None]) -> Any:
-    """Adds the options to a command's body, which gets them as one argument `endless`."""
-    folder: dict[str, Any] = {"type": click.Path(file_okay=False), "metavar": "DIR"}
-    options = [
-        click.option("--forever", is_flag=True, help="Go through the tasks again and again; holds the input."),
-        click.option(
-            "--passes",
-            type=click.IntRange(1),
-            metavar="N",
-            help="With --forever: end after N times through the tasks, those that --state remembers among them.",
-        ),
-        click.option(
-            "--follow",
-            help="Sample from the newest policy that mle-train-grpo --publish DIR puts there: with -m hf: or vllm: by loading it, with a "
-            "server's model by its version alone.",
-            **folder,
-        ),
-        click.option(
-            "--max-staleness",
-            type=click.IntRange(0),
-            metavar="K",
-            help="With --follow: begin nothing that would be trained on by a policy more than K updates newer.",
-        ),
-        click.option(
-            "--patience",
-            type=click.FloatRange(0, min_open=True),
-            default=300.0,
-            show_default=True,
-            metavar="S",
-            cls=cli.MachineOption,
-            help="With --max-staleness: seconds that a trainer may starve, with nothing worked on here, before it gets a group more.",
-        ),
-        click.option(
-            "--state",
-            type=click.Path(dir_okay=False),
-            metavar="FILE",
-            cls=cli.MachineOption,
-            help="With --forever: remember which groups were begun; a new run goes on behind them.",
-        ),
-    ]
-
-    @functools.wraps(body)
-    def with_options(*args: Any, **given: Any) -> None:
-        names = [name for name in Endless.__dataclass_fields__ if name != "since"]
-        body(*args, endless=Endless(**{name: given.pop(name) for name in names}, since=time.time()), **given)
-
-    decorated: Any = with_options
-    for option in reversed(options):
-        decorated = option(decorated)
-    return decorated

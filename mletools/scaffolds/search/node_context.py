@@ -1,18 +1,18 @@
 """Where one node is worked on: asks models and runs programs over the node's tape, counts by phase, keeps what was said.
 
 Covered: who answers in which phase, one correction of an answer that cannot be read, exact tokens of the policy's
-answers, seeds, the time that is left. Not covered: what is asked (the components), who stands behind a Place.
+answers, seeds, the time that is left. Not covered: what is asked (the components), who stands behind a Environment.
 """
 
 import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from mletools.records.ids import derive_seed
-from mletools.records.tape import Tape
-from mletools.scaffolds.job import Job, Place
-from mletools.scaffolds.search.graph import added
-from mletools.scaffolds.search.interfaces import Unanswered
+from ...records.ids import derive_seed
+from ...records.tape import Tape
+from ..interface import Environment, Job
+from .graph import added
+from .interfaces import Unanswered
 
 T = TypeVar("T")
 Item = TypeVar("Item")
@@ -22,16 +22,18 @@ AGAIN = "{problem}. Answer again, in the form that was asked for."
 USED = ("prompt_tokens", "completion_tokens", "seconds", "usd")
 
 
-class Desk:
+class NodeContext:
     """See the module. `name` tells the node from others of its search: of it depend the seeds and the tape.
 
     system: what every prompt begins with, "" for nothing. seconds: what the search has left for this node; None: no end.
     """
 
-    def __init__(self, job: Job, place: Place, tape: Tape, name: str, system: str = "", seconds: float | None = None):
-        self.job, self.task, self._place, self._name = job, job.task, place, name
+    def __init__(
+        self, job: Job, environment: Environment, tape: Tape, name: str, system: str = "", seconds: float | None = None
+    ):
+        self.job, self.task, self._environment, self._name = job, job.task, environment, name
         self.system, self._seconds = system, seconds
-        self._tape, self._parts = tape, list[Desk]()
+        self._tape, self._parts = tape, list[NodeContext]()
         self._seed = derive_seed(job.seed, "search", name)
         self.dice = random.Random(derive_seed(self._seed, "dice"))
         self.asked: list[dict[str, Any]] = []
@@ -85,15 +87,14 @@ class Desk:
         raise AssertionError("two answers were read")
 
     def _say(self, phase: str, role: str, messages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        own = self.job.settings.own
         who = {"research": "researcher", "develop": "developer"}[phase]
-        if own[f"{phase}_model"] is None:
+        if getattr(self.job.settings, f"{phase}_model") is None:
             who = "policy"
         said = [dict(message) for message in messages]
         sent = [{"role": "system", "content": self.system}, *said] if self.system else said
         seed, most = derive_seed(self._seed, "ask", len(self.asked)), self.job.settings.max_answer_tokens
         about = [who, role, sent, seed, most]
-        reply = self._tape.play("ask", about, lambda: self._place.ask(who, role, sent, seed, None, most))
+        reply = self._tape.play("ask", about, lambda: self._environment.ask(who, role, sent, seed, None, most))
         if "refused" in reply:
             raise Unanswered(reply["refused"])
         self.usage[phase] = added(self.usage[phase], {name: reply[name] for name in USED})
@@ -110,7 +111,7 @@ class Desk:
         return reply
 
     def run(self, code: str, wall_s: float, *, debug: bool = False, rows: str = "validation") -> dict[str, Any]:
-        """Run a program in a fresh box, for at most wall_s seconds and what is left: what Place.run tells.
+        """Run a program in a fresh box, for at most wall_s seconds and what is left: what Environment.run tells.
 
         debug: with the argument --debug. rows: which training rows are held out of what it sees and judged as
         `validation`: those of the search, or `selection`, drawn apart from them.
@@ -122,32 +123,32 @@ class Desk:
         told: dict[str, Any] = self._tape.play(
             "run",
             [code, seed, list(arguments), rows],
-            lambda: self._place.run(code, wall_s, seed, arguments=arguments, rows=rows),
+            lambda: self._environment.run(code, wall_s, seed, arguments=arguments, rows=rows),
         )
         self.charge(told["execution"]["duration_s"])
         return told
 
-    def each(self, items: Sequence[Item], work: Callable[["Desk", Item], T]) -> list[T]:
-        """What `work` makes of each item at a desk of its own, at once, in order; what they use counts here."""
+    def each(self, items: Sequence[Item], work: Callable[["NodeContext", Item], T]) -> list[T]:
+        """What `work` makes of each item at a context of its own, at once, in order; what they use counts here."""
         names = [f"{len(self._parts) + at}" for at in range(len(items))]
         left = None if self._seconds is None else self.seconds_left
-        desks = [
-            Desk(self.job, self._place, self._tape.part(name), f"{self._name}/{name}", self.system, left)
+        contexts = [
+            NodeContext(self.job, self._environment, self._tape.part(name), f"{self._name}/{name}", self.system, left)
             for name in names
         ]
-        made = self._place.at_once(lambda both: work(*both), list(zip(desks, items, strict=True)))
-        for desk in desks:
-            self.asked += desk.asked
-            self.usage = {phase: added(used, desk.usage[phase]) for phase, used in self.usage.items()}
-        clocks = [desk.clock for desk in desks]
-        self._beside += sum(desk.seconds for desk in desks) - max(clocks, default=0.0)
-        self._parts += desks
+        made = self._environment.at_once(lambda both: work(*both), list(zip(contexts, items, strict=True)))
+        for context in contexts:
+            self.asked += context.asked
+            self.usage = {phase: added(used, context.usage[phase]) for phase, used in self.usage.items()}
+        clocks = [context.clock for context in contexts]
+        self._beside += sum(context.seconds for context in contexts) - max(clocks, default=0.0)
+        self._parts += contexts
         return made
 
     def done(self) -> None:
         """What was made here is kept elsewhere: nothing of it need be played again."""
-        for desk in self._parts:
-            desk.done()
+        for context in self._parts:
+            context.done()
         self._tape.done()
 
     def charge(self, seconds: float) -> None:
@@ -157,14 +158,14 @@ class Desk:
 
     def inauthentic(self, code: str, told: Mapping[str, Any]) -> str | None:
         """Why the submission of a run is no model's prediction, in words; None where nothing speaks against it."""
-        return self._place.inauthentic(code, told["execution"])
+        return self._environment.inauthentic(code, told["execution"])
 
     def similar(self, text: str, others: Sequence[str]) -> list[float]:
         """The cosines of a text's embedding with those of others, in [-1, 1]; of no others, no number."""
         if not others:
             return []
         texts = [text, *others]
-        found: list[float] = self._tape.play("similar", texts, lambda: {"cosines": self._place.similar(texts)})[
+        found: list[float] = self._tape.play("similar", texts, lambda: {"cosines": self._environment.similar(texts)})[
             "cosines"
         ]
         return found

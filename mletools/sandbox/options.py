@@ -1,0 +1,103 @@
+"""The options of a sandbox, and its opening; for the commands that run programs."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+
+from ..records.errors import OptionError, ToolError
+from ..records.options import option
+from . import BACKENDS, DEFAULT_IMAGE, STARTS, Limits, Sandbox, Setup, choose, open_sandbox
+from .gpus import ANY, parse
+
+
+@dataclass(frozen=True)
+class SandboxOptions:
+    """Where programs run, and their limits; sizes and times as in Limits. `timeout` None: the caller's."""
+
+    backend: str = option(
+        "What isolates the programs; auto takes the strongest that works here, and says which.",
+        default="local",
+        choices=(*BACKENDS, "auto"),
+        envvar="MLE_SANDBOX",
+        machine=True,
+    )
+    on: str | None = option(
+        "Run on a Ray cluster: ray://HOST:PORT, or ray for the one that RAY_ADDRESS names (else this machine's cores).",
+        metavar="CLUSTER",
+        machine=True,
+    )
+    gpus: str | None = option(
+        "Lend each program one of these devices to itself, e.g. 0,1; with --on: any.", metavar="LIST", machine=True
+    )
+    preimport: str | None = option(
+        "Load these once, ahead of every program (default: numpy, pandas, scipy and scikit-learn's usual parts).",
+        metavar="MODULES",
+        machine=True,
+    )
+    start: str = option(
+        "Fork programs from a warm process, or give each a fresh interpreter; auto: as its imports need.",
+        default="auto",
+        choices=STARTS,
+        machine=True,
+    )
+    image: str = option(
+        "Of containers: any with Python 3.10 or newer and the libraries that programs use.",
+        default=DEFAULT_IMAGE,
+        envvar="MLE_SANDBOX_IMAGE",
+    )
+    timeout: float | None = option(
+        "Wall seconds for one program (default: as the scaffold says).", above=0, metavar="S"
+    )
+    memory_size: int = option("Memory of all its processes.", default=2048, at_least=64, metavar="MB")
+    processes: int = option("Processes and threads at once.", default=64, at_least=1)
+    file_size: int = option("Largest file it may write.", default=64, at_least=1, metavar="MB")
+    disk: int = option("All files it may write.", default=256, at_least=1, metavar="MB")
+    output_size: int = option("Standard output, and standard error.", default=1024, at_least=1, metavar="KB")
+    submission_size: int = option("Largest submission.csv.", default=32, at_least=1, at_most=32, metavar="MB")
+    threads: int = option("Threads of numeric libraries.", default=1, at_least=1)
+
+    def limits(self, timeout: float) -> Limits:
+        """The limits of a run; `timeout` (s) where the user gave none."""
+        return Limits(
+            wall_s=timeout if self.timeout is None else self.timeout,
+            memory_mb=self.memory_size,
+            processes=self.processes,
+            file_mb=self.file_size,
+            disk_mb=self.disk,
+            output_kb=self.output_size,
+            submission_mb=self.submission_size,
+            threads=self.threads,
+        )
+
+    def open(self, slots: int, say: Callable[[str], None]) -> AbstractContextManager[Sandbox]:
+        """The sandbox, closed at the end of the with block; `auto` says what it takes."""
+        setup = Setup(slots, start=self.start, gpus=devices(self.gpus, self.on), image=self.image)
+        if self.preimport is not None:
+            setup = replace(setup, preimport=tuple(filter(None, self.preimport.split(","))))
+        backend = self.backend
+        if backend == "auto" and self.on is None:
+            backend, told = choose(setup)
+            say(f"--backend auto takes {backend} ({'; '.join(told)})")
+        return open_sandbox(backend, setup, self.on, say)
+
+
+def check_protections(sandbox: Sandbox, say: Callable[[str], None]) -> None:
+    """Say what a user should know of the sandbox. ToolError where a program could read the answers."""
+    for note in sandbox.notes:
+        say(note)
+    protections = sandbox.protections
+    if not protections["private_files"]:
+        raise ToolError("this machine grants neither namespaces nor Landlock: programs could read the answers")
+    missing = [name.replace("_", " ") for name, active in protections.items() if not active]
+    if missing:
+        say(f"not active on this machine: {', '.join(missing)} (docs/security.md says what that means)")
+
+
+def devices(names: str | None, on: str | None) -> tuple[str, ...]:
+    """What --gpus names. OptionError: devices of this machine for a cluster, or a cluster's choice for this machine."""
+    if names is None:
+        return ()
+    if (names == ANY) != (on is not None):
+        fault = "a cluster chooses the devices itself: give --gpus any" if on else "name the devices, e.g. --gpus 0,1"
+        raise OptionError(fault)
+    return parse(names)

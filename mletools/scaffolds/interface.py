@@ -1,0 +1,209 @@
+"""What a scaffold is, and what passes between it and the runner: settings, jobs, the environment, usage, how a rollout ends.
+
+A scaffold of one's own is a subclass of `Scaffold` in a file (docs/agents.md). Covered: the interfaces and the data. Not
+covered: the work of a trajectory (episode), who stands behind an Environment (the room `rollout`).
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
+
+from ..records.options import option
+from ..records.tape import Tape
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+class Environment(Protocol):
+    """What an episode reaches the world through. Answers are JSON. What is an agent's failure is in the answer; ToolError
+    is the tool's own trouble, and RecordError (one of those) says that this task or request cannot be served.
+    """
+
+    def ask(
+        self,
+        who: str,
+        role: str,
+        messages: list[dict[str, Any]],
+        seed: int,
+        tools: list[dict[str, Any]] | None,
+        most: int,
+    ) -> dict[str, Any]:
+        """The reply of model `who` (policy, or a role of Settings.MODELS) in `role`, of at most `most` tokens.
+
+        {text, finish_reason, reasoning, tool_calls, prompt_token_ids, token_ids, logprobs, prompt_tokens,
+        completion_tokens, seconds, usd}, or {"refused": why} where the messages are too long for the model.
+        """
+
+    def run(
+        self,
+        code: str,
+        wall_s: float,
+        seed: int,
+        judged: bool = True,
+        *,
+        arguments: Sequence[str] = (),
+        rows: str = "validation",
+    ) -> dict[str, Any]:
+        """Run a program in a fresh sandbox: {execution, validation, grade}, the latter two None without a submission.
+
+        rows: which training rows are held out and scored as `validation`: the agent's own, or others by another name.
+        """
+
+    def cell(
+        self, kind: str, text: str, wall_s: float, *, before: Sequence[tuple[str, str]], seed: int, known: str | None
+    ) -> dict[str, Any]:
+        """Run `text` (kind python or bash) in this episode's session: {cell, box, digest, submission, submission_problem},
+        and {validation, grade} where there is a new submission. `box`: backend, protections and limits of the session.
+
+        A session that is not there is opened, and what it ran `before` is run again. The submission is scored where its
+        digest is not `known`.
+        """
+
+    def look(self, name: str | None) -> str:
+        """The beginning of a public file as text; of all of them, with their sizes, where `name` is None."""
+
+    def inauthentic(self, code: str, execution: Mapping[str, Any]) -> str | None:
+        """Why a program's submission is no model's prediction, in words; None where nothing speaks against it."""
+
+    def similar(self, texts: Sequence[str]) -> list[float]:
+        """The cosines of the first text's embedding with the others', in [-1, 1]."""
+
+    def at_once(self, work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+        """The results of `work` on each item, in order; as many at a time as the user allows."""
+
+    def graph(self) -> tuple[Path, bool]:
+        """The file of this episode's exploration graph, and whether to continue with its content."""
+
+    def progress(self, nodes: int) -> None:
+        """Report that a search has so many more nodes."""
+
+    def close(self) -> None:
+        """End the session, if there is one."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The bounds and options of an episode; None: no bound. A scaffold's own are the fields of a subclass.
+
+    Fields without a declared option cannot be set on the command line.
+    """
+
+    EVALUATION: ClassVar[Mapping[str, Any]] = {}  # defaults that differ in the paper's evaluation
+    WITHOUT: ClassVar[tuple[str, ...]] = ()  # options below that the scaffold has no use for
+    MODELS: ClassVar[Mapping[str, tuple[str, str]]] = {}  # {role: (field with the model, field with its server's URL)}
+
+    max_turns: int = option("Messages of the policy in a rollout.", default=15, at_least=1, metavar="N")
+    max_seconds: float | None = option(
+        "Asking and running in a rollout; waiting for a free sandbox does not count.", above=0, metavar="S"
+    )
+    max_tokens: int | None = option("Sampled in a rollout, all messages together.", at_least=1, metavar="N")
+    max_answer_tokens: int = option("Tokens of one message.", default=4096, at_least=1, metavar="N")
+    max_usd: float | None = option("Spent on a rollout; needs a price.", at_least=0, metavar="USD")
+    execution_seconds: float = 300.0
+    context_tokens: int | None = option(
+        "Context length: beyond it messages are dropped, failed programs first.", at_least=1, metavar="N"
+    )
+    when_full: str = "drop"  # failed programs leave the context; or end: the episode is over
+    hand_in: str = option(
+        "Which submission counts: the last, or the best by the score that is shown.",
+        default="last",
+        choices=("last", "best"),
+    )
+    tool_calls: str = option(
+        "How actions are requested: the papers' tags, or the server's tools. Both are read.",
+        default="tags",
+        choices=("tags", "openai"),
+    )
+    validation: float = option(
+        "Share of training rows held out for validation; 0: no score is shown.",
+        default=0.2,
+        at_least=0,
+        below=1,
+        metavar="SHARE",
+    )
+    reveal_test: bool = option("Show scores on the test rows instead. Stamped on the record.", default=False)
+
+    def as_record(self) -> dict[str, Any]:
+        """`settings` of a record: the fields of every scaffold, and the scaffold's own under "own"."""
+        values = {each.name: getattr(self, each.name) for each in fields(Settings)}
+        return {**values, "own": self.own()}
+
+    def own(self) -> dict[str, Any]:
+        """The scaffold's own settings, without those that only say how to work."""
+        shared = {each.name for each in fields(Settings)}
+        return {
+            each.name: getattr(self, each.name)
+            for each in fields(self)
+            if each.name not in shared and not getattr(each.metadata.get("option"), "machine", False)
+        }
+
+
+S = TypeVar("S", bound=Settings)
+
+
+@dataclass(frozen=True)
+class Job(Generic[S]):
+    """One episode to work on: its record's id is known before anything is asked."""
+
+    id: str
+    group: str
+    group_size: int
+    sample: int
+    seed: int
+    task: dict[str, Any]
+    policy: dict[str, Any]
+    scaffold: str
+    settings: S
+    record: dict[str, Any] | None = None  # the state that it begins from
+
+
+class Scaffold(ABC, Generic[S]):
+    """How an agent works on a task. Subclasses say `settings`, and write `play`."""
+
+    settings: type[S]
+    input: str = "task"  # the kind of record that it works on: task or rollout
+    prompts: tuple[str, ...] = ()  # names of prompt files; record ids depend on their text
+    sessions: bool = False  # each episode has a session in the sandbox
+
+    def check(self, settings: S) -> S:
+        """The settings as they are to be. ToolError for some that this scaffold cannot work with."""
+        return settings
+
+    def describe(self, settings: S) -> str:
+        """More about the settings, for a dry run."""
+        return ""
+
+    @abstractmethod
+    def play(self, job: Job[S], environment: Environment, tape: Tape) -> Iterator[dict[str, Any]]:
+        """The rollout records of one job. RecordError where the input record cannot be worked on."""
+
+
+class Ended(Exception):
+    """The episode is over, for a stop reason of the record."""
+
+    def __init__(self, reason: str):
+        super().__init__(reason)
+        self.reason = reason
+
+
+@dataclass
+class Usage:
+    """Tokens, seconds and USD used so far; a sum is None once one of its parts is not known."""
+
+    prompt_tokens: int | None = 0
+    completion_tokens: int | None = 0
+    seconds: float = 0.0
+    usd: float | None = field(default=0.0)
+
+    def add(self, used: Mapping[str, Any]) -> None:
+        for name in ("prompt_tokens", "completion_tokens", "usd"):
+            before, more = getattr(self, name), used[name]
+            setattr(self, name, None if before is None or more is None else before + more)
+        self.seconds += used["seconds"]
+
+    def as_record(self) -> dict[str, Any]:
+        usd = None if self.usd is None else round(self.usd, 9)
+        return {**asdict(self), "seconds": round(self.seconds, 4), "usd": usd}
