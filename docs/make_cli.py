@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from mletools.scaffolds import IN_TURNS
+
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "cli.md"
 ORDER = [
@@ -30,12 +32,26 @@ def page() -> str:
     )
     parts = ["# Commands\n\nGenerated from `--help` by `make docs`.\n"]
     for name in names:
-        help = subprocess.run(
-            [str(Path(sys.executable).parent / name), "--help"],
-            capture_output=True, text=True, check=True, env={"COLUMNS": "120", "PATH": "/usr/bin:/bin"},
-        )  # fmt: skip
-        parts.append(f"\n## {name}\n\n```text\n{help.stdout.rstrip()}\n```\n")
+        parts.append(f"\n## {name}\n\n```text\n{help_of(name)}\n```\n")
+        if name == "mle-rollout":
+            for scaffold in IN_TURNS:
+                section = options_of(help_of(name, "--scaffold", scaffold), f"Scaffold {scaffold}:")
+                parts.append(f"\n### mle-rollout --scaffold {scaffold}\n\n```text\n{section}\n```\n")
     return "".join(parts)
+
+
+def help_of(name: str, *args: str) -> str:
+    """The text of `name ... --help`."""
+    line = [str(Path(sys.executable).parent / name), *args, "--help"]
+    environment = {"COLUMNS": "100", "PATH": "/usr/bin:/bin"}
+    return subprocess.run(line, capture_output=True, text=True, check=True, env=environment).stdout.rstrip()
+
+
+def options_of(text: str, heading: str) -> str:
+    """The section of a help text that stands under a heading."""
+    _, found, rest = text.partition(f"\n{heading}\n")
+    assert found, f"no {heading} in the help"
+    return rest.partition("\n\n")[0]
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from .records.errors import OptionError, ToolError
 from .records.jsonl import Line
 from .run import Run
 
-__all__ = ["URL", "Command", "Line", "MachineOption", "Run", "command"]
+__all__ = ["URL", "Command", "Line", "MachineOption", "Option", "Run", "command"]
 
 
 class MachineOption(Option):
@@ -152,8 +152,16 @@ class Command(click.Command):
         if self.extended is not None:
             fixed = [param for param in self.params if not getattr(param, "extends", False)]
             own = next((at for at, param in enumerate(fixed) if getattr(param, "heading", "") == COMMON), len(fixed))
-            more = self.extended(args)
+            try:
+                more = self.extended(args)
+            except ToolError as error:
+                raise click.UsageError(str(error), context) from None
+            flags = {flag for param in fixed for flag in (*param.opts, *param.secondary_opts)}
             for param in more:
+                if taken := flags.intersection([*param.opts, *param.secondary_opts]):
+                    raise click.UsageError(
+                        f"{param.heading} has an option {min(taken)}, and so has {self.name}", context
+                    )
                 param.extends = True
             self.params = [*fixed[:own], *more, *fixed[own:]]
         try:

@@ -106,10 +106,10 @@ def main(
     read the type is null. A rollout without ideas passes with an empty list.
 
     \b
-    effective, codeact  the next submission has a better test score than the last valid one before the idea;
-                        null: no submission followed
-    effective, idea     the reward of mle-grade --reward improvement is above 0, or else the test score is better than
-                        the state's; null: not graded
+    effective, codeact  the next submission has a better test score than the last valid one before
+                        the idea; null: no submission followed
+    effective, idea     the reward of mle-grade --reward improvement is above 0, or else the test
+                        score is better than the state's; null: not graded
     Any valid submission is better than none. An invalid one is not better.
 
     Streams. At the end a table on standard error: each type's ideas, their share of those with a type, and how many of
@@ -118,7 +118,7 @@ def main(
     \b
     Examples:
       mle-classify-ideas graded.jsonl -o typed.jsonl
-      mle-classify-ideas --by model -m my-model --model-url http://localhost:8000 -j 16 graded.jsonl -o typed.jsonl
+      mle-classify-ideas --by model -m my-model --model-url $URL -j 16 graded.jsonl -o typed.jsonl
       mle-classify-ideas -q --table graded.jsonl
     """
     model = models.model

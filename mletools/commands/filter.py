@@ -46,10 +46,11 @@ def main(
 
     \b
     Examples:
-      mle-filter --keep-invalid --keep-duplicates graded.jsonl | mle-train-grpo --model runs/sft --out runs/grpo
-      mle-filter --no-spread --min-group 1 graded.jsonl | mle-train-sft --model runs/tiny --out runs/sft
+      mle-filter --keep-invalid graded.jsonl | mle-train-grpo --model runs/sft --out runs/grpo
+      mle-filter --no-spread --min-group 1 graded.jsonl | mle-train-sft --model tiny --out sft
       mle-rollout --scaffold memory -m my-model --model-url $URL tasks.jsonl | mle-filter --steps \\
-        | mle-grade --reward human-rank | mle-filter --preset mle-rl --calibrate seen --state windows.json > steps.jsonl
+        | mle-grade --reward human-rank \\
+        | mle-filter --preset mle-rl --calibrate seen --state windows.json > steps.jsonl
       mle-import prepared/ | mle-filter --tasks -j 4 --dropped unsound.jsonl -o sound.jsonl
     """
     refuse_mixed(tasks, steps)

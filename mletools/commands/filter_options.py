@@ -139,6 +139,8 @@ _OWN: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
     (("--state",), {"type": click.Path(dir_okay=False, path_type=Path), "metavar": "FILE",
      "help": "Remember the rewards of --top and --window here, from run to run."}),
     (("--mark",), {"is_flag": True, "help": "Write what is dropped, too, with filter.kept false and the reason."}),
+    (("--dropped",), {"type": click.Path(), "metavar": "FILE", "cls": cli.MachineOption,
+     "help": "Write what is dropped here, with the reason."}),
     (("--check",), {"multiple": True, "metavar": "NAME", "callback": _checks,
      "help": "Tasks: this check alone (default: all; a wrong name lists them). Repeatable."}),
     (("--backend",), {"default": "local", "envvar": "MLE_SANDBOX", "show_envvar": True, **_MACHINE,
@@ -147,13 +149,28 @@ _OWN: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
      "help": "Tasks whose metric is code: wall seconds for one."}),
     (("--metric-memory",), {"type": click.IntRange(64), "default": 4096, "metavar": "MB", **_MACHINE,
      "help": "Tasks whose metric is code: memory of one."}),
-    (("--dropped",), {"type": click.Path(), "metavar": "FILE", "cls": cli.MachineOption,
-     "help": "Write what is dropped here, with the reason."}),
 )  # fmt: skip
+
+
+# The first option under each heading of the help.
+_HEADINGS = {
+    "--tasks": "Work",
+    "--keep-invalid": "Single rollouts",
+    "--min-group": "Groups",
+    "--mask-invalid/--no-mask-invalid": "Loss mask",
+    "--top": "Informative steps",
+    "--window": "Running mean",
+    "--state": "Kept and dropped",
+    "--check": "Tasks",
+}
 
 
 def filter_options(body: Callable[..., None]) -> Callable[..., None]:
     """The command's own options, in the order of its help."""
-    for names, told in reversed(_OWN):
-        body = click.option(*names, **told)(body)
+    heading, options = "", []
+    for names, settings in _OWN:
+        heading = _HEADINGS.get(names[0], heading)
+        options.append(click.option(*names, **{"cls": cli.Option, **settings, "heading": heading}))
+    for option in reversed(options):
+        body = option(body)
     return body

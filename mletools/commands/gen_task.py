@@ -130,8 +130,8 @@ def main(
     Examples:
       mle-gen-task -n 64 -j 4 --seed 0 -o tasks.jsonl --rejects dropped.jsonl
       mle-gen-task --describe tasks.jsonl | less
-      mle-gen-task --source llm --seeds tasks.jsonl -m Qwen/Qwen3-32B --model-url http://localhost:8000 -n 50 -j 8
-      mle-gen-task --source image,audio -n 8 | jq -r '[.name, .problem, .metric.name, .thresholds.gold] | @tsv'
+      mle-gen-task --source llm --seeds tasks.jsonl -m Qwen/Qwen3-32B --model-url $URL -n 50 -j 8
+      mle-gen-task --source image,audio -n 8 | jq -r '[.name, .problem, .metric.name] | @tsv'
     """
     if described is not None:
         _describe(run, described)

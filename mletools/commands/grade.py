@@ -234,10 +234,13 @@ def main(
 
     \b
     milestone       0.1 format + 0.2 valid + 0.1 median + 0.4 bronze + 0.1 silver + 0.1 gold (SandMLE)
-    partial-credit  the score, its sign flipped when lower is better; without one -10 + 0.1 a report (RL for MLE agents)
+    partial-credit  the score, its sign flipped when lower is better; without one -10 + 0.1 a report
+                    (RL for MLE agents)
     raw             the score, its sign flipped when lower is better; null without one
-    human-rank      the share of a leaderboard's teams left behind; null without a valid submission (MLE-RL)
-    improvement     +1 better than the state it began from, 0 not better or invalid, -1 bad format (MLE-Ideator)
+    human-rank      the share of a leaderboard's teams left behind; null without a valid submission
+                    (MLE-RL)
+    improvement     +1 better than the state it began from, 0 not better or invalid, -1 bad format
+                    (MLE-Ideator)
 
     Streams.
 

@@ -150,14 +150,15 @@ def main(
     Streams.
 
     \b
-    ast  after the calls that a table knows: scikit-learn, xgboost, lightgbm, catboost, torch, keras and loaders
-    lm   where a frozen model puts them. Only places are taken from its answer, which must be the program with reports
-         in between; else ast steps in, and instrument.refusal says why. A server's failure stops the run.
+    ast  after the calls that a table knows: scikit-learn, xgboost, lightgbm, catboost, torch, keras
+    lm   where a frozen model puts them. Only places are taken from its answer, which must be the
+         program with reports in between; else ast steps in, and instrument.refusal says why.
+         A server's failure stops the run.
 
     \b
     Examples:
       mle-instrument rollouts.jsonl | mle-sandbox | mle-grade --reward partial-credit
-      mle-instrument --mode lm -m Qwen/Qwen2.5-3B-Instruct --model-url $URL -j 16 rollouts.jsonl -o instrumented.jsonl
+      mle-instrument --mode lm -m Qwen/Qwen2.5-3B-Instruct --model-url $URL -j 16 rollouts.jsonl
       mle-instrument < rollouts.jsonl | jq -r .instrument.code | head -40
     """
     if (mode == "lm") != (models.model is not None):

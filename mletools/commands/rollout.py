@@ -3,19 +3,17 @@
 from dataclasses import replace
 from typing import Any
 
-import click
-
 from .. import cli
 from ..cli_options import Option, changed, click_option, options, value_of
 from ..models.options import ModelOptions, SampledModelOptions
-from ..records.errors import OptionError, ToolError
+from ..records.errors import OptionError
 from ..records.options import Declaration, declarations
 from ..rollout.endless import EndlessOptions
 from ..rollout.runner import Runner, RunOptions, Sampling
 from ..rollout.single import answer_once
 from ..sandbox import Limits
 from ..sandbox.options import SandboxOptions
-from ..scaffolds import SCAFFOLDS
+from ..scaffolds import IN_TURNS, SCAFFOLDS
 from ..scaffolds.interface import Scaffold
 from ..scaffolds.loading import open_scaffold
 
@@ -27,10 +25,7 @@ MODEL = (
 
 def _declared(args: list[str]) -> dict[str, Declaration]:
     """The options of the scaffold that a command line names, with its defaults for training or evaluation."""
-    try:
-        settings = open_scaffold(value_of(args, "--scaffold", "single")).settings
-    except ToolError as error:
-        raise click.UsageError(str(error)) from None
+    settings = open_scaffold(value_of(args, "--scaffold", "single")).settings
     of_evaluation = settings.EVALUATION if value_of(args, "--defaults", "training") == "evaluation" else {}
     declared = declarations(settings, settings.WITHOUT)
     return changed(declared, {name: {"default": value} for name, value in of_evaluation.items() if name in declared})
@@ -45,6 +40,8 @@ def _hint(option: str) -> str | None:
     """Which scaffolds have an option that this one does not."""
     name = option.lstrip("-").replace("-", "_")
     names = [each for each in SCAFFOLDS if name in _declared(["--scaffold", each])]
+    if tuple(names) == IN_TURNS:
+        return f"{option} is about agents in turns, not --scaffold single"
     return f"{option} is about --scaffold {' or '.join(names)}" if names else None
 
 
@@ -89,11 +86,13 @@ def main(
       mle-rollout -m Qwen/Qwen3-8B --model-url $URL -g 8 -j 64 tasks.jsonl --resume -o rollouts.jsonl
       mle-rollout --scaffold react -m my-model --model-url $URL -g 4 -j 64 tasks.jsonl | mle-grade
       mle-rollout --scaffold search --preset aide -m my-model --max-seconds 3600 tasks.jsonl
-      mle-rollout --scaffold codeact --ideator gpt-5 --ideator-url $ADVISOR --states states.jsonl tasks.jsonl
+      mle-rollout --scaffold codeact --ideator gpt-5 --states states.jsonl tasks.jsonl
     """
     endless.check(run.beside("") is not None)
     scaffold = open_scaffold(plan.scaffold)
     if not isinstance(scaffold, Scaffold):
+        if sampling.price is not None:
+            raise OptionError("--price is about agents in turns, not --scaffold single")
         answer_once(run, scaffold.settings(**own), models, sampling, plan.group_size, endless)
         return
     if own.get("states") and not own.get("ideator"):

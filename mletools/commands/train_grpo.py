@@ -37,11 +37,34 @@ def _told(name: str) -> str:
     )
 
 
+# Options that stand under another heading than Loss.
+_HEADINGS = {
+    **dict.fromkeys(("learning_rate", "groups_per_step", "batch", "max_steps", "max_grad_norm"), "Optimiser"),
+    **dict.fromkeys(("baseline", "scale_rewards"), "Advantages"),
+    **dict.fromkeys(("mask", "duration_weight", "duration_clip"), "Rollouts"),
+    **dict.fromkeys(("max_staleness", "publish_steps"), "Streaming"),
+    **dict.fromkeys(
+        (
+            "use_logprobs",
+            "vllm_importance_sampling_correction",
+            "vllm_importance_sampling_mode",
+            "vllm_importance_sampling_clip_max",
+            "vllm_importance_sampling_clip_min",
+            "off_policy_mask_threshold",
+            "largest_ratio",
+            "temperature",
+        ),
+        "Off-policy correction",
+    ),
+}
+
+
 def _option(name: str, help: str, **settings: Any) -> Callable[[Any], Any]:
     """An option whose default an algorithm or a preset may set; None where it is not given."""
     flag = f"--{name.replace('_', '-')}"
     if settings.pop("switch", False):
         flag += f"/--no-{name.replace('_', '-')}"
+    settings = {"cls": cli.Option, "heading": _HEADINGS.get(name, "Loss"), **settings}
     return click.option(flag, name, default=None, help=help + _told(name), **settings)
 
 
@@ -105,27 +128,51 @@ def _own_options(body: Any) -> Any:
 
 @cli.command("mle-train-grpo", seed=True, dry_run=True, own_resume=True)
 @click.option(
-    "--model", required=True, help="The policy that sampled the first rollouts: a folder, adapter folder or hub name."
+    "--model",
+    cls=cli.Option,
+    heading="Policy",
+    required=True,
+    help="The policy that sampled the first rollouts: a folder, adapter folder or hub name.",
 )
-@click.option("--algorithm", type=click.Choice(list(ALGORITHMS)), help="What the options below begin from.  [grpo]")
-@click.option("--preset", type=click.Choice(list(PRESETS)), help="A paper's settings; options that are given win.")
 @click.option(
-    "--stream", is_flag=True, cls=cli.MachineOption, help="Train as rollouts come, until the input ends; one pass."
+    "--algorithm",
+    cls=cli.Option,
+    heading="Policy",
+    type=click.Choice(list(ALGORITHMS)),
+    help="What the options below begin from.  [grpo]",
+)
+@click.option(
+    "--preset",
+    cls=cli.Option,
+    heading="Policy",
+    type=click.Choice(list(PRESETS)),
+    help="A paper's settings; options that are given win.",
+)
+@click.option(
+    "--stream",
+    is_flag=True,
+    cls=cli.MachineOption,
+    heading="Streaming",
+    help="Train as rollouts come, until the input ends; one pass.",
 )
 @click.option(
     "--publish",
     type=click.Path(file_okay=False),
     metavar="DIR",
     cls=cli.MachineOption,
+    heading="Streaming",
     help="Put the policy here, version by version, for mle-rollout --follow DIR.",
 )
 @click.option(
     "--publish-url",
     type=cli.URL,
     cls=cli.MachineOption,
+    heading="Streaming",
     help="Load each version into this vLLM server, too, as the model --publish-name.",
 )
-@click.option("--publish-name", default="policy", show_default=True, metavar="NAME", cls=cli.MachineOption)
+@click.option(
+    "--publish-name", default="policy", show_default=True, metavar="NAME", cls=cli.MachineOption, heading="Streaming"
+)
 @_own_options
 @training_options(save_steps=10, defaults=_told)
 def main(
@@ -149,8 +196,8 @@ def main(
     ones continue the run. Holds the input; with --stream it does not.
 
     \b
-    Presets: mle-ideator (MLE-Ideator), mle-rl (MLE-RL; rewards from mle-filter --preset mle-rl), duration-aware (RL for MLE
-    agents; the mean of the others in place of PPO's critic), sandmle (SandMLE).
+    Presets: mle-ideator (MLE-Ideator), mle-rl (MLE-RL; rewards from mle-filter --preset mle-rl),
+    duration-aware (RL for MLE agents; the mean of the others instead of a critic), sandmle (SandMLE).
 
     \b
     Examples:

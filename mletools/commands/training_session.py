@@ -30,7 +30,8 @@ def training_options(save_steps: int, defaults: Callable[[str], str] | None = No
     def told(help: str, name: str) -> str:
         return help + defaults(name) if defaults else help
 
-    machine = {"cls": cli.MachineOption}
+    machine: dict[str, Any] = {"cls": cli.MachineOption, "heading": "Run folder"}
+    own: dict[str, Any] = {"cls": cli.Option, "heading": "Weights"}
     latest = "The run's folder: checkpoints, and `latest` pointing to the newest."
     every = "A checkpoint every so many steps, and at the end."
     validated = (
@@ -38,15 +39,19 @@ def training_options(save_steps: int, defaults: Callable[[str], str] | None = No
         "OUT/best points at the checkpoint with the best mean reward."
     )
     logger = "Keep curves, beside the records: in OUT/logs, or at a service."
-    rank = {**number(16), "type": click.IntRange(0)}
+    rank = {**number(16, **own), "type": click.IntRange(0)}
     options = [
-        click.option("--out", required=True, type=click.Path(file_okay=False), help=latest),
-        click.option("--epochs", help=told("Passes over the input.", "epochs"), **number(1)),
+        click.option(
+            "--out", cls=cli.Option, heading="Run folder", required=True, type=click.Path(file_okay=False), help=latest
+        ),
+        click.option(
+            "--epochs", help=told("Passes over the input.", "epochs"), **number(1, **{**own, "heading": "Optimiser"})
+        ),
         click.option(
             "--micro-batch", help=told("Rollouts a forward pass, at most.", "micro_batch"), **number(8, **machine)
         ),
         click.option("--lora-rank", help=told("0 trains all weights.", "lora_rank"), **rank),
-        click.option("--lora-alpha", help=told("Scale: alpha / rank.", "lora_alpha"), **number(32)),
+        click.option("--lora-alpha", help=told("Scale: alpha / rank.", "lora_alpha"), **number(32, **own)),
         click.option("--save-steps", help=told(every, "save_steps"), **number(save_steps, **machine)),
         click.option("--keep", help=told("Checkpoints that stay.", "keep"), **number(3, **machine)),
         click.option(

@@ -168,7 +168,7 @@ def test_knowledge_reaches_the_researcher_by_tf_idf_or_a_servers_embeddings(embe
         (("--set", "paths.branches=0"), "branches 0: at least 1"),
         (("--set", "wings=2"), "--set wings=2: which constant?"),
         (("--validation", "0"), "--evaluation aggregated goes by the score on held-out rows"),
-        (("--hand-in", "best"), "--hand-in is about other agents than searches"),
+        (("--hand-in", "best"), "--hand-in is about --scaffold improve or react or codeact or memory or idea"),
         (("--knowledge", "texts"), "texts: "),
     ],
 )

@@ -1,0 +1,165 @@
+"""The options of a scaffold: declared once, shown with the scaffold, refused with another, a file's own among them."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+from conftest import COMMANDS, records, run_command
+
+from mletools.cli_options import options, value_of
+from mletools.records.options import declarations, option
+from mletools.scaffolds import IN_TURNS, SCAFFOLDS
+from mletools.scaffolds.loading import open_scaffold
+
+OWN = """
+from dataclasses import dataclass
+from mletools.records.options import option
+from mletools.scaffolds.episode import Episode
+from mletools.scaffolds.facts import tell
+from mletools.scaffolds.interface import Ended, Scaffold, Settings
+
+@dataclass(frozen=True)
+class Few(Settings):
+    max_turns: int = 2
+    {name}: int = option("A number.", default=3, at_least=1)
+
+class Once(Scaffold[Few]):
+    settings = Few
+
+    def play(self, job, environment, tape):
+        episode = Episode(job, environment, tape, [{{"role": "user", "content": tell("single", job.task)}}])
+        try:
+            while True:
+                episode.ask()
+                episode.observe("again")
+        except Ended as ended:
+            yield episode.record(ended.reason)
+
+class NotOne: pass
+"""
+
+
+def section(text: str, heading: str) -> str:
+    return text.partition(f"\n{heading}:\n")[2].partition("\n\n")[0]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_has_headings_and_fits_100_columns(command: str) -> None:
+    text = run_command(command, "--help", COLUMNS="100").stdout.decode()
+    assert max(map(len, text.splitlines())) <= 100
+    assert "\nCommon:\n" in text and "--quiet" in section(text, "Common") and "--help" in section(text, "Common")
+
+
+def test_help_shows_the_options_of_the_scaffold_that_is_named() -> None:
+    for name in SCAFFOLDS:
+        text = run_command("mle-rollout", "--scaffold", name, "--help").stdout.decode()
+        settings = open_scaffold(name).settings
+        shown = section(text, f"Scaffold {name}")
+        for field in declarations(settings, settings.WITHOUT):
+            assert f"--{field.replace('_', '-')}" in shown
+        for other in {"--ideator", "--implementer", "--reset-ratio", "--preset"} - set(shown.split()):
+            assert f"  {other} " not in text
+    react = run_command("mle-rollout", "--scaffold=react", "--defaults", "evaluation", "--help").stdout.decode()
+    assert "[default: 20; x>=1]" in " ".join(section(react, "Scaffold react").split())
+
+
+def test_an_option_is_declared_once() -> None:
+    """What several scaffolds have means the same, up to the default."""
+    seen: dict[str, object] = {}
+    for name in IN_TURNS:
+        settings = open_scaffold(name).settings
+        for field, declared in declarations(settings, settings.WITHOUT).items():
+            assert seen.setdefault(field, declared.type) == declared.type, field
+
+
+def test_a_scaffold_in_a_file_is_played_with_its_own_options(tmp_path: Path) -> None:
+    made = ("--source", "sklearn:wine", "--backend", "none", "-o", "tasks.jsonl")
+    run_command("mle-gen-task", *made, cwd=tmp_path)
+    line = ("mle-rollout", "--scaffold", "own.py:Once", "--preimport", "json", "tasks.jsonl", "--number-of-it", "5")
+    ids = []
+    for comment in ("", "", "# changed\n"):
+        (tmp_path / "own.py").write_text(comment + OWN.format(name="number_of_it"))
+        (record,) = records(run_command(*line, cwd=tmp_path).stdout)
+        ids.append(record["id"])
+        assert record["settings"]["own"] == {"number_of_it": 5} and record["settings"]["max_turns"] == 2
+        assert (
+            record["scaffold"] == "own.py:Once" and record["stop_reason"] == "max_turns" and len(record["turns"]) == 2
+        )
+    assert ids[0] == ids[1] != ids[2]  # the text of the file counts for the id
+
+
+@pytest.mark.parametrize(
+    ("scaffold", "more", "message"),
+    [
+        ("own.py:Nobody", (), "--scaffold own.py:Nobody: own.py has no Nobody"),
+        ("gone.py:Once", (), "--scaffold gone.py:Once: gone.py: no such file"),
+        ("own.py:NotOne", (), "it is no subclass of mletools.scaffolds.interface.Scaffold"),
+        ("reacts", (), "--scaffold reacts: known are single, improve, react, codeact, memory, idea, search; one of your own"),
+        ("own.py:Once", (), "Scaffold own.py:Once has an option --patience, and so has mle-rollout"),
+        ("react", ("--ideator", "x"), "--ideator is about --scaffold codeact"),
+        ("search", ("--reveal-test",), "--reveal-test is about --scaffold improve or react or codeact or memory or idea"),
+        ("single", ("--max-turns", "3"), "--max-turns is about agents in turns, not --scaffold single"),
+        ("react", ("--max-turns", "0"), "Invalid value for '--max-turns'"),
+        ("react", ("--nonsense",), "No such option"),
+    ],
+)  # fmt: skip
+def test_what_is_no_scaffold_or_no_option_of_it(
+    scaffold: str, more: tuple[str, ...], message: str, tmp_path: Path
+) -> None:
+    (tmp_path / "own.py").write_text(OWN.format(name="patience"))
+    done = run_command("mle-rollout", "--scaffold", scaffold, *more, cwd=tmp_path, check=False)
+    assert done.returncode == 2 and message in done.stderr.decode() and done.stdout == b""
+
+
+@dataclass(frozen=True)
+class Everything:
+    """One option of each kind."""
+
+    count: int = option("Some.", default=2, at_least=1)
+    share: float | None = option("A part.", above=0, below=1)
+    kind: str = option("Which.", default="a", choices=("a", "b"))
+    names: tuple[str, ...] = option("Several.", default=())
+    quick: bool = option("Now.", default=False)
+    loud: bool = option("Aloud.", default=True, switch=True)
+    pair: tuple[int, int] | None = option("Two.", read=lambda text: tuple(int(part) for part in text.split(",")))
+    hidden: int = 7
+
+
+@dataclass(frozen=True)
+class Less(Everything):
+    count: int = 5
+
+
+def test_options_of_every_kind_arrive_as_one_value() -> None:
+    seen: list[Less] = []
+
+    @click.command()
+    @options(Less, "given", kind={"default": "b"}, quick=None)
+    def command(given: Less) -> None:
+        seen.append(given)
+
+    run = CliRunner().invoke
+    assert run(command, []).exit_code == 0
+    line = ["--count", "3", "--share", "0.5", "--names", "x", "--names", "y", "--no-loud", "--pair", "1,2"]
+    assert run(command, line).exit_code == 0
+    assert seen == [Less(kind="b"), Less(3, 0.5, "b", ("x", "y"), False, False, (1, 2))]
+    assert "invalid literal" in run(command, ["--pair", "1,x"]).output
+    for wrong in (["--share", "1"], ["--count", "0"], ["--kind", "c"], ["--quick"], ["--hidden", "1"]):
+        assert run(command, wrong).exit_code == 2, wrong
+
+
+def test_a_value_is_found_before_the_line_is_parsed() -> None:
+    assert value_of(["--scaffold", "a", "--scaffold=b"], "--scaffold", "c") == "b"
+    assert value_of(["--", "--scaffold", "a"], "--scaffold", "c") == "c"
+    assert value_of(["--scaffold"], "--scaffold", "c") == "c"
+
+
+def test_settings_of_a_record_hold_every_bound_and_what_is_the_scaffolds_own() -> None:
+    for name in IN_TURNS:
+        settings = open_scaffold(name).settings()
+        written = json.loads(json.dumps(settings.as_record()))
+        assert {"max_turns", "validation", "own"} <= set(written)
+        assert not {"graph", "states", "steps", "ideator_url", "set"} & set(written["own"])
