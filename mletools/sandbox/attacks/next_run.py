@@ -9,7 +9,8 @@ from __future__ import annotations
 from mletools.sandbox.attacks.attack import Attack, as_ever
 
 HONEST = """
-import random, resource
+import random, resource, sys
+seeded = "numpy" in sys.modules  # loaded ahead, so every run gets its own seed
 import pandas
 from sklearn.linear_model import LogisticRegression
 
@@ -26,7 +27,7 @@ import numpy, sklearn, sklearn.metrics, sklearn.model_selection
 print([(each.__module__, each.__qualname__) for each in (
     pandas.read_csv, pandas.DataFrame.to_csv, sklearn.metrics.accuracy_score, sklearn.metrics.log_loss,
     LogisticRegression.fit, LogisticRegression.predict, open, print, sorted, json.loads, pickle.loads, numpy.mean, time.time)])
-print(sklearn.metrics.accuracy_score([1, 0, 1], [1, 1, 1]), numpy.random.random(), numpy.mean([1, 2]), json.loads("[1]"))
+print(sklearn.metrics.accuracy_score([1, 0, 1], [1, 1, 1]), numpy.random.random() if seeded else None, numpy.mean([1, 2]), json.loads("[1]"))
 print(sum(map(len, dir(builtins))), "planted" in sys.modules, len(sys.meta_path), len(sys.path_hooks), len(sys.path))
 print(threading.active_count(), len(os.listdir("/proc/self/task")), sorted(os.listdir("/proc/self/fd")), os.getcwd() == os.path.realpath("."))
 print([signal.getitimer(kind) for kind in range(3)], signal.sigpending(), [str(signal.getsignal(number)).split(' at ')[0] for number in sorted(signal.valid_signals())])
