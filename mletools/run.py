@@ -74,7 +74,7 @@ class Run:
     def stand_by(self) -> None:
         """Be one of several processes of this command of which another reads, writes and tells."""
         self.files, self.quiet, self._path, self._rejects_path = (os.devnull,), True, None, None
-        self.allow_empty = self.writes_text = True
+        self.allow_empty = True
         os.dup2(os.open(os.devnull, os.O_WRONLY), self._stdout)
 
     def pause(self, seconds: float) -> None:
