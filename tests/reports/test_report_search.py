@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from conftest import run_command
+from report_builders import a_set, rollout, rows
 from search_records import node, search, verdict
-from test_reports import a_set, rollout, rows
 
 from mletools.reports.search import (
     SHARES,

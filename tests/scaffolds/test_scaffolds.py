@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from conftest import records, run_command
+from scaffold_task import TASK
 
 from mletools.commands.rollout_single import _previous
 from mletools.models import Reply
@@ -16,20 +17,6 @@ from mletools.scaffolds import SCAFFOLDS, single
 from mletools.scaffolds.answers import split_answer
 from mletools.scaffolds.previous import PreviousPool
 
-CANARY = "canary-7411"
-TASK: dict[str, Any] = {
-    "kind": "task", "version": 1, "id": "wine-1", "lineage": [], "name": "wine", "modality": "tabular",
-    "description": "# Wine\n\nWhich grower?\n", "problem": "multiclass_classification",
-    "data": {"dir": "tasks/wine-1", "public": ["test.csv", "train.csv"], "digest": CANARY, "private_digest": CANARY},
-    "submission": {"id": ["id"], "target": ["grower"], "parse": "label", "labels": ["a", "b"], "rows": 7},
-    "metric": {"name": "f1_macro", "params": {}, "lower_is_better": False},
-    "answers": f"private/{CANARY}.csv",
-    "thresholds": {"median": 0.7411, "bronze": 0.7412, "silver": 0.7413, "gold": 0.7414},
-    "provenance": {
-        "source": CANARY, "seed": 7411, "hidden_rule": CANARY, "baselines": [{"name": CANARY, "score": 0.7415}],
-        "sanity": {CANARY: CANARY},
-    },
-}  # fmt: skip
 BLOCK = "```python\nprint(1)\n```"
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import scripted_server as scripted
 from conftest import TESTS, mostly_slow, records, run_command
+from role_options import options
 from scripted_server import Cut, Raw, RoleServer, good
 
 from mletools.commands import task_roles
@@ -87,14 +88,6 @@ def serve() -> Iterator[Callable[..., RoleServer]]:
     yield start
     for server in servers:
         server.close()
-
-
-def options(place: Path, server: RoleServer, **changes: Any) -> LlmOptions:
-    given: dict[str, Any] = {
-        "model": "writer-1", "model_url": server.url, "model_key_file": None, "request_timeout": 20.0, "retries": 0,
-        "temperature": 1.0, "max_tokens": 4096, "seeds": (str(place / "seeds"),), "journal": None, "price": (1.0, 10.0),
-    }  # fmt: skip
-    return LlmOptions(**{**given, **changes})
 
 
 @contextmanager
@@ -229,6 +222,7 @@ train, test =""")  # fmt: skip
     assert data_digest(folder, record["data"]["public"], record["answers"]) == record["data"]["digest"]
 
 
+@pytest.mark.slow
 def test_seeds_take_turns_and_are_studied_once(place: Path, serve: Any) -> None:
     server = serve()
     with maker(place, server) as found:
@@ -331,6 +325,7 @@ def test_broken_scripts_are_told_and_then_fixed(place: Path, serve: Any, kinds: 
         assert DEVELOPERS[kind][1] in fault
 
 
+@pytest.mark.slow
 def test_a_task_made_at_the_second_attempt(place: Path, serve: Any) -> None:
     server = serve(developer=[python("1 / 0"), scripted.generator])
     record, reasons = make(place, server)
@@ -350,6 +345,7 @@ def test_a_trace_names_the_line_and_no_folder_of_the_machine(place: Path, serve:
     assert "/usr" not in fault and "runpy" not in fault and "/lib" not in fault
 
 
+@pytest.mark.slow
 def test_a_reply_that_is_cut_off_is_asked_for_again(place: Path, serve: Any) -> None:
     server = serve(
         developer=[Cut("```python\nimport num"), scripted.generator],
@@ -553,6 +549,7 @@ def test_a_wrong_evaluator_is_told(developed: Any, sandbox: Sandbox, kind: str) 
     assert EVALUATORS[kind][1] in str(told.value)
 
 
+@pytest.mark.slow
 def test_a_task_whose_evaluator_was_wrong_at_first(place: Path, serve: Any) -> None:
     server = serve(evaluator=[EVALUATORS["another metric"][0], EVALUATORS["forged"][0], scripted.evaluator])
     record, reasons = make(place, server)
@@ -567,6 +564,7 @@ def test_three_evaluators_are_enough(place: Path, serve: Any) -> None:
     assert server.count()["evaluator"] == 3 and not (place / "data/tasks").exists()
 
 
+@pytest.mark.slow
 def test_a_custom_metric_that_prefers_the_dummy_is_refused(place: Path, serve: Any) -> None:
     backwards = judged_by("return -np.abs(truth - guess).mean()")
     server = serve(specification=[scripted.custom], evaluator=[backwards])
@@ -624,7 +622,7 @@ with open("threshold.json", "w") as file:
 
 
 @pytest.mark.parametrize(
-    "name", [name if name in ("auroc", "log_loss") else pytest.param(name, marks=pytest.mark.slow) for name in KINDS]
+    "name", [name if name == "log_loss" else pytest.param(name, marks=pytest.mark.slow) for name in KINDS]
 )
 def test_every_form_of_submission_agrees_with_scikit_learn(place: Path, serve: Any, name: str) -> None:
     body, labels = KINDS[name]
@@ -689,6 +687,7 @@ def test_a_page_that_says_too_much_or_too_little_is_refused(developed: Any, kind
     assert problem_of(scripted.PAGE.format(metric="mae"), wanted, made.environment) == ""
 
 
+@pytest.mark.slow
 def test_a_writer_who_mentions_the_answers_writes_again(place: Path, serve: Any) -> None:
     pages = [PAGES["answers"][0], PAGES["rule"][0], "```markdown\n" + scripted.PAGE + "```"]
     server = serve(writer=[page.format(metric="mae") for page in pages])
@@ -734,11 +733,11 @@ KILLED = """
 import sys
 sys.path[:0] = {paths!r}
 from pathlib import Path
-import test_roles
+from role_options import options
 from mletools.commands.task_roles import open_maker
 class Server: url = {url!r}
 place = Path({place!r})
-with open_maker(test_roles.options(place, Server()), 5, place / "data") as found:
+with open_maker(options(place, Server()), 5, place / "data") as found:
     for index in range(2):
         found(("llm", index))
 """
@@ -761,7 +760,7 @@ def test_a_killed_run_goes_on_without_paying_again(place: Path, serve: Any) -> N
         drop(handler)
 
     server = serve(developer=[broken, scripted.generator], evaluator=[Raw(kill), scripted.evaluator])
-    code = KILLED.format(paths=[str(TESTS), str(Path(__file__).parent)], url=server.url, place=str(place))
+    code = KILLED.format(paths=[str(TESTS)], url=server.url, place=str(place))
     children.append(subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE))
     assert children[0].wait(timeout=100) == -signal.SIGKILL, children[0].stderr.read().decode()  # type: ignore[union-attr]
     with open(place / "data/roles/journal.jsonl", "ab") as file:

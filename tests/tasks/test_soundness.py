@@ -428,6 +428,7 @@ def test_filter_keeps_what_is_sound(five: list[dict[str, Any]], tmp_path: Path) 
     assert [task["id"] for task in records(every.stdout)] == ["one", "again", "four", "five"]
 
 
+@pytest.mark.slow
 def test_filter_goes_on(five: list[dict[str, Any]], tmp_path: Path) -> None:
     (tmp_path / "tasks.jsonl").write_bytes(lines(*five))
     asked = ("mle-filter", "--tasks", "tasks.jsonl", "-o", "kept.jsonl", "--dropped", "dropped.jsonl")
