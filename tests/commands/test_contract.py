@@ -59,6 +59,11 @@ def without_twin(names: list[str], *others: str) -> list[Any]:
     return [pytest.param(name, marks=pytest.mark.slow) if name in (TWIN, *others) else name for name in names]
 
 
+def quick(names: list[str], *some: str) -> list[Any]:
+    """The commands, with the mark `slow` on all but `some`: what they share is tried on these by default."""
+    return without_twin(names, *(name for name in names if name not in some))
+
+
 @pytest.fixture
 def place(stages: dict[str, Any], request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """A folder of its own with every stage's output and data in it."""
@@ -134,7 +139,7 @@ def test_file_and_pipe_give_the_same_records(command: str, ready: Path) -> None:
     assert not list(ready.glob("*.partial"))
 
 
-@pytest.mark.parametrize("command", without_twin(READERS, "mle-train-grpo"))
+@pytest.mark.parametrize("command", quick(READERS, "mle-rollout", "mle-sandbox", "mle-report"))
 def test_an_empty_input_is_a_failure_unless_it_may_be(command: str, ready: Path) -> None:
     done = call(command, "-o", "none.jsonl", files=False, check=False, cwd=ready)
     assert done.returncode == 1 and not (ready / "none.jsonl").exists()
@@ -145,7 +150,7 @@ def test_an_empty_input_is_a_failure_unless_it_may_be(command: str, ready: Path)
     assert len(done.stderr.decode().strip().splitlines()) == 1  # the summary
 
 
-@pytest.mark.parametrize("command", without_twin(READERS, "mle-train-grpo"))
+@pytest.mark.parametrize("command", quick(READERS, "mle-rollout", "mle-sandbox", "mle-filter", "mle-report"))
 def test_a_bad_line_stops_the_run_or_is_set_aside(command: str, ready: Path) -> None:
     source = ready / f"{CASES[command].source}.jsonl"
     lines = source.read_bytes().splitlines(keepends=True)
@@ -185,7 +190,7 @@ def test_unknown_fields_pass(command: str, ready: Path) -> None:
         assert (record["task"] if command == "mle-rollout" else record)["my_note"] == "é\u2028\u0085"
 
 
-@pytest.mark.parametrize("command", without_twin(COMMANDS, "mle-train-grpo", "mle-gen-task", "mle-import"))
+@pytest.mark.parametrize("command", quick(COMMANDS, "mle-rollout", "mle-sandbox", "mle-report", "mle-show"))
 def test_a_reader_that_leaves_ends_the_run_quietly(command: str, ready: Path) -> None:
     case = CASES[command]
     line = " ".join([str(BIN / command), *case.args, *([f"{case.source}.jsonl"] if case.source else [])])
@@ -197,7 +202,7 @@ def test_a_reader_that_leaves_ends_the_run_quietly(command: str, ready: Path) ->
     assert b"Traceback" not in done.stderr and b"rror" not in done.stderr
 
 
-@pytest.mark.parametrize("command", without_twin(COMMANDS, "mle-train-grpo", "mle-import"))
+@pytest.mark.parametrize("command", quick(COMMANDS, "mle-rollout", "mle-sandbox", "mle-show"))
 def test_a_full_disk_is_one_line(command: str, ready: Path) -> None:
     case = CASES[command]
     with open("/dev/full", "wb") as full:
@@ -228,9 +233,7 @@ def _kill_after_first_record(command: str, number: int, folder: Path) -> bool:
 
 @pytest.mark.parametrize(
     "command",
-    without_twin(
-        [name for name in COMMANDS if name not in ("mle-report", *TEXT)], "mle-train-grpo", "mle-import", "mle-gen-task"
-    ),
+    quick([name for name in COMMANDS if name not in ("mle-report", *TEXT)], "mle-sandbox", "mle-grade", "mle-filter"),
 )
 def test_killed_and_resumed_gives_the_same_set_of_records(command: str, ready: Path) -> None:
     undisturbed = sorted(json.dumps(without_times(r), sort_keys=True) for r in records(call(command, cwd=ready).stdout))
@@ -330,7 +333,7 @@ CHANGED = {
 }
 
 
-@pytest.mark.parametrize("command", without_twin(list(CHANGED), "mle-import"))
+@pytest.mark.parametrize("command", quick(list(CHANGED), "mle-rollout", "mle-grade", "mle-filter"))
 def test_resuming_with_other_options_is_refused_by_name(command: str, ready: Path) -> None:
     call(command, "-o", "out.jsonl", cwd=ready)
     option, value, told = CHANGED[command]
@@ -341,10 +344,7 @@ def test_resuming_with_other_options_is_refused_by_name(command: str, ready: Pat
 
 @pytest.mark.parametrize(
     "command",
-    [
-        pytest.param("mle-gen-task", marks=pytest.mark.slow),
-        *("mle-rollout", "mle-instrument", "mle-sandbox", "mle-grade"),
-    ],
+    quick(["mle-gen-task", "mle-rollout", "mle-instrument", "mle-sandbox", "mle-grade"], "mle-rollout", "mle-sandbox"),
 )
 def test_workers_change_nothing(command: str, ready: Path) -> None:
     one = without_times(records(call(command, cwd=ready).stdout))

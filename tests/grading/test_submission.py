@@ -266,6 +266,7 @@ def fuzz(count: int, seed: int) -> int:
     return valid
 
 
+@pytest.mark.slow
 def test_twenty_thousand_hostile_files_in_bounded_memory() -> None:
     import resource
 

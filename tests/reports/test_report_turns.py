@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import run_command
+from conftest import mostly_slow, run_command
 from report_agents import BOARD, agent
 from report_builders import a_set, rollout, rows
 from search_records import verdict
@@ -97,7 +97,7 @@ def trace(sample: int, number: int, validation: float | None, score: float | Non
     return {**made, **told, "id": f"a-{sample}-{number}", "grade": grade}
 
 
-@pytest.mark.parametrize("lower", [False, True])
+@pytest.mark.parametrize("lower", mostly_slow([False, True], 1))
 def test_a_run_of_traces_hands_in_the_best_by_validation(tmp_path: Path, lower: bool) -> None:
     sign = -1 if lower else 1
     first = [

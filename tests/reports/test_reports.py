@@ -328,6 +328,7 @@ def test_the_order_of_the_input_changes_no_number(tmp_path: Path) -> None:
     assert told[0] == told[1] and b"all" in told[0]
 
 
+@pytest.mark.slow
 def test_no_line_is_wider_than_a_terminal(tmp_path: Path) -> None:
     long = "breast_cancer-b658d37ea34552ba"
     facts = {

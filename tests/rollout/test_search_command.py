@@ -121,6 +121,7 @@ def test_killed_and_resumed_loses_and_pays_nothing_twice(preset: str, share: flo
     assert not [*tmp_path.glob("*.tape"), *tmp_path.glob("*.graph"), *tmp_path.glob("*.partial")]
 
 
+@pytest.mark.slow
 def test_graphs_are_kept_where_the_user_says(tmp_path: Path) -> None:
     write_tasks(tmp_path)
     with FaultyServer(searching) as server:

@@ -39,6 +39,7 @@ def test_a_servers_faults_change_nothing(scaffold: str, tmp_path: Path) -> None:
     assert alike(clean, troubled)
 
 
+@pytest.mark.slow
 def test_a_server_that_dies_is_one_line_and_the_run_goes_on_later(tmp_path: Path) -> None:
     write_tasks(tmp_path, 2)
     answer, options = PLAYS["react"]

@@ -295,6 +295,7 @@ def test_run_that_is_lost_every_time_is_an_error(sandbox: RaySandbox, public: Pa
     assert len(said) == 4
 
 
+@pytest.mark.slow
 @needs_ray
 def test_changed_public_folder_is_shipped_again(sandbox: RaySandbox, public: Path) -> None:
     code = "print(open('input/train.csv').read())"
@@ -315,6 +316,7 @@ def test_large_public_folder(sandbox: RaySandbox, public: Path) -> None:
     assert digests == {shipping.digest_of(content)}
 
 
+@pytest.mark.slow
 @needs_ray
 def test_trouble_of_ours_is_an_error(sandbox: RaySandbox, public: Path, tmp_path: Path) -> None:
     with pytest.raises(ToolError, match="no such folder; is --data"):
@@ -326,6 +328,7 @@ def test_trouble_of_ours_is_an_error(sandbox: RaySandbox, public: Path, tmp_path
         sandbox.run("pass", public, LIMITS, 0)
 
 
+@pytest.mark.slow
 @needs_ray
 def test_unknown_backend_is_an_error(on_cluster: Any, public: Path) -> None:
     sandbox = RaySandbox("ray", "nonesuch", SETUP)
@@ -336,6 +339,7 @@ def test_unknown_backend_is_an_error(on_cluster: Any, public: Path) -> None:
         sandbox.close()
 
 
+@pytest.mark.slow
 @needs_ray
 def test_node_with_another_version_is_refused(sandbox: RaySandbox, public: Path, monkeypatch: Any) -> None:
     # The nodes are processes of their own, so to them it is this one that has another version.
@@ -625,6 +629,7 @@ def take_part(root: Path, digest: str, packed: bytes, start: Any, found: Any) ->
             shipping.sweep(root, idle_s=0.0)
 
 
+@pytest.mark.slow
 def test_processes_share_one_unpacked_folder_and_sweep_at_once(public: Path, tmp_path: Path) -> None:
     root = tmp_path / "root"
     root.mkdir()

@@ -214,10 +214,15 @@ def test_submission_after_every_cell(session: Session) -> None:
         "import time; print('begun'); time.sleep(60)",
         "print('begun')\nwhile True: pass",
         "import os; print('begun'); os.system('sleep 60')",
-        "import subprocess; print('begun'); subprocess.run(['sleep', '60'])",
-        "print('begun')\n!sleep 60",
         "$ echo begun; sleep 60",
-        pytest.param("$ trap '' INT; echo begun; sleep 60; sleep 60; sleep 60", marks=pytest.mark.slow),
+        *(
+            pytest.param(each, marks=pytest.mark.slow)
+            for each in (
+                "import subprocess; print('begun'); subprocess.run(['sleep', '60'])",
+                "print('begun')\n!sleep 60",
+                "$ trap '' INT; echo begun; sleep 60; sleep 60; sleep 60",
+            )
+        ),
     ],
 )
 def test_a_cell_over_its_time_is_interrupted(session: Session, code: str) -> None:
@@ -256,6 +261,7 @@ def test_the_whole_life_is_bounded(sandbox: LocalSandbox, public: Path) -> None:
         assert (cell.status, cell.alive, cell.output) == ("timeout", False, b"")
 
 
+@pytest.mark.slow
 def test_output_is_bounded_and_the_session_lives(sandbox: LocalSandbox, public: Path) -> None:
     with opened(sandbox, public, output_kb=64) as session:
         cell = session.python("x = 1\nprint('a' * 70000)\nx = 2", LONG)

@@ -150,6 +150,7 @@ def test_the_one_block_of_python(text: str, plan: str, code: str | None) -> None
     assert split_answer(text) == (plan, code)
 
 
+@pytest.mark.slow
 def test_a_group_improves_on_one_earlier_solution(stages: dict[str, Any], tmp_path: Path) -> None:
     tasks, pool = str(stages["tasks"]), str(stages["executed"])
     command = ("mle-rollout", "-g", "3", "--pool", pool, "--data", str(stages["folder"]), tasks)

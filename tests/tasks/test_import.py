@@ -440,6 +440,7 @@ def test_held_out_labels_keep_their_shares(tmp_path: Path) -> None:
     assert task["description"].startswith("# houses\n\nLearn from `train.csv`")
 
 
+@pytest.mark.slow
 def test_ids_are_made_and_probabilities_are_of_the_last_label(tmp_path: Path) -> None:
     source = kaggle(tmp_path / "raw", test=False)
     (task,), told = imported(source, "--metric", "auroc", "--target", "kind", cwd=tmp_path)
@@ -770,6 +771,7 @@ def test_workers_change_nothing(tmp_path: Path) -> None:
     assert one == several and [task["name"] for task in one] == ["houses0", "houses1", "houses2"]
 
 
+@pytest.mark.slow
 def test_two_folders_of_one_name(tmp_path: Path) -> None:
     kaggle(tmp_path / "a")
     kaggle(tmp_path / "b")

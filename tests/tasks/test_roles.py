@@ -162,6 +162,7 @@ def test_a_task_with_a_named_metric(place: Path, serve: Any) -> None:
     assert seen == [(record["id"], [*(f"private/{name}" for name in ("answer.csv", "ceiling_submission.csv", "evaluator.py", "generate_task_env.py", "threshold.json")), *(f"public/{name}" for name in record["data"]["public"])])]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_journal_tells_what_each_reply_cost(place: Path, serve: Any) -> None:
     make(place, serve())
     entries = journal(place)
@@ -189,6 +190,7 @@ def test_a_task_with_a_metric_of_its_own_is_graded_by_its_script(place: Path, se
     assert not broken.valid and broken.reason == "wrong ids"
 
 
+@pytest.mark.slow
 def test_a_task_with_pictures(place: Path, serve: Any) -> None:
     def specified(prompt: str) -> str:
         return json.dumps(scripted.specification(prompt, modality="image"))
@@ -255,6 +257,7 @@ def test_the_model_sees_the_seed_but_not_its_answers(place: Path, serve: Any) ->
     assert scripted.RULE not in writer and "uniform from 10" not in writer and "threshold" not in writer
 
 
+@pytest.mark.slow
 def test_threads_share_a_seed_without_paying_twice(place: Path, serve: Any) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
@@ -357,6 +360,7 @@ def test_a_reply_that_is_cut_off_is_asked_for_again(place: Path, serve: Any) -> 
     assert record["provenance"]["cost"]["calls"] == 6 and record["provenance"]["seed_cost"]["calls"] == 3
 
 
+@pytest.mark.slow
 def test_attempts_run_out_and_the_task_is_rejected(place: Path, serve: Any) -> None:
     server = serve(developer=[python("1 / 0")])
     with maker(place, server) as found:
@@ -700,6 +704,7 @@ def test_a_writer_who_mentions_the_answers_writes_again(place: Path, serve: Any)
 # --- the caller's checks, servers that fail, runs that are killed ----------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_what_the_shared_checks_refuse_is_not_written(place: Path, serve: Any) -> None:
     def examine(record: Any, files: Any) -> None:
         raise Rejected("leak: the id predicts the target")

@@ -313,6 +313,7 @@ def test_twenty_thousand_columns(loan: Any) -> None:
     assert test.valid and validation.valid
 
 
+@pytest.mark.slow
 def test_one_row_of_thirty_megabytes(loan: Any) -> None:
     rows = whole(loan)
     longest = "x" * (30 << 20)
@@ -567,6 +568,7 @@ def test_canonical_ids() -> None:
 # --- programs on a view ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", mostly_slow(["loan_office_tabular", "concrete_image", "veterinary_farm_timeseries"], 1)
 )

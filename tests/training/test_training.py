@@ -509,6 +509,7 @@ def test_tokens_that_were_only_read_have_exactly_no_gradient(torch, trainer) -> 
     assert (kept[1].grad == 0).all()  # the row that fills up
 
 
+@pytest.mark.slow
 def test_loss_against_the_base_model_with_a_kl_term(torch, nano, ragged, tmp_path) -> None:
     """On the first step the policy is its reference: the KL term adds nothing, whatever trains."""
     found = {}
