@@ -1,7 +1,9 @@
 """What several test files need: the commands as a user runs them, and validation of whatever they print."""
 
+import fcntl
 import json
 import os
+import shutil
 import subprocess
 import sys
 import uuid
@@ -69,13 +71,7 @@ def without_times(record: Any) -> Any:
 
 @pytest.fixture(scope="session")
 def stages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """One small pipe, run stage by stage: the folder, and each command's output file."""
-    from sklearn import datasets
-
-    folder = tmp_path_factory.mktemp("pipe")
-    for name in ("wine", "iris"):  # tables to import
-        getattr(datasets, f"load_{name}")(as_frame=True).frame.to_csv(folder / f"{name}.csv", index=False)
-    outputs = {"folder": folder}
+    """One small pipe, run stage by stage: the folder, and each command's output file. Test processes share it."""
     steps = [
         ("tasks", ["mle-gen-task", "--source", "sklearn:wine,diabetes", "-n", "2", "--backend", "none"], None),
         ("rollouts", ["mle-rollout", "-g", "6"], "tasks"),
@@ -84,11 +80,25 @@ def stages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         ("graded", ["mle-grade"], "executed"),
         ("filtered", ["mle-filter", "--keep-invalid"], "graded"),
     ]
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "pipe"
+    with open(folder.with_suffix(".lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / f"{steps[-1][0]}.jsonl").exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+            run_pipe(folder, steps)
+    return {"folder": folder, **{name: folder / f"{name}.jsonl" for name, _, _ in steps}}
+
+
+def run_pipe(folder: Path, steps: list[tuple[str, list[str], str | None]]) -> None:
+    """Run the commands one after the other in the folder, where there are tables to import too."""
+    from sklearn import datasets
+
+    for name in ("wine", "iris"):
+        getattr(datasets, f"load_{name}")(as_frame=True).frame.to_csv(folder / f"{name}.csv", index=False)
     for name, command, source in steps:
-        path = folder / f"{name}.jsonl"
-        run_command(*command, *([f"{source}.jsonl"] if source else []), "-o", path.name, cwd=folder)
-        outputs[name] = path
-    return outputs
+        run_command(*command, *([f"{source}.jsonl"] if source else []), "-o", f"{name}.jsonl", cwd=folder)
 
 
 @pytest.fixture(scope="session")

@@ -21,11 +21,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import pytest
 
-TEST_IMAGE = "mletools-sandbox:test"
+TEST_IMAGE, SMALL_IMAGE = "mletools-sandbox:test", "mletools-sandbox-small:test"
 _IMAGES = (TEST_IMAGE, "mletools-sandbox:latest")
 _LIBRARIES = ("pandas", "pillow", "scipy", "scikit-learn")  # and what they need
 _PROGRAMS = ("sh", "sleep", "env", "chmod", "rm")
@@ -33,12 +34,30 @@ _PROGRAMS = ("sh", "sleep", "env", "chmod", "rm")
 
 @dataclass
 class Daemon:
-    """A daemon that answers at `host` and has `image`; `folder` is None where it is not ours."""
+    """A daemon that answers at `host` and has the image `given`; `folder` is None where it is not ours.
+
+    One of ours is given its images when they are first asked for.
+    """
 
     host: str
-    image: str
+    given: str | None = None
     folder: Path | None = None
     process: subprocess.Popen[bytes] | None = None
+
+    @cached_property
+    def image(self) -> str:
+        """An image of Python and the libraries that solutions use."""
+        return self.given or self._make(TEST_IMAGE, _LIBRARIES)
+
+    @cached_property
+    def small(self) -> str:
+        """An image for tests that need no library: of Python alone, which is made sooner."""
+        return self.given or self._make(SMALL_IMAGE, ())
+
+    def _make(self, image: str, libraries: tuple[str, ...]) -> str:
+        assert self.folder is not None
+        make_image(self.host, self.folder, image, libraries)
+        return image
 
     def start(self) -> None:
         """Start it, also once more after `stop`: the image is still there."""
@@ -51,7 +70,7 @@ class Daemon:
             f"--host={self.host}",
         ]
         with open(self.folder / "log", "ab") as log:
-            command = ["dockerd", *places, *switches.split(), "--userland-proxy=false"]
+            command = ["dockerd", *places, *switches.split(), "--userland-proxy=false", "--shutdown-timeout=2"]
             self.process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
         end = time.monotonic() + 60
         while not answers(self.host):
@@ -106,8 +125,8 @@ def _shared_libraries(files: list[Path]) -> set[str]:
     return set(re.findall(r"(?:=> |^\s+)(/\S+)", told, re.MULTILINE))
 
 
-def _library_files() -> list[tuple[Path, str]]:
-    found, waiting, seen = [], list(_LIBRARIES), set[str]()
+def _library_files(libraries: tuple[str, ...]) -> list[tuple[Path, str]]:
+    found, waiting, seen = [], list(libraries), set[str]()
     while waiting:
         name = waiting.pop()
         if name in seen:
@@ -123,8 +142,8 @@ def _library_files() -> list[tuple[Path, str]]:
     return [(path, name) for path, name in found if path.is_file()]
 
 
-def write_root(target: Path) -> None:
-    """A tar archive of a root file system with this Python, its standard library and what solutions import."""
+def write_root(target: Path, libraries: tuple[str, ...]) -> None:
+    """A tar archive of a root file system with this Python, its standard library and `libraries`."""
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     base, stdlib = Path(sys.base_prefix), Path(os.__file__).parent
     left_out = {"site-packages", "dist-packages", "test", "idlelib", "tkinter", "turtledemo", "ensurepip"}
@@ -156,7 +175,7 @@ def write_root(target: Path) -> None:
         entry = tarfile.TarInfo("usr/local/bin/python3")
         entry.type, entry.linkname = tarfile.SYMTYPE, version
         archive.addfile(entry)
-        files = _library_files()
+        files = _library_files(libraries)
         for path, name in files:
             archive.add(path, f"usr/local/lib/{version}/site-packages/{name}", filter=public)
         entry = tarfile.TarInfo(f"usr/local/lib/{version}/dist-packages")  # where Debian's Python looks
@@ -180,17 +199,17 @@ def write_root(target: Path) -> None:
                 archive.add(os.path.realpath(name), place, filter=public)
 
 
-def make_image(host: str, folder: Path) -> None:
-    """Import TEST_IMAGE into the daemon at `host`, by way of a file in `folder`."""
+def make_image(host: str, folder: Path, image: str, libraries: tuple[str, ...]) -> None:
+    """Import an image with `libraries` into the daemon at `host`, by way of a file in `folder`."""
     import docker
 
     archive = folder / "image.tar"
-    write_root(archive)
+    write_root(archive, libraries)
     client = docker.DockerClient(base_url=host, timeout=300)
     try:
-        name, tag = TEST_IMAGE.split(":")
+        name, tag = image.split(":")
         client.api.import_image_from_file(str(archive), repository=name, tag=tag, changes=["ENV LANG=C.UTF-8"])
-        client.images.get(TEST_IMAGE)
+        client.images.get(image)
     finally:
         client.close()
         archive.unlink()
@@ -204,12 +223,11 @@ def _unmount(folder: Path) -> None:
 
 @contextmanager
 def own_daemon(folder: Path) -> Iterator[Daemon]:
-    """A daemon with the test image in `folder`, which is removed at the end. RuntimeError: it does not start."""
+    """A daemon with its data in `folder`, which is removed at the end. RuntimeError: it does not start."""
     folder = folder.resolve()
-    daemon = Daemon(f"unix://{folder}/docker.sock", TEST_IMAGE, folder)
+    daemon = Daemon(f"unix://{folder}/docker.sock", None, folder)
     try:
         daemon.start()
-        make_image(daemon.host, folder)
         yield daemon
     finally:
         daemon.stop()
@@ -236,6 +254,6 @@ def docker_daemon() -> Iterator[Daemon]:
 if __name__ == "__main__":
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with suppress(KeyboardInterrupt), own_daemon(Path(sys.argv[1])) as running:
-        sys.stdout.write(f"DOCKER_HOST={running.host}\n")
+        sys.stdout.write(f"DOCKER_HOST={running.host} MLE_SANDBOX_IMAGE={running.image}\n")
         sys.stdout.flush()
         signal.pause()

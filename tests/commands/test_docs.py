@@ -18,9 +18,9 @@ from typing import Any
 
 import pytest
 from conftest import BIN, ROOT, records, run_command
+from import_builders import bench, table
 from model_server import FaultyServer
 from scripted_server import MARKS, RoleServer, good
-from test_import import bench, table
 
 from mletools.models import Request
 from mletools.models.scripted import ScriptedModel

@@ -65,8 +65,8 @@ def test_a_slurm_array_does_every_task_once(tasks: Path, tmp_path: Path) -> None
     assert {r["id"] for r in records(tmp_path / "one.jsonl")} == {r["id"] for part in done for r in part}
 
 
-def test_a_job_outside_an_array_says_so(tasks: Path, tmp_path: Path) -> None:
-    command = [str(CLUSTER / "slurm.sh"), str(tasks), str(tmp_path)]
+def test_a_job_outside_an_array_says_so(tmp_path: Path) -> None:
+    command = [str(CLUSTER / "slurm.sh"), str(tmp_path / "tasks.jsonl"), str(tmp_path)]
     done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
     assert done.returncode and "SLURM_ARRAY_TASK_ID: is not set: submit with --array" in done.stderr
 

@@ -39,6 +39,7 @@ def test_the_same_twice_gives_the_same_records_up_to_measured_times(tmp_path: Pa
     assert digests <= kept
 
 
+@pytest.mark.slow
 def test_a_group_leaves_while_the_input_is_open(stages: dict[str, Any]) -> None:
     process = subprocess.Popen(
         ["bash", "-c", PIPE],

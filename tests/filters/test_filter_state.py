@@ -49,6 +49,7 @@ def filtered(folder: Path, *command: str, input: list[dict[str, Any]] = ROLLOUTS
     return decisions(records(run_command(*command, input=as_lines(*input), cwd=folder).stdout))
 
 
+@pytest.mark.slow
 def test_runs_one_after_the_other_decide_as_one(tmp_path: Path) -> None:
     one = filtered(tmp_path, *WINDOW)
     assert 10 < len(one) < 40 and {each["reward"] for each in one.values()} == {0, 1}

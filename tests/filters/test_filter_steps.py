@@ -110,6 +110,7 @@ def test_the_reference_is_the_step_before_or_the_memory(played: Played) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_from_traces_to_what_is_worth_learning_from(played: Played) -> None:
     choose = ("mle-filter", "--min-group", "1", "--no-spread", "--keep-duplicates", "--mask-invalid", "--mark")
     found, said = pipe(played, ("mle-filter", "--steps"), GRADE, (*choose, "--tau-adv", "0.01", "--tau-val", "0.1"))

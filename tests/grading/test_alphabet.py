@@ -6,7 +6,7 @@ Not covered: the competitions' own records (test_competition_notes).
 from typing import Any
 
 import pytest
-from test_submission import task
+from submission_builders import task
 
 from mletools.grading import Invalid, check_task, score_bytes
 from mletools.grading.metrics import METRICS

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_competitions import RECORDS, SIDE, Made, made_of, table
+from competition_builders import RECORDS, SIDE, Made, made_of, table
 
 from mletools.grading import answer_spec, grade
 from mletools.grading.metrics import METRICS

@@ -79,6 +79,7 @@ def test_every_kind_of_cell_and_every_metric_has_dear_submissions() -> None:
         score_bytes(task.record(metric), task.file(), task.honest())
 
 
+@pytest.mark.slow
 def test_cells_of_600_kb_are_refused_for_every_kind_of_cell() -> None:
     wanted = [(metric, next(iter(fillings(TASKS[metric]))), "every cell of 600 KB") for metric in QUICK.values()]
     files = [("", name, "") for name in ("a row of 11 million cells", "33 million empty lines")]
@@ -104,6 +105,7 @@ def test_files_that_are_dear_whatever_their_cells() -> None:
     assert not any(verdict.startswith("score") for verdict in check([("", name, "") for name in FILES]))
 
 
+@pytest.mark.slow
 def test_honest_submissions_that_are_longer_than_the_answers_are_scored() -> None:
     """Twice as many boxes, noisy masks, long texts, whole rankings where ten items count."""
     for metric, task in TASKS.items():

@@ -107,6 +107,7 @@ def test_a_task_without_leaderboard_has_no_human_rank(stages: dict[str, Any]) ->
     assert done.stderr.decode() == ("mle-grade: executed.jsonl:1: --reward human-rank: the task has no leaderboard\n")
 
 
+@pytest.mark.slow
 def test_a_larger_submission_than_allowed_is_invalid(place: Path) -> None:
     lines = (place / "rollouts.jsonl").read_text().splitlines()[:1]
     code = "open('submission.csv', 'w').write('PassengerId,Transported\\n' + ',\\n' * 800_000)"

@@ -332,6 +332,7 @@ def test_what_is_not_installed_is_named(metric, module, monkeypatch):
 HOSTILE = st.sampled_from([0.0, -1.0, 1e308, -1e308, 1e-308, 1e15, 5.0, 1e-5])
 
 
+@pytest.mark.slow
 @settings(max_examples=80, deadline=None)
 @given(st.lists(st.tuples(*[HOSTILE] * 5, st.sampled_from([*LABELS, "", "\0"])), max_size=6))
 def test_hostile_boxes_neither_crash_nor_win(values):

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from probability_builders import binary, column, doubtful
 from sklearn import metrics as theirs
-from test_metrics_probability import binary, column, doubtful
 
 from mletools.grading.metrics import discrimination
 from mletools.grading.metrics.registry import METRICS, Unsuited

@@ -194,6 +194,7 @@ def test_iou_precision_by_hand():
     assert iou_precision(column([(1, 10)]), column([(1, 6)]), extra={}, thresholds=[0.5, 0.7]) == pytest.approx(0.5)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2**31), st.integers(1, 6))
 def test_counts_agree_with_dense_images(seed, rows):

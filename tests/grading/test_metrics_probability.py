@@ -9,22 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 from metric_cases import Case, Make
+from probability_builders import binary, column, doubtful
 from sklearn import metrics as theirs
 
 from mletools.grading.metrics import discrimination, probability
 from mletools.grading.metrics.registry import METRICS, Undefined, Unsuited
 
 EXTREME = np.array([1e308, -1e308, 5e-324, 0.0, 1.0, -1.0, 1e308, 0.5])
-
-
-def binary(rng: np.random.RandomState, rows: int) -> Any:
-    """Answers 0 and 1, of both classes, shape (rows, 1)."""
-    return rng.permutation(np.concatenate([np.arange(rows) % 2, rng.rand(rows) < 0.4])[:rows]).astype(float)[:, None]
-
-
-def doubtful(rng: np.random.RandomState, truth: Any) -> Any:
-    """Probabilities that know a little of the answers, with ties."""
-    return np.round(np.clip(truth * 0.3 + rng.rand(*truth.shape) * 0.7, 0, 1), 2)
 
 
 def make_binary(worse: Callable[[Any, Any], Any] | None, columns: int = 1, **params: Any) -> Make:
@@ -138,10 +129,6 @@ MAKE: dict[str, Make] = {
     "probabilistic_f1": make_binary(nearer_to_wrong),
     "kl_divergence": make_votes,
 }
-
-
-def column(*values: float) -> Any:
-    return np.array(values, dtype=float)
 
 
 def test_every_metric_of_the_modules_has_a_case() -> None:

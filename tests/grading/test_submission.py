@@ -6,23 +6,14 @@ from typing import Any
 
 import pandas
 import pytest
+from submission_builders import task
 
 from mletools.grading import Invalid, answer_spec, parse_answers, score_bytes
 from mletools.grading.parsing import KINDS, canonical_label
 from mletools.grading.submission import read_submission
 from mletools.records.errors import ToolError
 
-NUMBERS = {"id": ["id"], "target": ["y"], "parse": "number", "rows": 3}
 ANSWERS = b"id,y\n1,10\n2,20\n3,30\n"
-
-
-def task(metric: str = "rmse", params: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
-    submission = {**NUMBERS, **more.pop("submission", {})}
-    return {
-        "submission": submission,
-        "metric": {"name": metric, "params": params or {}, **more.pop("rule", {})},
-        **more,
-    }
 
 
 def read(content: bytes, answers: bytes = ANSWERS, **spec: Any) -> list[Any]:
@@ -275,6 +266,7 @@ def fuzz(count: int, seed: int) -> int:
     return valid
 
 
+@pytest.mark.slow
 def test_twenty_thousand_hostile_files_in_bounded_memory() -> None:
     import resource
 

@@ -215,6 +215,7 @@ def _program(task: dict[str, Any], choice: bank.Choice) -> str:
     return bank.PROGRAM.format(imports="import sklearn", model=choice.model, columns="c", predict="predict(T)")
 
 
+@pytest.mark.slow
 def test_round_trip_of_many_programs() -> None:
     """With the reports taken out, the syntax tree is the one before, for both ways of inserting."""
     programs = texts()

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import BIN, TESTS, records, run_command
+from conftest import BIN, TESTS, mostly_slow, records, run_command
 from model_server import FaultyServer
 
 from mletools.instrument import MARKERS
@@ -115,7 +115,7 @@ def graded(folder: Path, source: str, *options: str, stderr: bytes = b"") -> dic
     return {record["id"]: record for record in records(found.stdout)}
 
 
-@pytest.mark.parametrize("options", [(), ("--mode", "lm", "-m", "scripted")])
+@pytest.mark.parametrize("options", mostly_slow([(), ("--mode", "lm", "-m", "scripted")], 1))
 def test_reports_arrive_and_are_paid_for(place: Path, options: tuple[str, ...]) -> None:
     found = graded(place, "solutions.jsonl", *options)
     for name, (code, markers, valid) in SOLUTIONS.items():
@@ -178,6 +178,7 @@ def test_programs_of_other_libraries_run_with_their_reports(place: Path, stages:
     assert sorted(record["execution"]["markers"]) == sorted([IMPORTED, LOADED, DEFINED, TRAINED, PREDICTED, *more])
 
 
+@pytest.mark.slow
 def test_plain_markers_can_be_forged_as_the_warning_says(place: Path) -> None:
     warning = b"mle-instrument: with --plain-markers a solution can print the reports itself, and earn their credit for nothing\n"
     found = graded(place, "solutions.jsonl", "--plain-markers", stderr=warning)
@@ -227,7 +228,14 @@ def test_programs_print_hand_in_and_fail_as_before(place: Path, stages: dict[str
 
 @pytest.mark.parametrize(
     ("persona", "modes"),
-    [("lazy", {"lm"}), ("looping", {"ast"}), ("hostile", {"ast"}), ("malformed", {"ast"}), ("solver", {"lm"})],
+    [
+        ("lazy", {"lm"}),
+        ("hostile", {"ast"}),
+        *(
+            pytest.param(*each, marks=pytest.mark.slow)
+            for each in (("looping", {"ast"}), ("malformed", {"ast"}), ("solver", {"lm"}))
+        ),
+    ],
 )
 def test_what_a_bad_model_makes_of_programs_never_runs(place: Path, persona: str, modes: set[str]) -> None:
     source = (place / "rollouts.jsonl").read_bytes()
@@ -276,7 +284,7 @@ def test_each_careless_answer_is_refused(place: Path, how: str) -> None:
 
 
 def test_the_model_sees_no_nonce_and_jobs_change_nothing(place: Path) -> None:
-    source = (place / "rollouts.jsonl").read_bytes()
+    source = b"".join((place / "rollouts.jsonl").read_bytes().splitlines(keepends=True)[:6])
 
     outputs = []
     for jobs in ("1", "3"):

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 from conftest import mostly_slow
-from test_instrument_programs import box as box  # the fixtures
-from test_instrument_programs import public as public
-from test_instrument_programs import run
+from instrument_box import box as box  # the fixtures
+from instrument_box import public as public
+from instrument_box import run
 
 from mletools.grading.rewards import partial_credit
 from mletools.instrument import MARKERS

@@ -258,6 +258,7 @@ def rolled(folder: Path, model: Path, *options: str, **more: Any) -> Any:
     return run_command(*asked, cwd=folder, **more)
 
 
+@pytest.mark.slow
 def test_a_task_that_does_not_fit_stops_the_run_and_is_named(folder: Path, short_and_long: Path) -> None:
     done = rolled(short_and_long, folder, check=False)
     assert done.returncode == 1 and "mle-rollout: tasks.jsonl:2: the prompt has 1" in done.stderr.decode()

@@ -98,6 +98,7 @@ def test_trouble_that_lasts_is_told(
     assert len(server.requests) == 3
 
 
+@pytest.mark.slow
 def test_a_mix_of_trouble_under_hundreds_of_requests_at_once(engine: Callable[..., HttpModel]) -> None:
     faults = ["503", "drop", "cut", "truncated", "429@0", "", "reset", "no-choices", "", "cut-chunks"] * 12
     with FaultyServer(echo, faults, latency_s=1.0) as server:

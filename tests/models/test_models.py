@@ -458,9 +458,8 @@ def drawn_task(folder: Path, modality: str, problem: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     ("modality", "problem"),
-    [("image", "segmentation"),
-     *(pytest.param(*case, marks=pytest.mark.slow) for case in [
-         ("image", "reconstruction"), ("audio", "reconstruction"), ("timeseries", "forecasting"),
+    [*(pytest.param(*case, marks=pytest.mark.slow) for case in [
+         ("image", "segmentation"), ("image", "reconstruction"), ("audio", "reconstruction"), ("timeseries", "forecasting"),
          ("timeseries", "reconstruction")])],
 )  # fmt: skip
 def test_every_level_solves_tasks_with_many_answers_a_sample(modality: str, problem: str, tmp_path: Path) -> None:

@@ -308,6 +308,7 @@ def test_help_is_asked_for_only_where_it_is_offered_and_there_is_reason() -> Non
     assert asked > 30
 
 
+@pytest.mark.slow
 def test_a_named_family_helps_more_than_praise_and_no_advice_nothing() -> None:
     def ideator(messages: list[dict[str, Any]]) -> str:
         asked = question(messages, dict.fromkeys(QUERY, "?"), 32000)

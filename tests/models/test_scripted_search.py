@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import records, run_command
+from conftest import ROOT, records, run_command
 
 from mletools.grading import grade
 from mletools.models import Request, open_model
@@ -292,8 +292,16 @@ def test_personas_stay_what_they_are() -> None:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[str, Any]]]:
-    """Two tasks of tables."""
+def made() -> tuple[Path, list[dict[str, Any]]]:
+    """The task of a table among the examples."""
+    folder = ROOT / "examples"
+    tasks = records((folder / "tasks/tasks.jsonl").read_bytes())
+    return folder, [task for task in tasks if task["modality"] == "tabular"]
+
+
+@pytest.fixture(scope="module")
+def fresh(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[str, Any]]]:
+    """Two tasks of tables, made here."""
     folder = tmp_path_factory.mktemp("tables")
     options = ["-n", "2", "--source", "tabular", "--seed", "0", "--backend", "none", "--data", str(folder), "-q"]
     return folder, records(run_command("mle-gen-task", *options).stdout)
@@ -320,8 +328,8 @@ def verdict(made: tuple[Path, list[dict[str, Any]]], task: dict[str, Any], outco
 
 
 @pytest.mark.slow
-def test_programs_run_and_hand_in_valid_files(box: Sandbox, made: Any) -> None:
-    draws = random.Random(0)
+def test_programs_run_and_hand_in_valid_files(box: Sandbox, fresh: Any) -> None:
+    made, draws = fresh, random.Random(0)
     for task in made[1]:
         assert search_recipes.fits(task)
         every = Recipe("kernel", 1, tuple(step for step in search_recipes.STEPS if step != "sides"), "boost", 3, True)

@@ -211,6 +211,7 @@ def test_a_record_is_read_before_its_line_ends(place: Path) -> None:
 # --- pipes as people write them
 
 
+@pytest.mark.slow
 def test_a_head_that_fails_is_known_at_the_end(place: Path) -> None:
     lines = (place / "tasks.jsonl").read_text().split("\n")
     (place / "bad.jsonl").write_text(lines[0] + "\n" + '{"kind": "task", "score": NaN}\n' + lines[1] + "\n")
@@ -416,15 +417,17 @@ def test_a_second_output_is_not_replaced_either(place: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", ["mle-rollout", "mle-instrument", "mle-sandbox", "mle-grade", "mle-filter", "mle-report"]
+    "line",
+    ["mle-rollout", "mle-instrument", "mle-sandbox --preimport json", "mle-grade", "mle-filter", "mle-report"],
 )
-def test_no_record_is_a_failure_unless_it_may_be(command: str, tmp_path: Path) -> None:
+def test_no_record_is_a_failure_unless_it_may_be(line: str, tmp_path: Path) -> None:
+    command, *options = line.split()
     (tmp_path / "none.jsonl").write_bytes(b"\n")
-    done = run_command(command, "none.jsonl", "-o", "out", cwd=tmp_path, check=False)
+    done = run_command(command, *options, "none.jsonl", "-o", "out", cwd=tmp_path, check=False)
     assert (done.returncode, done.stderr.decode()) == (
         1,
         f"{command}: none.jsonl: no record came; where that may be, --allow-empty takes it\n",
     )
     assert not (tmp_path / "out").exists()
-    run_command(command, "none.jsonl", "--allow-empty", "-o", "out", cwd=tmp_path)
+    run_command(command, *options, "none.jsonl", "--allow-empty", "-o", "out", cwd=tmp_path)
     assert (tmp_path / "out").exists()

@@ -106,6 +106,7 @@ def test_all_is_in_one_file_and_the_same_input_gives_the_same_page(folder: Path)
     assert page(folder, "--steps", "steps.jsonl", "--title", "A <week> of work", "first.jsonl", "second.jsonl") == text
 
 
+@pytest.mark.slow
 def test_the_pages_numbers_are_those_of_the_report(folder: Path) -> None:
     text = page(folder, "first.jsonl", "second.jsonl")
     summary = run_command("mle-report", "-q", "--json", "first.jsonl", "second.jsonl", cwd=folder).stdout
@@ -137,6 +138,7 @@ def test_a_figure_of_many_sets_keeps_room_for_its_axes(length: int, tmp_path: Pa
     assert right - left > 350 and bottom - top > 120  # points, of 504 across
 
 
+@pytest.mark.slow
 def test_plots_are_files(folder: Path) -> None:
     told = run_command("mle-report", "--plots", "plots", "--steps", "steps.jsonl", "first.jsonl", cwd=folder)
     made = sorted(path.name for path in (folder / "plots").iterdir())

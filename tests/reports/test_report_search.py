@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from conftest import run_command
+from report_builders import a_set, rollout, rows
 from search_records import node, search, verdict
-from test_reports import a_set, rollout, rows
 
 from mletools.reports.search import (
     SHARES,
@@ -278,6 +278,7 @@ def test_the_table_over_time(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_no_table_of_searches_is_wider_than_a_terminal(tmp_path: Path) -> None:
     far = [node(at, (), at / 7, 43200.0 * at, grade=verdict(0.5, "gold", 100.0)) for at in range(1, 9)]
     many = [run("breast_cancer-b658d37ea34552ba", at, *far, chosen=1, **BOARD) for at in range(12)]

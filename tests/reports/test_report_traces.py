@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 from conftest import run_command
+from report_agents import BOARD, agent
+from report_builders import a_set, rollout, rows
 from search_records import verdict
-from test_report_turns import BOARD, agent
-from test_reports import a_set, rollout, rows
 
 from mletools.reports.traces import Life, Trace, life, lives, traced
 

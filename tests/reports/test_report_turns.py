@@ -5,22 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import run_command
+from conftest import mostly_slow, run_command
+from report_agents import BOARD, agent
+from report_builders import a_set, rollout, rows
 from search_records import verdict
-from test_reports import a_set, rollout, rows
 
 from mletools.reports.turns import Turn, by_turn
-
-BOARD = {"human_rank": 0.5, "human_rank_rule": "dojo", "normalised_score": 50.0, "teams": 10}
-
-
-def agent(task: str, sample: int, *turns: tuple[str, dict[str, Any] | None], **more: Any) -> dict[str, Any]:
-    """A graded rollout of an agent that took these actions, with what the test says of each submission."""
-    taken = [
-        {"message": 2 * at + 1, "action": action, "problem": None, "code": None, "duration_s": 1.0, "grade": grade}
-        for at, (action, grade) in enumerate(turns)
-    ]
-    return {**rollout(task, sample, 0.5, **more), "scaffold": "codeact", "settings": {}, "turns": taken}
 
 
 def agents() -> list[dict[str, Any]]:
@@ -107,7 +97,7 @@ def trace(sample: int, number: int, validation: float | None, score: float | Non
     return {**made, **told, "id": f"a-{sample}-{number}", "grade": grade}
 
 
-@pytest.mark.parametrize("lower", [False, True])
+@pytest.mark.parametrize("lower", mostly_slow([False, True], 1))
 def test_a_run_of_traces_hands_in_the_best_by_validation(tmp_path: Path, lower: bool) -> None:
     sign = -1 if lower else 1
     first = [

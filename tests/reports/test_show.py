@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from conftest import BIN, run_command
 from rich.cells import cell_len
+from show_checks import HOSTILE, everywhere, section
 from shown_rollouts import EXECUTION, FAILED, FIRST, SECOND, codeact, grade, react, single, usage
 
 from mletools.records import schema
@@ -23,11 +24,6 @@ from mletools.reports.show.visible import visible, visible_line
 def text(record: dict[str, Any], colour: bool = False, **view: Any) -> str:
     schema.check(record, "rollout")
     return "".join(show.printer(colour)(show.lines(record, show.View(**view))))
-
-
-def section(shown: str, turn: int) -> str:
-    """What stands under a turn's heading."""
-    return shown.partition(f"── turn {turn} of ")[2].partition("\n── ")[0]
 
 
 def test_the_top_says_what_it_came_to() -> None:
@@ -138,21 +134,6 @@ def test_states_and_ideas() -> None:
     assert "none: the answer is not in the format" in text({**single(), "idea": None, "implementer": None})
 
 
-HOSTILE = (
-    "a\x1b]0;title\x07b\x1b[2Jc\u202ed\x9be\u200bf\rg\x00h\x7fi\u2066j\ufeffk\u2028l\U000e0041m\u3164n\ud800o[bold]p[/]"
-)
-
-
-def everywhere(value: Any, key: str = "") -> Any:
-    """The record with hostile text in every string that an agent or a task can write."""
-    if isinstance(value, dict):
-        return {name: everywhere(item, name) for name, item in value.items()}
-    if isinstance(value, list):
-        return [everywhere(item) for item in value]
-    fixed = ("kind", "role", "status", "medal", "stop_reason", "problem", "start", "trace", "parse", "modality")
-    return f"{value}{HOSTILE}" if isinstance(value, str) and key not in fixed else value
-
-
 @pytest.mark.parametrize("make", [react, codeact, single])
 @pytest.mark.parametrize("full", [False, True])
 def test_hostile_text_is_spelled_out(make: Any, full: bool) -> None:
@@ -196,18 +177,18 @@ def test_no_agent_can_begin_a_line_as_we_do() -> None:
 
 def test_huge_texts_are_cut_in_the_middle() -> None:
     record = react()
-    long = "x" * 1_000_000
-    many = "\n".join(f"line {number}" for number in range(100_000))
+    long = "x" * 300_000
+    many = "\n".join(f"line {number}" for number in range(20_000))
     record["turns"][0]["execution"] = {**FAILED, "stdout": {"head": many, "tail": long, "bytes": 2_000_000}}
     record["messages"][2]["content"] = f"<think>{long}"
     record["turns"][0]["code"] = long
     record["turns"][2]["code"] = many
     shown = text(record)
     assert len(shown) < 30_000
-    assert "  line 0\n" in shown and "  … 99,976 lines …\n" in shown and "  line 99999\n" in shown
-    assert "… 999,000 characters …" in shown and "… not in the record …" in shown
+    assert "  line 0\n" in shown and "  … 19,976 lines …\n" in shown and "  line 19999\n" in shown
+    assert "… 299,000 characters …" in shown and "… not in the record …" in shown
     whole = text(record, full=True)
-    assert whole.count("x") > 2_999_000 and "  line 50000\n" in whole
+    assert whole.count("x") > 899_000 and "  line 10000\n" in whole
 
 
 def test_two_programs_of_many_lines_are_compared_in_good_time() -> None:

@@ -12,8 +12,8 @@ import pytest
 from conftest import run_command
 from rich.cells import cell_len
 from search_records import node, search, verdict
+from show_checks import HOSTILE, everywhere, section
 from shown_rollouts import react, single
-from test_show import HOSTILE, everywhere, section
 
 from mletools.records import schema
 from mletools.reports import show

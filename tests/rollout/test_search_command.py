@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 from conftest import ROOT, mostly_slow, records, run_command
+from embedding_server import Server as EmbeddingServer
 from model_server import FaultyServer
 from played import command, fenced, program, write_tasks
 from played_checks import alike, check_nothing_told, check_tokens, graded
-from test_embedding import Server as EmbeddingServer
-from test_turns_resume import FAULTS, gone, stopped
+from stopping import FAULTS, gone, stopped
 
 BLOCK = (
     "import sys\nif '--debug' in sys.argv:\n    print('==== Start of Debug Information ====\\ndebug_time: 0.1\\n"
@@ -69,9 +69,9 @@ def without_elapsed(made: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def test_no_model_is_told_what_it_must_not_know_and_the_pipe_takes_it(preset: str, tmp_path: Path) -> None:
     write_tasks(tmp_path, 2)
     with FaultyServer(searching) as server:
-        output = run_command(*search(server, preset, 10, "--steps", "steps.jsonl", "-j", "2"), cwd=tmp_path).stdout
+        output = run_command(*search(server, preset, 5, "--steps", "steps.jsonl", "-j", "2"), cwd=tmp_path).stdout
         made, steps = records(output), records((tmp_path / "steps.jsonl").read_bytes())
-        assert [len(record["turns"]) for record in made] == [10, 10]
+        assert [len(record["turns"]) for record in made] == [5, 5]
         assert all(record["search"]["chosen"] is not None for record in made)
         check_nothing_told(tmp_path, made + steps, server.requests)
         assert all([check_tokens(step, server.requests) == 1 for step in steps])
@@ -121,6 +121,7 @@ def test_killed_and_resumed_loses_and_pays_nothing_twice(preset: str, share: flo
     assert not [*tmp_path.glob("*.tape"), *tmp_path.glob("*.graph"), *tmp_path.glob("*.partial")]
 
 
+@pytest.mark.slow
 def test_graphs_are_kept_where_the_user_says(tmp_path: Path) -> None:
     write_tasks(tmp_path)
     with FaultyServer(searching) as server:
@@ -133,6 +134,7 @@ def test_graphs_are_kept_where_the_user_says(tmp_path: Path) -> None:
     assert not (tmp_path / "out.jsonl.graph").exists()
 
 
+@pytest.mark.slow
 def test_a_component_in_a_file_is_picked_up_by_name(tmp_path: Path) -> None:
     """The one that docs/search.md shows."""
     write_tasks(tmp_path)
@@ -146,7 +148,7 @@ def test_a_component_in_a_file_is_picked_up_by_name(tmp_path: Path) -> None:
             assert [turn["action"] for turn in made["turns"]].count("improve") >= 4
 
 
-@pytest.mark.parametrize("embedded", [False, True])
+@pytest.mark.parametrize("embedded", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_knowledge_reaches_the_researcher_by_tf_idf_or_a_servers_embeddings(embedded: bool, tmp_path: Path) -> None:
     write_tasks(tmp_path)
     (tmp_path / "texts").mkdir()

@@ -115,7 +115,7 @@ def test_the_settings_of_the_papers_are_the_defaults() -> None:
 # ---- workers and order
 
 
-@pytest.mark.parametrize("scaffold", mostly_slow(PLAYS, 1))
+@pytest.mark.parametrize("scaffold", mostly_slow(sorted(PLAYS, key="improve".__ne__), 1))
 def test_the_number_of_workers_changes_nothing(scaffold: str, tmp_path: Path) -> None:
     write_tasks(tmp_path, 3)
     answer, options = PLAYS[scaffold]
@@ -189,7 +189,7 @@ PIECES = [
 
 
 @pytest.mark.parametrize("scaffold", mostly_slow(["codeact", "react", "memory", "improve"], 1))
-@pytest.mark.parametrize("calls", ["tags", "openai"])
+@pytest.mark.parametrize("calls", ["tags", pytest.param("openai", marks=pytest.mark.slow)])
 def test_whatever_a_policy_says_there_is_a_record(scaffold: str, calls: str, tmp_path: Path) -> None:
     write_tasks(tmp_path, 2)
     words = ["code", "command", "what", "goal", "attempts_so_far", "problem_statement"]

@@ -87,6 +87,7 @@ def test_a_server_that_takes_no_more_ends_the_work(tmp_path: Path) -> None:
     assert record["messages"][-1]["role"] == "user" and record["code"] and check_tokens(record, done.requests) == 1
 
 
+@pytest.mark.slow
 def test_a_task_whose_first_question_is_too_long_is_a_record_too(tmp_path: Path) -> None:
     tasks = write_tasks(tmp_path)
     with FaultyServer(in_steps([ENDS]), context=60) as server:

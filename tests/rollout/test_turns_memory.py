@@ -144,6 +144,7 @@ def test_tokens_and_secrets(traces: Played, single: Played) -> None:
         check_nothing_told(run.folder, run.records, run.requests)
 
 
+@pytest.mark.slow
 def test_a_full_context_ends_a_trace_and_another_begins(tmp_path: Path) -> None:
     tasks = write_tasks(tmp_path)
     with FaultyServer(improving) as server:
@@ -261,12 +262,14 @@ def test_the_two_conversations_are_two_sequences(improved: Played) -> None:
     check_nothing_told(improved.folder, improved.records, improved.requests)
 
 
+@pytest.mark.slow
 def test_the_better_answer_is_graded(improved: Played) -> None:
     for record in graded(improved.folder, improved.records):
         if record["grade"]["valid"]:
             assert record["grade"]["score"] == test_score(improved.folder, record["task"], 2.9)
 
 
+@pytest.mark.slow
 def test_one_answer_is_enough_where_one_is_asked_for(improved: Played, tmp_path: Path) -> None:
     tasks = write_tasks(tmp_path)
     with FaultyServer(lambda body: fenced(program(2.5))) as server:

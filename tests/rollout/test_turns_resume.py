@@ -1,16 +1,12 @@
 """Agents in turns and trouble: a server that fails or dies, and runs that are killed and go on."""
 
 import json
-import os
 import random
 import signal
-import subprocess
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import BIN, mostly_slow, records, run_command
+from conftest import mostly_slow, records, run_command
 from model_server import FaultyServer
 from played import (
     FINISHES,
@@ -24,13 +20,9 @@ from played_checks import (
     alike,
     check_tokens,
 )
-
-from mletools.sandbox.process_tree import descendants
+from stopping import FAULTS, gone, stopped
 
 # ---- a server's faults
-
-
-FAULTS = ["429@0", "500", "drop", "truncated", "", "html", "reset", "cut", "503@0", "", "odd-ids", "empty", "nan"]
 
 
 @pytest.mark.parametrize("scaffold", mostly_slow(PLAYS, 1))
@@ -47,6 +39,7 @@ def test_a_servers_faults_change_nothing(scaffold: str, tmp_path: Path) -> None:
     assert alike(clean, troubled)
 
 
+@pytest.mark.slow
 def test_a_server_that_dies_is_one_line_and_the_run_goes_on_later(tmp_path: Path) -> None:
     write_tasks(tmp_path, 2)
     answer, options = PLAYS["react"]
@@ -71,29 +64,6 @@ def test_a_server_that_dies_is_one_line_and_the_run_goes_on_later(tmp_path: Path
 
 
 # ---- killed
-
-
-def stopped(line: list[str], folder: Path, until: Callable[[], bool], number: int) -> tuple[int, set[int], bytes]:
-    """Start the command and send it a signal once `until` holds; (exit code, the processes it had, what it said)."""
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("MLE_")}
-    process = subprocess.Popen(
-        [str(BIN / line[0]), *line[1:]], cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=environment
-    )
-    end = time.monotonic() + 60
-    while process.poll() is None and not until() and time.monotonic() < end:
-        time.sleep(0.005)
-    family = set(descendants(process.pid)) if process.poll() is None else set()
-    process.send_signal(number)
-    _, told = process.communicate(timeout=60)
-    return process.returncode, family, told
-
-
-def gone(family: set[int]) -> bool:
-    """Whether the processes end within a while."""
-    end = time.monotonic() + 20
-    while any(Path(f"/proc/{pid}").exists() for pid in family) and time.monotonic() < end:
-        time.sleep(0.05)
-    return not [pid for pid in family if Path(f"/proc/{pid}").exists()]
 
 
 KILLS = [

@@ -93,6 +93,7 @@ def test_good_solution(sandbox: LocalSandbox, public: Path) -> None:
     assert outcome.peak_memory_mb > 1
 
 
+@pytest.mark.slow
 def test_same_output_as_a_cold_run(sandbox: LocalSandbox, public: Path, tmp_path: Path) -> None:
     (tmp_path / "input").symlink_to(public)
     (tmp_path / "solution.py").write_text(GOOD)

@@ -108,5 +108,6 @@ def on_ray(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         made.shutdown()
 
 
+@pytest.mark.slow
 def test_arguments_on_a_cluster(on_ray: Any, public: Path) -> None:
     check(on_ray, public)

@@ -193,8 +193,15 @@ MAY_BE_REFUSED = {
     "keyrings": "a kernel without keyrings",
     "memory pinned by pipes": "a kernel without huge pages",
 }
-# Of those that are judged by the memory that the machine lacks, which take seconds, two are tried by default.
-QUICK_MEASURED = {"memory in page tables", "memory in sockets' queues"}
+# Those that are judged by the memory that the machine lacks, or by another run beside them, take seconds: some are
+# tried by default.
+QUICK_DEAR = {
+    "memory in page tables",
+    "memory in sockets' queues",
+    "signals to other processes",
+    "files of a run beside it",
+    "fork bomb",
+}
 
 
 def open_backend(name: str, stack: ExitStack, fixture: Callable[[str], Any]) -> tuple[Sandbox, World]:
@@ -241,10 +248,20 @@ def cases() -> list[object]:
     for backend in BACKENDS:
         if backend != "bare":
             for attack in ATTACKS:
-                slow = backend in SLOW or (attack.measured and attack.name not in QUICK_MEASURED)
+                dear = (attack.measured or attack.beside) and attack.name not in QUICK_DEAR
+                slow = backend in SLOW or dear
                 marks = [pytest.mark.slow] if slow else []
                 found.append(pytest.param(backend, attack, id=f"{backend}-{attack.name}", marks=marks))
     return found
+
+
+def quick_bare() -> set[str]:
+    """The last of each group that is tried bare: its judge, by default."""
+    names: dict[str, list[str]] = {}
+    for attack in ATTACKS:
+        if attack.name not in NOT_BARE and not (attack.measured or attack.beside or attack.limits.cpu_s):
+            names.setdefault(attack.group, []).append(attack.name)
+    return {name for group in names.values() for name in group[-1:]}
 
 
 @pytest.mark.parametrize(("backend", "attack"), cases())
@@ -267,7 +284,7 @@ def test_attack_is_held(opened: Callable[[str], tuple[Sandbox, World]], backend:
 @pytest.mark.parametrize(
     "attack",
     [
-        pytest.param(attack, id=attack.name, marks=[pytest.mark.slow] if attack.measured else [])
+        pytest.param(attack, id=attack.name, marks=[] if attack.name in quick_bare() else [pytest.mark.slow])
         for attack in ATTACKS
         if attack.name not in NOT_BARE
     ],

@@ -71,11 +71,11 @@ def test_names_of_gpus_are_checked(folder: Path) -> None:
 
 def test_the_summary_counts_how_programs_ended(stages: dict[str, Any], tmp_path: Path) -> None:
     path = rollouts(stages, tmp_path / "in.jsonl", "pass", "raise SystemExit(3)")
-    done = sandbox(stages["folder"], str(path))
+    done = sandbox(stages["folder"], "--preimport", "json", str(path))
     assert b"2 records, 1 error, 1 ok," in done.stderr or b"2 records, 1 ok, 1 error," in done.stderr
     agent = [{**one, "settings": {}, "lineage": one["lineage"][:1]} for one in records(done.stdout)]
     path.write_text("".join(json.dumps(one) + "\n" for one in agent))
-    assert b"2 records, 2 ran in mle-rollout," in sandbox(stages["folder"], str(path)).stderr
+    assert b"2 records, 2 ran in mle-rollout," in sandbox(stages["folder"], "--preimport", "json", str(path)).stderr
 
 
 def test_records_say_how_and_where_a_program_ran(stages: dict[str, Any], tmp_path: Path) -> None:

@@ -48,13 +48,20 @@ def client(daemon: Daemon) -> Iterator[Any]:
 
 @pytest.fixture(scope="session")
 def sandbox(daemon: Daemon) -> Iterator[DockerSandbox]:
+    with DockerSandbox(Setup(2, SMALL, image=daemon.small)) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="session")
+def whole(daemon: Daemon) -> Iterator[DockerSandbox]:
+    """With the libraries that solutions use, imported ahead."""
     with DockerSandbox(Setup(2, image=daemon.image)) as opened:
         yield opened
 
 
 @pytest.fixture(scope="session")
 def landlocked(daemon: Daemon) -> Iterator[DockerSandbox]:
-    with DockerSandbox(Setup(1, SMALL, image=daemon.image), namespaces=False) as opened:
+    with DockerSandbox(Setup(1, SMALL, image=daemon.small), namespaces=False) as opened:
         try:
             _ = opened.protections
         except ToolError as error:
@@ -113,28 +120,30 @@ test.assign(y=model.predict(test)).to_csv("submission.csv", index=False)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("threads", [1, 2])
-def test_good_solution_as_in_the_local_sandbox(sandbox: DockerSandbox, public: Path, threads: int) -> None:
-    outcome = run(sandbox, public, GOOD, 7, threads=threads)
+def test_good_solution_as_in_the_local_sandbox(whole: DockerSandbox, public: Path, threads: int) -> None:
+    outcome = run(whole, public, GOOD, 7, threads=threads)
     assert (outcome.status, outcome.exit_code, outcome.stderr) == ("ok", 0, b"")
     assert outcome.submission == b"x,y\n1,0\n2,0\n5,1\n6,1\n"
     assert (outcome.backend, outcome.start, outcome.gpu) == ("docker", "warm", None)
-    assert outcome.protections == sandbox.protections
+    assert outcome.protections == whole.protections
     assert outcome.cpu_s > 0 and outcome.duration_s > 0 and outcome.peak_memory_mb > 1
-    if sandbox._setup.image == "mletools-sandbox:test":  # of the same libraries as here
+    if whole._setup.image == "mletools-sandbox:test":  # of the same libraries as here
         with LocalSandbox(Setup(1)) as local:
             assert outcome.stdout == run(local, public, GOOD, 7, threads=threads).stdout
 
 
-def test_cold_start(sandbox: DockerSandbox, public: Path) -> None:
+@pytest.mark.slow
+def test_cold_start(whole: DockerSandbox, public: Path) -> None:
     code = "from joblib import Parallel, delayed\nprint(Parallel(n_jobs=2)(delayed(abs)(n) for n in (-1, -2)))"
-    outcome = run(sandbox, public, code, wall_s=60.0)
+    outcome = run(whole, public, code, wall_s=60.0)
     assert (outcome.status, outcome.stdout, outcome.start) == ("ok", b"[1, 2]\n", "cold")
 
 
 def test_the_interface_opens_it(daemon: Daemon, public: Path, client: Any) -> None:
     before = len(ours(client))
-    with open_sandbox("docker", Setup(1, (*SMALL, "no_such_module"), image=daemon.image)) as opened:
+    with open_sandbox("docker", Setup(1, (*SMALL, "no_such_module"), image=daemon.small)) as opened:
         assert printed(run(opened, public, "print(1)")) == "1\n"
         assert opened.notes[1:] == ["not installed, so not imported ahead: no_such_module"]
     assert wait_until(lambda: len(ours(client)) == before)
@@ -171,7 +180,7 @@ def test_folders_are_sent_once_and_again_when_changed(
     (other / "deep").mkdir()
     (other / "deep" / "down.csv").write_text("deep")
     look = "import os\nprint(*(open(f'{at}/{n}').read() for at, _, ns in os.walk('input/') for n in sorted(ns)))"
-    with DockerSandbox(Setup(1, SMALL, image=daemon.image)) as opened:
+    with DockerSandbox(Setup(1, SMALL, image=daemon.small)) as opened:
         assert printed(run(opened, other, look)) == "other deep\n"
         assert printed(run(opened, public, "import os; print(sorted(os.listdir('input')))")).count("csv") == 2
         assert printed(run(opened, other, look)) == "other deep\n"
@@ -200,6 +209,7 @@ def test_old_folders_make_room(tmp_path: Path) -> None:
     assert (store.find(real) or tmp_path).joinpath("file").read_text() == "x"
 
 
+@pytest.mark.slow
 def test_large_folder_is_mounted(
     sandbox: DockerSandbox, landlocked: DockerSandbox, public: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -360,7 +370,7 @@ def test_who_kills_the_own_server_is_told_so(public: Path) -> None:
 # Limits
 
 
-@pytest.mark.parametrize("which", ["sandbox", "landlocked"])
+@pytest.mark.parametrize("which", ["sandbox", pytest.param("landlocked", marks=pytest.mark.slow)])
 def test_ends_of_runs(request: pytest.FixtureRequest, which: str, public: Path) -> None:
     opened = request.getfixturevalue(which)
     outcome = run(opened, public, "import time; print('begun'); time.sleep(60)", wall_s=0.7)
@@ -382,6 +392,7 @@ def test_ends_of_runs(request: pytest.FixtureRequest, which: str, public: Path) 
     assert printed(run(opened, public, "print(1)")) == "1\n"
 
 
+@pytest.mark.slow
 def test_disk_filler(daemon: Daemon, public: Path) -> None:
     code = """
         import os
@@ -390,7 +401,7 @@ def test_disk_filler(daemon: Daemon, public: Path) -> None:
                 file.write(bytes(4 << 20))
     """
     for namespaces in (True, False):
-        with DockerSandbox(Setup(1, SMALL, image=daemon.image), namespaces=namespaces) as opened:
+        with DockerSandbox(Setup(1, SMALL, image=daemon.small), namespaces=namespaces) as opened:
             for folder in (".", "/tmp", "/dev/shm") if namespaces else (".", "/dev/shm"):
                 outcome = run(opened, public, f"FOLDER = {folder!r}\n{textwrap.dedent(code)}", disk_mb=24)
                 assert (outcome.status in ("disk", "error"), outcome.exit_code) == (True, 1)
@@ -426,10 +437,11 @@ def test_memory_bombs(request: pytest.FixtureRequest, which: str, bomb: str, pub
     assert before <= {server.id for _, server in opened._pool.idle}  # the bomb took no container with it
 
 
+@pytest.mark.slow
 def test_kernels_kills_count_as_memory(daemon: Daemon, public: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # The container is given less than the run, so that the kernel comes before the watcher: the server goes on.
     monkeypatch.setattr(engine, "_SERVER_MB", -1100)
-    with DockerSandbox(Setup(1, SMALL, image=daemon.image)) as opened:
+    with DockerSandbox(Setup(1, SMALL, image=daemon.small)) as opened:
         if not opened.protections["memory_cgroup"]:
             pytest.skip("this engine bounds no container's memory")
         for bomb in sorted(MEMORY_BOMBS):
@@ -460,9 +472,10 @@ def test_nothing_outlives_a_run(request: pytest.FixtureRequest, which: str, publ
         assert sleepers(token) == []
 
 
+@pytest.mark.slow
 def test_runs_at_once(daemon: Daemon, public: Path) -> None:
     code = "import time; time.sleep(0.3); print({}); open('submission.csv', 'w').write('{}')"
-    with DockerSandbox(Setup(4, SMALL, image=daemon.image)) as opened, ThreadPoolExecutor(4) as pool:
+    with DockerSandbox(Setup(4, SMALL, image=daemon.small)) as opened, ThreadPoolExecutor(4) as pool:
         outcomes = list(pool.map(lambda n: run(opened, public, code.format(n, n)), range(8)))
         assert [outcome.submission for outcome in outcomes] == [b"%d" % n for n in range(8)]
         assert [outcome.stdout for outcome in outcomes] == [b"%d\n" % n for n in range(8)]
@@ -512,10 +525,10 @@ def test_missing_things_are_named(
 def test_an_unfit_image_is_named(daemon: Daemon, client: Any, public: Path) -> None:
     import docker.types
 
-    made = client.images.get(daemon.image)
+    made = client.images.get(daemon.small)
     try:
         holder = client.api.create_container(
-            daemon.image,
+            daemon.small,
             entrypoint=["python3", "-c", "import os; os.rename('/usr/local/bin/python3', '/usr/local/bin/python4')"],
             host_config=client.api.create_host_config(
                 network_mode="none", log_config=docker.types.LogConfig(type="none")
@@ -530,11 +543,12 @@ def test_an_unfit_image_is_named(daemon: Daemon, client: Any, public: Path) -> N
     finally:
         client.api.remove_container(holder, force=True)
         client.images.remove("mletools-unfit:test", force=True)
-    assert made.id == client.images.get(daemon.image).id
+    assert made.id == client.images.get(daemon.small).id
 
 
+@pytest.mark.slow
 def test_container_that_is_killed_is_replaced(daemon: Daemon, client: Any, public: Path) -> None:
-    with DockerSandbox(Setup(1, SMALL, image=daemon.image)) as opened:
+    with DockerSandbox(Setup(1, SMALL, image=daemon.small)) as opened:
         run(opened, public, "pass")
         first = opened._pool.idle[0][1].id
         client.api.kill(first)
@@ -548,7 +562,7 @@ def test_container_that_is_killed_is_replaced(daemon: Daemon, client: Any, publi
 
 def test_close_interrupts(daemon: Daemon, client: Any, public: Path) -> None:
     before = len(ours(client))
-    opened = DockerSandbox(Setup(1, SMALL, image=daemon.image))
+    opened = DockerSandbox(Setup(1, SMALL, image=daemon.small))
     _ = opened.protections
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(run, opened, public, "import time; time.sleep(60)", wall_s=60.0)
@@ -567,7 +581,7 @@ def test_everything_ends_when_the_command_is_killed(daemon: Daemon, client: Any,
         from mletools.sandbox import Limits, Setup
         from mletools.sandbox.container import DockerSandbox
         code = "import subprocess\\nsubprocess.run(['sleep', '{token}'])"
-        with DockerSandbox(Setup(2, ("json",), image={daemon.image!r})) as sandbox, ThreadPoolExecutor(2) as pool:
+        with DockerSandbox(Setup(2, ("json",), image={daemon.small!r})) as sandbox, ThreadPoolExecutor(2) as pool:
             list(pool.map(lambda n: sandbox.run(code, Path({str(public)!r}), Limits(), n), range(2)))
     """
     before = {found.id for found in ours(client)}
@@ -580,10 +594,11 @@ def test_everything_ends_when_the_command_is_killed(daemon: Daemon, client: Any,
     assert wait_until(lambda: {found.id for found in ours(client)} <= before)
 
 
+@pytest.mark.slow
 def test_engine_that_stops_is_an_error(daemon: Daemon, public: Path) -> None:
     if daemon.process is None:
         pytest.skip(f"the daemon at {daemon.host} is not ours to stop")
-    with DockerSandbox(Setup(1, SMALL, image=daemon.image)) as opened:
+    with DockerSandbox(Setup(1, SMALL, image=daemon.small)) as opened:
         _ = opened.protections
         with ThreadPoolExecutor(1) as pool:
             running = pool.submit(run, opened, public, "import time; time.sleep(60)", wall_s=60.0)

@@ -185,6 +185,7 @@ def test_nothing_is_left_of_a_command_that_is_killed_among_many_runs(
     assert os.listdir(tmp_path / "tmp") == []
 
 
+@pytest.mark.slow
 def test_a_cgroup_of_a_killed_server_goes_with_the_next_command(stages: dict[str, Any], tmp_path: Path) -> None:
     template = records(stages["rollouts"].read_bytes())[0]
     path = tmp_path / "rollouts.jsonl"

@@ -116,6 +116,7 @@ def test_a_module_imported_ahead_is_forked_but_not_beside_a_gpu() -> None:
     assert wants_fresh_interpreter(b"import torch, jax", ("torch",), gpu=False)
 
 
+@pytest.mark.slow
 def test_loky_works(public: Path) -> None:
     code = (
         "from joblib import Parallel, delayed\n"

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from test_scaffolds import TASK
+from scaffold_task import TASK
 
 from mletools.models.bank import choices, program
 from mletools.records.errors import RecordError, ToolError
@@ -306,7 +306,7 @@ def is_whole(entries: list[Entry], best: float) -> bool:
 def test_a_killed_writer_leaves_the_old_pool_or_the_new_one(tmp_path: Path) -> None:
     pool, best = Pool("t", False, 3, folder=tmp_path), 3.0
     assert all(pool.push(entry(text(at), at, plan="x" * 500_000)) for at in (1, 2, 3))
-    for life in range(1, 6):
+    for life in range(1, 4):
         one, other = writers(PUSH_FOR_EVER, tmp_path, (2 * life, 2 * life + 1))
         for victim, reads in ((one, 5 + life), (other, 2)):
             for _ in range(reads):  # who reads while others write sees whole pools, too

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from conftest import records, run_command
+from scaffold_task import TASK
 
 from mletools.models import Reply
 from mletools.records import schema
@@ -19,20 +20,6 @@ from mletools.scaffolds.interface import Scaffold
 from mletools.scaffolds.loading import open_scaffold
 from mletools.scaffolds.previous import PreviousPool
 
-CANARY = "canary-7411"
-TASK: dict[str, Any] = {
-    "kind": "task", "version": 1, "id": "wine-1", "lineage": [], "name": "wine", "modality": "tabular",
-    "description": "# Wine\n\nWhich grower?\n", "problem": "multiclass_classification",
-    "data": {"dir": "tasks/wine-1", "public": ["test.csv", "train.csv"], "digest": CANARY, "private_digest": CANARY},
-    "submission": {"id": ["id"], "target": ["grower"], "parse": "label", "labels": ["a", "b"], "rows": 7},
-    "metric": {"name": "f1_macro", "params": {}, "lower_is_better": False},
-    "answers": f"private/{CANARY}.csv",
-    "thresholds": {"median": 0.7411, "bronze": 0.7412, "silver": 0.7413, "gold": 0.7414},
-    "provenance": {
-        "source": CANARY, "seed": 7411, "hidden_rule": CANARY, "baselines": [{"name": CANARY, "score": 0.7415}],
-        "sanity": {CANARY: CANARY},
-    },
-}  # fmt: skip
 BLOCK = "```python\nprint(1)\n```"
 
 
@@ -169,6 +156,7 @@ def test_the_one_block_of_python(text: str, plan: str, code: str | None) -> None
     assert split_answer(text) == (plan, code)
 
 
+@pytest.mark.slow
 def test_a_group_improves_on_one_earlier_solution(stages: dict[str, Any], tmp_path: Path) -> None:
     tasks, pool = str(stages["tasks"]), str(stages["executed"])
     command = ("mle-rollout", "-g", "3", "--pool", pool, "--data", str(stages["folder"]), tasks)

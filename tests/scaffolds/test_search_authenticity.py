@@ -222,6 +222,7 @@ def test_a_hostile_program_breaks_nothing(code: str) -> None:
     assert judge(code, table(list(FRACTIONS))) in (None, BLIND)
 
 
+@pytest.mark.slow
 def test_a_large_file_and_a_large_literal_end_in_time() -> None:
     values: list[object] = [n % 2 for n in range(200_000)]
     literal = [n % 3 % 2 for n in range(100_000)]

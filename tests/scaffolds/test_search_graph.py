@@ -98,6 +98,7 @@ def test_what_is_not_known_makes_the_sum_unknown() -> None:
     assert added({"usd": 0.5, "seconds": 1.0}, {"usd": None, "seconds": 2.0}) == {"usd": None, "seconds": 3.0}
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_what_nodes_hold(file: Path) -> None:
     """500 nodes of 100 KB each: what stays is some KB a node."""
     big = "x" * 100_000

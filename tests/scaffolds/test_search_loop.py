@@ -184,6 +184,7 @@ def test_a_killed_search_goes_on_as_if_it_had_not_been(tmp_path: Path, preset: s
         assert sorted(rest.events) == sorted(whole.events[kill_at:])  # nothing is paid for twice
 
 
+@pytest.mark.slow
 def test_killed_again_and_again(tmp_path: Path) -> None:
     found = settings(preset="rd-agent", max_turns=9, max_seconds=None)
     (tmp_path / "whole").mkdir()

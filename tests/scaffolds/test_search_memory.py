@@ -9,10 +9,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from search_graphs import TASK, child, graph_of, made, node
 
 from mletools.records.errors import ToolError
 from mletools.scaffolds.search import kernel, knowledge
-from mletools.scaffolds.search.graph import Graph, Node
+from mletools.scaffolds.search.graph import Graph
 from mletools.scaffolds.search.interfaces import Expansion, Unanswered
 from mletools.scaffolds.search.memory import (
     MOST_HYPOTHESIS,
@@ -28,41 +29,6 @@ from mletools.scaffolds.search.memory import (
     read_lesson,
 )
 from mletools.scaffolds.search.similarity import cosines, tf_idf_cosines
-
-TELL_TALE = 0.7411  # the test grade, which nobody may be told
-TASK: dict[str, Any] = {
-    "name": "wine", "modality": "tabular", "description": "# Wine\n\nWhich grower?\n", "problem": "multiclass_classification",
-    "data": {"public": ["test.csv", "train.csv"]}, "submission": {"id": ["id"], "target": ["grower"]},
-    "metric": {"name": "f1_macro", "params": {}, "lower_is_better": False},
-    "answers": "private/0.7411.csv", "thresholds": {"gold": TELL_TALE},
-}  # fmt: skip
-
-
-def made(number: int, hypothesis: str = "", **changes: Any) -> dict[str, Any]:
-    """All that a graph keeps of a node; one that works unless `changes` say otherwise."""
-    score = changes.get("score", 0.8)
-    printed = {"head": f"epoch 1\nValidation score: {score}\n", "tail": "", "bytes": 30}
-    node = {
-        "number": number, "parents": [], "operation": "draft", "branch": number, "depth": 0, "repairs": 0, "round": number,
-        "hypothesis": hypothesis or f"idea {number}", "component": "Model", "problem": None, "score": score, "lesson": "",
-        "seconds": 1.0, "elapsed": float(number), "usage": {}, "code": f"print({number})\n",
-        "execution": {"stdout": printed, "stderr": {"head": "", "tail": "", "bytes": 0}, "duration_s": 12.0},
-        "validation": {"valid": True, "score": 0.8, "reason": None},
-        "grade": {"valid": True, "score": TELL_TALE, "reason": None, "thresholds": [TELL_TALE]},
-        "trials": [], "asked": [],
-    }  # fmt: skip
-    return {**node, **changes}
-
-
-def graph_of(tmp_path: Path, *nodes: dict[str, Any], lower: bool = False) -> Graph:
-    graph = Graph(tmp_path / "graph.jsonl", lower)
-    for each in nodes:
-        graph.add([each])
-    return graph
-
-
-def child(number: int, parent: int, branch: int, depth: int = 1, **changes: Any) -> dict[str, Any]:
-    return made(number, parents=[parent], operation="improve", branch=branch, depth=depth, **changes)
 
 
 def never(text: str, others: Sequence[str]) -> list[float]:
@@ -256,11 +222,6 @@ def test_siblings_are_the_newest_children_and_failures_count(tmp_path: Path) -> 
 
 
 # --- lines and lessons --------------------------------------------------------------------------------------------
-
-
-def node(**changes: Any) -> Node:
-    known = {name: value for name, value in made(7, "Use trees.").items() if name in Node.__dataclass_fields__}
-    return Node(**{**known, "parents": (), **changes})
 
 
 def test_an_experiment_in_a_line() -> None:

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from test_search_memory import TASK, child, graph_of, made
+from search_graphs import TASK, child, graph_of, made
 
 from mletools.scaffolds.search.graph import Graph, Node
 from mletools.scaffolds.search.interfaces import AXES, Expansion, Hypothesis, Idea, Plan, Question, Unanswered

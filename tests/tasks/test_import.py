@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import BIN, records, run_command
+from import_builders import LEADERS, bench, leaderboard, table, write
 
 from mletools.grading import check_direction, check_task, grade, metrics, score_bytes
 from mletools.tasks.folder import data_digest, private_digest
@@ -26,40 +27,10 @@ from mletools.tasks.table import Rejected
 from mletools.tasks.tree import files_below, listed, spelled_out
 
 GRADING = Grading(score_bytes, check_task, check_direction, metrics.find)
-LEADERS = [0.82, 0.81, 0.8, 0.8, 0.79, 0.7, 0.5]
-
-
-def write(folder: Path, files: dict[str, str]) -> Path:
-    for name, text in files.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    return folder
-
-
-def table(header: list[str], rows: Any) -> str:
-    return "".join(",".join(map(str, row)) + "\n" for row in [header, *rows])
 
 
 def lines(path: Path) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(path.read_text(encoding="utf-8"))))
-
-
-def leaderboard(scores: list[Any], *, column: str = "score") -> str:
-    return table(["team", column, "medal"], [[f"team {at}", score, ""] for at, score in enumerate(scores)])
-
-
-def bench(root: Path, name: str = "spaceship-titanic", scores: list[Any] = LEADERS) -> Path:
-    """A prepared competition of MLE-bench with all of it in its own folder."""
-    public = {
-        "train.csv": table(["PassengerId", "Age", "Transported"], [[f"t{at}", at, at % 2 == 0] for at in range(20)]),
-        "test.csv": table(["PassengerId", "Age"], [[f"p{at}", at] for at in range(9)]),
-        "sample_submission.csv": table(["PassengerId", "Transported"], [[f"p{at}", "False"] for at in range(9)]),
-    }
-    write(root / name / "prepared" / "public", public)
-    answers = table(["PassengerId", "Transported", "Age"], [[f"p{at}", at % 3 == 0, at] for at in range(9)])
-    write(root / name / "prepared" / "private", {"test.csv": answers})
-    return write(root / name, {"description.md": "# Ships\n\nWho was moved?\n", "leaderboard.csv": leaderboard(scores)})
 
 
 def dojo(root: Path, name: str = "spaceship-titanic") -> Path:
@@ -469,6 +440,7 @@ def test_held_out_labels_keep_their_shares(tmp_path: Path) -> None:
     assert task["description"].startswith("# houses\n\nLearn from `train.csv`")
 
 
+@pytest.mark.slow
 def test_ids_are_made_and_probabilities_are_of_the_last_label(tmp_path: Path) -> None:
     source = kaggle(tmp_path / "raw", test=False)
     (task,), told = imported(source, "--metric", "auroc", "--target", "kind", cwd=tmp_path)
@@ -483,6 +455,7 @@ def test_ids_are_made_and_probabilities_are_of_the_last_label(tmp_path: Path) ->
     assert all((truth[ids[row["id"]]] == "yes") == (row["kind"] == "1") for row in answers)
 
 
+@pytest.mark.slow
 def test_a_column_a_class(tmp_path: Path) -> None:
     source = kaggle(tmp_path / "raw")
     write(source, {"sample_submission.csv": table(["Id", "yes", "no"], [[1, 0.5, 0.5]])})
@@ -578,6 +551,11 @@ def test_a_table_becomes_a_task(tmp_path: Path) -> None:
     assert grade(task, folder, perfect(task, folder)).medal == "gold"
     assert task["provenance"]["sanity"]["train_test_separate"] == "passed"
     assert "RMSE: the root of the mean squared error. Lower is better." in task["description"]
+
+
+@pytest.mark.slow
+def test_the_metric_of_a_table_follows_from_its_target_or_is_asked_for(tmp_path: Path) -> None:
+    path = kaggle(tmp_path / "raw") / "train.csv"
     (task,), _ = imported(path, "--target", "kind", "--data", "b", cwd=tmp_path)
     assert (task["metric"]["name"], task["problem"]) == ("accuracy", "binary_classification")
     (task,), _ = imported(path, "--target", "y", "--metric", "spearman", "--data", "c", cwd=tmp_path)
@@ -793,6 +771,7 @@ def test_workers_change_nothing(tmp_path: Path) -> None:
     assert one == several and [task["name"] for task in one] == ["houses0", "houses1", "houses2"]
 
 
+@pytest.mark.slow
 def test_two_folders_of_one_name(tmp_path: Path) -> None:
     kaggle(tmp_path / "a")
     kaggle(tmp_path / "b")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_competitions import ENTRIES, Draws, answers_of, guess_of, record_of, table
+from competition_builders import ENTRIES, Draws, answers_of, guess_of, record_of, table
 
 from mletools.grading import check_direction, check_task, metrics, score_bytes
 from mletools.grading.answers import answer_spec

@@ -101,6 +101,7 @@ def test_a_mutation_spoils_files_and_never_helps(mutation):
     assert 0.6 < np.mean(spoiled) < np.mean(clean) + 0.01
 
 
+@pytest.mark.slow
 def test_size_tells_nothing():
     found = []
     for seed in SEEDS:

@@ -144,6 +144,7 @@ def test_halves_of_a_grey_value_are_rounded_alike_on_every_machine():
     assert as_bytes(np.array([0.5, 0.5 + 1e-12, 0.5 - 1e-12])).tolist() == [128, 128, 128]
 
 
+@pytest.mark.slow
 def test_factors_can_be_measured_again():
     found = agreements(range(10), {})
     assert set(found) == set(LEAST)

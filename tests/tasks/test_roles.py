@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import scripted_server as scripted
 from conftest import TESTS, mostly_slow, records, run_command
+from role_options import options
 from scripted_server import Cut, Raw, RoleServer, good
 
 from mletools.cli_options import options as add_options
@@ -90,14 +91,6 @@ def serve() -> Iterator[Callable[..., RoleServer]]:
         server.close()
 
 
-def options(place: Path, server: RoleServer, **changes: Any) -> LlmOptions:
-    given: dict[str, Any] = {
-        "model": "writer-1", "model_url": server.url, "model_key_file": None, "request_timeout": 20.0, "retries": 0,
-        "temperature": 1.0, "max_tokens": 4096, "seeds": (str(place / "seeds"),), "journal": None, "price": (1.0, 10.0),
-    }  # fmt: skip
-    return LlmOptions(**{**given, **changes})
-
-
 @contextmanager
 def maker(place: Path, server: RoleServer, examine: Any = None, **changes: Any) -> Iterator[LlmMaker]:
     limits = Limits(wall_s=6.0, file_mb=40, disk_mb=64, output_kb=64, submission_mb=32)
@@ -170,6 +163,7 @@ def test_a_task_with_a_named_metric(place: Path, serve: Any) -> None:
     assert seen == [(record["id"], [*(f"private/{name}" for name in ("answer.csv", "ceiling_submission.csv", "evaluator.py", "generate_task_env.py", "threshold.json")), *(f"public/{name}" for name in record["data"]["public"])])]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_journal_tells_what_each_reply_cost(place: Path, serve: Any) -> None:
     make(place, serve())
     entries = journal(place)
@@ -197,6 +191,7 @@ def test_a_task_with_a_metric_of_its_own_is_graded_by_its_script(place: Path, se
     assert not broken.valid and broken.reason == "wrong ids"
 
 
+@pytest.mark.slow
 def test_a_task_with_pictures(place: Path, serve: Any) -> None:
     def specified(prompt: str) -> str:
         return json.dumps(scripted.specification(prompt, modality="image"))
@@ -230,6 +225,7 @@ train, test =""")  # fmt: skip
     assert data_digest(folder, record["data"]["public"], record["answers"]) == record["data"]["digest"]
 
 
+@pytest.mark.slow
 def test_seeds_take_turns_and_are_studied_once(place: Path, serve: Any) -> None:
     server = serve()
     with maker(place, server) as found:
@@ -262,6 +258,7 @@ def test_the_model_sees_the_seed_but_not_its_answers(place: Path, serve: Any) ->
     assert scripted.RULE not in writer and "uniform from 10" not in writer and "threshold" not in writer
 
 
+@pytest.mark.slow
 def test_threads_share_a_seed_without_paying_twice(place: Path, serve: Any) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
@@ -332,6 +329,7 @@ def test_broken_scripts_are_told_and_then_fixed(place: Path, serve: Any, kinds: 
         assert DEVELOPERS[kind][1] in fault
 
 
+@pytest.mark.slow
 def test_a_task_made_at_the_second_attempt(place: Path, serve: Any) -> None:
     server = serve(developer=[python("1 / 0"), scripted.generator])
     record, reasons = make(place, server)
@@ -351,6 +349,7 @@ def test_a_trace_names_the_line_and_no_folder_of_the_machine(place: Path, serve:
     assert "/usr" not in fault and "runpy" not in fault and "/lib" not in fault
 
 
+@pytest.mark.slow
 def test_a_reply_that_is_cut_off_is_asked_for_again(place: Path, serve: Any) -> None:
     server = serve(
         developer=[Cut("```python\nimport num"), scripted.generator],
@@ -362,6 +361,7 @@ def test_a_reply_that_is_cut_off_is_asked_for_again(place: Path, serve: Any) -> 
     assert record["provenance"]["cost"]["calls"] == 6 and record["provenance"]["seed_cost"]["calls"] == 3
 
 
+@pytest.mark.slow
 def test_attempts_run_out_and_the_task_is_rejected(place: Path, serve: Any) -> None:
     server = serve(developer=[python("1 / 0")])
     with maker(place, server) as found:
@@ -554,6 +554,7 @@ def test_a_wrong_evaluator_is_told(developed: Any, sandbox: Sandbox, kind: str) 
     assert EVALUATORS[kind][1] in str(told.value)
 
 
+@pytest.mark.slow
 def test_a_task_whose_evaluator_was_wrong_at_first(place: Path, serve: Any) -> None:
     server = serve(evaluator=[EVALUATORS["another metric"][0], EVALUATORS["forged"][0], scripted.evaluator])
     record, reasons = make(place, server)
@@ -568,6 +569,7 @@ def test_three_evaluators_are_enough(place: Path, serve: Any) -> None:
     assert server.count()["evaluator"] == 3 and not (place / "data/tasks").exists()
 
 
+@pytest.mark.slow
 def test_a_custom_metric_that_prefers_the_dummy_is_refused(place: Path, serve: Any) -> None:
     backwards = judged_by("return -np.abs(truth - guess).mean()")
     server = serve(specification=[scripted.custom], evaluator=[backwards])
@@ -625,7 +627,7 @@ with open("threshold.json", "w") as file:
 
 
 @pytest.mark.parametrize(
-    "name", [name if name in ("auroc", "log_loss") else pytest.param(name, marks=pytest.mark.slow) for name in KINDS]
+    "name", [name if name == "log_loss" else pytest.param(name, marks=pytest.mark.slow) for name in KINDS]
 )
 def test_every_form_of_submission_agrees_with_scikit_learn(place: Path, serve: Any, name: str) -> None:
     body, labels = KINDS[name]
@@ -690,6 +692,7 @@ def test_a_page_that_says_too_much_or_too_little_is_refused(developed: Any, kind
     assert problem_of(scripted.PAGE.format(metric="mae"), wanted, made.environment) == ""
 
 
+@pytest.mark.slow
 def test_a_writer_who_mentions_the_answers_writes_again(place: Path, serve: Any) -> None:
     pages = [PAGES["answers"][0], PAGES["rule"][0], "```markdown\n" + scripted.PAGE + "```"]
     server = serve(writer=[page.format(metric="mae") for page in pages])
@@ -702,6 +705,7 @@ def test_a_writer_who_mentions_the_answers_writes_again(place: Path, serve: Any)
 # --- the caller's checks, servers that fail, runs that are killed ----------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_what_the_shared_checks_refuse_is_not_written(place: Path, serve: Any) -> None:
     def examine(record: Any, files: Any) -> None:
         raise Rejected("leak: the id predicts the target")
@@ -735,11 +739,11 @@ KILLED = """
 import sys
 sys.path[:0] = {paths!r}
 from pathlib import Path
-import test_roles
+from role_options import options
 from mletools.commands.task_roles import open_maker
 class Server: url = {url!r}
 place = Path({place!r})
-with open_maker(test_roles.options(place, Server()), 5, place / "data") as found:
+with open_maker(options(place, Server()), 5, place / "data") as found:
     for index in range(2):
         found(("llm", index))
 """
@@ -762,7 +766,7 @@ def test_a_killed_run_goes_on_without_paying_again(place: Path, serve: Any) -> N
         drop(handler)
 
     server = serve(developer=[broken, scripted.generator], evaluator=[Raw(kill), scripted.evaluator])
-    code = KILLED.format(paths=[str(TESTS), str(Path(__file__).parent)], url=server.url, place=str(place))
+    code = KILLED.format(paths=[str(TESTS)], url=server.url, place=str(place))
     children.append(subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE))
     assert children[0].wait(timeout=100) == -signal.SIGKILL, children[0].stderr.read().decode()  # type: ignore[union-attr]
     with open(place / "data/roles/journal.jsonl", "ab") as file:

@@ -45,6 +45,7 @@ def test_a_clean_task_passes_every_check(modality: str, problem: str) -> None:
         assert skipped - {"no_leak_metadata"} == ({"runs_in_time"} | (of_files if modality == "tabular" else set()))
 
 
+@pytest.mark.slow
 def test_ten_thousand_associations_of_noise_are_no_finding() -> None:
     """Targets of every sort against ids, positions and levels, more than ten thousand tests of pairs."""
     draws, found = np.random.RandomState(3), []
@@ -428,6 +429,7 @@ def test_filter_keeps_what_is_sound(five: list[dict[str, Any]], tmp_path: Path) 
     assert [task["id"] for task in records(every.stdout)] == ["one", "again", "four", "five"]
 
 
+@pytest.mark.slow
 def test_filter_goes_on(five: list[dict[str, Any]], tmp_path: Path) -> None:
     (tmp_path / "tasks.jsonl").write_bytes(lines(*five))
     asked = ("mle-filter", "--tasks", "tasks.jsonl", "-o", "kept.jsonl", "--dropped", "dropped.jsonl")
@@ -459,6 +461,7 @@ def test_a_folder_that_is_not_the_recorded_one(five: list[dict[str, Any]], tmp_p
         read_case({**five[0], "data": {**five[0]["data"], "public": ["missing.csv"]}}, tmp_path, float)
 
 
+@pytest.mark.slow
 def test_thresholds_of_a_leaderboard_and_a_metric_that_is_code(tmp_path: Path) -> None:
     small = clean("tabular", "binary", 60)
     metric = b"def grade(submission, answers):\n    return float((submission.species == answers.species).mean())\n"

@@ -5,7 +5,6 @@ import io
 import itertools
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -15,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ROOT, mostly_slow, records, run_command
+from conftest import mostly_slow, records, run_command
 from hypothesis import given
 from hypothesis import strategies as st
+from validation_builders import EXAMPLES, SOURCE, drawn, example, perfect, snapshot, table, text_of
 
 from mletools.grading import answer_spec, grade, metrics, parse_answers
 from mletools.grading.answers import keys_of
@@ -27,15 +27,11 @@ from mletools.records.errors import RecordError
 from mletools.sandbox import Limits, Setup, open_sandbox
 from mletools.scaffolds.answers import split_answer
 from mletools.tasks.folder import ANSWERS, data_digest, private_digest
-from mletools.tasks.procedural.challenge import make_challenge
-from mletools.tasks.procedural.draw import draw_world
 from mletools.tasks.record import Parts, finish
-from mletools.tasks.table import generator
 from mletools.tasks.validation import View, validation_view
 from mletools.tasks.validation.rows import canonical, ids_of, without
 from mletools.tasks.validation.split import held_out, shared_out
 
-EXAMPLES = {task["name"]: task for task in records((ROOT / "examples" / "tasks" / "tasks.jsonl").read_bytes())}
 # What a made task asks for: (modality, seed of the draw, the form and the problem that it gives).
 DRAWS = [
     ("tabular", 23, "number", "ranking"),
@@ -52,51 +48,7 @@ DRAWS = [
     ("image", 26, "probability", "multilabel_classification"),
     ("image", 17, "ranked", "ranking"),
 ]
-SOURCE = {"source": "test", "seed": 0}
 ADVICE = "give --validation 0 to work without a validation score, or --reveal-test"
-
-
-def example(name: str, data: Path) -> dict[str, Any]:
-    """One of the example tasks, its folder copied below `data`."""
-    task = EXAMPLES[name]
-    shutil.copytree(ROOT / "examples" / task["data"]["dir"], data / task["data"]["dir"])
-    return task
-
-
-def drawn(modality: str, seed: int, data: Path) -> tuple[dict[str, Any], str]:
-    """(a made task without baselines, its form)."""
-    draws = generator(seed)
-    world = draw_world(modality, draws)
-    challenge = make_challenge(world, draws, metrics.lower_is_better(world.origin["dna"]["metric"]))
-    grading = {**challenge.grading, "answers": ANSWERS}
-    parts = Parts(
-        modality, "d", modality, world.target.problem, challenge.public, {ANSWERS: challenge.answers}, grading, SOURCE
-    )
-    return finish(parts, data, (seed,)), challenge.form
-
-
-def table(content: bytes | Path) -> list[dict[str, str]]:
-    text = (content.read_bytes() if isinstance(content, Path) else content).decode("utf-8-sig")
-    return list(csv.DictReader(io.StringIO(text, newline="")))
-
-
-def text_of(rows: list[dict[str, str]], **options: Any) -> bytes:
-    out = io.StringIO()
-    writer = csv.DictWriter(out, list(rows[0]), **{"lineterminator": "\n", **options})
-    writer.writeheader()
-    writer.writerows(rows)
-    return out.getvalue().encode()
-
-
-def snapshot(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
-def perfect(view: View) -> bytes:
-    """The validation rows' answers as a submission."""
-    spec = view.task["submission"]
-    rows = table(view.folder / view.task["answers"])
-    return text_of([{name: row[name] for name in (*spec["id"], *spec["target"])} for row in rows])
 
 
 def check_view(task: dict[str, Any], data: Path) -> View:
@@ -361,6 +313,7 @@ def test_twenty_thousand_columns(loan: Any) -> None:
     assert test.valid and validation.valid
 
 
+@pytest.mark.slow
 def test_one_row_of_thirty_megabytes(loan: Any) -> None:
     rows = whole(loan)
     longest = "x" * (30 << 20)
@@ -615,6 +568,7 @@ def test_canonical_ids() -> None:
 # --- programs on a view ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", mostly_slow(["loan_office_tabular", "concrete_image", "veterinary_farm_timeseries"], 1)
 )

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_validation import EXAMPLES, drawn, example, perfect, snapshot, table, text_of
+from validation_builders import EXAMPLES, drawn, example, perfect, snapshot, table, text_of
 
 from mletools.grading import grade, metrics
 from mletools.records import schema

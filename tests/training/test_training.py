@@ -10,6 +10,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from conftest import mostly_slow
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -508,6 +509,7 @@ def test_tokens_that_were_only_read_have_exactly_no_gradient(torch, trainer) -> 
     assert (kept[1].grad == 0).all()  # the row that fills up
 
 
+@pytest.mark.slow
 def test_loss_against_the_base_model_with_a_kl_term(torch, nano, ragged, tmp_path) -> None:
     """On the first step the policy is its reference: the KL term adds nothing, whatever trains."""
     found = {}
@@ -536,7 +538,7 @@ def comparable(steps: list[dict]) -> list[dict]:
     return [{k: v for k, v in step.items() if k not in ("duration_s", "checkpoint")} for step in steps]
 
 
-@pytest.mark.parametrize("rank", [0, 4])
+@pytest.mark.parametrize("rank", mostly_slow([0, 4], 1))
 def test_going_on_equals_the_undisturbed_run(torch, nano, tmp_path, rank: int) -> None:
     options = GrpoOptions(
         learning_rate=1e-3, groups_per_step=2, micro_batch=3, lora_rank=rank, save_steps=2, epochs=2, beta=0.1
@@ -655,6 +657,7 @@ def test_unknown_choices_are_named() -> None:
 # A policy that learns
 
 
+@pytest.mark.slow
 def test_grpo_learns_a_bandit_on_policy(torch, nano, tmp_path) -> None:
     """Each round samples from the policy, pays for low ids, trains one step and goes on: the shell loop in small."""
     from mletools.models import Request
@@ -724,7 +727,7 @@ def test_the_first_sft_loss_is_the_mean_over_own_tokens(torch, nano, tmp_path) -
     assert step["tokens"] == count
 
 
-@pytest.mark.parametrize("rank", [0, 4])
+@pytest.mark.parametrize("rank", mostly_slow([0, 4], 1))
 def test_sft_lowers_the_loss_and_goes_on_where_it_was(torch, nano, tmp_path, rank: int) -> None:
     options = SftOptions(learning_rate=1e-2, epochs=6, batch=8, micro_batch=4, lora_rank=rank, save_steps=3)
     whole = list(SftRun(str(nano), tmp_path / "whole", options).train(chats(20)))

@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
+from conftest import mostly_slow
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -213,7 +214,7 @@ def test_presets_make_options(preset: str) -> None:
     assert options.beta == PRESETS[preset]["beta"]
 
 
-@pytest.mark.parametrize("kind", ["grpo", "dapo", "dr_grpo", "sapo"])
+@pytest.mark.parametrize("kind", mostly_slow(["grpo", "dapo", "dr_grpo", "sapo"], 1))
 def test_without_weights_and_masks_a_step_equals_trls_own(torch, model, tmp_path, kind: str) -> None:
     """The same two groups of four through TRL's own batches, advantages and padding, and through ours."""
     from datasets import Dataset
