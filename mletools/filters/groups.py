@@ -14,9 +14,10 @@ held: for each task DIGESTS of programs and what `remembered` says; of groups th
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 from ..records.ids import content_id
+from ..records.types import Rollout
 from .code import normal_form
 from .masks import masked
 from .remembered import Remembered
@@ -135,7 +136,7 @@ class Selection:
             return Decision(rollout, earlier["reason"])
         notes = dict(measured)
         if self.options.mask_invalid:
-            notes["masked"] = sorted({*masked(rollout), *earlier.get("masked", ())})
+            notes["masked"] = sorted({*masked(cast(Rollout, rollout)), *earlier.get("masked", ())})
         of_value = self._of_value(rollout, notes) if _counts(rollout) else None
         return Decision(rollout, self._plain(rollout, notes) or of_value, notes)
 

@@ -14,6 +14,7 @@ from typing import Any
 from ..records.errors import RecordError, ToolError
 from ..records.human_rank import RULES as HUMAN_RANKS
 from ..records.human_rank import human_rank
+from ..records.types import MetricSpec
 from . import code, metrics, rewards
 from .answers import EVERY, Answers, answer_spec, parse_answers, read_answers
 from .leaderboard import (
@@ -107,7 +108,7 @@ def score_bytes(task: Mapping[str, Any], answers: bytes, submission: bytes) -> f
     return _score(task, found, submission, MAX_BYTES)
 
 
-def _asked(metric: Mapping[str, Any]) -> list[str]:
+def _asked(metric: MetricSpec) -> list[str]:
     """The columns of the answers that the metric needs beside the targets."""
     if "extra" in metrics.find(metric["name"]).given:
         return [EVERY]
@@ -131,7 +132,7 @@ def _score(task: Mapping[str, Any], answers: Answers, content: bytes, max_bytes:
     return score
 
 
-def _given(spec: Mapping[str, Any], metric: Mapping[str, Any], answers: Answers) -> dict[str, Any]:
+def _given(spec: Mapping[str, Any], metric: MetricSpec, answers: Answers) -> dict[str, Any]:
     """What registry.GIVEN names, for the rows that count."""
     import numpy as np
 
@@ -245,6 +246,7 @@ __all__ = [
     "HUMAN_RANKS",
     "MAX_BYTES",
     "Invalid",
+    "Leaderboard",
     "RunCode",
     "Verdict",
     "answer_spec",

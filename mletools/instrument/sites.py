@@ -84,7 +84,7 @@ def _source() -> str:
     """The modules that run in the sandbox as one, which has nothing to import from this package."""
     lines = ["from __future__ import annotations\n"]
     for module in (judging, weaving, observer):
-        text: str = module.__loader__.get_source(module.__name__)  # type: ignore[union-attr, assignment]
+        text: str = module.__loader__.get_source(module.__name__)  # type: ignore[union-attr]
         lines += [line for line in text.splitlines(True) if not line.startswith(("from .", "from __future__"))]
     return "".join(lines)
 

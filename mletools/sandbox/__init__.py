@@ -7,7 +7,7 @@ covered: grading what comes back, and telling the agent anything about it. Impor
 library only.
 """
 
-from mletools.sandbox.interface import (
+from .interface import (
     BACKENDS,
     DEFAULT_IMAGE,
     DEFAULT_PREIMPORT,

@@ -21,13 +21,13 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
-from mletools.records.errors import ToolError
-from mletools.sandbox import landlock, linux, shipping
-from mletools.sandbox.interface import Cell, Limits, Outcome, Setup
-from mletools.sandbox.local import LocalSandbox
-from mletools.sandbox.pool import DiedTwice
-from mletools.sandbox.process_tree import remove_folder
-from mletools.sandbox.session import LocalSession
+from ..records.errors import ToolError
+from . import landlock, linux, shipping
+from .interface import Cell, Limits, Outcome, Setup
+from .local import LocalSandbox
+from .pool import DiedTwice
+from .process_tree import remove_folder
+from .session import LocalSession
 
 PLACE = "/var/lib/mletools"  # a disk in memory, which solutions do not see
 BOUND = "/mnt/mletools"  # where a public folder is that is too large to be sent

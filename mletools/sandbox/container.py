@@ -18,14 +18,14 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from mletools.records.errors import ToolError
-from mletools.sandbox import mounts, shipping
-from mletools.sandbox.agent import BOOT, Message, read_result
-from mletools.sandbox.container_session import DockerSession
-from mletools.sandbox.engine import SEND_S, Container, Kind, host_config, remove, source_archive
-from mletools.sandbox.gpus import Leases
-from mletools.sandbox.interface import Limits, Outcome, Setup, check_arguments
-from mletools.sandbox.pool import Pool
+from ..records.errors import ToolError
+from . import mounts, shipping
+from .agent import BOOT, Message, read_result
+from .container_session import DockerSession
+from .engine import SEND_S, Container, Kind, host_config, remove, source_archive
+from .gpus import Leases
+from .interface import Limits, Outcome, Setup, check_arguments
+from .pool import Pool
 
 LABEL = "mletools.sandbox"
 _USER = "65534:65534"

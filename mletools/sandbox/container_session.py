@@ -10,11 +10,11 @@ import threading
 import time
 from collections.abc import Callable
 
-from mletools.records.errors import ToolError
-from mletools.sandbox.agent import read_result
-from mletools.sandbox.engine import Container
-from mletools.sandbox.interface import Cell
-from mletools.sandbox.pool import ServerDied
+from ..records.errors import ToolError
+from .agent import read_result
+from .engine import Container
+from .interface import Cell
+from .pool import ServerDied
 
 _SLACK_S = 200.0  # seconds beside those of a cell itself
 

@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import mletools
-from mletools.records.errors import ToolError
-from mletools.sandbox import seccomp
-from mletools.sandbox.agent import BOUND, PLACE, STORE_MB, packet
-from mletools.sandbox.pool import ServerDied
+
+from ..records.errors import ToolError
+from . import seccomp
+from .agent import BOUND, PLACE, STORE_MB, packet
+from .pool import ServerDied
 
 SEND_S = 120.0
 _START_S = 300.0

@@ -13,8 +13,8 @@ import socket
 from contextlib import suppress
 from typing import Any
 
-from mletools.sandbox.cgroup import MemoryCgroup
-from mletools.sandbox.mounts import telling_folders
+from .cgroup import MemoryCgroup
+from .mounts import telling_folders
 
 _THREADS = {"OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OMP_WAIT_POLICY"}
 _OURS = {"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "PATH", "HOME", "TMPDIR", "LANG", "PYTHONHASHSEED"} | _THREADS

@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Protocol
 
-from mletools.records.errors import ToolError
+from ..records.errors import ToolError
 
 BACKENDS: dict[str, str] = {
     "local": "mletools.sandbox.local:LocalSandbox",
@@ -214,7 +214,7 @@ def open_sandbox(
         raise ToolError(f"a sandbox needs at least 1 slot, not {setup.slots}")
     sandbox: Sandbox
     if on is not None:
-        from mletools.sandbox.on_ray import RaySandbox
+        from .on_ray import RaySandbox
 
         sandbox = RaySandbox(on, backend, setup, said)
     else:

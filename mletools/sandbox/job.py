@@ -23,11 +23,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from mletools.sandbox import channel, landlock, linux, mounts, seccomp
-from mletools.sandbox.cgroup import MemoryCgroup
-from mletools.sandbox.facts import gather
-from mletools.sandbox.session_driver import attend, attend_cold
-from mletools.sandbox.solution import launch, launch_cold, prepare
+from . import channel, landlock, linux, mounts, seccomp
+from .cgroup import MemoryCgroup
+from .facts import gather
+from .session_driver import attend, attend_cold
+from .solution import launch, launch_cold, prepare
 
 NOBODY = 65534
 _INNER_ID = 1000

@@ -14,7 +14,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from mletools.sandbox.process_tree import descendants
+from .process_tree import descendants
 
 _KB, _MB = 1 << 10, 1 << 20
 _PIPE = 64 << 10  # the filter keeps it from growing

@@ -18,8 +18,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from mletools.records.errors import ToolError
-from mletools.sandbox import linux
+from ..records.errors import ToolError
+from . import linux
 
 WORK, HOME, TEMPORARY, CODE = "/box/work", "/box/home", "/box/tmp", "/code"
 SCRIPT = "solution.py"

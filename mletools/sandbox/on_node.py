@@ -14,9 +14,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from mletools.records.errors import ToolError
-from mletools.sandbox import mounts, shipping
-from mletools.sandbox.interface import Limits, Sandbox, Setup, open_sandbox
+from ..records.errors import ToolError
+from . import mounts, shipping
+from .interface import Limits, Sandbox, Setup, open_sandbox
 
 
 def _version_check() -> Callable[[tuple[str, str]], str | None]:

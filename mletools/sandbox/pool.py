@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Hashable
 from typing import Generic, Protocol, TypeVar
 
-from mletools.records.errors import ToolError
+from ..records.errors import ToolError
 
 
 class ServerDied(Exception):

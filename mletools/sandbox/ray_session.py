@@ -12,8 +12,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from mletools.records.errors import ToolError
-from mletools.sandbox.interface import Cell
+from ..records.errors import ToolError
+from .interface import Cell
 
 _SLACK_S = 200.0  # seconds beside those of a cell itself
 

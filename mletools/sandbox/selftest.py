@@ -13,12 +13,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass
 
-from mletools.records.errors import ToolError
-from mletools.sandbox.attacks import ATTACKS, Attack, Judged, World, program
-from mletools.sandbox.attacks.attack import last_words
-from mletools.sandbox.attacks.next_run import HONEST
-from mletools.sandbox.attacks.world import BESIDE_S
-from mletools.sandbox.interface import Limits, Outcome, Sandbox
+from ..records.errors import ToolError
+from .attacks import ATTACKS, Attack, Judged, World, program
+from .attacks.attack import last_words
+from .attacks.next_run import HONEST
+from .attacks.world import BESIDE_S
+from .interface import Limits, Outcome, Sandbox
 
 _SEED = 7
 _WEIGHED_AGAIN = 3  # times that memory must have been missing before it is laid to the attack

@@ -21,13 +21,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from mletools.sandbox import channel, linux, mounts
-from mletools.sandbox.cgroup import MemoryCgroup
-from mletools.sandbox.facts import own_namespaces
-from mletools.sandbox.job import Job, enter, fork_box
-from mletools.sandbox.memory_watch import MemoryWatch
-from mletools.sandbox.preimport import warm_up
-from mletools.sandbox.process_tree import kill_descendants, remove_folder
+from . import channel, linux, mounts
+from .cgroup import MemoryCgroup
+from .facts import own_namespaces
+from .job import Job, enter, fork_box
+from .memory_watch import MemoryWatch
+from .preimport import warm_up
+from .process_tree import kill_descendants, remove_folder
 
 _WATCH_EVERY_MS = 50
 _ORDERLY_END_S = 5.0

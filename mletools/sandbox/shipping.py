@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from mletools.records.errors import ToolError
+from ..records.errors import ToolError
 
 _LOCK, _CONTENT, _PARTIAL, _GONE = "lock", "content", "partial-", ".gone-"
 _IDLE_S, _KEPT = 3600.0, 64

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from mletools.sandbox.interface import Limits, Outcome
+from .interface import Limits, Outcome
 
 SUBMISSION = "submission.csv"
 _FILES_LOOKED_AT = 10_000

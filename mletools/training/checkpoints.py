@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from mletools.records.errors import ToolError
+from ..records.errors import ToolError
 
 STATE = "state.json"
 LATEST = "latest"
@@ -90,9 +90,10 @@ def load_latest(out: Path) -> Path | None:
 def read_state(folder: Path) -> dict[str, Any]:
     """The state.json of a checkpoint; ToolError when it cannot be read."""
     try:
-        return json.loads((folder / STATE).read_text())
+        state: dict[str, Any] = json.loads((folder / STATE).read_text())
     except (OSError, ValueError) as error:
         raise ToolError(f"{folder / STATE}: not readable: {error}") from error
+    return state
 
 
 def policy_version(folder: str | Path) -> int:

@@ -10,26 +10,27 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from mletools.records.errors import ToolError
-from mletools.training import policy
-from mletools.training.advantages import mean, sample_std
-from mletools.training.algorithms import MEANS_OVER_TOKENS
-from mletools.training.microbatches import Layout
-from mletools.training.options import GrpoOptions
-from mletools.training.policy import preload
-from mletools.training.pool import FORGET, Pool, held_steps
-from mletools.training.publish import Publisher
-from mletools.training.recorded_trainer import (
+from ..records.errors import ToolError
+from . import policy
+from .advantages import mean, sample_std
+from .algorithms import MEANS_OVER_TOKENS
+from .microbatches import Layout
+from .options import GrpoOptions
+from .policy import preload
+from .pool import FORGET, Pool, held_steps
+from .publish import Publisher
+from .recorded_trainer import (
     Correction,
     patient_group,
     processes,
     recorded_trainer,
     told_to_all,
 )
-from mletools.training.runs import TRAINER_STATE, Run
-from mletools.training.samples import TEMPLATE, Sample, sample_of, shared_temperature
-from mletools.training.steps import Choice, Step
-from mletools.training.stream import Arrivals, Spool
+from .runs import Run
+from .samples import TEMPLATE, Sample, sample_of, shared_temperature
+from .session import TRAINER_STATE
+from .steps import Choice, Step
+from .stream import Arrivals, Spool
 
 __all__ = ["GrpoOptions", "GrpoRun", "preload"]
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mletools.training.steps import Row
+from .steps import Row
 
 
 @dataclass(frozen=True)

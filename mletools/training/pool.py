@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from mletools.training.advantages import advantages, teaches
-from mletools.training.durations import arrival_weights, duration_weights
-from mletools.training.samples import Sample
-from mletools.training.steps import Choice, Row, Step
+from .advantages import advantages, teaches
+from .durations import arrival_weights, duration_weights
+from .samples import Sample
+from .steps import Choice, Row, Step
 
 FORGET = 100_000  # rollouts and groups of an endless stream that are remembered
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mletools.records import published
-from mletools.records.errors import ToolError
-from mletools.records.ids import content_id
-from mletools.training import checkpoints
+from ..records import published
+from ..records.errors import ToolError
+from ..records.ids import content_id
+from . import checkpoints
 
 PREFIX = "policy"
 KEEP = 3  # versions: a sampler may still be loading the one before

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from mletools.training.microbatches import Layout
-from mletools.training.steps import Step
+from .microbatches import Layout
+from .steps import Step
 
 IMPORTANCE_MODES = ("token_truncate", "token_mask", "sequence_truncate", "sequence_mask")
 
@@ -56,7 +56,7 @@ def recorded_trainer(
     from datasets import Dataset
     from trl import GRPOConfig
 
-    from mletools.training.trl_trainer import RecordedTrainer
+    from .trl_trainer import RecordedTrainer
 
     # TRL wants two completions of a prompt at least; they are never made.
     config = GRPOConfig(

@@ -17,10 +17,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from mletools.records.errors import ToolError
-from mletools.training import checkpoints, policy
-from mletools.training.samples import Sample, sample_of
-from mletools.training.session import TRAINER_STATE, Session, callback, sharded, walk
+from ..records.errors import ToolError
+from . import checkpoints, policy
+from .samples import Sample, sample_of
+from .session import TRAINER_STATE, Session, callback, sharded, walk
 
 LOGGERS = ("none", "tensorboard", "wandb", "trackio")
 

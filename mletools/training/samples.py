@@ -6,11 +6,12 @@ without any ids, whose text goes through the tokenizer's chat template. What a f
 masked messages) is obeyed. Not covered: images, tool schemas in the template.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mletools.records.errors import RecordError
+from ..records.errors import RecordError
+from ..records.types import Message
 
 RECORDED, TEMPLATE = "recorded", "template"
 
@@ -144,7 +145,7 @@ def _troubles(record: dict[str, Any]) -> tuple[str, ...]:
     return tuple(trouble for trouble in TROUBLES if trouble in found)
 
 
-def _recorded(messages: list[dict], original: list[dict], vocab_size: int | None) -> tuple[Sequence, ...]:
+def _recorded(messages: list[Message], original: list[Message], vocab_size: int | None) -> tuple[Sequence, ...]:
     """The sequences of messages with recorded token ids, each up to its last token with loss.
 
     A message of the policy's with `prompt_token_ids` begins a new one. `original`: the messages before any was masked.
@@ -195,16 +196,16 @@ def _check_ids(tokens: list[int], index: int, vocab_size: int | None) -> None:
             )
 
 
-def _check_own(messages: list[dict], index: int, begun: bool) -> None:
+def _check_own(messages: list[Message], index: int, begun: bool) -> None:
     """The policy's message `index` has ids, and so has what it was an answer to."""
     if messages[index].get("token_ids") is None:
         raise RecordError(f"messages[{index}]: token_ids are there for some of the policy's messages only")
-    before = messages[index - 1] if index else {}
+    before: Mapping[str, Any] = messages[index - 1] if index else {}
     if not begun or (not before.get("loss") and not before.get("token_ids")):
         raise RecordError(f"messages[{index}]: the prompt before it has no token_ids, though it has")
 
 
-def render(messages: list[dict], tokenizer: Any) -> tuple[list[int], list[int]]:
+def render(messages: list[Message], tokenizer: Any) -> tuple[list[int], list[int]]:
     """Token ids and loss mask of messages without ids, through the tokenizer's chat template.
 
     An assistant message's part is what the template adds to the prompt that ends in its generation prefix, up to and
@@ -238,11 +239,11 @@ def render(messages: list[dict], tokenizer: Any) -> tuple[list[int], list[int]]:
     return ids, mask
 
 
-def _templated(tokenizer: Any, messages: list[dict], ask: bool) -> str:
+def _templated(tokenizer: Any, messages: list[dict[str, str]], ask: bool) -> str:
     from jinja2 import TemplateError
 
     try:
-        return tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=ask)
+        return str(tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=ask))
     except (TemplateError, ValueError) as error:
         raise RecordError(f"the model's chat template refuses the messages: {error}") from error
 

@@ -14,11 +14,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from mletools.records.errors import ToolError
-from mletools.records.ids import derive_seed
-from mletools.training import checkpoints
-from mletools.training.recorded_trainer import EndOfSteps
-from mletools.training.validation import validation_reward
+from ..records.errors import ToolError
+from ..records.ids import derive_seed
+from . import checkpoints
+from .recorded_trainer import EndOfSteps
+from .validation import validation_reward
 
 TRAINER_STATE = "trainer"
 
@@ -43,7 +43,7 @@ class Session:
 
     @property
     def writes(self) -> bool:
-        return self.trainer.args.process_index == 0
+        return bool(self.trainer.args.process_index == 0)
 
     def before_step(self, index: int, optimizer: Any) -> None:
         import torch

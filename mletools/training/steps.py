@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from mletools.training.samples import Sample
-from mletools.training.samples import Sequence as Tokens
+from .samples import Sample
+from .samples import Sequence as Tokens
 
 
 @dataclass(frozen=True)

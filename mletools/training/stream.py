@@ -15,9 +15,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from mletools.training.pool import Pool
-from mletools.training.samples import Sample, Sequence
-from mletools.training.steps import Step
+from .pool import Pool
+from .samples import Sample, Sequence
+from .steps import Step
 
 PATIENCE = 0.5  # seconds
 WAITING, POOL = "waiting.jsonl", "pool.json"

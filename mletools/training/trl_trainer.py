@@ -13,10 +13,10 @@ import torch
 from trl import GRPOTrainer
 from trl.trainer.grpo_trainer import use_adapter
 
-from mletools.training.algorithms import MEANS_OVER_ROWS
-from mletools.training.microbatches import Layout, cut, padding_share, tensors_of
-from mletools.training.recorded_trainer import Correction, Steps
-from mletools.training.steps import Row, Step
+from .algorithms import MEANS_OVER_ROWS
+from .microbatches import Layout, cut, padding_share, tensors_of
+from .recorded_trainer import Correction, Steps
+from .steps import Row, Step
 
 _SUMS = ("entropy", "log_ratio", "clipped")
 

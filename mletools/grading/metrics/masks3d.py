@@ -146,9 +146,9 @@ def _farthest(points: Any, others: Any, shape: tuple[int, int, int]) -> float:
     filled = one >= 0
     chosen = one[filled]
     near = np.zeros(len(one))
-    near[filled], _ = surface.query(_scaled(tuple(place[chosen] for place in places), shape))  # type: ignore[arg-type]
+    near[filled], _ = surface.query(_scaled(tuple(place[chosen] for place in places), shape))
     best = near.max()
     reach = (BLOCK - 1) * np.sqrt(sum(side**-2.0 for side in shape))
     left = (near + reach >= best)[block]
-    distance, _ = surface.query(_scaled(tuple(place[left] for place in places), shape))  # type: ignore[arg-type]
+    distance, _ = surface.query(_scaled(tuple(place[left] for place in places), shape))
     return float(distance.max())

@@ -5,10 +5,10 @@ ends within a few seconds and harms no machine: it reads, prints, and leaves sma
 Covered: every role, tags and tool calls. Not covered: attacks on the sandbox's kernel side (the sandbox's own tests).
 """
 
-from mletools.models import Reply, Request
-from mletools.models.agents import conversation, forms, ideas
-from mletools.models.agents.solutions import Dice
-from mletools.models.bank import choices, program
+from .. import Reply, Request
+from ..bank import choices, program
+from . import conversation, forms, ideas
+from .solutions import Dice
 
 CLEAN = """\
 import os, shutil

@@ -10,9 +10,10 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from mletools.models import Reply, Request
-from mletools.models.agents import advice, conversation
-from mletools.models.agents.solutions import (
+from .. import Reply, Request
+from ..bank import Choice, choices
+from . import advice, conversation
+from .solutions import (
     FAULTS,
     VALID,
     Dice,
@@ -22,7 +23,6 @@ from mletools.models.agents.solutions import (
     draw_level,
     found_in,
 )
-from mletools.models.bank import Choice, choices
 
 POOR = ("dummy", "stump", "shrunk")
 EXPERT = tuple(level for level in reversed(VALID) if level not in POOR)  # what an expert tries, and in which order

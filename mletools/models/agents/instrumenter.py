@@ -8,8 +8,8 @@ always) or hostile (attacks). Covered: programs that parse. Not covered: reports
 import ast
 import re
 
-from mletools.models import Reply, Request
-from mletools.models.agents.solutions import Dice
+from .. import Reply, Request
+from .solutions import Dice
 
 # Each report, and the words of a statement behind which it belongs.
 STEPS = (

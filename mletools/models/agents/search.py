@@ -22,12 +22,12 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from mletools.models import Reply, Request
-from mletools.models.agents import search_develop, search_prompts
-from mletools.models.agents.search_ideas import Mind, joined, thought_of, worded, worth
-from mletools.models.agents.search_recipes import Change, fits, read, together
-from mletools.models.agents.solutions import Dice
-from mletools.models.bank import choices
+from .. import Reply, Request
+from ..bank import choices
+from . import search_develop, search_prompts
+from .search_ideas import Mind, joined, thought_of, worded, worth
+from .search_recipes import Change, fits, read, together
+from .solutions import Dice
 
 PREFIX = "search-"
 SELECTS, MODIFIES = 0.8, 0.12  # of the choices among candidates; the others make up something new

@@ -7,13 +7,13 @@ covered: how an idea is found (search_ideas), what stands in a program (search_p
 from collections.abc import Mapping
 from typing import Any
 
-from mletools.models.agents import search_programs
-from mletools.models.agents.search_ideas import Mind, thought_of
-from mletools.models.agents.search_programs import SLOW_TIMES, Wanted
-from mletools.models.agents.search_prompts import Told
-from mletools.models.agents.search_recipes import Recipe, applied, cheaper, fits, read, together
-from mletools.models.agents.solutions import Dice
-from mletools.models.bank import Choice, choices
+from ..bank import Choice, choices
+from . import search_programs
+from .search_ideas import Mind, thought_of
+from .search_programs import SLOW_TIMES, Wanted
+from .search_prompts import Told
+from .search_recipes import Recipe, applied, cheaper, fits, read, together
+from .solutions import Dice
 
 FAULTY = 0.35  # of the programs that are newly written
 FAULTY_JOINED = 0.5  # of those that are made of several

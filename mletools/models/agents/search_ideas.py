@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mletools.models.agents.search_prompts import Experiment, Told, better
-from mletools.models.agents.search_recipes import (
+from .search_prompts import Experiment, Told, better
+from .search_recipes import (
     CHEAP,
     MERGE,
     MODELS,
@@ -24,7 +24,7 @@ from mletools.models.agents.search_recipes import (
     said,
     usable,
 )
-from mletools.models.agents.solutions import Dice
+from .solutions import Dice
 
 TASTE = 1.0  # a change of prior p is drawn exp(TASTE * p) times as often as one of 0
 FOLLOWS = 0.5  # takes over a step from an experiment with a better score, where one is told

@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mletools.models import readers
-from mletools.models.agents import search_texts as texts
-from mletools.models.agents.search_recipes import MODELS, STEPS, Recipe
-from mletools.models.bank import Choice, program
+from .. import readers
+from ..bank import Choice, program
+from . import search_texts as texts
+from .search_recipes import MODELS, STEPS, Recipe
 
 PLAIN_SECONDS = 0.5  # of a program of the bank
 SLOW_TIMES = 10  # a forgotten loop

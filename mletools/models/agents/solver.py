@@ -17,11 +17,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mletools.models import Reply, Request
-from mletools.models.agents import advice, conversation, forms
-from mletools.models.agents.conversation import Step
-from mletools.models.agents.solutions import FAULTS, VALID, Dice, choice_of, draw_level, with_fault
-from mletools.models.bank import Choice, choices, program
+from .. import Reply, Request
+from ..bank import Choice, choices, program
+from . import advice, conversation, forms
+from .conversation import Step
+from .solutions import FAULTS, VALID, Dice, choice_of, draw_level, with_fault
 
 # How often it begins at a level.
 START = dict(zip(VALID, (2.0, 2.0, 2.0, 3.0, 3.0, 3.0, 0.5, 0.0, 0.0), strict=True))

@@ -8,10 +8,10 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 
-from mletools.models import Reply, Request, ToolCall
-from mletools.models.agents import conversation, forms, ideas, solver
-from mletools.models.agents.solutions import Dice, answer
-from mletools.models.bank import choices, program
+from .. import Reply, Request, ToolCall
+from ..bank import choices, program
+from . import conversation, forms, ideas, solver
+from .solutions import Dice, answer
 
 RIGHT = 0.15  # of the malformed agent's turns are the solver's
 DONE = "I am done."

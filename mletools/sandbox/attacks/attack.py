@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from mletools.sandbox.attacks.world import World
-from mletools.sandbox.interface import Limits, Outcome
+from ..interface import Limits, Outcome
+from .world import World
 
 # Groups whose attacks reach answers, other programs or the reward; the others use up what is limited.
 CRITICAL_GROUPS = ("files", "network", "processes", "submission", "next run", "forgery")

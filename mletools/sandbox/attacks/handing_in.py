@@ -6,9 +6,9 @@ the sandbox's own. Not covered: the content of a submission (the grader's).
 
 from __future__ import annotations
 
-from mletools.sandbox.attacks.attack import Attack, Judge, Judged, held, last_words, no_submission
-from mletools.sandbox.attacks.world import World
-from mletools.sandbox.interface import Limits, Outcome
+from ..interface import Limits, Outcome
+from .attack import Attack, Judge, Judged, held, last_words, no_submission
+from .world import World
 
 _SYMLINK = """
 os.symlink(W["answers"], "submission.csv")

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from mletools.sandbox.attacks.attack import STILL_HERE, Attack, Judged, ends, held, survives
-from mletools.sandbox.attacks.world import World
-from mletools.sandbox.interface import Limits, Outcome
+from ..interface import Limits, Outcome
+from .attack import STILL_HERE, Attack, Judged, ends, held, survives
+from .world import World
 
 _DAEMON = """
 deaf()

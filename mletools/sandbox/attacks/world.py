@@ -24,7 +24,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from mletools.sandbox.interface import Outcome
+from ..interface import Outcome
 
 _IPC_CREAT, _IPC_RMID = 0o1000, 0
 _LOOKED_AT = 20_000

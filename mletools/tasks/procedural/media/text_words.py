@@ -79,11 +79,11 @@ class Reader:
 
     def _word(self, word: str, shortened: bool) -> str:
         if word in self.known:
-            return self.known[word]
+            return str(self.known[word])
         if shortened and word in self.begun:
-            return self.begun[word]
+            return str(self.begun[word])
         hit = next((self.near[key] for key in _neighbours(word) if key in self.near), word)
-        return self.known.get(hit, hit)
+        return str(self.known.get(hit, hit))
 
 
 def is_number(word: str) -> bool:
