@@ -176,9 +176,9 @@ class Selection:
         if options.tau_val is not None and rank is not None and rank < options.tau_val:
             reasons.append(f"validation: human rank {rank:g} is below {options.tau_val:g}")
         if options.window:
-            found = self._against_the_window(rollout, options.window, notes)
-            if found is not None:
-                reasons.append(found)
+            reason = self._against_the_window(rollout, options.window, notes)
+            if reason is not None:
+                reasons.append(reason)
         return reasons[0] if reasons else None
 
     def _threshold(self, task: str, reward: float, share: float) -> float:

@@ -24,7 +24,7 @@ def masked(rollout: Rollout) -> list[int]:
 
 
 def _invalid(turn: Turn) -> bool:
-    """Whether the turn handed in what is no valid submission."""
+    """True if the turn's submission is invalid."""
     if own_submission(turn):
         return not (turn.get("grade") or {"valid": True})["valid"]
     return turn["action"] in HANDS_IN and "execution" in turn

@@ -144,8 +144,8 @@ def _follow(
         sessions.append(sandbox.session(public, Limits(**order["limits"]), order["seed"]))
         return {}, b""
     exposed = not facts["pid_namespace"] and landlock.version() < landlock.SCOPED_SIGNALS
-    limits, given = Limits(**order["limits"]), order["arguments"]
-    outcome = run_once(sandbox, order["code"], public, limits, order["seed"], exposed, given, order["observer"])
+    limits, arguments = Limits(**order["limits"]), order["arguments"]
+    outcome = run_once(sandbox, order["code"], public, limits, order["seed"], exposed, arguments, order["observer"])
     if not facts["mount_namespace"]:
         _empty("/dev/shm")
     return message_of(outcome)

@@ -67,7 +67,7 @@ class DockerSession:
             began = time.monotonic()
             order = {"do": kind, "text": text, "wall_s": wall_s}
             try:
-                told, content = self._container.ask(order, seconds=wall_s + _SLACK_S)
+                reply, content = self._container.ask(order, seconds=wall_s + _SLACK_S)
             except (ServerDied, ToolError) as error:
                 self._over, self._fit = True, False
                 if self._closing:
@@ -76,6 +76,6 @@ class DockerSession:
                 if isinstance(error, ToolError):
                     raise
                 raise ToolError("the container of a session went away") from None
-            cell = read_result(Cell, told, content)
+            cell = read_result(Cell, reply, content)
             self._over = not cell.alive
             return cell

@@ -24,11 +24,11 @@ _NAMESPACES = {"user": "user", "mnt": "mount", "pid": "pid", "net": "network", "
 
 def own_namespaces() -> dict[str, str]:
     """The kernel's names of the namespaces that this process is in."""
-    found = {}
+    namespaces = {}
     for name in _NAMESPACES:
         with suppress(OSError):
-            found[name] = os.readlink(f"/proc/self/ns/{name}")
-    return found
+            namespaces[name] = os.readlink(f"/proc/self/ns/{name}")
+    return namespaces
 
 
 def _status() -> dict[str, str]:

@@ -25,7 +25,7 @@ from . import landlock, mounts, session_driver, solution
 from .gpus import Leases
 from .interface import DEFAULT_PREIMPORT, Limits, Outcome, Setup, check_arguments
 from .job import NOBODY
-from .pool import Pool, ServerDied
+from .pool import ServerDied, ServerPool
 from .process_tree import remove_folder
 from .session import LocalSession
 from .starting import wants_fresh_interpreter
@@ -56,7 +56,7 @@ class LocalSandbox:
         self._want_namespaces = namespaces
         self._want_cgroup = cgroup
         self._leases = Leases(setup.gpus)
-        self._pool = Pool(setup.slots, self._new_server)
+        self._pool = ServerPool(setup.slots, self._new_server)
         self._template: Template | None = None
         self._template_lock = threading.Lock()
         self._probe_lock = threading.Lock()

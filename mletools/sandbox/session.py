@@ -151,8 +151,8 @@ class LocalSession:
             return task.stopped_for
         if (self._ending.ended or 0.0) >= self._ends:
             return "timeout"
-        found = status_of(self._ending, self._limits)
-        return "killed" if found in ("ok", "error") else found
+        status = status_of(self._ending, self._limits)
+        return "killed" if status in ("ok", "error") else status
 
     def _press(self, task: _Task) -> None:
         """Go on to the next means of ending a cell."""

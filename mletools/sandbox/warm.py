@@ -46,7 +46,7 @@ def _is_readable(descriptor: int, seconds: float) -> bool:
 class Template:
     """The process that has the libraries loaded and that servers are forked from. `server` and `close`: any thread."""
 
-    def __init__(self, plan: mounts.Plan, preimport: Sequence[str], cgroup: bool) -> None:
+    def __init__(self, plan: mounts.MountPlan, preimport: Sequence[str], cgroup: bool) -> None:
         """Start the process and wait until it is warm. ToolError: it cannot be started, or a module fails to import."""
         self._control, other = channel.pair()
         self._lock = threading.Lock()

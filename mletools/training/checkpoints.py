@@ -97,7 +97,7 @@ def read_state(folder: Path) -> dict[str, Any]:
 
 
 def policy_version(folder: str | Path) -> int:
-    """How many updates the model in `folder` has seen: the policy_version of its state.json, 0 without one."""
+    """Number of updates of the model in `folder`: the policy_version of its state.json, 0 without one."""
     path = Path(folder) / STATE
     return int(read_state(Path(folder)).get("policy_version", 0)) if path.is_file() else 0
 

@@ -7,8 +7,8 @@ from ..records.errors import ToolError
 from .advantages import BASELINES, SCALES
 from .algorithms import ALGORITHMS, LEVELS, LOSS_TYPES
 from .durations import MODES
-from .recorded_trainer import IMPORTANCE_MODES
 from .samples import TROUBLES
+from .step_loader import IMPORTANCE_MODES
 
 
 @dataclass(frozen=True)

@@ -63,9 +63,9 @@ class Publisher:
                     f"{self.folder}: holds policies of another run: publish into another folder, or remove it"
                 )
         state = {"policy_version": version, "run": self.run}
-        made = checkpoints.save(self.folder, version, write, state, keep=KEEP, prefix=PREFIX)
+        checkpoint = checkpoints.save(self.folder, version, write, state, keep=KEEP, prefix=PREFIX)
         if self.url is not None:
-            load_adapter(self.url, self.name, made)
+            load_adapter(self.url, self.name, checkpoint)
         self._say(refused, False)
 
     def starving(self, yes: bool, refused: int) -> None:
@@ -81,8 +81,8 @@ class Publisher:
     def _say(self, refused: int, starving: bool) -> None:
         self._said = (refused, starving)
         used = self._trained + refused
-        said = published.Wanted(self.version, self.rollouts, self.groups, used, starving, self._ended)
-        published.say_wanted(self.folder, said)
+        demand = published.Demand(self.version, self.rollouts, self.groups, used, starving, self._ended)
+        published.say_wanted(self.folder, demand)
 
 
 def load_adapter(url: str, name: str, folder: Path, tries: int = TRIES, pause: float = PAUSE) -> None:
@@ -110,9 +110,9 @@ def load_adapter(url: str, name: str, folder: Path, tries: int = TRIES, pause: f
             "go on with --resume"
         ) from error
     if answer.status != 200:
-        said = answer.data[:500].decode("utf-8", "replace").strip()
+        response_text = answer.data[:500].decode("utf-8", "replace").strip()
         raise ToolError(
-            f"{address}: {answer.status} {said}: does the server take adapters? Start vLLM with --enable-lora and "
+            f"{address}: {answer.status} {response_text}: does the server take adapters? Start vLLM with --enable-lora and "
             "VLLM_ALLOW_RUNTIME_LORA_UPDATING=True, and --max-lora-rank at least that of --lora-rank"
         )
 

@@ -17,7 +17,7 @@ from typing import Any
 from ..records.errors import ToolError
 from ..records.ids import derive_seed
 from . import checkpoints
-from .recorded_trainer import EndOfSteps
+from .step_loader import EndOfSteps
 from .validation import validation_reward
 
 TRAINER_STATE = "trainer"
@@ -25,7 +25,7 @@ TRAINER_STATE = "trainer"
 
 @dataclass
 class Session:
-    """What happens around the optimiser steps of one call of `drive`; of several processes only the first writes."""
+    """Callbacks around the optimiser steps of one `drive` call; only the first process writes."""
 
     run: Any  # a runs.Run
     trainer: Any
@@ -146,7 +146,7 @@ class Session:
 
 
 def sharded(trainer: Any) -> bool:
-    """Whether the weights lie in parts on several processes (FSDP, DeepSpeed)."""
+    """True if the weights are sharded over processes (FSDP, DeepSpeed)."""
     return bool(trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled)
 
 

@@ -1,4 +1,4 @@
-"""What an optimiser step is made of: rows of the loss, the rollouts they belong to, and how steps are chosen."""
+"""An optimiser step: its loss rows, their rollouts, and the settings that compose steps."""
 
 from dataclasses import dataclass
 
@@ -20,7 +20,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Step:
+class OptimiserStep:
     """One optimiser step. rows: of the loss; lost, in_flight: rollouts of its groups that never come, that may still.
 
     weights: of the samples, None where the step was not weighted by duration.
@@ -35,7 +35,7 @@ class Step:
 
     @property
     def rollouts(self) -> int:
-        """How many have rows: what a mean over rows divides by."""
+        """Number of rollouts with rows: the divisor of a mean over rows."""
         return len({row.sample.id for row in self.rows})
 
 

@@ -10,7 +10,8 @@ from search_records import verdict
 from test_report_turns import BOARD, agent
 from test_reports import a_set, rollout, rows
 
-from mletools.reports.traces import Life, Trace, life, lives, traced
+from mletools.reports.trace import Trace, traced
+from mletools.reports.traces import Life, life, lives
 
 
 def ranked(*ranks: float | None) -> list[tuple[str, dict[str, Any]]]:

@@ -72,8 +72,8 @@ def dice_hausdorff(
             raise Unsuited(f"the volume of the group {str(name)!r} has more than {MOST_VOXELS} voxels")
         room = high[at] * wide[at]
         real = _volume(read_runs(truth[at], room, rle_start, Unsuited), z, shape)
-        found = _volume(read_runs(guess[at], room, rle_start, Undefined, None, runs, past_end), z, shape)
-        distances.append(_hausdorff(real, found, shape, most_ratio))
+        predicted = _volume(read_runs(guess[at], room, rle_start, Undefined, None, runs, past_end), z, shape)
+        distances.append(_hausdorff(real, predicted, shape, most_ratio))
     return float(dice_weight * dice + hausdorff_weight * (1 - np.mean(distances)))
 
 

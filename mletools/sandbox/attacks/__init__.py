@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from . import handing_in, kernel, memory, network, next_run, processes, reading
 from .attack import Attack, Judged, program
-from .world import World
+from .world import AttackWorld
 
 ATTACKS: tuple[Attack, ...] = (
     *reading.ATTACKS,
@@ -20,4 +20,4 @@ ATTACKS: tuple[Attack, ...] = (
     *kernel.ATTACKS,
 )
 
-__all__ = ["ATTACKS", "Attack", "Judged", "World", "program"]
+__all__ = ["ATTACKS", "Attack", "AttackWorld", "Judged", "program"]

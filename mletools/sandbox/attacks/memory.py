@@ -13,7 +13,7 @@ from dataclasses import replace
 from ..interface import Outcome
 from .attack import Attack, Judged, ends, traced
 from .processes import SMALL
-from .world import World
+from .world import AttackWorld
 
 _HELD_S = 0.6  # seconds that what is above the limit must last: a watcher may be late, a neighbour may need some
 _MARGIN_MB = 300
@@ -286,7 +286,7 @@ for child in children:
 """
 
 
-def _takes_no_more(outcome: Outcome, world: World) -> Judged:
+def _takes_no_more(outcome: Outcome, world: AttackWorld) -> Judged:
     """Sealed when the machine did not lack much more than the limit for long, however the run ended."""
     trace = traced(outcome, world)
     if trace is not None:

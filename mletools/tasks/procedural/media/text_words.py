@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from . import text_notes
 from .text_damage import END_OF_FORM, FOREIGN
-from .text_plan import LETTERS, Plan
+from .text_plan import LETTERS, NotesPlan
 
 TOKENS = re.compile(rf"{LETTERS.pattern}|-?\d+(?:[.,]\d+)?(?![^\s.,:;])|[.!?;,:]")
 FORM = re.compile(rf".*Remarks:(.*){END_OF_FORM}.*", re.DOTALL)
@@ -29,7 +29,7 @@ class Sentence:
 class Reader:
     """Knows the words of a task and brings back those that were cut short, misspelt or translated."""
 
-    def __init__(self, plan: Plan):
+    def __init__(self, plan: NotesPlan):
         text = plan.scenario["text"]
         weighty = [*text["praise"], *text["blame"], *(word for words in text["themes"].values() for word in words)]
         told = [
