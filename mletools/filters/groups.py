@@ -85,7 +85,7 @@ class Selection:
     def add(self, rollout: dict[str, Any], measured: Mapping[str, Any] | None = None) -> Iterator[Decision]:
         """Take one rollout in; when its group is complete, decide on all of the group.
 
-        measured: `gain`, the human rank less the reference's, and `validation_rank`, that of the score that was told;
+        measured: `gain`, the human rank less the reference's, and `validation_rank`, that of the shown score;
         without them the filters that ask for them pass the rollout.
         """
         holds = self.options.top is not None and self.options.calibrate == "input"

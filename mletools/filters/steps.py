@@ -32,7 +32,7 @@ class Cut:
 
 
 def own_submission(turn: Turn) -> dict[str, Any] | None:
-    """The file that this turn left; None where it left none, or told of an earlier one."""
+    """The submission file that this turn left; None if it left none or repeats an earlier one."""
     submission: dict[str, Any] | None = turn.get("submission") or (turn.get("execution") or {}).get("submission")
     return submission
 

@@ -1,8 +1,8 @@
 """The types of the records that travel through the pipe.
 
-They repeat the schemas in `mletools/schemas` for type checkers and readers; `schema.check` does the validation at run time.
-Required fields stand in a private base class (`_Task`), optional ones in the public class (`Task`). Free-form objects are
-`dict[str, Any]`. Summaries and comparisons have a schema only.
+They repeat the schemas in `mletools/schemas` for type checkers and readers; `schema.check` validates at run time.
+Required fields stand in a private base class (`_Task`), optional ones in the public class (`Task`). Free-form objects
+are `dict[str, Any]`. Summaries and comparisons have a schema only.
 """
 
 from typing import Any, Literal, TypedDict

@@ -12,7 +12,7 @@ KINDS = ("memory", "reset")  # how a trace began: from a solution of the pool, f
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """One trace: how it began, the seconds of its turns, and of each valid submission the seconds until then and the human rank."""
+    """One trace: its start, total seconds, and (elapsed seconds, human rank) of each valid submission."""
 
     kind: str
     seconds: float

@@ -207,7 +207,7 @@ class GrpoRun(TrainingRun):
         return step
 
     def _describe(self, trainer: Any) -> dict[str, Any]:
-        """Statistics of the step's rollouts. Called once after each step, when the policy version is already incremented."""
+        """Statistics of the step's rollouts. Call it once after each step, with the policy version incremented."""
         step: OptimiserStep = trainer.taken
         for sample in step.samples:
             self.passes[sample.id] = self.passes.get(sample.id, 0) + 1

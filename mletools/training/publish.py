@@ -23,7 +23,7 @@ TRIES, PAUSE = 6, 2.0  # seconds before the first further try, doubled each time
 class Publisher:
     """Publishes into `folder`, and to the server at `url` as the model `name`; every `steps` updates.
 
-    rollouts or else groups: that the trainer wants for an update, told to the samplers. run: whose policies the folder holds.
+    rollouts, groups: size of an update in one or the other, published to the samplers. run: the run of the folder's policies.
     """
 
     folder: Path
@@ -118,7 +118,7 @@ def load_adapter(url: str, name: str, folder: Path, tries: int = TRIES, pause: f
 
 
 def publisher(options: Any, folder: str | None, url: str | None, name: str, out: str) -> Publisher | None:
-    """The publisher of a run with these options, or None where nobody is to be told. ToolError: what cannot be served."""
+    """The publisher of a run with these options, or None without samplers. ToolError: what cannot be served."""
     if folder is None:
         if url is not None:
             raise ToolError("--publish-url needs --publish DIR: the server reads the adapter from there")

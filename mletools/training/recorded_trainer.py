@@ -37,8 +37,8 @@ def recorded_trainer(
 ) -> Any:
     """A GRPOTrainer whose train() takes one optimiser step per item of `steps` and ends with EndOfSteps.
 
-    steps: read on the first process only. abort_step(step, why): called before an error for a step whose loss, gradient or
-    ratios are not usable. `arguments` go to GRPOConfig. After a step `trainer.observed` tells what was seen in it.
+    steps: read on the first process only. abort_step(step, why): raises for a step with an unusable loss, gradient or
+    ratio. `arguments` go to GRPOConfig. After a step `trainer.observed` holds its statistics.
     """
     from datasets import Dataset
     from trl import GRPOConfig

@@ -16,10 +16,10 @@ IMPORTANCE_MODES = ("token_truncate", "token_mask", "sequence_truncate", "sequen
 
 @dataclass(frozen=True)
 class Correction:
-    """How the sampler's log-probabilities are used. ratio: the clipped ratio is against them; else it is 1.
+    """The use of the sampler's log-probabilities. ratio: clip the ratio against them; else the ratio is 1.
 
-    importance: weights of pi_trainer / pi_sampler in place of it, truncated or masked (of IMPORTANCE_MODES) at the bounds;
-    None: none. largest_ratio: a ratio beyond it ends the run, before the step is taken.
+    importance: one of IMPORTANCE_MODES, which truncates or masks the weights pi_trainer / pi_sampler at the bounds;
+    None: no weights. largest_ratio: a larger ratio ends the run before the step is taken.
     """
 
     ratio: bool = True

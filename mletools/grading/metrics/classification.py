@@ -18,7 +18,7 @@ AVERAGES = ("binary", "macro", "micro", "weighted")
 
 @dataclass
 class Counts:
-    """Rows per class, for every class of answers or predictions: real (rows of it), predicted (predictions of it), hits."""
+    """Rows per class, for every class of answers or predictions: real (its rows), predicted (its predictions), hits."""
 
     real: Any
     predicted: Any

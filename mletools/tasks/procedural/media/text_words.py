@@ -1,6 +1,6 @@
 """A spoiled note is made readable again: tags, forms and quotations go, words become ones that are known.
 
-Not covered: what a note means (text_reading).
+Not covered: what a note means (text_features).
 """
 
 import html
