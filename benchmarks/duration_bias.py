@@ -197,12 +197,12 @@ def tool_steps(
     way: str, mode: str, draw: Draw, bandit: Bandit, batches: int, rng: random.Random
 ) -> Iterator[tuple[Any, dict[str, float]]]:
     """The pool's steps, and further factors by rollout."""
-    from mletools.training.pool import Pool, held_steps
+    from mletools.training.pool import GroupPool, held_steps
     from mletools.training.steps import Choice
 
     asked = "off" if mode == "inverse" else mode
     choice = Choice(groups_per_step=1, baseline="group", scale_rewards="none", duration_weight=asked)
-    pool, endless = Pool(replace(choice, batch=BATCH), {}, Counter(), stream=True), kept(draw, BATCH)
+    pool, endless = GroupPool(replace(choice, batch=BATCH), {}, Counter(), stream=True), kept(draw, BATCH)
     for index in range(batches):
         if way == "kept":
             for place in range(BATCH):

@@ -125,9 +125,9 @@ class Collector:
             yield step
 
     def _pool(self, stream: bool) -> Any:
-        from mletools.training.pool import Pool
+        from mletools.training.pool import GroupPool
 
-        return Pool(self.run.choice, {}, self.run.dropped, stream=stream, version=lambda: len(self.curve) - 1)
+        return GroupPool(self.run.choice, {}, self.run.dropped, stream=stream, version=lambda: len(self.curve) - 1)
 
     def _look(self) -> None:
         import numpy as np

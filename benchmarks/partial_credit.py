@@ -179,7 +179,7 @@ def rounds(
     """The steps of an arm; `told` gets what each round came to."""
     from mletools.models.hf import HfModel
     from mletools.scaffolds.single import record
-    from mletools.training.pool import Pool
+    from mletools.training.pool import GroupPool
 
     sampler = HfModel(policy, threads=1)
     sampler._model = run.policy  # the one that is trained, in place of a copy
@@ -191,7 +191,7 @@ def rounds(
         records = [record(job, reply, 0.0) for job, reply in zip(jobs, sampler.sample(requests), strict=True)]
         run.policy.train()
         outcomes = judge.outcomes(records)
-        pool = Pool(run.choice, {}, run.dropped)
+        pool = GroupPool(run.choice, {}, run.dropped)
         for each, found in zip(records, outcomes, strict=True):
             reward = partial_credit(found["score"], found["lower"], found["markers"], credit=credit)
             pool.add(run.sample({**each, "reward": reward}))

@@ -14,9 +14,10 @@ held: for each task DIGESTS of programs and what `remembered` says; of groups th
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 from ..records.ids import content_id
+from ..records.types import Rollout
 from .code import normal_form
 from .masks import masked
 from .remembered import Remembered
@@ -84,7 +85,7 @@ class Selection:
     def add(self, rollout: dict[str, Any], measured: Mapping[str, Any] | None = None) -> Iterator[Decision]:
         """Take one rollout in; when its group is complete, decide on all of the group.
 
-        measured: `gain`, the human rank less the reference's, and `validation_rank`, that of the score that was told;
+        measured: `gain`, the human rank less the reference's, and `validation_rank`, that of the shown score;
         without them the filters that ask for them pass the rollout.
         """
         holds = self.options.top is not None and self.options.calibrate == "input"
@@ -135,7 +136,7 @@ class Selection:
             return Decision(rollout, earlier["reason"])
         notes = dict(measured)
         if self.options.mask_invalid:
-            notes["masked"] = sorted({*masked(rollout), *earlier.get("masked", ())})
+            notes["masked"] = sorted({*masked(cast(Rollout, rollout)), *earlier.get("masked", ())})
         of_value = self._of_value(rollout, notes) if _counts(rollout) else None
         return Decision(rollout, self._plain(rollout, notes) or of_value, notes)
 
@@ -175,9 +176,9 @@ class Selection:
         if options.tau_val is not None and rank is not None and rank < options.tau_val:
             reasons.append(f"validation: human rank {rank:g} is below {options.tau_val:g}")
         if options.window:
-            found = self._against_the_window(rollout, options.window, notes)
-            if found is not None:
-                reasons.append(found)
+            reason = self._against_the_window(rollout, options.window, notes)
+            if reason is not None:
+                reasons.append(reason)
         return reasons[0] if reasons else None
 
     def _threshold(self, task: str, reward: float, share: float) -> float:

@@ -4,16 +4,14 @@ Covered: messages without one action that can be read, cut off, calls of what do
 invalid. Not covered: programs that failed without being handed in: trying is no fault.
 """
 
-from collections.abc import Mapping
-from typing import Any
-
+from ..records.types import Rollout, Turn
 from .steps import own_submission
 
 FORM = {"length", "missing", "several", "malformed", "unknown", "early"}  # problems of a turn that are about its form
 HANDS_IN = {"execute_code", "solve", "improve"}  # actions whose program is to leave a submission
 
 
-def masked(rollout: Mapping[str, Any]) -> list[int]:
+def masked(rollout: Rollout) -> list[int]:
     """The places in `messages` of the policy's messages that must not carry loss, of a graded rollout."""
     own = [at for at, message in enumerate(rollout["messages"]) if message.get("loss")]
     turns, grade = [turn for turn in rollout["turns"] if "message" in turn], rollout["grade"]
@@ -25,8 +23,8 @@ def masked(rollout: Mapping[str, Any]) -> list[int]:
     return [at for at in own if at in bad]
 
 
-def _invalid(turn: Mapping[str, Any]) -> bool:
-    """Whether the turn handed in what is no valid submission."""
+def _invalid(turn: Turn) -> bool:
+    """True if the turn's submission is invalid."""
     if own_submission(turn):
         return not (turn.get("grade") or {"valid": True})["valid"]
     return turn["action"] in HANDS_IN and "execution" in turn

@@ -1,4 +1,4 @@
-"""What the filters remember of the rewards that went by: the newest of each task, in windows and altogether.
+"""The reward history of the filters: the newest rewards of each task, by window and in total.
 
 It grows by a task's entry for each new task: at most REWARDS numbers, and a window for each kind of trace.
 """
@@ -20,14 +20,14 @@ class Remembered:
 
     @classmethod
     def of(cls, tasks: Mapping[str, Any]) -> "Remembered":
-        """What `as_json` gave. TypeError, KeyError or ValueError for anything else."""
-        made = cls()
-        for task, told in tasks.items():
-            if told["rewards"]:
-                made.rewards[task] = deque(map(_number, told["rewards"]), REWARDS)
-            if told["windows"]:
-                made.windows[task] = {kind: deque(map(_number, each)) for kind, each in told["windows"].items()}
-        return made
+        """Restore the output of `as_json`. TypeError, KeyError or ValueError for anything else."""
+        memory = cls()
+        for task, state in tasks.items():
+            if state["rewards"]:
+                memory.rewards[task] = deque(map(_number, state["rewards"]), REWARDS)
+            if state["windows"]:
+                memory.windows[task] = {kind: deque(map(_number, each)) for kind, each in state["windows"].items()}
+        return memory
 
     def as_json(self) -> dict[str, Any]:
         """JSON of it, by task."""
@@ -41,7 +41,7 @@ class Remembered:
 
     @property
     def size(self) -> int:
-        """How many rewards are held."""
+        """Number of stored rewards."""
         kinds = [each for windows in self.windows.values() for each in windows.values()]
         return sum(map(len, self.rewards.values())) + sum(map(len, kinds))
 

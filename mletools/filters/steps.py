@@ -32,9 +32,9 @@ class Cut:
 
 
 def own_submission(turn: Turn) -> dict[str, Any] | None:
-    """The file that this turn left; None where it left none, or told of an earlier one."""
-    found: dict[str, Any] | None = turn.get("submission") or (turn.get("execution") or {}).get("submission")
-    return found
+    """The submission file that this turn left; None if it left none or repeats an earlier one."""
+    submission: dict[str, Any] | None = turn.get("submission") or (turn.get("execution") or {}).get("submission")
+    return submission
 
 
 def cut(rollout: dict[str, Any], hand_in: HandIn, standing: Standing) -> Cut:
@@ -65,7 +65,7 @@ def cut(rollout: dict[str, Any], hand_in: HandIn, standing: Standing) -> Cut:
 
 
 def _reference(rollout: Mapping[str, Any], before: Turn | None, standing: Standing) -> dict[str, Any] | None:
-    """What a step's gain is measured from: what its trace began from, else the submission before it (figure 3b)."""
+    """The reference of a step's gain: the start of its trace, else the previous submission (figure 3b)."""
     score = (rollout.get("state") or {}).get("score")
     if score is not None:
         return {"of": "state", "score": score, **standing(rollout["task"], score)}
@@ -76,10 +76,10 @@ def _reference(rollout: Mapping[str, Any], before: Turn | None, standing: Standi
 
 
 def reference_of(rollout: Mapping[str, Any]) -> dict[str, Any] | None:
-    """What a graded rollout's gain is measured from: a step's own reference, a whole rollout's state; None: nothing."""
+    """The reference of a graded rollout's gain: a step's own reference or a rollout's start state, else None."""
     if "cut" in rollout:
-        found: dict[str, Any] | None = rollout["cut"]["reference"]
-        return found
+        reference: dict[str, Any] | None = rollout["cut"]["reference"]
+        return reference
     score = (rollout.get("state") or {}).get("score")
     return None if score is None else {"score": score}
 
@@ -115,20 +115,20 @@ def _step(
         earlier = message.get("loss") and at < own[0]["message"]
         messages.append({**message, "loss": False} if earlier else dict(message))
     code, execution = hand_in(turns, end, {name: rollout["execution"].get(name) for name in BOX})
-    made = {name: value for name, value in rollout.items() if name not in OF_THE_WHOLE}
-    made |= _named(rollout, number, [first, last], reference)
-    made |= {"messages": messages, "turns": turns, "usage": _usage(own)}
-    made |= {"stop_reason": "finished", "code": code, "validation": end.get("validation"), "execution": execution}
-    if "format_rate" in made and rollout["scaffold"] != "react":  # whether one of react's thinks, its turn does not say
-        made["format_rate"] = sum(turn["action"] != "none" for turn in own) / len(own)
-    return made
+    step = {name: value for name, value in rollout.items() if name not in OF_THE_WHOLE}
+    step |= _named(rollout, number, [first, last], reference)
+    step |= {"messages": messages, "turns": turns, "usage": _usage(own)}
+    step |= {"stop_reason": "finished", "code": code, "validation": end.get("validation"), "execution": execution}
+    if "format_rate" in step and rollout["scaffold"] != "react":  # whether one of react's thinks, its turn does not say
+        step["format_rate"] = sum(turn["action"] != "none" for turn in own) / len(own)
+    return step
 
 
 def _usage(turns: Sequence[Turn]) -> dict[str, Any]:
-    """What the turns used together; a sum is None where one of its parts is not known."""
-    told = [turn.get("usage") or {} for turn in turns]
+    """Total usage of the turns; a sum is None if one of its terms is unknown."""
+    usages = [turn.get("usage") or {} for turn in turns]
     sums: dict[str, Any] = {}
     for name in ("prompt_tokens", "completion_tokens", "usd"):
-        parts = [each.get(name) for each in told]
+        parts = [each.get(name) for each in usages]
         sums[name] = None if None in parts else sum(part for part in parts if part is not None)
     return {**sums, "seconds": round(sum(turn["duration_s"] for turn in turns), 4)}

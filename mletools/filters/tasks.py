@@ -24,7 +24,9 @@ class TaskSelection:
         `checks` says "passed", "skipped: why" or "failed: why"; two tasks that share one of their `keys` are nearly
         equal.
         """
-        reasons = [f"{name}: {told.removeprefix(FAILED)}" for name, told in checks.items() if told.startswith(FAILED)]
+        reasons = [
+            f"{name}: {result.removeprefix(FAILED)}" for name, result in checks.items() if result.startswith(FAILED)
+        ]
         earlier = next((self._seen[key] for key in keys if key in self._seen), None)
         if earlier is not None and not self.keep_duplicates:
             reasons.append(f"{DUPLICATE}: nearly the same as the earlier task {earlier}")
@@ -40,6 +42,6 @@ class TaskSelection:
 
 def failed(decision: Mapping[str, Any]) -> list[str]:
     """The names of the checks that a decision of `decide` counts against a task, DUPLICATE among them."""
-    names = [name for name, told in decision["checks"].items() if told.startswith(FAILED)]
+    names = [name for name, result in decision["checks"].items() if result.startswith(FAILED)]
     duplicate = not decision["kept"] and (not names or f"; {DUPLICATE}: " in decision["reason"])
     return [*names, *([DUPLICATE] if duplicate else [])]

@@ -14,6 +14,7 @@ from typing import Any
 from ..records.errors import RecordError, ToolError
 from ..records.human_rank import RULES as HUMAN_RANKS
 from ..records.human_rank import human_rank
+from ..records.types import MetricSpec
 from . import code, metrics, rewards
 from .answers import EVERY, Answers, answer_spec, parse_answers, read_answers
 from .leaderboard import (
@@ -46,7 +47,7 @@ RunCode = Callable[[Mapping[str, Any], Path, bytes], float]
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the grader says of one submission.
+    """The verdict on one submission.
 
     score: rounded, None when invalid. thresholds: those of the task, or the leaderboard's. position and teams are on the
     leaderboard (the private one where there are two), None without one; human_rank follows human_rank_rule.
@@ -103,16 +104,16 @@ def score_bytes(task: Mapping[str, Any], answers: bytes, submission: bytes) -> f
 
     Invalid (a ValueError) where the submission has none, ToolError where the answers are broken.
     """
-    found = parse_answers(answers, answer_spec(task), task["metric"].get("where", []), _asked(task["metric"]))
-    return _score(task, found, submission, MAX_BYTES)
+    parsed = parse_answers(answers, answer_spec(task), task["metric"].get("where", []), _asked(task["metric"]))
+    return _score(task, parsed, submission, MAX_BYTES)
 
 
-def _asked(metric: Mapping[str, Any]) -> list[str]:
+def _asked(metric: MetricSpec) -> list[str]:
     """The columns of the answers that the metric needs beside the targets."""
     if "extra" in metrics.find(metric["name"]).given:
         return [EVERY]
-    given = [metric[name] for name in ("group", "weight") if name in metric]
-    return [each if isinstance(each, str) else each["column"] for each in given]
+    columns = [metric[name] for name in ("group", "weight") if name in metric]
+    return [each if isinstance(each, str) else each["column"] for each in columns]
 
 
 def _score(task: Mapping[str, Any], answers: Answers, content: bytes, max_bytes: int) -> float:
@@ -131,8 +132,8 @@ def _score(task: Mapping[str, Any], answers: Answers, content: bytes, max_bytes:
     return score
 
 
-def _given(spec: Mapping[str, Any], metric: Mapping[str, Any], answers: Answers) -> dict[str, Any]:
-    """What registry.GIVEN names, for the rows that count."""
+def _given(spec: Mapping[str, Any], metric: MetricSpec, answers: Answers) -> dict[str, Any]:
+    """The inputs named in registry.GIVEN, for the scored rows."""
     import numpy as np
 
     counts = slice(None) if answers.counts is None else answers.counts
@@ -140,14 +141,14 @@ def _given(spec: Mapping[str, Any], metric: Mapping[str, Any], answers: Answers)
     def column(name: str) -> Any:
         return np.array(answers.columns[name], dtype=object)[counts]
 
-    given: dict[str, Any] = {"names": spec["target"], "weight": None, "group": None}
+    context: dict[str, Any] = {"names": spec["target"], "weight": None, "group": None}
     if "group" in metric:
-        given["group"] = _groups(column, metric["group"])
+        context["group"] = _groups(column, metric["group"])
     if "weight" in metric:
-        given["weight"] = _weights(column, metric["weight"])
+        context["weight"] = _weights(column, metric["weight"])
     if "extra" in metrics.find(metric["name"]).given:
-        given["extra"] = {name: column(name) for name in answers.columns}
-    return given
+        context["extra"] = {name: column(name) for name in answers.columns}
+    return context
 
 
 def _groups(column: Callable[[str], Any], group: Any) -> Any:
@@ -158,10 +159,10 @@ def _groups(column: Callable[[str], Any], group: Any) -> Any:
     if isinstance(group, str):
         return column(group)
     pattern = re.compile(group["pattern"])
-    found = [pattern.search(cell) for cell in column(group["column"])]
-    if None in found:
+    matches = [pattern.search(cell) for cell in column(group["column"])]
+    if None in matches:
         raise ToolError(f"metric.group: {group['pattern']!r} does not match every cell of column {group['column']!r}")
-    return np.array([match[1] for match in found if match], dtype=object)
+    return np.array([match[1] for match in matches if match], dtype=object)
 
 
 def _weights(column: Callable[[str], Any], weight: Any) -> Any:
@@ -245,6 +246,7 @@ __all__ = [
     "HUMAN_RANKS",
     "MAX_BYTES",
     "Invalid",
+    "Leaderboard",
     "RunCode",
     "Verdict",
     "answer_spec",

@@ -28,14 +28,14 @@ class Nth(NamedTuple):
 
 
 class Sizes(NamedTuple):
-    """How many characters the longest of some cells has, and how many all of them together."""
+    """Length of the longest cell and total length of all cells, in characters."""
 
     longest: int
     total: int
 
 
 def sizes(columns: Mapping[str, Sequence[str]], names: Sequence[str]) -> Sizes:
-    """Those of the columns of these names."""
+    """Sizes of the columns with these names."""
     cells = [columns[name] for name in names]
     return Sizes(
         max((max(map(len, each), default=0) for each in cells), default=0), sum(sum(map(len, each)) for each in cells)
@@ -134,7 +134,7 @@ def _answers(
     position = {key: at for at, key in enumerate(keys)}
     if len(position) < len(keys):
         twice = next(key for at, key in enumerate(keys) if position[key] != at)
-        raise Invalid(f"id {told(twice)} stands in two rows")
+        raise Invalid(f"id {describe_key(twice)} stands in two rows")
     counts = _counting(columns, where)
     truth = stack({name: _filled(columns[name], counts) for name in target}, spec, keys)
     kept = columns if EVERY in asked else {name: columns[name] for name in asked}
@@ -153,7 +153,7 @@ def _filled(cells: Sequence[str], counts: Any) -> Sequence[str]:
 
 
 def _all_numbers(cells: Sequence[str]) -> bool:
-    """Whether ids may compare as numbers: all are, and no two become one that way."""
+    """True if ids can compare as numbers: all are numeric and remain distinct."""
     if not all(cell.strip().lstrip("-").replace(".", "", 1).isdigit() for cell in cells):
         return False
     return len(set(parsing.canonical(cells))) == len(set(cells))
@@ -173,10 +173,10 @@ def keys_of(columns: Sequence[Sequence[str]], numeric: Sequence[bool], repeated:
     return numbered
 
 
-def told(key: Key) -> str:
+def describe_key(key: Key) -> str:
     """An id as messages quote it."""
     if isinstance(key, Nth):
-        return f"{told(key.id)} (its row {key.number})"
+        return f"{describe_key(key.id)} (its row {key.number})"
     return parsing.shown(key) if isinstance(key, str) else repr(key)[:200]
 
 
@@ -192,7 +192,7 @@ def stack(columns: Mapping[str, Sequence[str]], spec: Mapping[str, Any], keys: S
         try:
             parsed.append(read(cells, spec))
         except BadCell as bad:
-            raise Invalid(f"column {name!r} of row {told(keys[bad.at])} is {bad.problem}") from None
+            raise Invalid(f"column {name!r} of row {describe_key(keys[bad.at])} is {bad.problem}") from None
     return np.stack(parsed, axis=1)
 
 
@@ -202,14 +202,14 @@ def joined(
     """The cells of the rows that belong to one id, `order` says to which, joined in file order."""
     glue = spec.get("separator") or (";" if spec["parse"] in ("spans", "rle") else " ")
     nothing = {"", spec.get("empty_marker", "")}
-    found = {}
+    columns_by_name = {}
     for name, column in columns.items():
         parts: list[list[str]] = [[] for _ in range(rows)]
         for at, cell in zip(order, column, strict=True):
             if cell.strip() not in nothing:
                 parts[at].append(cell)
-        found[name] = [glue.join(each) for each in parts]
-    return found
+        columns_by_name[name] = [glue.join(each) for each in parts]
+    return columns_by_name
 
 
 def _joined_answers(
@@ -262,8 +262,8 @@ def _last(groups: Sequence[str], number: int, counts: Any) -> Any:
     import numpy as np
 
     left: dict[str, int] = {}
-    found = np.zeros(len(groups), dtype=bool)
+    selected = np.zeros(len(groups), dtype=bool)
     for at in np.flatnonzero(counts)[::-1]:
         left[groups[at]] = left.get(groups[at], number) - 1
-        found[at] = left[groups[at]] >= 0
-    return found
+        selected[at] = left[groups[at]] >= 0
+    return selected

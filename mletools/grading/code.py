@@ -112,14 +112,14 @@ def _score(task: Mapping[str, Any], status: str, said: bytes | None, stderr: byt
         tail = stderr.decode("utf-8", errors="replace").strip()[-500:]
         raise RecordError(f"the metric {name} ended with status {status}: {tail}")
     try:
-        found = json.loads(said)
+        reply = json.loads(said)
     except ValueError:
         raise RecordError(f"the metric {name} handed out no JSON") from None
-    if "invalid" in found:
-        raise Invalid(str(found["invalid"]))
-    if "error" in found:
-        raise RecordError(f"the metric {name} failed: {found['error'].strip()}")
-    score = found["score"]
+    if "invalid" in reply:
+        raise Invalid(str(reply["invalid"]))
+    if "error" in reply:
+        raise RecordError(f"the metric {name} failed: {reply['error'].strip()}")
+    score = reply["score"]
     if not isinstance(score, (int, float)) or not math.isfinite(score):
         raise Invalid(f"the metric {Path(name).name} of these predictions is not a finite number")
     return float(score)

@@ -25,6 +25,8 @@ import signal
 import sys
 import traceback
 import types
+from collections.abc import Sequence
+from importlib.machinery import ModuleSpec
 from typing import Any
 
 HOME = os.getcwd()
@@ -43,14 +45,16 @@ class Unreadable(InvalidSubmissionError):
 class CompetitionMetrics:
     """The base of MLE-Dojo's metric classes."""
 
-    def __init__(self, higher_is_better=True):
+    def __init__(self, higher_is_better: bool = True) -> None:
         self.higher_is_better = higher_is_better
 
 
 class _Beside(importlib.abc.MetaPathFinder):
     """Finds mlebench.competitions.NAME.module among the files beside the metric; its packages are empty."""
 
-    def find_spec(self, name, path=None, target=None):
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: types.ModuleType | None = None
+    ) -> ModuleSpec | None:
         if not name.startswith("mlebench.competitions"):
             return None
         file = os.path.join(INPUT, name.rpartition(".")[2] + ".py")
@@ -60,27 +64,27 @@ class _Beside(importlib.abc.MetaPathFinder):
 
 
 class _Empty(importlib.abc.Loader):
-    def create_module(self, spec):
+    def create_module(self, spec: ModuleSpec) -> None:
         return None
 
-    def exec_module(self, module):
+    def exec_module(self, module: types.ModuleType) -> None:
         pass
 
 
-def _stand_in(name, **contents):
+def _stand_in(name: str, **contents: Any) -> None:
     module = types.ModuleType(name)
     module.__path__ = []
     module.__dict__.update(contents)
     sys.modules[name] = module
 
 
-def _logger(name="metric", *_):
+def _logger(name: str = "metric", *_: Any) -> Any:
     import logging
 
     return logging.getLogger(name)
 
 
-def stand_in():
+def stand_in() -> None:
     """Names that metrics import from benchmarks that are not installed here."""
     if importlib.util.find_spec("mlebench") is None:
         _stand_in("mlebench")
@@ -95,7 +99,7 @@ def stand_in():
         )
 
 
-def read(path):
+def read(path: str) -> Any:
     """A data frame, or of JSON Lines a list of objects, as MLE-bench hands them over."""
     import pandas
 
@@ -105,7 +109,7 @@ def read(path):
     return pandas.read_csv(path)
 
 
-def read_submission():
+def read_submission() -> Any:
     """The submission as pandas reads it; Unreadable where it cannot, whose fault only the submission can be."""
     import pandas
 
@@ -117,7 +121,7 @@ def read_submission():
         raise Unreadable(f"the file cannot be read as CSV: {' '.join(str(error).split())}") from None
 
 
-def load(path):
+def load(path: str) -> dict[str, Any]:
     """The metric's file as a module of a benchmark's package, so that it finds what lies beside it."""
     spec = importlib.util.spec_from_file_location("mlebench.competitions.judged.metric", path)
     assert spec is not None and spec.loader is not None
@@ -127,18 +131,18 @@ def load(path):
     return vars(module)
 
 
-def by_function(path, answers):
+def by_function(path: str, answers: str) -> Any:
     return LOADED["grade"](read_submission(), read(answers))
 
 
-def by_class(path, answers):
+def by_class(path: str, answers: str) -> Any:
     kinds = [kind for kind in LOADED.values() if isinstance(kind, type) and hasattr(kind, "evaluate")]
     metric = kinds[-1]()
     metric.validate_submission(read_submission(), read(answers))
     return metric.evaluate(read(answers), read_submission())
 
 
-def by_script(path, answers):
+def by_script(path: str, answers: str) -> Any:
     out = io.StringIO()
     sys.argv = [path, "--submission_path", SUBMISSION]
     os.chdir(INPUT)
@@ -153,12 +157,13 @@ def by_script(path, answers):
 BY = {"function": by_function, "class": by_class, "script": by_script}
 
 
-def asked():
+def asked() -> dict[str, str]:
     with open(os.path.join(INPUT, "judge.json"), encoding="utf-8") as file:
-        return json.load(file)
+        request: dict[str, str] = json.load(file)
+    return request
 
 
-def prepare():
+def prepare() -> None:
     """Load the metric, where it is no script; what it raises is an error of each judgement."""
     sys.path.insert(0, INPUT)
     stand_in()
@@ -170,7 +175,7 @@ def prepare():
         LOADED["mletools error"] = traceback.format_exc()
 
 
-def verdict(content):
+def verdict(content: bytes) -> dict[str, Any]:
     """What the metric says of a submission, as an object that can be written as JSON."""
     if "mletools error" in LOADED:
         return {"error": LOADED["mletools error"][-4000:]}
@@ -186,7 +191,7 @@ def verdict(content):
         return {"error": traceback.format_exc()[-4000:]}
 
 
-def judge(encoded):
+def judge(encoded: str) -> None:
     """Write the verdict on a submission, in base64, from a fork of this process; RuntimeError where the fork ends badly."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(SAID)

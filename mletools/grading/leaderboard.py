@@ -18,7 +18,7 @@ MEDALS = ("gold", "silver", "bronze")
 
 
 def better(score: float, than: float, lower_is_better: bool) -> bool:
-    """Whether `score` is strictly better."""
+    """True if `score` is strictly better."""
     return score < than if lower_is_better else score > than
 
 
@@ -96,9 +96,9 @@ def _read(path: str, changed: int, lower_is_better: bool) -> Leaderboard:
 def check_direction(scores: Sequence[float], lower_is_better: bool) -> None:
     """RecordError when scores in the order of a leaderboard, the best first, contradict the declared direction."""
     if len(scores) > 1 and better(scores[-1], scores[0], lower_is_better):
-        told = "lower" if lower_is_better else "higher"
+        direction = "lower" if lower_is_better else "higher"
         raise RecordError(
-            f"the leaderboard begins with {scores[0]:g} and ends with {scores[-1]:g}, but {told} is said to be better"
+            f"the leaderboard begins with {scores[0]:g} and ends with {scores[-1]:g}, but {direction} is said to be better"
         )
 
 

@@ -86,14 +86,14 @@ def number(cells: Sequence[str], spec: Spec) -> Any:
         outside = (values < (-np.inf if low is None else low)) | (values > (np.inf if high is None else high))
         if outside.any():
             at = int(outside.argmax())
-            told = (
+            expected = (
                 f"outside [{low:g}, {high:g}]"
                 if None not in (low, high)
                 else "below the least value"
                 if high is None
                 else "above the largest value"
             )
-            raise BadCell(at, f"{values[at]:g}, {told}")
+            raise BadCell(at, f"{values[at]:g}, {expected}")
     return values
 
 
@@ -282,15 +282,15 @@ def _finite(items: Sequence[str]) -> list[float] | None:
 
 def box(items: Sequence[str], fields: Sequence[str]) -> dict[str, Any]:
     """One box from its items; ValueError for an item that is no finite number."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for name, item in zip(fields, items, strict=True):
         if name == "label":
-            found[name] = canonical_label(item)
+            values[name] = canonical_label(item)
         elif _is_number(item):
-            found[name] = float(item)
+            values[name] = float(item)
         else:
             raise ValueError(f"{name} is {shown(item)}, not a finite number")
-    return found
+    return values
 
 
 KINDS: dict[str, Callable[[Sequence[str], Spec], Any]] = {

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from .answers import Answers, Key, Sizes, joined, keys_of, stack, told
+from .answers import Answers, Key, Sizes, describe_key, joined, keys_of, stack
 from .parsing import ID_LIMIT, LIMITS, NO_LIMIT, Limit
 from .table import Invalid, listed, read_table
 
@@ -50,7 +50,7 @@ def read_submission(content: bytes, spec: Mapping[str, Any], answers: Answers, m
     if several:
         keys, targets = list(answers.position), joined(targets, order, rows, spec)
     if len(content) > LIMITS[spec["parse"]].cell:
-        _check_lengths(targets, LIMITS[spec["parse"]], answers.sizes, lambda at: f"row {told(keys[at])}")
+        _check_lengths(targets, LIMITS[spec["parse"]], answers.sizes, lambda at: f"row {describe_key(keys[at])}")
     values = stack(targets, {**spec, "alphabet": answers.alphabet}, keys)
     if "row_sum" in spec:
         _check_row_sum(values, spec["row_sum"], spec.get("row_sum_within", ROW_SUM_TOLERANCE), keys)
@@ -98,20 +98,22 @@ def _order(keys: Sequence[Key], answers: Answers, several: bool, most: int | Non
         seen: set[Key] = set()
         for key in keys:
             if key in seen:
-                raise Invalid(f"id {told(key)} appears twice")
+                raise Invalid(f"id {describe_key(key)} appears twice")
             seen.add(key)
     if most is not None and len(keys) > most:  # or no id can have that many
         key, times = Counter(keys).most_common(1)[0]
         if times > most:
-            raise Invalid(f"id {told(key)} has {times} rows; at most {most} are allowed")
+            raise Invalid(f"id {describe_key(key)} has {times} rows; at most {most} are allowed")
     foreign = there - position.keys()
     if foreign:
         first = next(key for key in keys if key in foreign)
-        raise Invalid(f"id {told(first)} is not in the test set ({sum(key in foreign for key in keys)} such rows)")
+        raise Invalid(
+            f"id {describe_key(first)} is not in the test set ({sum(key in foreign for key in keys)} such rows)"
+        )
     missing = len(position) - len(there)
     if missing:
         lacking = next(key for key in position if key not in there)
-        raise Invalid(f"{missing} of {len(position)} rows are missing, for example id {told(lacking)}")
+        raise Invalid(f"{missing} of {len(position)} rows are missing, for example id {describe_key(lacking)}")
     return [position[key] for key in keys]
 
 
@@ -120,4 +122,4 @@ def _check_row_sum(values: Any, wanted: float, within: float, keys: Sequence[Key
     wrong = abs(sums - wanted) > within
     if wrong.any():
         at = int(wrong.argmax())
-        raise Invalid(f"the targets of row {told(keys[at])} sum to {sums[at]:.9g}, not {wanted:g}")
+        raise Invalid(f"the targets of row {describe_key(keys[at])} sum to {sums[at]:.9g}, not {wanted:g}")

@@ -54,7 +54,7 @@ def _answer_tree(code: str, answer: str) -> ast.Module:
 
 def _places(tree: ast.Module, answer: ast.Module) -> list[tuple[Place, str]]:
     """Where reports stand between the statements of `tree`; _Refused where the rest is another program."""
-    found: list[tuple[Place, str]] = []
+    insertions: list[tuple[Place, str]] = []
     todo: list[tuple[ast.AST, ast.AST, int]] = [(tree, answer, 0)]
     while todo:
         mine, theirs, depth = todo.pop()
@@ -62,16 +62,16 @@ def _places(tree: ast.Module, answer: ast.Module) -> list[tuple[Place, str]]:
             other: Any = getattr(theirs, name, None)
             if _holds_statements(value) and _holds_statements(other):
                 for inserted in _between(mine, value, other, todo, depth + 1):
-                    found.append(inserted)
-                    if len(found) > MOST_REPORTS:
+                    insertions.append(inserted)
+                    if len(insertions) > MOST_REPORTS:
                         raise _Refused(f"has more than {MOST_REPORTS} reports")
             elif _holds(value, _parts()) and _holds(other, _parts()) and len(value) == len(other):
                 todo += [(one, its, depth + 1) for one, its in zip(value, other, strict=True)]
             elif _dumped(value) != _dumped(other):
                 raise _Refused(f"changes the program{_at(theirs)}")
-    if not found:
+    if not insertions:
         raise _Refused("has no reports")
-    return found
+    return insertions
 
 
 def _between(

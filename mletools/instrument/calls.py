@@ -57,11 +57,11 @@ class Earned:
 def earned(tree: ast.Module) -> list[Earned]:
     """All reports that the calls of a program earn; RecursionError for what is nested too deeply."""
     names = Names.of(tree)
-    found = []
+    earned = []
     for call, depth, around in calls_of(tree, names):
         for marker, behind in _reports(call, around, names):
-            found.append(Earned(marker, call, depth, around.behind_loop if behind else None))
-    return found
+            earned.append(Earned(marker, call, depth, around.behind_loop if behind else None))
+    return earned
 
 
 def calls_of(tree: ast.Module, names: Names, strings: bool = False) -> Iterator[tuple[ast.Call, int, Around]]:
@@ -83,8 +83,8 @@ def calls_of(tree: ast.Module, names: Names, strings: bool = False) -> Iterator[
 
 
 def _template() -> tuple[type[ast.AST], ...]:
-    found = getattr(ast, "TemplateStr", None)  # Python 3.14
-    return (found,) if found else ()
+    template = getattr(ast, "TemplateStr", None)  # Python 3.14
+    return (template,) if template else ()
 
 
 def _around(node: ast.AST, around: Around, names: Names) -> Around:
@@ -111,17 +111,17 @@ def _stops_gradient(node: ast.expr, names: Names) -> bool:
 def _reports(call: ast.Call, around: Around, names: Names) -> list[tuple[str, bool]]:
     """(marker, whether it stands behind the loops), each marker once and in the order of the table."""
     called = names.of_call(call)
-    found: dict[str, bool] = {}
+    markers: dict[str, bool] = {}
     if _prepares(call, names):
         return []
     for row in operations.TABLE:
         if not operations.matches(called, row.calls):
             continue
         if _applies(row.when, call, around, names):
-            found.setdefault(row.marker, row.when == operations.LOOP)
+            markers.setdefault(row.marker, row.when == operations.LOOP)
             if row.marker == operations.TRAINED and is_watched(call):
-                found.setdefault(operations.TESTING, False)
-    return list(found.items())
+                markers.setdefault(operations.TESTING, False)
+    return list(markers.items())
 
 
 def _prepares(call: ast.Call, names: Names) -> bool:
@@ -133,9 +133,9 @@ def _prepares(call: ast.Call, names: Names) -> bool:
     if classes:
         return operations.matches(classes, operations.PREPARATION)
     variable = receiver.attr if isinstance(receiver, ast.Attribute) else getattr(receiver, "id", "")
-    told = words_of(variable)
-    return operations.matches(told, operations.PREPARATION_WORDS) and not operations.matches(
-        told, operations.MODEL_WORDS
+    words = words_of(variable)
+    return operations.matches(words, operations.PREPARATION_WORDS) and not operations.matches(
+        words, operations.MODEL_WORDS
     )
 
 
@@ -159,9 +159,9 @@ def _applies(when: str, call: ast.Call, around: Around, names: Names) -> bool:
         return held_out == (when == operations.HELD_OUT)
     if when == operations.TEST:
         return not is_of_training_rows(values, spoken, names)
-    told = spoken | around.loops
-    speaks = (told | around.function) & operations.TEST_WORDS
-    return around.no_gradient and bool(speaks) and not told & operations.TRAINING_WORDS
+    all_words = spoken | around.loops
+    speaks = (all_words | around.function) & operations.TEST_WORDS
+    return around.no_gradient and bool(speaks) and not all_words & operations.TRAINING_WORDS
 
 
 def is_of_training_rows(values: list[ast.expr], spoken: set[str], names: Names) -> bool:

@@ -84,15 +84,15 @@ def instrument(code: str) -> Instrumented:
             behind[id(each.behind.body), each.behind.at, each.marker] = each.behind
         else:
             edits += _wrap(each.call, each.depth, each.marker, name)
-    found = {each.marker for each in reports}
+    marker_names = {each.marker for each in reports}
     placed = [(place, marker) for (_, _, marker), place in behind.items()]
     imports = _end_of_imports(tree)
     if imports is not None:
-        found.add(MARKERS[0])
+        marker_names.add(MARKERS[0])
         placed.append((imports, MARKERS[0]))
     at_imports = [] if imports is None else [(imports, MARKERS[0])]
     sites = {"calls": call_sites(tree), "places": place_sites(tree, at_imports)}
-    return replace(_assembled(code, tree, name, edits, placed, found), sites=sites)
+    return replace(_assembled(code, tree, name, edits, placed, marker_names), sites=sites)
 
 
 def instrument_at(code: str, tree: ast.Module, reports: Sequence[tuple[Place, str]]) -> Instrumented:
@@ -148,7 +148,7 @@ def _assembled(
     name: str,
     edits: list[_Edit],
     placed: Sequence[tuple[Place, str]],
-    found: set[str],
+    marker_names: set[str],
 ) -> Instrumented:
     """The text with the helper, the edits and the reports at places; a problem where that is not the program it was."""
     helper = _HELPER.format(source=_HELPER_SOURCE.format(name=name)).encode()
@@ -165,7 +165,7 @@ def _assembled(
         return Instrumented(None, [], "its lines leave no room for reports")
     except (RecursionError, MemoryError):
         return Instrumented(None, [], _TOO_DEEP)
-    return Instrumented(text, [marker for marker in MARKERS if marker in found], None)
+    return Instrumented(text, [marker for marker in MARKERS if marker in marker_names], None)
 
 
 def _wrap(call: ast.Call, depth: int, marker: str, name: str) -> list[_Edit]:

@@ -54,15 +54,15 @@ class Names:
 
     def _inherited(self, name: str, own: dict[str, list[str]]) -> set[str]:
         """The full names of all that a class of the program inherits from and that is not of the program itself."""
-        found, seen, todo = set(), {name}, [name]
+        origins, seen, todo = set(), {name}, [name]
         while todo and len(seen) < _MOST_CLASSES:
             for base in own[todo.pop()]:
                 if base not in own:
-                    found |= self._full(base)
+                    origins |= self._full(base)
                 elif base not in seen:
                     seen.add(base)
                     todo.append(base)
-        return found
+        return origins
 
     def _full(self, path: str) -> set[str]:
         """The full names of a name with dots, imports resolved; empty where it was not imported."""
@@ -143,21 +143,21 @@ class Names:
         """The full names of what is called; `variables`: also what is told by a variable or by a method's name alone."""
         if depth > _DEEPEST:
             return set()
-        found: set[str] = set()
+        full_names: set[str] = set()
         path = dotted(func)
         if path is not None:
-            found |= self.bases[path] if path in self.bases else self._full(path)
+            full_names |= self.bases[path] if path in self.bases else self._full(path)
             if variables:
-                found |= {f"{name}()()" for name in self.made.get(path, ())}
+                full_names |= {f"{name}()()" for name in self.made.get(path, ())}
                 if path.partition(".")[0] not in self.imports:
-                    found.add("{" + path.rpartition(".")[2] + "}")
+                    full_names.add("{" + path.rpartition(".")[2] + "}")
         if isinstance(func, ast.Attribute):
             given = self.made.get(dotted(func.value) or "", set()) | self._result(func.value, depth + 1)
-            found |= {f"{name}().{func.attr}" for name in given}
+            full_names |= {f"{name}().{func.attr}" for name in given}
             if variables:
-                found.add(f"().{func.attr}")
-                found.add("{" + (dotted(func.value) or "").rpartition(".")[2] + "}." + func.attr)
-        return found
+                full_names.add(f"().{func.attr}")
+                full_names.add("{" + (dotted(func.value) or "").rpartition(".")[2] + "}." + func.attr)
+        return full_names
 
 
 def _at_home(full: str) -> str:
@@ -186,11 +186,11 @@ def words(*nodes: ast.AST) -> set[str]:
 
 def words_of(name: str) -> set[str]:
     """The words of one name."""
-    found = set()
+    words = set()
     for part in _WORD.findall(name):
         word = part.lower()
-        found.add(word[1:] if word[0] in "xyd" and word[1:] in _KNOWN_WORDS else word)
-    return found
+        words.add(word[1:] if word[0] in "xyd" and word[1:] in _KNOWN_WORDS else word)
+    return words
 
 
 def _spoken(nodes: tuple[ast.AST, ...]) -> Iterator[str]:
@@ -210,22 +210,22 @@ def _spoken(nodes: tuple[ast.AST, ...]) -> Iterator[str]:
 
 def head(node: ast.expr) -> list[str]:
     """The names that an expression begins with: `test[train.columns]` with test, `DMatrix(test)` with DMatrix and test."""
-    found: list[str] = []
+    parts: list[str] = []
     for _ in range(_MOST_NODES):
         if isinstance(node, ast.Name):
-            return [*found, node.id]
+            return [*parts, node.id]
         if isinstance(node, (ast.Attribute, ast.Subscript, ast.Starred)):
             node = node.value
         elif isinstance(node, ast.Call):
             if isinstance(node.func, ast.Attribute):
-                found += head_of_attribute(node.func)
+                parts += head_of_attribute(node.func)
             inside = [argument for argument in node.args if not isinstance(argument, ast.Constant)]
             if not inside:
-                return found
+                return parts
             node = inside[0]
         else:
-            return found
-    return found
+            return parts
+    return parts
 
 
 def head_of_attribute(node: ast.Attribute) -> list[str]:

@@ -42,7 +42,7 @@ _OWN = globals()
 
 def opaque(function: Callable[..., Any]) -> Any:
     """`function` as an object that calls it and shows nothing of it."""
-    return functools._lru_cache_wrapper(function, 0, False, tuple)  # type: ignore[attr-defined, call-arg]
+    return functools._lru_cache_wrapper(function, 0, False, tuple)  # type: ignore[call-arg]
 
 
 class _Hooks:
@@ -203,7 +203,7 @@ class Observer:
 
     def _is_input(self, path: Any) -> bool:
         try:
-            return os.path.realpath(os.fspath(path)).startswith(self.input + "/")
+            return bool(os.path.realpath(os.fspath(path)).startswith(self.input + "/"))
         except (TypeError, ValueError, OSError):
             return False
 

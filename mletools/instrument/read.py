@@ -16,11 +16,11 @@ def read_report(stdout: bytes, stderr: bytes, nonce: str) -> tuple[list[str], by
     """
     if not nonce:
         return [marker for marker in MARKERS if re.search(re.escape(marker.encode()), stdout)], stdout, stderr
-    found = []
+    markers = []
     for marker, token in zip(MARKERS, tokens_of(nonce), strict=True):
         line = f"\n{token}\n".encode()
         if line in stdout:
-            found.append(marker)
+            markers.append(marker)
             stdout = stdout.replace(line, b"")
         stdout, stderr = (text.replace(token.encode(), b"") for text in (stdout, stderr))
-    return found, stdout.replace(nonce.encode(), b""), stderr.replace(nonce.encode(), b"")
+    return markers, stdout.replace(nonce.encode(), b""), stderr.replace(nonce.encode(), b"")

@@ -36,14 +36,14 @@ def call_sites(tree: ast.Module) -> list[list[Any]]:
     names = Names.of(tree)
     own = _functions(tree)
     numbers = {node: at for at, node in enumerate(n for n in ast.walk(tree) if isinstance(n, ast.Call))}
-    found = []
+    call_sites = []
     for call, _, around in calls_of(tree, names, strings=True):
         noted = _handed_on(call, names)
         if noted or _could_earn(call, names, own):
             if _could_load(call, names):
                 noted = [0, *noted] if 0 not in noted else noted
-            found.append([numbers[call], _flags(call, around, names), noted])
-    return sorted(found)[:_MOST_SITES]
+            call_sites.append([numbers[call], _flags(call, around, names), noted])
+    return sorted(call_sites)[:_MOST_SITES]
 
 
 def place_sites(tree: ast.Module, places: Sequence[tuple[Place, str]]) -> list[list[Any]]:
@@ -53,12 +53,12 @@ def place_sites(tree: ast.Module, places: Sequence[tuple[Place, str]]) -> list[l
     """
     statements = {node: at for at, node in enumerate(n for n in ast.walk(tree) if isinstance(n, ast.stmt))}
     known = {each.marker for each in earned(tree)}
-    found = []
+    place_sites = []
     for place, marker in places:
         number = MARKERS.index(marker) + 10 * (marker in known)
         statement = place.body[place.at - 1] if place.at else place.body[0]
-        found.append([statements[statement], bool(place.at), number])
-    return found
+        place_sites.append([statements[statement], bool(place.at), number])
+    return place_sites
 
 
 def tokens_of(nonce: str) -> list[str]:
@@ -84,7 +84,7 @@ def _source() -> str:
     """The modules that run in the sandbox as one, which has nothing to import from this package."""
     lines = ["from __future__ import annotations\n"]
     for module in (judging, weaving, observer):
-        text: str = module.__loader__.get_source(module.__name__)  # type: ignore[union-attr, assignment]
+        text: str = module.__loader__.get_source(module.__name__)  # type: ignore[union-attr]
         lines += [line for line in text.splitlines(True) if not line.startswith(("from .", "from __future__"))]
     return "".join(lines)
 
@@ -101,13 +101,13 @@ def _table() -> list[tuple[int, str, str]]:
 
 def _functions(tree: ast.Module) -> set[str]:
     """The names of the program's own functions and plain classes, which are no sites: what they do is seen within."""
-    found = {node.name for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))}
+    defined = {node.name for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))}
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef) and not node.bases:
-            found.add(node.name)
+            defined.add(node.name)
         elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Lambda):
-            found.update(name for name in map(dotted, node.targets) if name)
-    return found
+            defined.update(name for name in map(dotted, node.targets) if name)
+    return defined
 
 
 def _could_earn(call: ast.Call, names: Names, own: set[str]) -> bool:
@@ -146,14 +146,14 @@ def _could_load(call: ast.Call, names: Names) -> bool:
 
 def _handed_on(call: ast.Call, names: Names) -> list[int]:
     """The arguments that name a function of the table, which somebody else may call."""
-    found = []
+    positions = []
     for at, value in enumerate([*call.args, *(keyword.value for keyword in call.keywords)]):
         if isinstance(value, (ast.Name, ast.Attribute)):
             attr = value.attr if isinstance(value, ast.Attribute) else ""
             named = _in_table(ast.Call(value, [], []), names) and dotted(value) not in names.made
             if attr in operations.last_names() or named:
-                found.append(at)
-    return found
+                positions.append(at)
+    return positions
 
 
 def _flags(call: ast.Call, around: Around, names: Names) -> int:
@@ -176,8 +176,8 @@ def _is_of_training_rows(values: list[ast.expr], spoken: set[str], around: Aroun
             return True
         if words_of(name) & operations.TEST_WORDS:
             return False
-    told = spoken | around.loops | around.function
-    return bool(told & operations.TRAINING_WORDS) and not told & operations.TEST_WORDS
+    words = spoken | around.loops | around.function
+    return bool(words & operations.TRAINING_WORDS) and not words & operations.TEST_WORDS
 
 
 def rows_of_test(public: Path) -> list[int]:
@@ -187,15 +187,15 @@ def rows_of_test(public: Path) -> list[int]:
 
 @functools.cache
 def _count_rows(public: str) -> tuple[int, ...]:
-    found = set()
+    counts = set()
     for path in sorted(Path(public).iterdir()):
         if not words_of(path.stem) & {"test", "submission", "tests"}:
             continue
         if path.is_dir():
-            found.add(sum(1 for each in path.rglob("*") if each.is_file()))
+            counts.add(sum(1 for each in path.rglob("*") if each.is_file()))
         elif path.suffix in (".csv", ".tsv"):
-            found.add(_records(path))
-    return tuple(sorted(found - {0}))
+            counts.add(_records(path))
+    return tuple(sorted(counts - {0}))
 
 
 def _records(path: Path) -> int:

@@ -50,4 +50,4 @@ class _Remover(ast.NodeTransformer):
         return None if self._is_report(node.value, 1) else self.generic_visit(node)
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
-        return self.visit(node.args[1]) if self._is_report(node, 2) else self.generic_visit(node)  # type: ignore[no-any-return]
+        return self.visit(node.args[1]) if self._is_report(node, 2) else self.generic_visit(node)

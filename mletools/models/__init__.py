@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from mletools.records.errors import RecordError, ToolError
+from ..records.errors import RecordError, ToolError
 
 ENGINES = {
     "scripted": "mletools.models.scripted:ScriptedModel",

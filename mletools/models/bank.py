@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mletools.models import readers
+from . import readers
 
 MODULES = {
     "Dummy": "dummy",

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mletools.models import ContextExceeded, Request
-from mletools.records.errors import RecordError, ToolError
+from ..records.errors import RecordError, ToolError
+from . import ContextExceeded, Request
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def prompt_ids(tokenizer: Any, messages: Sequence[dict[str, Any]]) -> list[int]:
     whole = _templated(tokenizer, plain, True)
     turns = [i for i, message in enumerate(messages) if message["role"] == "assistant" and message.get("token_ids")]
     if not turns:
-        return tokenizer(whole, add_special_tokens=False)["input_ids"]
+        return _token_ids(tokenizer, whole)
     past = turns[-1] + 1
     known = [token for message in messages[:past] for token in message.get("token_ids") or ()]
     rendered = _templated(tokenizer, plain[:past], False)
@@ -75,14 +75,19 @@ def prompt_ids(tokenizer: Any, messages: Sequence[dict[str, Any]]) -> list[int]:
     spoken = rendered[rendered.rindex(end) :] if end and end in rendered else ""
     if spoken and known[-1] == tokenizer.eos_token_id:
         spoken = spoken[len(end) :]
-    return known + tokenizer(spoken + whole[len(rendered) :], add_special_tokens=False)["input_ids"]
+    return known + _token_ids(tokenizer, spoken + whole[len(rendered) :])
+
+
+def _token_ids(tokenizer: Any, text: str) -> list[int]:
+    ids: list[int] = tokenizer(text, add_special_tokens=False)["input_ids"]
+    return ids
 
 
 def _templated(tokenizer: Any, messages: list[dict[str, Any]], ask: bool) -> str:
     from jinja2 import TemplateError
 
     try:
-        return tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=ask)
+        return str(tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=ask))
     except (TemplateError, ValueError) as error:
         raise RecordError(f"the model's chat template refuses the messages: {error}") from error
 
@@ -95,4 +100,4 @@ def _base(config: Path) -> str:
     for candidate in (config.parent.resolve() / base, Path(base)):
         if candidate.is_dir():
             return str(candidate.resolve())
-    return base
+    return str(base)

@@ -9,8 +9,8 @@ import json
 import re
 from typing import Any
 
-from mletools.models import Reply, ToolCall
-from mletools.records import jsonl
+from ..records import jsonl
+from . import Reply, ToolCall
 
 NO_COMPLETION = "the body is no chat completion"
 CODES = {"context_length_exceeded", "exceed_context_size_error"}  # OpenAI and its like; llama.cpp

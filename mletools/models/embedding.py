@@ -12,10 +12,10 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-from mletools.models.http import Served
-from mletools.records import jsonl
-from mletools.records.errors import ToolError
-from mletools.records.ids import derive_seed
+from ..records import jsonl
+from ..records.errors import ToolError
+from ..records.ids import derive_seed
+from .http import Served
 
 MOST_TEXTS = 32  # of one request: what the least generous servers take
 KEPT_TEXTS = 4096  # as numbers of 8 bytes: 100 MB with vectors of 3072

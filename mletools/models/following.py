@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from mletools.models import Model, Reply, Request
-from mletools.records import published
+from ..records import published
+from . import Model, Reply, Request
 
 
 @runtime_checkable

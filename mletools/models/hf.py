@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from mletools.models import Reply, Request
-from mletools.models.checkpoint import Checkpoint, check_context, find_checkpoint, prompt_ids
-from mletools.records.errors import ToolError
+from ..records.errors import ToolError
+from . import Reply, Request
+from .checkpoint import Checkpoint, check_context, find_checkpoint, prompt_ids
 
 
 class HfModel:

@@ -16,10 +16,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
-from mletools.models import ContextExceeded, Reply, Request, wire
-from mletools.models.completion import WORDS, complaint, error_status, exceeds_context, read_reply
-from mletools.records.errors import RecordError, ToolError
-from mletools.records.ids import derive_seed
+from ..records.errors import RecordError, ToolError
+from ..records.ids import derive_seed
+from . import ContextExceeded, Reply, Request, wire
+from .completion import WORDS, complaint, error_status, exceeds_context, read_reply
 
 RETRIED = {408, 409, 429}  # and every 5xx
 LONGEST_WAIT_S = 60.0

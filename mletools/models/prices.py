@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from mletools.records.errors import ToolError
+from ..records.errors import ToolError
 
 
 @dataclass(frozen=True)

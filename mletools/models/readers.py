@@ -136,7 +136,7 @@ def form_of(task: Mapping[str, Any]) -> str:
     """What a program has to write, one of WRITE; "number" is one number or several, which share no samples' units."""
     submission = task["submission"]
     if submission["parse"] != "number":
-        return {"rle": "mask", "text": "label"}.get(submission["parse"], submission["parse"])
+        return str({"rle": "mask", "text": "label"}.get(submission["parse"], submission["parse"]))
     if task["problem"] in ("forecasting", "reconstruction"):
         return "dense"
     if task["problem"] == "multiclass_classification" or (

@@ -9,10 +9,10 @@ program of the bank knows, temperature, max_tokens, counting tokens.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mletools.models import Reply, Request, agents, readers
-from mletools.models.agents import instrumenter
-from mletools.models.agents.solutions import FAULTS, LEVELS, VALID, WEIGHTS, Dice, answer, draw_level
-from mletools.records.errors import RecordError, ToolError
+from ..records.errors import RecordError, ToolError
+from . import Reply, Request, agents, readers
+from .agents import instrumenter
+from .agents.solutions import FAULTS, LEVELS, VALID, WEIGHTS, SeededRng, answer, draw_level
 
 __all__ = ["FAULTS", "LEVELS", "NEEDED", "VALID", "WEIGHTS", "ScriptedModel", "answer", "solves"]
 
@@ -57,7 +57,7 @@ class ScriptedModel:
         if not solves(task):
             raise RecordError(f"scripted: {readers.unsolved(task)}")
         if request.role in SINGLE and self.persona not in agents.SINGLE:
-            return Reply(answer(task, draw_level(Dice(request.seed, task["id"]), self.levels), request.seed))
+            return Reply(answer(task, draw_level(SeededRng(request.seed, task["id"]), self.levels), request.seed))
         return agents.play(self.persona, request, self.levels)
 
 

@@ -21,9 +21,9 @@ from concurrent.futures import CancelledError
 from pathlib import Path
 from typing import Any
 
-from mletools.models import Reply, Request
-from mletools.models.checkpoint import Checkpoint, check_context, find_checkpoint, prompt_ids
-from mletools.records.errors import ToolError
+from ..records.errors import ToolError
+from . import Reply, Request
+from .checkpoint import Checkpoint, check_context, find_checkpoint, prompt_ids
 
 RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)  # that vLLM has kernels for
 AT_ONCE = 2  # adapters in one step: answers begun before an exchange go on while new ones begin
@@ -100,9 +100,10 @@ class VllmModel:
             prompts = [prompt_ids(self._tokenizer, request.messages) for request in requests]
         check_context(prompts, requests, self.context)
         try:
-            return self._wait(self._answers(requests, prompts, self._lora))
+            replies: list[Reply] = self._wait(self._answers(requests, prompts, self._lora))
         except (EngineDeadError, EngineGenerateError) as error:
             raise ToolError(f"vllm:{self.name}: {error.__cause__ or error}") from error
+        return replies
 
     def swap(self, path: str) -> bool:
         """Answer with the adapter in `path` from now on; answers that are begun go on with the one before.

@@ -40,7 +40,7 @@ class _Bounded(io.RawIOBase):
             if seconds <= 0:
                 raise TimeoutError("the answer takes too long")
             self._socket.settimeout(seconds)
-        size = self._raw.readinto(buffer) or 0  # type: ignore[attr-defined]
+        size = self._raw.readinto(buffer) or 0
         self._left -= size
         if self._left < 0:
             raise OverflowError(_too_large())

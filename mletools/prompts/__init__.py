@@ -7,7 +7,7 @@ Not covered: conditions, loops, which facts of a task a prompt may show (scaffol
 import re
 from pathlib import Path
 
-from mletools.records.errors import ToolError
+from ..records.errors import ToolError
 
 _BRACES = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 _NAME = re.compile(r"[a-z][a-z0-9_]*")

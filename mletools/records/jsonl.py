@@ -184,10 +184,10 @@ def _read_whole(file: BinaryIO, source: str) -> Iterator[Line]:
 
 def _cut_off(line: Line, regular: bool) -> ToolError:
     if regular:
-        told = "what wrote this file failed, was killed, or is still writing"
-        return ToolError(f"{line.place}: the last line has no end: {told} (if it is whole: echo >> {line.source})")
-    told = "the command that writes it failed or was killed; what it had written until then was read"
-    return ToolError(f"{line.place}: the stream was cut off: {told}")
+        hint = "what wrote this file failed, was killed, or is still writing"
+        return ToolError(f"{line.place}: the last line has no end: {hint} (if it is whole: echo >> {line.source})")
+    hint = "the command that writes it failed or was killed; what it had written until then was read"
+    return ToolError(f"{line.place}: the stream was cut off: {hint}")
 
 
 def _open(path: str) -> BinaryIO:

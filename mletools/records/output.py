@@ -59,7 +59,7 @@ def _cut_torn_line(file: BinaryIO) -> None:
 
 
 def _begins_like(file: BinaryIO, complete: Path) -> bool:
-    """Whether all of `file` is the beginning of the file `complete`."""
+    """True if the content of `file` is a prefix of the file `complete`."""
     file.seek(0)
     with open(complete, "rb") as other:
         while block := file.read(1 << 20):

@@ -26,7 +26,7 @@ class Policy:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class Demand:
     """What a trainer says. rollouts: of a step, None where a step takes `groups` groups; used: rollouts that `version`
     has learnt from, and those that were refused, which nobody will learn from.
 
@@ -57,10 +57,10 @@ def newest(folder: Path) -> Policy | None:
         return Policy(int(version), target)
 
 
-def wanted(folder: Path) -> Wanted | None:
-    """What the trainer last said, or None where it has said nothing."""
+def wanted(folder: Path) -> Demand | None:
+    """The trainer's latest demand, or None if there is none."""
     try:
-        return Wanted(**json.loads((folder / WANTED).read_text(encoding="utf-8")))
+        return Demand(**json.loads((folder / WANTED).read_text(encoding="utf-8")))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError) as error:
@@ -68,17 +68,17 @@ def wanted(folder: Path) -> Wanted | None:
 
 
 def ended(folder: Path, since: float) -> bool:
-    """Whether a trainer has said, after `since` (seconds of time.time()), that it has ended."""
+    """True if a trainer announced its end after `since` (seconds of time.time())."""
     try:
         said_at = (folder / WANTED).stat().st_mtime
     except FileNotFoundError:
         return False
-    said = wanted(folder)
-    return said is not None and said.ended and said_at > since
+    demand = wanted(folder)
+    return demand is not None and demand.ended and said_at > since
 
 
-def say_wanted(folder: Path, said: Wanted) -> None:
+def say_wanted(folder: Path, demand: Demand) -> None:
     """Say it, in one step."""
     unfinished = folder / (WANTED + ".partial")
-    unfinished.write_text(json.dumps(asdict(said)) + "\n", encoding="utf-8")
+    unfinished.write_text(json.dumps(asdict(demand)) + "\n", encoding="utf-8")
     os.replace(unfinished, folder / WANTED)

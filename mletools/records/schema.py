@@ -28,7 +28,8 @@ LATER_WRITERS = {
 def load(name: str) -> dict[str, Any]:
     """The schema document of that kind (or of that file name), as shipped in the package."""
     file = name if name.endswith(".json") else f"{name}.json"
-    return json.loads(resources.files("mletools").joinpath("schemas", file).read_text("utf-8"))
+    schema: dict[str, Any] = json.loads(resources.files("mletools").joinpath("schemas", file).read_text("utf-8"))
+    return schema
 
 
 @functools.cache

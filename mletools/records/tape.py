@@ -45,11 +45,11 @@ class Tapes:
         return Tape(self, job, self._kept.pop(job, []))
 
     def has(self, job: str) -> bool:
-        """Whether a killed run left events of this job."""
+        """True if a killed run left events of this job."""
         return job in self._kept
 
     def is_done(self, job: str) -> bool:
-        """Whether a killed run had done with this job."""
+        """True if a killed run had completed this job."""
         return job in self._done
 
     def done(self, job: str) -> None:
@@ -113,7 +113,7 @@ class Tape:
         return self._tapes.tape(f"{self._job}/{name}")
 
     def done(self) -> None:
-        """What was made of this part is kept elsewhere: its events are of no use any more."""
+        """Drop the events of this part; its result is stored elsewhere."""
         self._tapes.done(self._job)
 
     def play(self, what: str, about: Any, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:

@@ -159,4 +159,4 @@ def _columns(longest: int) -> list[int]:
 
 def _length(row: Record) -> float:
     """The mean number of turns: the shares that took the first, the second and so on, together."""
-    return sum(point["working"] for point in row["turns"]["by_turn"])
+    return float(sum(point["working"] for point in row["turns"]["by_turn"]))

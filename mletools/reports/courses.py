@@ -8,10 +8,11 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any
 
 from .means import OF_SEARCHES, centre_of, estimates, over_tasks
-from .runs import Grid, Run, RunSet, Values, aligned, all_tasks, expected_runs, normalised_tasks
+from .runs import GradedRun, Grid, RunSet, Values, aligned, all_tasks, expected_runs, normalised_tasks
 from .search import SHARES, USED, Search, Standing
 from .statistics import mean
-from .traces import KINDS, Life, lives
+from .trace import KINDS
+from .traces import Life, lives
 
 BY_TURN = ("working", "asked", "valid", "medal", "normalised")
 OVER_TIME = ("medal", "normalised", "perfect_medal", "perfect_normalised")
@@ -62,7 +63,7 @@ def add_turns(rows: Rows, sets: Sequence[RunSet], number: int) -> None:
         }
 
 
-def _at_turn(runs: Mapping[str, Sequence[Run]], boards: Container[str], at: int) -> dict[str, float | None]:
+def _at_turn(runs: Mapping[str, Sequence[GradedRun]], boards: Container[str], at: int) -> dict[str, float | None]:
     """Means over tasks, of what stands after turn `at`, from 0; a run that is over keeps what it had."""
     grid: Grid = {}
     for task, of in runs.items():
@@ -119,7 +120,7 @@ def _mean_of_tasks(values: Sequence[Sequence[float]]) -> float | None:
     return mean([found for of in values if (found := mean(of)) is not None])
 
 
-def _search_values(run: Run | None) -> Values | None:
+def _search_values(run: GradedRun | None) -> Values | None:
     """OF_SEARCHES, and what each phase used as `phase.name`; None of what is no search."""
     if run is None or run.search is None:
         return None
@@ -133,7 +134,7 @@ def _phases(searches: Sequence[Search], grid: Grid) -> dict[str, dict[str, float
     return {phase: {name: centre_of(grid, f"{phase}.{name}") for name in USED} for phase in phases}
 
 
-def _standings(run: Run | None, board: bool, counted: bool) -> Values | None:
+def _standings(run: GradedRun | None, board: bool, counted: bool) -> Values | None:
     """OVER_TIME at each of SHARES, as `name number`. counted: a run that is not there handed in nothing."""
     search = run.search if run else None
     if search is None and (run or not counted):

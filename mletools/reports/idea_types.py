@@ -50,4 +50,4 @@ class Tally:
         from tabulate import tabulate
 
         align = ("left", "right", "right", "right", "right")
-        return tabulate([HEADER, *self.rows(types)], tablefmt="plain", disable_numparse=True, colalign=align)
+        return str(tabulate([HEADER, *self.rows(types)], tablefmt="plain", disable_numparse=True, colalign=align))

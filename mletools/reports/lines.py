@@ -35,7 +35,7 @@ def aligned(header: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence
 
     align = ["left" if name in left else "right" for name in header]
     rules = ["-" * max(map(len, column)) for column in zip(header, *rows, strict=True)]
-    return tabulate([header, rules, *rows], tablefmt="plain", disable_numparse=True, colalign=align)
+    return str(tabulate([header, rules, *rows], tablefmt="plain", disable_numparse=True, colalign=align))
 
 
 def each(rows: Sequence[Record], words: Callable[[Record], str]) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..records.errors import RecordError, ToolError
 from .search import Search, searched
-from .traces import Trace, traced
+from .trace import Trace, traced
 from .turns import Turn, by_turn
 
 MIXED = "mixed"
@@ -24,7 +24,7 @@ Grid = dict[str, list[Values | None]]  # by task, one entry a repeat; None: miss
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class GradedRun:
     """What a report needs of one graded rollout."""
 
     id: str
@@ -60,13 +60,13 @@ class RunSet:
     """The runs of one input, by task, tasks in order of appearance."""
 
     label: str
-    tasks: dict[str, list[Run]] = field(default_factory=dict)
+    tasks: dict[str, list[GradedRun]] = field(default_factory=dict)
 
-    def add(self, run: Run) -> None:
+    def add(self, run: GradedRun) -> None:
         self.tasks.setdefault(run.task, []).append(run)
 
     @property
-    def runs(self) -> list[Run]:
+    def runs(self) -> list[GradedRun]:
         return [run for runs in self.tasks.values() for run in runs]
 
 
@@ -75,7 +75,7 @@ def failure_reward(how: Mapping[str, Any]) -> float | None:
     return {"milestone": 0.0, "partial-credit": how.get("failure"), "improvement": -1.0}.get(how.get("rule", ""))
 
 
-def graded_run(rollout: Mapping[str, Any]) -> Run:
+def graded_run(rollout: Mapping[str, Any]) -> GradedRun:
     """The Run of a graded rollout; fields that older graders did not write are None. RecordError: it is not graded."""
     for name in ("grade", "reward"):
         if name not in rollout:
@@ -85,7 +85,7 @@ def graded_run(rollout: Mapping[str, Any]) -> Run:
     seed = seeds[-1] if seeds else None
     in_turns = "settings" in rollout  # the programs of an agent in turns are in its usage
     better = "lower" if grade["lower_is_better"] else "higher"
-    return Run(
+    return GradedRun(
         id=rollout["id"],
         task=rollout["task"]["id"],
         repeat=(seed is not None, seed or 0, rollout["sample"]),
@@ -147,14 +147,14 @@ def expected_runs(run_set: RunSet, at_least: int | None = None) -> int:
     return most
 
 
-def aligned(tasks: Mapping[str, Sequence[Run]], count: int) -> dict[str, list[Run | None]]:
+def aligned(tasks: Mapping[str, Sequence[GradedRun]], count: int) -> dict[str, list[GradedRun | None]]:
     """The runs of each task as a list of `count` repeats, None where there is no run.
 
     Place i is the same repeat (seed and sample) in every task, as long as `count` places hold all repeats there are.
     Otherwise (tasks that were run with different seeds) it is each task's i-th run. Runs of one task that share seed
     and sample, from different groups, are repeats of their own, in order of group and id.
     """
-    keyed: dict[str, dict[Any, Run]] = {}
+    keyed: dict[str, dict[Any, GradedRun]] = {}
     for task, runs in tasks.items():
         seen: Counter[Any] = Counter()
         keyed[task] = {}
@@ -162,7 +162,7 @@ def aligned(tasks: Mapping[str, Sequence[Run]], count: int) -> dict[str, list[Ru
             keyed[task][run.repeat, seen[run.repeat]] = run
             seen[run.repeat] += 1
     places = sorted({key for found in keyed.values() for key in found})
-    rows: dict[str, list[Run | None]] = {}
+    rows: dict[str, list[GradedRun | None]] = {}
     for task, found in keyed.items():
         row = [found.get(key) for key in places] if len(places) <= count else list(found.values())
         rows[task] = [*row, *[None] * (count - len(row))]
@@ -194,7 +194,7 @@ def refuse_missing(run_set: RunSet, tasks: Sequence[str], count: int) -> None:
         )
 
 
-def values(run: Run, ranked: bool, normalised: bool) -> Values:
+def values(run: GradedRun, ranked: bool, normalised: bool) -> Values:
     """The QUANTITIES of one run. Where the task has a leaderboard an invalid run's human rank and normalised score are 0.
 
     Medals are exclusive (MLE-bench): gold is no silver; `medal` is any of the three.

@@ -24,7 +24,7 @@ from typing import Any
 from ..records.ids import content_id
 from .courses import ALL, add_searches, add_traces, add_turns
 from .means import estimates, of_task, over_tasks
-from .runs import MIXED, Run, RunSet, Values, all_tasks, common, expected_runs, grids, human_rank_rule
+from .runs import MIXED, GradedRun, RunSet, Values, all_tasks, common, expected_runs, grids, human_rank_rule
 from .statistics import avg_at_k, best_at_k, mean, raw_best_at_k
 
 
@@ -102,7 +102,7 @@ def _at_k_over_tasks(rows: Sequence[dict[str, Any]]) -> dict[str, float | None]:
     return {"score_best": None, "score_best_at_k": None, **means}
 
 
-def _facts(runs: Sequence[Run], expected: int) -> dict[str, Any]:
+def _facts(runs: Sequence[GradedRun], expected: int) -> dict[str, Any]:
     """Counts, and what the runs cost: sums over those that say."""
     told = [run for run in runs if run.prompt_tokens is not None and run.completion_tokens is not None]
     paid = [run.usd for run in runs if run.usd is not None]

@@ -93,7 +93,7 @@ def _rule(rows: Sequence[Record], field: str) -> str:
     """The one rule that all sets used, or each set's."""
     rules = {row[field] for row in rows if row[field] is not None}
     if len(rules) == 1:
-        return rules.pop()
+        return str(rules.pop())
     return each(rows, lambda row: row[field] or "none")
 
 

@@ -8,55 +8,11 @@ with `trace` (scaffold memory), one file at a time, a run's traces in order. Not
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ..records.errors import RecordError
-from ..records.human_rank import human_rank
+from .runs import GradedRun
 from .search import CLOSE, better_than, lower_is_better
-
-if TYPE_CHECKING:
-    from .runs import Run
-
-KINDS = ("memory", "reset")  # how a trace began: from a solution of the pool, from scratch
-
-
-@dataclass(frozen=True, slots=True)
-class Trace:
-    """One trace: how it began, the seconds of its turns, and of each valid submission the seconds until then and the human rank."""
-
-    kind: str
-    seconds: float
-    submissions: tuple[tuple[float, float], ...]
-
-
-def traced(rollout: Mapping[str, Any]) -> Trace | None:
-    """The Trace of a rollout of scaffold memory; None of any other, and of a task without a leaderboard.
-
-    RecordError where the human ranks of its turns cannot be had by the rule of its grade.
-    """
-    if rollout.get("trace") not in KINDS or rollout["grade"].get("teams") is None:
-        return None
-    seconds, found = 0.0, []
-    for turn in rollout["turns"]:
-        seconds += turn["duration_s"]
-        grade = turn.get("grade") or {}
-        if grade.get("valid") and grade.get("human_rank") is not None:
-            found.append((seconds, _rank(grade, rollout["grade"])))
-    return Trace(rollout["trace"], seconds, tuple(found))
-
-
-def _rank(turn: Mapping[str, Any], whole: Mapping[str, Any]) -> float:
-    """The human rank of a turn's submission by the rule of the whole's: while a rollout is made, ranks are by dojo."""
-    rule, given = whole.get("human_rank_rule"), turn.get("human_rank_rule", "dojo")
-    if rule is None or rule == given:
-        return float(turn["human_rank"])
-    teams, two = whole["teams"], whole.get("public_teams") is not None
-    position = turn.get("position")
-    if position is None and not two and given == "dojo":
-        position = teams + 1 - round(turn["human_rank"] * teams)
-    if position is None or (two and rule == "dojo"):  # dojo: the mean over both boards; mle-rl: on the private one
-        raise RecordError(f"the human ranks of its turns are by {given}, that of its grade by {rule}: grade by {given}")
-    return human_rank(position, teams, rule)
+from .trace import Trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +42,7 @@ def life(traces: Sequence[Trace]) -> Life:
     return Life(begun, tuple(found))
 
 
-def lives(runs: Sequence["Run"]) -> list[Life]:
+def lives(runs: Sequence[GradedRun]) -> list[Life]:
     """The runs that traces of one task belong to; what is no trace is left out."""
     found = dict[tuple[str, tuple[bool, int, int]], list[Trace]]()
     for run in runs:
@@ -99,9 +55,9 @@ def lives(runs: Sequence["Run"]) -> list[Life]:
 class Traces:
     """Give it the traces with `add`; `runs` are those that the runs hand in, in the order in which the runs began."""
 
-    _best: dict[tuple[str, int], tuple[float | None, "Run"]] = field(default_factory=dict)
+    _best: dict[tuple[str, int], tuple[float | None, GradedRun]] = field(default_factory=dict)
 
-    def add(self, rollout: Mapping[str, Any], run: "Run") -> None:
+    def add(self, rollout: Mapping[str, Any], run: GradedRun) -> None:
         key = (rollout["group"], rollout["sample"])
         score = (rollout.get("validation") or {}).get("score")
         if key not in self._best:
@@ -113,7 +69,7 @@ class Traces:
         together = {name: _sum(getattr(run, name), getattr(best, name)) for name in SUMMED}
         self._best[key] = (score if better else known), replace(chosen, **together)
 
-    def runs(self) -> Iterator["Run"]:
+    def runs(self) -> Iterator[GradedRun]:
         return (run for _, run in self._best.values())
 
 

@@ -7,8 +7,8 @@ covered: grading what comes back, and telling the agent anything about it. Impor
 library only.
 """
 
-from mletools.sandbox.interface import (
-    BACKENDS,
+from .backends import BACKENDS, choose
+from .interface import (
     DEFAULT_IMAGE,
     DEFAULT_PREIMPORT,
     STARTS,
@@ -18,9 +18,8 @@ from mletools.sandbox.interface import (
     Sandbox,
     Session,
     Setup,
-    choose,
-    open_sandbox,
 )
+from .opening import open_sandbox
 
 __all__ = [
     "BACKENDS",

@@ -21,13 +21,13 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
-from mletools.records.errors import ToolError
-from mletools.sandbox import landlock, linux, shipping
-from mletools.sandbox.interface import Cell, Limits, Outcome, Setup
-from mletools.sandbox.local import LocalSandbox
-from mletools.sandbox.pool import DiedTwice
-from mletools.sandbox.process_tree import remove_folder
-from mletools.sandbox.session import LocalSession
+from ..records.errors import ToolError
+from . import landlock, linux, shipping
+from .interface import Cell, Limits, Outcome, Setup
+from .local import LocalSandbox
+from .pool import DiedTwice
+from .process_tree import remove_folder
+from .session import LocalSession
 
 PLACE = "/var/lib/mletools"  # a disk in memory, which solutions do not see
 BOUND = "/mnt/mletools"  # where a public folder is that is too large to be sent
@@ -144,8 +144,8 @@ def _follow(
         sessions.append(sandbox.session(public, Limits(**order["limits"]), order["seed"]))
         return {}, b""
     exposed = not facts["pid_namespace"] and landlock.version() < landlock.SCOPED_SIGNALS
-    limits, given = Limits(**order["limits"]), order["arguments"]
-    outcome = run_once(sandbox, order["code"], public, limits, order["seed"], exposed, given, order["observer"])
+    limits, arguments = Limits(**order["limits"]), order["arguments"]
+    outcome = run_once(sandbox, order["code"], public, limits, order["seed"], exposed, arguments, order["observer"])
     if not facts["mount_namespace"]:
         _empty("/dev/shm")
     return message_of(outcome)

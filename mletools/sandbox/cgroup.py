@@ -195,8 +195,8 @@ def _tried(group: MemoryCgroup) -> MemoryCgroup | None:
 def _sweep(folder: Path) -> None:
     """Remove what servers left that were killed together with their commands; the kernel keeps what holds processes."""
     for name in os.listdir(folder):
-        made, _, rest = name.partition("-")
-        if made == "mletools" and not os.path.exists(f"/proc/{rest.partition('-')[0]}"):
+        prefix, _, rest = name.partition("-")
+        if prefix == "mletools" and not os.path.exists(f"/proc/{rest.partition('-')[0]}"):
             with suppress(OSError):
                 (folder / name).rmdir()
 

@@ -18,14 +18,14 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from mletools.records.errors import ToolError
-from mletools.sandbox import mounts, shipping
-from mletools.sandbox.agent import BOOT, Message, read_result
-from mletools.sandbox.container_session import DockerSession
-from mletools.sandbox.engine import SEND_S, Container, Kind, host_config, remove, source_archive
-from mletools.sandbox.gpus import Leases
-from mletools.sandbox.interface import Limits, Outcome, Setup, check_arguments
-from mletools.sandbox.pool import Pool
+from ..records.errors import ToolError
+from . import mounts, shipping
+from .agent import BOOT, Message, read_result
+from .container_session import DockerSession
+from .engine import SEND_S, Container, Kind, host_config, remove, source_archive
+from .gpus import Leases
+from .interface import Limits, Outcome, Setup, check_arguments
+from .pool import ServerPool
 
 LABEL = "mletools.sandbox"
 _USER = "65534:65534"
@@ -55,7 +55,7 @@ class DockerSandbox:
         self._client = _connect()
         self.host = os.environ.get("DOCKER_HOST", "the default socket")
         self._leases = Leases(setup.gpus)
-        self._pool = Pool(setup.slots, self._new_container)
+        self._pool = ServerPool(setup.slots, self._new_container)
         self._probe_lock = threading.Lock()
         self._namespaces: bool | None = None if namespaces else False
         self._weaker_because: str | None = None if namespaces else "not wanted"
@@ -175,8 +175,8 @@ class DockerSandbox:
             )
         real = os.path.realpath(public)
         mounts.refuse_unreadable(Path(real))
-        found = os.stat(real)
-        return real, found.st_dev, found.st_ino
+        status = os.stat(real)
+        return real, status.st_dev, status.st_ino
 
     def _new_container(self, kind: Hashable) -> Container:
         assert isinstance(kind, Kind)
@@ -205,7 +205,7 @@ class DockerSandbox:
     def _launch(self, kind: Kind, namespaces: bool) -> Container:
         api = self._client.api
         with self._trouble("make a container"):
-            made = api.create_container(
+            created = api.create_container(
                 self._setup.image,
                 entrypoint=["python3", "-I", "-c", BOOT],
                 user=_USER,
@@ -219,9 +219,9 @@ class DockerSandbox:
         container = None
         try:
             with self._trouble("start a container"):
-                stream = api.attach_socket(made, {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1})
-                container = Container(api, made, stream)
-                api.start(made)
+                stream = api.attach_socket(created, {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1})
+                container = Container(api, created, stream)
+                api.start(created)
             config = {
                 "namespaces": namespaces,
                 "preimport": self._setup.preimport,
@@ -234,15 +234,15 @@ class DockerSandbox:
             if container is not None:
                 container.close()
             else:
-                remove(api, made)
+                remove(api, created)
             raise
 
     def _remove_abandoned(self) -> None:
         # A command that was killed between making a container and starting it leaves one that never runs.
         api = self._client.api
-        for found in api.containers(all=True, filters={"label": LABEL, "status": "created"}):
-            if time.time() - found["Created"] > _ABANDONED_S:
-                remove(api, found["Id"])
+        for listed in api.containers(all=True, filters={"label": LABEL, "status": "created"}):
+            if time.time() - listed["Created"] > _ABANDONED_S:
+                remove(api, listed["Id"])
 
     @contextmanager
     def _trouble(self, what: str) -> Iterator[None]:
@@ -269,13 +269,13 @@ def _ask_about(
     container: Container, order: dict[str, Any], public: Path, content: _Content | None, seconds: float
 ) -> Message:
     """The agent's answer to an order about the folder `public`, which is sent ahead if it is not there."""
-    told, blob = container.ask({**order, "digest": content.digest if content else None}, seconds=seconds)
-    if "absent" in told:
+    reply, blob = container.ask({**order, "digest": content.digest if content else None}, seconds=seconds)
+    if "absent" in reply:
         packed = shipping.pack(public)
         sent = {"digest": shipping.digest_of(packed), "weight": content.weight if content else 0}
         container.ask({"do": "put", **sent}, packed, SEND_S)
-        told, blob = container.ask({**order, "digest": sent["digest"]}, seconds=seconds)
-    return told, blob
+        reply, blob = container.ask({**order, "digest": sent["digest"]}, seconds=seconds)
+    return reply, blob
 
 
 def _connect() -> Any:

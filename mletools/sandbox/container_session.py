@@ -10,11 +10,11 @@ import threading
 import time
 from collections.abc import Callable
 
-from mletools.records.errors import ToolError
-from mletools.sandbox.agent import read_result
-from mletools.sandbox.engine import Container
-from mletools.sandbox.interface import Cell
-from mletools.sandbox.pool import ServerDied
+from ..records.errors import ToolError
+from .agent import read_result
+from .engine import Container
+from .interface import Cell
+from .pool import ServerDied
 
 _SLACK_S = 200.0  # seconds beside those of a cell itself
 
@@ -67,7 +67,7 @@ class DockerSession:
             began = time.monotonic()
             order = {"do": kind, "text": text, "wall_s": wall_s}
             try:
-                told, content = self._container.ask(order, seconds=wall_s + _SLACK_S)
+                reply, content = self._container.ask(order, seconds=wall_s + _SLACK_S)
             except (ServerDied, ToolError) as error:
                 self._over, self._fit = True, False
                 if self._closing:
@@ -76,6 +76,6 @@ class DockerSession:
                 if isinstance(error, ToolError):
                     raise
                 raise ToolError("the container of a session went away") from None
-            cell = read_result(Cell, told, content)
+            cell = read_result(Cell, reply, content)
             self._over = not cell.alive
             return cell

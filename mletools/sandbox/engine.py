@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import mletools
-from mletools.records.errors import ToolError
-from mletools.sandbox import seccomp
-from mletools.sandbox.agent import BOUND, PLACE, STORE_MB, packet
-from mletools.sandbox.pool import ServerDied
+
+from ..records.errors import ToolError
+from . import seccomp
+from .agent import BOUND, PLACE, STORE_MB, packet
+from .pool import ServerDied
 
 SEND_S = 120.0
 _START_S = 300.0
@@ -133,12 +134,12 @@ class Container:
     def greet(self, config: dict[str, Any], source: bytes, image: str) -> None:
         """Bring the agent to life. ToolError: it does not come."""
         try:
-            told, _ = self.ask(config, source, _START_S)
+            reply, _ = self.ask(config, source, _START_S)
         except ServerDied:
             last = self._errors.decode(errors="replace").strip().split("\n")[-1] or "it said nothing"
             raise ToolError(f"the sandbox does not start in a container of {image}: {last}") from None
-        self.protections, self.notes = told["protections"], told["notes"]
-        self.weaker_because = told["weaker_because"]
+        self.protections, self.notes = reply["protections"], reply["notes"]
+        self.weaker_because = reply["weaker_because"]
 
     def bound_names(self) -> list[str]:
         """What lies in the folder that is mounted."""
@@ -155,17 +156,17 @@ class Container:
             end = time.monotonic() + seconds
             while (at := self._answers.find(b"\n")) < 0:
                 self._read(end)
-            told = json.loads(self._answers[:at])
-            whole = at + 1 + told["size"]
+            reply = json.loads(self._answers[:at])
+            whole = at + 1 + reply["size"]
             while len(self._answers) < whole:
                 self._read(end)
             blob = bytes(self._answers[at + 1 : whole])
             del self._answers[:whole]
         except (OSError, ValueError) as error:
             raise ServerDied from error
-        if "error" in told:
-            raise ToolError(f"in its container: {told['error']}")
-        return told, blob
+        if "error" in reply:
+            raise ToolError(f"in its container: {reply['error']}")
+        return reply, blob
 
     def _read(self, end: float) -> None:
         self._socket.settimeout(max(0.01, end - time.monotonic()))

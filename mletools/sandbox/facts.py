@@ -13,8 +13,8 @@ import socket
 from contextlib import suppress
 from typing import Any
 
-from mletools.sandbox.cgroup import MemoryCgroup
-from mletools.sandbox.mounts import telling_folders
+from .cgroup import MemoryCgroup
+from .mounts import telling_folders
 
 _THREADS = {"OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OMP_WAIT_POLICY"}
 _OURS = {"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "PATH", "HOME", "TMPDIR", "LANG", "PYTHONHASHSEED"} | _THREADS
@@ -24,11 +24,11 @@ _NAMESPACES = {"user": "user", "mnt": "mount", "pid": "pid", "net": "network", "
 
 def own_namespaces() -> dict[str, str]:
     """The kernel's names of the namespaces that this process is in."""
-    found = {}
+    namespaces = {}
     for name in _NAMESPACES:
         with suppress(OSError):
-            found[name] = os.readlink(f"/proc/self/ns/{name}")
-    return found
+            namespaces[name] = os.readlink(f"/proc/self/ns/{name}")
+    return namespaces
 
 
 def _status() -> dict[str, str]:

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from mletools.records.errors import ToolError
+from ..records.errors import ToolError
 
 ANY = "any"  # one device for each run, which a cluster chooses
 _LOOK_EVERY_S = 0.2

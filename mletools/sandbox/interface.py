@@ -1,24 +1,18 @@
-"""What a sandbox is to the rest of the package: limits in, an outcome out, and a table of backends.
+"""The interface of a sandbox: limits in, an outcome out.
 
-Covered: the data that passes both ways and the opening of a backend by name. Not covered: how a backend isolates.
+Covered: settings, limits, results and the protocols of sandboxes and sessions. Not covered: opening a backend by name
+(backends, opening), how a backend isolates.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from importlib import import_module
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from mletools.records.errors import ToolError
-
-BACKENDS: dict[str, str] = {
-    "local": "mletools.sandbox.local:LocalSandbox",
-    "docker": "mletools.sandbox.container:DockerSandbox",
-}
+from ..records.errors import ToolError
 
 DEFAULT_PREIMPORT: tuple[str, ...] = (
     "PIL.Image",
@@ -176,52 +170,3 @@ def check_arguments(arguments: Sequence[str]) -> None:
     """ToolError: a program could not be given these arguments, or they are too large to be sent beside it."""
     if any("\0" in each for each in arguments) or sum(len(json.dumps(each)) for each in arguments) > _MOST_ARGUMENTS:
         raise ToolError(f"arguments of a program hold no zero byte and take at most {_MOST_ARGUMENTS >> 10} KB")
-
-
-def choose(setup: Setup) -> tuple[str, list[str]]:
-    """The backend with the most protections active on this machine, and a line about each backend.
-
-    ToolError: none of them works.
-    """
-    found: dict[str, int] = {}
-    told = []
-    for name in BACKENDS:
-        try:
-            with open_sandbox(name, replace(setup, slots=1, preimport=(), gpus=())) as sandbox:
-                protections = sandbox.protections
-        except ToolError as error:
-            told.append(f"{name}: {error}")
-            continue
-        found[name] = sum(protections.values())
-        told.append(f"{name}: {found[name]} of {len(protections)} protections active")
-    if not found:
-        raise ToolError(f"no sandbox works on this machine: {'; '.join(told)}")
-    return max(found, key=lambda name: found[name]), told
-
-
-@contextmanager
-def open_sandbox(
-    backend: str, setup: Setup, on: str | None = None, said: Callable[[str], None] = lambda line: None
-) -> Iterator[Sandbox]:
-    """The sandbox named `backend`, or the one that `auto` chooses, closed at the end of the with block.
-
-    `on` names a Ray cluster (see on_ray) whose nodes open it instead of this machine; `said` is then told, a line each,
-    what a user should know while runs go on. ToolError: no such backend, no slot, or the backend does not work here.
-    """
-    if backend not in (*BACKENDS, "auto"):
-        raise ToolError(f"no sandbox named {backend!r}: choose from {', '.join(sorted(BACKENDS))}")
-    if setup.slots < 1:
-        raise ToolError(f"a sandbox needs at least 1 slot, not {setup.slots}")
-    sandbox: Sandbox
-    if on is not None:
-        from mletools.sandbox.on_ray import RaySandbox
-
-        sandbox = RaySandbox(on, backend, setup, said)
-    else:
-        name = choose(setup)[0] if backend == "auto" else backend
-        module, kind = BACKENDS[name].split(":")
-        sandbox = getattr(import_module(module), kind)(setup)
-    try:
-        yield sandbox
-    finally:
-        sandbox.close()

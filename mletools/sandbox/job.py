@@ -23,11 +23,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from mletools.sandbox import channel, landlock, linux, mounts, seccomp
-from mletools.sandbox.cgroup import MemoryCgroup
-from mletools.sandbox.facts import gather
-from mletools.sandbox.session_driver import attend, attend_cold
-from mletools.sandbox.solution import launch, launch_cold, prepare
+from . import channel, landlock, linux, mounts, seccomp
+from .cgroup import MemoryCgroup
+from .facts import gather
+from .session_driver import attend, attend_cold
+from .solution import launch, launch_cold, prepare
 
 NOBODY = 65534
 _INNER_ID = 1000
@@ -39,7 +39,7 @@ _NAMESPACES = linux.CLONE_NEWNS | linux.CLONE_NEWPID | linux.CLONE_NEWNET | linu
 
 
 @dataclass
-class Job:
+class SolutionJob:
     """One run as the server received it."""
 
     control: socket.socket  # to the command; the solution never holds it
@@ -48,13 +48,13 @@ class Job:
     stdout: int
     stderr: int
     alive: int  # hangs up when the server dies
-    plan: mounts.Plan
+    plan: mounts.MountPlan
     cgroup: MemoryCgroup | None
     outside: dict[str, str]  # the server's own namespaces, for the probe to compare with
     cells: int = -1  # a session's socket; -1 for a run
 
 
-def fail(job: Job, error: BaseException) -> None:
+def fail(job: SolutionJob, error: BaseException) -> None:
     """Tell the command that the box could not be made, and end this process."""
     with suppress(OSError):
         channel.send(job.control, {"event": "failed", "why": f"{type(error).__name__}: {error}"})
@@ -69,7 +69,7 @@ def fork_box(namespaces: bool) -> int:
     return linux.fork_into(_NAMESPACES if os.geteuid() == 0 else _NAMESPACES | linux.CLONE_NEWUSER)
 
 
-def enter(job: Job, uid: int, gid: int) -> Callable[[], None]:
+def enter(job: SolutionJob, uid: int, gid: int) -> Callable[[], None]:
     """Runs in the box's first process, forked by a server of user `uid` and group `gid`.
 
     Returns in the solution's process only: what is left to call is the solution.
@@ -91,7 +91,7 @@ def enter(job: Job, uid: int, gid: int) -> Callable[[], None]:
         raise
 
 
-def _first_process(job: Job, root: bool) -> Callable[[], None]:
+def _first_process(job: SolutionJob, root: bool) -> Callable[[], None]:
     limits = job.request["limits"]
     code = os.pread(job.code, os.fstat(job.code).st_size, 0)
     if job.request["namespaces"]:
@@ -121,7 +121,7 @@ def _first_process(job: Job, root: bool) -> Callable[[], None]:
     raise AssertionError  # not reached: _reap ends the process
 
 
-def _die_with_server(job: Job) -> None:
+def _die_with_server(job: SolutionJob) -> None:
     linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGKILL)
     poll = select.poll()
     poll.register(job.alive, 0)
@@ -129,7 +129,7 @@ def _die_with_server(job: Job) -> None:
         os._exit(1)
 
 
-def _reap(job: Job, child: int, seal: socket.socket) -> None:
+def _reap(job: SolutionJob, child: int, seal: socket.socket) -> None:
     linux.prctl(linux.PR_SET_DUMPABLE, 0)
     if job.request["namespaces"]:
         linux.drop_capabilities()
@@ -181,7 +181,7 @@ def _reap(job: Job, child: int, seal: socket.socket) -> None:
     os._exit(0)
 
 
-def _solution_process(job: Job, place: dict[str, str], seal: int) -> Callable[[], None]:
+def _solution_process(job: SolutionJob, place: dict[str, str], seal: int) -> Callable[[], None]:
     try:
         os.setsid()
         job.control.detach()
@@ -213,8 +213,8 @@ def _solution_process(job: Job, place: dict[str, str], seal: int) -> Callable[[]
             if end.recv(len(_GO)) != _GO:
                 os._exit(1)
         script = f"{place['code']}/{mounts.SCRIPT}"
-        drawn, given = job.request["seed"], job.request["arguments"]
-        call = (script, place["work"], job.plan.import_path, drawn, limits["threads"], given)
+        seed, arguments = job.request["seed"], job.request["arguments"]
+        call = (script, place["work"], job.plan.import_path, seed, limits["threads"], arguments)
         cold = job.request["cold"]
         if job.cells >= 0:
             driver = job.request["driver"]
@@ -234,7 +234,7 @@ def _set_environment(place: dict[str, str], threads: int, gpu: str | None) -> No
         os.environ[f"{library}_NUM_THREADS"] = str(threads)
 
 
-def _lock_in(job: Job, place: dict[str, str], limits: dict[str, Any]) -> None:
+def _lock_in(job: SolutionJob, place: dict[str, str], limits: dict[str, Any]) -> None:
     linux.prctl(linux.PR_SET_DUMPABLE, 1)  # or its own /proc files would belong to root
     # Beside Landlock no unix sockets at all: it does not cover their files, and one of them may be docker's or an agent's.
     families: list[int] = []

@@ -12,7 +12,7 @@ import stat
 import struct
 from collections.abc import Sequence
 
-from mletools.sandbox import linux
+from . import linux
 
 SCOPED_SIGNALS = 6  # the version that keeps a solution from signalling its server
 _CREATE, _ADD_RULE, _RESTRICT = 0, 1, 2

@@ -20,17 +20,17 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from mletools.records.errors import ToolError
-from mletools.sandbox import landlock, mounts, session_driver, solution
-from mletools.sandbox.gpus import Leases
-from mletools.sandbox.interface import DEFAULT_PREIMPORT, Limits, Outcome, Setup, check_arguments
-from mletools.sandbox.job import NOBODY
-from mletools.sandbox.pool import Pool, ServerDied
-from mletools.sandbox.process_tree import remove_folder
-from mletools.sandbox.session import LocalSession
-from mletools.sandbox.starting import wants_fresh_interpreter
-from mletools.sandbox.verdict import Ending, outcome_of
-from mletools.sandbox.warm import SetUpFailed, Template, WarmServer
+from ..records.errors import ToolError
+from . import landlock, mounts, session_driver, solution
+from .gpus import Leases
+from .interface import DEFAULT_PREIMPORT, Limits, Outcome, Setup, check_arguments
+from .job import NOBODY
+from .pool import ServerDied, ServerPool
+from .process_tree import remove_folder
+from .session import LocalSession
+from .starting import wants_fresh_interpreter
+from .verdict import Ending, outcome_of
+from .warm import SetUpFailed, Template, WarmServer
 
 _PROBE = Limits(wall_s=30.0)
 
@@ -56,7 +56,7 @@ class LocalSandbox:
         self._want_namespaces = namespaces
         self._want_cgroup = cgroup
         self._leases = Leases(setup.gpus)
-        self._pool = Pool(setup.slots, self._new_server)
+        self._pool = ServerPool(setup.slots, self._new_server)
         self._template: Template | None = None
         self._template_lock = threading.Lock()
         self._probe_lock = threading.Lock()

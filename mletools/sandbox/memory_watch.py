@@ -14,7 +14,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from mletools.sandbox.process_tree import descendants
+from .process_tree import descendants
 
 _KB, _MB = 1 << 10, 1 << 20
 _PIPE = 64 << 10  # the filter keeps it from growing
@@ -46,21 +46,21 @@ class MemoryWatch:
     def look(self) -> float:
         """MB held now: a quick upper bound, shared pages apportioned once that passes the limit."""
         members = set(descendants(self._server)) - {self._box}
-        tree = {pid: found for pid in members if (found := _status(pid))}
-        total = float(sum(_KB * (found["VmRSS"] + found["VmSwap"] + found["VmPTE"]) for found in tree.values()))
+        tree = {pid: fields for pid in members if (fields := _status(pid))}
+        total = float(sum(_KB * (fields["VmRSS"] + fields["VmSwap"] + fields["VmPTE"]) for fields in tree.values()))
         began = time.monotonic()
         if began >= self._closer_at:
             self._look_closer(tree, total)
             self._closer_at = time.monotonic() + (_SHARE - 1) * (time.monotonic() - began)
         total += self._unseen + self._shared
         if total > self._limit:
-            parts = [_apportioned(pid, found) for pid, found in tree.items()]
+            parts = [_apportioned(pid, fields) for pid, fields in tree.items()]
             # What is resident of shared memory without a name has been counted with it.
             total = sum(own for own, _ in parts) + max(self._shared, sum(shared for _, shared in parts)) + self._unseen
         return total / _MB
 
     def _look_closer(self, tree: dict[int, dict[str, int]], resident: float) -> None:
-        locked = [pid for pid, found in tree.items() if found["Seccomp"] == 2]  # the others run nobody's code yet
+        locked = [pid for pid, fields in tree.items() if fields["Seccomp"] == 2]  # the others run nobody's code yet
         extents: dict[bytes, int] = {}
         self._unseen = 0.0
         for pid in locked:
@@ -99,14 +99,14 @@ class MemoryWatch:
 
 def _status(pid: int) -> dict[str, int]:
     with suppress(OSError):
-        found = {name: int(value) for name, value in _FIELDS.findall(Path(f"/proc/{pid}/status").read_text())}
-        return {**dict.fromkeys(("VmRSS", "RssAnon", "RssShmem", "VmPTE", "VmSwap", "FDSize", "Seccomp"), 0), **found}
+        fields = {name: int(value) for name, value in _FIELDS.findall(Path(f"/proc/{pid}/status").read_text())}
+        return {**dict.fromkeys(("VmRSS", "RssAnon", "RssShmem", "VmPTE", "VmSwap", "FDSize", "Seccomp"), 0), **fields}
     return {}
 
 
-def _apportioned(pid: int, found: dict[str, int]) -> tuple[int, int]:
+def _apportioned(pid: int, fields: dict[str, int]) -> tuple[int, int]:
     """Bytes of `pid` alone, and of memory shared as files are, each page divided among those who have it."""
-    more = found["VmPTE"] + found["VmSwap"]
+    more = fields["VmPTE"] + fields["VmSwap"]
     try:
         lines = (line.split() for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:])
         pss = {words[0]: int(words[1]) for words in lines if words[0].startswith("Pss")}
@@ -115,4 +115,4 @@ def _apportioned(pid: int, found: dict[str, int]) -> tuple[int, int]:
     except ProcessLookupError:
         return 0, 0
     except OSError:
-        return (found["RssAnon"] + more) * _KB, found["RssShmem"] * _KB
+        return (fields["RssAnon"] + more) * _KB, fields["RssShmem"] * _KB

@@ -18,8 +18,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from mletools.records.errors import ToolError
-from mletools.sandbox import linux
+from ..records.errors import ToolError
+from . import linux
 
 WORK, HOME, TEMPORARY, CODE = "/box/work", "/box/home", "/box/tmp", "/code"
 SCRIPT = "solution.py"
@@ -39,7 +39,7 @@ _ETC = {
 
 
 @dataclass
-class Plan:
+class MountPlan:
     """Folders and files of this machine that every solution may read."""
 
     binds: list[tuple[str, str]] = field(default_factory=list)  # (real path here, path in the box), outer folders first
@@ -62,9 +62,9 @@ def _interpreter_folders() -> list[str]:
     return sorted(name for name in names if os.path.isdir(name))
 
 
-def make_plan() -> Plan:
+def make_plan() -> MountPlan:
     """The folders that this interpreter needs. ToolError: its prefix is so wide that it would show people's files."""
-    plan = Plan()
+    plan = MountPlan()
     wanted: list[str] = []
     for path in _SYSTEM:
         if os.path.islink(path) and os.path.isdir(path):
@@ -91,7 +91,7 @@ def make_plan() -> Plan:
     return plan
 
 
-def refuse_shared_data(plan: Plan, public: Path) -> None:
+def refuse_shared_data(plan: MountPlan, public: Path) -> None:
     """ToolError when the folder `public` lies in a folder that solutions can read: so would the answers beside it."""
     real = os.path.realpath(public)
     for source, target in plan.binds:
@@ -129,8 +129,8 @@ def telling_folders(import_path: list[str]) -> list[str]:
 
 def gpu_devices() -> list[str]:
     """The names below /dev through which libraries reach GPUs; which of the GPUs, the libraries decide."""
-    found = [path for pattern in _GPU_DEVICES for path in glob.glob(f"/dev/{pattern}")]
-    return sorted(path.removeprefix("/dev/") for path in found if not os.path.isdir(path))
+    device_paths = [path for pattern in _GPU_DEVICES for path in glob.glob(f"/dev/{pattern}")]
+    return sorted(path.removeprefix("/dev/") for path in device_paths if not os.path.isdir(path))
 
 
 def _make_devices(more: Sequence[str]) -> None:
@@ -163,7 +163,7 @@ def _make_proc() -> None:
 
 
 def build_root(
-    plan: Plan, public: str, code: bytes, disk_mb: int, own: Callable[[str], None], devices: Sequence[str] = ()
+    plan: MountPlan, public: str, code: bytes, disk_mb: int, own: Callable[[str], None], devices: Sequence[str] = ()
 ) -> tuple[int, int]:
     """Make this process's root a fresh one; it is the first process of fresh mount and pid namespaces.
 

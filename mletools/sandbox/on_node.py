@@ -14,9 +14,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from mletools.records.errors import ToolError
-from mletools.sandbox import mounts, shipping
-from mletools.sandbox.interface import Limits, Sandbox, Setup, open_sandbox
+from ..records.errors import ToolError
+from . import mounts, shipping
+from .backends import open_backend
+from .interface import Limits, Sandbox, Setup
 
 
 def _version_check() -> Callable[[tuple[str, str]], str | None]:
@@ -27,13 +28,13 @@ def _version_check() -> Callable[[tuple[str, str]], str | None]:
 
         python = ".".join(platform.python_version_tuple()[:2])
         try:
-            from mletools import __version__ as found
+            from mletools import __version__ as installed
         except ImportError:
-            found = "(none)"
-        if (found, python) == wanted:
+            installed = "(none)"
+        if (installed, python) == wanted:
             return None
         return (
-            f"Ray node {socket.gethostname()} has mletools {found} on Python {python}, this machine has mletools "
+            f"Ray node {socket.gethostname()} has mletools {installed} on Python {python}, this machine has mletools "
             f"{wanted[0]} on Python {wanted[1]}: install the same on every node"
         )
 
@@ -85,8 +86,8 @@ def serve(request: dict[str, Any], packed: Any) -> tuple[str, Any]:
             sandbox = _inner(request)
             return "done", {"protections": sandbox.protections, "notes": sandbox.notes}
         with _placed(request, packed) as (sandbox, public):
-            limits, given = Limits(**request["limits"]), request["arguments"]
-            return "done", sandbox.run(request["code"], public, limits, request["seed"], given, request["observer"])
+            limits, arguments = Limits(**request["limits"]), request["arguments"]
+            return "done", sandbox.run(request["code"], public, limits, request["seed"], arguments, request["observer"])
     except (ToolError, OSError) as error:
         return "trouble", _named(error)
 
@@ -152,12 +153,12 @@ atexit.register(_opened.close)
 @cache
 def _sandbox(backend: str, setup: Setup) -> Sandbox:
     """A sandbox that stays open for the life of this worker process. ToolError: solutions could look around here."""
-    sandbox = _opened.enter_context(open_sandbox(backend, setup))
+    sandbox = _opened.enter_context(open_backend(backend, setup))
     if not sandbox.protections["private_files"]:
         raise ToolError("neither namespaces nor Landlock are granted here: programs could read the answers")
     return sandbox
 
 
 @cache
-def _plan() -> mounts.Plan:
+def _plan() -> mounts.MountPlan:
     return mounts.make_plan()

@@ -22,13 +22,13 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from mletools import __version__
-from mletools.records.errors import ToolError
-from mletools.sandbox import shipping
-from mletools.sandbox.interface import Limits, Outcome, Setup, check_arguments
-from mletools.sandbox.on_node import node_session, node_task
-from mletools.sandbox.ray_connection import connect, last_line
-from mletools.sandbox.ray_session import RaySession
+from .. import __version__
+from ..records.errors import ToolError
+from . import shipping
+from .interface import Limits, Outcome, Setup, check_arguments
+from .on_node import node_session, node_task
+from .ray_connection import connect, last_line
+from .ray_session import RaySession
 
 _TRIES = 5
 _LOOK_EVERY_S, _LEAVE_S = 2.0, 10.0

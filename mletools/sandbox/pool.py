@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Hashable
 from typing import Generic, Protocol, TypeVar
 
-from mletools.records.errors import ToolError
+from ..records.errors import ToolError
 
 
 class ServerDied(Exception):
@@ -32,7 +32,7 @@ S = TypeVar("S", bound=Server)
 T = TypeVar("T")
 
 
-class Pool(Generic[S]):
+class ServerPool(Generic[S]):
     """Up to `slots` servers, made by `start` as they are wanted. Its methods may be called from any thread."""
 
     def __init__(self, slots: int, start: Callable[[Hashable], S]) -> None:

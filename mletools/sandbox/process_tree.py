@@ -14,13 +14,13 @@ from pathlib import Path
 
 def descendants(pid: int) -> list[int]:
     """Children of `pid`, their children and so on, as /proc shows them now."""
-    found: list[int] = []
+    pids: list[int] = []
     waiting = [pid]
     while waiting:
         children = _children(waiting.pop())
-        found += children
+        pids += children
         waiting += children
-    return found
+    return pids
 
 
 def _children(pid: int) -> list[int]:

@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from typing import Any
 
-from mletools.records.errors import ToolError
+from ..records.errors import ToolError
 
 _REACH_S = 10.0
 _INSTALL = "pip install 'mletools[ray]'"

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from mletools.records.errors import ToolError
-from mletools.sandbox.interface import Cell
+from ..records.errors import ToolError
+from .interface import Cell
 
 _SLACK_S = 200.0  # seconds beside those of a cell itself
 
@@ -70,14 +70,14 @@ class RaySession:
                 raise ToolError("this session is over: open another")
             began = time.monotonic()
             try:
-                told, answer = self._ray.get(self._actor.cell.remote(kind, text, wall_s), timeout=wall_s + _SLACK_S)
+                outcome, answer = self._ray.get(self._actor.cell.remote(kind, text, wall_s), timeout=wall_s + _SLACK_S)
             except (self._ray.exceptions.RayError, ConnectionError, RuntimeError) as error:
                 self._over = True
                 if self._closing:
                     why = "the session was closed"
                     return Cell("killed", b"", time.monotonic() - began, False, None, why)
                 raise ToolError(f"a session was lost with its Ray node or worker ({type(error).__name__})") from error
-            if told == "trouble":
+            if outcome == "trouble":
                 self._over = True
                 raise ToolError(answer)
             cell: Cell = answer

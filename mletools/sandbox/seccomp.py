@@ -13,7 +13,7 @@ import errno
 import struct
 from collections.abc import Sequence
 
-from mletools.sandbox import linux
+from . import linux
 
 _AUDIT_X86_64, _AUDIT_AARCH64 = 0xC000003E, 0xC00000B7
 _LOAD_WORD, _JUMP_EQUAL, _JUMP_AT_LEAST, _JUMP_ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06

@@ -13,12 +13,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass
 
-from mletools.records.errors import ToolError
-from mletools.sandbox.attacks import ATTACKS, Attack, Judged, World, program
-from mletools.sandbox.attacks.attack import last_words
-from mletools.sandbox.attacks.next_run import HONEST
-from mletools.sandbox.attacks.world import BESIDE_S
-from mletools.sandbox.interface import Limits, Outcome, Sandbox
+from ..records.errors import ToolError
+from .attacks import ATTACKS, Attack, AttackWorld, Judged, program
+from .attacks.attack import last_words
+from .attacks.next_run import HONEST
+from .attacks.world import BESIDE_S
+from .interface import Limits, Outcome, Sandbox
 
 _SEED = 7
 _WEIGHED_AGAIN = 3  # times that memory must have been missing before it is laid to the attack
@@ -87,7 +87,7 @@ def selftest(sandbox: Sandbox, slots: int, progress: Callable[[str], None] | Non
     """
     if slots < 2:
         raise ToolError(f"a selftest needs 2 slots, for attacks on a run beside them, not {slots}: use -j 2")
-    with World() as world:
+    with AttackWorld() as world:
         findings = [_honest(sandbox, world)]
         for attack in ATTACKS:
             if progress is not None:
@@ -96,7 +96,7 @@ def selftest(sandbox: Sandbox, slots: int, progress: Callable[[str], None] | Non
     return findings
 
 
-def _honest(sandbox: Sandbox, world: World) -> Finding:
+def _honest(sandbox: Sandbox, world: AttackWorld) -> Finding:
     began = time.monotonic()
     _measure(sandbox, world)
     outcome = world.honest
@@ -105,7 +105,7 @@ def _honest(sandbox: Sandbox, world: World) -> Finding:
     return Finding("an honest run works", "control", True, works, seen, time.monotonic() - began)
 
 
-def _measure(sandbox: Sandbox, world: World) -> None:
+def _measure(sandbox: Sandbox, world: AttackWorld) -> None:
     # Twice: the first may have to start what later runs find running.
     for _ in range(2):
         world.begin()
@@ -114,7 +114,7 @@ def _measure(sandbox: Sandbox, world: World) -> None:
         world.start_s = max(0.1, time.monotonic() - began - world.honest.duration_s)
 
 
-def attempt(attack: Attack, sandbox: Sandbox, world: World) -> Finding:
+def attempt(attack: Attack, sandbox: Sandbox, world: AttackWorld) -> Finding:
     """Try one attack, and with it those that must have been sealed before it may be tried."""
     began = time.monotonic()
     for _ in range(_WEIGHED_AGAIN if attack.measured else 1):
@@ -125,7 +125,7 @@ def attempt(attack: Attack, sandbox: Sandbox, world: World) -> Finding:
     return Finding(attack.name, attack.group, attack.critical, *judged, time.monotonic() - began)
 
 
-def _attempt(attack: Attack, sandbox: Sandbox, world: World) -> Judged:
+def _attempt(attack: Attack, sandbox: Sandbox, world: AttackWorld) -> Judged:
     if attack.after is not None:
         if attack.after not in world.verdicts:
             attempt(next(each for each in ATTACKS if each.name == attack.after), sandbox, world)
@@ -153,11 +153,11 @@ def _attempt(attack: Attack, sandbox: Sandbox, world: World) -> Judged:
         world.sweep()
 
 
-def _run(sandbox: Sandbox, world: World, code: str, limits: Limits) -> Outcome:
+def _run(sandbox: Sandbox, world: AttackWorld, code: str, limits: Limits) -> Outcome:
     return sandbox.run(program(world.known(), code), world.public, limits, _SEED)
 
 
-def _run_beside(sandbox: Sandbox, world: World) -> Outcome:
+def _run_beside(sandbox: Sandbox, world: AttackWorld) -> Outcome:
     code = program(world.known_beside(), _BESIDE.replace("SECONDS", str(BESIDE_S)))
     return sandbox.run(code, world.public, _ORDINARY, _SEED)
 

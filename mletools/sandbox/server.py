@@ -21,13 +21,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from mletools.sandbox import channel, linux, mounts
-from mletools.sandbox.cgroup import MemoryCgroup
-from mletools.sandbox.facts import own_namespaces
-from mletools.sandbox.job import Job, enter, fork_box
-from mletools.sandbox.memory_watch import MemoryWatch
-from mletools.sandbox.preimport import warm_up
-from mletools.sandbox.process_tree import kill_descendants, remove_folder
+from . import channel, linux, mounts
+from .cgroup import MemoryCgroup
+from .facts import own_namespaces
+from .job import SolutionJob, enter, fork_box
+from .memory_watch import MemoryWatch
+from .preimport import warm_up
+from .process_tree import kill_descendants, remove_folder
 
 _WATCH_EVERY_MS = 50
 _ORDERLY_END_S = 5.0
@@ -84,7 +84,7 @@ def keep_warm(control: int, config: dict[str, Any]) -> Callable[[], None]:
 def _serve(end: socket.socket, command: int, config: dict[str, Any]) -> Callable[[], None]:
     linux.prctl(linux.PR_SET_CHILD_SUBREAPER, 1)
     cgroup = MemoryCgroup.create(f"mletools-{os.getpid()}-{time.time_ns()}") if config["cgroup"] else None
-    plan = mounts.Plan(config["binds"], config["links"], config["import_path"])
+    plan = mounts.MountPlan(config["binds"], config["links"], config["import_path"])
     handle = os.pidfd_open(os.getpid())
     channel.send(end, {"event": "ready", "pid": os.getpid(), "cgroup": str(cgroup.path) if cgroup else None}, [handle])
     os.close(handle)
@@ -108,7 +108,7 @@ def _serve(end: socket.socket, command: int, config: dict[str, Any]) -> Callable
             if child == 0:
                 os.close(living)
                 code, stdout, stderr, *cells = descriptors
-                job = Job(end, request, code, stdout, stderr, alive, plan, cgroup, outside, *cells)
+                job = SolutionJob(end, request, code, stdout, stderr, alive, plan, cgroup, outside, *cells)
                 return enter(job, uid, gid)
             for descriptor in (*descriptors, alive):
                 os.close(descriptor)

@@ -21,15 +21,15 @@ from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
-from mletools.records.errors import ToolError
-from mletools.sandbox import channel
-from mletools.sandbox.cgroup import kills_for_memory
-from mletools.sandbox.interface import Cell, Limits
-from mletools.sandbox.job import NOBODY
-from mletools.sandbox.pool import ServerDied
-from mletools.sandbox.session_driver import BASH, DONE, ORDER, PYTHON
-from mletools.sandbox.verdict import Ending, status_of, take_submission
-from mletools.sandbox.warm import SetUpFailed, WarmServer
+from ..records.errors import ToolError
+from . import channel
+from .cgroup import kills_for_memory
+from .interface import Cell, Limits
+from .job import NOBODY
+from .pool import ServerDied
+from .session_driver import BASH, DONE, ORDER, PYTHON
+from .verdict import Ending, status_of, take_submission
+from .warm import SetUpFailed, WarmServer
 
 _SET_UP_S, _INTERRUPT_S, _END_S = 60.0, 5.0, 60.0
 _TALKATIVE_S = 2.0  # how long a cell may go on once its output is over the limit
@@ -151,8 +151,8 @@ class LocalSession:
             return task.stopped_for
         if (self._ending.ended or 0.0) >= self._ends:
             return "timeout"
-        found = status_of(self._ending, self._limits)
-        return "killed" if found in ("ok", "error") else found
+        status = status_of(self._ending, self._limits)
+        return "killed" if status in ("ok", "error") else status
 
     def _press(self, task: _Task) -> None:
         """Go on to the next means of ending a cell."""

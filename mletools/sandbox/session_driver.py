@@ -188,10 +188,10 @@ class _Interpreter:
         while trace is not None and not trace.tb_frame.f_code.co_filename.startswith("<cell "):
             trace = trace.tb_next
         try:
-            told = traceback.TracebackException(type(error), error, trace)
-            ours = [at for at, frame in enumerate(told.stack) if frame.filename == _parse.__code__.co_filename]
-            del told.stack[ours[0] if ours else len(told.stack) :]
-            text = "".join(told.format())
+            formatted = traceback.TracebackException(type(error), error, trace)
+            ours = [at for at, frame in enumerate(formatted.stack) if frame.filename == _parse.__code__.co_filename]
+            del formatted.stack[ours[0] if ours else len(formatted.stack) :]
+            text = "".join(formatted.format())
         except BaseException:  # a hostile __str__, or one more interrupt
             text = f"{type(error).__name__}\n"
         self._say(text)

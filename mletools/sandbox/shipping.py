@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from mletools.records.errors import ToolError
+from ..records.errors import ToolError
 
 _LOCK, _CONTENT, _PARTIAL, _GONE = "lock", "content", "partial-", ".gone-"
 _IDLE_S, _KEPT = 3600.0, 64
@@ -41,22 +41,22 @@ def _members(folder: Path) -> Iterator[tuple[str, str, os.stat_result]]:
         for name in sorted([*folders, *files]):
             path = os.path.join(place, name)
             target = os.path.realpath(path)
-            found = os.lstat(path)
-            if stat.S_ISLNK(found.st_mode):
+            status = os.lstat(path)
+            if stat.S_ISLNK(status.st_mode):
                 if not (target.startswith(real + "/") and os.path.isfile(target)):
                     raise ToolError(f"{path} is a link to {target}: only links to files in {folder} can be shipped")
-                found = os.stat(target)
-            if not (stat.S_ISDIR(found.st_mode) or stat.S_ISREG(found.st_mode)):
+                status = os.stat(target)
+            if not (stat.S_ISDIR(status.st_mode) or stat.S_ISREG(status.st_mode)):
                 raise ToolError(f"{path} is neither a file nor a folder, so it cannot be shipped: take it away")
-            yield os.path.relpath(path, real), target, found
+            yield os.path.relpath(path, real), target, status
 
 
 def fingerprint(folder: Path) -> Fingerprint:
     """Differs once anything in `folder` was changed; cheap, reads no content. ToolError: see `pack`."""
     try:
         return tuple(
-            (name, found.st_mode, found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino)
-            for name, _, found in _members(folder)
+            (name, status.st_mode, status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
+            for name, _, status in _members(folder)
         )
     except OSError as error:
         raise ToolError(f"cannot ship {folder}: {error}") from error
@@ -67,13 +67,13 @@ def pack(folder: Path) -> bytes:
     buffer = io.BytesIO()
     try:
         with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
-            for name, path, found in _members(folder):
+            for name, path, status in _members(folder):
                 entry = tarfile.TarInfo(name)
-                if stat.S_ISDIR(found.st_mode):
+                if stat.S_ISDIR(status.st_mode):
                     entry.type = tarfile.DIRTYPE
                     archive.addfile(entry)
                     continue
-                entry.mode = 0o755 if found.st_mode & 0o111 else 0o644
+                entry.mode = 0o755 if status.st_mode & 0o111 else 0o644
                 with open(path, "rb") as file:
                     entry.size = os.fstat(file.fileno()).st_size
                     archive.addfile(entry, file)
@@ -121,8 +121,8 @@ def shared_root() -> Path:
     path = Path(tempfile.gettempdir(), f"mletools-shipped-{os.geteuid()}")
     with suppress(FileExistsError):
         path.mkdir(0o755)
-    found = path.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
+    status = path.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o022:
         raise ToolError(f"{path} could have been filled by somebody else: remove it, or set TMPDIR to another folder")
     path.chmod(0o755)
     return path

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from mletools.sandbox.interface import Limits, Outcome
+from .interface import Limits, Outcome
 
 SUBMISSION = "submission.csv"
 _FILES_LOOKED_AT = 10_000
@@ -101,16 +101,16 @@ def take_submission(work: int, largest_mb: int) -> tuple[bytes | None, str | Non
             return None, f"{SUBMISSION} is not a regular file"
         return None, f"{SUBMISSION} cannot be read"
     try:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
-            kind = next((name for test, name in _KINDS if test(found.st_mode)), "not a regular file")
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            kind = next((name for test, name in _KINDS if test(status.st_mode)), "not a regular file")
             return None, f"{SUBMISSION} is {kind}"
         largest = largest_mb << 20
         content = b""
-        if found.st_size <= largest:
+        if status.st_size <= largest:
             with os.fdopen(os.dup(descriptor), "rb") as file:
                 content = file.read(largest + 1)
-        if max(found.st_size, len(content)) > largest:
+        if max(status.st_size, len(content)) > largest:
             return None, f"{SUBMISSION} is larger than {largest_mb} MB"
         return content, None
     finally:

@@ -21,12 +21,13 @@ from pathlib import Path
 from typing import Any
 
 import mletools
-from mletools.records.errors import ToolError
-from mletools.sandbox import channel, mounts
-from mletools.sandbox.interface import Limits
-from mletools.sandbox.pool import ServerDied
-from mletools.sandbox.server import BOOT, environment
-from mletools.sandbox.verdict import Ending
+
+from ..records.errors import ToolError
+from . import channel, mounts
+from .interface import Limits
+from .pool import ServerDied
+from .server import BOOT, environment
+from .verdict import Ending
 
 _START_S, _SET_UP_S, _END_S, _CGROUP_S = 300.0, 60.0, 60.0, 5.0
 _CHUNK = 1 << 16
@@ -45,7 +46,7 @@ def _is_readable(descriptor: int, seconds: float) -> bool:
 class Template:
     """The process that has the libraries loaded and that servers are forked from. `server` and `close`: any thread."""
 
-    def __init__(self, plan: mounts.Plan, preimport: Sequence[str], cgroup: bool) -> None:
+    def __init__(self, plan: mounts.MountPlan, preimport: Sequence[str], cgroup: bool) -> None:
         """Start the process and wait until it is warm. ToolError: it cannot be started, or a module fails to import."""
         self._control, other = channel.pair()
         self._lock = threading.Lock()

@@ -1,4 +1,4 @@
-"""How much better a rollout did than it was expected to. Pure arithmetic on rewards; no tensors."""
+"""Advantages: rewards minus baselines, scaled. Pure arithmetic; no tensors."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -23,8 +23,8 @@ def sample_std(values: Sequence[float]) -> float | None:
     return math.sqrt(math.fsum((value - centre) ** 2 for value in values) / (len(values) - 1))
 
 
-def teaches(rewards: Sequence[float]) -> bool:
-    """Whether a group's rewards can be compared: two or more of them, not all equal."""
+def has_reward_spread(rewards: Sequence[float]) -> bool:
+    """True if a group has two or more rewards that are not all equal."""
     return len(rewards) > 1 and max(rewards) != min(rewards)
 
 
@@ -45,22 +45,22 @@ def advantages(
     where a filter has taken a running mean off). scale: divide by the standard deviation (`sample_std`) of the group, of
     the batch, or by nothing (Dr. GRPO, section 3.2).
 
-    None for a group that teaches nothing: its own baseline, and fewer than two rewards known, or all of them equal. A
+    None for a group without reward spread: its own baseline, and fewer than two rewards known, or all of them equal. A
     lone rollout must not keep its raw reward as its advantage.
     """
     known = known or groups
     batch = [reward for rewards in groups.values() for reward in rewards]
-    found: dict[str, list[float] | None] = {}
+    group_advantages: dict[str, list[float] | None] = {}
     for name, rewards in groups.items():
         peers = known[name]
         within = baseline in ("group", "leave-one-out")
-        if (within and not teaches(peers)) or not rewards:
-            found[name] = None
+        if (within and not has_reward_spread(peers)) or not rewards:
+            group_advantages[name] = None
             continue
         spread = {"group": sample_std(peers), "batch": sample_std(batch), "none": None}[scale]
         divisor = 1.0 if scale == "none" else (spread or 0.0) + eps
-        found[name] = [(reward - _baseline(reward, peers, batch, baseline)) / divisor for reward in rewards]
-    return found
+        group_advantages[name] = [(reward - _baseline(reward, peers, batch, baseline)) / divisor for reward in rewards]
+    return group_advantages
 
 
 def _baseline(reward: float, peers: Sequence[float], batch: Sequence[float], which: str) -> float:

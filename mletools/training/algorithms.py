@@ -58,7 +58,7 @@ PRESETS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-def settle(given: dict[str, Any], algorithm: str | None, preset: str | None) -> dict[str, Any]:
+def settle(explicit: dict[str, Any], algorithm: str | None, preset: str | None) -> dict[str, Any]:
     """The options as they are to be: those `given`, then the preset's, then the algorithm's (default grpo).
 
     The result has `algorithm`; a preset's `batch` gives way to a given `groups_per_step` and the other way round.
@@ -68,6 +68,6 @@ def settle(given: dict[str, Any], algorithm: str | None, preset: str | None) -> 
     if algorithm and algorithm != base.get("algorithm", algorithm):
         base = {key: value for key, value in base.items() if key not in ("baseline", "loss_type", "use_logprobs")}
     for one, other in (("batch", "groups_per_step"), ("groups_per_step", "batch")):
-        if one in given:
+        if one in explicit:
             base.pop(other, None)
-    return {**ALGORITHMS[name], **base, **given, "algorithm": name}
+    return {**ALGORITHMS[name], **base, **explicit, "algorithm": name}

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from mletools.records.errors import ToolError
+from ..records.errors import ToolError
 
 STATE = "state.json"
 LATEST = "latest"
@@ -90,13 +90,14 @@ def load_latest(out: Path) -> Path | None:
 def read_state(folder: Path) -> dict[str, Any]:
     """The state.json of a checkpoint; ToolError when it cannot be read."""
     try:
-        return json.loads((folder / STATE).read_text())
+        state: dict[str, Any] = json.loads((folder / STATE).read_text())
     except (OSError, ValueError) as error:
         raise ToolError(f"{folder / STATE}: not readable: {error}") from error
+    return state
 
 
 def policy_version(folder: str | Path) -> int:
-    """How many updates the model in `folder` has seen: the policy_version of its state.json, 0 without one."""
+    """Number of updates of the model in `folder`: the policy_version of its state.json, 0 without one."""
     path = Path(folder) / STATE
     return int(read_state(Path(folder)).get("policy_version", 0)) if path.is_file() else 0
 

@@ -10,31 +10,32 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from mletools.records.errors import ToolError
-from mletools.training import policy
-from mletools.training.advantages import mean, sample_std
-from mletools.training.algorithms import MEANS_OVER_TOKENS
-from mletools.training.microbatches import Layout
-from mletools.training.options import GrpoOptions
-from mletools.training.policy import preload
-from mletools.training.pool import FORGET, Pool, held_steps
-from mletools.training.publish import Publisher
-from mletools.training.recorded_trainer import (
+from ..records.errors import ToolError
+from . import policy
+from .advantages import mean, sample_std
+from .algorithms import MEANS_OVER_TOKENS
+from .microbatches import Layout
+from .options import GrpoOptions
+from .policy import preload
+from .pool import FORGET, GroupPool, held_steps
+from .publish import Publisher
+from .recorded_trainer import (
     Correction,
-    patient_group,
+    broadcast,
+    long_timeout_group,
     processes,
     recorded_trainer,
-    told_to_all,
 )
-from mletools.training.runs import TRAINER_STATE, Run
-from mletools.training.samples import TEMPLATE, Sample, sample_of, shared_temperature
-from mletools.training.steps import Choice, Step
-from mletools.training.stream import Arrivals, Spool
+from .runs import TrainingRun
+from .samples import TEMPLATE, Sample, sample_of, shared_temperature
+from .session import TRAINER_STATE
+from .steps import Choice, OptimiserStep
+from .stream import Arrivals, Spool
 
 __all__ = ["GrpoOptions", "GrpoRun", "preload"]
 
 
-class GrpoRun(Run):
+class GrpoRun(TrainingRun):
     """A run in a folder. Each call of `train` is one session over its own rollouts; the next one goes on.
 
     After `train`, `reward_mean` is the mean over every reward of the session's input, left-out rollouts included.
@@ -112,13 +113,13 @@ class GrpoRun(Run):
 
         Where no temperature is given they were sampled at 1: the first is not waited for.
         """
-        pool = Pool(self.choice, self.passes, self.dropped, stream=True, version=lambda: self.policy_version)
+        pool = GroupPool(self.choice, self.passes, self.dropped, stream=True, version=lambda: self.policy_version)
         self.spool = Spool(self.out, self.step, self.resumed_from)
         samples = (item if isinstance(item, Sample) else self.sample(item) for item in rollouts)
         self._arrivals = Arrivals(samples, pool, self.spool, lambda: self.stopping, self.rewards.append, self._starving)
         temperature = 1.0 if self.options.temperature is None else self.options.temperature
 
-        def steps() -> Iterator[Step]:
+        def steps() -> Iterator[OptimiserStep]:
             assert self._arrivals is not None
             for step in self._arrivals.steps():
                 shared_temperature(step.samples, temperature)
@@ -136,14 +137,14 @@ class GrpoRun(Run):
         if self.publisher is not None:
             self.publisher.starving(yes, self.refused)
 
-    def _drive(self, steps: Iterator[Step], temperature: float, count: int | None) -> Iterator[dict[str, Any]]:
+    def _drive(self, steps: Iterator[OptimiserStep], temperature: float, count: int | None) -> Iterator[dict[str, Any]]:
         """count: of the steps, None where nobody knows it. Of several processes the first one's steps are what counts."""
         if processes() > 1:
             from accelerate import PartialState
 
             PartialState()
-            temperature, count = told_to_all(temperature, patient_group()), None
-        trainer = self._trainer(self._until_told(steps), temperature)
+            temperature, count = broadcast(temperature, long_timeout_group()), None
+        trainer = self._trainer(self._until_stopped(steps), temperature)
         yield from self.drive(
             trainer,
             lambda index: self._describe(trainer),
@@ -151,7 +152,7 @@ class GrpoRun(Run):
             lambda index: index + 1 == count,
         )
 
-    def _until_told(self, steps: Iterator[Step]) -> Iterator[Step]:
+    def _until_stopped(self, steps: Iterator[OptimiserStep]) -> Iterator[OptimiserStep]:
         """The steps, until the run is stopping or has as many as `max_steps` says; the next is not looked for then."""
         left = None if self.options.max_steps is None else max(0, self.options.max_steps - self.step)
         for step in islice(steps, left):
@@ -159,7 +160,7 @@ class GrpoRun(Run):
                 return
             yield step
 
-    def _trainer(self, steps: Iterator[Step], temperature: float) -> Any:
+    def _trainer(self, steps: Iterator[OptimiserStep], temperature: float) -> Any:
         preload()
         options = self.options
         model, adapter = policy.load_policy(self.model, options.lora_rank, options.lora_alpha)
@@ -178,7 +179,7 @@ class GrpoRun(Run):
             steps=map(self._checked, steps),
             layout=Layout(options.micro_batch, options.micro_tokens),
             correction=correction,
-            spoilt=self.spoilt,
+            abort_step=self.abort_step,
             arguments={
                 **self.common_arguments(),
                 "temperature": temperature,
@@ -194,7 +195,7 @@ class GrpoRun(Run):
             },
         )
 
-    def _checked(self, step: Step) -> Step:
+    def _checked(self, step: OptimiserStep) -> OptimiserStep:
         """ToolError where recorded log-probabilities are wanted and are of a distribution whose tail was cut off."""
         if self.options.use_logprobs or self.options.vllm_importance_sampling_correction:
             cut = {s.top_p for s in step.samples if s.has_logprobs and s.top_p is not None and s.top_p < 1}
@@ -206,8 +207,8 @@ class GrpoRun(Run):
         return step
 
     def _describe(self, trainer: Any) -> dict[str, Any]:
-        """What the step trained on; called once per step, after it, with the policy version already counted up."""
-        step: Step = trainer.taken
+        """Statistics of the step's rollouts. Call it once after each step, with the policy version incremented."""
+        step: OptimiserStep = trainer.taken
         for sample in step.samples:
             self.passes[sample.id] = self.passes.get(sample.id, 0) + 1
         while self.spool is not None and len(self.passes) > FORGET:
@@ -217,7 +218,7 @@ class GrpoRun(Run):
         # a version that is still to come is some other policy's
         known = [self.policy_version - 1 - v for v in versions if isinstance(v, int) and v < self.policy_version]
         seconds = [sample.duration_s for sample in step.samples]
-        arrivals = self._arrivals.told() if self._arrivals is not None else {}
+        arrivals = self._arrivals.statistics() if self._arrivals is not None else {}
         self.trained += len(step.samples)
         return {
             "reward_mean": mean(rewards),

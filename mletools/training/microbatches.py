@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mletools.training.steps import Row
+from .steps import Row
 
 
 @dataclass(frozen=True)
 class Layout:
-    """How much goes through the model at once: rows at most, and tokens with their padding at most (None: no bound)."""
+    """Size limits of a micro-batch: rows, and tokens including padding (None: no limit)."""
 
     rows: int = 8
     tokens: int | None = None
@@ -41,8 +41,8 @@ def cut(rows: Sequence[Row], layout: Layout, processes: int = 1) -> list[list[li
 def padding_share(batches: Sequence[Sequence[Row]]) -> float:
     """The share of the positions that go through the model which hold no token of any row."""
     held = sum(len(row.tokens.input_ids) for batch in batches for row in batch)
-    made = sum(len(batch) * max(len(row.tokens.input_ids) for row in batch) for batch in batches if batch)
-    return 1.0 - held / made if made else 0.0
+    padded = sum(len(batch) * max(len(row.tokens.input_ids) for row in batch) for batch in batches if batch)
+    return 1.0 - held / padded if padded else 0.0
 
 
 def tensors_of(rows: Sequence[Row], pad: int, count: int = 1) -> dict[str, Any]:

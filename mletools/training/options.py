@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mletools.records.errors import ToolError
-from mletools.training.advantages import BASELINES, SCALES
-from mletools.training.algorithms import ALGORITHMS, LEVELS, LOSS_TYPES
-from mletools.training.durations import MODES
-from mletools.training.recorded_trainer import IMPORTANCE_MODES
-from mletools.training.samples import TROUBLES
+from ..records.errors import ToolError
+from .advantages import BASELINES, SCALES
+from .algorithms import ALGORITHMS, LEVELS, LOSS_TYPES
+from .durations import MODES
+from .samples import TROUBLES
+from .step_loader import IMPORTANCE_MODES
 
 
 @dataclass(frozen=True)

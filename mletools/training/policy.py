@@ -11,7 +11,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from mletools.records.errors import ToolError
+from ..records.errors import ToolError
 
 ADAPTER = "default"
 
@@ -63,7 +63,7 @@ def adapter_base(folder: str | Path) -> str | None:
     for candidate in (Path(folder).resolve() / base, Path(base)):
         if candidate.is_dir():
             return str(candidate.resolve())
-    return base
+    return str(base)
 
 
 def device_settings() -> dict[str, Any]:

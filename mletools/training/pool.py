@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from mletools.training.advantages import advantages, teaches
-from mletools.training.durations import arrival_weights, duration_weights
-from mletools.training.samples import Sample
-from mletools.training.steps import Choice, Row, Step
+from .advantages import advantages, has_reward_spread
+from .durations import arrival_weights, duration_weights
+from .samples import Sample
+from .steps import Choice, OptimiserStep, Row
 
 FORGET = 100_000  # rollouts and groups of an endless stream that are remembered
 
@@ -29,7 +29,7 @@ class _Group:
     arrived: int | None = None  # what a filter that has decided on the group says
 
 
-class Pool:
+class GroupPool:
     """Feed rollouts with `add` as they come, say `end` when no more do; `take` gives the next step, or None.
 
     passes: by id, how often a rollout was trained on before; one that was so `epochs` times only counts in its group.
@@ -59,13 +59,13 @@ class Pool:
         return list(self._arrivals)
 
     def state(self) -> dict[str, Any]:
-        """What `restore` needs beside `waiting`: the groups that are not done with, as JSON values."""
+        """The state of unfinished groups as JSON values; `restore` takes it together with `waiting`."""
         open_groups = {n: g for n, g in self._groups.items() if g.waiting or g.came < g.members}
-        told = {
+        group_states = {
             name: {"members": g.members, "size": g.size, "rewards": g.rewards, "came": g.came, "arrived": g.arrived}
             for name, g in open_groups.items()
         }
-        return {"groups": told, "ready": [name for name in self._ready if name in told]}
+        return {"groups": group_states, "ready": [name for name in self._ready if name in group_states]}
 
     def restore(self, state: dict[str, Any], waiting: Sequence[Sample]) -> None:
         """Stand where the pool stood that gave `state`."""
@@ -107,7 +107,7 @@ class Pool:
         self.ended = True
         self._ready += [name for name in self._groups if name not in self._ready]
 
-    def take(self) -> Step | None:
+    def take(self) -> OptimiserStep | None:
         """The next step, or None where there is not enough for one (after `end`: where nothing is left)."""
         self._drop_stale()
         return self._take_groups() if self.choice.batch is None else self._take_rollouts(self.choice.batch)
@@ -130,7 +130,7 @@ class Pool:
             return "no_loss"
         return "too_long" if self.choice.context is not None and sample.length > self.choice.context else None
 
-    def _take_groups(self) -> Step | None:
+    def _take_groups(self) -> OptimiserStep | None:
         chosen: list[str] = []
         for name in list(self._ready):
             group = self._groups[name]
@@ -146,7 +146,7 @@ class Pool:
         self._ready = [name for name in self._ready if name not in chosen]
         return self._step([sample for name in chosen for sample in self._groups[name].waiting])
 
-    def _take_rollouts(self, count: int) -> Step | None:
+    def _take_rollouts(self, count: int) -> OptimiserStep | None:
         for name, group in self._groups.items():
             if group.waiting and self._useless(group) and (self.ended or group.came >= group.members):
                 self._leave(name, group.waiting)
@@ -156,10 +156,10 @@ class Pool:
         return self._step(usable[:count])
 
     def _useless(self, group: _Group) -> bool:
-        return self.choice.within_groups and not teaches(list(group.rewards.values()))
+        return self.choice.within_groups and not has_reward_spread(list(group.rewards.values()))
 
     def _leave(self, name: str, samples: Sequence[Sample]) -> None:
-        """Count rollouts whose group teaches nothing, and let them go."""
+        """Count rollouts whose group has no reward spread, and let them go."""
         if samples:
             self.dropped["lone" if len(self._groups[name].rewards) < 2 else "no_spread"] += len(samples)
             self._gone(list(samples))
@@ -180,11 +180,11 @@ class Pool:
                 group = self._groups[name]
                 group.waiting = [sample for sample in group.waiting if sample.id not in ids]
 
-    def _step(self, samples: list[Sample]) -> Step:
+    def _step(self, samples: list[Sample]) -> OptimiserStep:
         groups: dict[str, list[Sample]] = {}
         for sample in samples:
             groups.setdefault(sample.group, []).append(sample)
-        found = advantages(
+        group_advantages = advantages(
             {name: [float(s.reward or 0.0) for s in members] for name, members in groups.items()},
             self.choice.baseline,
             self.choice.scale_rewards,
@@ -194,12 +194,12 @@ class Pool:
         weight_of = self._weights(groups, lost)
         rows = []
         for name, members in groups.items():
-            for sample, advantage in zip(members, found[name] or [], strict=True):
+            for sample, advantage in zip(members, group_advantages[name] or [], strict=True):
                 rows += self._rows(sample, advantage * weight_of.get(sample.id, 1.0))
         in_flight = sum(self._missing(self._groups[name], False) for name in groups)
         self._gone(samples)
         weights = [weight_of[sample.id] for sample in samples] if weight_of else None
-        return Step(rows, samples, len(groups), sum(lost.values()), in_flight, weights)
+        return OptimiserStep(rows, samples, len(groups), sum(lost.values()), in_flight, weights)
 
     def _weights(self, groups: dict[str, list[Sample]], lost: dict[str, int]) -> dict[str, float]:
         """By rollout; empty where durations have no say."""
@@ -224,7 +224,7 @@ class Pool:
         ]
 
     def _missing(self, group: _Group, for_good: bool) -> int:
-        """How many rollouts of the group are not there: for good, or not yet."""
+        """Number of rollouts missing from the group: lost ones and those still in flight."""
         closed = self.ended or group.arrived is not None
         known = group.came if group.arrived is None else group.arrived
         return max(0, group.size - known) if closed == for_good else 0
@@ -242,15 +242,15 @@ class Pool:
 
 def held_steps(
     samples: Sequence[Sample], choice: Choice, passes: dict[str, int], epochs: int, dropped: Counter[str]
-) -> list[Step]:
+) -> list[OptimiserStep]:
     """The steps of `epochs` passes over an input that is there as a whole; `dropped` counts what is left out.
 
     A pass takes the rollouts that had fewer passes, so what a killed run had done is not done again.
     """
-    steps: list[Step] = []
+    steps: list[OptimiserStep] = []
     for past in range(epochs):
         left_out = dropped if past == 0 else Counter[str]()
-        pool = Pool(choice, passes, left_out, epochs=past + 1)
+        pool = GroupPool(choice, passes, left_out, epochs=past + 1)
         for sample in samples:
             pool.add(sample)
         pool.end()

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mletools.records import published
-from mletools.records.errors import ToolError
-from mletools.records.ids import content_id
-from mletools.training import checkpoints
+from ..records import published
+from ..records.errors import ToolError
+from ..records.ids import content_id
+from . import checkpoints
 
 PREFIX = "policy"
 KEEP = 3  # versions: a sampler may still be loading the one before
@@ -23,7 +23,7 @@ TRIES, PAUSE = 6, 2.0  # seconds before the first further try, doubled each time
 class Publisher:
     """Publishes into `folder`, and to the server at `url` as the model `name`; every `steps` updates.
 
-    rollouts or else groups: that the trainer wants for an update, told to the samplers. run: whose policies the folder holds.
+    rollouts, groups: size of an update in one or the other, published to the samplers. run: the run of the folder's policies.
     """
 
     folder: Path
@@ -63,9 +63,9 @@ class Publisher:
                     f"{self.folder}: holds policies of another run: publish into another folder, or remove it"
                 )
         state = {"policy_version": version, "run": self.run}
-        made = checkpoints.save(self.folder, version, write, state, keep=KEEP, prefix=PREFIX)
+        checkpoint = checkpoints.save(self.folder, version, write, state, keep=KEEP, prefix=PREFIX)
         if self.url is not None:
-            load_adapter(self.url, self.name, made)
+            load_adapter(self.url, self.name, checkpoint)
         self._say(refused, False)
 
     def starving(self, yes: bool, refused: int) -> None:
@@ -81,8 +81,8 @@ class Publisher:
     def _say(self, refused: int, starving: bool) -> None:
         self._said = (refused, starving)
         used = self._trained + refused
-        said = published.Wanted(self.version, self.rollouts, self.groups, used, starving, self._ended)
-        published.say_wanted(self.folder, said)
+        demand = published.Demand(self.version, self.rollouts, self.groups, used, starving, self._ended)
+        published.say_wanted(self.folder, demand)
 
 
 def load_adapter(url: str, name: str, folder: Path, tries: int = TRIES, pause: float = PAUSE) -> None:
@@ -110,15 +110,15 @@ def load_adapter(url: str, name: str, folder: Path, tries: int = TRIES, pause: f
             "go on with --resume"
         ) from error
     if answer.status != 200:
-        said = answer.data[:500].decode("utf-8", "replace").strip()
+        response_text = answer.data[:500].decode("utf-8", "replace").strip()
         raise ToolError(
-            f"{address}: {answer.status} {said}: does the server take adapters? Start vLLM with --enable-lora and "
+            f"{address}: {answer.status} {response_text}: does the server take adapters? Start vLLM with --enable-lora and "
             "VLLM_ALLOW_RUNTIME_LORA_UPDATING=True, and --max-lora-rank at least that of --lora-rank"
         )
 
 
 def publisher(options: Any, folder: str | None, url: str | None, name: str, out: str) -> Publisher | None:
-    """The publisher of a run with these options, or None where nobody is to be told. ToolError: what cannot be served."""
+    """The publisher of a run with these options, or None without samplers. ToolError: what cannot be served."""
     if folder is None:
         if url is not None:
             raise ToolError("--publish-url needs --publish DIR: the server reads the adapter from there")

@@ -6,35 +6,22 @@ Covered: TRL 1.16 and the losses of algorithms.LOSS_TYPES; rows with and without
 importance sampling; DDP, FSDP and DeepSpeed as accelerate sets them up. Not covered: images, sampling, rewards.
 """
 
-import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
-from mletools.training.microbatches import Layout
-from mletools.training.steps import Step
+from .microbatches import Layout
+from .step_loader import IMPORTANCE_MODES, Correction, EndOfSteps, broadcast, long_timeout_group, processes
+from .steps import OptimiserStep
 
-IMPORTANCE_MODES = ("token_truncate", "token_mask", "sequence_truncate", "sequence_mask")
-
-
-@dataclass(frozen=True)
-class Correction:
-    """How the sampler's log-probabilities are used. ratio: the clipped ratio is against them; else it is 1.
-
-    importance: weights of pi_trainer / pi_sampler in place of it, truncated or masked (of IMPORTANCE_MODES) at the bounds;
-    None: none. largest_ratio: a ratio beyond it ends the run, before the step is taken.
-    """
-
-    ratio: bool = True
-    importance: str | None = None
-    clip_max: float | None = 3.0
-    clip_min: float | None = None
-    largest_ratio: float | None = None
-    entropy_coef: float = 0.0
-
-
-class EndOfSteps(Exception):
-    """No more steps come: the training loop ends here."""
+__all__ = [
+    "IMPORTANCE_MODES",
+    "Correction",
+    "EndOfSteps",
+    "broadcast",
+    "long_timeout_group",
+    "processes",
+    "recorded_trainer",
+]
 
 
 def recorded_trainer(
@@ -42,21 +29,21 @@ def recorded_trainer(
     model: Any,
     adapter: Any,
     tokenizer: Any,
-    steps: Iterator[Step],
+    steps: Iterator[OptimiserStep],
     layout: Layout,
     correction: Correction,
-    spoilt: Callable[[Step, str], None],
+    abort_step: Callable[[OptimiserStep, str], None],
     arguments: dict[str, Any],
 ) -> Any:
     """A GRPOTrainer whose train() takes one optimiser step per item of `steps` and ends with EndOfSteps.
 
-    steps: read on the first process only. spoilt(step, why): called before an error for a step whose loss, gradient or
-    ratios are not usable. `arguments` go to GRPOConfig. After a step `trainer.observed` tells what was seen in it.
+    steps: read on the first process only. abort_step(step, why): raises for a step with an unusable loss, gradient or
+    ratio. `arguments` go to GRPOConfig. After a step `trainer.observed` holds its statistics.
     """
     from datasets import Dataset
     from trl import GRPOConfig
 
-    from mletools.training.trl_trainer import RecordedTrainer
+    from .trl_trainer import RecordedTrainer
 
     # TRL wants two completions of a prompt at least; they are never made.
     config = GRPOConfig(
@@ -75,7 +62,7 @@ def recorded_trainer(
         steps=steps,
         layout=layout,
         correction=correction,
-        spoilt=spoilt,
+        abort_step=abort_step,
         model=model,
         reward_funcs=[_no_reward],
         args=config,
@@ -83,46 +70,6 @@ def recorded_trainer(
         processing_class=tokenizer,
         peft_config=adapter,
     )
-
-
-class Steps:
-    """The steps as a data loader: the first process reads them, the others are told."""
-
-    def __init__(self, steps: Iterator[Step], world: int, rank: int) -> None:
-        self.steps, self.world, self.rank = steps, world, rank
-        self.group = patient_group() if world > 1 else None
-
-    def __iter__(self) -> Iterator[dict[str, Step]]:
-        while True:
-            step = next(self.steps, None) if self.rank == 0 else None
-            if self.world > 1:
-                step = told_to_all(step, self.group)
-            if step is None:
-                raise EndOfSteps
-            yield {"step": step}
-
-
-def processes() -> int:
-    """How many processes train together (torchrun, accelerate launch)."""
-    return int(os.environ.get("WORLD_SIZE", "1"))
-
-
-def patient_group() -> Any:
-    """Processes that wait for one another for days: a stream may be silent for longer than a collective's time limit."""
-    from datetime import timedelta
-
-    import torch
-
-    return torch.distributed.new_group(backend="gloo", timeout=timedelta(days=30))
-
-
-def told_to_all(value: Any, group: Any) -> Any:
-    """What the first process holds, on every process."""
-    import torch
-
-    box = [value]
-    torch.distributed.broadcast_object_list(box, src=0, group=group)
-    return box[0]
 
 
 def _no_reward(completions: list[Any], **kwargs: Any) -> Any:

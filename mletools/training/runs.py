@@ -1,4 +1,4 @@
-"""What every training run does alike: its folder, going on from a checkpoint, steps that come out as they are done.
+"""The part common to all training runs: the folder, resuming from a checkpoint, yielding step records.
 
 TRL's trainer walks through the optimiser steps in a thread of its own; after each step a callback writes the checkpoint
 when one is due and hands the step's record to the caller. Everything random is seeded per step, so a run that went on from
@@ -17,15 +17,15 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from mletools.records.errors import ToolError
-from mletools.training import checkpoints, policy
-from mletools.training.samples import Sample, sample_of
-from mletools.training.session import TRAINER_STATE, Session, callback, sharded, walk
+from ..records.errors import ToolError
+from . import checkpoints, policy
+from .samples import Sample, sample_of
+from .session import TRAINER_STATE, Session, callback, sharded, walk
 
 LOGGERS = ("none", "tensorboard", "wandb", "trackio")
 
 
-class Run:
+class TrainingRun:
     """One training run in the folder `out`, begun from `model` or gone on with.
 
     `dropped` counts, by reason, the records that were given and not trained on. `history` holds the records of all
@@ -81,7 +81,7 @@ class Run:
 
     @property
     def nothing_left(self) -> bool:
-        """Whether a session without a step had no step to take because an earlier one has taken all."""
+        """True if a session has no steps left because earlier sessions took them all."""
         return self.step > 0
 
     @property
@@ -118,7 +118,7 @@ class Run:
         (inside / "steps.jsonl").write_text(lines, encoding="utf-8")
 
     def write_shards(self, folder: Path, trainer: Any) -> None:
-        """What every process of a sharded model has to write of its own, all at once: weights and optimiser."""
+        """Write this process's shards of weights and optimiser; all processes call it together."""
         trainer.accelerator.wait_for_everyone()
         trainer.accelerator.save_state(str(folder / "shards"))
         trainer.accelerator.wait_for_everyone()
@@ -149,8 +149,8 @@ class Run:
             policy.write_weights(trainer.accelerator.unwrap_model(trainer.model), base, folder, weights)
             self.tokenizer.save_pretrained(folder)
 
-    def spoilt(self, step: Any, why: str) -> None:
-        """Keep the rollouts of a step that cannot be taken, and raise ToolError."""
+    def abort_step(self, step: Any, why: str) -> None:
+        """Write the rollouts of a step with a bad loss, gradient or ratio to a file, and raise ToolError."""
         path = self.out / f"spoilt-step-{self.step + 1:06d}.jsonl"
         with open(path, "w", encoding="utf-8") as file:
             for row in step.rows:

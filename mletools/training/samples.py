@@ -6,11 +6,12 @@ without any ids, whose text goes through the tokenizer's chat template. What a f
 masked messages) is obeyed. Not covered: images, tool schemas in the template.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mletools.records.errors import RecordError
+from ..records.errors import RecordError
+from ..records.types import Message
 
 RECORDED, TEMPLATE = "recorded", "template"
 
@@ -87,8 +88,8 @@ def sample_of(record: dict[str, Any], vocab_size: int | None = None, tokenizer: 
     A record without any token ids is rendered with `tokenizer`; without a tokenizer it is refused. Raises RecordError
     when ids are there in part only, when lengths disagree, or when an id lies outside [0, vocab_size).
     """
-    messages, said = record["messages"], record.get("filter") or {}
-    masked = set(said.get("masked") or ())
+    messages, decision = record["messages"], record.get("filter") or {}
+    masked = set(decision.get("masked") or ())
     if masked:
         marked = any("loss" in message for message in messages)
         messages = [
@@ -108,15 +109,15 @@ def sample_of(record: dict[str, Any], vocab_size: int | None = None, tokenizer: 
         id=record["id"],
         group=record["group"],
         sequences=sequences,
-        reward=said.get("reward", record.get("reward")),
+        reward=decision.get("reward", record.get("reward")),
         policy_version=policy.get("version"),
         duration_s=_duration(record),
         temperature=sampling.get("temperature"),
         top_p=sampling.get("top_p"),
         group_size=size,
-        members=said.get("members", size),
-        arrived=said.get("arrived"),
-        kept=said.get("kept", True),
+        members=decision.get("members", size),
+        arrived=decision.get("arrived"),
+        kept=decision.get("kept", True),
         troubles=_troubles(record),
         tokens=tokens,
         sampler_waited_s=policy.get("waited_s"),
@@ -136,20 +137,20 @@ def _duration(record: dict[str, Any]) -> float:
 
 def _troubles(record: dict[str, Any]) -> tuple[str, ...]:
     reason = record.get("stop_reason")
-    found = {STOPPED.get(reason, reason)} if reason in STOPPED or reason == "max_turns" else set()
+    reasons = {STOPPED.get(reason, reason)} if reason in STOPPED or reason == "max_turns" else set()
     if (record.get("execution") or {}).get("status") == "timeout":
-        found.add("timeout")
+        reasons.add("timeout")
     if record.get("grade") is not None and not record["grade"]["valid"]:
-        found.add("invalid")
-    return tuple(trouble for trouble in TROUBLES if trouble in found)
+        reasons.add("invalid")
+    return tuple(trouble for trouble in TROUBLES if trouble in reasons)
 
 
-def _recorded(messages: list[dict], original: list[dict], vocab_size: int | None) -> tuple[Sequence, ...]:
+def _recorded(messages: list[Message], original: list[Message], vocab_size: int | None) -> tuple[Sequence, ...]:
     """The sequences of messages with recorded token ids, each up to its last token with loss.
 
     A message of the policy's with `prompt_token_ids` begins a new one. `original`: the messages before any was masked.
     """
-    found: list[Sequence] = []
+    sequences: list[Sequence] = []
     ids: list[int] = []
     mask: list[int] = []
     logprobs: list[float] = []
@@ -158,7 +159,7 @@ def _recorded(messages: list[dict], original: list[dict], vocab_size: int | None
     def end() -> None:
         if 1 in mask:
             stop = len(mask) - mask[::-1].index(1)
-            found.append(Sequence(ids[:stop], mask[:stop], logprobs[:stop] if all(scored) else None))
+            sequences.append(Sequence(ids[:stop], mask[:stop], logprobs[:stop] if all(scored) else None))
 
     for index, message in enumerate(messages):
         before = message.get("prompt_token_ids")
@@ -183,7 +184,7 @@ def _recorded(messages: list[dict], original: list[dict], vocab_size: int | None
     with_scores = [message.get("logprobs") is not None for message in own_messages]
     if any(with_scores) and not all(with_scores):
         raise RecordError("logprobs are there for some of the policy's messages only")
-    return tuple(found) or (Sequence(ids, mask, None),)
+    return tuple(sequences) or (Sequence(ids, mask, None),)
 
 
 def _check_ids(tokens: list[int], index: int, vocab_size: int | None) -> None:
@@ -195,16 +196,16 @@ def _check_ids(tokens: list[int], index: int, vocab_size: int | None) -> None:
             )
 
 
-def _check_own(messages: list[dict], index: int, begun: bool) -> None:
+def _check_own(messages: list[Message], index: int, begun: bool) -> None:
     """The policy's message `index` has ids, and so has what it was an answer to."""
     if messages[index].get("token_ids") is None:
         raise RecordError(f"messages[{index}]: token_ids are there for some of the policy's messages only")
-    before = messages[index - 1] if index else {}
+    before: Mapping[str, Any] = messages[index - 1] if index else {}
     if not begun or (not before.get("loss") and not before.get("token_ids")):
         raise RecordError(f"messages[{index}]: the prompt before it has no token_ids, though it has")
 
 
-def render(messages: list[dict], tokenizer: Any) -> tuple[list[int], list[int]]:
+def render(messages: list[Message], tokenizer: Any) -> tuple[list[int], list[int]]:
     """Token ids and loss mask of messages without ids, through the tokenizer's chat template.
 
     An assistant message's part is what the template adds to the prompt that ends in its generation prefix, up to and
@@ -238,11 +239,11 @@ def render(messages: list[dict], tokenizer: Any) -> tuple[list[int], list[int]]:
     return ids, mask
 
 
-def _templated(tokenizer: Any, messages: list[dict], ask: bool) -> str:
+def _templated(tokenizer: Any, messages: list[dict[str, str]], ask: bool) -> str:
     from jinja2 import TemplateError
 
     try:
-        return tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=ask)
+        return str(tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=ask))
     except (TemplateError, ValueError) as error:
         raise RecordError(f"the model's chat template refuses the messages: {error}") from error
 
@@ -252,10 +253,12 @@ def shared_temperature(samples: Iterable[Sample], temperature: float | None = No
 
     The trainer divides its logits by it, so that its probabilities are those that the tokens were sampled from.
     """
-    found = {float(sample.temperature) for sample in samples if sample.temperature is not None}
-    if len(found) > 1:
-        raise RecordError(f"rollouts were sampled at different temperatures {sorted(found)}: train on one at a time")
-    recorded = found.pop() if found else None
+    temperatures = {float(sample.temperature) for sample in samples if sample.temperature is not None}
+    if len(temperatures) > 1:
+        raise RecordError(
+            f"rollouts were sampled at different temperatures {sorted(temperatures)}: train on one at a time"
+        )
+    recorded = temperatures.pop() if temperatures else None
     if temperature is not None and recorded is not None and temperature != recorded:
         raise RecordError(f"the rollouts were sampled at temperature {recorded}, not {temperature}")
     chosen = temperature if temperature is not None else recorded if recorded is not None else 1.0

@@ -14,18 +14,18 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from mletools.records.errors import ToolError
-from mletools.records.ids import derive_seed
-from mletools.training import checkpoints
-from mletools.training.recorded_trainer import EndOfSteps
-from mletools.training.validation import validation_reward
+from ..records.errors import ToolError
+from ..records.ids import derive_seed
+from . import checkpoints
+from .step_loader import EndOfSteps
+from .validation import validation_reward
 
 TRAINER_STATE = "trainer"
 
 
 @dataclass
 class Session:
-    """What happens around the optimiser steps of one call of `drive`; of several processes only the first writes."""
+    """Callbacks around the optimiser steps of one `drive` call; only the first process writes."""
 
     run: Any  # a runs.Run
     trainer: Any
@@ -43,7 +43,7 @@ class Session:
 
     @property
     def writes(self) -> bool:
-        return self.trainer.args.process_index == 0
+        return bool(self.trainer.args.process_index == 0)
 
     def before_step(self, index: int, optimizer: Any) -> None:
         import torch
@@ -146,7 +146,7 @@ class Session:
 
 
 def sharded(trainer: Any) -> bool:
-    """Whether the weights lie in parts on several processes (FSDP, DeepSpeed)."""
+    """True if the weights are sharded over processes (FSDP, DeepSpeed)."""
     return bool(trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled)
 
 

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mletools.records.errors import ToolError
-from mletools.records.ids import content_id, derive_seed
-from mletools.training import policy
-from mletools.training.policy import preload
-from mletools.training.runs import Run
-from mletools.training.samples import Sample, Sequence, sample_of
-from mletools.training.steps import Row
+from ..records.errors import ToolError
+from ..records.ids import content_id, derive_seed
+from . import policy
+from .policy import preload
+from .runs import TrainingRun
+from .samples import Sample, Sequence, sample_of
+from .steps import Row
 
 __all__ = ["SCHEDULES", "SftOptions", "SftRun", "learning_rate_at", "preload"]
 
@@ -68,7 +68,7 @@ def learning_rate_at(progress: float, peak: float, warmup: float, schedule: str)
     return peak * 0.5 * (1 + math.cos(math.pi * min(1.0, (progress - warmup) / (1 - warmup))))
 
 
-class SftRun(Run):
+class SftRun(TrainingRun):
     """An SFT run in a folder; going on with it needs the same input."""
 
     algorithm = "sft"

@@ -1,9 +1,9 @@
-"""What an optimiser step is made of: rows of the loss, the rollouts they belong to, and how steps are chosen."""
+"""An optimiser step: its loss rows, their rollouts, and the settings that compose steps."""
 
 from dataclasses import dataclass
 
-from mletools.training.samples import Sample
-from mletools.training.samples import Sequence as Tokens
+from .samples import Sample
+from .samples import Sequence as Tokens
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Step:
+class OptimiserStep:
     """One optimiser step. rows: of the loss; lost, in_flight: rollouts of its groups that never come, that may still.
 
     weights: of the samples, None where the step was not weighted by duration.
@@ -35,7 +35,7 @@ class Step:
 
     @property
     def rollouts(self) -> int:
-        """How many have rows: what a mean over rows divides by."""
+        """Number of rollouts with rows: the divisor of a mean over rows."""
         return len({row.sample.id for row in self.rows})
 
 

@@ -15,9 +15,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from mletools.training.pool import Pool
-from mletools.training.samples import Sample, Sequence
-from mletools.training.steps import Step
+from .pool import GroupPool
+from .samples import Sample, Sequence
+from .steps import OptimiserStep
 
 PATIENCE = 0.5  # seconds
 WAITING, POOL = "waiting.jsonl", "pool.json"
@@ -34,7 +34,7 @@ def from_line(line: str) -> Sample:
 
 
 class Spool:
-    """What came since the checkpoint at `step` and what waited at it, in the folder of a run."""
+    """Rollouts that arrived since the checkpoint at `step` or were waiting then, kept in the run's folder."""
 
     def __init__(self, out: Path, step: int, checkpoint: Path | None) -> None:
         self.out, self.checkpoint, self.step = out, checkpoint, step
@@ -43,7 +43,7 @@ class Spool:
     def _path(self, step: int) -> Path:
         return self.out / f"spool-{step:06d}.jsonl"
 
-    def restore(self, pool: Pool) -> None:
+    def restore(self, pool: GroupPool) -> None:
         """Put a pool where it stood at the checkpoint."""
         folder = self.checkpoint / "trainer" if self.checkpoint else None
         if folder and (folder / POOL).is_file():
@@ -68,7 +68,7 @@ class Spool:
         self._file.write(as_line(sample))
         self._file.flush()
 
-    def save(self, folder: Path, pool: Pool) -> None:
+    def save(self, folder: Path, pool: GroupPool) -> None:
         """Put what waits into a checkpoint's folder."""
         (folder / WAITING).write_text("".join(map(as_line, pool.waiting)), encoding="utf-8")
         (folder / POOL).write_text(json.dumps(pool.state()), encoding="utf-8")
@@ -99,7 +99,7 @@ class Arrivals:
     def __init__(
         self,
         samples: Iterable[Sample],
-        pool: Pool,
+        pool: GroupPool,
         spool: Spool,
         stopping: Callable[[], bool],
         reward: Callable[[float], None],
@@ -121,7 +121,7 @@ class Arrivals:
         except BaseException as error:  # it is raised where the steps are taken
             self._queue.put(error)
 
-    def steps(self) -> Iterator[Step]:
+    def steps(self) -> Iterator[OptimiserStep]:
         """The steps, until the input has ended or the run is stopping."""
         self.spool.restore(self.pool)
         self.total += len(self.pool.waiting)
@@ -165,14 +165,14 @@ class Arrivals:
             self.reward(sample.reward)
         self.pool.add(sample)
 
-    def told(self) -> dict[str, Any]:
-        """Of the time since it was last asked: what came, what waits, and how long the trainer waited for it."""
+    def statistics(self) -> dict[str, Any]:
+        """Counts of arrivals and waiting rollouts, and the trainer's idle time, since the last call."""
         now = time.monotonic()
-        told = {
+        counts = {
             "received": self.received,
             "waiting": len(self.pool.waiting),
             "waited_s": self.waited,
             "elapsed_s": now - self._since,
         }
         self.received, self.waited, self._since = 0, 0.0, now
-        return told
+        return counts

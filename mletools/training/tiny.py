@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from mletools.records.errors import ToolError
+from ..records.errors import ToolError
 
 # vocabulary, hidden size, layers, heads, inner size, context; tiny has 0.9 million weights, nano 0.06 million.
 PRESETS = {

@@ -13,10 +13,10 @@ import torch
 from trl import GRPOTrainer
 from trl.trainer.grpo_trainer import use_adapter
 
-from mletools.training.algorithms import MEANS_OVER_ROWS
-from mletools.training.microbatches import Layout, cut, padding_share, tensors_of
-from mletools.training.recorded_trainer import Correction, Steps
-from mletools.training.steps import Row, Step
+from .algorithms import MEANS_OVER_ROWS
+from .microbatches import Layout, cut, padding_share, tensors_of
+from .step_loader import Correction, Steps
+from .steps import OptimiserStep, Row
 
 _SUMS = ("entropy", "log_ratio", "clipped")
 
@@ -24,21 +24,21 @@ _SUMS = ("entropy", "log_ratio", "clipped")
 class RecordedTrainer(GRPOTrainer):
     """GRPOTrainer with recorded steps in place of sampling; after a step `observed` tells what was seen in it.
 
-    steps, layout, correction, spoilt: as recorded_trainer says; the rest goes to GRPOTrainer.
+    steps, layout, correction, abort_step: as recorded_trainer says; the rest goes to GRPOTrainer.
     """
 
     observed: dict[str, float]
-    taken: Step
+    taken: OptimiserStep
 
     def __init__(
         self,
-        steps: Iterator[Step],
+        steps: Iterator[OptimiserStep],
         layout: Layout,
         correction: Correction,
-        spoilt: Callable[[Step, str], None],
+        abort_step: Callable[[OptimiserStep, str], None],
         **trl: Any,
     ) -> None:
-        self.steps, self.layout, self.correction, self.spoilt = steps, layout, correction, spoilt
+        self.steps, self.layout, self.correction, self.abort_step = steps, layout, correction, abort_step
         super().__init__(**trl)
 
     def get_train_dataloader(self) -> Any:
@@ -64,10 +64,10 @@ class RecordedTrainer(GRPOTrainer):
                 self.accelerator.backward(loss)
             total += loss.detach()
         self._observe(parts, sum(row.tokens.loss_tokens for row in used))
-        self._refuse_spoilt(self.accelerator.reduce(total.clone(), reduction="mean"))
+        self._check_finite(self.accelerator.reduce(total.clone(), reduction="mean"))
         return total
 
-    def _part(self, model: Any, rows: Sequence[Row], step: Step, world: int, count: int = 1) -> Any:
+    def _part(self, model: Any, rows: Sequence[Row], step: OptimiserStep, world: int, count: int = 1) -> Any:
         """The loss of one micro-batch of at least `count` rows, as a part of the step's."""
         tokens = max(1, sum(row.tokens.loss_tokens for row in step.rows))
         inputs = {
@@ -88,10 +88,10 @@ class RecordedTrainer(GRPOTrainer):
 
     def _get_per_token_logps_and_entropies(self, model: Any, *args: Any, **kwargs: Any) -> Any:
         """TRL's, which the loss begins with; what depends on the present probabilities is put into its inputs."""
-        found = super()._get_per_token_logps_and_entropies(model, *args, **kwargs)
+        result = super()._get_per_token_logps_and_entropies(model, *args, **kwargs)
         if kwargs.get("compute_entropy"):
-            self._complete(found[0].detach(), found[1])
-        return found
+            self._complete(result[0].detach(), result[1])
+        return result
 
     def _complete(self, logps: Any, entropies: Any) -> None:
         inputs = self._inputs
@@ -129,12 +129,12 @@ class RecordedTrainer(GRPOTrainer):
             "micro_batches": sum(len(rows) > 0 for part in parts for rows in part),
         }
 
-    def _refuse_spoilt(self, loss: Any) -> None:
+    def _check_finite(self, loss: Any) -> None:
         value, largest = float(loss), self.observed["largest_ratio"]
         if not math.isfinite(value):
-            self.spoilt(self.taken, f"the loss is {value}")
+            self.abort_step(self.taken, f"the loss is {value}")
         if self.correction.largest_ratio is not None and largest > self.correction.largest_ratio:
-            self.spoilt(
+            self.abort_step(
                 self.taken,
                 f"the policy gives a token {largest:.3g} times (or one part in as many of) the probability that it was "
                 f"sampled with, beyond {self.correction.largest_ratio:g}",
@@ -143,7 +143,7 @@ class RecordedTrainer(GRPOTrainer):
     def _clip_grad_norm(self, model: Any) -> Any:
         norm = super()._clip_grad_norm(model)
         if norm is not None and not math.isfinite(float(norm)):
-            self.spoilt(self.taken, f"the gradient norm is {float(norm)}")
+            self.abort_step(self.taken, f"the gradient norm is {float(norm)}")
         return norm
 
     def _reference(self, inputs: dict[str, Any]) -> Any:

@@ -9,8 +9,8 @@ import os
 import subprocess
 from pathlib import Path
 
-from mletools.records.errors import ToolError
-from mletools.training.advantages import mean
+from ..records.errors import ToolError
+from .advantages import mean
 
 VARIABLE = "MLE_POLICY"
 

@@ -15,9 +15,9 @@ from mletools.grading import grade
 from mletools.models import Request, open_model
 from mletools.models.agents import hostile, search, search_develop, search_prompts, search_recipes
 from mletools.models.agents.search_ideas import Mind, worth
-from mletools.models.agents.search_programs import FAULTS, Wanted, of_bank, text_of
+from mletools.models.agents.search_programs import FAULTS, ProgramOptions, of_bank, text_of
 from mletools.models.agents.search_recipes import CHANGES, Recipe, applied, changed, read, recipe_of, usable
-from mletools.models.agents.solutions import Dice
+from mletools.models.agents.solutions import SeededRng
 from mletools.models.bank import choices
 from mletools.sandbox import Limits, Outcome, Sandbox, Setup, open_sandbox
 from mletools.scaffolds.answers import split_answer
@@ -50,7 +50,7 @@ def ask(role: str, *parts: str, seed: int = 0, persona: str = "", task: dict[str
 
 
 def shown(recipe: Recipe, said: str = "Its score: 2 (lower is better).", heading: str = "The present program") -> str:
-    return f"# {heading}\n\n{said}\n\n```python\n{text_of(TASK, recipe, Wanted())}```"
+    return f"# {heading}\n\n{said}\n\n```python\n{text_of(TASK, recipe, ProgramOptions())}```"
 
 
 def told(*parts: str) -> search_prompts.Told:
@@ -84,7 +84,7 @@ def test_a_recipe_is_changed_as_its_change_says() -> None:
     recipe = applied(Recipe(), read(text))
     assert recipe == Recipe("boost", 50, ("products",))
     assert applied(recipe, read("Leave out products of all pairs of numeric columns.")).steps == ()
-    assert recipe_of(text_of(TASK, recipe, Wanted())) == recipe
+    assert recipe_of(text_of(TASK, recipe, ProgramOptions())) == recipe
     assert recipe_of("import pandas as pd\n") is None
     assert recipe_of('# recipe: {"model": "oracle", "steps": []}\n') is None
 
@@ -94,7 +94,7 @@ def test_seconds_are_those_of_the_recipe() -> None:
     assert RIDGE.seconds == 0.5  # 0.3 and two steps
     assert BOOST.seconds == 2.86  # (1.2 + 0.1) * (1 + 0.6 * 2)
     assert Recipe("boost", 30, seeds=5, cv=True).seconds == 6.0  # 1.2 * 3.4 * 2.5 = 10.2, cut
-    assert f"time.sleep({RIDGE.seconds})" in text_of(TASK, RIDGE, Wanted())
+    assert f"time.sleep({RIDGE.seconds})" in text_of(TASK, RIDGE, ProgramOptions())
     for recipe in (Recipe("boost", 30, cv=True, seeds=3, blend="extra"), BOOST, Recipe("forest", 4)):
         assert search_recipes.cheaper(recipe).seconds < recipe.seconds
 
@@ -151,7 +151,9 @@ def test_some_programs_have_faults_and_some_flatter_themselves() -> None:
 
 def _is_whole(code: str, recipe: Recipe | None) -> bool:
     assert recipe
-    return any(code == text_of(TASK, recipe, Wanted(True, True, check)) for check in ("honest", "lucky", "leaky"))
+    return any(
+        code == text_of(TASK, recipe, ProgramOptions(True, True, check)) for check in ("honest", "lucky", "leaky")
+    )
 
 
 def test_programs_do_what_the_prompt_asks_for_and_no_more() -> None:
@@ -204,12 +206,12 @@ def test_weighing_tells_better_changes_from_worse_but_not_always() -> None:
     )
     right = 0
     for seed in range(100):
-        mind = Mind(TASK, told(""), Dice(seed, "t"), Recipe())
+        mind = Mind(TASK, told(""), SeededRng(seed, "t"), Recipe())
         right += worth(mind, [sides], "one") > worth(mind, [means], "other")
     assert 80 < right < 100
-    mind = Mind(TASK, told(EARLIER), Dice(0, "t"), Recipe())
+    mind = Mind(TASK, told(EARLIER), SeededRng(0, "t"), Recipe())
     ratios = next(each for each in CHANGES if each.value == "ratios")
-    same = Mind(TASK, told(""), Dice(0, "t"), Recipe())
+    same = Mind(TASK, told(""), SeededRng(0, "t"), Recipe())
     assert (
         worth(same, [next(each for each in CHANGES if each.value == "ridge 30")], "n") == -9
     )  # that is its model already
@@ -225,7 +227,7 @@ def test_lessons_and_reviews_follow_what_is_shown() -> None:
     assert failed["supported"] is False
     accepted = [json_in(ask("search-check", DEBUG, shown(RIDGE), seed=seed), dict)["acceptable"] for seed in range(100)]
     assert 8 < sum(accepted) < 35  # no debug block: FINDS is 0.8
-    code = text_of(TASK, RIDGE, Wanted(debug=True))
+    code = text_of(TASK, RIDGE, ProgramOptions(debug=True))
     fine = f"# The present program\n\n```python\n{code}```"
     assert sum(json_in(ask("search-check", fine, seed=seed), dict)["acceptable"] for seed in range(100)) > 90
     chosen = Counter(json_in(ask("search-choose", EARLIER, seed=seed), dict)["experiment"] for seed in range(100))
@@ -252,16 +254,16 @@ def test_the_developer_carries_out_the_idea() -> None:
 
 
 def test_repairs_work_mostly_and_make_cheaper_what_takes_too_long() -> None:
-    broken = f"# The present program\n\n```python\n{text_of(TASK, BOOST, Wanted(True), 'late')}```"
+    broken = f"# The present program\n\n```python\n{text_of(TASK, BOOST, ProgramOptions(True), 'late')}```"
     wrong = "# What is wrong\n\nThe program failed with exit code 1."
     codes = [split_answer(ask("search-fix", broken, wrong, DEBUG, seed=seed))[1] for seed in range(200)]
-    assert 135 < sum(code == text_of(TASK, BOOST, Wanted(True)) for code in codes) < 165  # REPAIRS is 0.75
+    assert 135 < sum(code == text_of(TASK, BOOST, ProgramOptions(True)) for code in codes) < 165  # REPAIRS is 0.75
     slow = "# What is wrong\n\nBy its own estimate the whole run takes too\nlong: about 9 s, and there are 5."
     one_seed = Recipe("boost", 30, ("outliers",))
     assert set(recipes_of("search-fix", shown(BOOST), slow)) == {one_seed}
     assert set(recipes_of("search-fix", shown(one_seed), slow)) == {Recipe("kernel", 1, ("outliers",))}
     # a forgotten loop goes, and the recipe stays
-    loop = f"# The present program\n\n```python\n{text_of(TASK, BOOST, Wanted(True), 'slow')}```"
+    loop = f"# The present program\n\n```python\n{text_of(TASK, BOOST, ProgramOptions(True), 'slow')}```"
     assert set(recipes_of("search-debug", loop, slow)) == {BOOST}
 
 
@@ -335,7 +337,7 @@ def test_programs_run_and_hand_in_valid_files(box: Sandbox, fresh: Any) -> None:
         every = Recipe("kernel", 1, tuple(step for step in search_recipes.STEPS if step != "sides"), "boost", 3, True)
         some = [every, *(applied(Recipe(), draws.sample(usable(task, Recipe()), 6)) for _ in range(4))]
         for at, recipe in enumerate(some):
-            wanted = Wanted(True, True, ("honest", "lucky", "leaky")[at % 3])
+            wanted = ProgramOptions(True, True, ("honest", "lucky", "leaky")[at % 3])
             whole = run(box, made, task, text_of(task, recipe, wanted))
             assert whole.status == "ok", (recipe, whole.stderr)
             assert verdict(made, task, whole).valid
@@ -343,7 +345,7 @@ def test_programs_run_and_hand_in_valid_files(box: Sandbox, fresh: Any) -> None:
             score = re.search(r"^Validation score: (\S+)$", whole.stdout.decode(), re.MULTILINE)
             assert score
             float(score.group(1))
-        debug = run(box, made, task, text_of(task, every, Wanted(True, True)), "--debug")
+        debug = run(box, made, task, text_of(task, every, ProgramOptions(True, True)), "--debug")
         assert verdict(made, task, debug).valid
         printed = debug.stdout.decode()
         assert re.search(r"^waits 0\.60*1?$", printed, re.MULTILINE)  # a tenth of 6 s
@@ -356,7 +358,7 @@ def test_programs_run_and_hand_in_valid_files(box: Sandbox, fresh: Any) -> None:
 def test_faults_fail_as_they_should(box: Sandbox, made: Any) -> None:
     task = made[1][0]
     for kind, throw in itertools.product(("early", "late", "invalid"), (0.0, 0.4, 0.9)):
-        code = text_of(task, RIDGE, Wanted(True), kind, lambda name, throw=throw: throw)
+        code = text_of(task, RIDGE, ProgramOptions(True), kind, lambda name, throw=throw: throw)
         for arguments in ((), ("--debug",)):
             outcome = run(box, made, task, code, *arguments)
             printed = outcome.stdout.decode()
@@ -368,11 +370,11 @@ def test_faults_fail_as_they_should(box: Sandbox, made: Any) -> None:
                 assert outcome.submission is None
                 assert b"Traceback" in outcome.stderr
                 assert ("waits" in printed) == (kind == "late")
-    slow = run(box, made, task, text_of(task, RIDGE, Wanted(), "slow"))
+    slow = run(box, made, task, text_of(task, RIDGE, ProgramOptions(), "slow"))
     assert "waits 5.0\n" in slow.stdout.decode()  # ten times 0.5 s
-    without = run(box, made, task, text_of(task, RIDGE, Wanted(True), "nodebug"), "--debug")
+    without = run(box, made, task, text_of(task, RIDGE, ProgramOptions(True), "nodebug"), "--debug")
     assert without.stdout.decode() == "waits 0.5\n"
-    fake = text_of(task, RIDGE, Wanted(True), "fake")
+    fake = text_of(task, RIDGE, ProgramOptions(True), "fake")
     outcome = box.run(fake, made[0] / task["data"]["dir"] / "public", Limits(), 0, ())
     assert outcome.submission == (made[0] / task["data"]["dir"] / "public/sample_submission.csv").read_bytes()
     assert set(FAULTS) | {"nocode"} == set(search_develop.FAULTS)
@@ -384,7 +386,7 @@ def test_other_tasks_get_programs_of_the_bank(box: Sandbox, tmp_path: Path) -> N
     task = records(run_command("mle-gen-task", *options).stdout)[0]
     made = (tmp_path, [task])
     some = next(choice for choice in choices(task) if choice.level == "forest")
-    code = of_bank(task, some, Wanted(True, True))
+    code = of_bank(task, some, ProgramOptions(True, True))
     idea = f"# The idea\n\nTrain {some.words} as the model."
     answers = [split_answer(ask("search-draft", DEBUG, REPORT, idea, seed=seed, task=task))[1] for seed in range(40)]
     assert 18 < answers.count(code) < 35  # the others are faulty

@@ -10,7 +10,8 @@ from report_agents import BOARD, agent
 from report_builders import a_set, rollout, rows
 from search_records import verdict
 
-from mletools.reports.traces import Life, Trace, life, lives, traced
+from mletools.reports.trace import Trace, traced
+from mletools.reports.traces import Life, life, lives
 
 
 def ranked(*ranks: float | None) -> list[tuple[str, dict[str, Any]]]:

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from mletools.records.errors import ToolError
-from mletools.sandbox.pool import DiedTwice, Pool, ServerDied
+from mletools.sandbox.pool import DiedTwice, ServerDied, ServerPool
 
 
 class Held:
@@ -33,7 +33,7 @@ def _anew() -> None:
 
 
 def test_servers_are_used_again_and_never_more_than_slots() -> None:
-    pool = Pool(3, Held)
+    pool = ServerPool(3, Held)
     barrier = threading.Barrier(3)
 
     def work(server: Held) -> int:
@@ -48,7 +48,7 @@ def test_servers_are_used_again_and_never_more_than_slots() -> None:
 
 
 def test_another_kind_takes_the_place_of_an_idle_server() -> None:
-    pool = Pool(2, Held)
+    pool = ServerPool(2, Held)
     kinds = [pool.serve(lambda server: server.kind, kind) for kind in ("a", "b", "a", "c", "a", "c")]
     assert kinds == ["a", "b", "a", "c", "a", "c"]
     assert Held.most == 2
@@ -56,7 +56,7 @@ def test_another_kind_takes_the_place_of_an_idle_server() -> None:
 
 
 def test_a_run_is_tried_twice() -> None:
-    pool, seen = Pool(1, Held), []
+    pool, seen = ServerPool(1, Held), []
 
     def dies_once(server: Held) -> str:
         seen.append(server)
@@ -84,12 +84,12 @@ def test_a_server_that_cannot_be_made_at_once_is_tried_again() -> None:
             raise ServerDied
         return Held(kind)
 
-    assert Pool(1, start).serve(lambda server: server.kind, "a") == "a"
+    assert ServerPool(1, start).serve(lambda server: server.kind, "a") == "a"
     assert tries == ["a", "a"]
 
 
 def test_an_error_of_the_work_costs_its_server_and_passes() -> None:
-    pool = Pool(1, Held)
+    pool = ServerPool(1, Held)
     with pytest.raises(ZeroDivisionError):
         pool.serve(lambda server: 1 / 0)
     assert Held.alive == 0
@@ -97,7 +97,7 @@ def test_an_error_of_the_work_costs_its_server_and_passes() -> None:
 
 
 def test_a_closed_pool_serves_nobody_and_says_so() -> None:
-    pool = Pool(1, Held)
+    pool = ServerPool(1, Held)
 
     def closed_meanwhile(server: Held) -> None:
         pool.close()

@@ -22,7 +22,7 @@ import pytest
 
 from mletools.records.errors import ToolError
 from mletools.sandbox import Limits, Outcome, Sandbox, Setup
-from mletools.sandbox.attacks import ATTACKS, Attack, World
+from mletools.sandbox.attacks import ATTACKS, Attack, AttackWorld
 from mletools.sandbox.attacks import world as world_module
 from mletools.sandbox.attacks.attack import held
 from mletools.sandbox.container import DockerSandbox
@@ -204,7 +204,7 @@ QUICK_DEAR = {
 }
 
 
-def open_backend(name: str, stack: ExitStack, fixture: Callable[[str], Any]) -> tuple[Sandbox, World]:
+def open_backend(name: str, stack: ExitStack, fixture: Callable[[str], Any]) -> tuple[Sandbox, AttackWorld]:
     """The backend and a world planted around it, both taken away with `stack`; skips where the machine has it not."""
     with pytest.MonkeyPatch.context() as patch:
         if name.startswith("docker"):
@@ -213,7 +213,7 @@ def open_backend(name: str, stack: ExitStack, fixture: Callable[[str], Any]) -> 
             patch.setenv("MLE_SANDBOX_IMAGE", daemon.image)
         if name.endswith("ray") and find_spec("ray") is None:
             pytest.skip("needs the [ray] extra")
-        world = stack.enter_context(World())
+        world = stack.enter_context(AttackWorld())
         sandbox = BACKENDS[name]()
     stack.callback(sandbox.close)
     if isinstance(sandbox, BareSandbox):
@@ -229,11 +229,11 @@ def open_backend(name: str, stack: ExitStack, fixture: Callable[[str], Any]) -> 
 
 
 @pytest.fixture(scope="module")  # no longer: a process can be connected to one Ray cluster only
-def opened(request: pytest.FixtureRequest) -> Iterator[Callable[[str], tuple[Sandbox, World]]]:
-    kept: dict[str, tuple[Sandbox, World]] = {}
+def opened(request: pytest.FixtureRequest) -> Iterator[Callable[[str], tuple[Sandbox, AttackWorld]]]:
+    kept: dict[str, tuple[Sandbox, AttackWorld]] = {}
     with ExitStack() as stack:
 
-        def take(name: str) -> tuple[Sandbox, World]:
+        def take(name: str) -> tuple[Sandbox, AttackWorld]:
             if name not in kept:
                 with ExitStack() as attempt_stack:
                     kept[name] = open_backend(name, attempt_stack, request.getfixturevalue)
@@ -265,7 +265,7 @@ def quick_bare() -> set[str]:
 
 
 @pytest.mark.parametrize(("backend", "attack"), cases())
-def test_attack_is_held(opened: Callable[[str], tuple[Sandbox, World]], backend: str, attack: Attack) -> None:
+def test_attack_is_held(opened: Callable[[str], tuple[Sandbox, AttackWorld]], backend: str, attack: Attack) -> None:
     finding = attempt(attack, *opened(backend))
     if backend == "local without namespaces":
         if attack.name in UNSURE_WITHOUT_NAMESPACES:
@@ -290,7 +290,7 @@ def test_attack_is_held(opened: Callable[[str], tuple[Sandbox, World]], backend:
     ],
 )
 def test_bare_run_is_judged_open(
-    opened: Callable[[str], tuple[Sandbox, World]], attack: Attack, monkeypatch: pytest.MonkeyPatch
+    opened: Callable[[str], tuple[Sandbox, AttackWorld]], attack: Attack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("mletools.sandbox.selftest._WEIGHED_AGAIN", 1)
     if attack.name in BARE_AS_ROOT and os.geteuid() != 0:
@@ -312,7 +312,7 @@ def test_bare_run_is_judged_open(
 @pytest.mark.parametrize("name", NOT_BARE)
 def test_judge_can_fail(name: str) -> None:
     attack = next(attack for attack in ATTACKS if attack.name == name)
-    with World() as world:
+    with AttackWorld() as world:
         world.honest = Outcome("ok", 0, 0.1, 0.1, 1.0, b"honest\ntried\n", b"", b"x,y\n1,0\n", None)
         world.begin()
         assert not attack.judge(NOT_BARE[name][1], world).sealed
@@ -330,7 +330,7 @@ def test_names_are_unique_and_lists_name_attacks() -> None:
 
 
 def test_judge_goes_by_traces_not_by_words() -> None:
-    with World() as world:
+    with AttackWorld() as world:
         world.begin()
         assert held(_FINISHED, world).sealed
         answers = world.answers.read_bytes()
@@ -349,7 +349,7 @@ def test_judge_goes_by_traces_not_by_words() -> None:
 
 def test_world_takes_itself_away() -> None:
     before = dict(os.environ)
-    with World() as world:
+    with AttackWorld() as world:
         known = world.known()
         places = [world.folder, Path(f"/proc/{known['victim']}"), Path(known["shm_file"])]
         assert all(place.exists() for place in places)
@@ -368,7 +368,7 @@ class BrokenSandbox(BareSandbox):
 def test_trouble_of_the_sandbox_is_a_finding() -> None:
     sandbox = BrokenSandbox()
     try:
-        with World() as world:
+        with AttackWorld() as world:
             finding = attempt(ATTACKS[0], sandbox, world)
         assert (finding.sealed, finding.seen) == (False, "the sandbox itself broke: no room on this machine")
         with pytest.raises(ToolError, match="no room on this machine"):
@@ -406,7 +406,7 @@ def test_table() -> None:
 def test_memory_is_judged_by_what_is_missing_for_long() -> None:
     attack = next(attack for attack in ATTACKS if attack.measured)
     limit = attack.limits.memory_mb
-    with World() as world:
+    with AttackWorld() as world:
         for mb, seconds, sealed in ((limit + 200, 2.0, True), (limit + 900, 0.3, True), (limit + 900, 2.0, False)):
             world._weighed = [(at / 50, float(mb) if 1 <= at / 50 <= 1 + seconds else 10.0) for at in range(200)]
             world.begin()
@@ -417,7 +417,7 @@ def test_memory_is_judged_by_what_is_missing_for_long() -> None:
 def test_what_outlasts_a_run_was_not_the_runs(gone: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     lacking = [100.0]
     monkeypatch.setattr(world_module, "_lacking_mb", lambda: lacking[0])
-    with World() as world:
+    with AttackWorld() as world:
         with world.weighing():
             lacking[0] = 700.0
             time.sleep(1.0)

@@ -21,7 +21,7 @@ import pytest
 from conftest import BIN, records, run_command, without_times
 from docker_daemon import Daemon
 
-import mletools.sandbox.interface
+import mletools.sandbox.backends
 from mletools.records.errors import ToolError
 from mletools.sandbox import Setup, choose
 
@@ -138,11 +138,11 @@ class Two(Pretended):
 
 def test_auto_takes_the_strongest(monkeypatch: pytest.MonkeyPatch) -> None:
     table = {"one": f"{__name__}:One", "none": f"{__name__}:Pretended", "two": f"{__name__}:Two"}
-    monkeypatch.setattr(mletools.sandbox.interface, "BACKENDS", table)
+    monkeypatch.setattr(mletools.sandbox.backends, "BACKENDS", table)
     name, told = choose(Setup(1))
     assert name == "two"
     assert told == ["one: 5 of 9 protections active", "none: broken", "two: 7 of 9 protections active"]
-    monkeypatch.setattr(mletools.sandbox.interface, "BACKENDS", {"none": f"{__name__}:Pretended"})
+    monkeypatch.setattr(mletools.sandbox.backends, "BACKENDS", {"none": f"{__name__}:Pretended"})
     with pytest.raises(ToolError, match="no sandbox works on this machine: none: broken"):
         choose(Setup(1))
 

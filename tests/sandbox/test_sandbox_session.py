@@ -24,7 +24,7 @@ from solving import SECRET, make_public, processes_with, run
 import mletools
 from mletools.records.errors import ToolError
 from mletools.sandbox import Cell, Limits, Outcome, Sandbox, Session, Setup
-from mletools.sandbox.attacks import ATTACKS, Attack, World
+from mletools.sandbox.attacks import ATTACKS, Attack, AttackWorld
 from mletools.sandbox.container import DockerSandbox
 from mletools.sandbox.local import LocalSandbox
 from mletools.sandbox.on_ray import RaySandbox
@@ -453,9 +453,9 @@ QUICK = {"answers by their path", "tcp to this machine", "killing its parent", "
 
 
 @pytest.fixture(scope="module")
-def attacked() -> Iterator[tuple[Sessions, World]]:
+def attacked() -> Iterator[tuple[Sessions, AttackWorld]]:
     with ExitStack() as stack:
-        world = stack.enter_context(World())
+        world = stack.enter_context(AttackWorld())
         inner = stack.enter_context(LocalSandbox(Setup(2, ("numpy",))))
         if not inner.protections["mount_namespace"]:
             pytest.skip(f"no namespaces here: {'; '.join(inner.notes)}")
@@ -470,7 +470,7 @@ def attacked() -> Iterator[tuple[Sessions, World]]:
         if attack.name not in OTHERWISE
     ],
 )
-def test_attack_is_held(attacked: tuple[Sessions, World], attack: Attack) -> None:
+def test_attack_is_held(attacked: tuple[Sessions, AttackWorld], attack: Attack) -> None:
     sandbox, world = attacked
     finding = attempt(attack, sandbox, world)  # type: ignore[arg-type]
     if attack.group == "memory" and not sandbox.protections["memory_cgroup"] and not finding.sealed:

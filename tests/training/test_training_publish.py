@@ -44,9 +44,9 @@ def test_what_is_published_is_the_newest_and_whole(tmp_path: Path) -> None:
     sink.publish(2, write, trained=12, refused=4)
     policy = published.newest(tmp_path / "pub")
     assert policy.version == 2 and policy.folder.name == "policy-000002" and (policy.folder / "weights").exists()
-    assert published.wanted(tmp_path / "pub") == published.Wanted(2, 8, 4, 16, False)
+    assert published.wanted(tmp_path / "pub") == published.Demand(2, 8, 4, 16, False)
     sink.starving(True, 6)
-    assert published.wanted(tmp_path / "pub") == published.Wanted(2, 8, 4, 18, True)
+    assert published.wanted(tmp_path / "pub") == published.Demand(2, 8, 4, 18, True)
     for version in (4, 6, 8):
         sink.publish(version, write)
     assert sorted(path.name for path in (tmp_path / "pub").glob("policy-*")) == [

@@ -20,7 +20,7 @@ from mletools.training import checkpoints
 from mletools.training.durations import arrival_weights, duration_weights
 from mletools.training.grpo import GrpoOptions, GrpoRun
 from mletools.training.microbatches import Layout, cut, padding_share, tensors_of
-from mletools.training.pool import Pool, held_steps
+from mletools.training.pool import GroupPool, held_steps
 from mletools.training.samples import Sample, Sequence
 from mletools.training.steps import Choice, Row
 from mletools.training.stream import Spool, as_line, from_line
@@ -35,7 +35,7 @@ def sample(identity: str, reward: float | None, size: int = 4, version: int = 0,
     )  # fmt: skip
 
 
-def feed(pool: Pool, *samples: Sample) -> list[str] | None:
+def feed(pool: GroupPool, *samples: Sample) -> list[str] | None:
     """What the next step holds once these have come."""
     for one in samples:
         pool.add(one)
@@ -45,7 +45,7 @@ def feed(pool: Pool, *samples: Sample) -> list[str] | None:
 
 def test_a_batch_is_what_came_first_and_the_late_count_later() -> None:
     dropped: Counter[str] = Counter()
-    pool = Pool(Choice(batch=3, scale_rewards="none"), {}, dropped, stream=True)
+    pool = GroupPool(Choice(batch=3, scale_rewards="none"), {}, dropped, stream=True)
     assert feed(pool, sample("a0", 0.0), sample("b0", 5.0), sample("a1", 1.0)) is None  # b0 has nobody to compare with
     for one in (sample("a2", 2.0), sample("b1", 5.0)):
         pool.add(one)
@@ -66,7 +66,7 @@ def test_a_batch_is_what_came_first_and_the_late_count_later() -> None:
 
 
 def test_groups_come_in_the_order_in_which_they_became_complete() -> None:
-    pool = Pool(Choice(groups_per_step=1), {}, dropped := Counter(), stream=True)
+    pool = GroupPool(Choice(groups_per_step=1), {}, dropped := Counter(), stream=True)
     assert feed(pool, sample("a0", 0.0, 2), sample("b0", 0.0, 2)) is None
     assert feed(pool, sample("b1", 1.0, 2)) == ["b0", "b1"]
     assert feed(pool, sample("c0", 1.0, 2), sample("c1", 1.0, 2)) is None  # no spread: goes at once
@@ -78,7 +78,7 @@ def test_groups_come_in_the_order_in_which_they_became_complete() -> None:
 
 
 def test_a_filter_tells_how_many_of_a_group_are_to_come() -> None:
-    pool = Pool(Choice(groups_per_step=1, duration_weight="auto"), {}, Counter(), stream=True)
+    pool = GroupPool(Choice(groups_per_step=1, duration_weight="auto"), {}, Counter(), stream=True)
     some = {"size": 4, "arrived": 4}
     members = [sample(name, reward, **some) for name, reward in (("a0", 0.0), ("a1", 1.0))]
     step = None
@@ -91,10 +91,12 @@ def test_a_filter_tells_how_many_of_a_group_are_to_come() -> None:
 
 def test_stale_rollouts_are_left_out() -> None:
     version = [0]
-    newer = Pool(Choice(batch=2), {}, dropped := Counter(), stream=True, version=lambda: 3)
+    newer = GroupPool(Choice(batch=2), {}, dropped := Counter(), stream=True, version=lambda: 3)
     assert feed(newer, sample("a0", 0.0, version=4), sample("a1", 1.0, version=3)) is None
     assert dropped == {"of_another_run": 1}
-    pool = Pool(Choice(batch=2, max_staleness=1), {}, dropped := Counter(), stream=True, version=lambda: version[0])
+    pool = GroupPool(
+        Choice(batch=2, max_staleness=1), {}, dropped := Counter(), stream=True, version=lambda: version[0]
+    )
     assert feed(pool, sample("a0", 0.0, version=0)) is None
     version[0] = 2
     assert feed(pool, sample("a1", 1.0, version=1), sample("a2", 2.0, version=2)) == ["a1", "a2"]
@@ -103,7 +105,7 @@ def test_stale_rollouts_are_left_out() -> None:
 
 def test_an_endless_stream_does_not_fill_the_memory(monkeypatch) -> None:
     monkeypatch.setattr("mletools.training.pool.FORGET", 10)
-    pool = Pool(Choice(groups_per_step=1), {}, Counter(), stream=True)
+    pool = GroupPool(Choice(groups_per_step=1), {}, Counter(), stream=True)
     for number in range(200):
         for member in range(2):
             pool.add(Sample(f"{number}-{member}", str(number), (Sequence([1, 2], [0, 1]),), float(member), members=2))
@@ -224,7 +226,7 @@ def test_a_stream_that_was_killed_goes_on_as_if_nothing_had_happened(nano, tmp_p
     run = GrpoRun(str(nano), tmp_path / "killed", GrpoOptions(**OPTIONS), resume=True)
     assert run.step == 3
     spool = Spool(run.out, run.step, run.resumed_from)
-    spool.restore(waiting := Pool(Choice(), {}, Counter(), stream=True))
+    spool.restore(waiting := GroupPool(Choice(), {}, Counter(), stream=True))
     kept = {one.id for one in [*spool.earlier(), *waiting.waiting]}
     left = [one for one in samples if one.id not in kept | set(run.passes)]
     assert len(run.passes) == 18 and len(spool.earlier()) >= 12 and len(left) + len(kept) == 42

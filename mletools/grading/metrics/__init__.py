@@ -47,8 +47,8 @@ def find(name: str) -> Metric:
         import difflib
 
         near = difflib.get_close_matches(name, METRICS, 3)
-        told = f"did you mean {' or '.join(near)}? " if near else ""
-        raise RecordError(f"unknown metric {name!r}; {told}mle-grade --list-metrics prints all {len(METRICS)}")
+        suggestion = f"did you mean {' or '.join(near)}? " if near else ""
+        raise RecordError(f"unknown metric {name!r}; {suggestion}mle-grade --list-metrics prints all {len(METRICS)}")
     return METRICS[name]
 
 
@@ -58,30 +58,30 @@ def lower_is_better(name: str) -> bool:
 
 def check(spec: Mapping[str, Any], parse: str, answer_parse: str) -> None:
     """RecordError unless `spec`, the metric part of a task record, uses its metric rightly."""
-    found = find(spec["name"])
-    if spec["lower_is_better"] != found.lower_is_better:
-        better = "lower" if found.lower_is_better else "higher"
-        raise RecordError(f"metric.lower_is_better contradicts {found.name}: {better} is better")
-    if parse not in found.parse:
-        raise RecordError(f"{found.name} reads {' or '.join(found.parse)}, but submission.parse is {parse}")
-    if answer_parse not in found.answer_parse:
-        raise RecordError(f"{found.name} needs answers read as {' or '.join(found.answer_parse)}, not {answer_parse}")
-    foreign = sorted(set(spec["params"]) - set(found.params))
+    metric = find(spec["name"])
+    if spec["lower_is_better"] != metric.lower_is_better:
+        better = "lower" if metric.lower_is_better else "higher"
+        raise RecordError(f"metric.lower_is_better contradicts {metric.name}: {better} is better")
+    if parse not in metric.parse:
+        raise RecordError(f"{metric.name} reads {' or '.join(metric.parse)}, but submission.parse is {parse}")
+    if answer_parse not in metric.answer_parse:
+        raise RecordError(f"{metric.name} needs answers read as {' or '.join(metric.answer_parse)}, not {answer_parse}")
+    foreign = sorted(set(spec["params"]) - set(metric.params))
     if foreign:
-        known = ", ".join(found.params) or "none"
-        raise RecordError(f"{found.name} has no parameter {foreign[0]!r}; it has {known}")
-    wanted = [name for name, default in found.params.items() if default is REQUIRED and name not in spec["params"]]
+        known = ", ".join(metric.params) or "none"
+        raise RecordError(f"{metric.name} has no parameter {foreign[0]!r}; it has {known}")
+    wanted = [name for name, default in metric.params.items() if default is REQUIRED and name not in spec["params"]]
     if wanted:
-        raise RecordError(f"{found.name} needs the parameter {wanted[0]!r} in metric.params")
-    if "group" in found.given and "group" not in spec:
-        raise RecordError(f"{found.name} needs metric.group, a column of the answers")
+        raise RecordError(f"{metric.name} needs the parameter {wanted[0]!r} in metric.params")
+    if "group" in metric.given and "group" not in spec:
+        raise RecordError(f"{metric.name} needs metric.group, a column of the answers")
     for name in ("weight", "group"):
-        if name in spec and name not in found.given:
-            raise RecordError(f"{found.name} takes no {name}")
+        if name in spec and name not in metric.given:
+            raise RecordError(f"{metric.name} takes no {name}")
     if spec.get("columns", COLUMNS[0]) not in COLUMNS:
         raise RecordError(f"metric.columns is {spec['columns']!r}, not mean or flat")
-    if "columns" in spec and found.columns == "joint":
-        raise RecordError(f"{found.name} takes all target columns together; leave metric.columns out")
+    if "columns" in spec and metric.columns == "joint":
+        raise RecordError(f"{metric.name} takes all target columns together; leave metric.columns out")
 
 
 def score(spec: Mapping[str, Any], truth: Any, guess: Any, given: Mapping[str, Any]) -> float:
@@ -90,10 +90,10 @@ def score(spec: Mapping[str, Any], truth: Any, guess: Any, given: Mapping[str, A
     `given` holds what registry.GIVEN names. Undefined where the metric has no value for these predictions, Unsuited
     where it has none for these answers whatever is predicted.
     """
-    found = find(spec["name"])
-    arguments = {**spec["params"], **{name: given[name] for name in found.given}}
-    if found.columns == "joint":
-        return float(found.function(truth, guess, **arguments))
+    metric = find(spec["name"])
+    arguments = {**spec["params"], **{name: given[name] for name in metric.given}}
+    if metric.columns == "joint":
+        return float(metric.function(truth, guess, **arguments))
     if spec.get("columns") == "flat":
         import numpy as np
 
@@ -103,6 +103,6 @@ def score(spec: Mapping[str, Any], truth: Any, guess: Any, given: Mapping[str, A
                 arguments[name] = np.tile(arguments[name], times)
         if "extra" in arguments and times > 1:
             arguments["extra"] = {name: np.tile(column, times) for name, column in arguments["extra"].items()}
-        return float(found.function(truth.ravel(order="F"), guess.ravel(order="F"), **arguments))
-    values = [found.function(truth[:, at], guess[:, at], **arguments) for at in range(truth.shape[1])]
+        return float(metric.function(truth.ravel(order="F"), guess.ravel(order="F"), **arguments))
+    values = [metric.function(truth[:, at], guess[:, at], **arguments) for at in range(truth.shape[1])]
     return float(sum(values) / len(values))

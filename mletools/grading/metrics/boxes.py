@@ -129,7 +129,7 @@ def _missed_at_0(true_boxes: Boxes, boxes: Boxes, right: Any, rows: int, labels:
     import numpy as np
     from sklearn.metrics import average_precision_score
 
-    found = []
+    precisions = []
     for label in range(labels):
         mine = boxes.label == label
         true_rows = true_boxes.row[true_boxes.label == label]
@@ -137,8 +137,8 @@ def _missed_at_0(true_boxes: Boxes, boxes: Boxes, right: Any, rows: int, labels:
         neither = rows - len(np.union1d(true_rows, boxes.row[mine]))
         real = np.concatenate([right[mine], np.ones(missed, dtype=bool), np.zeros(neither, dtype=bool)])
         scores = np.concatenate([boxes.score[mine], np.zeros(missed + neither)])
-        found.append(average_precision_score(real, scores))
-    return float(np.mean(found))
+        precisions.append(average_precision_score(real, scores))
+    return float(np.mean(precisions))
 
 
 @metric("box_iou_precision", lower_is_better=False, best=1.0, parse="boxes")

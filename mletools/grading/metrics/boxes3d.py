@@ -39,9 +39,9 @@ def map_3d(truth: Any, guess: Any, *, iou: float | Sequence[float] = THRESHOLDS)
     for threshold in thresholds:
         right = np.zeros(len(boxes), dtype=bool)
         right[best_of_all(t, g, value, threshold)] = True
-        found = average_precisions(place[known], boxes.score[known], right[known], positives)
+        precisions = average_precisions(place[known], boxes.score[known], right[known], positives)
         labels = np.bincount(row, minlength=len(truth))
-        by_row = np.bincount(row, weights=found, minlength=len(truth))[labels > 0] / labels[labels > 0]
+        by_row = np.bincount(row, weights=precisions, minlength=len(truth))[labels > 0] / labels[labels > 0]
         scores.append(by_row.mean())
     return float(np.mean(scores))
 

@@ -18,10 +18,10 @@ AVERAGES = ("binary", "macro", "micro", "weighted")
 
 @dataclass
 class Counts:
-    """Rows per class, for every class of answers or predictions: real (rows of it), told (predictions of it), hits."""
+    """Rows per class, for every class of answers or predictions: real (its rows), predicted (its predictions), hits."""
 
     real: Any
-    told: Any
+    predicted: Any
     hits: Any
     names: dict[str, int]
 
@@ -30,12 +30,12 @@ def count(truth: Any, guess: Any) -> Counts:
     import numpy as np
 
     names: dict[str, int] = {}
-    right, said = codes(truth, names), codes(guess, names)
+    right, guessed = codes(truth, names), codes(guess, names)
     size = len(names)
     return Counts(
         real=np.bincount(right, minlength=size).astype(float),
-        told=np.bincount(said, minlength=size).astype(float),
-        hits=np.bincount(right[right == said], minlength=size).astype(float),
+        predicted=np.bincount(guessed, minlength=size).astype(float),
+        hits=np.bincount(right[right == guessed], minlength=size).astype(float),
         names=names,
     )
 
@@ -87,7 +87,7 @@ def error_rate(truth: Any, guess: Any, *, top_k: int = 1) -> float:
     if not len(guess) or not isinstance(guess[0], tuple):
         return float((truth != guess).mean())
     first = int(top_k)
-    return sum(right not in said[:first] for right, said in zip(truth, guess, strict=True)) / len(truth)
+    return sum(right not in ranked[:first] for right, ranked in zip(truth, guess, strict=True)) / len(truth)
 
 
 @metric("balanced_accuracy", lower_is_better=False, best=1.0, parse="label")
@@ -133,7 +133,7 @@ def fbeta(truth: Any, guess: Any, *, beta: float = 1.0, average: str = "binary",
     """
     square = number("beta", beta, above=0, at_most=1e6) ** 2
     counts = count(truth, guess)
-    scores = (1 + square) * counts.hits / (square * counts.real + counts.told)
+    scores = (1 + square) * counts.hits / (square * counts.real + counts.predicted)
     return average_over_classes(counts, scores, average, positive)
 
 
@@ -168,7 +168,7 @@ def precision(truth: Any, guess: Any, *, average: str = "binary", positive: str 
     average: as for fbeta.
     """
     counts = count(truth, guess)
-    return average_over_classes(counts, divide(counts.hits, counts.told), average, positive)
+    return average_over_classes(counts, divide(counts.hits, counts.predicted), average, positive)
 
 
 @metric("recall", lower_is_better=False, best=1.0, parse="label")
@@ -189,10 +189,10 @@ def mcc(truth: Any, guess: Any) -> float:
     """
     counts = several_classes(count(truth, guess))
     rows = len(truth)
-    spread = rows * rows - (counts.told @ counts.told)
+    spread = rows * rows - (counts.predicted @ counts.predicted)
     if spread == 0:
         return 0.0
-    common = rows * counts.hits.sum() - counts.real @ counts.told
+    common = rows * counts.hits.sum() - counts.real @ counts.predicted
     return float(common / ((rows * rows - counts.real @ counts.real) * spread) ** 0.5)
 
 
@@ -201,7 +201,7 @@ def cohen_kappa(truth: Any, guess: Any) -> float:
     """Cohen's kappa: 1 - (share of rows that differ) / (share that would differ if rows were paired at random)."""
     counts = several_classes(count(truth, guess))
     rows = len(truth)
-    return float(1 - rows * (rows - counts.hits.sum()) / (rows * rows - counts.real @ counts.told))
+    return float(1 - rows * (rows - counts.hits.sum()) / (rows * rows - counts.real @ counts.predicted))
 
 
 @metric("quadratic_weighted_kappa", lower_is_better=False, best=1.0, parse="number")

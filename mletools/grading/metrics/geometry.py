@@ -56,9 +56,9 @@ def haversine_quantiles(
     shares = [at_least("quantiles", each, 0) for each in quantiles]
     if max(shares) > 1:
         raise Unsuited(f"metric.params.quantiles holds {max(shares):g}, which is above 1")
-    found = _distances("haversine_quantiles", truth, guess, radius_m)
+    distances = _distances("haversine_quantiles", truth, guess, radius_m)
     return mean(
-        np.concatenate([np.quantile(found[rows], shares, axis=1).mean(axis=0) for rows in groups_by_size(group)])
+        np.concatenate([np.quantile(distances[rows], shares, axis=1).mean(axis=0) for rows in groups_by_size(group)])
     )
 
 

@@ -105,7 +105,7 @@ def _run(cells: Sequence[Any], at: int) -> tuple[int, int]:
     """The run number `at` of all, as written."""
     for cell in cells:
         if at < len(cell):
-            return tuple(cell[at])  # type: ignore[return-value]
+            return tuple(cell[at])
         at -= len(cell)
     raise IndexError(at)
 

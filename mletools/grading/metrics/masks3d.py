@@ -72,8 +72,8 @@ def dice_hausdorff(
             raise Unsuited(f"the volume of the group {str(name)!r} has more than {MOST_VOXELS} voxels")
         room = high[at] * wide[at]
         real = _volume(read_runs(truth[at], room, rle_start, Unsuited), z, shape)
-        found = _volume(read_runs(guess[at], room, rle_start, Undefined, None, runs, past_end), z, shape)
-        distances.append(_hausdorff(real, found, shape, most_ratio))
+        predicted = _volume(read_runs(guess[at], room, rle_start, Undefined, None, runs, past_end), z, shape)
+        distances.append(_hausdorff(real, predicted, shape, most_ratio))
     return float(dice_weight * dice + hausdorff_weight * (1 - np.mean(distances)))
 
 
@@ -146,9 +146,9 @@ def _farthest(points: Any, others: Any, shape: tuple[int, int, int]) -> float:
     filled = one >= 0
     chosen = one[filled]
     near = np.zeros(len(one))
-    near[filled], _ = surface.query(_scaled(tuple(place[chosen] for place in places), shape))  # type: ignore[arg-type]
+    near[filled], _ = surface.query(_scaled(tuple(place[chosen] for place in places), shape))
     best = near.max()
     reach = (BLOCK - 1) * np.sqrt(sum(side**-2.0 for side in shape))
     left = (near + reach >= best)[block]
-    distance, _ = surface.query(_scaled(tuple(place[left] for place in places), shape))  # type: ignore[arg-type]
+    distance, _ = surface.query(_scaled(tuple(place[left] for place in places), shape))
     return float(distance.max())

@@ -32,8 +32,8 @@ def groups_by_size(group: Any) -> Iterator[Any]:
     import numpy as np
     import pandas
 
-    codes, found = pandas.factorize(np.asarray(group, dtype=object), use_na_sentinel=False)
-    if not len(found):
+    codes, groups = pandas.factorize(np.asarray(group, dtype=object), use_na_sentinel=False)
+    if not len(groups):
         raise Unsuited("no row of the answers counts")
     rows = np.argsort(codes, kind="stable")
     sizes = np.bincount(codes)

@@ -198,8 +198,8 @@ def variable_of_rows(extra: Any, variable: Any) -> list[str]:
     if pattern is None:
         return [str(cell) for cell in extra[column]]
     try:
-        found = [re.search(pattern, cell) for cell in extra[column]]
-        names = [match[1] if match else None for match in found]
+        matches = [re.search(pattern, cell) for cell in extra[column]]
+        names = [match[1] if match else None for match in matches]
     except (re.error, IndexError, TypeError) as error:
         raise Unsuited(f"metric.params.variable: {pattern!r} is no pattern with a group: {error}") from None
     if None in names:

@@ -17,8 +17,8 @@ RANKED_ANSWERS = ("label", "tagset", "ranked")
 
 def _overlaps(truth: Any, guess: Any) -> Iterator[tuple[int, int, int]]:
     """For each row the sizes of answer, prediction and what they share."""
-    for right, said in zip(truth, guess, strict=True):
-        yield len(right), len(said), len(right & said)
+    for right, guessed in zip(truth, guess, strict=True):
+        yield len(right), len(guessed), len(right & guessed)
 
 
 @metric("jaccard_sets", lower_is_better=False, best=1.0, parse="tagset")
@@ -34,16 +34,16 @@ def f1_sample_mean(truth: Any, guess: Any) -> float:
 
 
 def _counts(truth: Any, guess: Any, from_answers: bool) -> tuple[Counter[str], Counter[str], Counter[str]]:
-    """How often each tag is in the answers, in the predictions, and in both for the same row."""
+    """Counts of each tag in the answers, in the predictions, and in both for the same row."""
     if not isinstance(from_answers, bool):
         raise Unsuited(f"metric.params.from_answers is {from_answers!r}, not true or false")
     wanted = Counter(chain.from_iterable(truth))
     if not wanted:
         raise Unsuited("the answers hold no tag at all")
-    given = Counter(chain.from_iterable(guess))
+    predicted = Counter(chain.from_iterable(guess))
     if from_answers:
-        given = Counter({tag: times for tag, times in given.items() if tag in wanted})
-    return wanted, given, Counter(chain.from_iterable(a & b for a, b in zip(truth, guess, strict=True)))
+        predicted = Counter({tag: times for tag, times in predicted.items() if tag in wanted})
+    return wanted, predicted, Counter(chain.from_iterable(a & b for a, b in zip(truth, guess, strict=True)))
 
 
 @metric("f1_multilabel_micro", lower_is_better=False, best=1.0, parse="tagset")
@@ -52,8 +52,8 @@ def f1_multilabel_micro(truth: Any, guess: Any, *, from_answers: bool = True) ->
 
     from_answers: false counts those tags as false positives too.
     """
-    wanted, given, shared = _counts(truth, guess, from_answers)
-    return 2 * shared.total() / (wanted.total() + given.total())
+    wanted, predicted, shared = _counts(truth, guess, from_answers)
+    return 2 * shared.total() / (wanted.total() + predicted.total())
 
 
 @metric("f1_multilabel_macro", lower_is_better=False, best=1.0, parse="tagset")
@@ -62,8 +62,8 @@ def f1_multilabel_macro(truth: Any, guess: Any, *, from_answers: bool = True) ->
 
     from_answers: false averages over the tags that only predictions hold too (F1 0).
     """
-    wanted, given, shared = _counts(truth, guess, from_answers)
-    return mean([2 * shared[tag] / (wanted[tag] + given[tag]) for tag in wanted | given])
+    wanted, predicted, shared = _counts(truth, guess, from_answers)
+    return mean([2 * shared[tag] / (wanted[tag] + predicted[tag]) for tag in wanted | predicted])
 
 
 def _first(k: Any) -> int:
@@ -74,14 +74,14 @@ def _first(k: Any) -> int:
 
 def _hits(truth: Any, guess: Any, k: int | None = None) -> Iterator[tuple[int, list[int]]]:
     """For each row the number of true items, and the places (from 1, at most k) where one is predicted first."""
-    for right, said in zip(truth, guess, strict=True):
+    for right, ranked in zip(truth, guess, strict=True):
         wanted = {right} if isinstance(right, str) else set(right)
         if not wanted:
             raise Unsuited("a row of the answers names no true item; leave such rows out of the answers")
-        found, places = set(), []
-        for place, item in enumerate(said[:k], 1):
-            if item in wanted and item not in found:
-                found.add(item)
+        hits, places = set(), []
+        for place, item in enumerate(ranked[:k], 1):
+            if item in wanted and item not in hits:
+                hits.add(item)
                 places.append(place)
         yield len(wanted), places
 
@@ -127,7 +127,7 @@ def _short(item: str) -> str:
     return repr(item if len(item) <= 50 else item[:50] + "...")
 
 
-def _ranks(right: tuple[str, ...], said: tuple[str, ...]) -> list[int]:
+def _ranks(right: tuple[str, ...], ranked: tuple[str, ...]) -> list[int]:
     """Each predicted item's place in the answer. Undefined unless the two hold the same items, each once.
 
     Of several items at fault the smallest is named: the first in the answer's order would give that order away.
@@ -135,15 +135,15 @@ def _ranks(right: tuple[str, ...], said: tuple[str, ...]) -> list[int]:
     place = {item: at for at, item in enumerate(right)}
     if len(place) != len(right):
         raise Unsuited("an order among the answers holds an item twice")
-    if len(said) != len(right) or place.keys() != set(said):
-        times = Counter(said)
+    if len(ranked) != len(right) or place.keys() != set(ranked):
+        times = Counter(ranked)
         foreign, missing = times.keys() - place.keys(), place.keys() - times.keys()
         if foreign:
             raise Undefined(f"an order holds {_short(min(foreign))}, which is not among the items to be ordered")
         if missing:
             raise Undefined(f"an order lacks {_short(min(missing))}, one of the items to be ordered")
         raise Undefined(f"an order holds {_short(min(item for item in times if times[item] > 1))} more than once")
-    return [place[item] for item in said]
+    return [place[item] for item in ranked]
 
 
 def _inversions(ranks: Any, start: Any) -> int:
@@ -182,7 +182,7 @@ def kendall_tau_orders(truth: Any, guess: Any) -> float:
     pairs = int((sizes * (sizes - 1)).sum())
     if not pairs:
         raise Unsuited("no order of the answers has two items")
-    each = chain.from_iterable(_ranks(right, said) for right, said in zip(truth, guess, strict=True))
+    each = chain.from_iterable(_ranks(right, ranked) for right, ranked in zip(truth, guess, strict=True))
     ranks = np.fromiter(each, dtype=np.int64, count=int(sizes.sum()))
     start = np.repeat(np.cumsum(sizes) - sizes, sizes)
     return 1 - 4 * _inversions(ranks, start) / pairs

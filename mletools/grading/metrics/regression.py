@@ -195,14 +195,14 @@ def spearman_lists(truth: Any, guess: Any) -> float:
     import numpy as np
 
     scores = []
-    for right, said in zip(truth, guess, strict=True):
+    for right, guessed in zip(truth, guess, strict=True):
         try:
-            wanted, given = np.array([right], dtype=float), np.array([said], dtype=float)
+            wanted, guess_values = np.array([right], dtype=float), np.array([guessed], dtype=float)
         except ValueError:
-            raise Undefined(f"{' '.join(said)[:50]!r} is no list of numbers") from None
-        if wanted.shape != given.shape or not np.isfinite(given).all():
-            raise Undefined(f"a row lists {len(said)} numbers, and {len(right)} finite ones are asked for")
-        scores.append(float(_rank_correlation(wanted, given, " in a row")[0]))
+            raise Undefined(f"{' '.join(guessed)[:50]!r} is no list of numbers") from None
+        if wanted.shape != guess_values.shape or not np.isfinite(guess_values).all():
+            raise Undefined(f"a row lists {len(guessed)} numbers, and {len(right)} finite ones are asked for")
+        scores.append(float(_rank_correlation(wanted, guess_values, " in a row")[0]))
     return mean(scores)
 
 
@@ -211,8 +211,8 @@ def spearman_by_group(truth: Any, guess: Any, *, group: Any) -> float:
     """Spearman's rank correlation among the rows of each group, then the mean over groups; each group counts the same."""
     import numpy as np
 
-    found = [_rank_correlation(truth[rows], guess[rows], " in a group") for rows in groups_by_size(group)]
-    return mean(np.concatenate(found))
+    correlations = [_rank_correlation(truth[rows], guess[rows], " in a group") for rows in groups_by_size(group)]
+    return mean(np.concatenate(correlations))
 
 
 @metric("kendall_tau", lower_is_better=False, best=1.0, parse="number")

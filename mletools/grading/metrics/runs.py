@@ -73,7 +73,7 @@ def sizes(runs: Runs, rows: int) -> Any:
 
 
 def overlap(truth: Runs, guess: Runs, rows: int) -> tuple[Any, Any, Any]:
-    """How many positions of each row lie in both, in truth and in guess; a position in several runs counts once."""
+    """Intersection size of truth and guess for each row; a position in several runs counts once."""
     import numpy as np
 
     truth, guess = merged(truth, rows), merged(guess, rows)
@@ -85,7 +85,7 @@ def overlap(truth: Runs, guess: Runs, rows: int) -> tuple[Any, Any, Any]:
 
 
 def _covered(line: Runs, at: Any) -> Any:
-    """How many positions before each of `at` lie in the disjoint runs of `line`."""
+    """Number of positions before each of `at` that lie in the disjoint runs of `line`."""
     import numpy as np
 
     if not len(line.start):

@@ -53,11 +53,11 @@ def nq_f1(truth: Any, guess: Any, *, count_empty: bool = False) -> float:
     tp = fp = fn = empty = 0
     for right, cell in zip(truth, guess, strict=True):
         answers = {_answer(each, Unsuited) for each in ([right] if isinstance(right, str) else right)} - {""}
-        given = _answer(cell, Undefined)
-        if given == "":
+        answer = _answer(cell, Undefined)
+        if answer == "":
             fn += bool(answers)
             empty += not answers
-        elif given in answers:
+        elif answer in answers:
             tp += 1
         else:
             fp += 1

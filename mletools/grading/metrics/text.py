@@ -15,8 +15,8 @@ def _edit_distances(truth: Any, guess: Any) -> Any:
     from rapidfuzz.distance import Levenshtein
     from rapidfuzz.process import cpdist
 
-    right, said = (np.fromiter(map(len, cells), dtype=np.int64, count=len(cells)) for cells in (truth, guess))
-    needed = (-(-np.minimum(right, said) // WORD) * np.maximum(right, said)).sum()
+    right, guessed = (np.fromiter(map(len, cells), dtype=np.int64, count=len(cells)) for cells in (truth, guess))
+    needed = (-(-np.minimum(right, guessed) // WORD) * np.maximum(right, guessed)).sum()
     affordable("comparisons of characters", float(needed), float((-(-right // WORD) * right).sum()), MOST_STEPS)
     return cpdist(truth.tolist(), guess.tolist(), scorer=Levenshtein.distance, dtype=np.int64)
 
@@ -47,9 +47,9 @@ def jaccard_words(truth: Any, guess: Any, *, both_empty: float = 1.0) -> float:
     Extraction (its code divides by zero there).
     """
     scores = []
-    for right, said in zip(truth, guess, strict=True):
-        wanted, given = set(right.lower().split()), set(said.lower().split())
-        shared = len(wanted & given)
-        either = len(wanted) + len(given) - shared
+    for right, guessed in zip(truth, guess, strict=True):
+        wanted, guessed_words = set(right.lower().split()), set(guessed.lower().split())
+        shared = len(wanted & guessed_words)
+        either = len(wanted) + len(guessed_words) - shared
         scores.append(shared / either if either else both_empty)
     return mean(scores)

@@ -15,9 +15,9 @@ words beyond marks (tags, fences, scores, the bank's model lines, names of famil
 
 from dataclasses import replace
 
-from mletools.models import Reply, Request
-from mletools.models.agents import hostile, ideas, search, search_unruly, solver, unruly
-from mletools.models.agents.conversation import POLICIES
+from .. import Reply, Request
+from . import hostile, ideas, search, search_unruly, solver, unruly
+from .conversation import POLICIES
 
 # Who answers, by the name after `scripted:`. An ideator's persona plays the solver where it is asked to solve.
 PERSONAS = ("solver", "ideator", "vague", "null", "malformed", "lazy", "looping", "hostile")

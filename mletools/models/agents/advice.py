@@ -7,7 +7,7 @@ about data, features or training, which nothing in the bank carries out.
 import re
 from dataclasses import dataclass
 
-from mletools.models.agents.conversation import item
+from .conversation import item
 
 # How families are spoken of, by level; of two at one place the first.
 FAMILIES = {

@@ -37,7 +37,7 @@ _ITEM = r"(?im)^[\W_]*{}[*_]*[ \t]*:[*_]*|^#+[ \t]*{}[ \t]*$"
 
 
 @dataclass(frozen=True)
-class Step:
+class ConversationStep:
     """A message of the agent's: the kind of its action (of KINDS, or none), what the action held, what it saw then."""
 
     kind: str
@@ -45,16 +45,16 @@ class Step:
     seen: str
 
 
-def steps(messages: Sequence[Mapping[str, Any]]) -> list[Step]:
+def steps(messages: Sequence[Mapping[str, Any]]) -> list[ConversationStep]:
     """What the agent did so far, in order."""
-    found: list[Step] = []
+    found: list[ConversationStep] = []
     for message in messages:
         if message["role"] == "assistant":
             kind, text = _action(message)
-            found.append(Step(kind, text, ""))
+            found.append(ConversationStep(kind, text, ""))
         elif found:
             last = found[-1]
-            found[-1] = Step(last.kind, last.text, f"{last.seen}\n{message['content']}")
+            found[-1] = ConversationStep(last.kind, last.text, f"{last.seen}\n{message['content']}")
     return found
 
 

@@ -5,8 +5,8 @@ Covered: one well-formed action and the thought ahead of it. Not covered: action
 
 import json
 
-from mletools.models import Reply, Request, ToolCall
-from mletools.models.agents.conversation import given
+from .. import Reply, Request, ToolCall
+from .conversation import given
 
 NAMES = {
     "react": {"program": "PythonInterpreter", "score": "Score", "stop": "answer"},

@@ -5,10 +5,10 @@ ends within a few seconds and harms no machine: it reads, prints, and leaves sma
 Covered: every role, tags and tool calls. Not covered: attacks on the sandbox's kernel side (the sandbox's own tests).
 """
 
-from mletools.models import Reply, Request
-from mletools.models.agents import conversation, forms, ideas
-from mletools.models.agents.solutions import Dice
-from mletools.models.bank import choices, program
+from .. import Reply, Request
+from ..bank import choices, program
+from . import conversation, forms, ideas
+from .solutions import SeededRng
 
 CLEAN = """\
 import os, shutil
@@ -151,6 +151,6 @@ def _answer(request: Request, levels: list[str]) -> Reply:
     if request.role == "idea-type":
         return Reply(f"TYPE: Others\nTYPE: Model Training\nRATIONALE: {RESPONSE}")
     assert request.task is not None
-    attack = Dice(request.seed, request.task["id"]).pick("attack", ATTACKS)
+    attack = SeededRng(request.seed, request.task["id"]).pick("attack", ATTACKS)
     # with faults of its own it could not hand anything in
     return Reply(f"{FORGED}\n\n```python\n{CLEAN}{attack}\n{_plain(request)}```")

@@ -10,19 +10,19 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from mletools.models import Reply, Request
-from mletools.models.agents import advice, conversation
-from mletools.models.agents.solutions import (
+from .. import Reply, Request
+from ..bank import Choice, choices
+from . import advice, conversation
+from .solutions import (
     FAULTS,
     VALID,
-    Dice,
+    SeededRng,
     answer,
     answer_with,
     choice_of,
     draw_level,
     found_in,
 )
-from mletools.models.bank import Choice, choices
 
 POOR = ("dummy", "stump", "shrunk")
 EXPERT = tuple(level for level in reversed(VALID) if level not in POOR)  # what an expert tries, and in which order
@@ -51,20 +51,20 @@ TYPES = {
 def play(request: Request, levels: list[str], persona: str = "") -> Reply:
     """The answer in one of the roles; the personas vague and null say as an ideator what the paper's controls say."""
     text = "\n".join(str(message["content"]) for message in request.messages if message["role"] != "assistant")
-    dice = Dice(request.seed, request.task["id"] if request.task else "")
+    rng = SeededRng(request.seed, request.task["id"] if request.task else "")
     if request.role == "idea-type":
         return Reply(classified(text))
     assert request.task is not None
     if request.role == "implementer":
-        return Reply(_implemented(request.task, text, levels, dice))
+        return Reply(_implemented(request.task, text, levels, rng))
     if request.role == "improve":
-        return Reply(_improved(request.task, text, levels, dice))
+        return Reply(_improved(request.task, text, levels, rng))
     if request.role != "ideator":
-        return Reply(answer(request.task, draw_level(dice, levels), request.seed))
+        return Reply(answer(request.task, draw_level(rng, levels), request.seed))
     if persona in ("vague", "null"):
         said = VAGUE if persona == "vague" else NULL
         return Reply(ITEMS.format("There is a solution.", said, "It may help."))
-    return Reply(_idea(request.task, text, levels, dice))
+    return Reply(_idea(request.task, text, levels, rng))
 
 
 def classified(text: str) -> str:
@@ -78,7 +78,7 @@ def classified(text: str) -> str:
     return f'TYPE: {name}\nRATIONALE: It speaks of "{found[name][0]}".'
 
 
-def _idea(task: dict[str, Any], text: str, levels: Sequence[str], dice: Dice) -> str:
+def _idea(task: dict[str, Any], text: str, levels: Sequence[str], rng: SeededRng) -> str:
     tried = _tried(task, text)
     known = [level for level in EXPERT if level in levels] or list(EXPERT)
     left = [level for level in known if level not in tried]
@@ -88,17 +88,17 @@ def _idea(task: dict[str, Any], text: str, levels: Sequence[str], dice: Dice) ->
     analysis = f"So far: {what}." if what else "Nothing that I know was tried yet."
     level = left[0] if left else ""
     why = "Models of this kind do better on such data."
-    if dice("wrong") < WRONG:
-        level = dice.pick("poor", [*POOR, *tried, ""])
+    if rng("wrong") < WRONG:
+        level = rng.pick("poor", [*POOR, *tried, ""])
         why = "It costs little."
         if not level:
-            return _written(analysis, dice.pick("useless", USELESS), why, dice)
+            return _written(analysis, rng.pick("useless", USELESS), why, rng)
     if not level:
         return _written(
-            analysis, "Try another setting of the best model's hyper-parameters.", "The kind is right.", dice
+            analysis, "Try another setting of the best model's hyper-parameters.", "The kind is right.", rng
         )
-    choice = dice.pick("choice", [each for each in choices(task) if each.level == level])
-    return _written(analysis, f"Train {choice.words} in place of the present model.", why, dice)
+    choice = rng.pick("choice", [each for each in choices(task) if each.level == level])
+    return _written(analysis, f"Train {choice.words} in place of the present model.", why, rng)
 
 
 def _tried(task: dict[str, Any], text: str) -> dict[str, float | None]:
@@ -115,9 +115,9 @@ def _tried(task: dict[str, Any], text: str) -> dict[str, float | None]:
     return tried
 
 
-def _written(analysis: str, action: str, why: str, dice: Dice) -> str:
+def _written(analysis: str, action: str, why: str, rng: SeededRng) -> str:
     idea = ITEMS.format(analysis, action, why)
-    if dice("badly") >= BADLY_WRITTEN:
+    if rng("badly") >= BADLY_WRITTEN:
         return idea
     ways = [
         action,
@@ -125,31 +125,31 @@ def _written(analysis: str, action: str, why: str, dice: Dice) -> str:
         f"{idea}\nACTION:\n{USELESS[0]}",
         f"Here you are.\n\n{idea}",
     ]
-    return dice.pick("how", ways)
+    return rng.pick("how", ways)
 
 
-def _implemented(task: dict[str, Any], text: str, levels: Sequence[str], dice: Dice) -> str:
+def _implemented(task: dict[str, Any], text: str, levels: Sequence[str], rng: SeededRng) -> str:
     present = _present(task, text)
     said = advice.read(text)
     wanted = said.level if said.kind == "family" else present.level
     if said.kind == "praise":
-        wanted = _moved(present.level, dice, 0.3, 0.4)
-    level = dice.pick("kind", [*FAULTS, "nocode"]) if dice("fails") < FAILS else wanted
+        wanted = _moved(present.level, rng, 0.3, 0.4)
+    level = rng.pick("kind", [*FAULTS, "nocode"]) if rng("fails") < FAILS else wanted
     if said.kind in ("other", "none"):
-        return answer_with(task, present, level, dice)
-    return answer_with(task, _another(task, wanted, present, dice, text), level, dice)
+        return answer_with(task, present, level, rng)
+    return answer_with(task, _another(task, wanted, present, rng, text), level, rng)
 
 
-def _improved(task: dict[str, Any], text: str, levels: Sequence[str], dice: Dice) -> str:
+def _improved(task: dict[str, Any], text: str, levels: Sequence[str], rng: SeededRng) -> str:
     blocks = conversation.fenced(text)
     if not blocks:
-        return answer(task, draw_level(dice, levels), dice.seed)
+        return answer(task, draw_level(rng, levels), rng.seed)
     present = _present(task, text)
     if conversation.BROKE.search(text, text.rindex(blocks[-1]) + len(blocks[-1])):
-        return answer_with(task, present, present.level, dice)
+        return answer_with(task, present, present.level, rng)
     known = [level for level in VALID if level in levels] or list(VALID)
-    wanted = _moved(present.level, dice, UPWARDS, SIDEWAYS, known)
-    return answer_with(task, _another(task, wanted, present, dice), draw_level(dice, levels), dice)
+    wanted = _moved(present.level, rng, UPWARDS, SIDEWAYS, known)
+    return answer_with(task, _another(task, wanted, present, rng), draw_level(rng, levels), rng)
 
 
 def _present(task: dict[str, Any], text: str) -> Choice:
@@ -158,18 +158,18 @@ def _present(task: dict[str, Any], text: str) -> Choice:
     return found[-1] if found else next(choice for choice in choices(task) if choice.level == "tree")
 
 
-def _moved(level: str, dice: Dice, up: float, same: float, known: Sequence[str] = VALID) -> str:
-    throw = dice("move")
+def _moved(level: str, rng: SeededRng, up: float, same: float, known: Sequence[str] = VALID) -> str:
+    throw = rng("move")
     way = 1 if throw < up else 0 if throw < up + same else -1
     place = VALID.index(level) + way
     return min(known, key=lambda each: abs(VALID.index(each) - place))
 
 
-def _another(task: dict[str, Any], level: str, present: Choice, dice: Dice, text: str = "") -> Choice:
+def _another(task: dict[str, Any], level: str, present: Choice, rng: SeededRng, text: str = "") -> Choice:
     """A model of the level: the one that the text names, else any but the present one."""
     menu = [choice for choice in choices(task) if choice.level == level]
     said = conversation.item(text, "ACTION", before="RATIONALE") or ""
     named = [choice for choice in menu if choice.words in said]
     if named:
         return max(named, key=lambda choice: len(choice.words))  # alpha=100 names alpha=10 too
-    return dice.pick("choice", [each for each in menu if each != present] or menu)
+    return rng.pick("choice", [each for each in menu if each != present] or menu)

@@ -8,8 +8,8 @@ always) or hostile (attacks). Covered: programs that parse. Not covered: reports
 import ast
 import re
 
-from mletools.models import Reply, Request
-from mletools.models.agents.solutions import Dice
+from .. import Reply, Request
+from .solutions import SeededRng
 
 # Each report, and the words of a statement behind which it belongs.
 STEPS = (
@@ -27,13 +27,13 @@ ATTACKS = ("removes", "floods", "forges", "hides", "rewrites", "empties")
 def play(persona: str, request: Request) -> Reply:
     """The answer to a question that ends in a program, in a fence."""
     code = _program(str(request.messages[-1]["content"]))
-    dice = Dice(request.seed, request.task["id"] if request.task else "")
+    rng = SeededRng(request.seed, request.task["id"] if request.task else "")
     if persona == "looping":
         return Reply(_block('print("loaded data")\n'))
     if persona == "malformed":
-        return careless(code, dice.pick("how", CARELESS))
+        return careless(code, rng.pick("how", CARELESS))
     if persona == "hostile":
-        return Reply(_block(attack(code, dice.pick("how", ATTACKS))))
+        return Reply(_block(attack(code, rng.pick("how", ATTACKS))))
     return Reply("Here is the script.\n\n" + _block(reported(code, STEPS[:2] if persona == "lazy" else STEPS)))
 
 

@@ -22,12 +22,12 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from mletools.models import Reply, Request
-from mletools.models.agents import search_develop, search_prompts
-from mletools.models.agents.search_ideas import Mind, joined, thought_of, worded, worth
-from mletools.models.agents.search_recipes import Change, fits, read, together
-from mletools.models.agents.solutions import Dice
-from mletools.models.bank import choices
+from .. import Reply, Request
+from ..bank import choices
+from . import search_develop, search_prompts
+from .search_ideas import Mind, joined, thought_of, worded, worth
+from .search_recipes import Change, fits, read, together
+from .solutions import SeededRng
 
 PREFIX = "search-"
 SELECTS, MODIFIES = 0.8, 0.12  # of the choices among candidates; the others make up something new
@@ -47,11 +47,11 @@ def play(request: Request) -> Reply:
     """The reply in a role of the search."""
     assert request.task is not None
     told = search_prompts.taken_apart(request.messages)
-    dice = Dice(request.seed, f"{request.task['id']}/{request.role}")
-    mind = Mind(request.task, told, dice, together(told.recipes) if told.recipes else None)
+    rng = SeededRng(request.seed, f"{request.task['id']}/{request.role}")
+    mind = Mind(request.task, told, rng, together(told.recipes) if told.recipes else None)
     if request.role in _ANSWERS:
         return Reply(f"```json\n{json.dumps(_ANSWERS[request.role](mind), indent=1)}\n```")
-    return Reply(search_develop.answer(request.role.removeprefix(PREFIX), request.task, told, dice))
+    return Reply(search_develop.answer(request.role.removeprefix(PREFIX), request.task, told, rng))
 
 
 def _analysis(mind: Mind) -> dict[str, Any]:
@@ -73,9 +73,9 @@ def _hypothesis(mind: Mind, name: str, component: str = "", beside: tuple[str, .
     """(text, changes): a hypothesis for the program that is shown, those that are, or a draft."""
     if not fits(mind.task):
         menu = choices(mind.task)
-        return f"Train {mind.dice.pick(name, menu).words} as the model.", []
+        return f"Train {mind.rng.pick(name, menu).words} as the model.", []
     if len(mind.told.programs) > 1:
-        changes = thought_of(mind, name, component, beside) if mind.dice(f"{name} more") < ADDS else []
+        changes = thought_of(mind, name, component, beside) if mind.rng(f"{name} more") < ADDS else []
         return joined(changes), changes
     changes = thought_of(mind, name, component, beside)
     return worded(changes), changes
@@ -93,12 +93,12 @@ def _idea(mind: Mind) -> dict[str, Any]:
 
 
 def _challenges(mind: Mind) -> list[dict[str, Any]]:
-    parts = sorted(CHALLENGES, key=lambda part: mind.dice(f"challenge {part}"))[: 2 + int(mind.dice("how many") < 0.7)]
+    parts = sorted(CHALLENGES, key=lambda part: mind.rng(f"challenge {part}"))[: 2 + int(mind.rng("how many") < 0.7)]
     return [
         {
             "challenge": f"{CHALLENGES[part]}.",
             "reason": "The score cannot rise beyond that.",
-            "origin": "feedback" if mind.told.programs and mind.dice(f"origin {part}") < 0.5 else "scenario",
+            "origin": "feedback" if mind.told.programs and mind.rng(f"origin {part}") < 0.5 else "scenario",
         }
         for part in parts
     ]
@@ -130,7 +130,7 @@ def _scores(mind: Mind, changes: list[Change], name: str) -> dict[str, int]:
     dear = any(change.costly for change in changes)
 
     def axis(about: str, middle: float) -> int:
-        return max(1, min(10, round(middle + 2 * mind.dice(f"{name} {about}") - 1)))
+        return max(1, min(10, round(middle + 2 * mind.rng(f"{name} {about}") - 1)))
 
     return {
         "alignment": axis("alignment", 7),
@@ -145,7 +145,7 @@ def _select(mind: Mind) -> dict[str, Any]:
     """The candidate with the best judgement, mostly as it stands."""
     candidates = mind.told.listed("Candidates")
     texts = [text.partition("] ")[2] or text for text in candidates]
-    way = mind.dice("action")
+    way = mind.rng("action")
     if not candidates or way >= SELECTS + MODIFIES:
         text, changes = _hypothesis(mind, "created")
         return {"action": "create", "candidate": None, "hypothesis": text, "component": _component(changes, text)}
@@ -180,9 +180,9 @@ def _check(mind: Mind) -> dict[str, Any]:
         wrong = "It does not print the debug information."
     if code and "predict" not in code:
         wrong = "Its predictions do not come from a model."
-    if wrong and mind.dice("finds") < FINDS:
+    if wrong and mind.rng("finds") < FINDS:
         return {"acceptable": False, "why": wrong}
-    if mind.dice("alarm") < ALARMS:
+    if mind.rng("alarm") < ALARMS:
         return {"acceptable": False, "why": "It may leave the idea aside."}
     return {"acceptable": True, "why": "It does what was asked for."}
 
@@ -195,8 +195,8 @@ def _choose(mind: Mind) -> dict[str, Any]:
     )
     if not ranked:
         return {"experiment": 0, "why": "No scores are told."}
-    some = ranked[:1] if mind.dice("best") < CHOOSES_BEST else ranked[:3]
-    chosen = mind.dice.pick("which", some)
+    some = ranked[:1] if mind.rng("best") < CHOOSES_BEST else ranked[:3]
+    chosen = mind.rng.pick("which", some)
     return {"experiment": chosen.number, "why": f"Its score of {chosen.score:g} is among the best."}
 
 

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mletools.models.agents.search_prompts import Experiment, Told, better
-from mletools.models.agents.search_recipes import (
+from .search_prompts import Experiment, Told, better
+from .search_recipes import (
     CHEAP,
     MERGE,
     MODELS,
@@ -24,7 +24,7 @@ from mletools.models.agents.search_recipes import (
     said,
     usable,
 )
-from mletools.models.agents.solutions import Dice
+from .solutions import SeededRng
 
 TASTE = 1.0  # a change of prior p is drawn exp(TASTE * p) times as often as one of 0
 FOLLOWS = 0.5  # takes over a step from an experiment with a better score, where one is told
@@ -53,7 +53,7 @@ class Mind:
 
     task: dict[str, Any]
     told: Told
-    dice: Dice
+    rng: SeededRng
     recipe: Recipe | None
 
     @property
@@ -78,8 +78,8 @@ def thought_of(mind: Mind, name: str, component: str = "", beside: Sequence[str]
     if mind.recipe is None:
         return _draft(mind, name, others)
     told = _to_follow(mind)
-    if told and not component and mind.dice(f"{name} follow") < FOLLOWS:
-        return [mind.dice.pick(f"{name} whose", told)]
+    if told and not component and mind.rng(f"{name} follow") < FOLLOWS:
+        return [mind.rng.pick(f"{name} whose", told)]
     avoided = {change for each in mind.experiments for change in read(each.hypothesis)}
     avoided |= {change for text in others for change in read(text)}
     menu = [change for change in usable(mind.task, mind.recipe) if change not in avoided]
@@ -110,7 +110,7 @@ def worth(mind: Mind, changes: Sequence[Change], name: str) -> float:
             value -= FAILED
         else:
             value += EVIDENCE if better(score, own, mind.task) else -EVIDENCE
-    return value + NOISE * _normal(mind.dice, name)
+    return value + NOISE * _normal(mind.rng, name)
 
 
 def worded(changes: Sequence[Change]) -> str:
@@ -131,9 +131,9 @@ def _draft(mind: Mind, name: str, others: Sequence[str]) -> list[Change]:
         for change in read(each.hypothesis)
         if change.what == "model"
     }
-    steps = int(mind.dice(f"{name} steps") * (DRAFT_STEPS + 1))
-    costly = int(mind.dice(f"{name} costly") < DRAFT_COSTLY)
-    if mind.early and mind.dice(f"{name} heed") < HEEDS:
+    steps = int(mind.rng(f"{name} steps") * (DRAFT_STEPS + 1))
+    costly = int(mind.rng(f"{name} costly") < DRAFT_COSTLY)
+    if mind.early and mind.rng(f"{name} heed") < HEEDS:
         costly = 0
         taken |= {kind for kind in MODELS if MODELS[kind].seconds > CHEAP}
     thrown = iter(range(100))
@@ -163,7 +163,7 @@ def _to_follow(mind: Mind) -> list[Change]:
 
 def _heeding(mind: Mind, name: str, menu: list[Change]) -> list[Change]:
     """What the guidance leaves of a menu, mostly."""
-    if not mind.early or mind.dice(f"{name} heed") >= HEEDS:
+    if not mind.early or mind.rng(f"{name} heed") >= HEEDS:
         return menu
     return [
         change
@@ -178,9 +178,9 @@ def _pick(mind: Mind, name: str, menu: Sequence[Change], taste: float = TASTE) -
         * (LATE_TIMES if mind.late and change.costly else SETTINGS if change.what == "model" else 1.0)
         for at, change in enumerate(menu)
     }
-    return menu[int(mind.dice.weighted(f"{name} pick", list(weights), weights))]
+    return menu[int(mind.rng.weighted(f"{name} pick", list(weights), weights))]
 
 
-def _normal(dice: Dice, name: str) -> float:
+def _normal(rng: SeededRng, name: str) -> float:
     """Of deviation 1 and nearly normal: twelve throws."""
-    return sum(dice(f"{name} noise {at}") for at in range(12)) - 6
+    return sum(rng(f"{name} noise {at}") for at in range(12)) - 6

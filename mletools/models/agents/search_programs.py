@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mletools.models import readers
-from mletools.models.agents import search_texts as texts
-from mletools.models.agents.search_recipes import MODELS, STEPS, Recipe
-from mletools.models.bank import Choice, program
+from .. import readers
+from ..bank import Choice, program
+from . import search_texts as texts
+from .search_recipes import MODELS, STEPS, Recipe
 
 PLAIN_SECONDS = 0.5  # of a program of the bank
 SLOW_TIMES = 10  # a forgotten loop
@@ -26,7 +26,7 @@ FAULTS = ("early", "late", "invalid", "slow", "nodebug", "fake")
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ProgramOptions:
     """What a prompt asks of a program: the debug run, a score of its own. check: how that one is made, honest (on rows
     held out), lucky (the best of several splits) or leaky (on rows half of which it was trained on).
     """
@@ -63,9 +63,9 @@ sub.to_csv("submission.csv", index=False)
 def text_of(
     task: Mapping[str, Any],
     recipe: Recipe,
-    wanted: Wanted,
+    wanted: ProgramOptions,
     fault: str = "",
-    dice: Callable[[str], float] = lambda name: 0.0,
+    rng: Callable[[str], float] = lambda name: 0.0,
 ) -> str:
     """The whole program; `fault` is one of FAULTS or empty, and dice("fault") picks one of its kind."""
     debug = wanted.debug and fault != "nodebug"
@@ -95,7 +95,7 @@ def text_of(
         code = code.replace("from sklearn import metrics\n", "", 1)
     if not debug:
         code = code.replace("import sys\n", "", 1)
-    return _swapped(code, fault, dice)
+    return _swapped(code, fault, rng)
 
 
 def plan(recipe: Recipe) -> str:
@@ -113,9 +113,9 @@ def plan(recipe: Recipe) -> str:
 def of_bank(
     task: Mapping[str, Any],
     choice: Choice,
-    wanted: Wanted,
+    wanted: ProgramOptions,
     fault: str = "",
-    dice: Callable[[str], float] = lambda name: 0.0,
+    rng: Callable[[str], float] = lambda name: 0.0,
 ) -> str:
     """A program of the bank for a task without recipes, with a wait, and as far as asked the debug block and a score.
 
@@ -134,14 +134,14 @@ def of_bank(
         sign = "1 - " if task["metric"]["lower_is_better"] else ""
         tail += "from sklearn.model_selection import cross_val_score\n\n"
         tail += f'print("Validation score:", {sign}cross_val_score(model, X, train[c], cv=3).mean())\n'
-    return _swapped(f"{head}\n{code}{tail}", fault, dice)
+    return _swapped(f"{head}\n{code}{tail}", fault, rng)
 
 
-def _swapped(code: str, fault: str, dice: Callable[[str], float]) -> str:
+def _swapped(code: str, fault: str, rng: Callable[[str], float]) -> str:
     swaps = [swap for swap in _SWAPS.get(fault, ()) if swap[0] in code]
     if not swaps:
         return code
-    right, wrong = swaps[int(dice("fault") * len(swaps))]
+    right, wrong = swaps[int(rng("fault") * len(swaps))]
     return code.replace(right, wrong, 1)
 
 
@@ -208,7 +208,7 @@ def _model(task: Mapping[str, Any], name: str, setting: str) -> str:
     return texts.EACH[0].format(text) if name == "boost" and not _one_column(task) else text
 
 
-def _checking(task: Mapping[str, Any], wanted: Wanted, spread: bool) -> str:
+def _checking(task: Mapping[str, Any], wanted: ProgramOptions, spread: bool) -> str:
     """The function of the program's own score on a quarter of the rows."""
     query, metric = readers.query(task), task["metric"]
     fallback = (
@@ -227,7 +227,7 @@ def _checking(task: Mapping[str, Any], wanted: Wanted, spread: bool) -> str:
     )
 
 
-def _working(task: Mapping[str, Any], recipe: Recipe, wanted: Wanted, debug: bool, slow: bool) -> str:
+def _working(task: Mapping[str, Any], recipe: Recipe, wanted: ProgramOptions, debug: bool, slow: bool) -> str:
     """The training, the wait, what is printed and what is handed in."""
     text = "begin = time.time()\n" if debug else ""
     text += "P = predicted(X, Y, T[:1]).repeat(len(T), axis=0) if DEBUG else " if debug else "P = "

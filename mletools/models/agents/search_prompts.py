@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mletools.models.agents import conversation
-from mletools.models.agents.search_recipes import Recipe, recipe_of
+from . import conversation
+from .search_recipes import Recipe, recipe_of
 
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 _NUMBER = r"(-?\d+\.?\d*(?:[eE][+-]?\d+)?)"

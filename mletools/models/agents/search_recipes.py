@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from mletools.models import readers
+from .. import readers
 
 
 @dataclass(frozen=True)
-class Step:
+class RecipeStep:
     """One thing that a program does to its data: its words, the part of the program that it is, what it is worth.
 
     prior: what experience says of its worth in general, from -1 (harmful) to 1; of this task it knows nothing.
@@ -29,25 +29,25 @@ class Step:
 
 # Priors are rough: what one would guess of tables in general, not what is measured on any task.
 STEPS = {
-    "numbers": Step("numbers freed of units and decimal commas and words in one spelling", "DataLoadSpec", 0.5),
-    "units": Step("rows given in thousandths brought to one unit", "DataLoadSpec", 0.4),
-    "outliers": Step("readings ten times too large divided by ten", "DataLoadSpec", 0.4),
-    "sides": Step("the last revisions of the second file joined to the table", "DataLoadSpec", 0.7),
-    "ranks": Step("ranks in place of the numeric values", "FeatureEng", 0.2),
-    "squares": Step("squared distances from the middle of each numeric column", "FeatureEng", 0.3),
-    "waves": Step("sines and cosines of the numeric columns", "FeatureEng", 0.1),
-    "products": Step("products of all pairs of numeric columns", "FeatureEng", 0.4),
-    "larger": Step("the larger one of each pair of numeric columns", "FeatureEng", 0.2),
-    "gates": Step("each numeric column where another one is above its middle", "FeatureEng", 0.3),
-    "switches": Step("products of numeric columns with the categories", "FeatureEng", 0.2),
-    "bins": Step("indicators of the thirds of each numeric column", "FeatureEng", 0.1),
-    "logs": Step("logarithms of the numeric columns", "FeatureEng", 0.1),
-    "ratios": Step("ratios of all pairs of numeric columns", "FeatureEng", 0.0),
-    "means": Step("means of the numeric columns in each category", "FeatureEng", 0.1),
-    "few": Step("only the twelve features that go best with the target", "FeatureEng", 0.3),
-    "chosen": Step("eight features chosen one by one by what each adds to the others", "FeatureEng", 0.2),
-    "weights": Step("more weight for rows of rare classes", "Workflow", 0.1),
-    "target": Step("a target brought into an even spread by its ranks", "Workflow", 0.1),
+    "numbers": RecipeStep("numbers freed of units and decimal commas and words in one spelling", "DataLoadSpec", 0.5),
+    "units": RecipeStep("rows given in thousandths brought to one unit", "DataLoadSpec", 0.4),
+    "outliers": RecipeStep("readings ten times too large divided by ten", "DataLoadSpec", 0.4),
+    "sides": RecipeStep("the last revisions of the second file joined to the table", "DataLoadSpec", 0.7),
+    "ranks": RecipeStep("ranks in place of the numeric values", "FeatureEng", 0.2),
+    "squares": RecipeStep("squared distances from the middle of each numeric column", "FeatureEng", 0.3),
+    "waves": RecipeStep("sines and cosines of the numeric columns", "FeatureEng", 0.1),
+    "products": RecipeStep("products of all pairs of numeric columns", "FeatureEng", 0.4),
+    "larger": RecipeStep("the larger one of each pair of numeric columns", "FeatureEng", 0.2),
+    "gates": RecipeStep("each numeric column where another one is above its middle", "FeatureEng", 0.3),
+    "switches": RecipeStep("products of numeric columns with the categories", "FeatureEng", 0.2),
+    "bins": RecipeStep("indicators of the thirds of each numeric column", "FeatureEng", 0.1),
+    "logs": RecipeStep("logarithms of the numeric columns", "FeatureEng", 0.1),
+    "ratios": RecipeStep("ratios of all pairs of numeric columns", "FeatureEng", 0.0),
+    "means": RecipeStep("means of the numeric columns in each category", "FeatureEng", 0.1),
+    "few": RecipeStep("only the twelve features that go best with the target", "FeatureEng", 0.3),
+    "chosen": RecipeStep("eight features chosen one by one by what each adds to the others", "FeatureEng", 0.2),
+    "weights": RecipeStep("more weight for rows of rare classes", "Workflow", 0.1),
+    "target": RecipeStep("a target brought into an even spread by its ranks", "Workflow", 0.1),
 }
 
 

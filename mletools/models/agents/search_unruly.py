@@ -7,9 +7,9 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from mletools.models import Reply, Request
-from mletools.models.agents import hostile, search, unruly
-from mletools.models.bank import choices, program
+from .. import Reply, Request
+from ..bank import choices, program
+from . import hostile, search, unruly
 
 LEAVE = "Leave the program as it is."
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from mletools.models.bank import NOUNS, Choice, choices, plan, program
-from mletools.records.ids import derive_seed
+from ...records.ids import derive_seed
+from ..bank import NOUNS, Choice, choices, plan, program
 
 # How a solution can fail: (text of a valid program, what stands there instead). One is drawn.
 FAULTS = {
@@ -46,7 +46,7 @@ _BALANCING = 'class_weight="balanced", '  # what the bank puts into a model for 
 
 
 @dataclass(frozen=True)
-class Dice:
+class SeededRng:
     """Throws that a seed decides: the same name is always the same throw. `about` is the task's id."""
 
     seed: int
@@ -70,32 +70,32 @@ class Dice:
         return options[-1]
 
 
-def draw_level(dice: Dice, levels: Sequence[str]) -> str:
+def draw_level(rng: SeededRng, levels: Sequence[str]) -> str:
     """One of the levels, as often as WEIGHTS says."""
-    return dice.weighted("level", levels, WEIGHTS)
+    return rng.weighted("level", levels, WEIGHTS)
 
 
 def answer(task: dict[str, Any], level: str, seed: int) -> str:
     """The answer of that level to a task: a plan and, but for nocode, a fenced block of Python."""
-    dice = Dice(seed, task["id"])
-    choice = dice.pick("choice", [choice for choice in choices(task) if level not in VALID or choice.level == level])
-    return answer_with(task, choice, level, dice)
+    rng = SeededRng(seed, task["id"])
+    choice = rng.pick("choice", [choice for choice in choices(task) if level not in VALID or choice.level == level])
+    return answer_with(task, choice, level, rng)
 
 
-def answer_with(task: dict[str, Any], choice: Choice, level: str, dice: Callable[[str], float]) -> str:
+def answer_with(task: dict[str, Any], choice: Choice, level: str, rng: Callable[[str], float]) -> str:
     """The answer with that model; `level` says whether it fails, and how."""
     code = program(task, choice)
     if level in FAULTS:
-        code = with_fault(code, level, dice)
+        code = with_fault(code, level, rng)
     if level == "nocode":
-        return plan(choice, task) if dice("fault") < 0.5 else f"{plan(choice, task)}\n\n{code}"
+        return plan(choice, task) if rng("fault") < 0.5 else f"{plan(choice, task)}\n\n{code}"
     return f"{plan(choice, task)}\n\n```python\n{code}```"
 
 
-def with_fault(code: str, kind: str, dice: Callable[[str], float]) -> str:
+def with_fault(code: str, kind: str, rng: Callable[[str], float]) -> str:
     """The program with one of the faults of a kind of FAULTS."""
     faults = [fault for fault in FAULTS[kind] if fault[0] in code]
-    right, wrong = faults[int(dice("fault") * len(faults))]
+    right, wrong = faults[int(rng("fault") * len(faults))]
     return code.replace(right, wrong, 1)
 
 

@@ -17,11 +17,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mletools.models import Reply, Request
-from mletools.models.agents import advice, conversation, forms
-from mletools.models.agents.conversation import Step
-from mletools.models.agents.solutions import FAULTS, VALID, Dice, choice_of, draw_level, with_fault
-from mletools.models.bank import Choice, choices, program
+from .. import Reply, Request
+from ..bank import Choice, choices, program
+from . import advice, conversation, forms
+from .conversation import ConversationStep
+from .solutions import FAULTS, VALID, SeededRng, choice_of, draw_level, with_fault
 
 # How often it begins at a level.
 START = dict(zip(VALID, (2.0, 2.0, 2.0, 3.0, 3.0, 3.0, 0.5, 0.0, 0.0), strict=True))
@@ -51,7 +51,7 @@ class Try:
     outcome: str
     score: float | None = None
     checked: bool = False  # only
-    asked: Step | None = None
+    asked: ConversationStep | None = None
 
 
 @dataclass(frozen=True)
@@ -61,9 +61,9 @@ class Mind:
     request: Request
     task: dict[str, Any]
     levels: list[str]
-    dice: Dice
+    rng: SeededRng
     tries: list[Try]
-    past: list[Step]
+    past: list[ConversationStep]
 
     @property
     def ladder(self) -> list[str]:
@@ -86,11 +86,11 @@ def play(request: Request, levels: list[str]) -> Reply:
     """The solver's next message."""
     assert request.task is not None
     past = conversation.steps(request.messages)
-    dice = Dice(request.seed, request.task["id"])
-    return _decide(Mind(request, request.task, levels, dice, _tries(request, past), past))
+    rng = SeededRng(request.seed, request.task["id"])
+    return _decide(Mind(request, request.task, levels, rng, _tries(request, past), past))
 
 
-def _tries(request: Request, past: Sequence[Step]) -> list[Try]:
+def _tries(request: Request, past: Sequence[ConversationStep]) -> list[Try]:
     assert request.task is not None
     found: list[Try] = []
     told = conversation.given(request.messages)
@@ -114,9 +114,9 @@ def _tries(request: Request, past: Sequence[Step]) -> list[Try]:
 
 
 def _decide(mind: Mind) -> Reply:
-    dice, last = mind.dice, mind.tries[-1] if mind.tries else None
+    rng, last = mind.rng, mind.tries[-1] if mind.tries else None
     if last is None:
-        if not mind.past and dice("look") < LOOKS:
+        if not mind.past and rng("look") < LOOKS:
             return _look(mind)
         return _write(mind, _begin(mind), "I begin with something simple")
     if last.outcome in ("failed", "invalid"):
@@ -126,21 +126,21 @@ def _decide(mind: Mind) -> Reply:
     repeated = any(each.code == last.code and each.outcome in ("scored", "valid") for each in mind.tries[:-1])
     if repeated and forms.offers(mind.request, "stop"):
         return _act(mind, "stop", thought="The best program's file lies there.")
-    if last.outcome == "ran" and forms.offers(mind.request, "score") and dice("score") < SCORES:
+    if last.outcome == "ran" and forms.offers(mind.request, "score") and rng("score") < SCORES:
         return _act(mind, "score", thought="It ran. I want to know how good it is.")
     return _advised(mind, last) if last.asked else _go_on(mind, last)
 
 
 def _go_on(mind: Mind, last: Try) -> Reply:
     """After a program that is no failure: another, a question, or the end."""
-    dice = mind.dice
+    rng = mind.rng
     improved = last.outcome == "valid" or (last.score is not None and mind.best(mind.tries) is last)
-    stops = forms.offers(mind.request, "stop") and dice("patience") >= PATIENCE
+    stops = forms.offers(mind.request, "stop") and rng("patience") >= PATIENCE
     first_praise = len(mind.tries) > 1 and [each for each in mind.tries if _praised(each)] == [mind.tries[-2]]
-    if stops and first_praise and dice("one more") < ONE_MORE:
+    if stops and first_praise and rng("one more") < ONE_MORE:
         stops = False
     asks = ASKS * LESS ** sum(each.asked is not None for each in mind.tries)
-    if (stops or not improved) and forms.offers(mind.request, "help") and dice("ask") < asks:
+    if (stops or not improved) and forms.offers(mind.request, "help") and rng("ask") < asks:
         return _ask(mind, ENOUGH if stops else STUCK)
     return _stop(mind, last) if stops else _move(mind, last)
 
@@ -150,15 +150,15 @@ def _advised(mind: Mind, last: Try) -> Reply:
     assert last.asked is not None
     said = advice.read(last.asked.seen)
     choice = None
-    if said.kind == "family" and mind.dice("follow") < FOLLOWS:
+    if said.kind == "family" and mind.rng("follow") < FOLLOWS:
         choice = _untried(mind, [said.level])
-    elif said.kind == "setting" and mind.dice("follow") < FOLLOWS:
+    elif said.kind == "setting" and mind.rng("follow") < FOLLOWS:
         best = mind.best(mind.tries) or last
         choice = _untried(mind, [best.choice.level]) if best.choice else None
     if choice is not None:
         return _write(mind, choice, "I do as I was advised")
     praised = sum(_praised(each) for each in mind.tries[:-1])
-    heard = said.kind == "praise" and mind.dice("heed") < HEEDS**praised
+    heard = said.kind == "praise" and mind.rng("heed") < HEEDS**praised
     if ENOUGH in last.asked.text and not heard and forms.offers(mind.request, "stop"):
         return _stop(mind, last)
     return _move(mind, last)
@@ -171,18 +171,18 @@ def _praised(tried: Try) -> bool:
 
 def _begin(mind: Mind) -> Choice:
     levels = [level for level in mind.ladder if START[level]]
-    level = mind.dice.weighted("begin", levels, START) if levels else mind.dice.pick("begin", mind.ladder)
-    return mind.dice.pick("choice", [choice for choice in choices(mind.task) if choice.level == level])
+    level = mind.rng.weighted("begin", levels, START) if levels else mind.rng.pick("begin", mind.ladder)
+    return mind.rng.pick("choice", [choice for choice in choices(mind.task) if choice.level == level])
 
 
 def _move(mind: Mind, last: Try) -> Reply:
     """A step from the best program or the latest; the end where no program is left to try."""
     best = mind.best(mind.tries)
-    base = best if best is not None and mind.dice("base") < FROM_BEST else last
+    base = best if best is not None and mind.rng("base") < FROM_BEST else last
     if base.choice is None:
         return _write(mind, _begin(mind), "I try a program of my own")
     at = _rung(mind, base.choice.level)
-    throw = mind.dice("move")
+    throw = mind.rng("move")
     way = 0 if throw < SAME_LEVEL else 1 if throw < SAME_LEVEL + (1 - SAME_LEVEL) / 2 else -1
     near = sorted(range(len(mind.ladder)), key=lambda rung: (rung != at + way, abs(rung - at), -rung))
     choice = next((found for rung in near if (found := _untried(mind, [mind.ladder[rung]]))), None)
@@ -200,31 +200,31 @@ def _rung(mind: Mind, level: str) -> int:
 def _untried(mind: Mind, levels: Sequence[str]) -> Choice | None:
     tried = [each.choice for each in mind.tries]
     left = [each for each in choices(mind.task) if each.level in levels and each not in tried]
-    return mind.dice.pick("choice", left) if left else None
+    return mind.rng.pick("choice", left) if left else None
 
 
 def _mend(mind: Mind, last: Try) -> Reply:
     choice = last.choice or _begin(mind)
-    if mind.dice("mend") < MENDS:
+    if mind.rng("mend") < MENDS:
         return _run(mind, choice, program(mind.task, choice), "That failed; now it should be right.")
     kinds = [level for level in mind.levels if level in FAULTS] or list(FAULTS)
-    code = with_fault(program(mind.task, choice), mind.dice.pick("kind", kinds), mind.dice)
+    code = with_fault(program(mind.task, choice), mind.rng.pick("kind", kinds), mind.rng)
     return _run(mind, choice, code, "That failed; I change a line.")
 
 
 def _write(mind: Mind, choice: Choice, why: str) -> Reply:
     """A new program, which fails as often as the bank's answers do."""
     thought, code = f"{why}: {choice.words}.", program(mind.task, choice)
-    kind = draw_level(mind.dice, mind.levels)
+    kind = draw_level(mind.rng, mind.levels)
     if kind == "nocode":
-        return Reply(f"{thought} {mind.dice.pick('fault', ('I will write the program next.', code))}")
+        return Reply(f"{thought} {mind.rng.pick('fault', ('I will write the program next.', code))}")
     if kind in FAULTS:
-        code = with_fault(code, kind, mind.dice)
+        code = with_fault(code, kind, mind.rng)
     return _run(mind, choice, code, thought)
 
 
 def _run(mind: Mind, choice: Choice, code: str, thought: str) -> Reply:
-    checks = forms.offers(mind.request, "validate") and mind.dice("validate") < VALIDATES
+    checks = forms.offers(mind.request, "validate") and mind.rng("validate") < VALIDATES
     return _act(mind, "validate" if checks else "program", code, thought=thought)
 
 
@@ -233,7 +233,7 @@ def _look(mind: Mind) -> Reply:
     if not forms.offers(mind.request, "look"):
         code = 'import pandas as pd\n\nprint(pd.read_csv("input/train.csv").head(3))\n'
         return _act(mind, "program", code, thought=thought)
-    topic = mind.dice.pick("topic", ("overview", "files", "metric", "sample"))
+    topic = mind.rng.pick("topic", ("overview", "files", "metric", "sample"))
     what = topic if mind.request.role == "memory" else "ls input; head -n 3 input/train.csv"
     return _act(mind, "look", what, thought=thought)
 
@@ -249,12 +249,12 @@ def _stop(mind: Mind, last: Try) -> Reply:
     best = mind.best(mind.tries)
     if not forms.offers(mind.request, "stop"):
         return _act(mind, "program", (best or last).code, thought="I know of nothing better.")
-    if best is not None and best.score != last.score and mind.dice("best") < HANDS_IN_BEST:
+    if best is not None and best.score != last.score and mind.rng("best") < HANDS_IN_BEST:
         return _act(mind, "program", best.code, thought="An earlier program was the best: I run it again.")
     return _act(mind, "stop", thought="This will do.")
 
 
 def _act(mind: Mind, kind: str, *values: str, thought: str) -> Reply:
     if mind.request.role != "codeact":
-        thought = f"<think>{thought}</think>" if mind.dice("think") < THINKS else ""
+        thought = f"<think>{thought}</think>" if mind.rng("think") < THINKS else ""
     return forms.act(mind.request, kind, *values, thought=thought)

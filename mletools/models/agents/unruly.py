@@ -8,10 +8,10 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 
-from mletools.models import Reply, Request, ToolCall
-from mletools.models.agents import conversation, forms, ideas, solver
-from mletools.models.agents.solutions import Dice, answer
-from mletools.models.bank import choices, program
+from .. import Reply, Request, ToolCall
+from ..bank import choices, program
+from . import conversation, forms, ideas, solver
+from .solutions import SeededRng, answer
 
 RIGHT = 0.15  # of the malformed agent's turns are the solver's
 DONE = "I am done."
@@ -50,7 +50,7 @@ def _malformed_turn(request: Request, levels: list[str]) -> Reply:
     assert request.task is not None
     spoken = len(conversation.steps(request.messages))
     ways = _of_calls(request) if request.tools else _of_tags(request)
-    if spoken >= len(ways) or Dice(request.seed, request.task["id"])("right") < RIGHT:
+    if spoken >= len(ways) or SeededRng(request.seed, request.task["id"])("right") < RIGHT:
         return solver.play(request, levels)
     return ways[spoken]()
 
@@ -119,9 +119,9 @@ def _of_calls(request: Request) -> list[Callable[[], Reply]]:
 def _malformed_answer(request: Request) -> Reply:
     """To a role of one question: an idea or a program that is not in its form."""
     assert request.task is not None or request.role == "idea-type"
-    dice = Dice(request.seed, request.task["id"] if request.task else "")
+    rng = SeededRng(request.seed, request.task["id"] if request.task else "")
     if request.role == "idea-type":
-        return Reply(dice.pick("how", ("", "TYPE: All of them", "Data Preparation", "RATIONALE: none\nTYPE:")))
+        return Reply(rng.pick("how", ("", "TYPE: All of them", "Data Preparation", "RATIONALE: none\nTYPE:")))
     if request.role == "ideator":
         idea = ideas.ITEMS.format("Nothing works.", "Train a random forest.", "It is better.")
         items = idea.split("\nACTION:")
@@ -134,7 +134,7 @@ def _malformed_answer(request: Request) -> Reply:
             '{"ACTION": "forest"}',
             idea[:40],
         ]
-        return Reply(dice.pick("how", ways))
+        return Reply(rng.pick("how", ways))
     right = answer(request.task or {}, "tree", request.seed)
     block = right[right.index("```") :]
     ways = [
@@ -145,5 +145,5 @@ def _malformed_answer(request: Request) -> Reply:
         block.replace("python", "text"),
         block[10:],
     ]
-    way = dice.pick("how", [*ways, right[: len(right) // 2]])
+    way = rng.pick("how", [*ways, right[: len(right) // 2]])
     return Reply(way, "length" if way == right[: len(right) // 2] else "stop")

@@ -14,9 +14,10 @@ from typing import Any
 
 from ...records.errors import ToolError
 from ..courses import ALL
+from ..lines import HANDLING, OVERALL
 from ..means import RATES
 from ..show.visible import visible_line
-from ..tables import HANDLING, OVERALL, notes
+from ..tables import notes
 from . import plots
 from .blocks import Blocks, packed
 from .figure import Cell, Figure

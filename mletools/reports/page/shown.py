@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..runs import Run, graded_run
+from ..runs import GradedRun, graded_run
 from ..show import facts
 from ..show.visible import visible_line
 
@@ -21,7 +21,7 @@ COLUMNS = (
 class Shown:
     """A rollout on the page. version: of its policy, where that is a number; execution_s: of the program that was judged."""
 
-    run: Run
+    run: GradedRun
     set: str
     name: str
     modality: str

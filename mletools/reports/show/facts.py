@@ -34,7 +34,7 @@ def spent(used: Record) -> str:
 def seconds(rollout: Record) -> float:
     """Of asking and running together; the usage of a rollout that ran nothing itself has the asking alone."""
     after = (rollout.get("execution") or {}).get("duration_s", 0.0) if runs_after(rollout) else 0.0
-    return rollout["usage"]["seconds"] + after
+    return float(rollout["usage"]["seconds"] + after)
 
 
 def ran(turn: Record) -> Record | None:
@@ -50,7 +50,7 @@ def shown_score(verdict: Record | None) -> str:
 
 
 def task_name(rollout: Record) -> str:
-    return rollout["task"].get("name") or rollout["task"]["id"]
+    return str(rollout["task"].get("name") or rollout["task"]["id"])
 
 
 def best_so_far(rollout: Record) -> list[float | None]:

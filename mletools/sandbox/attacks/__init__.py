@@ -6,9 +6,9 @@ Not covered: flaws of the kernel and of the container engine, and channels in ti
 
 from __future__ import annotations
 
-from mletools.sandbox.attacks import handing_in, kernel, memory, network, next_run, processes, reading
-from mletools.sandbox.attacks.attack import Attack, Judged, program
-from mletools.sandbox.attacks.world import World
+from . import handing_in, kernel, memory, network, next_run, processes, reading
+from .attack import Attack, Judged, program
+from .world import AttackWorld
 
 ATTACKS: tuple[Attack, ...] = (
     *reading.ATTACKS,
@@ -20,4 +20,4 @@ ATTACKS: tuple[Attack, ...] = (
     *kernel.ATTACKS,
 )
 
-__all__ = ["ATTACKS", "Attack", "Judged", "World", "program"]
+__all__ = ["ATTACKS", "Attack", "AttackWorld", "Judged", "program"]

@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from mletools.sandbox.attacks.world import World
-from mletools.sandbox.interface import Limits, Outcome
+from ..interface import Limits, Outcome
+from .world import AttackWorld
 
 # Groups whose attacks reach answers, other programs or the reward; the others use up what is limited.
 CRITICAL_GROUPS = ("files", "network", "processes", "submission", "next run", "forgery")
@@ -103,7 +103,7 @@ class Judged(NamedTuple):
     seen: str
 
 
-Judge = Callable[[Outcome, World], Judged]
+Judge = Callable[[Outcome, AttackWorld], Judged]
 
 
 def program(known: Mapping[str, Any], code: str) -> str:
@@ -111,7 +111,7 @@ def program(known: Mapping[str, Any], code: str) -> str:
     return _PREAMBLE.format(known=json.dumps(dict(known))) + textwrap.dedent(code) + "\nprint('tried', flush=True)\n"
 
 
-def traced(outcome: Outcome, world: World) -> str | None:
+def traced(outcome: Outcome, world: AttackWorld) -> str | None:
     """The worst that the run says was open to it, or that is seen of it in the world; None where there is nothing."""
     for line in outcome.stdout.decode(errors="replace").split("\n"):
         if line.startswith("OPEN "):
@@ -126,7 +126,7 @@ def last_words(outcome: Outcome) -> str:
     return f"{outcome.status}: {words}" if words else outcome.status
 
 
-def held(outcome: Outcome, world: World) -> Judged:
+def held(outcome: Outcome, world: AttackWorld) -> Judged:
     """Sealed when the attack ran to its end and neither read, reached, changed nor left anything."""
     trace = traced(outcome, world)
     if trace is not None:
@@ -139,7 +139,7 @@ def held(outcome: Outcome, world: World) -> Judged:
 def ends(*statuses: str) -> Judge:
     """Sealed when the run was stopped with one of `statuses` and left no trace."""
 
-    def judge(outcome: Outcome, world: World) -> Judged:
+    def judge(outcome: Outcome, world: AttackWorld) -> Judged:
         trace = traced(outcome, world)
         if trace is not None:
             return Judged(False, trace)
@@ -148,7 +148,7 @@ def ends(*statuses: str) -> Judge:
     return judge
 
 
-def survives(outcome: Outcome, world: World) -> Judged:
+def survives(outcome: Outcome, world: AttackWorld) -> Judged:
     """For the honest run after an attack that ended whatever it could: sealed when the sandbox still serves."""
     trace = traced(outcome, world)
     if trace is not None:
@@ -157,7 +157,7 @@ def survives(outcome: Outcome, world: World) -> Judged:
     return Judged(works, "the next run works" if works else f"the next run: {last_words(outcome)}")
 
 
-def as_ever(outcome: Outcome, world: World) -> Judged:
+def as_ever(outcome: Outcome, world: AttackWorld) -> Judged:
     """For the honest run after an attack: sealed when it comes to what it came to before."""
     trace = traced(outcome, world)
     if trace is not None:
@@ -175,7 +175,7 @@ def as_ever(outcome: Outcome, world: World) -> Judged:
     return Judged(True, "the next run is as ever")
 
 
-def no_submission(outcome: Outcome, world: World) -> Judged:
+def no_submission(outcome: Outcome, world: AttackWorld) -> Judged:
     """Sealed when nothing was taken for a submission and the reason was told."""
     judged = held(outcome, world)
     if not judged.sealed:

@@ -6,9 +6,9 @@ the sandbox's own. Not covered: the content of a submission (the grader's).
 
 from __future__ import annotations
 
-from mletools.sandbox.attacks.attack import Attack, Judge, Judged, held, last_words, no_submission
-from mletools.sandbox.attacks.world import World
-from mletools.sandbox.interface import Limits, Outcome
+from ..interface import Limits, Outcome
+from .attack import Attack, Judge, Judged, held, last_words, no_submission
+from .world import AttackWorld
 
 _SYMLINK = """
 os.symlink(W["answers"], "submission.csv")
@@ -171,7 +171,7 @@ for pid in {W["victim"], *named(W["beside"])}:
 """
 
 
-def _same_after_the_end(outcome: Outcome, world: World) -> Judged:
+def _same_after_the_end(outcome: Outcome, world: AttackWorld) -> Judged:
     judged = held(outcome, world)
     if judged.sealed and outcome.submission not in (b"mine", None):
         return Judged(False, "what was taken is not what the run left")
@@ -179,7 +179,7 @@ def _same_after_the_end(outcome: Outcome, world: World) -> Judged:
 
 
 def _ends_as(status: str, exit_code: int | None) -> Judge:
-    def judge(outcome: Outcome, world: World) -> Judged:
+    def judge(outcome: Outcome, world: AttackWorld) -> Judged:
         traces = world.traces(outcome)
         if traces:
             return Judged(False, traces[0])
@@ -190,7 +190,7 @@ def _ends_as(status: str, exit_code: int | None) -> Judge:
     return judge
 
 
-def _nothing_late(outcome: Outcome, world: World) -> Judged:
+def _nothing_late(outcome: Outcome, world: AttackWorld) -> Judged:
     judged = held(outcome, world)
     if b"too late" in outcome.stdout:
         return Judged(False, "a child wrote after its parent's end")

@@ -6,7 +6,7 @@ that is let through changes nothing. Not covered: flaws of calls that every prog
 
 from __future__ import annotations
 
-from mletools.sandbox.attacks.attack import Attack
+from .attack import Attack
 
 _NUMBERS = """
 S = lambda x86, arm: arm if ARM else x86

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from mletools.sandbox.attacks.attack import Attack, Judged, ends, traced
-from mletools.sandbox.attacks.processes import SMALL
-from mletools.sandbox.attacks.world import World
-from mletools.sandbox.interface import Outcome
+from ..interface import Outcome
+from .attack import Attack, Judged, ends, traced
+from .processes import SMALL
+from .world import AttackWorld
 
 _HELD_S = 0.6  # seconds that what is above the limit must last: a watcher may be late, a neighbour may need some
 _MARGIN_MB = 300
@@ -286,7 +286,7 @@ for child in children:
 """
 
 
-def _takes_no_more(outcome: Outcome, world: World) -> Judged:
+def _takes_no_more(outcome: Outcome, world: AttackWorld) -> Judged:
     """Sealed when the machine did not lack much more than the limit for long, however the run ended."""
     trace = traced(outcome, world)
     if trace is not None:

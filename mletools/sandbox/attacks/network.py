@@ -6,7 +6,7 @@ families. Not covered: name lookups, which need one of these.
 
 from __future__ import annotations
 
-from mletools.sandbox.attacks.attack import Attack
+from .attack import Attack
 
 _TCP = """
 for name, port in W["ports"].items():

@@ -6,7 +6,7 @@ that a process could inherit, or looks for what the first has left. Not covered:
 
 from __future__ import annotations
 
-from mletools.sandbox.attacks.attack import Attack, as_ever
+from .attack import Attack, as_ever
 
 HONEST = """
 import random, resource, sys

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from mletools.sandbox.attacks.attack import STILL_HERE, Attack, Judged, ends, held, survives
-from mletools.sandbox.attacks.world import World
-from mletools.sandbox.interface import Limits, Outcome
+from ..interface import Limits, Outcome
+from .attack import STILL_HERE, Attack, Judged, ends, held, survives
+from .world import AttackWorld
 
 _DAEMON = """
 deaf()
@@ -255,7 +255,7 @@ SMALL = Limits(wall_s=20.0, processes=32, memory_mb=400, file_mb=40, disk_mb=32,
 _BRIEF = replace(SMALL, wall_s=0.6)
 
 
-def _output_is_cut(outcome: Outcome, world: World) -> Judged:
+def _output_is_cut(outcome: Outcome, world: AttackWorld) -> Judged:
     judged = ends("output")(outcome, world)
     longest = max(len(outcome.stdout), len(outcome.stderr))
     if longest > SMALL.output_kb << 10:

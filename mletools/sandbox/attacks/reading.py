@@ -7,7 +7,7 @@ hold.
 
 from __future__ import annotations
 
-from mletools.sandbox.attacks.attack import Attack
+from .attack import Attack
 
 _BY_PATH = """
 for path in W["secrets"]:

@@ -24,7 +24,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from mletools.sandbox.interface import Outcome
+from ..interface import Outcome
 
 _IPC_CREAT, _IPC_RMID = 0o1000, 0
 _LOOKED_AT = 20_000
@@ -67,7 +67,7 @@ def shm_key(mark: str) -> int:
     return int(mark[-7:], 16)
 
 
-class World:
+class AttackWorld:
     """Made by `with World() as world`; `begin` before every attack, `sweep` after it."""
 
     def __init__(self) -> None:
@@ -94,7 +94,7 @@ class World:
 
     # Planting
 
-    def __enter__(self) -> World:
+    def __enter__(self) -> AttackWorld:
         try:
             self._plant()
         except BaseException:
@@ -206,13 +206,16 @@ class World:
         return {name: (0o100644, content) for name, content in self._public_files.items()}
 
     def _public_now(self) -> dict[str, tuple[int, bytes]]:
-        found = {}
+        contents = {}
         for path in self.public.rglob("*"):
             status = path.lstat()
-            found[str(path.relative_to(self.public))] = (status.st_mode, path.read_bytes() if path.is_file() else b"")
+            contents[str(path.relative_to(self.public))] = (
+                status.st_mode,
+                path.read_bytes() if path.is_file() else b"",
+            )
         if self.public.lstat().st_mode & 0o777 != 0o755:
-            found["."] = (self.public.lstat().st_mode, b"")
-        return found
+            contents["."] = (self.public.lstat().st_mode, b"")
+        return contents
 
     # An attack
 
@@ -254,19 +257,19 @@ class World:
     def traces(self, outcome: Outcome) -> list[str]:
         """What the attack that has just ended read, reached, harmed or left; the worst first."""
         text = b"\n".join((outcome.stdout, outcome.stderr, outcome.submission or b""))
-        found = [f"read {place}" for word, place in self.canaries.items() if word.encode() in text]
-        found += [f"reached {name}" for name in self._contacts()]
-        found += self._harm_to_victim()
+        breaches = [f"read {place}" for word, place in self.canaries.items() if word.encode() in text]
+        breaches += [f"reached {name}" for name in self._contacts()]
+        breaches += self._harm_to_victim()
         if self._public_now() != self._expected_public():
-            found.append("changed the public folder")
-        found += [f"left a process: {name}" for _, name in marked_processes(self.mark)][:3]
-        found += [f"left {path}" for path in self._marked_files(self.mark)][:3]
+            breaches.append("changed the public folder")
+        breaches += [f"left a process: {name}" for _, name in marked_processes(self.mark)][:3]
+        breaches += [f"left {path}" for path in self._marked_files(self.mark)][:3]
         if self._segment(self.mark) >= 0:
-            found.append("left System V shared memory")
+            breaches.append("left System V shared memory")
         if self.beside is not None and not _is_whole(self.beside):
             words = self.beside.stdout.decode(errors="replace").strip().rpartition("\n")[2]
-            found.append(f"a run beside it was harmed: {self.beside.status} {words}".rstrip())
-        return found
+            breaches.append(f"a run beside it was harmed: {self.beside.status} {words}".rstrip())
+        return breaches
 
     @contextmanager
     def weighing(self) -> Iterator[None]:
@@ -374,7 +377,7 @@ def _is_whole(beside: Outcome) -> bool:
 
 def marked_processes(mark: str) -> list[tuple[int, str]]:
     """Numbers and names of the living processes that have `mark` as their name or in their command line."""
-    found = []
+    processes = []
     for entry in os.scandir("/proc"):
         if not entry.name.isdigit():
             continue
@@ -384,5 +387,5 @@ def marked_processes(mark: str) -> list[tuple[int, str]]:
             with open(f"/proc/{entry.name}/cmdline", "rb") as command:
                 words = command.read(4096).replace(b"\0", b" ").decode(errors="replace").strip()
             if rest.split()[0] not in "ZX" and (name == mark or mark in words):
-                found.append((int(entry.name), words[:40] or name))
-    return found
+                processes.append((int(entry.name), words[:40] or name))
+    return processes

@@ -80,7 +80,7 @@ def problem_of(metric: Mapping[str, Any], submission: Mapping[str, Any], answers
         return f"{'binary' if len(submission['labels']) == 2 else 'multiclass'}_classification"
     if parse == "label" or name in GRADES or form_of(name, [parse], ()) in ("probability", "probabilities"):
         return "classification"
-    return PROBLEMS.get(parse, parse)
+    return str(PROBLEMS.get(parse, parse))
 
 
 def known_labels(cells: Sequence[str]) -> list[str]:

@@ -17,9 +17,9 @@ from ..record import Parts
 from ..table import Rejected
 from ..tree import files_below, modality
 from .asked import Asked, Candidate, Grading
-from .columns import Columns, is_number, labels_of, read_columns, written
+from .columns import Columns, header_of, is_number, labels_of, read_columns, written
 from .declare import answers_part, known_labels, metric_part, problem_of, submission_of
-from .lookup import SAMPLES, distinct_rows, header_of, text_of
+from .lookup import SAMPLES, distinct_rows, text_of
 from .split import complete_rows, draft_of, held_out, strata_of
 
 ARCHIVES = (".zip", ".7z", ".rar", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".zst", ".pkl", ".pickle")

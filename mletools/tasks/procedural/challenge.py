@@ -11,7 +11,7 @@ from typing import Any
 from ..draft import make_ids
 from ..table import Column, Rejected, csv_bytes, shortest
 from .target import LEAST_QUERIES
-from .world import World
+from .world import TaskWorld
 
 # Fewer of a class in the test or in train.csv say nothing about a solution.
 FEWEST_OF_A_CLASS = 3
@@ -30,7 +30,7 @@ class Challenge:
     are row numbers of the world in the order of the files, `ids` the ids of all rows by row number.
     """
 
-    world: World
+    world: TaskWorld
     form: str
     metric: dict[str, Any]
     submission: dict[str, Any]
@@ -59,7 +59,7 @@ class Challenge:
         return _csv(self.world, self.form, self.submission, [self.ids[at] for at in self.test], self.test, predictions)
 
 
-def make_challenge(world: World, draws: Any, lower_is_better: bool) -> Challenge:
+def make_challenge(world: TaskWorld, draws: Any, lower_is_better: bool) -> Challenge:
     """Draws the split and the ids. Rejected when a class is too rare to be split."""
     dna = world.origin["dna"]
     form, target = dna["form"], world.target
@@ -85,12 +85,12 @@ def make_challenge(world: World, draws: Any, lower_is_better: bool) -> Challenge
     return Challenge(world, form, metric, submission, public, answers, train, test, ids)
 
 
-def submission_group(world: World) -> str:
+def submission_group(world: TaskWorld) -> str:
     """The column of the query, which rows of a ranking share."""
     return str(world.origin["query_column"])
 
 
-def _split(world: World, draws: Any) -> tuple[list[int], list[int]]:
+def _split(world: TaskWorld, draws: Any) -> tuple[list[int], list[int]]:
     """(train rows, test rows), both shuffled; each class in its share in both, a query whole on one side."""
     import numpy as np
 
@@ -123,11 +123,11 @@ def _split(world: World, draws: Any) -> tuple[list[int], list[int]]:
     return [at for at in shuffled if at not in test], [at for at in shuffled if at in test]
 
 
-def _classes(world: World) -> bool:
+def _classes(world: TaskWorld) -> bool:
     return world.target.problem in ("binary_classification", "multiclass_classification")
 
 
-def _submission(world: World, form: str, train: Sequence[int], test: Sequence[int]) -> dict[str, Any]:
+def _submission(world: TaskWorld, form: str, train: Sequence[int], test: Sequence[int]) -> dict[str, Any]:
     target = world.target
     names = [column.name for column in target.columns]
     base: dict[str, Any] = {"id": ["id"], "target": names, "parse": "number", "rows": len(test)}
@@ -147,7 +147,7 @@ def _submission(world: World, form: str, train: Sequence[int], test: Sequence[in
     return base
 
 
-def _tables(world: World, train: list[int], test: list[int], ids: list[str], draws: Any) -> dict[str, bytes]:
+def _tables(world: TaskWorld, train: list[int], test: list[int], ids: list[str], draws: Any) -> dict[str, bytes]:
     """train.csv, test.csv and the side tables, whose lines are shuffled."""
     target = world.target
     columns, cells = _feature_cells(world, ids)
@@ -168,7 +168,7 @@ def _tables(world: World, train: list[int], test: list[int], ids: list[str], dra
     return found
 
 
-def _feature_cells(world: World, ids: list[str]) -> tuple[list[str], dict[str, list[str]]]:
+def _feature_cells(world: TaskWorld, ids: list[str]) -> tuple[list[str], dict[str, list[str]]]:
     """(names of the feature columns, their cells): the query, columns of tables, paths of files."""
     cells: dict[str, list[str]] = {}
     if world.target.groups:
@@ -180,7 +180,7 @@ def _feature_cells(world: World, ids: list[str]) -> tuple[list[str], dict[str, l
     return list(cells), cells
 
 
-def feature_columns(world: World) -> list[Column]:
+def feature_columns(world: TaskWorld) -> list[Column]:
     """The feature columns of train.csv and test.csv with their meanings, in the order of the files."""
     found = []
     if world.target.groups:
@@ -191,7 +191,7 @@ def feature_columns(world: World) -> list[Column]:
     return found
 
 
-def _train_cells(world: World) -> dict[str, list[str]]:
+def _train_cells(world: TaskWorld) -> dict[str, list[str]]:
     """The target columns of train.csv: the target's own; 1 for the last of two labels where a probability is asked for."""
     target = world.target
     if world.origin["dna"]["form"] == "probability" and _classes(world):
@@ -199,7 +199,7 @@ def _train_cells(world: World) -> dict[str, list[str]]:
     return target.cells
 
 
-def train_columns(world: World) -> list[Column]:
+def train_columns(world: TaskWorld) -> list[Column]:
     """The target columns of train.csv with their meanings."""
     target = world.target
     if world.origin["dna"]["form"] == "probability" and _classes(world):
@@ -208,7 +208,7 @@ def train_columns(world: World) -> list[Column]:
     return target.columns
 
 
-def _assets(world: World, ids: list[str]) -> dict[str, bytes]:
+def _assets(world: TaskWorld, ids: list[str]) -> dict[str, bytes]:
     return {
         f"{asset.folder}/{name}.{asset.ending}": content
         for rendered in world.rendered
@@ -217,7 +217,7 @@ def _assets(world: World, ids: list[str]) -> dict[str, bytes]:
     }
 
 
-def _constant(world: World, form: str, train: list[int], test: list[int]) -> Any:
+def _constant(world: TaskWorld, form: str, train: list[int], test: list[int]) -> Any:
     """What a dummy hands in: even probabilities, the commonest class or tag, the mean, the order of the file, no mask."""
     import numpy as np
 
@@ -245,7 +245,7 @@ def _constant(world: World, form: str, train: list[int], test: list[int]) -> Any
 
 
 def _csv(
-    world: World, form: str, submission: dict[str, Any], test_ids: list[str], test: list[int], values: Any
+    world: TaskWorld, form: str, submission: dict[str, Any], test_ids: list[str], test: list[int], values: Any
 ) -> bytes:
     target, header = world.target, [*submission["id"], *submission["target"]]
     if form == "label":
@@ -268,7 +268,7 @@ def _numbers(values: Any) -> list[str]:
     return [shortest(round(float(value), DECIMALS)) for value in values]
 
 
-def _ranked(world: World, test_ids: list[str], test: list[int], values: Any) -> tuple[list[str], list[str]]:
+def _ranked(world: TaskWorld, test_ids: list[str], test: list[int], values: Any) -> tuple[list[str], list[str]]:
     """(queries, the ids of each query's rows with the highest value first), queries in the order of test.csv."""
     import numpy as np
 
@@ -278,7 +278,7 @@ def _ranked(world: World, test_ids: list[str], test: list[int], values: Any) -> 
     return queries, [" ".join(test_ids[at] for at in order if groups[at] == query) for query in queries]
 
 
-def _answers(world: World, form: str, submission: dict[str, Any], test_ids: list[str], test: list[int]) -> bytes:
+def _answers(world: TaskWorld, form: str, submission: dict[str, Any], test_ids: list[str], test: list[int]) -> bytes:
     import numpy as np
 
     target, header = world.target, [*submission["id"], *submission["target"]]

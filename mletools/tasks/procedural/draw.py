@@ -15,7 +15,7 @@ from ..table import Rejected
 from .dna import COMMON, MUTATIONS, SAMPLES, draw_dna
 from .rule import Rule, compose, shown
 from .target import make_target
-from .world import Category, Dense, Number, Rendered, World
+from .world import Category, Dense, Number, Rendered, TaskWorld
 
 MEDIA = ("columns", "image", "text", "audio", "graph", "series")
 
@@ -32,7 +32,7 @@ def scenarios() -> list[dict[str, Any]]:
     return [json.loads(file.read_text(encoding="utf-8")) for file in files]
 
 
-def draw_world(modality: str, draws: Any, samples: tuple[int, int] = SAMPLES, mutations: int = MUTATIONS) -> World:
+def draw_world(modality: str, draws: Any, samples: tuple[int, int] = SAMPLES, mutations: int = MUTATIONS) -> TaskWorld:
     """A world of this modality, with `samples` rows from least to most. Rejected when the rule came out flat."""
     scenario, dna = begin(modality, draws, samples, mutations)
     name, story = f"{scenario['key']}_{modality}", _told(scenario, dna)
@@ -61,8 +61,8 @@ def _strengths(dna: Mapping[str, Any], name: str) -> dict[str, float]:
     return {each["name"]: each["strength"] for each in dna["mutations"] if each["medium"] == name}
 
 
-def _dense(name: str, context: list[str], dna: dict[str, Any], scenario: Mapping[str, Any], made: Dense) -> World:
-    return World(
+def _dense(name: str, context: list[str], dna: dict[str, Any], scenario: Mapping[str, Any], made: Dense) -> TaskWorld:
+    return TaskWorld(
         name=name,
         title=scenario["title"],
         context=context,
@@ -78,7 +78,7 @@ def _dense(name: str, context: list[str], dna: dict[str, Any], scenario: Mapping
     )
 
 
-def _flat(name: str, context: list[str], dna: dict[str, Any], scenario: Mapping[str, Any], draws: Any) -> World:
+def _flat(name: str, context: list[str], dna: dict[str, Any], scenario: Mapping[str, Any], draws: Any) -> TaskWorld:
     import numpy as np
 
     rows = dna["samples"]
@@ -92,7 +92,7 @@ def _flat(name: str, context: list[str], dna: dict[str, Any], scenario: Mapping[
     target = make_target(scenario, dna, [rule.of(shown(factors)) for rule in rules], draws)
     rendered = [medium(each).render(scenario, by_medium[each], _strengths(dna, each), draws) for each in dna["media"]]
     used = list(dict.fromkeys(name for rule in rules for name in rule.factors))
-    return World(
+    return TaskWorld(
         name=name,
         title=scenario["title"],
         context=context,

@@ -136,7 +136,7 @@ class Medium(Protocol):
 
 
 @dataclass(frozen=True)
-class World:
+class TaskWorld:
     """A whole drawn data set, before it is split.
 
     `rendered` are its media's; `right` (rows, m) or (rows, units, m) are the features that the rule looks at, as far as

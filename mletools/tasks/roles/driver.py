@@ -19,7 +19,7 @@ MOST_FILES = 1000
 MOST_BYTES = 24 << 20
 
 
-def run():
+def run() -> None:
     """Run the script as `python generate_task_env.py` in its own folder would."""
     sys.argv = [SCRIPT]
     try:
@@ -32,7 +32,7 @@ def run():
         sys.exit(1)
 
 
-def tell(error):
+def tell(error: BaseException) -> None:
     """Print the trace without the frames of libraries and of this file, and without what differs between Pythons."""
     frames = traceback.extract_tb(error.__traceback__)
     shown = [frame for frame in frames if frame.filename.startswith(INPUT)] or [
@@ -45,7 +45,7 @@ def tell(error):
     print("".join(traceback.format_exception_only(type(error), error)), file=sys.stderr)
 
 
-def found():
+def found() -> list[tuple[str, int]]:
     """[(name, size)] of the files below the current folder, sorted; ends the program at anything that is no file."""
     files = []
     for folder, names, others in os.walk("."):
@@ -66,7 +66,7 @@ def found():
     return files
 
 
-def main():
+def main() -> None:
     home = os.getcwd()
     os.mkdir("env")
     shutil.copyfile(os.path.join("input", SCRIPT), os.path.join("env", SCRIPT))

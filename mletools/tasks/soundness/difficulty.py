@@ -167,7 +167,7 @@ def _dummy(view: View) -> float:
     """The score of the sample submission, computed once."""
     if not view.sample_bytes:
         raise Skipped("there is no sample submission")
-    return view.once("dummy", lambda: _score(view, view.sample_bytes))
+    return float(view.once("dummy", lambda: _score(view, view.sample_bytes)))
 
 
 def _score(view: View, content: bytes) -> float:
@@ -178,7 +178,7 @@ def _score(view: View, content: bytes) -> float:
         raise NoScore(str(error)) from None
     if not math.isfinite(score):
         raise NoScore(f"the score is {score}")
-    return round(score, view.task["metric"].get("score_round", 5))
+    return float(round(score, view.task["metric"].get("score_round", 5)))
 
 
 class NoScore(Exception):

@@ -176,7 +176,8 @@ def _in_order(quantities: Sequence[Quantity], view: View) -> str:
 
 
 def _targets(view: View) -> list[Target]:
-    return view.once("targets", lambda: targets_of(view))
+    targets: list[Target] = view.once("targets", lambda: targets_of(view))
+    return targets
 
 
 def _column_codes(view: View) -> list[Any]:
@@ -222,7 +223,8 @@ def _facts(view: View, kind: Assets) -> list[Facts | None]:
     def read_all() -> list[Facts | None]:
         return _of_kind(view, kind, lambda name: facts_of(name, read(view.public[name], MOST_BYTES)))
 
-    return view.once(f"facts of {kind.name}", read_all)
+    facts: list[Facts | None] = view.once(f"facts of {kind.name}", read_all)
+    return facts
 
 
 def _numbers(known: Sequence[Facts | None], what: Callable[[Facts], Any]) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...table import csv_bytes, fixed
 from .graph_growth import Network
-from .graph_plan import BUSY_WEIGHT, CROSS_WEIGHT, HEAVIEST, PLACES, Plan
+from .graph_plan import BUSY_WEIGHT, CROSS_WEIGHT, HEAVIEST, PLACES, GraphPlan
 
 # The two ends and the weight, as the file gives them; "" where there is none.
 Line = tuple[str, str, str]
@@ -16,7 +16,9 @@ Raw = list[tuple[int, int, float]]
 LABELS = ("n{}", "{:03d}", "{}.0", "N-{}")
 
 
-def link_lists(plan: Plan, networks: Sequence[Network], mutations: Mapping[str, float], draws: Any) -> list[list[Line]]:
+def link_lists(
+    plan: GraphPlan, networks: Sequence[Network], mutations: Mapping[str, float], draws: Any
+) -> list[list[Line]]:
     """The lines of each file, spoiled by `mutations`; weights are "" where links have none."""
     lists = []
     for row, network in enumerate(networks):
@@ -39,7 +41,7 @@ def list_bytes(lines: Sequence[Line], weighted: bool) -> bytes:
     return csv_bytes(header, [list(column) for column in zip(*lines, strict=True)][: len(header)])
 
 
-def _weights(plan: Plan, row: int, network: Network, draws: Any) -> Any:
+def _weights(plan: GraphPlan, row: int, network: Network, draws: Any) -> Any:
     """Ranked by the links at a link's ends as far as wanted, then stretched between the halves; one is the heaviest."""
     import numpy as np
 

@@ -9,7 +9,7 @@ import itertools
 from dataclasses import dataclass
 from typing import Any
 
-from .graph_plan import ANCHOR, BRANCH, CROSSING, HUB, LOOP, RING, SHAPE, SHAPES, STAR, TAIL, TREE, TRIANGLES, Plan
+from .graph_plan import ANCHOR, BRANCH, CROSSING, HUB, LOOP, RING, SHAPE, SHAPES, STAR, TAIL, TREE, TRIANGLES, GraphPlan
 
 MOVES = 500
 # A triangle too many or too few weighs as much against a link of the busiest node too many or too few.
@@ -54,7 +54,7 @@ class _Start:
         return first + [(self.half + at, self.half + (at + 1) % rest) for at in range(rest)]
 
 
-def grow(plan: Plan, draws: Any) -> list[Network]:
+def grow(plan: GraphPlan, draws: Any) -> list[Network]:
     """One network a sample. Node 0 is the busiest of the core; the core comes first, then branch and tail."""
     starts = [_start(plan, row, draws) for row in range(len(plan.nodes))]
     cores = _settle(plan, starts, draws)
@@ -68,7 +68,7 @@ def grow(plan: Plan, draws: Any) -> list[Network]:
     return networks
 
 
-def _start(plan: Plan, row: int, draws: Any) -> _Start:
+def _start(plan: GraphPlan, row: int, draws: Any) -> _Start:
     wanted = {name: values[row] for name, values in plan.wanted.items()}
     length, shape = round(wanted[TAIL]), SHAPES[wanted[SHAPE]]
     core = int(plan.nodes[row]) - BRANCH - length
@@ -97,7 +97,7 @@ def _start(plan: Plan, row: int, draws: Any) -> _Start:
     return start
 
 
-def _settle(plan: Plan, starts: list[_Start], draws: Any) -> list[list[tuple[int, int]]]:
+def _settle(plan: GraphPlan, starts: list[_Start], draws: Any) -> list[list[tuple[int, int]]]:
     """The free links of each core after all moves, which are made in all networks at once."""
     import numpy as np
 

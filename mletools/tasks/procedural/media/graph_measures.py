@@ -38,7 +38,7 @@ from .graph_plan import (
     TAIL,
     TREE,
     TRIANGLES,
-    Plan,
+    GraphPlan,
 )
 
 # A weight so many times the middle one is a slip.
@@ -60,7 +60,7 @@ class _Parts:
     core: list[int]
 
 
-def measure(plan: Plan, lists: Sequence[Sequence[Line]]) -> dict[str, Any]:
+def measure(plan: GraphPlan, lists: Sequence[Sequence[Line]]) -> dict[str, Any]:
     """Of each factor what the files tell: places of shape (rows,), or codes of levels."""
     import numpy as np
 

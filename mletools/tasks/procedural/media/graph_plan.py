@@ -33,7 +33,7 @@ UNITS = ("points", "tenths of a unit", "%")
 
 
 @dataclass(frozen=True)
-class Plan:
+class GraphPlan:
     """One task's choices: factors by name, and by row what each network is to have, drawn where no factor says it.
 
     `nodes`, `links` and every array in `wanted` have the shape (rows,): numbers in their own unit, codes of levels.
@@ -73,7 +73,7 @@ def _place(rows: int, draws: Any) -> Any:
     return np.round(place, 6)
 
 
-def make_plan(factors: Sequence[Number | Category], draws: Any) -> Plan:
+def make_plan(factors: Sequence[Number | Category], draws: Any) -> GraphPlan:
     """Sizes of all networks, and what each is to have."""
     import numpy as np
 
@@ -88,7 +88,7 @@ def make_plan(factors: Sequence[Number | Category], draws: Any) -> Plan:
         factor = by_name.get(name)
         wanted[name] = factor.code if isinstance(factor, Category) else draws.randint(len(levels), size=rows)
     nodes = int(draws.randint(26, 30)) + draws.randint(-1, 2, size=rows)
-    return Plan(
+    return GraphPlan(
         factors=by_name,
         weighted=any(name in by_name for name in (CROSS_WEIGHT, BUSY_WEIGHT, HEAVIEST)),
         unit=UNITS[draws.randint(len(UNITS))],

@@ -1,6 +1,6 @@
 """Small pictures: stripes on clouds, spots, a marker. What they are like are the factors.
 
-Not covered: painting (image_scene), finding the properties again (image_sight), what goes wrong with pictures
+Not covered: painting (image_scene), finding the properties again (image_features), what goes wrong with pictures
 (image_flaws), problems with a target a pixel (image_mask, image_gap).
 """
 
@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..world import Category, Number, Rendered
+from .image_features import measure, quick
 from .image_files import as_bytes, asset, size_note
 from .image_flaws import MUTATIONS, flawed, turned
 from .image_gap import reconstruction
 from .image_mask import segmentation
 from .image_scene import MARKER, MARKERS, NUMBERS, QUADRANT, QUADRANTS, Look, paint
-from .image_sight import measure, quick
 
 __all__ = ["DENSE", "MUTATIONS", "factors", "render"]
 

@@ -235,11 +235,12 @@ def _tiles(rows: int, hole: Hole, draws: Any) -> Texture:
 def _mirror(rows: int, hole: Hole, draws: Any) -> Texture:
     import numpy as np
 
-    words, flip = (
+    reflections: tuple[tuple[str, Callable[[Any], Any]], ...] = (
         ("the right half mirrors the left half", lambda each: each[:, :, ::-1]),
         ("the lower half mirrors the upper half", lambda each: each[:, ::-1, :]),
         ("the picture is the same when turned by 180 degrees", lambda each: each[:, ::-1, ::-1]),
-    )[draws.randint(3)]
+    )
+    words, flip = reflections[draws.randint(3)]
     sign = 1 if draws.randint(2) else -1
     field = smooth(draws.normal(size=(rows, hole.side, hole.side)), 1.1)
     field = field + sign * flip(field)

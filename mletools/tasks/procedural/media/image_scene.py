@@ -1,7 +1,7 @@
 """The scene of a picture: clouds, stripes, spots, a marker and grain, each as a property of the sample says.
 
 Not covered: which properties are factors (image), what goes wrong with a picture (image_flaws), how the properties are
-found again (image_sight).
+found again (image_features).
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """Short written notes: what they say well or ill of, in which order things happened, how sure the writer is.
 
 The notes stand in a column of train.csv or in files of their own. Parts: which facts a note holds (text_plan), how it
-is worded (text_notes), how it is spoiled (text_damage), what can be read from it again (text_words, text_reading).
+is worded (text_notes), how it is spoiled (text_damage), what can be read from it again (text_words, text_features).
 Not covered: the rule and the target; problems with a target a word.
 """
 
@@ -12,9 +12,9 @@ from typing import Any
 from ...table import Column
 from ..world import Asset, Category, Number, Rendered
 from .text_damage import spoil
+from .text_features import bag_of_words, read_notes
 from .text_notes import write_notes
 from .text_plan import draw_factors, make_plan
-from .text_reading import bag_of_words, read_notes
 
 MUTATIONS = {
     "typos": "letters of some words are swapped, missing or doubled",

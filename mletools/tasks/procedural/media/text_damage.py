@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from .text_notes import statement
-from .text_plan import LETTERS, Plan
+from .text_plan import LETTERS, NotesPlan
 
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?![^\s.,])")
 # Signs that a web page has to write in another way.
@@ -72,10 +72,10 @@ FOREIGN = (
     },
 )
 Note = list[str]
-Step = Callable[[Plan, Note, float, Any], Note]
+Step = Callable[[NotesPlan, Note, float, Any], Note]
 
 
-def spoil(plan: Plan, notes: list[Note], mutations: Mapping[str, float], draws: Any) -> list[Note]:
+def spoil(plan: NotesPlan, notes: list[Note], mutations: Mapping[str, float], draws: Any) -> list[Note]:
     """The notes after all `mutations` (name: strength between 0 and 1), which always come in the same order."""
     for name, step in STEPS.items():
         if name in mutations:
@@ -87,7 +87,7 @@ def _by_word(note: Note, change: Callable[[str], str]) -> Note:
     return [LETTERS.sub(lambda found: change(found.group()), sentence) for sentence in note]
 
 
-def _quoted(plan: Plan, note: Note, strength: float, draws: Any) -> Note:
+def _quoted(plan: NotesPlan, note: Note, strength: float, draws: Any) -> Note:
     """One to three sentences of an older note, anywhere."""
     note = list(note)
     for _ in range(int(draws.uniform() < 0.5 + 0.5 * strength) + int(draws.randint(1 + round(2 * strength)))):
@@ -97,7 +97,7 @@ def _quoted(plan: Plan, note: Note, strength: float, draws: Any) -> Note:
     return note
 
 
-def _numbers(plan: Plan, note: Note, strength: float, draws: Any) -> Note:
+def _numbers(plan: NotesPlan, note: Note, strength: float, draws: Any) -> Note:
     unit = plan.number["unit"]
 
     def change(found: re.Match[str]) -> str:
@@ -115,7 +115,7 @@ def _numbers(plan: Plan, note: Note, strength: float, draws: Any) -> Note:
     return spoiled
 
 
-def _languages(plan: Plan, note: Note, strength: float, draws: Any) -> Note:
+def _languages(plan: NotesPlan, note: Note, strength: float, draws: Any) -> Note:
     if draws.uniform() > 0.2 + 0.5 * strength:
         return note
     words = FOREIGN[draws.randint(len(FOREIGN))]
@@ -129,7 +129,7 @@ def _languages(plan: Plan, note: Note, strength: float, draws: Any) -> Note:
     return _by_word(note, change)
 
 
-def _dropped(plan: Plan, note: Note, strength: float, draws: Any) -> Note:
+def _dropped(plan: NotesPlan, note: Note, strength: float, draws: Any) -> Note:
     share = 0.03 + 0.09 * strength
     kept = [
         " ".join(word for word in sentence.split() if not LETTERS.fullmatch(word) or draws.uniform() > share)
@@ -138,7 +138,7 @@ def _dropped(plan: Plan, note: Note, strength: float, draws: Any) -> Note:
     return [sentence for sentence in kept if sentence]
 
 
-def _typos(plan: Plan, note: Note, strength: float, draws: Any) -> Note:
+def _typos(plan: NotesPlan, note: Note, strength: float, draws: Any) -> Note:
     share = 0.05 + 0.2 * strength
 
     def change(word: str) -> str:
@@ -152,7 +152,7 @@ def _typos(plan: Plan, note: Note, strength: float, draws: Any) -> Note:
     return _by_word(note, change)
 
 
-def _abbreviated(plan: Plan, note: Note, strength: float, draws: Any) -> Note:
+def _abbreviated(plan: NotesPlan, note: Note, strength: float, draws: Any) -> Note:
     share = 0.1 + 0.25 * strength
 
     def change(word: str) -> str:
@@ -162,7 +162,7 @@ def _abbreviated(plan: Plan, note: Note, strength: float, draws: Any) -> Note:
     return [re.sub(r"\.\.$", ".", sentence) for sentence in _by_word(note, change)]
 
 
-def _capitals(plan: Plan, note: Note, strength: float, draws: Any) -> Note:
+def _capitals(plan: NotesPlan, note: Note, strength: float, draws: Any) -> Note:
     if draws.uniform() > 0.2 + 0.6 * strength:
         return note
     kind = int(draws.randint(3))
@@ -171,7 +171,7 @@ def _capitals(plan: Plan, note: Note, strength: float, draws: Any) -> Note:
     return [sentence.upper() if kind else sentence.lower() for sentence in note]
 
 
-def _form(plan: Plan, note: Note, strength: float, draws: Any) -> Note:
+def _form(plan: NotesPlan, note: Note, strength: float, draws: Any) -> Note:
     """A printed head and foot that hold the words which count elsewhere, some of them crossed."""
     if draws.uniform() > 0.3 + 0.5 * strength:
         return note
@@ -185,7 +185,7 @@ def _form(plan: Plan, note: Note, strength: float, draws: Any) -> Note:
     return [head, *note, foot]
 
 
-def _markup(plan: Plan, note: Note, strength: float, draws: Any) -> Note:
+def _markup(plan: NotesPlan, note: Note, strength: float, draws: Any) -> Note:
     if draws.uniform() > 0.3 + 0.6 * strength:
         return note
 

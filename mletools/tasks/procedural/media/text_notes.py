@@ -18,7 +18,7 @@ from .text_plan import (
     QUESTIONS,
     STATEMENTS,
     TROUBLE,
-    Plan,
+    NotesPlan,
     number_name,
     placed_name,
     rivals_name,
@@ -94,7 +94,7 @@ USUAL, SPARE_WORDS = 0.8, 10
 REPEATED = 4
 
 
-def write_notes(plan: Plan, draws: Any) -> list[list[str]]:
+def write_notes(plan: NotesPlan, draws: Any) -> list[list[str]]:
     """One note a sample, as a list of sentences (two of them in one string where they belong together)."""
     bodies = [_body(plan, row, draws) for row in range(plan.rows)]
     usual = sorted(_words(body) for body in bodies)[int(USUAL * plan.rows)]
@@ -103,7 +103,7 @@ def write_notes(plan: Plan, draws: Any) -> list[list[str]]:
     ]
 
 
-def _arranged(plan: Plan, row: int, body: list[str], target: int, draws: Any) -> list[str]:
+def _arranged(plan: NotesPlan, row: int, body: list[str], target: int, draws: Any) -> list[str]:
     """The body, filled up to `target` words and mixed, with the words of the placed theme where they belong."""
     place = _place(plan, placed_name(plan.placed), row, draws)
     # A theme that comes up early tends to come up again.
@@ -123,7 +123,7 @@ def _arranged(plan: Plan, row: int, body: list[str], target: int, draws: Any) ->
     return mixed
 
 
-def _placed(plan: Plan, draws: Any) -> str:
+def _placed(plan: NotesPlan, draws: Any) -> str:
     return _listed([_pick(plan.themes[plan.placed], draws)], draws)
 
 
@@ -131,13 +131,13 @@ def _words(sentences: Sequence[str]) -> int:
     return sum(len(each.split()) for each in sentences)
 
 
-def _place(plan: Plan, name: str, row: int, draws: Any) -> float:
+def _place(plan: NotesPlan, name: str, row: int, draws: Any) -> float:
     """The place of a factor in this note; a drawn one where the task has no such factor."""
     place = float(draws.uniform())
     return float(plan.shown[name][row]) if name in plan.factors else place
 
 
-def _body(plan: Plan, row: int, draws: Any) -> list[str]:
+def _body(plan: NotesPlan, row: int, draws: Any) -> list[str]:
     """The sentences of the facts, but for the theme that has a place of its own."""
     found = [*_statements(plan, row, draws), _number(plan, row, draws)]
     if rivals_name(*plan.rivals) in plan.factors:
@@ -153,7 +153,7 @@ def _body(plan: Plan, row: int, draws: Any) -> list[str]:
     return found
 
 
-def statement(plan: Plan, good: bool, marker: str, draws: Any) -> str:
+def statement(plan: NotesPlan, good: bool, marker: str, draws: Any) -> str:
     """A clause that speaks well or ill of a subject, directly or by denying the opposite."""
     denied = draws.uniform() < plan.negated
     word = _pick(plan.praise if good != denied else plan.blame, draws)
@@ -161,7 +161,7 @@ def statement(plan: Plan, good: bool, marker: str, draws: Any) -> str:
     return str(pattern.format(subject=_pick(plan.subjects, draws), marker=f"{marker} " if marker else "", word=word))
 
 
-def _statements(plan: Plan, row: int, draws: Any) -> list[str]:
+def _statements(plan: NotesPlan, row: int, draws: Any) -> list[str]:
     praised = _spread(_place(plan, PRAISE, row, draws), STATEMENTS, draws)
     markers = [""] * STATEMENTS
     if HEDGES in plan.factors:
@@ -181,7 +181,7 @@ def _spread(place: float, slots: int, draws: Any) -> list[bool]:
     return [bool(at < count) for at in draws.permutation(slots)]
 
 
-def _mentions(plan: Plan, row: int, draws: Any) -> list[str]:
+def _mentions(plan: NotesPlan, row: int, draws: Any) -> list[str]:
     """Words of the two rival themes, in one to three lists."""
     sides = _spread(_place(plan, rivals_name(*plan.rivals), row, draws), MENTIONS, draws)
     words = [_pick(plan.themes[plan.rivals[0 if first else 1]], draws) for first in sides]
@@ -194,14 +194,14 @@ def _listed(words: Sequence[str], draws: Any) -> str:
     return str(_pick(LISTS, draws).format(", ".join(words)))
 
 
-def _questions(plan: Plan, row: int, draws: Any) -> list[str]:
+def _questions(plan: NotesPlan, row: int, draws: Any) -> list[str]:
     asked = _spread(_place(plan, QUESTIONS, row, draws), ASKED, draws)
     return [
         _sentence(_pick(ASKING, draws)[0 if question else 1].format(_pick(plan.subjects, draws))) for question in asked
     ]
 
 
-def _order(plan: Plan, code: int, draws: Any) -> str:
+def _order(plan: NotesPlan, code: int, draws: Any) -> str:
     first, second = plan.events if code == 0 else plan.events[::-1]
     if code == 2:
         both = [_pick(plan.events, draws), _pick(plan.other_events, draws)]
@@ -210,7 +210,7 @@ def _order(plan: Plan, code: int, draws: Any) -> str:
     return _sentence(text)
 
 
-def _number(plan: Plan, row: int, draws: Any) -> str:
+def _number(plan: NotesPlan, row: int, draws: Any) -> str:
     entry = plan.number
     places = _place(plan, number_name(entry), row, draws), float(draws.uniform())
     given = [

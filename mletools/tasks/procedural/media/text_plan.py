@@ -20,7 +20,7 @@ LETTERS = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
 
 
 @dataclass(frozen=True)
-class Plan:
+class NotesPlan:
     """One task's choices: the factors by name, in `shown` their places or codes of shape (rows,), and lists of words.
 
     Words of a note are drawn from these lists, which are short so that each word comes often enough.
@@ -114,7 +114,7 @@ def _readable(scenario: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return found or list(scenario["numbers"])
 
 
-def make_plan(scenario: Mapping[str, Any], factors: Sequence[Number | Category], draws: Any) -> Plan:
+def make_plan(scenario: Mapping[str, Any], factors: Sequence[Number | Category], draws: Any) -> NotesPlan:
     """What the factors name, and drawn values for the rest."""
     text, by_name = scenario["text"], {factor.name: factor for factor in factors}
     themes = _shuffled(list(text["themes"]), draws)
@@ -131,7 +131,7 @@ def make_plan(scenario: Mapping[str, Any], factors: Sequence[Number | Category],
     subjects = _shuffled(text["subjects"], draws)
     suspects = list(trouble.levels) if isinstance(trouble, Category) else subjects[:3]
     known = next((entry for entry in scenario["numbers"] if number_name(entry) in by_name), None)
-    return Plan(
+    return NotesPlan(
         scenario=scenario,
         factors=by_name,
         shown={each.name: each.place if isinstance(each, Number) else each.code for each in factors},

@@ -1,6 +1,6 @@
 """A spoiled note is made readable again: tags, forms and quotations go, words become ones that are known.
 
-Not covered: what a note means (text_reading).
+Not covered: what a note means (text_features).
 """
 
 import html
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from . import text_notes
 from .text_damage import END_OF_FORM, FOREIGN
-from .text_plan import LETTERS, Plan
+from .text_plan import LETTERS, NotesPlan
 
 TOKENS = re.compile(rf"{LETTERS.pattern}|-?\d+(?:[.,]\d+)?(?![^\s.,:;])|[.!?;,:]")
 FORM = re.compile(rf".*Remarks:(.*){END_OF_FORM}.*", re.DOTALL)
@@ -29,7 +29,7 @@ class Sentence:
 class Reader:
     """Knows the words of a task and brings back those that were cut short, misspelt or translated."""
 
-    def __init__(self, plan: Plan):
+    def __init__(self, plan: NotesPlan):
         text = plan.scenario["text"]
         weighty = [*text["praise"], *text["blame"], *(word for words in text["themes"].values() for word in words)]
         told = [
@@ -79,11 +79,11 @@ class Reader:
 
     def _word(self, word: str, shortened: bool) -> str:
         if word in self.known:
-            return self.known[word]
+            return str(self.known[word])
         if shortened and word in self.begun:
-            return self.begun[word]
+            return str(self.begun[word])
         hit = next((self.near[key] for key in _neighbours(word) if key in self.near), word)
-        return self.known.get(hit, hit)
+        return str(self.known.get(hit, hit))
 
 
 def is_number(word: str) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..world import Category, Number
 from .text_notes import ASSURING, DOUBTING
-from .text_plan import ASKED, HEDGES, LETTERS, ORDER, PRAISE, QUESTIONS, TROUBLE, Plan, placed_name, rivals_name
+from .text_plan import ASKED, HEDGES, LETTERS, ORDER, PRAISE, QUESTIONS, TROUBLE, NotesPlan, placed_name, rivals_name
 from .text_words import Reader, Sentence, is_number, wordings
 
 COMMON = 8
@@ -23,7 +23,7 @@ CUES = frozenset(("first", "later", "after", "began", "then", "before"))
 Note = list[Sentence]
 
 
-def bag_of_words(plan: Plan, notes: Sequence[str]) -> Any:
+def bag_of_words(plan: NotesPlan, notes: Sequence[str]) -> Any:
     """Floats of shape (rows, 23): counts of the commonest words, of words in eight lists, of signs, and two numbers.
 
     The lists are words of praise, of blame, of doubt, of assurance, and of each theme: counted as they stand, and for
@@ -56,7 +56,7 @@ def _two_numbers(note: str) -> list[float]:
     return [found[0], found[-1]]
 
 
-def read_notes(plan: Plan, notes: Sequence[str]) -> dict[str, Any]:
+def read_notes(plan: NotesPlan, notes: Sequence[str]) -> dict[str, Any]:
     """Of each factor what the notes tell: places of shape (rows,), or codes; the middle where nothing is found."""
     import numpy as np
 
@@ -70,7 +70,7 @@ def read_notes(plan: Plan, notes: Sequence[str]) -> dict[str, Any]:
     return found
 
 
-def _reading(plan: Plan, factor: Number | Category) -> Callable[[Note], float]:
+def _reading(plan: NotesPlan, factor: Number | Category) -> Callable[[Note], float]:
     text = plan.scenario["text"]
     themes = {theme: frozenset(words) for theme, words in text["themes"].items()}
     if isinstance(factor, Category):
@@ -132,7 +132,7 @@ def _own_words(phrases: Sequence[str]) -> list[frozenset[str]]:
     return [frozenset(word for word in each if often[word] == 1) or frozenset(each) for each in words]
 
 
-def _order(plan: Plan, note: Note) -> int:
+def _order(plan: NotesPlan, note: Note) -> int:
     """0 or 1: the first or the second event came first; 2: one of them is missing."""
     own = _own_words([*plan.events, *plan.other_events])[:2]
     seen = []
@@ -156,7 +156,7 @@ def _order(plan: Plan, note: Note) -> int:
     return second if turned else first
 
 
-def _trouble(plan: Plan, note: Note) -> int:
+def _trouble(plan: NotesPlan, note: Note) -> int:
     own = _own_words(plan.suspects)
     for sentence in note:
         words = sentence.words

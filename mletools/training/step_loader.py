@@ -1,0 +1,74 @@
+"""Optimiser steps for one training process or several, and the settings of the sampler correction.
+
+Covered: reading steps on the first process, broadcasting them, the end of the steps. Not covered: the trainer
+(recorded_trainer, trl_trainer), the composition of a step (steps, pool).
+"""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from .steps import OptimiserStep
+
+IMPORTANCE_MODES = ("token_truncate", "token_mask", "sequence_truncate", "sequence_mask")
+
+
+@dataclass(frozen=True)
+class Correction:
+    """The use of the sampler's log-probabilities. ratio: clip the ratio against them; else the ratio is 1.
+
+    importance: one of IMPORTANCE_MODES, which truncates or masks the weights pi_trainer / pi_sampler at the bounds;
+    None: no weights. largest_ratio: a larger ratio ends the run before the step is taken.
+    """
+
+    ratio: bool = True
+    importance: str | None = None
+    clip_max: float | None = 3.0
+    clip_min: float | None = None
+    largest_ratio: float | None = None
+    entropy_coef: float = 0.0
+
+
+class EndOfSteps(Exception):
+    """No more steps come: the training loop ends here."""
+
+
+class Steps:
+    """A data loader of optimiser steps: the first process reads them and broadcasts each to the others."""
+
+    def __init__(self, steps: Iterator[OptimiserStep], world: int, rank: int) -> None:
+        self.steps, self.world, self.rank = steps, world, rank
+        self.group = long_timeout_group() if world > 1 else None
+
+    def __iter__(self) -> Iterator[dict[str, OptimiserStep]]:
+        while True:
+            step = next(self.steps, None) if self.rank == 0 else None
+            if self.world > 1:
+                step = broadcast(step, self.group)
+            if step is None:
+                raise EndOfSteps
+            yield {"step": step}
+
+
+def processes() -> int:
+    """Number of training processes (torchrun, accelerate launch)."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def long_timeout_group() -> Any:
+    """A process group with a timeout of 30 days: a stream may be silent for longer than the default timeout."""
+    from datetime import timedelta
+
+    import torch
+
+    return torch.distributed.new_group(backend="gloo", timeout=timedelta(days=30))
+
+
+def broadcast(value: Any, group: Any) -> Any:
+    """Broadcast the value of the first process to all processes of the group."""
+    import torch
+
+    box = [value]
+    torch.distributed.broadcast_object_list(box, src=0, group=group)
+    return box[0]
