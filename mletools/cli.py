@@ -279,7 +279,7 @@ def command(
         for add in reversed(shared):
             wrapped = add(wrapped)
         settings = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
-        made: Any = click.command(name, cls=Command, context_settings=settings)(wrapped)
+        made: Command = click.command(name, cls=Command, context_settings=settings)(wrapped)
         made.writes_text, made.extended, made.hint = text, extended, hint
         made.params.sort(key=lambda param: param not in own)  # the command's own options first
         return made

@@ -26,7 +26,7 @@ class Option(click.Option):
         self.heading, self.machine, self.extends = heading, machine, False
 
 
-class _Url(click.ParamType):
+class _Url(click.ParamType[Any]):
     name = "url"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
@@ -36,7 +36,7 @@ class _Url(click.ParamType):
 
 
 URL = _Url()
-_KINDS: dict[str, click.ParamType] = {
+_KINDS: dict[str, click.ParamType[Any]] = {
     "file": click.Path(dir_okay=False),
     "folder": click.Path(file_okay=False),
     "existing file": click.Path(exists=True, dir_okay=False),

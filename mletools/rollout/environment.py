@@ -115,10 +115,10 @@ class TaskEnvironment:
         """What programs see as ./input."""
         if self._view is not None:
             return self._view.public
-        found = self._resources.data / self._task["data"]["dir"] / "public"
-        if not found.is_dir():
-            raise RecordError(f"{found}: no such folder; is --data the folder that the task was written to?")
-        return found
+        folder: Path = self._resources.data / self._task["data"]["dir"] / "public"
+        if not folder.is_dir():
+            raise RecordError(f"{folder}: no such folder; is --data the folder that the task was written to?")
+        return folder
 
     def ask(
         self, who: str, role: str, messages: list[dict[str, Any]], seed: int, tools: Any, most: int

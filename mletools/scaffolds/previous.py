@@ -132,7 +132,8 @@ def _sample(solutions: dict[str, Previous], most: int) -> dict[str, Previous]:
 
 def _whole(text: Mapping[str, Any]) -> str:
     """A recorded output as one text; between head and tail a line says that the record holds no more."""
-    return text["head"] + "\n[not recorded]\n" + text["tail"] if text["tail"] else text["head"]
+    head, tail = str(text["head"]), str(text["tail"])
+    return f"{head}\n[not recorded]\n{tail}" if tail else head
 
 
 def _shortened(text: str, chars: int, head: float) -> str:

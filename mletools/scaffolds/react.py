@@ -69,7 +69,7 @@ class React(Scaffold[ReactSettings]):
         yield episode.record(reason)
 
 
-def _turns(episode: Episode) -> str:
+def _turns(episode: Episode[ReactSettings]) -> str:
     functions = as_functions(TOOLS) if episode.settings.tool_calls == "openai" else None
     while True:
         reply = episode.ask(functions)

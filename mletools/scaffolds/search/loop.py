@@ -30,6 +30,7 @@ from .interfaces import (
 )
 from .memory import experiment_line
 from .node_context import NOTHING, PHASES, NodeContext
+from .settings import SearchSettings
 from .stages import stage_of
 
 RESERVED = 0.25  # of a search's seconds are kept for the choice at most
@@ -53,7 +54,7 @@ class _Begun:
 class Search:
     """One search, from its beginning or from where a killed one stopped."""
 
-    def __init__(self, job: Job, environment: Environment, tape: Tape):
+    def __init__(self, job: Job[SearchSettings], environment: Environment, tape: Tape):
         self.job, self._environment, self._tape = job, environment, tape
         settings = job.settings
         found = {kind: load(kind, getattr(settings, kind), settings.constants[kind]) for kind in COMPONENTS}

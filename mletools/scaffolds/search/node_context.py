@@ -13,6 +13,7 @@ from ...records.tape import Tape
 from ..interface import Environment, Job
 from .graph import added
 from .interfaces import Unanswered
+from .settings import SearchSettings
 
 T = TypeVar("T")
 Item = TypeVar("Item")
@@ -29,7 +30,13 @@ class NodeContext:
     """
 
     def __init__(
-        self, job: Job, environment: Environment, tape: Tape, name: str, system: str = "", seconds: float | None = None
+        self,
+        job: Job[SearchSettings],
+        environment: Environment,
+        tape: Tape,
+        name: str,
+        system: str = "",
+        seconds: float | None = None,
     ):
         self.job, self.task, self._environment, self._name = job, job.task, environment, name
         self.system, self._seconds = system, seconds

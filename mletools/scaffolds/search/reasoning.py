@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from ... import prompts
 from ..facts import split_told, tell
+from ..quoting import fenced
 from . import kernel
 from .interfaces import AXES, PARTS, Hypothesis, Idea, Question, Unanswered
 from .memory import (
     MOST_TEXT,
     experiment_line,
-    fenced,
     own_branch,
     parents_told,
     plain,

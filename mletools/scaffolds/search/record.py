@@ -13,10 +13,11 @@ from ..interface import Job
 from .components import COMPONENTS
 from .graph import Graph, added
 from .interfaces import Choice
+from .settings import SearchSettings
 
 
 def search_record(
-    job: Job, graph: Graph, choice: Choice, usage: Mapping[str, Mapping[str, Any]], clock: float
+    job: Job[SearchSettings], graph: Graph, choice: Choice, usage: Mapping[str, Mapping[str, Any]], clock: float
 ) -> dict[str, Any]:
     """The rollout record of a search that took `clock` seconds of its clock; lineage is left empty."""
     settings = job.settings
@@ -68,7 +69,7 @@ def _turn(made: Mapping[str, Any]) -> dict[str, Any]:
     return turn if made["execution"] is None else {**turn, "execution": made["execution"]}
 
 
-def step_records(job: Job, graph: Graph) -> Iterator[dict[str, Any]]:
+def step_records(job: Job[SearchSettings], graph: Graph) -> Iterator[dict[str, Any]]:
     """A rollout for each answer of the policy's in the graph, with what came of its node; lineage is left empty."""
     for number in range(len(graph)):
         made = graph.details(number)
@@ -79,7 +80,11 @@ def step_records(job: Job, graph: Graph) -> Iterator[dict[str, Any]]:
 
 
 def _step(
-    job: Job, made: Mapping[str, Any], before: Mapping[str, Any] | None, place: int, asked: Mapping[str, Any]
+    job: Job[SearchSettings],
+    made: Mapping[str, Any],
+    before: Mapping[str, Any] | None,
+    place: int,
+    asked: Mapping[str, Any],
 ) -> dict[str, Any]:
     id = content_id(job.id, "step", made["number"], place)
     duration = asked["usage"]["seconds"]
@@ -116,7 +121,7 @@ def _step(
     }
 
 
-def _head(job: Job, id: str, group: str, group_size: int) -> dict[str, Any]:
+def _head(job: Job[SearchSettings], id: str, group: str, group_size: int) -> dict[str, Any]:
     return {
         "kind": "rollout",
         "version": 1,
