@@ -122,7 +122,7 @@ def test_the_number_of_workers_changes_nothing(scaffold: str, tmp_path: Path) ->
     made = []
     with FaultyServer(answer, latency_s=0.01) as server:
         for jobs in ("1", "8"):
-            line = command(server, scaffold, *options, "-j", jobs, *(["-k"] if jobs == "8" else []))
+            line = command(server, scaffold, *options, "-j", jobs, "--force", *(["-k"] if jobs == "8" else []))
             made.append(records(run_command(*line, cwd=tmp_path).stdout))
     assert alike(*made)
     assert [record["id"] for record in made[0]] == [record["id"] for record in made[1]]  # -k, though eight at once

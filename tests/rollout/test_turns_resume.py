@@ -34,7 +34,7 @@ def test_a_servers_faults_change_nothing(scaffold: str, tmp_path: Path) -> None:
         line = command(server, scaffold, *options, "-k", "-j", "2")
         clean = records(run_command(*line, cwd=tmp_path).stdout)
     with FaultyServer(answer, FAULTS) as server:
-        line = command(server, scaffold, *options, "-k", "-j", "2", "--retries", "12")
+        line = command(server, scaffold, *options, "-k", "-j", "2", "--force", "--retries", "12")
         troubled = records(run_command(*line, cwd=tmp_path).stdout)
     assert alike(clean, troubled)
 
@@ -119,7 +119,7 @@ def test_a_session_is_rebuilt_whole_however_little_time_is_left(tmp_path: Path) 
         run_command(*line, "--resume", cwd=tmp_path)
     (record,) = records((tmp_path / "out.jsonl").read_bytes())
     assert [turn["cell"]["status"] for turn in record["turns"][:2]] == ["ok", "ok"]
-    assert record["messages"][5]["content"] == "x is 5"
+    assert record["messages"][5]["content"] == "```\nx is 5\n```"
 
 
 @pytest.mark.slow

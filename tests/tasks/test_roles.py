@@ -309,7 +309,7 @@ DEVELOPERS = {
     "rows": (changed("total = ", "total = 2 * "), "rows together"),
     "stray": (changed("tested = ", "open('notes.txt', 'w').close(); tested = "), "notes.txt has no place here"),
     "threshold": (changed("json.dump(error, file)", "json.dump({'gold_threshold': 1}, file)"), "threshold.json has no number median_threshold"),
-    "beyond numbers": (changed("json.dump(error, file)", "json.dump({'median_threshold': 10**400}, file)"), "threshold.json has no number median_threshold"),
+    "beyond numbers": (changed("json.dump(error, file)", "json.dump({'median_threshold': 10**400}, file)"), "threshold.json is not JSON: "),
     "numbers": (changed("answer.to_csv", "answer.assign(dry_days='x').to_csv"), "all answers are the same, 'x'"),
 }  # fmt: skip
 
