@@ -85,7 +85,7 @@ def click_option(name: str, declared: Declaration, heading: str) -> Option:
         "envvar": declared.envvar,
         "show_envvar": declared.envvar is not None,
         "required": declared.required,
-        "heading": heading,
+        "heading": heading if declared.heading is None else declared.heading,
         "machine": declared.machine,
     }
     if not declared.required:
@@ -94,7 +94,7 @@ def click_option(name: str, declared: Declaration, heading: str) -> Option:
         settings["show_default"] = declared.show_default if shown else False
     flags = list(declared.flags or (flag,))
     if value_type is bool and declared.switch:
-        flags = [f"{flag}/--no-{name.replace('_', '-')}"]
+        flags = [flags[0] if "/" in flags[0] else f"{flag}/--no-{name.replace('_', '-')}"]
     elif value_type is bool:
         settings["is_flag"] = True
     else:

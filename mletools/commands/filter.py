@@ -1,28 +1,18 @@
 """mle-filter: keep the rollouts that are worth learning from, or the tasks that are sound; cut rollouts into steps."""
 
 from pathlib import Path
-from typing import Any
 
 from .. import cli
-from .filter_options import filter_options, refuse_mixed, settings
+from ..cli_options import options
+from ..filters import FilterOptions
+from .filter_options import TaskChecks, Work, refuse_mixed, settings
 
 
 @cli.command("mle-filter", jobs=True, data=True)
-@filter_options
-def main(
-    run: cli.Run,
-    tasks: bool,
-    steps: bool,
-    preset: str | None,
-    mark: bool,
-    state: Path | None,
-    dropped: str | None,
-    check: tuple[str, ...],
-    backend: str,
-    metric_timeout: float,
-    metric_memory: int,
-    **options: Any,
-) -> None:
+@options(Work, "work", "Work")
+@options(FilterOptions, "filters")
+@options(TaskChecks, "checks", "Checks of tasks (--tasks)")
+def main(run: cli.Run, work: Work, filters: FilterOptions, checks: TaskChecks) -> None:
     """Keep the rollouts in FILES that are worth learning from, or with --tasks the tasks that are sound.
 
     Every drop has a reason: it is counted in the summary and stands in `filter.reason` of the records in --dropped.
@@ -53,31 +43,31 @@ def main(
         | mle-filter --preset mle-rl --calibrate seen --state windows.json > steps.jsonl
       mle-import prepared/ | mle-filter --tasks -j 4 --dropped unsound.jsonl -o sound.jsonl
     """
-    refuse_mixed(tasks, steps)
-    chosen = settings(preset, options)
+    refuse_mixed(work.tasks, work.steps)
+    chosen = settings(work.preset, filters)
     remembered = None
     run.open()
-    if state is not None:
+    if work.state is not None:
         from .filter_state import StateFile
 
-        remembered = StateFile(state, run)
-    side = run.rewritten(dropped) if dropped else None
+        remembered = StateFile(Path(work.state), run)
+    side = run.rewritten(work.dropped) if work.dropped else None
     run.progress(run.count_lines)
-    if tasks:
+    if work.tasks:
         from ..filters.tasks import TaskSelection
         from ..sandbox import Limits
         from .filter_tasks import Examiner, filter_tasks
         from .metric_box import CodeBox, opened
 
-        box = CodeBox(backend, Limits(wall_s=metric_timeout, memory_mb=metric_memory))
+        box = CodeBox(checks.backend, Limits(wall_s=checks.metric_timeout, memory_mb=checks.metric_memory))
         with opened:
-            filter_tasks(run, Examiner(run.data, check, box), TaskSelection(options["keep_duplicates"]), side)
+            filter_tasks(run, Examiner(run.data, checks.check, box), TaskSelection(filters.keep_duplicates), side)
     else:
         from .filter_rollouts import cut_steps, filter_rollouts
 
-        if steps:
+        if work.steps:
             cut_steps(run, side)
         else:
-            filter_rollouts(run, chosen, side, mark, remembered)
+            filter_rollouts(run, chosen, side, work.mark, remembered)
     if side is not None:
         side.commit()

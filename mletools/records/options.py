@@ -36,6 +36,7 @@ class Declaration:
     read: Callable[[str], Any] | None = None  # the value of a text; ValueError says what is wrong with it
     show_default: bool | str = True
     required: bool = False
+    heading: str | None = None  # that it stands under in the help; None: the command's for all of them
     type: Any = None
     default: Any = None
 
