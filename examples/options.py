@@ -17,10 +17,11 @@ from typing import Any
 import click
 
 from mletools import cli
+from mletools.cli_options import URL
 from mletools.commands import import_, report
-from mletools.commands.boxes import BoxOptions
 from mletools.run import Run
-from mletools.scaffolds.search import components
+from mletools.sandbox.options import SandboxOptions
+from mletools.scaffolds import loading
 
 ARITHMETIC, SUBSTITUTION = re.compile(r"\$\(\(.*?\)\)"), re.compile(r"\$\([^()]*\)")
 OPERATORS = re.compile(r"^[|&;<>(){}]+$")
@@ -96,7 +97,7 @@ def main() -> None:
     def anything(self: click.Path, value: Any, param: Any, ctx: Any) -> Any:
         return self.coerce_path_result(value)  # files are made by the commands before
 
-    address = type(cli.URL).convert
+    address = type(URL).convert
 
     def address_or_variable(self: Any, value: Any, param: Any, ctx: Any) -> Any:
         return value if value.startswith("$") else address(self, value, param, ctx)  # the shell's to fill in
@@ -104,13 +105,17 @@ def main() -> None:
     def accepted(*args: Any, **named: Any) -> Any:
         raise Accepted
 
+    def ours(module: str) -> Any:
+        return import_module(module) if module.startswith("mletools.") else accepted()
+
     click.Path.convert = anything  # type: ignore[method-assign]
-    type(cli.URL).convert = address_or_variable  # type: ignore[method-assign]
+    type(URL).convert = address_or_variable  # type: ignore[method-assign]
     for name in ("open", "lines", "side_output"):
         setattr(Run, name, accepted)
-    BoxOptions.open = accepted  # type: ignore[method-assign]  # a sandbox, and its warm process
+    SandboxOptions.open = accepted  # type: ignore[method-assign]  # a sandbox, and its warm process
     report.follow = accepted
-    import_._found = components._imported = accepted  # folders and components that lie on the machine where it runs
+    import_._found = accepted  # folders that lie on the machine where it runs,
+    loading._imported = ours  # and scaffolds and components
     cli._fail = failed
     found = commands(sys.stdin.read())
     different = dict.fromkeys(map(tuple, found))

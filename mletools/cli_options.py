@@ -99,9 +99,15 @@ def click_option(name: str, declared: Declaration, heading: str) -> Option:
         settings["is_flag"] = True
     else:
         settings.update(type=_click_type(value_type, declared), multiple=several)
+    if declared.suggested:
+        settings["shell_complete"] = _completer(declared.suggested)
     if declared.read is not None:
         settings["callback"] = _reader(declared.read)
     return Option([*flags, name], **settings)
+
+
+def _completer(names: tuple[str, ...]) -> Callable[[click.Context, click.Parameter, str], list[str]]:
+    return lambda context, param, begun: [name for name in names if name.startswith(begun)]
 
 
 def _value_type(annotation: Any) -> tuple[Any, bool]:

@@ -11,7 +11,7 @@ from ..cli_options import options
 from ..instrument import observer_text, rows_of_test
 from ..records.errors import RecordError, ToolError
 from ..records.ids import derive_seed
-from ..rollout.execution import execution_record, ran_before
+from ..rollout.execution import SANDBOX, execution_record, ran_before
 from ..sandbox import Limits, Outcome, Sandbox
 from ..sandbox.options import SandboxOptions, check_protections
 
@@ -48,7 +48,7 @@ class Runner:
                 outcome = self.sandbox.run(code, public, self.limits, seed, observer=text)
             else:
                 outcome = self.sandbox.run(code, public, self.limits, seed)
-        execution = execution_record(outcome, self.limits, self.data, nonce)
+        execution = execution_record(outcome, self.limits, self.data, SANDBOX, nonce)
         return {**rollout, "execution": execution}
 
 

@@ -25,6 +25,7 @@ class Declaration:
     flags: tuple[str, ...] = ()  # instead of --name-of-the-field
     metavar: str | None = None
     choices: tuple[str, ...] = ()
+    suggested: tuple[str, ...] = ()  # what a shell completes, of a value that may be others
     at_least: float | None = None
     above: float | None = None
     at_most: float | None = None

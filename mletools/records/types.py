@@ -254,9 +254,7 @@ class SubmissionFile(TypedDict):
     bytes: int
 
 
-class Execution(TypedDict):
-    """One run of a program in a sandbox."""
-
+class _Execution(TypedDict):
     status: ExecutionStatus
     exit_code: int | None
     duration_s: float
@@ -272,6 +270,12 @@ class Execution(TypedDict):
     gpu: str | None
     protections: dict[str, bool]
     limits: dict[str, Any]
+
+
+class Execution(_Execution, total=False):
+    """One run of a program in a sandbox."""
+
+    by: Literal["mle-rollout", "mle-sandbox"]
 
 
 class Cell(TypedDict):

@@ -21,7 +21,7 @@ from ..scaffolds.search.authenticity import inauthentic
 from ..scaffolds.search.similarity import cosines, tf_idf_cosines
 from ..tasks.private_data import check_data
 from ..tasks.validation import View, validation_view
-from .execution import execution_record, keep, text_record
+from .execution import ROLLOUT, execution_record, keep, text_record
 from .metered_model import MeteredModel
 
 Item = TypeVar("Item")
@@ -145,7 +145,10 @@ class TaskEnvironment:
             outcome = resources.sandbox.run(code, view.public if view else self.public, limits, seed, arguments)
         verdicts = self._judge(outcome.submission, view) if judged else {}
         mine = None if outcome.submission is None else _test_part(outcome.submission, view)
-        return {"execution": execution_record(replace(outcome, submission=mine), limits, resources.data), **verdicts}
+        return {
+            "execution": execution_record(replace(outcome, submission=mine), limits, resources.data, ROLLOUT),
+            **verdicts,
+        }
 
     def inauthentic(self, code: str, execution: Mapping[str, Any]) -> str | None:
         """See Environment.inauthentic."""
@@ -201,6 +204,7 @@ class TaskEnvironment:
             "alive": found.alive,
         }
         ran_in = {
+            "by": ROLLOUT,
             "backend": session.backend,
             "start": resources.session_start,
             "gpu": None,

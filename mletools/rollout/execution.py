@@ -11,6 +11,7 @@ from ..records.ids import bytes_digest
 from ..sandbox import Limits, Outcome
 
 HEAD = TAIL = 4000
+ROLLOUT, SANDBOX = "mle-rollout", "mle-sandbox"  # the commands that run programs
 
 
 def text_record(output: bytes) -> dict[str, Any]:
@@ -25,13 +26,14 @@ def text_record(output: bytes) -> dict[str, Any]:
     }
 
 
-def execution_record(outcome: Outcome, limits: Limits, data: Path, nonce: str | None = None) -> dict[str, Any]:
-    """`execution` of a rollout: the outcome, its submission kept under `data`, reports with that nonce taken out."""
+def execution_record(outcome: Outcome, limits: Limits, data: Path, by: str, nonce: str | None = None) -> dict[str, Any]:
+    """`execution` of a rollout, which the command `by` ran: the outcome, its submission kept under `data`, reports with that nonce taken out."""
     markers: list[str] = []
     stdout, stderr = outcome.stdout, outcome.stderr
     if nonce is not None:
         markers, stdout, stderr = read_report(stdout, stderr, nonce)
     return {
+        "by": by,
         "status": outcome.status,
         "exit_code": outcome.exit_code,
         "duration_s": round(outcome.duration_s, 4),
@@ -52,7 +54,7 @@ def execution_record(outcome: Outcome, limits: Limits, data: Path, nonce: str | 
 
 def ran_before(rollout: Mapping[str, Any]) -> bool:
     """Whether a rollout's program was run by its scaffold, in turns: what it handed in then stands."""
-    return "execution" in rollout and not any(entry["tool"] == "mle-sandbox" for entry in rollout["lineage"])
+    return bool((rollout.get("execution") or {}).get("by") == ROLLOUT)
 
 
 def keep(content: bytes, data: Path) -> dict[str, Any]:

@@ -59,6 +59,7 @@ class RunOptions:
     scaffold: str = option(
         f"How the agent works: {', '.join(SCAFFOLDS)}, or module:Name. `--scaffold NAME --help` shows its options.",
         default="single",
+        suggested=tuple(SCAFFOLDS),
         metavar="NAME",
     )
     defaults: str = option(

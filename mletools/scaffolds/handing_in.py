@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 NOTHING_RAN: dict[str, Any] = {
+    "by": "mle-rollout",
     "status": "no_code",
     "exit_code": None,
     "duration_s": 0.0,

@@ -34,6 +34,7 @@ def completed(words: str) -> list[str]:
 def test_tab_completes_options_and_choices() -> None:
     assert completed("mle-grade --re") == ["--reward", "--resume", "--rejects"]
     assert completed("mle-rollout --scaffold co") == ["codeact"]
+    assert completed("mle-rollout --scaffold codeact --idea") == ["--ideator", "--ideator-url"]
     assert completed("mle-grade --reward ''") == ["milestone", "partial-credit", "raw", "human-rank", "improvement"]
 
 

@@ -536,7 +536,11 @@ class SmallDesk(StubDesk):
             valid = len(found) == 40 and set(found[0]) == {"id", "y"}
             good = valid and sum(int(row["y"]) == int(n % 10 >= 5) for n, row in enumerate(found)) / 40
             verdict = {"valid": valid, "reason": None if valid else "40 rows of id and y", "score": good}
-        return {"execution": execution_record(outcome, limits, self.folder), "validation": verdict, "grade": None}
+        return {
+            "execution": execution_record(outcome, limits, self.folder, "mle-rollout"),
+            "validation": verdict,
+            "grade": None,
+        }
 
     def inauthentic(self, code: str, told: Any) -> str | None:
         content = (self.folder / told["execution"]["submission"]["file"]).read_bytes()
