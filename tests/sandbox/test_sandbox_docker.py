@@ -492,6 +492,7 @@ def test_a_container_is_given_one_gpu(client: Any) -> None:
     assert not host_config(client.api, Kind(512, 64, 8, 1, None, None), True).get("DeviceRequests")
 
 
+@pytest.mark.slow
 def test_a_machine_without_gpus_says_so(daemon: Daemon, client: Any, public: Path) -> None:
     if "nvidia" in client.info().get("Runtimes", {}):
         pytest.skip("this daemon has GPUs to give")
