@@ -1,7 +1,7 @@
 """What memory, an ideator and self-improvement are worth: scripted agents that err, on made tasks, in the real scaffolds.
 
     mle-gen-task -n 30 --seed 11 -j 2 -o tasks.jsonl
-    python benchmarks/agents.py tasks.jsonl --out runs/agents [--seeds 3] [-j 2]
+    python benchmarks/agents.py tasks.jsonl --run-dir runs/agents [--seeds 3] [-j 2]
 
 Every arm is a line of mle-rollout and mle-grade, as a user would write it; what is there already is not run again. The
 policy is the same scripted solver in all arms, which knows nothing of the arm it is in and reacts to what it reads
@@ -136,7 +136,7 @@ def spread(values: list[float]) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("tasks", type=Path)
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--run-dir", type=Path, required=True)
     parser.add_argument("--data", type=Path, default=Path("."))
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("-j", "--jobs", type=int, default=len(os.sched_getaffinity(0)))

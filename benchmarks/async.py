@@ -1,6 +1,6 @@
 """Seconds to a fixed reward: rounds of whole commands against the endless pipe, programs' times spread over 100x.
 
-    python benchmarks/async.py --out runs/async [--seeds 3] [--arms rounds-1 endless-0 ...] [--target 0.7]
+    python benchmarks/async.py --run-dir runs/async [--seeds 3] [--arms rounds-1 endless-0 ...] [--target 0.7]
 
 A tiny policy is taught by mle-train-sft to write one of forty short programs: one of eight models of two real tables, which
 decides the reward, and one of five sleeps from 0.04 to 4 s, which decides nothing, so that times stay spread while the reward
@@ -117,7 +117,7 @@ def taught(given: argparse.Namespace, seed: int) -> Path:
             record["messages"][-1]["content"] = program
         teacher.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
     teach = command(
-        "mle-train-sft", "-q", "--from-scratch", "tiny", "--out", out, "--epochs", given.epochs, "--micro-batch", 32,
+        "mle-train-sft", "-q", "--from-scratch", "tiny", "--run-dir", out, "--epochs", given.epochs, "--micro-batch", 32,
         "--learning-rate", "3e-3", "--save-steps", 30, "--seed", seed, "--resume", teacher,
     )  # fmt: skip
     run(Path(f"sft-{seed}.jsonl"), teach)
@@ -129,7 +129,7 @@ def lines_of(arm: str, seed: int, policy: Path, given: argparse.Namespace, numbe
     kind, _, count = arm.partition("-")
     folder = Path(f"{arm}-{seed}")
     sample = ["-q", "--prompt", "single-brief", "--max-tokens", given.max_tokens]
-    train = ["-q", "--model", policy, "--out", folder / "run", "--batch", given.batch, "--lora-rank", 0, "--micro-batch", 64,
+    train = ["-q", "--model", policy, "--run-dir", folder / "run", "--batch", given.batch, "--lora-rank", 0, "--micro-batch", 64,
              "--learning-rate", given.learning_rate, "--seed", seed]  # fmt: skip
     keep = ["-q", "--keep-invalid", "--keep-duplicates"]
     if number is not None:
@@ -279,7 +279,7 @@ def row(arm: str, found: dict[int, tuple[list[Step], dict[str, Any]]], jobs: int
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--run-dir", type=Path, required=True)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--arms", nargs="*", choices=ARMS, default=list(ARMS))
     parser.add_argument("--target", type=float, default=0.7, help="mean milestone reward of three steps in a row")

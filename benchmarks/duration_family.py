@@ -72,7 +72,15 @@ def prepare(out: Path) -> None:
         command("mle-grade", *data, "--reward", "raw", "-o", str(graded), str(ran))
     if not (out / "sft" / "done").exists():
         rates = ["--learning-rate", "6e-3", "--batch", "23", "--micro-batch", "23", "--save-steps", "1000000"]
-        where = ["--from-scratch", "nano", "--out", str(out / "sft"), "-o", str(out / "sft.steps.jsonl"), "--resume"]
+        where = [
+            "--from-scratch",
+            "nano",
+            "--run-dir",
+            str(out / "sft"),
+            "-o",
+            str(out / "sft.steps.jsonl"),
+            "--resume",
+        ]
         command("mle-train-sft", *where, *rates, "--epochs", "500", str(graded))
         (out / "sft" / "done").touch()
 

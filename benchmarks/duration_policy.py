@@ -1,6 +1,6 @@
 """Whether `mle-train-grpo --duration-weight auto` is right: a tiny policy under five ways of collecting a batch.
 
-    python benchmarks/duration_policy.py --out runs/bias [--seeds 5] [--updates 100] [--ways ...] [--modes ...] [-j 1]
+    python benchmarks/duration_policy.py --run-dir runs/bias [--seeds 5] [--updates 100] [--ways ...] [--modes ...] [-j 1]
 
 Two real tables, and a family of short programs that choose a model and its size. Each is run once by mle-sandbox and
 mle-grade; its score and its CPU seconds are looked up from then on, with a tenth of noise on the seconds, so a run
@@ -260,7 +260,7 @@ def told(values: Sequence[float], digits: int = 3) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--run-dir", type=Path, required=True)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--updates", type=int, default=100)
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))

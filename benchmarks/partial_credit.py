@@ -1,6 +1,6 @@
 """What credit for part of the way is worth to a policy that mostly fails: first valid solution, and share of valid ones.
 
-    python benchmarks/partial_credit.py --out runs/credit [--seeds 5] [--rounds 60] [--beta 0.04] [--learning-rate 5e-4]
+    python benchmarks/partial_credit.py --run-dir runs/credit [--seeds 5] [--rounds 60] [--beta 0.04] [--learning-rate 5e-4]
 
 Two real tables and a program of seven parts (imports, data, columns, model, fit, prediction, submission). Each part has one
 right form and three wrong ones, which raise as beginners' mistakes do, or hand in what cannot be graded. mle-train-sft teaches
@@ -119,7 +119,7 @@ def taught(out: Path) -> tuple[list[dict[str, Any]], Path]:
         teacher.write_text("".join(json.dumps(each) + "\n" for each in records))
         shutil.rmtree(folder, ignore_errors=True)
         rates = ["--learning-rate", "6e-3", "--batch", "50", "--micro-batch", "50", "--save-steps", "1000000"]
-        where = ["--from-scratch", "nano", "--out", str(folder), "-o", str(out / "sft.steps.jsonl")]
+        where = ["--from-scratch", "nano", "--run-dir", str(folder), "-o", str(out / "sft.steps.jsonl")]
         command("mle-train-sft", *where, *rates, "--epochs", "30", str(teacher))
         (folder / "done").touch()
     return read(tasks), folder / "latest"
@@ -260,7 +260,7 @@ def first_valid(told: Sequence[dict[str, Any]]) -> int:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--run-dir", type=Path, required=True)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--rounds", type=int, default=60, help="of 128 rollouts")
     parser.add_argument("--beta", type=float, default=0.04, help="of the KL term; default that of GRPO's paper")

@@ -1,6 +1,6 @@
 """How large mle-report's page is, how long it takes to write, and how long a browser takes to open it.
 
-    python benchmarks/report_page.py --out runs/report-page [--single 600] [--react 115] [FILES]
+    python benchmarks/report_page.py --run-dir runs/report-page [--single 600] [--react 115] [FILES]
 
 Without FILES the scripted model's rollouts on the seven tasks of examples/tasks are made and graded: --single of one answer a task
 and --react in turns, 5,000 by default. Opening is measured from the address to the finished table in a headless Chromium, once
@@ -78,7 +78,7 @@ def seconds(page: Any, action: Any, script: str) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", nargs="*", type=Path)
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--run-dir", type=Path, required=True)
     parser.add_argument("--single", type=int, default=600)
     parser.add_argument("--react", type=int, default=115)
     parser.add_argument("--repeats", type=int, default=7)

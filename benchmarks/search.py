@@ -1,7 +1,7 @@
 """What search agents come to: rd-agent, its rivals, and rd-agent without each of its six components.
 
     mle-gen-task -n 20 --source tabular --samples 300-400 --seed 31 -j 2 -o tasks.jsonl
-    python benchmarks/search.py tasks.jsonl --out runs/search [--seeds 3] [--seconds 40] [-j 12]
+    python benchmarks/search.py tasks.jsonl --run-dir runs/search [--seeds 3] [--seconds 40] [-j 12]
 
 Every arm is a line of mle-rollout and mle-grade, as a user would write it; what is there already is not run again. The
 researcher and the developer are the same scripted model in all arms, which knows nothing of the arm it is in and reacts to
@@ -157,7 +157,7 @@ def curve(runs: Mapping[int, Mapping[str, Run]]) -> list[list[str]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tasks", type=Path)
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--run-dir", type=Path, required=True)
     parser.add_argument("--data", type=Path, default=Path("."))
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=40.0)

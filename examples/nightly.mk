@@ -43,7 +43,7 @@ resume:
 ifdef NIGHT
 $(OUT)/$(NIGHT)/report.txt: $(OUT)/$(NIGHT)/graded.jsonl
 	before=$$(ls -d $(OUT)/*/graded.jsonl | grep -v "^$(@D)/" | tail -n 1 || true); \
-	mle-report -q --html --title "The night of $(NIGHT)" --steps $(OUT)/run/steps.jsonl $${before:+--label before} --label $(NIGHT) $$before $< --force -o $(@D)/report.html; \
+	mle-report -q --html --title "The night of $(NIGHT)" --train-steps $(OUT)/run/steps.jsonl $${before:+--label before} --label $(NIGHT) $$before $< --force -o $(@D)/report.html; \
 	if [ -n "$$before" ]; then mle-report -q --compare --label before --label $(NIGHT) $$before $< --force -o $@; else mle-report -q $< --force -o $@; fi
 	@rm -f $(OUT)/unfinished; cat $@
 
@@ -53,7 +53,7 @@ $(OUT)/$(NIGHT)/trained: $(TASKS)
 	@mkdir -p $(@D) $(OUT)/run; echo $(NIGHT) > $(OUT)/unfinished; touch $(OUT)/graded.jsonl; [ -z "$$(tail -c 1 $(OUT)/graded.jsonl)" ] || sed -i '$$d' $(OUT)/graded.jsonl
 	timeout --signal TERM --kill-after 60 $(HOURS)h mle-rollout -q $(SAMPLER) --forever --follow $(OUT)/pub --max-staleness 2 --state $(OUT)/begun $(SAMPLE) $< \
 	  | mle-instrument -q | mle-sandbox -q $(LIMITS) | mle-grade -q $(REWARD) | tee -a $(OUT)/graded.jsonl | mle-filter -q $(FILTER) --mark \
-	  | mle-train-grpo -q --stream --model $(MODEL) --out $(OUT)/run --publish $(OUT)/pub $(PUBLISH) --max-staleness 2 $(TRAIN) \
+	  | mle-train-grpo -q --stream --model $(MODEL) --run-dir $(OUT)/run --publish $(OUT)/pub $(PUBLISH) --max-staleness 2 $(TRAIN) \
 	    -o $(OUT)/run/steps.jsonl --resume || (( $$? == 124 ))
 	@touch $@
 

@@ -43,7 +43,7 @@ mkdir -p $(2); $(call whole,$(2)/graded.jsonl); \
   mle-rollout -q $(SAMPLER) --forever $(PASSES:%=--passes %) --follow $(2)/pub --max-staleness $(STALENESS) --state $(2)/begun --seed $(SEED) \
     $(SAMPLE) $(4) $(RUN) \
   | mle-grade -q --allow-empty $(5) | tee -a $(2)/graded.jsonl | $(FILTER) --allow-empty --mark \
-  | mle-train-grpo --stream --allow-empty --publish $(2)/pub --max-staleness $(STALENESS) --max-steps $(3) --model $(1) --out $(2) \
+  | mle-train-grpo --stream --allow-empty --publish $(2)/pub --max-staleness $(STALENESS) --max-steps $(3) --model $(1) --run-dir $(2) \
     --seed $(SEED) $(TRAIN) $(6) -o $(2)/steps.jsonl --resume || (( $$? == 141 ))
 $(call whole,$(2)/graded.jsonl)
 endef

@@ -20,7 +20,7 @@ SHELL := bash
 .SECONDARY:
 
 # a short prompt and short answers: the policy has a million weights
-SAMPLE := --prompt single-brief --max-tokens 300 --batch 256
+SAMPLE := --prompt single-brief --max-tokens 300 --engine-batch 256
 LIMITS := --timeout 20 --memory-size 1024
 
 $(OUT)/report.txt: $(OUT)/before.graded.jsonl $(OUT)/after.graded.jsonl
@@ -49,7 +49,7 @@ $(OUT)/%.graded.jsonl: $(OUT)/%.rollouts.jsonl
 $(OUT)/sft/done: $(OUT)/teacher.kept.jsonl
 	@echo "3/6 imitation (at most $(SFT_SECONDS) s)"
 	@mkdir -p $(OUT)/sft
-	mle-train-sft --from-scratch tiny --out $(OUT)/sft --epochs 1000 --max-seconds $(SFT_SECONDS) \
+	mle-train-sft --from-scratch tiny --run-dir $(OUT)/sft --epochs 1000 --max-seconds $(SFT_SECONDS) \
 	  --batch 32 --micro-batch 32 --learning-rate 3e-3 --seed $(SEED) $< -o $(OUT)/sft/steps.jsonl --resume
 	@touch $@
 
@@ -69,7 +69,7 @@ $(OUT)/grpo/done: $(OUT)/sft/done $(OUT)/tasks.jsonl
 	  echo "round $$round, $$SECONDS s of $(GRPO_SECONDS)"; \
 	  mle-rollout -q -m hf:$$policy -g 64 $(SAMPLE) --seed $$round $(OUT)/tasks.jsonl \
 	    | mle-instrument -q | mle-sandbox -q $(LIMITS) | mle-grade -q | mle-filter -q --keep-invalid --keep-duplicates \
-	    | mle-train-grpo --allow-empty --model $(OUT)/sft/latest --out $(OUT)/grpo --groups-per-step 4 --epochs 4 --micro-batch 64 \
+	    | mle-train-grpo --allow-empty --model $(OUT)/sft/latest --run-dir $(OUT)/grpo --groups-per-step 4 --epochs 4 --micro-batch 64 \
 	      --epsilon-high 0.28 --learning-rate 2e-3 -o $(OUT)/grpo/steps.jsonl --resume; \
 	  round=$$(( round + 1 )); echo $$round > $(OUT)/grpo/round; \
 	done

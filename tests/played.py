@@ -246,7 +246,7 @@ PLAYS: dict[str, tuple[Answer, tuple[str, ...]]] = {
             "played": in_steps([*map(cell, SESSION), HELP, cell(program("slope")), FINISHES]),  # type: ignore[arg-type]
             "adviser": lambda body: IDEA,
         }),
-        ("-g", "2", "--ideator", "adviser", "--states", "states.jsonl"),
+        ("-g", "2", "--ideator", "adviser", "--write-states", "states.jsonl"),
     ),
     "memory": (improving, ("--max-traces", "3", "--max-turns", "3", "--reset-ratio", "0.3")),
     "improve": (lambda body: fenced(program(2.9 if "so far" in body["messages"][0]["content"] else 2.5)), ("-g", "2")),

@@ -25,7 +25,7 @@ def main(run: cli.Run, work: Work, filters: FilterOptions, checks: TaskChecks) -
     what was told no validation score in --tau-val. (MLE-RL says no more of tau_val than its value; that validation and
     test scores must not differ by more is another reading, which is not this one.)
 
-    --steps comes before mle-grade: a step is what the policy did from one valid submission to the next, with all that
+    --cut-steps comes before mle-grade: a step is what the policy did from one valid submission to the next, with all that
     went before as its prompt. The turns after the last one, and rollouts without one, are counted.
 
     --state goes with one run at a time. With -o FILE it is written when the output is complete, and --resume decides
@@ -36,9 +36,9 @@ def main(run: cli.Run, work: Work, filters: FilterOptions, checks: TaskChecks) -
 
     \b
     Examples:
-      mle-filter --keep-invalid graded.jsonl | mle-train-grpo --model runs/sft --out runs/grpo
-      mle-filter --no-spread --min-group 1 graded.jsonl | mle-train-sft --model tiny --out sft
-      mle-rollout --scaffold memory -m my-model --model-url $URL tasks.jsonl | mle-filter --steps \\
+      mle-filter --keep-invalid graded.jsonl | mle-train-grpo --model runs/sft --run-dir runs/grpo
+      mle-filter --no-spread --min-group 1 graded.jsonl | mle-train-sft --model tiny --run-dir sft
+      mle-rollout --scaffold memory -m my-model --model-url $URL tasks.jsonl | mle-filter --cut-steps \\
         | mle-grade --reward human-rank \\
         | mle-filter --preset mle-rl --calibrate seen --state windows.json > steps.jsonl
       mle-import prepared/ | mle-filter --tasks -j 4 --dropped unsound.jsonl -o sound.jsonl

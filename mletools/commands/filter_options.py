@@ -74,7 +74,7 @@ def refuse_mixed(tasks: bool, steps: bool) -> None:
         raise click.UsageError(f"{wrong} {other}")
     wrong = next((given[name] for name in (*CHOICES, "preset", "mark", "state") if name in given and steps), None)
     if wrong:
-        raise click.UsageError(f"{wrong} does nothing with --steps: it is for what mle-grade made of the steps")
+        raise click.UsageError(f"{wrong} does nothing with --cut-steps: it is for what mle-grade made of the steps")
 
 
 def _told(preset: str) -> str:
@@ -102,7 +102,9 @@ class Work:
     """What is filtered, and where what is dropped goes."""
 
     tasks: bool = option("FILES are tasks: keep those that pass the checks of their data.", default=False)
-    steps: bool = option("Cut rollouts in turns into one rollout for each valid submission.", default=False)
+    steps: bool = option(
+        "Cut rollouts in turns into one rollout for each valid submission.", default=False, flags=("--cut-steps",)
+    )
     preset: str | None = option(f"mle-rl: {_told('mle-rl')}. Options win over it.", choices=tuple(PRESETS))
     state: str | None = option(
         "Remember the rewards of --top and --window here, from run to run.", kind="file", metavar="FILE"

@@ -67,7 +67,8 @@ from .report_sets import labels, read
 @click.option("--full", is_flag=True, help="--html: the viewer shows all of every text (a larger page).")
 @click.option("--title", metavar="TEXT", help="--html: of the page.  [default: Report]")
 @click.option(
-    "--steps",
+    "--train-steps",
+    "steps",
     multiple=True,
     type=click.Path(dir_okay=False),
     metavar="FILE",
@@ -83,7 +84,7 @@ from .report_sets import labels, read
 @click.option(
     "--follow",
     is_flag=True,
-    help="Watch FILES, and --steps, as a running pipe writes them: a dashboard on standard error, until Ctrl-C.",
+    help="Watch FILES, and --train-steps, as a running pipe writes them: a dashboard on standard error, until Ctrl-C.",
 )
 @click.option(
     "--interval",
@@ -129,8 +130,8 @@ def main(run: cli.Run, **options: Any) -> None:
     Examples:
       mle-report --label before --label after before.jsonl after.jsonl
       mle-report --compare --by medal before.jsonl after.jsonl
-      mle-report --html --steps steps.jsonl -o report.html graded.jsonl
-      mle-report --follow --steps steps.jsonl graded.jsonl
+      mle-report --html --train-steps steps.jsonl -o report.html graded.jsonl
+      mle-report --follow --train-steps steps.jsonl graded.jsonl
     """
     asked = Asked(**options)
     files = run.files or ("-",)

@@ -64,7 +64,7 @@ class Asked:
         if not self.html and (self.full or self.title):
             raise click.UsageError("--full and --title are about --html")
         if self.steps and not (drawn or self.follow):
-            raise click.UsageError("--steps is drawn: give --html, --plots DIR or --follow too")
+            raise click.UsageError("--train-steps is drawn: give --html, --plots DIR or --follow too")
         if self.best_trace and (drawn or self.over_turns or self.over_traces):
             raise click.UsageError(
                 "--best-trace is about tables of runs; the page, figures, --over-turns and --over-traces show every trace"

@@ -38,8 +38,7 @@ def _options(args: list[str]) -> list[Option]:
 
 def _hint(option: str) -> str | None:
     """Which scaffolds have an option that this one does not."""
-    name = option.lstrip("-").replace("-", "_")
-    names = [each for each in SCAFFOLDS if name in _declared(["--scaffold", each])]
+    names = [each for each in SCAFFOLDS if any(option in one.opts for one in _options(["--scaffold", each]))]
     if tuple(names) == IN_TURNS:
         return f"{option} is about agents in turns, not --scaffold single"
     return f"{option} is about --scaffold {' or '.join(names)}" if names else None
@@ -71,7 +70,7 @@ def main(
     react    reasons, runs programs, has them scored, answers (SandMLE)
     codeact  a Python session and a shell; with --ideator it may ask for help (MLE-Ideator)
     memory   traces that begin from scratch or from a pool of the best solutions (MLE-RL)
-    idea     from states (codeact --states): one idea a rollout, carried out by a frozen model
+    idea     from states (codeact --write-states): one idea a rollout, carried out by a frozen model
     search   a graph of solutions, by six components that can be exchanged (R&D-Agent)
     x.py:Me  a scaffold of your own (docs/agents.md)
 
@@ -86,7 +85,7 @@ def main(
       mle-rollout -m Qwen/Qwen3-8B --model-url $URL -g 8 -j 64 tasks.jsonl --resume -o rollouts.jsonl
       mle-rollout --scaffold react -m my-model --model-url $URL -g 4 -j 64 tasks.jsonl | mle-grade
       mle-rollout --scaffold search --preset aide -m my-model --max-seconds 3600 tasks.jsonl
-      mle-rollout --scaffold codeact --ideator gpt-5 --states states.jsonl tasks.jsonl
+      mle-rollout --scaffold codeact --ideator gpt-5 --write-states states.jsonl tasks.jsonl
     """
     endless.check(run.beside("") is not None)
     scaffold = open_scaffold(plan.scaffold)
@@ -96,7 +95,7 @@ def main(
         answer_once(run, scaffold.settings(**own), models, sampling, plan.group_size, endless)
         return
     if own.get("states") and not own.get("ideator"):
-        raise OptionError("--states are written where help is asked for: --ideator MODEL (or null, or vague)")
+        raise OptionError("--write-states are written where help is asked for: --ideator MODEL (or null, or vague)")
     settings = scaffold.settings(**own)
     if sandbox.timeout is not None:
         settings = replace(settings, execution_seconds=sandbox.timeout)

@@ -52,8 +52,8 @@ def main(
     \b
     Examples:
       mle-filter --no-spread --min-group 1 graded.jsonl \\
-        | mle-train-sft --from-scratch tiny --out runs/sft
-      mle-train-sft --model Qwen/Qwen3-8B --out runs/sft --epochs 3 kept.jsonl --resume
+        | mle-train-sft --from-scratch tiny --run-dir runs/sft
+      mle-train-sft --model Qwen/Qwen3-8B --run-dir runs/sft --epochs 3 kept.jsonl --resume
     """
     if (model is None) == (from_scratch is None):
         raise click.UsageError("give either --model or --from-scratch")

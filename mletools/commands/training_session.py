@@ -42,7 +42,13 @@ def training_options(save_steps: int, defaults: Callable[[str], str] | None = No
     rank = {**number(16, **own), "type": click.IntRange(0)}
     options = [
         click.option(
-            "--out", cls=cli.Option, heading="Run folder", required=True, type=click.Path(file_okay=False), help=latest
+            "--run-dir",
+            "out",
+            cls=cli.Option,
+            heading="Run folder",
+            required=True,
+            type=click.Path(file_okay=False),
+            help=latest,
         ),
         click.option(
             "--epochs", help=told("Passes over the input.", "epochs"), **number(1, **{**own, "heading": "Optimiser"})

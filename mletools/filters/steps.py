@@ -2,7 +2,7 @@
 
 A step is what the policy did since its last valid submission, up to and with the message that handed in the next.
 Covered: scaffolds in turns; a rollout of one answer is one step as it is. Not covered: searches (mle-rollout has
---steps for those), and how many teams a score leaves behind, which reaches this module as an argument.
+--cut-steps for those), and how many teams a score leaves behind, which reaches this module as an argument.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -40,12 +40,12 @@ def own_submission(turn: Turn) -> dict[str, Any] | None:
 def cut(rollout: dict[str, Any], hand_in: HandIn, standing: Standing) -> Cut:
     """The steps of a rollout, in order. RecordError for one that is a step already."""
     if "cut" in rollout:
-        raise RecordError(f"is a step already, of {rollout['cut']['rollout']}: give --steps what mle-rollout wrote")
+        raise RecordError(f"is a step already, of {rollout['cut']['rollout']}: give --cut-steps what mle-rollout wrote")
     turns = rollout["turns"]
     if rollout["stop_reason"] == "asked":
         return Cut([], "no step: a state, which hands in nothing", len(turns))
     if "search" in rollout:
-        return Cut([], "no step: a search, whose steps are what mle-rollout --steps wrote", len(turns))
+        return Cut([], "no step: a search, whose steps are what mle-rollout --write-steps wrote", len(turns))
     if len(turns) == 1 and "message" not in turns[0]:
         return Cut([_alone(rollout, standing)], None, 0)
     ends = [at for at, turn in enumerate(turns) if own_submission(turn) and (turn.get("grade") or {}).get("valid")]

@@ -38,6 +38,7 @@ class CodeactSettings(Settings):
     ideator_url: str | None = option("The ideator's server (default: --model-url).", kind="url", machine=True)
     states: str | None = option(
         "Write the state at each request for help here, for --scaffold idea.",
+        flags=("--write-states",),
         kind="file",
         metavar="FILE",
         machine=True,

@@ -55,7 +55,7 @@ class Idea(Scaffold[IdeaSettings]):
         assert job.record is not None
         start = job.record.get("state")
         if job.record["stop_reason"] != "asked" or not start:
-            raise RecordError("no state: give what mle-rollout --scaffold codeact --states wrote")
+            raise RecordError("no state: give what mle-rollout --scaffold codeact --write-states wrote")
         asked = ideas.question(job.record["messages"], start.get("query"), job.settings.trajectory_tokens)
         episode = Episode(job, environment, tape, asked)
         try:

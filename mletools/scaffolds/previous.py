@@ -2,7 +2,7 @@
 
 Covered: reading them out of recorded rollouts in bounded memory, a draw that a seed decides, and what a program printed,
 shortened and made fit for a prompt. Not covered: how often to improve rather than begin from scratch (half the time in
-the paper; the scaffold decides), the wording of the question, solutions of single turns (mle-filter --steps cuts those
+the paper; the scaffold decides), the wording of the question, solutions of single turns (mle-filter --cut-steps cuts those
 out), fences or instructions in what agents printed: it stays an agent's text.
 """
 

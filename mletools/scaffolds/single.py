@@ -41,7 +41,9 @@ class SingleSettings:
     pool: tuple[str, ...] = option(
         "Executed rollouts to improve on. Repeatable.", default=(), kind="existing file", metavar="FILE"
     )
-    batch: int = option("Answers that an hf: engine samples at once.", default=64, at_least=1)
+    batch: int = option(
+        "Answers that an hf: engine samples at once.", default=64, at_least=1, flags=("--engine-batch",)
+    )
 
 
 class Single:

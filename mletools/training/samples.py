@@ -226,7 +226,7 @@ def render(messages: list[Message], tokenizer: Any) -> tuple[list[int], list[int
         if not prefix.startswith(done) or not whole.startswith(prefix):
             raise RecordError(
                 f"messages[{index}]: the chat template rewrites earlier turns; cut the rollout into steps "
-                "(mle-filter --steps) to train on it"
+                "(mle-filter --cut-steps) to train on it"
             )
         answer = whole[len(prefix) :]
         if tokenizer.eos_token and tokenizer.eos_token in answer:

@@ -35,9 +35,11 @@ CASES = {
     "mle-grade": Case((), "executed"),
     "mle-filter": Case(("--keep-invalid",), "graded"),
     "mle-report": Case(("--json", "--label", "all"), "graded", prefix=False),
-    "mle-train-sft": Case(("--model", "tiny", "--out", "out", "--epochs", "2", "--batch", "2"), "taught", prefix=False),
+    "mle-train-sft": Case(
+        ("--model", "tiny", "--run-dir", "out", "--epochs", "2", "--batch", "2"), "taught", prefix=False
+    ),
     "mle-train-grpo": Case(
-        ("--model", "tiny", "--out", "out", "--groups-per-step", "1", "--epochs", "2"), "sampled", prefix=False
+        ("--model", "tiny", "--run-dir", "out", "--groups-per-step", "1", "--epochs", "2"), "sampled", prefix=False
     ),
     "mle-classify-ideas": Case((), "graded"),
     "mle-show": Case(("--color", "never"), "graded"),

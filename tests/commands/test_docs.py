@@ -54,7 +54,7 @@ STAND_INS = {
     "for round in 1 2 3 4": "for round in 1",
     "--selftest": "--selftest --help",  # a minute; tests/sandbox/test_sandbox_command.py runs it
     "--scaffold memory": "--scaffold memory --max-traces 1",
-    "--out runs/mle-rl": "--out runs/mle-rl --allow-empty",  # the tiny model's context is too short for a trace
+    "--run-dir runs/mle-rl": "--run-dir runs/mle-rl --allow-empty",  # the tiny model's context is too short for a trace
 }
 
 # Which question a prompt asks, by the file that its first line is from.

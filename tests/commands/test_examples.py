@@ -98,7 +98,7 @@ def test_what_the_check_refuses() -> None:
     )
     text = (
         'mle-rollout -m gpt-4.1 --model-url "" x.jsonl\n'
-        "mle-train-grpo --stream --publish p --publish-url http://h/v1 --model m --out o --preset mle-rl\n"
+        "mle-train-grpo --stream --publish p --publish-url http://h/v1 --model m --run-dir o --preset mle-rl\n"
         "mle-grade x.jsonl --resume\nmle-import there --metric rmsle -o tasks.jsonl\n"
     )
     done = subprocess.run(script, input=text, capture_output=True, text=True, check=False)

@@ -151,7 +151,7 @@ def test_two_nights(tasks: Path, tmp_path: Path) -> None:
         "SAMPLER": "-m hf:",
         "PUBLISH": "",
         "EVALUATOR": "-m hf:nightly/run/latest",
-        "SAMPLE": "-g 4 --prompt single-brief --max-tokens 16 --batch 12",
+        "SAMPLE": "-g 4 --prompt single-brief --max-tokens 16 --engine-batch 12",
         "LIMITS": "-j 2 --timeout 20",
         # what an untrained policy writes is worth the same, all of it: -10
         "REWARD": "--reward partial-credit",

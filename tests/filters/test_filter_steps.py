@@ -1,4 +1,4 @@
-"""mle-filter --steps: traces cut into steps, through the real commands, and what each step's record holds."""
+"""mle-filter --cut-steps: traces cut into steps, through the real commands, and what each step's record holds."""
 
 import json
 from pathlib import Path
@@ -58,7 +58,7 @@ GRADE = ("mle-grade", "-k", "--reward", "human-rank")
 
 
 def test_a_step_ends_with_each_valid_submission(played: Played) -> None:
-    steps, said = pipe(played, ("mle-filter", "--steps"), GRADE)
+    steps, said = pipe(played, ("mle-filter", "--cut-steps"), GRADE)
     assert said[0] == "mle-filter: 6 records, 2 rollouts cut, 2 turns after the last valid submission"
     assert said[1] == "mle-grade: 6 records, 6 valid"
     task = played.tasks["mill_0"]
@@ -86,7 +86,7 @@ def test_a_step_ends_with_each_valid_submission(played: Played) -> None:
 
 
 def test_only_the_steps_own_messages_carry_loss(played: Played) -> None:
-    steps, _ = pipe(played, ("mle-filter", "--steps"))
+    steps, _ = pipe(played, ("mle-filter", "--cut-steps"))
     for at, step in enumerate(steps):
         whole, (first, last) = played.records[at // 3], TURNS[at % 3]
         own = [turn["message"] for turn in whole["turns"][first : last + 1]]
@@ -98,7 +98,7 @@ def test_only_the_steps_own_messages_carry_loss(played: Played) -> None:
 
 
 def test_the_reference_is_the_step_before_or_the_memory(played: Played) -> None:
-    steps, _ = pipe(played, ("mle-filter", "--steps"))
+    steps, _ = pipe(played, ("mle-filter", "--cut-steps"))
     task = played.tasks["mill_0"]
 
     def reference(of: str, slope: float) -> dict[str, Any]:
@@ -113,7 +113,7 @@ def test_the_reference_is_the_step_before_or_the_memory(played: Played) -> None:
 @pytest.mark.slow
 def test_from_traces_to_what_is_worth_learning_from(played: Played) -> None:
     choose = ("mle-filter", "--min-group", "1", "--no-spread", "--keep-duplicates", "--mask-invalid", "--mark")
-    found, said = pipe(played, ("mle-filter", "--steps"), GRADE, (*choose, "--tau-adv", "0.01", "--tau-val", "0.1"))
+    found, said = pipe(played, ("mle-filter", "--cut-steps"), GRADE, (*choose, "--tau-adv", "0.01", "--tau-val", "0.1"))
     ranks = [human_rank(test_score(played.folder, played.tasks["mill_0"], slope)) for slope in SLOPES]
     shown = [human_rank(validation_score(played.folder, played.tasks["mill_0"], slope)) for slope in SLOPES]
     assert ranks[2] < ranks[0] < ranks[1] and shown[0] >= 0.1 and shown[1] >= 0.1
@@ -128,7 +128,7 @@ def test_from_traces_to_what_is_worth_learning_from(played: Played) -> None:
     assert [each["masked"] for each in filters] == messages * 2
     # under another rule of ranks the reference's is worked out again
     other = ("mle-grade", "-k", "--reward", "human-rank", "--human-rank", "mle-rl")
-    found, _ = pipe(played, ("mle-filter", "--steps"), other, (*choose, "--tau-adv", "0.01"))
+    found, _ = pipe(played, ("mle-filter", "--cut-steps"), other, (*choose, "--tau-adv", "0.01"))
     assert [step["filter"].get("gain") for step in found] == [each.get("gain") for each in filters]
     # 1 - p / N, one team less
     assert [step["reward"] for step in found[:3]] == pytest.approx([max(0, rank - 1 / 9) for rank in ranks])
@@ -139,7 +139,7 @@ def test_a_session_hands_in_all_its_cells(tmp_path: Path) -> None:
     cells = ["slope = 2.5", program("slope"), "slope = 2.9", program("slope")]  # type: ignore[arg-type]
     with FaultyServer(in_steps([*map(cell, cells), "<finish></finish>"])) as server:
         made = play(server, "codeact", tmp_path, tasks)
-    steps, said = pipe(made, ("mle-filter", "--steps"), GRADE)
+    steps, said = pipe(made, ("mle-filter", "--cut-steps"), GRADE)
     assert said[0] == "mle-filter: 2 records, 1 rollouts cut, 1 turns after the last valid submission"
     assert [step["cut"]["turns"] for step in steps] == [[0, 1], [2, 3]]
     assert [step["code"].split() for step in steps] == [" ".join(part).split() for part in (cells[:2], cells)]
@@ -157,13 +157,13 @@ def test_what_gives_no_step_is_counted(tmp_path: Path) -> None:
         "preset": "aide", "components": {}, "chosen": None, "how": "", "candidates": [], "budget": {}, "elapsed_s": 0,
         "cost": {phase: none["usage"] for phase in ("research", "develop")},
     })  # fmt: skip
-    asked = ("mle-filter", "--steps", "--dropped", "without.jsonl")
+    asked = ("mle-filter", "--cut-steps", "--dropped", "without.jsonl")
     done = run_command(*asked, input=as_lines(none, bad, state, search), cwd=tmp_path)
     assert done.stdout == b"" and done.stderr.decode().rpartition(", ")[0] == (
         "mle-filter: 1 rollouts without a step (nothing was handed in), "
         "1 rollouts without a step (no submission was valid), "
         "1 rollouts without a step (a state, which hands in nothing), "
-        "1 rollouts without a step (a search, whose steps are what mle-rollout --steps wrote)"
+        "1 rollouts without a step (a search, whose steps are what mle-rollout --write-steps wrote)"
     )
     reasons = [record["filter"]["reason"] for record in read(tmp_path / "without.jsonl")]
     assert reasons[0] == "no step: nothing was handed in" and len(reasons) == 4
@@ -171,15 +171,15 @@ def test_what_gives_no_step_is_counted(tmp_path: Path) -> None:
 
 def test_one_answer_is_one_step_and_a_step_is_none(tmp_path: Path) -> None:
     answer = one_graded(0, 0.5, turns=[{"action": "solve", "duration_s": 1.0}])
-    done = run_command("mle-filter", "--steps", input=as_lines(answer), cwd=tmp_path)
+    done = run_command("mle-filter", "--cut-steps", input=as_lines(answer), cwd=tmp_path)
     (step,) = records(done.stdout)
     assert step["cut"] == {
         "rollout": "r0", "group": "g0", "sample": 0, "step": 1, "turns": [0, 0], "reference": None,
     }  # fmt: skip
     assert step["messages"] == answer["messages"] and step["code"] == "x = 0" and not {"grade", "reward"} & set(step)
-    again = run_command("mle-filter", "--steps", input=done.stdout, cwd=tmp_path, check=False)
+    again = run_command("mle-filter", "--cut-steps", input=done.stdout, cwd=tmp_path, check=False)
     assert again.returncode == 1 and again.stderr.decode() == (
-        "mle-filter: stdin:1: is a step already, of r0: give --steps what mle-rollout wrote\n"
+        "mle-filter: stdin:1: is a step already, of r0: give --cut-steps what mle-rollout wrote\n"
     )
     with pytest.raises(RecordError):
         cut(step, lambda *_: (None, {}), lambda *_: {})
@@ -187,7 +187,7 @@ def test_one_answer_is_one_step_and_a_step_is_none(tmp_path: Path) -> None:
 
 def test_steps_go_on_after_a_kill(played: Played) -> None:
     (played.folder / "traces.jsonl").write_bytes(as_lines(*played.records))
-    asked = ("mle-filter", "--steps", "traces.jsonl", "-q", "-o")
+    asked = ("mle-filter", "--cut-steps", "traces.jsonl", "-q", "-o")
     run_command(*asked, "all.jsonl", cwd=played.folder)
     whole = (played.folder / "all.jsonl").read_bytes()
     lines = whole.splitlines(keepends=True)

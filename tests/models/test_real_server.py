@@ -186,7 +186,7 @@ def test_agents_in_turns_keep_what_was_sampled(
 
 def test_ideas_from_states(asked: Callable[..., list[dict[str, Any]]], server: RealServer) -> None:
     folder = asked.folder  # type: ignore[attr-defined]
-    states = ("--scaffold", "codeact", "--ideator", "null", "--states", "s.jsonl")
+    states = ("--scaffold", "codeact", "--ideator", "null", "--write-states", "s.jsonl")
     run_command("mle-rollout", *states, "-g", "3", "-o", "c.jsonl", "t.jsonl", cwd=folder)
     assert (folder / "s.jsonl").stat().st_size
     made = asked("idea", "--implementer", "scripted", "--trajectory-tokens", "500", tasks="s.jsonl")
@@ -201,7 +201,7 @@ def test_steps_of_a_search_keep_what_was_sampled(
     asked: Callable[..., list[dict[str, Any]]], server: RealServer
 ) -> None:
     folder = asked.folder  # type: ignore[attr-defined]
-    made = asked("search", "--preset", "rd-agent", "--max-turns", "4", "--steps", "steps.jsonl")
+    made = asked("search", "--preset", "rd-agent", "--max-turns", "4", "--write-steps", "steps.jsonl")
     assert [len(record["turns"]) for record in made] == [4, 4]
     assert {turn["problem"] for record in made for turn in record["turns"]} <= {"unanswered", "no_code"}  # untrained
     steps = records((folder / "steps.jsonl").read_bytes())

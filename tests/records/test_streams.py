@@ -284,7 +284,7 @@ PIPE = (
     ("mle-sandbox", "-q"),
     ("mle-grade", "-q", "--reward", "partial-credit"),
     ("mle-filter", "-q", "--keep-invalid", "--keep-duplicates", "--no-spread"),
-    ("mle-train-grpo", "-q", "--model", "tiny", "--out", "run", "--groups-per-step", "1", "--baseline", "none",
+    ("mle-train-grpo", "-q", "--model", "tiny", "--run-dir", "run", "--groups-per-step", "1", "--baseline", "none",
      "--scale-rewards", "none", "--save-steps", "1", "-o", "steps.jsonl", "--resume"),
 )  # fmt: skip
 

@@ -78,7 +78,7 @@ def test_sparks() -> None:
 
 
 def test_the_command_watches_until_it_is_told_to_stop(tmp_path: Path) -> None:
-    command = [str(BIN / "mle-report"), "--follow", "--interval", "0.2", "--steps", "steps.jsonl", "graded.jsonl"]
+    command = [str(BIN / "mle-report"), "--follow", "--interval", "0.2", "--train-steps", "steps.jsonl", "graded.jsonl"]
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stderr is not None and process.stdout is not None
         assert b"rollouts 0.0 a minute, 0;" in process.stderr.readline()

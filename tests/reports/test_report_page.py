@@ -90,7 +90,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_all_is_in_one_file_and_the_same_input_gives_the_same_page(folder: Path) -> None:
-    text = page(folder, "--steps", "steps.jsonl", "--title", "A <week> of work", "first.jsonl", "second.jsonl")
+    text = page(folder, "--train-steps", "steps.jsonl", "--title", "A <week> of work", "first.jsonl", "second.jsonl")
     assert "<h1>A &lt;week&gt; of work</h1>" in text
     for id in ("overview", "training", "within", "funnel", "time", "compare", "rollouts"):
         assert f'<section id="{id}"' in text and f'href="#{id}"' in text
@@ -103,7 +103,10 @@ def test_all_is_in_one_file_and_the_same_input_gives_the_same_page(folder: Path)
     for row in rows:
         told = dict(zip(columns, row, strict=True))
         assert told["id"] in unpacked(text, f"block-{told['block']}")[told["place"]]
-    assert page(folder, "--steps", "steps.jsonl", "--title", "A <week> of work", "first.jsonl", "second.jsonl") == text
+    assert (
+        page(folder, "--train-steps", "steps.jsonl", "--title", "A <week> of work", "first.jsonl", "second.jsonl")
+        == text
+    )
 
 
 @pytest.mark.slow
@@ -140,7 +143,7 @@ def test_a_figure_of_many_sets_keeps_room_for_its_axes(length: int, tmp_path: Pa
 
 @pytest.mark.slow
 def test_plots_are_files(folder: Path) -> None:
-    told = run_command("mle-report", "--plots", "plots", "--steps", "steps.jsonl", "first.jsonl", cwd=folder)
+    told = run_command("mle-report", "--plots", "plots", "--train-steps", "steps.jsonl", "first.jsonl", cwd=folder)
     made = sorted(path.name for path in (folder / "plots").iterdir())
     assert b"files in plots" in told.stderr and b"over tasks" in told.stdout
     assert {"funnel.svg", "funnel.png", "training-reward-mean.svg", "version-reward.png", "times.svg"} <= set(made)
@@ -155,7 +158,7 @@ def test_plots_are_files(folder: Path) -> None:
         (("--html", "--json"), "--html is a page of its own: --json, --compare and --over-... are about other output"),
         (("--full",), "--full and --title are about --html"),
         (("--tasks", "tasks.jsonl"), "--tasks are drawn: give --html or --plots DIR too"),
-        (("--steps", "steps.jsonl"), "--steps is drawn: give --html, --plots DIR or --follow too"),
+        (("--train-steps", "steps.jsonl"), "--train-steps is drawn: give --html, --plots DIR or --follow too"),
     ],
 )
 def test_options_that_do_not_go_together(folder: Path, arguments: tuple[str, ...], complaint: str) -> None:
@@ -282,7 +285,7 @@ def picture(browser: Any, name: str) -> None:
 
 @pytest.mark.slow
 def test_every_view_in_chromium(folder: Path, browser: Any) -> None:
-    page(folder, "--steps", "steps.jsonl", "first.jsonl", "second.jsonl")
+    page(folder, "--train-steps", "steps.jsonl", "first.jsonl", "second.jsonl")
     opened(browser, folder / "report.html")
     count = "return document.querySelectorAll('#rows tbody tr').length"
     assert browser.execute_script(count) == 24
@@ -351,7 +354,7 @@ def test_nothing_of_an_agent_runs_in_chromium(folder: Path, browser: Any) -> Non
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_axe_finds_nothing_serious(folder: Path, browser: Any, theme: str) -> None:
     axe = pytest.importorskip("axe_core_python", reason="axe-core is not installed: accessibility is not checked")
-    page(folder, "--steps", "steps.jsonl", "first.jsonl", "second.jsonl")
+    page(folder, "--train-steps", "steps.jsonl", "first.jsonl", "second.jsonl")
     opened(browser, folder / "report.html", f"#rollout={1:016x}")
     until(browser, "return document.querySelectorAll('#viewer-body details').length > 1")
     browser.execute_script("document.documentElement.dataset.theme = arguments[0]", theme)

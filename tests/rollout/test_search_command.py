@@ -69,7 +69,7 @@ def without_elapsed(made: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def test_no_model_is_told_what_it_must_not_know_and_the_pipe_takes_it(preset: str, tmp_path: Path) -> None:
     write_tasks(tmp_path, 2)
     with FaultyServer(searching) as server:
-        output = run_command(*search(server, preset, 5, "--steps", "steps.jsonl", "-j", "2"), cwd=tmp_path).stdout
+        output = run_command(*search(server, preset, 5, "--write-steps", "steps.jsonl", "-j", "2"), cwd=tmp_path).stdout
         made, steps = records(output), records((tmp_path / "steps.jsonl").read_bytes())
         assert [len(record["turns"]) for record in made] == [5, 5]
         assert all(record["search"]["chosen"] is not None for record in made)
@@ -102,11 +102,11 @@ def test_a_servers_faults_and_the_number_of_hands_change_nothing(preset: str, tm
 def test_killed_and_resumed_loses_and_pays_nothing_twice(preset: str, share: float, tmp_path: Path) -> None:
     write_tasks(tmp_path, 2)
     with FaultyServer(searching) as server:
-        line = search(server, preset, 8, "--steps", "clean_steps.jsonl")
+        line = search(server, preset, 8, "--write-steps", "clean_steps.jsonl")
         clean = records(run_command(*line, cwd=tmp_path).stdout)
         asked = len(server.requests)
     with FaultyServer(searching, latency_s=0.03) as server:
-        line = search(server, preset, 8, "-j", "2", "-o", "out.jsonl", "--steps", "steps.jsonl")
+        line = search(server, preset, 8, "-j", "2", "-o", "out.jsonl", "--write-steps", "steps.jsonl")
         code, family, _ = stopped(line, tmp_path, lambda: len(server.requests) >= share * asked, signal.SIGKILL)
         assert code == -signal.SIGKILL and gone(family)
         graphs = list((tmp_path / "out.jsonl.graph").glob("*.jsonl"))

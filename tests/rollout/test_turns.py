@@ -34,10 +34,10 @@ from mletools.records import schema
         ("--scaffold react --reset-ratio 0.5", "--reset-ratio is about --scaffold memory"),
         ("--scaffold codeact --max-traces 2", "--max-traces is about --scaffold memory"),
         ("--scaffold react --ideator x", "--ideator is about --scaffold codeact"),
-        ("--scaffold memory --states s.jsonl", "--states is about --scaffold codeact"),
+        ("--scaffold memory --write-states s.jsonl", "--write-states is about --scaffold codeact"),
         (
-            "--scaffold codeact --states s.jsonl",
-            "--states are written where help is asked for: --ideator MODEL (or null, or vague)",
+            "--scaffold codeact --write-states s.jsonl",
+            "--write-states are written where help is asked for: --ideator MODEL (or null, or vague)",
         ),
         ("--scaffold memory --trajectory-tokens 9", "--trajectory-tokens is about --scaffold codeact or idea"),
         ("--scaffold codeact --implementer x", "--implementer is about --scaffold idea"),

@@ -165,7 +165,9 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Played:
         "adviser": lambda body: IDEA if "mill_0" in body["messages"][0]["content"] else "I have no idea",
     }
     with FaultyServer(by_model(policies)) as server:
-        return play(server, "codeact", folder, tasks, "--ideator", "adviser", "--states", "states.jsonl", "-j", "2")
+        return play(
+            server, "codeact", folder, tasks, "--ideator", "adviser", "--write-states", "states.jsonl", "-j", "2"
+        )
 
 
 def test_an_ideator_is_asked_and_its_answer_is_an_observation(asked: Played) -> None:
@@ -282,5 +284,5 @@ def test_what_is_no_state_is_set_aside(asked: Played, tmp_path: Path) -> None:
         done = run_command(*line, cwd=tmp_path, check=False)
     assert done.returncode == 1 and server.requests == []
     assert done.stderr.decode() == (
-        "mle-rollout: runs.jsonl:1: no state: give what mle-rollout --scaffold codeact --states wrote\n"
+        "mle-rollout: runs.jsonl:1: no state: give what mle-rollout --scaffold codeact --write-states wrote\n"
     )

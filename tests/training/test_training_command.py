@@ -68,7 +68,7 @@ def run(*arguments: str, records: list[dict], code: int = 0, **env: str) -> tupl
 @pytest.mark.slow
 def test_records_without_ids_are_trained_on_and_counted(nano, tmp_path) -> None:
     mixed = rollouts(4) + [{**record, "id": f"x{record['id']}", "group": "h"} for record in rollouts(4, ids=False)]
-    (step,), told = run("mle-train-grpo", "--model", str(nano), "--out", str(tmp_path / "run"), records=mixed)
+    (step,), told = run("mle-train-grpo", "--model", str(nano), "--run-dir", str(tmp_path / "run"), records=mixed)
     assert (step["rollouts"], step["retokenized"]) == (8, 4)
     assert "mle-train-grpo: 4 rollouts had no token ids: the text was tokenised again" in told
 
@@ -80,7 +80,7 @@ def test_masks_and_a_batch_that_was_cut(nano, tmp_path) -> None:
     del records[5], records[3]  # one of each group never came; of the first group one more is masked
     options = ("--preset", "sandmle", "--duration-weight", "auto", "--groups-per-step", "2")
     (step,), told = run(
-        "mle-train-grpo", "--model", str(nano), "--out", str(tmp_path / "run"), *options, records=records
+        "mle-train-grpo", "--model", str(nano), "--run-dir", str(tmp_path / "run"), *options, records=records
     )
     assert (step["rollouts"], step["groups"], step["lost"], step["weighted"]) == (5, 2, 2, True)
     assert "1 not trained on (masked timeout)" in told
@@ -93,7 +93,7 @@ def test_a_ratio_that_explodes_ends_the_run_before_the_step(nano, tmp_path) -> N
     options = (
         "--model",
         str(nano),
-        "--out",
+        "--run-dir",
         str(out),
         "--groups-per-step",
         "1",
@@ -120,7 +120,7 @@ def test_the_best_checkpoint_by_validation_stays(nano, tmp_path) -> None:
             "print(json.dumps({\"reward\": 4 - (v - 4) ** 2}))'"
         )  # fmt: skip
     options = ("--groups-per-step", "1", "--save-steps", "1", "--keep", "2", "--lora-rank", "4", "--validate", reward)
-    steps, _ = run("mle-train-grpo", "--model", str(nano), "--out", str(out), *options, records=rollouts(32))
+    steps, _ = run("mle-train-grpo", "--model", str(nano), "--run-dir", str(out), *options, records=rollouts(32))
     assert [step["validation_reward"] for step in steps] == [-5, 0, 3, 4, 3, 0, -5, -12]
     assert os.readlink(out / "best") == "checkpoint-000004" and (out / "best" / "adapter_config.json").exists()
     assert sorted(path.name for path in out.glob("checkpoint-*")) == [f"checkpoint-00000{n}" for n in (4, 7, 8)]
@@ -128,7 +128,7 @@ def test_the_best_checkpoint_by_validation_stays(nano, tmp_path) -> None:
         "mle-train-grpo",
         "--model",
         str(nano),
-        "--out",
+        "--run-dir",
         str(tmp_path / "other"),
         "--validate",
         "exit 3",
@@ -145,7 +145,7 @@ def test_a_merged_policy_says_what_the_adapter_says(nano, tmp_path) -> None:
 
     out = tmp_path / "run"
     options = ("--export-merged", "--lora-rank", "4", "--learning-rate", "1e-2")
-    _, told = run("mle-train-grpo", "--model", str(nano), "--out", str(out), *options, records=rollouts(16))
+    _, told = run("mle-train-grpo", "--model", str(nano), "--run-dir", str(out), *options, records=rollouts(16))
     assert f"the policy as one model: {out / 'merged'}" in told
     asked = [Request([{"role": "user", "content": "Q"}], seed=n, max_tokens=12) for n in range(4)]
     merged, adapter, base = (HfModel(path, device="cpu", threads=1) for path in (out / "merged", out / "latest", nano))
@@ -158,9 +158,9 @@ def test_a_merged_policy_says_what_the_adapter_says(nano, tmp_path) -> None:
 @pytest.mark.parametrize("command", ["mle-train-sft", "mle-train-grpo"])
 def test_all_weights_go_on_from_an_adapter_merged_into_its_base(command: str, nano, tmp_path) -> None:
     adapter, out = tmp_path / "adapter", tmp_path / "all"
-    run("mle-train-sft", "--model", str(nano), "--out", str(adapter), "--lora-rank", "4", records=rollouts(8))
+    run("mle-train-sft", "--model", str(nano), "--run-dir", str(adapter), "--lora-rank", "4", records=rollouts(8))
     steps, _ = run(
-        command, "--model", str(adapter / "latest"), "--out", str(out), "--lora-rank", "0", records=rollouts(16)
+        command, "--model", str(adapter / "latest"), "--run-dir", str(out), "--lora-rank", "0", records=rollouts(16)
     )
     assert all(step["grad_norm"] > 0 for step in steps) and steps
     latest = out / "latest"
@@ -174,7 +174,7 @@ def test_curves_for_tensorboard(nano, tmp_path) -> None:
 
     out = tmp_path / "run"
     options = ("--logger", "tensorboard", "--groups-per-step", "1")
-    steps, _ = run("mle-train-grpo", "--model", str(nano), "--out", str(out), *options, records=rollouts(8))
+    steps, _ = run("mle-train-grpo", "--model", str(nano), "--run-dir", str(out), *options, records=rollouts(8))
     events = EventAccumulator(str(out / "logs"))
     events.Reload()
     curve = events.Scalars("train/reward_mean")
@@ -193,7 +193,7 @@ def test_torchrun_reads_once_writes_once_and_ends(nano, tmp_path, stream) -> Non
         options = (
             "--model",
             str(nano),
-            "--out",
+            "--run-dir",
             str(out),
             "--groups-per-step",
             "2",
@@ -217,7 +217,7 @@ def test_torchrun_reads_once_writes_once_and_ends(nano, tmp_path, stream) -> Non
 
 @pytest.mark.slow
 def test_max_steps_counts_the_whole_run(nano, tmp_path) -> None:
-    options = ("--model", str(nano), "--out", str(tmp_path / "run"), "--groups-per-step", "2", "--resume")
+    options = ("--model", str(nano), "--run-dir", str(tmp_path / "run"), "--groups-per-step", "2", "--resume")
     numbers = []
     for most in ("2", "2", "5"):
         steps, _ = run("mle-train-grpo", *options, "--max-steps", most, records=rollouts(24))
@@ -230,7 +230,7 @@ def test_max_steps_counts_the_whole_run(nano, tmp_path) -> None:
 def test_max_steps_ends_a_pipe_that_does_not(nano, tmp_path) -> None:
     command = [str(BIN / "mle-train-grpo"), "-q", "--stream", "--batch", "8", "--max-steps", "2", "--model", str(nano)]
     with subprocess.Popen(
-        [*command, "--out", str(tmp_path / "run")], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        [*command, "--run-dir", str(tmp_path / "run")], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as process:
         assert process.stdin is not None and process.stdout is not None
         with contextlib.suppress(BrokenPipeError):  # it may be done before it has read all
@@ -251,7 +251,11 @@ def test_a_whole_pipe_ends_with_its_trainer(nano, tmp_path, staleness) -> None:
     sample = [BIN / "mle-rollout", "-q", "-m", "hf:", "--forever", "--follow", "pub", *staleness, "-g", "4"]
     sample += ["--prompt", "single-brief", "--max-tokens", "8", tasks]
     train = [BIN / "mle-train-grpo", "-q", "--stream", "--batch", "8", "--publish", "pub", *staleness, "--model", nano]
-    lines = [sample, [sys.executable, "-c", rewarded], [*train, "--out", "run", "--max-steps", "3", "--lora-rank", "0"]]
+    lines = [
+        sample,
+        [sys.executable, "-c", rewarded],
+        [*train, "--run-dir", "run", "--max-steps", "3", "--lora-rank", "0"],
+    ]
     for attempt in range(2):  # the second finds a run that is done
         pipe: list[subprocess.Popen] = []
         for line in lines:
@@ -314,7 +318,7 @@ def alone(nano, tmp_path_factory):
     def found(rank: str) -> tuple[list[dict], Path]:
         if rank not in made:
             out = tmp_path_factory.mktemp("alone") / "run"
-            options = ("--model", str(nano), "--out", str(out), "--groups-per-step", "2", "--lora-rank", rank)
+            options = ("--model", str(nano), "--run-dir", str(out), "--groups-per-step", "2", "--lora-rank", rank)
             made[rank] = run("mle-train-grpo", *options, records=rollouts(24))[0], out
         return made[rank]
 
@@ -331,7 +335,7 @@ def test_two_processes_train_as_one_and_go_on(nano, alone, tmp_path, kind, rank)
     records, weights = rollouts(24), "model.safetensors" if rank == "0" else "adapter_model.safetensors"
     out, found = tmp_path / "run", []
     launch, env = launched(kind, tmp_path)
-    options = ("--model", str(nano), "--out", str(out), "--groups-per-step", "2", "--lora-rank", rank)
+    options = ("--model", str(nano), "--run-dir", str(out), "--groups-per-step", "2", "--lora-rank", rank)
     for session, given in enumerate((records[:16], records)):
         made = tmp_path / f"{session}.jsonl"
         resume = ("--resume",) if session else ()

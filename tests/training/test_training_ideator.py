@@ -14,12 +14,12 @@ BIN = Path(sys.executable).parent
 LINE = """
 set -euo pipefail
 mle-gen-task -q --source sklearn:wine,iris -n 2 -o tasks.jsonl
-mle-rollout -q --scaffold codeact -m scripted --ideator scripted:ideator --states states.jsonl -g 4 tasks.jsonl -o runs.jsonl
+mle-rollout -q --scaffold codeact -m scripted --ideator scripted:ideator --write-states states.jsonl -g 4 tasks.jsonl -o runs.jsonl
 """
 TRAIN = """
 set -euo pipefail
 mle-rollout -q --scaffold idea -m scripted:ideator --implementer scripted -g 8 train-states.jsonl | mle-grade -q --reward improvement \
-  | mle-train-grpo --preset mle-ideator --model base --out run --micro-batch 4 -o steps.jsonl --validate 'mle-rollout -q \
+  | mle-train-grpo --preset mle-ideator --model base --run-dir run --micro-batch 4 -o steps.jsonl --validate 'mle-rollout -q \
       --scaffold idea -m hf:$MLE_POLICY --max-tokens 40 --implementer scripted -g 2 held-out.jsonl | mle-grade -q --reward improvement'
 """
 
