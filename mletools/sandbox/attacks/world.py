@@ -30,7 +30,8 @@ _IPC_CREAT, _IPC_RMID = 0o1000, 0
 _LOOKED_AT = 20_000
 _LEVELS = 4
 _SEGMENTS = 9  # that an attack may leave, at keys one after another
-_LOOK_EVERY_S, _SETTLES_S = 0.02, 0.5
+_LOOK_EVERY_S = 0.02
+_SETTLES_S, _SETTLED_MB = 3.0, 40.0  # kernels count freed memory late: wait so long, or until so little is missing
 _HOLDS = 600  # seconds that the victim lives if nobody ends it
 BESIDE_S = 1.2  # seconds that a run beside an attack lasts
 
@@ -280,7 +281,9 @@ class AttackWorld:
             yield
         finally:
             end = time.monotonic()
-            time.sleep(_SETTLES_S)
+            while time.monotonic() < end + _SETTLES_S and (not scale.seen or scale.seen[-1][1] > _SETTLED_MB):
+                time.sleep(_LOOK_EVERY_S)
+            time.sleep(2 * _LOOK_EVERY_S)
             scale.stop.set()
             scale.join()
             # What is still missing once the run has ended was a neighbour's.
