@@ -36,9 +36,9 @@ def main(run: cli.Run, work: Work, filters: FilterOptions, checks: TaskChecks) -
 
     \b
     Examples:
-      mle-filter --keep-invalid graded.jsonl | mle-train-grpo --model runs/sft --run-dir runs/grpo
+      mle-filter --keep-invalid graded.jsonl | mle-train-grpo --model sft --run-dir runs/grpo
       mle-filter --no-spread --min-group 1 graded.jsonl | mle-train-sft --model tiny --run-dir sft
-      mle-rollout --scaffold memory -m my-model --model-url $URL tasks.jsonl | mle-filter --cut-steps \\
+      mle-rollout --scaffold memory -m mine --model-url $URL tasks.jsonl | mle-filter --cut-steps \\
         | mle-grade --reward human-rank \\
         | mle-filter --preset mle-rl --calibrate seen --state windows.json > steps.jsonl
       mle-import prepared/ | mle-filter --tasks -j 4 --dropped unsound.jsonl -o sound.jsonl

@@ -202,7 +202,7 @@ def main(
     \b
     Examples:
       mle-train-grpo --model runs/sft/latest --run-dir runs/grpo graded.jsonl
-      mle-train-grpo --model Qwen/Qwen3-8B --preset sandmle --mask length --run-dir runs/grpo graded.jsonl
+      mle-train-grpo --model Qwen/Qwen3-8B --preset sandmle --run-dir runs/grpo graded.jsonl
       mle-rollout -m hf:runs/grpo/latest -g 8 tasks.jsonl | mle-sandbox | mle-grade \\
         | mle-train-grpo --model runs/sft/latest --run-dir runs/grpo --resume
     """

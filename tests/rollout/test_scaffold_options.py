@@ -58,8 +58,8 @@ def test_help_shows_the_options_of_the_scaffold_that_is_named() -> None:
         text = run_command("mle-rollout", "--scaffold", name, "--help").stdout.decode()
         settings = open_scaffold(name).settings
         shown = section(text, f"Scaffold {name}")
-        for field in declarations(settings, settings.WITHOUT):
-            assert f"--{field.replace('_', '-')}" in shown
+        for field, declared in declarations(settings, settings.WITHOUT).items():
+            assert (declared.flags or (f"--{field.replace('_', '-')}",))[-1] in shown
         for other in {"--ideator", "--implementer", "--reset-ratio", "--preset"} - set(shown.split()):
             assert f"  {other} " not in text
     react = run_command("mle-rollout", "--scaffold=react", "--defaults", "evaluation", "--help").stdout.decode()

@@ -73,7 +73,7 @@ def test_the_summary_counts_how_programs_ended(stages: dict[str, Any], tmp_path:
     path = rollouts(stages, tmp_path / "in.jsonl", "pass", "raise SystemExit(3)")
     done = sandbox(stages["folder"], "--preimport", "json", str(path))
     assert b"2 records, 1 error, 1 ok," in done.stderr or b"2 records, 1 ok, 1 error," in done.stderr
-    agent = [{**one, "settings": {}, "lineage": one["lineage"][:1]} for one in records(done.stdout)]
+    agent = [{**one, "execution": {**one["execution"], "by": "mle-rollout"}} for one in records(done.stdout)]
     path.write_text("".join(json.dumps(one) + "\n" for one in agent))
     assert b"2 records, 2 ran in mle-rollout," in sandbox(stages["folder"], "--preimport", "json", str(path)).stderr
 
