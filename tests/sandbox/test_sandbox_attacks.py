@@ -428,7 +428,7 @@ def test_what_outlasts_a_run_was_not_the_runs(gone: bool, monkeypatch: pytest.Mo
 
 @pytest.mark.slow
 def test_memory_of_the_machine_is_seen() -> None:
-    """The whole machine is weighed: kernels count freed memory late, and other tests use memory beside this one."""
+    """The whole machine is weighed: other tests take and leave memory beside this one."""
 
     def seen() -> float:
         before = world_module._lacking_mb()
