@@ -30,6 +30,7 @@ from ..scaffolds.loading import source_of
 from .endless import EndlessOptions
 from .environment import RunResources
 from .metered_model import MeteredModel
+from .taped import TapedEnvironment
 
 Item = tuple[Line, Job[Any], str]  # the line, the job, and the name of its tape
 NOT_ASKED = "requests for help too long for the ideator"
@@ -248,8 +249,9 @@ class Runner:
         _, job, tape = item
         job = replace(job, policy=self.source.newest(job.policy, self.resources.models["policy"].model))
         kept = []
-        with closing(self.resources.environment(job.task, tape)) as environment:
-            for rollout in self.scaffold.play(job, environment, self.tapes.tape(tape)):
+        environment = TapedEnvironment(self.resources.environment(job.task, tape), self.tapes.tape(tape))
+        with closing(environment):
+            for rollout in self.scaffold.play(job, environment):
                 if self.run.keep_order:
                     kept.append(rollout)
                 else:

@@ -12,7 +12,6 @@ from .. import prompts
 from ..records.errors import ToolError
 from ..records.ids import content_id
 from ..records.options import option
-from ..records.tape import Tape
 from . import ideas, observations
 from .calls import Fault, Tool, as_functions, read_action
 from .episode import Episode
@@ -79,7 +78,7 @@ class Codeact(Scaffold[CodeactSettings]):
             raise ToolError("--ideator: name a model, or null or vague")
         return settings
 
-    def play(self, job: Job[CodeactSettings], environment: Environment, tape: Tape) -> Iterator[dict[str, Any]]:
+    def play(self, job: Job[CodeactSettings], environment: Environment) -> Iterator[dict[str, Any]]:
         """The rollout of one episode; before it, where there is an ideator, a state for each request (stop_reason asked)."""
         settings = job.settings
         help_told = prompts.render("codeact-help") + "\n\n" if settings.ideator else ""
@@ -92,7 +91,7 @@ class Codeact(Scaffold[CodeactSettings]):
         )
         question = tell("task", job.task, split=split_told(settings.validation > 0, settings.reveal_test))
         episode = Episode(
-            job, environment, tape, [{"role": "system", "content": system}, {"role": "user", "content": question}]
+            job, environment, [{"role": "system", "content": system}, {"role": "user", "content": question}]
         )
         try:
             yield from _turns(episode)

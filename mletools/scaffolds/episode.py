@@ -1,8 +1,7 @@
 """An episode: one trajectory of a policy on a task, from the first question to what it hands in.
 
 A scaffold asks, acts and observes through an Episode, which keeps the messages, the turns with what came of each, the
-usage, and the budgets; everything that comes from outside goes over a tape, so that an episode that was killed is played
-again for nothing. Covered: the exact tokens of every message of the policy, budgets, dropped context, which submission
+usage, and the budgets. Covered: the exact tokens of every message of the policy, budgets, dropped context, which submission
 is handed in, the record. Not covered: what is said and which actions there are (the scaffolds); models, sandboxes and
 graders, which stand behind a Environment.
 """
@@ -11,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Generic
 
 from ..records.ids import derive_seed
-from ..records.tape import Tape
 from . import context
 from .calls import Action, Fault, sendable
 from .handing_in import code_of, execution_of
@@ -21,8 +19,8 @@ from .interface import Ended, Environment, Job, S, Usage
 class Episode(Generic[S]):
     """See the module. `messages` begin with what the scaffold tells the policy."""
 
-    def __init__(self, job: Job[S], environment: Environment, tape: Tape, messages: Sequence[dict[str, Any]]):
-        self.job, self.settings, self._environment, self._tape = job, job.settings, environment, tape
+    def __init__(self, job: Job[S], environment: Environment, messages: Sequence[dict[str, Any]]):
+        self.job, self.settings, self._environment = job, job.settings, environment
         self.messages: list[dict[str, Any]] = [dict(message) for message in messages]
         self.turns: list[dict[str, Any]] = []
         self.spent = Usage()
@@ -81,11 +79,10 @@ class Episode(Generic[S]):
         tools: list[dict[str, Any]] | None = None,
         most: int | None = None,
     ) -> dict[str, Any]:
-        """A model's reply to messages, over the tape; see Environment.ask. Nothing is kept of it here."""
+        """A model's reply to messages; see Environment.ask. Nothing is kept of it here."""
         most = most or self.settings.max_answer_tokens
         seed = derive_seed(self.job.seed, who, len(self.turns))
-        about = [who, role, messages, seed, tools, most]
-        return self._tape.play("ask", about, lambda: self._environment.ask(who, role, messages, seed, tools, most))
+        return self._environment.ask(who, role, messages, seed, tools, most)
 
     def begin_anew(self, question: str) -> None:
         """Ask as if nothing had been said before: the messages stay in the record, the policy sees them no more."""
@@ -178,8 +175,7 @@ class Episode(Generic[S]):
         """Run a program for the turn at hand: what Environment.run tells, kept in the turn."""
         wall_s = min(self.settings.execution_seconds, self.seconds_left)
         seed = derive_seed(self.job.seed, "run", len(self.turns))
-        # how much time was left is measured, and so no part of what an event is known by
-        told = self._tape.play("run", [code, seed, judged], lambda: self._environment.run(code, wall_s, seed, judged))
+        told = self._environment.run(code, wall_s, seed, judged)
         self.turn.update({name: value for name, value in told.items() if (name, value) != ("grade", None)}, code=code)
         self._count(told["execution"])
         if told["execution"]["submission"] is not None and judged:
@@ -191,11 +187,7 @@ class Episode(Generic[S]):
         wall_s = min(self.settings.execution_seconds, self.seconds_left)
         seed = derive_seed(self.job.seed, "session")
         before, known = list(self._cells), self._last_submission_digest
-        told = self._tape.play(
-            "cell",
-            [kind, text, len(self.turns)],
-            lambda: self._environment.cell(kind, text, wall_s, before=before, seed=seed, known=known),
-        )
+        told = self._environment.cell(kind, text, wall_s, before=before, seed=seed, known=known)
         self._box = told["box"]
         self.turn.update({name: value for name, value in told.items() if name not in ("digest", "box")}, code=text)
         self._cells = [*self._cells, (kind, text)] if told["cell"]["alive"] else []

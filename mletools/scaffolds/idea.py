@@ -12,7 +12,6 @@ from typing import Any, ClassVar
 from .. import prompts
 from ..records.errors import RecordError, ToolError
 from ..records.options import option
-from ..records.tape import Tape
 from . import ideas
 from .answers import split_answer
 from .episode import Episode
@@ -50,14 +49,14 @@ class Idea(Scaffold[IdeaSettings]):
             raise ToolError("--scaffold idea needs a model that carries the ideas out: --implementer MODEL")
         return settings
 
-    def play(self, job: Job[IdeaSettings], environment: Environment, tape: Tape) -> Iterator[dict[str, Any]]:
+    def play(self, job: Job[IdeaSettings], environment: Environment) -> Iterator[dict[str, Any]]:
         """The rollout of one idea. RecordError where the record is no state."""
         assert job.record is not None
         start = job.record.get("state")
         if job.record["stop_reason"] != "asked" or not start:
             raise RecordError("no state: give what mle-rollout --scaffold codeact --write-states wrote")
         asked = ideas.question(job.record["messages"], start.get("query"), job.settings.trajectory_tokens)
-        episode = Episode(job, environment, tape, asked)
+        episode = Episode(job, environment, asked)
         try:
             reply = episode.ask()
         except Ended as ended:

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from ..records.tape import Tape
 from . import observations
 from .answers import split_answer
 from .episode import Episode
@@ -32,9 +31,9 @@ class Improve(Scaffold[ImproveSettings]):
     settings = ImproveSettings
     prompts = ("single", "improve")
 
-    def play(self, job: Job[ImproveSettings], environment: Environment, tape: Tape) -> Iterator[dict[str, Any]]:
+    def play(self, job: Job[ImproveSettings], environment: Environment) -> Iterator[dict[str, Any]]:
         """The rollout of both answers."""
-        episode = Episode(job, environment, tape, [{"role": "user", "content": _first_question(job)}])
+        episode = Episode(job, environment, [{"role": "user", "content": _first_question(job)}])
         reason = "finished"
         try:
             for action in ("solve", "improve")[: job.settings.max_turns]:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from ..records.options import option
-from ..records.tape import Tape
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -20,6 +19,9 @@ Result = TypeVar("Result")
 class Environment(Protocol):
     """What an episode reaches the world through. Answers are JSON. What is an agent's failure is in the answer; ToolError
     is the tool's own trouble, and RecordError (one of those) says that this task or request cannot be served.
+
+    The answers of `ask`, `run`, `cell`, `similar` and `remember` are kept on the job's tape: an episode that was killed
+    gets them again, in the same order, for nothing.
     """
 
     def ask(
@@ -70,6 +72,15 @@ class Environment(Protocol):
 
     def similar(self, texts: Sequence[str]) -> list[float]:
         """The cosines of the first text's embedding with the others', in [-1, 1]."""
+
+    def remember(self, what: str, about: Any, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """The answer of `make()`, which is JSON and depends on `about`; `what` names its kind."""
+
+    def part(self, name: str) -> "Environment":
+        """The environment of a part of this job, with a tape of its own: for work in another thread."""
+
+    def done(self) -> None:
+        """Drop the tape of this part: its result is stored elsewhere."""
 
     def at_once(self, work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
         """The results of `work` on each item, in order; as many at a time as the user allows."""
@@ -177,7 +188,7 @@ class Scaffold(ABC, Generic[S]):
         return ""
 
     @abstractmethod
-    def play(self, job: Job[S], environment: Environment, tape: Tape) -> Iterator[dict[str, Any]]:
+    def play(self, job: Job[S], environment: Environment) -> Iterator[dict[str, Any]]:
         """The rollout records of one job. RecordError where the input record cannot be worked on."""
 
 

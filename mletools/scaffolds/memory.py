@@ -15,7 +15,6 @@ from .. import prompts
 from ..records.errors import ToolError
 from ..records.ids import content_id, derive_seed
 from ..records.options import option
-from ..records.tape import Tape
 from . import observations
 from .calls import Action, Fault, Tool, as_functions, read_action
 from .episode import Episode
@@ -81,7 +80,7 @@ class Memory(Scaffold[MemorySettings]):
             raise ToolError("--memory-by validation needs a validation score: give --validation a share above 0")
         return settings
 
-    def play(self, job: Job[MemorySettings], environment: Environment, tape: Tape) -> Iterator[dict[str, Any]]:
+    def play(self, job: Job[MemorySettings], environment: Environment) -> Iterator[dict[str, Any]]:
         """The rollouts of a run's traces, each as it ends."""
         bounds = job.settings
         folder = Path(bounds.pool_dir) if bounds.pool_dir else None
@@ -98,7 +97,7 @@ class Memory(Scaffold[MemorySettings]):
                 break
             id = content_id(job.id, "trace", number) if number else job.id
             trace = replace(job, id=id, seed=derive_seed(job.seed, "trace", number), settings=left)
-            rollout = _trace(trace, environment, tape, pool)
+            rollout = _trace(trace, environment, pool)
             yield {**rollout, "settings": bounds.as_record()}
             seconds += rollout["usage"]["seconds"]
             usd += math.inf if rollout["usage"]["usd"] is None else rollout["usage"]["usd"]
@@ -107,8 +106,8 @@ class Memory(Scaffold[MemorySettings]):
                 break  # not even one message fits: another trace would not do better
 
 
-def _trace(job: Job[MemorySettings], environment: Environment, tape: Tape, pool: Pool) -> dict[str, Any]:
-    start = _draw(job, tape, pool)
+def _trace(job: Job[MemorySettings], environment: Environment, pool: Pool) -> dict[str, Any]:
+    start = _draw(job, environment, pool)
     settings = job.settings
     system = prompts.render(
         "memory-system", execution_seconds=f"{settings.execution_seconds:g}", max_turns=str(settings.max_turns)
@@ -116,9 +115,7 @@ def _trace(job: Job[MemorySettings], environment: Environment, tape: Tape, pool:
     question = tell("task", job.task, split=split_told(settings.validation > 0, settings.reveal_test))
     if start is not None:
         question += "\n\n" + _told_of(start, settings)
-    episode = Episode(
-        job, environment, tape, [{"role": "system", "content": system}, {"role": "user", "content": question}]
-    )
+    episode = Episode(job, environment, [{"role": "system", "content": system}, {"role": "user", "content": question}])
     try:
         reason = _turns(episode, environment, pool)
     except Ended as ended:
@@ -135,7 +132,7 @@ def _trace(job: Job[MemorySettings], environment: Environment, tape: Tape, pool:
     return episode.record(reason, trace="memory", state=state)
 
 
-def _draw(job: Job[MemorySettings], tape: Tape, pool: Pool) -> dict[str, Any] | None:
+def _draw(job: Job[MemorySettings], environment: Environment, pool: Pool) -> dict[str, Any] | None:
     """The entry that a trace begins from; None from scratch, with probability p and where there is none."""
 
     def from_pool() -> dict[str, Any]:
@@ -144,7 +141,7 @@ def _draw(job: Job[MemorySettings], tape: Tape, pool: Pool) -> dict[str, Any] | 
 
     if derive_seed(job.seed, "reset") / 2**62 < job.settings.reset_ratio:
         return None
-    drawn: dict[str, Any] | None = tape.play("pool", job.id, from_pool)["entry"]
+    drawn: dict[str, Any] | None = environment.remember("pool", job.id, from_pool)["entry"]
     return drawn
 
 

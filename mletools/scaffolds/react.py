@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from .. import prompts
-from ..records.tape import Tape
 from . import observations
 from .calls import Action, Fault, Tool, as_functions, named_call, read_action, thinks, without_fence
 from .episode import Episode
@@ -50,14 +49,14 @@ class React(Scaffold[ReactSettings]):
     settings = ReactSettings
     prompts = ("react-system", "task")
 
-    def play(self, job: Job[ReactSettings], environment: Environment, tape: Tape) -> Iterator[dict[str, Any]]:
+    def play(self, job: Job[ReactSettings], environment: Environment) -> Iterator[dict[str, Any]]:
         """The rollout of one episode."""
         settings = job.settings
         told = {"execution_seconds": f"{settings.execution_seconds:g}", "max_turns": str(settings.max_turns)}
         system = prompts.render("react-system", name=job.task["name"], **told)
         question = tell("task", job.task, split=split_told(settings.validation > 0, settings.reveal_test))
         episode = Episode(
-            job, environment, tape, [{"role": "system", "content": system}, {"role": "user", "content": question}]
+            job, environment, [{"role": "system", "content": system}, {"role": "user", "content": question}]
         )
         try:
             reason = _turns(episode)

@@ -29,8 +29,8 @@ class Few(Settings):
 class Once(Scaffold[Few]):
     settings = Few
 
-    def play(self, job, environment, tape):
-        episode = Episode(job, environment, tape, [{{"role": "user", "content": tell("single", job.task)}}])
+    def play(self, job, environment):
+        episode = Episode(job, environment, [{{"role": "user", "content": tell("single", job.task)}}])
         try:
             while True:
                 episode.ask()

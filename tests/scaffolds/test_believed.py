@@ -18,6 +18,7 @@ from mletools.records import schema
 from mletools.records.ids import bytes_digest
 from mletools.records.jsonl import dumps
 from mletools.records.tape import Tapes
+from mletools.rollout.taped import TapedEnvironment
 from mletools.scaffolds import observations
 from mletools.scaffolds.codeact import Codeact
 from mletools.scaffolds.improve import improve_question
@@ -161,7 +162,7 @@ def episode(scaffold: Any, answers: list[str], printed: str, folder: Path) -> tu
     traces = {"max_traces": 1} if isinstance(scaffold, Memory) else {}
     settings = scaffold.settings(max_turns=len(answers), **traces)
     job = Job("a", "b", 1, 0, 7, task, {"model": "m", "version": None, "sampling": {}}, "played", settings)
-    (record,) = scaffold.play(job, place, Tapes(None).tape("a"))
+    (record,) = scaffold.play(job, TapedEnvironment(place, Tapes(None).tape("a")))
     schema.check(record, "rollout")
     return record, place
 
@@ -260,10 +261,10 @@ if os.fork() == 0:
 @pytest.mark.slow
 def test_the_grade_is_that_of_the_bytes_that_were_judged(tmp_path: Path) -> None:
     """A file that a process in the background exchanges all the time: what is kept is what was scored."""
-    script = [cell(SWAPPED), *[cell("1")] * 6, "<finish></finish>"]
+    script = [cell(SWAPPED), *[cell("import time; time.sleep(0.02)")] * 14, "<finish></finish>"]
     tasks = write_tasks(tmp_path, 1)
     with FaultyServer(by_task({"mill_0": in_steps(script)})) as server:
-        done = play(server, "codeact", tmp_path, tasks, "--max-turns", "9", "--timeout", "9")
+        done = play(server, "codeact", tmp_path, tasks, "--max-turns", "16", "--timeout", "9")
     record = done.of("mill_0")
     judged = [turn for turn in record["turns"] if turn.get("submission")]
     assert len(judged) >= 2 and record["execution"]["submission"] == judged[-1]["submission"]

@@ -9,6 +9,7 @@ import pytest
 
 from mletools.records.tape import Tapes
 from mletools.rollout.execution import text_record
+from mletools.rollout.taped import TapedEnvironment
 from mletools.scaffolds.interface import Job
 from mletools.scaffolds.search import SearchSettings
 from mletools.scaffolds.search.components import constants_of
@@ -90,7 +91,14 @@ class World:
         return [work(item) for item in items]
 
     def run(
-        self, code: str, wall_s: float, seed: int, *, arguments: tuple[str, ...] = (), rows: str = ""
+        self,
+        code: str,
+        wall_s: float,
+        seed: int,
+        judged: bool = True,
+        *,
+        arguments: tuple[str, ...] = (),
+        rows: str = "",
     ) -> dict[str, Any]:
         self.ran.append((code, wall_s, seed, arguments, rows))
         found = self.runs[code]
@@ -101,7 +109,7 @@ class World:
 def context_of(world: World, task: dict[str, Any], **bounds: Any) -> NodeContext:
     settings = replace(SearchSettings(execution_seconds=77.0, max_seconds=None), **bounds)
     job = Job("a", "b", 1, 0, 7, task, {"model": "m"}, "search", settings)
-    return NodeContext(job, world, Tapes(None).tape("a"), "choice")  # type: ignore[arg-type]
+    return NodeContext(job, TapedEnvironment(world, Tapes(None).tape("a")), "choice")  # type: ignore[arg-type]
 
 
 def task_of(lower: bool = False) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from mletools import prompts
 from mletools.records import schema
 from mletools.records.errors import ToolError
 from mletools.records.tape import Tapes
+from mletools.rollout.taped import TapedEnvironment
 from mletools.scaffolds import search
 from mletools.scaffolds.interface import Job
 from mletools.scaffolds.search import SearchScaffold, SearchSettings
@@ -142,7 +143,8 @@ def play(folder: Path, found: SearchSettings, **town: Any) -> tuple[list[dict[st
     place = Town(folder, **town)
     tapes = Tapes(folder / "tape", resume=town.get("go_on", False))
     try:
-        return list(SearchScaffold().play(job(found), place, tapes.tape("search"))), place
+        environment: Any = TapedEnvironment(place, tapes.tape("search"))  # type: ignore[arg-type]
+        return list(SearchScaffold().play(job(found), environment)), place
     finally:
         tapes.close(complete=False)
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from mletools.records.tape import Tapes
 from mletools.scaffolds.interface import Job
 from mletools.scaffolds.search import SearchSettings
 from mletools.scaffolds.search.components import constants_of
@@ -57,7 +56,7 @@ class Model:
 def context_of(model: Model, **settings: Any) -> NodeContext:
     bounds = replace(SearchSettings(max_seconds=None), **settings)
     job = Job("a", "b", 1, 0, 7, TASK, {"model": "m"}, "search", bounds)
-    return NodeContext(job, model, Tapes(None).tape("a"), "begin")  # type: ignore[arg-type]
+    return NodeContext(job, model, "begin")  # type: ignore[arg-type]
 
 
 @pytest.fixture

@@ -18,7 +18,6 @@ from dataclasses import replace
 from typing import Any
 
 from ...records.errors import ToolError
-from ...records.tape import Tape
 from ..interface import Environment, Job, Scaffold
 from .components import COMPONENTS, PRESETS, constants_of, load, read_constants
 from .settings import SearchSettings
@@ -82,12 +81,12 @@ class SearchScaffold(Scaffold[SearchSettings]):
             lines.append(f"  {kind:10} {getattr(settings, kind)}" + (f"  ({constants})" if constants else ""))
         return "\n".join(lines)
 
-    def play(self, job: Job[SearchSettings], environment: Environment, tape: Tape) -> Iterator[dict[str, Any]]:
+    def play(self, job: Job[SearchSettings], environment: Environment) -> Iterator[dict[str, Any]]:
         """The rollouts of the search's steps, then its own."""
         from .loop import Search
         from .record import search_record, step_records
 
-        search = Search(job, environment, tape)
+        search = Search(job, environment)
         try:
             choice = search.explore()
             yield from step_records(job, search.graph)

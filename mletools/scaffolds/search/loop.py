@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from ...records.ids import derive_seed
-from ...records.tape import Tape
 from ..interface import Environment, Job
 from . import knowledge
 from .components import COMPONENTS, load
@@ -54,8 +53,8 @@ class _Begun:
 class Search:
     """One search, from its beginning or from where a killed one stopped."""
 
-    def __init__(self, job: Job[SearchSettings], environment: Environment, tape: Tape):
-        self.job, self._environment, self._tape = job, environment, tape
+    def __init__(self, job: Job[SearchSettings], environment: Environment):
+        self.job, self._environment = job, environment
         settings = job.settings
         found = {kind: load(kind, getattr(settings, kind), settings.constants[kind]) for kind in COMPONENTS}
         self.planning, self.paths, self.memory = found["planning"], found["paths"], found["memory"]
@@ -155,8 +154,8 @@ class Search:
         self, number: int, plan: Plan, expansion: Expansion, beside: tuple[str, ...], left: float | None
     ) -> _Begun:
         """The research phase of a node, which may use `left` seconds."""
-        tape = self._tape.part(str(number))
-        context = NodeContext(self.job, self._environment, tape, f"node {number}", self._system, left)
+        environment = self._environment.part(str(number))
+        context = NodeContext(self.job, environment, f"node {number}", self._system, left)
         parents = self._parents(expansion)
         recalled: dict[int, Node] = {}
 
@@ -240,9 +239,7 @@ class Search:
 
     def _desk(self, name: str) -> NodeContext:
         system = "" if name == BEGIN else self._system
-        context = NodeContext(
-            self.job, self._environment, self._tape.part(name), name, system, self._left(choosing=True)
-        )
+        context = NodeContext(self.job, self._environment.part(name), name, system, self._left(choosing=True))
         self._beside.append(context)
         return context
 

@@ -1,4 +1,4 @@
-"""Where one node is worked on: asks models and runs programs over the node's tape, counts by phase, keeps what was said.
+"""Where one node is worked on: asks models and runs programs, counts by phase, keeps what was said.
 
 Covered: who answers in which phase, one correction of an answer that cannot be read, exact tokens of the policy's
 answers, seeds, the time that is left. Not covered: what is asked (the components), who stands behind a Environment.
@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from ...records.ids import derive_seed
-from ...records.tape import Tape
 from ..interface import Environment, Job
 from .graph import added
 from .interfaces import Unanswered
@@ -33,14 +32,13 @@ class NodeContext:
         self,
         job: Job[SearchSettings],
         environment: Environment,
-        tape: Tape,
         name: str,
         system: str = "",
         seconds: float | None = None,
     ):
         self.job, self.task, self._environment, self._name = job, job.task, environment, name
         self.system, self._seconds = system, seconds
-        self._tape, self._parts = tape, list[NodeContext]()
+        self._parts = list[NodeContext]()
         self._seed = derive_seed(job.seed, "search", name)
         self.dice = random.Random(derive_seed(self._seed, "dice"))
         self.asked: list[dict[str, Any]] = []
@@ -100,8 +98,7 @@ class NodeContext:
         said = [dict(message) for message in messages]
         sent = [{"role": "system", "content": self.system}, *said] if self.system else said
         seed, most = derive_seed(self._seed, "ask", len(self.asked)), self.job.settings.max_answer_tokens
-        about = [who, role, sent, seed, most]
-        reply = self._tape.play("ask", about, lambda: self._environment.ask(who, role, sent, seed, None, most))
+        reply = self._environment.ask(who, role, sent, seed, None, most)
         if "refused" in reply:
             raise Unanswered(reply["refused"])
         self.usage[phase] = added(self.usage[phase], {name: reply[name] for name in USED})
@@ -127,11 +124,7 @@ class NodeContext:
         self._runs += 1
         arguments = ("--debug",) if debug else ()
         wall_s = min(wall_s, self.seconds_left)
-        told: dict[str, Any] = self._tape.play(
-            "run",
-            [code, seed, list(arguments), rows],
-            lambda: self._environment.run(code, wall_s, seed, arguments=arguments, rows=rows),
-        )
+        told = self._environment.run(code, wall_s, seed, arguments=arguments, rows=rows)
         self.charge(told["execution"]["duration_s"])
         return told
 
@@ -140,7 +133,7 @@ class NodeContext:
         names = [f"{len(self._parts) + at}" for at in range(len(items))]
         left = None if self._seconds is None else self.seconds_left
         contexts = [
-            NodeContext(self.job, self._environment, self._tape.part(name), f"{self._name}/{name}", self.system, left)
+            NodeContext(self.job, self._environment.part(name), f"{self._name}/{name}", self.system, left)
             for name in names
         ]
         made = self._environment.at_once(lambda both: work(*both), list(zip(contexts, items, strict=True)))
@@ -156,7 +149,7 @@ class NodeContext:
         """What was made here is kept elsewhere: nothing of it need be played again."""
         for context in self._parts:
             context.done()
-        self._tape.done()
+        self._environment.done()
 
     def charge(self, seconds: float) -> None:
         """Count seconds of running to the development phase."""
@@ -171,8 +164,4 @@ class NodeContext:
         """The cosines of a text's embedding with those of others, in [-1, 1]; of no others, no number."""
         if not others:
             return []
-        texts = [text, *others]
-        found: list[float] = self._tape.play("similar", texts, lambda: {"cosines": self._environment.similar(texts)})[
-            "cosines"
-        ]
-        return found
+        return self._environment.similar([text, *others])
