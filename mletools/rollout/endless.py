@@ -64,8 +64,8 @@ class Ahead:
         while not (ended := published.ended(self.folder, self.since)) and not self._may(group_size):
             with self._lock:
                 working = self.begun > self.done
-            said = published.wanted(self.folder)
-            if working or said is None or not said.starving:
+            demand = published.wanted(self.folder)
+            if working or demand is None or not demand.starving:
                 idle = None
             elif idle is None:
                 idle = time.monotonic()
@@ -87,15 +87,15 @@ class Ahead:
     def _may(self, group_size: int) -> bool:
         if self.most is None:
             return True
-        said = published.wanted(self.folder)
-        if said is None:
+        demand = published.wanted(self.folder)
+        if demand is None:
             return self.begun == 0
         if (
-            self._base is None or said.used < self._base
+            self._base is None or demand.used < self._base
         ):  # what it had used before this run began, or a trainer begun anew
-            self._base = said.used
-        step = said.rollouts if said.rollouts is not None else said.groups * group_size
-        return self.begun - (said.used - self._base) < (self.most + 1) * step
+            self._base = demand.used
+        step = demand.rollouts if demand.rollouts is not None else demand.groups * group_size
+        return self.begun - (demand.used - self._base) < (self.most + 1) * step
 
 
 @dataclass
@@ -113,12 +113,12 @@ class State:
             return State(path, digest)
         try:
             kept = json.loads(path.read_text(encoding="utf-8"))
-            found = State(path, str(kept["digest"]), int(kept["groups"]))
+            state = State(path, str(kept["digest"]), int(kept["groups"]))
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ToolError(f"{path}: is no state of mle-rollout ({error}): remove it to begin anew") from error
-        if found.digest != digest:
+        if state.digest != digest:
             raise ToolError(f"{path}: was kept for other tasks or another --seed: give the same, or another file")
-        return found
+        return state
 
     def begun(self) -> None:
         self.groups += 1

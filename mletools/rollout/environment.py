@@ -95,12 +95,12 @@ class RunResources:
             with self._developing:
                 return work(item)
 
-        made = []
+        results = []
         for _, result, error in workers.run(in_turn, items, min(self.jobs, max(len(items), 1)), keep_order=True):
             if error is not None:
                 raise error
-            made.append(result)
-        return made  # type: ignore[return-value]
+            results.append(result)
+        return results  # type: ignore[return-value]
 
 
 class TaskEnvironment:
@@ -156,10 +156,10 @@ class TaskEnvironment:
         sample = self.public / "sample_submission.csv"
         try:
             handed_in = (self._resources.data / kept["file"]).read_bytes()
-            given = sample.read_bytes() if sample.is_file() else None
+            sample_bytes = sample.read_bytes() if sample.is_file() else None
         except OSError as error:
             raise ToolError(f"{error.filename}: {error.strerror}") from None
-        return inauthentic(code, handed_in, given, spec["id"], spec["target"])
+        return inauthentic(code, handed_in, sample_bytes, spec["id"], spec["target"])
 
     def similar(self, texts: Sequence[str]) -> list[float]:
         """See Environment.similar."""
@@ -194,14 +194,14 @@ class TaskEnvironment:
             whole = replace(resources.limits, wall_s=SESSION_S)
             self._session = resources.sandbox.session(self.public, whole, seed)
         session = self._session
-        found = (self._again(before) if opened else None) or self._execute(kind, text, limits.wall_s)
-        if not found.alive:
+        outcome = (self._again(before) if opened else None) or self._execute(kind, text, limits.wall_s)
+        if not outcome.alive:
             self.close()
         cell = {
-            "status": found.status,
-            "output": text_record(found.output),
-            "duration_s": round(found.duration_s, 4),
-            "alive": found.alive,
+            "status": outcome.status,
+            "output": text_record(outcome.output),
+            "duration_s": round(outcome.duration_s, 4),
+            "alive": outcome.alive,
         }
         ran_in = {
             "by": ROLLOUT,
@@ -211,35 +211,35 @@ class TaskEnvironment:
             "protections": session.protections,
             "limits": limits.__dict__,
         }
-        digest = None if found.submission is None else bytes_digest(found.submission)
-        told: dict[str, Any] = {
+        digest = None if outcome.submission is None else bytes_digest(outcome.submission)
+        answer: dict[str, Any] = {
             "cell": cell,
             "box": ran_in,
             "digest": digest,
-            "submission_problem": found.submission_problem,
+            "submission_problem": outcome.submission_problem,
         }
         if digest is None or digest == known:
-            return {**told, "submission": None}
-        assert found.submission is not None
-        kept = keep(_test_part(found.submission, self._view), resources.data)
-        return {**told, "submission": kept, **self._judge(found.submission, self._view)}
+            return {**answer, "submission": None}
+        assert outcome.submission is not None
+        kept = keep(_test_part(outcome.submission, self._view), resources.data)
+        return {**answer, "submission": kept, **self._judge(outcome.submission, self._view)}
 
     def _again(self, before: Sequence[tuple[str, str]]) -> Cell | None:
         """Run a killed session's cells once more; the cell of those that ended the new one, if there is such a cell."""
         for kind, text in before:
-            found = self._execute(kind, text, self._resources.limits.wall_s)  # what was in time then is in time now
-            if not found.alive:
-                return found
+            outcome = self._execute(kind, text, self._resources.limits.wall_s)  # what was in time then is in time now
+            if not outcome.alive:
+                return outcome
         return None
 
     def look(self, name: str | None) -> str:
         """See Environment.look."""
         if name is not None:
             return self._begins(name)
-        found = sorted(path.relative_to(self.public) for path in self.public.rglob("*") if path.is_file())
-        lines = [f"{path} ({(self.public / path).stat().st_size} bytes)" for path in found[:MOST_FILES]]
-        more = [f"and {len(found) - MOST_FILES} more"] if len(found) > MOST_FILES else []
-        tables = [self._begins(str(path)) for path in found if len(path.parts) == 1 and path.suffix in LOOKED_INTO]
+        files = sorted(path.relative_to(self.public) for path in self.public.rglob("*") if path.is_file())
+        lines = [f"{path} ({(self.public / path).stat().st_size} bytes)" for path in files[:MOST_FILES]]
+        more = [f"and {len(files) - MOST_FILES} more"] if len(files) > MOST_FILES else []
+        tables = [self._begins(str(path)) for path in files if len(path.parts) == 1 and path.suffix in LOOKED_INTO]
         return "\n".join(lines + more) + "\n\n" + "\n\n".join(tables)
 
     def _begins(self, name: str) -> str:
@@ -271,8 +271,8 @@ class TaskEnvironment:
         test = self._verdict(self._task, folder, _test_part(content, view)).as_record()
         shown = None
         if view is not None:
-            told = self._verdict(view.task, view.folder, view.validation_part(content))
-            shown = {"valid": told.valid, "reason": told.reason, "score": told.score}
+            verdict = self._verdict(view.task, view.folder, view.validation_part(content))
+            shown = {"valid": verdict.valid, "reason": verdict.reason, "score": verdict.score}
         return {"validation": shown, "grade": {name: test[name] for name in VERDICT}}
 
     def _verdict(self, task: Mapping[str, Any], folder: Path, content: bytes) -> Verdict:

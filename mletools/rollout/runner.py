@@ -155,8 +155,10 @@ class Runner:
                 shutil.rmtree(beside, ignore_errors=True)
             yield beside
             return
-        with tempfile.TemporaryDirectory(prefix="mle-rollout-") as made:  # the output is a pipe: no run can resume it
-            yield Path(made)
+        with tempfile.TemporaryDirectory(
+            prefix="mle-rollout-"
+        ) as folder_name:  # the output is a pipe: no run can resume it
+            yield Path(folder_name)
 
     def _count_nodes(self, nodes: int) -> None:
         with self.counting:

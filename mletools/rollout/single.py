@@ -65,10 +65,10 @@ def answer_once(
             ):
                 yield line, job
 
-    def answer(asked: list[Asked]) -> tuple[list[dict[str, Any]], list[Refused]]:
+    def answer(batch: list[Asked]) -> tuple[list[dict[str, Any]], list[Refused]]:
         """The rollouts of a batch, and of those whose question the model cannot take the line and why."""
         started, used = time.perf_counter(), engine.version
-        left, replies, refused = list(asked), list[Reply](), list[Refused]()
+        left, replies, refused = list(batch), list[Reply](), list[Refused]()
         while left and not replies:
             requests = [
                 Request(job.messages, job.seed, sampled.temperature, sampled.top_p, max_tokens, job.task)
@@ -82,10 +82,10 @@ def answer_once(
                 if len(left) > 1:
                     raise
                 refused.append((left.pop()[0], error))
-        seconds = round((time.perf_counter() - started) / len(asked), 4)
+        seconds = round((time.perf_counter() - started) / len(batch), 4)
         source.finished(len(left))
-        made = [single.record(job, reply, seconds) for (_, job), reply in zip(left, replies, strict=True)]
-        return [source.stamped(rollout, used) for rollout in made], refused
+        records = [single.record(job, reply, seconds) for (_, job), reply in zip(left, replies, strict=True)]
+        return [source.stamped(rollout, used) for rollout in records], refused
 
     # batches are cut before finished rollouts are skipped: a resumed run samples in the same company
     size = min(engine.batch, group_size) if endless.forever else engine.batch  # no group waits for the next to be begun

@@ -18,7 +18,7 @@ def split_answer(text: str) -> tuple[str, str | None]:
     Blocks of other languages are passed over. The code ends in a newline.
     """
     text = after_thinking(text)
-    found: list[str] = []
+    blocks: list[str] = []
     plan: list[str] | None = None
     lines = text.split("\n")
     at = 0
@@ -33,9 +33,9 @@ def split_answer(text: str) -> tuple[str, str | None]:
         if end is None:
             return "\n".join(plan).strip(), None
         if language in _PYTHON:
-            found.append("\n".join(lines[at + 1 : end]) + "\n")
+            blocks.append("\n".join(lines[at + 1 : end]) + "\n")
         at = end + 1
-    code = found[0] if len(found) == 1 and found[0].strip() else None
+    code = blocks[0] if len(blocks) == 1 and blocks[0].strip() else None
     return "\n".join(lines if plan is None else plan).strip(), code
 
 

@@ -37,7 +37,7 @@ class Fault:
     """Why a message takes no action: `kind` as in a turn's `problem`, and what to tell the policy."""
 
     kind: str
-    told: str
+    explanation: str
 
 
 # Reads what stands between a tool's tags. ValueError, in words for the policy, where it cannot.
@@ -55,19 +55,19 @@ def read_action(
         return Fault("length", "Your message was cut off at the limit of its length: say the same in fewer words.")
     calls = reply.get("tool_calls") or []
     try:
-        found = _tagged(_after_thought(reply["text"]), tags or [tool.name for tool in tools])
+        tagged = _tagged(_after_thought(reply["text"]), tags or [tool.name for tool in tools])
     except ValueError as error:
         return Fault("malformed", str(error))
-    if len(calls) + len(found) == 0:
+    if len(calls) + len(tagged) == 0:
         return Fault("missing", "Your message takes no action.")
-    if len(calls) + len(found) > 1:
+    if len(calls) + len(tagged) > 1:
         return Fault("several", "Your message takes more than one action, and none was carried out.")
     known = {tool.name: tool for tool in tools}
     try:
         if calls:
             name, fields = calls[0]["name"], _arguments(calls[0]["arguments"])
         else:
-            tag, text = found[0]
+            tag, text = tagged[0]
             name, fields = (body or plain)(known.get(tag, Tool(tag, "")), text)
     except ValueError as error:
         return Fault("malformed", str(error))
@@ -105,7 +105,7 @@ def sections(text: str, names: Sequence[str]) -> dict[str, str]:
     heads = {name.upper(): name for name in names}
     # line by line: a pattern with two runs of blanks takes the square of a line's length
     marked = re.compile(rf"({'|'.join(map(re.escape, heads))})[ \t]*:[*]*")
-    found: dict[str, str] = {}
+    fields: dict[str, str] = {}
     parts: list[tuple[str, list[str]]] = []
     for line in text.split("\n"):
         begun = marked.match(line.lstrip(" \t").lstrip("*#").lstrip(" \t"))
@@ -118,13 +118,13 @@ def sections(text: str, names: Sequence[str]) -> dict[str, str]:
     if not parts:
         raise ValueError(f"it has to begin with {next(iter(heads))}:")
     for mark, lines in parts:
-        if heads[mark] in found:
+        if heads[mark] in fields:
             raise ValueError(f"{mark}: stands there twice")
-        found[heads[mark]] = "\n".join(lines).strip()
+        fields[heads[mark]] = "\n".join(lines).strip()
     for head, name in heads.items():
-        if not found.get(name):
+        if not fields.get(name):
             raise ValueError(f"{head}: is missing or empty")
-    return found
+    return fields
 
 
 def without_fence(text: str) -> str:
@@ -176,23 +176,25 @@ def as_functions(tools: Sequence[Tool]) -> list[dict[str, Any]]:
 def _arguments(text: str) -> dict[str, str]:
     """A call's arguments, in JSON; what is not text is kept as JSON."""
     try:
-        found = json.loads(text or "{}", strict=False)
+        arguments = json.loads(text or "{}", strict=False)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"the arguments are no JSON: {error}") from None
-    if not isinstance(found, dict):
+    if not isinstance(arguments, dict):
         raise ValueError("the arguments are no JSON object")
-    return {str(name): _text(value) if isinstance(value, str) else json.dumps(value) for name, value in found.items()}
+    return {
+        str(name): _text(value) if isinstance(value, str) else json.dumps(value) for name, value in arguments.items()
+    }
 
 
 def sendable(arguments: str) -> str:
     """A call's arguments as servers take them, who refuse a conversation with any that are no JSON object."""
     for strict in (True, False):
         try:
-            found = json.loads(arguments, strict=strict)
+            parsed = json.loads(arguments, strict=strict)
         except (ValueError, RecursionError):
             continue
-        if isinstance(found, dict):
-            return arguments if strict else json.dumps(found)
+        if isinstance(parsed, dict):
+            return arguments if strict else json.dumps(parsed)
     return "{}"
 
 
@@ -204,13 +206,13 @@ def _text(value: str) -> str:
 def named_call(text: str) -> tuple[str, dict[str, str]]:
     """(name, fields) of {"name": ..., "arguments": {...}}. ValueError, in words, for anything else."""
     try:
-        found = json.loads(text, strict=False)
+        call = json.loads(text, strict=False)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"what stands in the call is no JSON: {error}") from None
-    if not isinstance(found, dict) or not isinstance(found.get("name"), str):
+    if not isinstance(call, dict) or not isinstance(call.get("name"), str):
         raise ValueError('a call is {"name": ..., "arguments": {...}}')
-    given = found.get("arguments", {})
-    return found["name"], _arguments(given if isinstance(given, str) else json.dumps(given))
+    arguments = call.get("arguments", {})
+    return call["name"], _arguments(arguments if isinstance(arguments, str) else json.dumps(arguments))
 
 
 def _tagged(text: str, names: Sequence[str]) -> list[tuple[str, str]]:

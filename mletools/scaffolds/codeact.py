@@ -125,19 +125,19 @@ def _turns(episode: Episode[CodeactSettings]) -> Iterator[dict[str, Any]]:
 
 def _ran(episode: Episode[CodeactSettings], kind: str, text: str) -> str:
     """Run a cell, and what the policy is told of it."""
-    told = episode.cell(kind, text)
-    cell = told["cell"]
+    step = episode.cell(kind, text)
+    cell = step["cell"]
     text = observations.text_of(cell["output"])
-    said = [fenced(text) if text else "(no output)"]
+    paragraphs = [fenced(text) if text else "(no output)"]
     if cell["status"] != "ok":
         words = observations.WORDS[cell["status"]].replace("program", "step")
-        said.append(f"[{words} {observations.after(cell['duration_s'])}.]")
+        paragraphs.append(f"[{words} {observations.after(cell['duration_s'])}.]")
     if not cell["alive"]:
-        said.append("[The session ended with it. The next step begins a new one: variables and files are gone.]")
-    if told["submission"] is not None:
+        paragraphs.append("[The session ended with it. The next step begins a new one: variables and files are gone.]")
+    if step["submission"] is not None:
         judged = observations.judged(episode.turn, episode.job.task, episode.settings.reveal_test)
-        said.append(f"[{judged}]")
-    return "\n\n".join(said)
+        paragraphs.append(f"[{judged}]")
+    return "\n\n".join(paragraphs)
 
 
 def _ask_ideator(episode: Episode[CodeactSettings], query: Mapping[str, str]) -> str:
@@ -145,8 +145,8 @@ def _ask_ideator(episode: Episode[CodeactSettings], query: Mapping[str, str]) ->
     if who in ideas.FIXED:
         answer, idea = ideas.FIXED[who], None
     else:
-        asked = ideas.question(episode.messages, query, episode.settings.trajectory_tokens)
-        reply = episode.consult("ideator", "ideator", asked)
+        messages = ideas.question(episode.messages, query, episode.settings.trajectory_tokens)
+        reply = episode.consult("ideator", "ideator", messages)
         refused = reply.get("refused")
         if refused is not None:
             reply = {"text": "", "prompt_tokens": None, "completion_tokens": None, "seconds": 0.0, "usd": None}

@@ -161,8 +161,8 @@ class Episode(Generic[S]):
         """Answer a message that takes no action with what is wrong and how it is done, and mark the turn."""
         self.turn["problem"] = fault.kind
         for call in self.messages[-1].get("tool_calls", ()):  # the protocol wants an answer to each
-            self.messages.append({"role": "tool", "content": fault.told, "tool_call_id": call["id"]})
-        self.observe(f"{fault.told}\n\n{how}")
+            self.messages.append({"role": "tool", "content": fault.explanation, "tool_call_id": call["id"]})
+        self.observe(f"{fault.explanation}\n\n{how}")
 
     @property
     def seconds_left(self) -> float:
@@ -175,28 +175,30 @@ class Episode(Generic[S]):
         """Run a program for the turn at hand: what Environment.run tells, kept in the turn."""
         wall_s = min(self.settings.execution_seconds, self.seconds_left)
         seed = derive_seed(self.job.seed, "run", len(self.turns))
-        told = self._environment.run(code, wall_s, seed, judged)
-        self.turn.update({name: value for name, value in told.items() if (name, value) != ("grade", None)}, code=code)
-        self._count(told["execution"])
-        if told["execution"]["submission"] is not None and judged:
+        outcome = self._environment.run(code, wall_s, seed, judged)
+        self.turn.update(
+            {name: value for name, value in outcome.items() if (name, value) != ("grade", None)}, code=code
+        )
+        self._count(outcome["execution"])
+        if outcome["execution"]["submission"] is not None and judged:
             self._hand_in()
-        return told
+        return outcome
 
     def cell(self, kind: str, text: str) -> dict[str, Any]:
         """Run a cell in the episode's session for the turn at hand: what Environment.cell tells, kept in the turn."""
         wall_s = min(self.settings.execution_seconds, self.seconds_left)
         seed = derive_seed(self.job.seed, "session")
         before, known = list(self._cells), self._last_submission_digest
-        told = self._environment.cell(kind, text, wall_s, before=before, seed=seed, known=known)
-        self._box = told["box"]
-        self.turn.update({name: value for name, value in told.items() if name not in ("digest", "box")}, code=text)
-        self._cells = [*self._cells, (kind, text)] if told["cell"]["alive"] else []
-        if told["digest"] != self._last_submission_digest:
-            self._last_submission_digest = told["digest"]
-            if told["submission"] is not None:
+        outcome = self._environment.cell(kind, text, wall_s, before=before, seed=seed, known=known)
+        self._box = outcome["box"]
+        self.turn.update({name: value for name, value in outcome.items() if name not in ("digest", "box")}, code=text)
+        self._cells = [*self._cells, (kind, text)] if outcome["cell"]["alive"] else []
+        if outcome["digest"] != self._last_submission_digest:
+            self._last_submission_digest = outcome["digest"]
+            if outcome["submission"] is not None:
                 self._hand_in()
-        self._count(told["cell"])
-        return told
+        self._count(outcome["cell"])
+        return outcome
 
     def _count(self, ran: Mapping[str, Any]) -> None:
         self.turn["duration_s"] = round(self.turn["duration_s"] + ran["duration_s"], 4)
@@ -239,7 +241,7 @@ class Episode(Generic[S]):
     def record(self, stop_reason: str, **more: Any) -> dict[str, Any]:
         """The rollout record; lineage is left empty."""
         job, turn = self.job, self.best_submission_turn
-        made: dict[str, Any] = {
+        rollout: dict[str, Any] = {
             "kind": "rollout",
             "version": 1,
             "id": job.id,
@@ -261,10 +263,10 @@ class Episode(Generic[S]):
             **more,
         }
         if self.well_formed:
-            made["format_rate"] = sum(self.well_formed) / len(self.well_formed)
+            rollout["format_rate"] = sum(self.well_formed) / len(self.well_formed)
         if self.settings.reveal_test:
-            made["reveal_test"] = True
-        return {**made, "execution": execution_of(self.turns, self.best_submission_turn, self._box)}
+            rollout["reveal_test"] = True
+        return {**rollout, "execution": execution_of(self.turns, self.best_submission_turn, self._box)}
 
 
 def _wire(message: Mapping[str, Any], whole: bool) -> dict[str, Any]:

@@ -38,13 +38,13 @@ def _files(names: list[str]) -> str:
     by_folder: dict[str, list[str]] = {}
     for name in names:
         by_folder.setdefault(name.rpartition("/")[0], []).append(name)
-    told = []
+    lines = []
     for folder, files in by_folder.items():
         if folder and len(files) > MOST_FILES:
-            told.append(f"{folder}/ ({len(files)} files, the first is {files[0]})")
+            lines.append(f"{folder}/ ({len(files)} files, the first is {files[0]})")
         else:
-            told += files
-    return ", ".join(told)
+            lines += files
+    return ", ".join(lines)
 
 
 def _metric(metric: Mapping[str, Any]) -> str:

@@ -27,16 +27,16 @@ NOTHING_RAN: dict[str, Any] = {
 }
 
 
-def code_of(turns: Sequence[Mapping[str, Any]], handed: Mapping[str, Any] | None) -> str | None:
+def code_of(turns: Sequence[Mapping[str, Any]], submission_turn: Mapping[str, Any] | None) -> str | None:
     """The program whose submission is handed in, in turn `handed`; of a session all its Python cells up to there.
 
     Without a submission the last program that ran, None where none did.
     """
-    if handed is None:
+    if submission_turn is None:
         return next((each["code"] for each in reversed(turns) if each.get("execution")), None)
-    if "cell" not in handed:
-        return str(handed["code"])
-    upto = list(turns)[: list(turns).index(handed) + 1]
+    if "cell" not in submission_turn:
+        return str(submission_turn["code"])
+    upto = list(turns)[: list(turns).index(submission_turn) + 1]
     ends = [at for at, each in enumerate(upto[:-1]) if "cell" in each and not each["cell"]["alive"]]
     own = upto[ends[-1] + 1 :] if ends else upto
     cells = [each["code"] for each in own if each["action"] == "python" and "cell" in each]
@@ -44,17 +44,17 @@ def code_of(turns: Sequence[Mapping[str, Any]], handed: Mapping[str, Any] | None
 
 
 def execution_of(
-    turns: Sequence[Mapping[str, Any]], handed: Mapping[str, Any] | None, box: Mapping[str, Any]
+    turns: Sequence[Mapping[str, Any]], submission_turn: Mapping[str, Any] | None, box: Mapping[str, Any]
 ) -> dict[str, Any]:
     """`execution` of what is handed in; without that, of the last program that ran. `box`: what a session ran in."""
-    turn = handed or next((each for each in reversed(turns) if "execution" in each or "cell" in each), None)
+    turn = submission_turn or next((each for each in reversed(turns) if "execution" in each or "cell" in each), None)
     if turn is None:
         return dict(NOTHING_RAN)
     if "execution" in turn:
-        found = dict(turn["execution"])
-        if turn is not handed and found["submission"] is not None:  # of a program that was only tried
-            found.update(submission=None, submission_problem="nothing was handed in")
-        return found
+        execution = dict(turn["execution"])
+        if turn is not submission_turn and execution["submission"] is not None:  # of a program that was only tried
+            execution.update(submission=None, submission_problem="nothing was handed in")
+        return execution
     cell = turn["cell"]
     return {
         "status": cell["status"],

@@ -55,8 +55,8 @@ class Idea(Scaffold[IdeaSettings]):
         start = job.record.get("state")
         if job.record["stop_reason"] != "asked" or not start:
             raise RecordError("no state: give what mle-rollout --scaffold codeact --write-states wrote")
-        asked = ideas.question(job.record["messages"], start.get("query"), job.settings.trajectory_tokens)
-        episode = Episode(job, environment, asked)
+        question = ideas.question(job.record["messages"], start.get("query"), job.settings.trajectory_tokens)
+        episode = Episode(job, environment, question)
         try:
             reply = episode.ask()
         except Ended as ended:
@@ -69,8 +69,8 @@ class Idea(Scaffold[IdeaSettings]):
             episode.turn["problem"] = "length" if reply["finish_reason"] == "length" else "malformed"
             yield episode.record("format", state=start, idea=None, implementer=None)
             return
-        made = _carry_out(episode, idea, start)
-        yield episode.record("finished", state=start, idea=idea, implementer=made)
+        implemented = _carry_out(episode, idea, start)
+        yield episode.record("finished", state=start, idea=idea, implementer=implemented)
 
 
 def _carry_out(episode: Episode[IdeaSettings], idea: dict[str, str], start: dict[str, Any]) -> dict[str, Any]:
@@ -79,14 +79,14 @@ def _carry_out(episode: Episode[IdeaSettings], idea: dict[str, str], start: dict
     task = tell("task", job.task, split=split_told(settings.validation > 0, settings.reveal_test))
     score = start.get("validation")
     standing = "It has no valid submission yet." if score is None else f"Its score on the validation rows: {score:g}."
-    told = prompts.render(
+    instructions = prompts.render(
         "implementer",
         task=task,
         standing=standing,
         code=fenced((start.get("code") or "# there is none yet").strip(), "python"),
         idea=ideas.as_text(idea),
     )
-    messages = [{"role": "user", "content": told}]
+    messages = [{"role": "user", "content": instructions}]
     reply = episode.consult("implementer", "implementer", messages)
     if "refused" in reply:
         return {"model": settings.implementer, "messages": messages, "refused": reply["refused"]}
@@ -95,5 +95,5 @@ def _carry_out(episode: Episode[IdeaSettings], idea: dict[str, str], start: dict
     if code is not None:
         episode.run(code)
     usage = {name: reply[name] for name in ("prompt_tokens", "completion_tokens", "seconds", "usd")}
-    said = {"role": "assistant", "content": reply["text"]}
-    return {"model": settings.implementer, "messages": [*messages, said], "usage": usage}
+    answer = {"role": "assistant", "content": reply["text"]}
+    return {"model": settings.implementer, "messages": [*messages, answer], "usage": usage}

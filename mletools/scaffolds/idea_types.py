@@ -153,12 +153,12 @@ def by_words(idea: Mapping[str, str]) -> tuple[str, str]:
     for kind in TYPES:
         score, first, told = 0, len(texts["action"]), []
         for name, worth in (("action", IN_ACTION), ("rationale", IN_RATIONALE)):
-            found = [(match, points) for words, points in _PATTERNS[kind] if (match := _found(words, texts[name]))]
-            score += worth * sum(points for _, points in found)
-            if found:
-                told.append(f"{name.upper()}: {', '.join(match.group() for match, _ in found)}")
-            if found and name == "action":
-                first = min(match.start() for match, _ in found)
+            matches = [(match, points) for words, points in _PATTERNS[kind] if (match := _found(words, texts[name]))]
+            score += worth * sum(points for _, points in matches)
+            if matches:
+                told.append(f"{name.upper()}: {', '.join(match.group() for match, _ in matches)}")
+            if matches and name == "action":
+                first = min(match.start() for match, _ in matches)
         if score and (best is None or (-score, first) < best[:2]):
             best = (-score, first, kind, "; ".join(told))
     return (best[2], best[3]) if best else ("Others", "no word of the table")
@@ -179,12 +179,12 @@ def _plain(text: str) -> str:
 def read_answer(text: str) -> tuple[str | None, str]:
     """(class, rationale) of a model's answer; the class is None where it cannot be read, and the rationale says why."""
     try:
-        found = sections(after_thinking(text), ("type", "rationale"))
+        fields = sections(after_thinking(text), ("type", "rationale"))
     except ValueError as error:
         return None, f"not in the format: {error}"
-    named = " ".join(found["type"].strip("\"'*`. \n").lower().split())
+    named = " ".join(fields["type"].strip("\"'*`. \n").lower().split())
     kind = next((each for each in TYPES if each.lower() == named), None)
-    return (kind, found["rationale"]) if kind else (None, f"no such class: {named[:80]!r}")
+    return (kind, fields["rationale"]) if kind else (None, f"no such class: {named[:80]!r}")
 
 
 def posed(rollout: Mapping[str, Any]) -> Iterator[Posed]:

@@ -51,6 +51,6 @@ def question(
     messages: Sequence[Mapping[str, Any]], query: Mapping[str, str] | None, tokens: int
 ) -> list[dict[str, Any]]:
     """What an ideator is asked at a state: the messages up to it, and the implementer's query."""
-    asked = f"# What the agent asks\n\n{as_text(query)}" if query else "The agent has asked nothing in particular."
-    told = prompts.render("ideator", query=asked, trajectory=trajectory(messages, tokens))
-    return [{"role": "user", "content": told}]
+    request = f"# What the agent asks\n\n{as_text(query)}" if query else "The agent has asked nothing in particular."
+    question = prompts.render("ideator", query=request, trajectory=trajectory(messages, tokens))
+    return [{"role": "user", "content": question}]

@@ -75,8 +75,8 @@ class Memory(Scaffold[MemorySettings]):
 
     def check(self, settings: MemorySettings) -> MemorySettings:
         """The settings as they are to be. ToolError for some that this scaffold cannot work with."""
-        told = settings.validation > 0 or settings.reveal_test
-        if not told and settings.memory_by == "validation":
+        shows_scores = settings.validation > 0 or settings.reveal_test
+        if not shows_scores and settings.memory_by == "validation":
             raise ToolError("--memory-by validation needs a validation score: give --validation a share above 0")
         return settings
 
@@ -169,15 +169,15 @@ def _turns(episode: Episode[MemorySettings], environment: Environment, pool: Poo
             continue
         judged = action.name == EXECUTE
         execution = episode.run(action.fields["code"], judged)["execution"]
-        said = observations.ran(execution)
+        observation = observations.ran(execution)
         if not judged:
-            said += "\n\n" + observations.handed_in(execution)
+            observation += "\n\n" + observations.handed_in(execution)
         elif execution["submission"] is None:
-            said += f"\n\nNothing was handed in: {execution['submission_problem']}."
+            observation += f"\n\nNothing was handed in: {execution['submission_problem']}."
         else:
-            said += "\n\n" + observations.judged(episode.turn, episode.job.task, episode.settings.reveal_test)
+            observation += "\n\n" + observations.judged(episode.turn, episode.job.task, episode.settings.reveal_test)
             _push(episode, pool)
-        episode.observe(said, action)
+        episode.observe(observation, action)
 
 
 def _push(episode: Episode[MemorySettings], pool: Pool) -> None:
@@ -200,8 +200,8 @@ def _info(episode: Episode[MemorySettings], environment: Environment, action: Ac
     if what == "overview":
         return str(task["description"])
     if what == "metric":
-        told = facts(task)
-        return f"The score is {told['metric']}; {told['direction']}."
+        task_facts = facts(task)
+        return f"The score is {task_facts['metric']}; {task_facts['direction']}."
     if what in ("files", "sample"):
         return environment.look("sample_submission.csv" if what == "sample" else None)
     episode.turn["problem"] = "unknown"

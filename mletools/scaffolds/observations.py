@@ -41,14 +41,14 @@ def after(seconds: float) -> str:
 def ran(execution: Mapping[str, Any]) -> str:
     """How a program ended, in seconds and words, and what it printed."""
     code = f" with exit code {execution['exit_code']}" if execution["exit_code"] else ""
-    said = [f"{WORDS[execution['status']]}{code} {after(execution['duration_s'])}."]
+    sentences = [f"{WORDS[execution['status']]}{code} {after(execution['duration_s'])}."]
     for name in ("stdout", "stderr"):
         text = text_of(execution[name])
         if text:
-            said.append(f"{name}:\n{fenced(text)}")
-    if len(said) == 1:
-        said.append("It printed nothing.")
-    return "\n\n".join(said)
+            sentences.append(f"{name}:\n{fenced(text)}")
+    if len(sentences) == 1:
+        sentences.append("It printed nothing.")
+    return "\n\n".join(sentences)
 
 
 def handed_in(execution: Mapping[str, Any]) -> str:

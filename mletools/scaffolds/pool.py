@@ -107,12 +107,12 @@ class Pool:
             return list(self._kept)
         try:
             with open(self.file, "rb") as file:
-                found = [self._entry(line) for line in read_lines(file, str(self.file))]
+                entries = [self._entry(line) for line in read_lines(file, str(self.file))]
         except FileNotFoundError:
             return []
         except OSError as error:
             raise ToolError(f"{self.file}: {error.strerror}") from None
-        return self._sorted(found)[: self.capacity]
+        return self._sorted(entries)[: self.capacity]
 
     def _without_beaten(self, kept: list[Entry], entry: Entry) -> list[Entry] | None:
         """The entries that stay beside the new one; None when it is not let in."""

@@ -69,19 +69,19 @@ class PreviousPool:
             if reason:
                 skipped[reason] += 1
                 continue
-            found = _previous(line.record, chars)
-            of_task = solutions.setdefault(found.task, {})
-            other = of_task.get(found.rollout, found)
-            of_task[found.rollout] = min(found, other, key=lambda one: canonical(asdict(one)))
+            previous = _previous(line.record, chars)
+            of_task = solutions.setdefault(previous.task, {})
+            other = of_task.get(previous.rollout, previous)
+            of_task[previous.rollout] = min(previous, other, key=lambda one: canonical(asdict(one)))
             if len(of_task) > 2 * most:
-                solutions[found.task] = _sample(of_task, most)
+                solutions[previous.task] = _sample(of_task, most)
         kept = {task: list(_sample(of_task, most).values()) for task, of_task in solutions.items()}
         return cls(kept, skipped)
 
     def draw(self, task: str, seed: int) -> Previous | None:
         """One solution of the task, each as likely as the others, the same for the same seed; None if it has none."""
-        found = self._solutions.get(task)
-        return found[derive_seed(seed, "previous", task) % len(found)] if found else None
+        solutions = self._solutions.get(task)
+        return solutions[derive_seed(seed, "previous", task) % len(solutions)] if solutions else None
 
     def count(self, task: str) -> int:
         """How many solutions of the task there are."""

@@ -52,8 +52,8 @@ class React(Scaffold[ReactSettings]):
     def play(self, job: Job[ReactSettings], environment: Environment) -> Iterator[dict[str, Any]]:
         """The rollout of one episode."""
         settings = job.settings
-        told = {"execution_seconds": f"{settings.execution_seconds:g}", "max_turns": str(settings.max_turns)}
-        system = prompts.render("react-system", name=job.task["name"], **told)
+        limits = {"execution_seconds": f"{settings.execution_seconds:g}", "max_turns": str(settings.max_turns)}
+        system = prompts.render("react-system", name=job.task["name"], **limits)
         question = tell("task", job.task, split=split_told(settings.validation > 0, settings.reveal_test))
         episode = Episode(
             job, environment, [{"role": "system", "content": system}, {"role": "user", "content": question}]
@@ -84,16 +84,16 @@ def _turns(episode: Episode[ReactSettings]) -> str:
         elif action.name == PYTHON:
             episode.turn["action"] = "python"
             execution = episode.run(action.fields["code"])["execution"]
-            said = f"{observations.ran(execution)}\n\n{observations.handed_in(execution)}"
-            episode.observe(_response(said, action), action)
+            observation = f"{observations.ran(execution)}\n\n{observations.handed_in(execution)}"
+            episode.observe(_response(observation, action), action)
         else:
             episode.turn["action"] = "score"
             latest, revealed = episode.latest or {}, episode.settings.reveal_test
-            said = observations.judged(latest, episode.job.task, revealed)
+            observation = observations.judged(latest, episode.job.task, revealed)
             shown = "grade" if revealed else "validation"
             if shown in latest:
                 episode.turn[shown] = latest[shown]
-            episode.observe(_response(said, action), action)
+            episode.observe(_response(observation, action), action)
 
 
 def _own_part(text: str) -> str:

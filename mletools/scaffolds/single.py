@@ -95,12 +95,14 @@ def jobs(
     """
     policy = {"model": model_name, "version": model_version, "sampling": asdict(sampling or Sampling())}
     same = ["rollout", task["id"], NAME, policy, prompts.text(prompt), seed]
-    state, asked = None, question(task, prompt) if previous is None else ""
+    state, content = None, question(task, prompt) if previous is None else ""
     if previous is not None:
-        asked = improve_question(task, previous.plan, previous.code, fenced(previous.output) if previous.output else "")
+        content = improve_question(
+            task, previous.plan, previous.code, fenced(previous.output) if previous.output else ""
+        )
         state = {"validation": previous.score, "code": previous.code, "rollout": previous.rollout}
         same.append([prompts.text("improve"), previous.rollout])
-    messages = [{"role": "user", "content": asked}]
+    messages = [{"role": "user", "content": content}]
     group, ids = content_id(*same), [content_id(*same, sample) for sample in range(group_size)]
     return [
         Job(id, group, group_size, sample, derive_seed(seed, id), task, policy, messages, state)
@@ -122,15 +124,15 @@ def record(job: Job, reply: Any, seconds: float) -> dict[str, Any]:
     stop_reason = "finished" if code is not None else "format"
     if reply.finish_reason == "length":
         stop_reason = "length"
-    asked = dict(job.messages[-1])
+    question_message = dict(job.messages[-1])
     if reply.prompt_token_ids is not None:
-        asked["token_ids"] = reply.prompt_token_ids
+        question_message["token_ids"] = reply.prompt_token_ids
     answered: dict[str, Any] = {"role": "assistant", "content": reply.text, "loss": True}
     if reply.token_ids is not None:
         answered["token_ids"] = reply.token_ids
         if reply.logprobs is not None:
             answered["logprobs"] = reply.logprobs
-    made = {
+    rollout = {
         "kind": "rollout",
         "version": 1,
         "id": job.id,
@@ -142,7 +144,7 @@ def record(job: Job, reply: Any, seconds: float) -> dict[str, Any]:
         "seed": job.seed,
         "scaffold": NAME,
         "policy": job.policy,
-        "messages": [*job.messages[:-1], asked, answered],
+        "messages": [*job.messages[:-1], question_message, answered],
         "turns": [{"action": "improve" if job.state else "solve", "duration_s": seconds}],
         "usage": {
             "prompt_tokens": reply.prompt_tokens,
@@ -154,4 +156,4 @@ def record(job: Job, reply: Any, seconds: float) -> dict[str, Any]:
         "plan": plan,
         "code": code,
     }
-    return {**made, "state": job.state} if job.state else made
+    return {**rollout, "state": job.state} if job.state else rollout

@@ -63,7 +63,7 @@ def worth(code: str, task: dict[str, Any] = TASK) -> float:
 def seen(role: str, action: Action | Fault, state: dict[str, Any], task: dict[str, Any], advise: Advise) -> str:
     """What a scaffold would say of an action, without running anything."""
     if isinstance(action, Fault):
-        return f"{action.told}\n\nTake exactly one action."
+        return f"{action.explanation}\n\nTake exactly one action."
     if action.name == "Score":
         return str(state["judged"])
     if action.name == "seek_help":

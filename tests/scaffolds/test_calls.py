@@ -139,7 +139,7 @@ def test_an_action_as_a_tool_call(name: str, arguments: str, fields: dict[str, s
 )
 def test_a_tool_call_that_is_no_action(name: str, arguments: str, kind: str, told: str) -> None:
     found = read_action(reply("", ("c7", name, arguments)), TOOLS)
-    assert isinstance(found, Fault) and found.kind == kind and found.told.startswith(told)
+    assert isinstance(found, Fault) and found.kind == kind and found.explanation.startswith(told)
 
 
 def test_calls_and_tags_are_counted_together() -> None:
@@ -232,7 +232,7 @@ def test_an_action_of_react(text: str, name: str, fields: dict[str, str]) -> Non
 )
 def test_a_message_to_react_that_takes_no_action(text: str, kind: str, told: str) -> None:
     found = read_react(text)
-    assert isinstance(found, Fault) and found.kind == kind and found.told.startswith(told)
+    assert isinstance(found, Fault) and found.kind == kind and found.explanation.startswith(told)
 
 
 @pytest.mark.parametrize("tool", [*codeact.TOOLS, codeact.ASKING, *memory.TOOLS])

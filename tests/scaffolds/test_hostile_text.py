@@ -182,9 +182,9 @@ def seconds(read: Callable[[str], Any], text: str) -> float:
 
 
 def least_seconds(read: Callable[[str], Any], text: str, enough: float) -> float:
-    """The least of up to four measurements: other programs slow CPU time too."""
+    """The least of up to eight measurements: other programs slow CPU time too."""
     took = seconds(read, text)
-    for _ in range(3):
+    for _ in range(7):
         if took <= enough:
             break
         took = min(took, seconds(read, text))

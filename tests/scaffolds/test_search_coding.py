@@ -550,9 +550,9 @@ class SmallDesk(StubDesk):
 @pytest.mark.parametrize("coding", [Once(), NodeDebug()])
 def test_a_real_program_is_run(coding: Any, sandbox: LocalSandbox, tmp_path: Path) -> None:
     made = coding.develop(SmallDesk([answer(PROGRAM)], sandbox, tmp_path), brief())
-    assert made.problem is None and made.told is not None
-    assert made.told["execution"]["stdout"]["head"] == "rows: 200\n"
-    assert made.told["validation"] == {"valid": True, "reason": None, "score": 1.0}
+    assert made.problem is None and made.result is not None
+    assert made.result["execution"]["stdout"]["head"] == "rows: 200\n"
+    assert made.result["validation"] == {"valid": True, "reason": None, "score": 1.0}
 
 
 def test_a_real_program_is_tried_repaired_and_run(sandbox: LocalSandbox, tmp_path: Path) -> None:
@@ -562,9 +562,9 @@ def test_a_real_program_is_tried_repaired_and_run(sandbox: LocalSandbox, tmp_pat
     )  # only its whole run is empty
     context = SmallDesk([answer(broken), answer(copy), YES, answer(PROGRAM), YES], sandbox, tmp_path)
     made = EFFICIENT.develop(context, brief())  # type: ignore[arg-type]
-    assert made.problem is None and made.told is not None and context.used_up()
+    assert made.problem is None and made.result is not None and context.used_up()
     assert made.code is not None and made.code.strip() == PROGRAM.strip()
-    assert made.told["validation"]["score"] == 1.0
+    assert made.result["validation"]["score"] == 1.0
     assert [(each["debug"], each["problem"], each["estimated_s"]) for each in made.trials] == [
         (True, "failed", None),
         (True, None, 1.0),
@@ -580,5 +580,5 @@ def test_a_real_program_that_ignores_the_flag(sandbox: LocalSandbox, tmp_path: P
     deaf = PROGRAM.replace('"--debug" in sys.argv', "False")
     context = SmallDesk([answer(deaf)] * 2, sandbox, tmp_path)
     made = Efficient(coder_loops=2).develop(context, brief())  # type: ignore[arg-type]
-    assert (made.problem, made.told) == ("debug", None)
+    assert (made.problem, made.result) == ("debug", None)
     assert [each["problem"] for each in made.trials] == ["debug", "debug"] and NO_BLOCK in context.asked[1][1]

@@ -62,8 +62,8 @@ class SearchScaffold(Scaffold[SearchSettings]):
         if settings.preset not in PRESETS:
             raise ToolError(f"--preset {settings.preset}: known are {', '.join(PRESETS)}")
         names: dict[str, str] = {kind: getattr(settings, kind) or PRESETS[settings.preset][kind] for kind in COMPONENTS}
-        given = read_constants(settings.set, names)
-        components = {kind: load(kind, name, given.get(kind, {})) for kind, name in names.items()}
+        constants_by_kind = read_constants(settings.set, names)
+        components = {kind: load(kind, name, constants_by_kind.get(kind, {})) for kind, name in names.items()}
         if settings.validation == 0 and not components["evaluation"].reports:
             raise ToolError(
                 f"--evaluation {names['evaluation']} goes by the score on held-out rows: give --validation a share "

@@ -48,8 +48,8 @@ def inauthentic(
         return None
     if _constant(rows):
         return CONSTANT
-    given = None if sample is None else _rows(sample, id_columns, target_columns)
-    if given is not None and _copied(rows, given):
+    sample_rows = None if sample is None else _rows(sample, id_columns, target_columns)
+    if sample_rows is not None and _copied(rows, sample_rows):
         return SAMPLE
     try:
         with warnings.catch_warnings():
@@ -67,7 +67,7 @@ def inauthentic(
 
 def _rows(content: bytes, ids: Sequence[str], targets: Sequence[str]) -> list[Row] | None:
     """The rows of a CSV file; None where it cannot be read, lacks a column or is too long."""
-    found: list[Row] = []
+    rows: list[Row] = []
     try:
         lines = csv.reader(io.StringIO(content.decode("utf-8-sig"), newline=""), strict=True)
         header = [name.strip() for name in next(lines, [])]
@@ -75,12 +75,12 @@ def _rows(content: bytes, ids: Sequence[str], targets: Sequence[str]) -> list[Ro
         for line in lines:
             if line:
                 key, values = (tuple(line[at].strip() for at in each) for each in places)
-                found.append((key, values))
-            if len(found) > MOST_ROWS:
+                rows.append((key, values))
+            if len(rows) > MOST_ROWS:
                 return None
     except (UnicodeDecodeError, csv.Error, ValueError, IndexError):
         return None
-    return found
+    return rows
 
 
 def _number(text: str) -> float | None:
@@ -113,10 +113,10 @@ def _constant(rows: Sequence[Row]) -> bool:
     return all(_same(value, other) for _, values in rows for value, other in zip(values, first, strict=True))
 
 
-def _copied(rows: Sequence[Row], given: Sequence[Row]) -> bool:
+def _copied(rows: Sequence[Row], sample_rows: Sequence[Row]) -> bool:
     """Whether each row has the targets that the sample has for its id; of equal ids, in their order."""
     known: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
-    for key, values in reversed(given):
+    for key, values in reversed(sample_rows):
         known.setdefault(key, []).append(values)
     for key, values in rows:
         left = known.get(key)
@@ -184,14 +184,14 @@ def _literals(tree: ast.AST) -> Iterator[list[str]]:
 
 def _leaves(node: ast.AST) -> list[str] | None:
     """The constants in a literal from left to right; None where it holds anything else."""
-    found: list[str] = []
+    names: list[str] = []
     todo: list[ast.AST | None] = [node]
     while todo:
         each = todo.pop()
         if isinstance(each, ast.Constant) and isinstance(each.value, (str, int, float)):
-            found.append(_plain(str(each.value)))
+            names.append(_plain(str(each.value)))
         elif isinstance(each, ast.UnaryOp) and isinstance(each.op, ast.USub) and isinstance(each.operand, ast.Constant):
-            found.append(_plain(f"-{each.operand.value!r}"))
+            names.append(_plain(f"-{each.operand.value!r}"))
         elif isinstance(each, (ast.List, ast.Tuple, ast.Set)):
             todo.extend(reversed(each.elts))
         elif isinstance(each, ast.Dict):
@@ -199,7 +199,7 @@ def _leaves(node: ast.AST) -> list[str] | None:
             todo.extend(reversed([part for pair in pairs for part in pair]))
         else:
             return None
-    return found
+    return names
 
 
 def _blind(tree: ast.AST) -> bool:

@@ -116,13 +116,15 @@ class Efficient:
         """A debug run, and what is wrong with it."""
         assert work.code is not None
         most = min(brief.plan.debug_seconds, context.seconds_left)
-        told = context.run(work.code, brief.plan.debug_seconds, debug=True)
-        timing = timing_of(told["execution"]["stdout"])
-        flaw = _flaw(told) or self._timing_flaw(context, brief, timing) or self._check(context, brief, work.code, told)
-        work.note(told, True, flaw, None if timing is None else timing[1])
+        result = context.run(work.code, brief.plan.debug_seconds, debug=True)
+        timing = timing_of(result["execution"]["stdout"])
+        flaw = (
+            _flaw(result) or self._timing_flaw(context, brief, timing) or self._check(context, brief, work.code, result)
+        )
+        work.note(result, True, flaw, None if timing is None else timing[1])
         if flaw is None:
-            return told, None
-        return told, _Flaw(flaw.problem, f"This was a run with --debug, which may take {most:.0f} s. {flaw.words}")
+            return result, None
+        return result, _Flaw(flaw.problem, f"This was a run with --debug, which may take {most:.0f} s. {flaw.words}")
 
     def _timing_flaw(self, context: NodeContext, brief: Brief, timing: tuple[float, float] | None) -> "_Flaw | None":
         if timing is None:
@@ -132,10 +134,10 @@ class Efficient:
             return None
         return _Flaw("slow", f"The whole run would take too long: about {timing[1]:.0f} s, and there are {most:.0f}.")
 
-    def _check(self, context: NodeContext, brief: Brief, code: str, told: Mapping[str, Any]) -> "_Flaw | None":
+    def _check(self, context: NodeContext, brief: Brief, code: str, result: Mapping[str, Any]) -> "_Flaw | None":
         if not self.check:
             return None
-        sections = [_idea(brief), f"# The present program\n\n{_program(code)}", _printed(told["execution"])]
+        sections = [_idea(brief), f"# The present program\n\n{_program(code)}", _printed(result["execution"])]
         prompt = prompts.render("search-check", task=_task(context), context="\n\n".join(sections))
         try:
             acceptable, why = context.read(PHASE, "search-check", prompt, read_check)
@@ -147,21 +149,21 @@ class Efficient:
         """A whole run, and what is wrong with it."""
         assert work.code is not None
         most = min(brief.plan.full_seconds, context.seconds_left)
-        told = context.run(work.code, brief.plan.full_seconds)
-        flaw = _flaw(told) or _unreal(context, work.code, told)
-        work.ran_whole(told, flaw)
+        result = context.run(work.code, brief.plan.full_seconds)
+        flaw = _flaw(result) or _unreal(context, work.code, result)
+        work.ran_whole(result, flaw)
         if flaw is None:
-            return told, None
-        said = f"The run with --debug was well. This was the whole run, which may take {most:.0f} s. {flaw.words}"
-        return told, _Flaw(flaw.problem, said)
+            return result, None
+        prompt_end = f"The run with --debug was well. This was the whole run, which may take {most:.0f} s. {flaw.words}"
+        return result, _Flaw(flaw.problem, prompt_end)
 
 
 def read_check(text: str) -> tuple[bool, str]:
     """(acceptable, why) of an answer to search-check; why is "" where it is. ValueError, in words, for anything else."""
-    found = json_in(text, dict)
-    if not isinstance(found.get("acceptable"), bool):
+    verdict = json_in(text, dict)
+    if not isinstance(verdict.get("acceptable"), bool):
         raise ValueError('"acceptable" has to be true or false')
-    return found["acceptable"], "" if found["acceptable"] else text_of(found, "why")
+    return verdict["acceptable"], "" if verdict["acceptable"] else text_of(verdict, "why")
 
 
 def _write_and_run(context: NodeContext, brief: Brief) -> Developed:
@@ -172,9 +174,9 @@ def _write_and_run(context: NodeContext, brief: Brief) -> Developed:
         return Developed(None, None, "unanswered")
     if code is None:
         return Developed(None, None, "no_code")
-    told = context.run(code, brief.plan.full_seconds)
-    flaw = _flaw(told) or _unreal(context, code, told)
-    return Developed(code, told, None) if flaw is None else Developed(code, told, flaw.problem, why=flaw.words)
+    result = context.run(code, brief.plan.full_seconds)
+    flaw = _flaw(result) or _unreal(context, code, result)
+    return Developed(code, result, None) if flaw is None else Developed(code, result, flaw.problem, why=flaw.words)
 
 
 # --- what speaks against a run ------------------------------------------------------------------------------------
@@ -195,39 +197,39 @@ class _Work:
     whole: tuple[int, str, Mapping[str, Any]] | None = None
     why: str = ""  # what was wrong with the newest run
 
-    def note(self, told: Mapping[str, Any], debug: bool, flaw: _Flaw | None, estimated: float | None) -> None:
-        execution, problem = told["execution"], None if flaw is None else flaw.problem
+    def note(self, result: Mapping[str, Any], debug: bool, flaw: _Flaw | None, estimated: float | None) -> None:
+        execution, problem = result["execution"], None if flaw is None else flaw.problem
         self.why = "" if flaw is None else flaw.words
         trial = {"debug": debug, "status": execution["status"], "duration_s": execution["duration_s"]}
         self.trials.append({**trial, "problem": problem, "estimated_s": estimated})
 
-    def ran_whole(self, told: Mapping[str, Any], flaw: _Flaw | None) -> None:
+    def ran_whole(self, result: Mapping[str, Any], flaw: _Flaw | None) -> None:
         assert self.code is not None
-        self.whole = (len(self.trials), self.code, told)
-        self.note(told, False, flaw, None)
+        self.whole = (len(self.trials), self.code, result)
+        self.note(result, False, flaw, None)
 
     def come_to(self, problem: str | None) -> Developed:
         if self.whole is None:
             return Developed(self.code, None, problem, tuple(self.trials), self.why)
-        at, code, told = self.whole
-        return Developed(code, told, problem, (*self.trials[:at], *self.trials[at + 1 :]), self.why)
+        at, code, result = self.whole
+        return Developed(code, result, problem, (*self.trials[:at], *self.trials[at + 1 :]), self.why)
 
 
-def _flaw(told: Mapping[str, Any]) -> _Flaw | None:
+def _flaw(result: Mapping[str, Any]) -> _Flaw | None:
     """What is wrong with how a run ended or with the form of its submission."""
-    execution = told["execution"]
+    execution = result["execution"]
     if execution["status"] != "ok":
         return _Flaw("failed", observations.ran(execution).partition("\n")[0])
     if execution["submission"] is None:
         return _Flaw("failed", observations.handed_in(execution))
-    verdict = told["validation"] if told["validation"] is not None else told["grade"]
+    verdict = result["validation"] if result["validation"] is not None else result["grade"]
     if verdict is not None and not verdict["valid"]:
         return _Flaw("invalid", f"submission.csv is invalid: {verdict['reason']}")
     return None
 
 
-def _unreal(context: NodeContext, code: str, told: Mapping[str, Any]) -> _Flaw | None:
-    why = context.inauthentic(code, told)
+def _unreal(context: NodeContext, code: str, result: Mapping[str, Any]) -> _Flaw | None:
+    why = context.inauthentic(code, result)
     return None if why is None else _Flaw("inauthentic", f"The submission is refused as no model's prediction: {why}.")
 
 
@@ -241,8 +243,8 @@ def _question(context: NodeContext, brief: Brief, debug_mode: bool = False) -> s
     parts = [f"# Guidance\n\n{brief.plan.guidance}"] if brief.plan.guidance else []
     if operation in ("crossover", "merge"):
         for number, parent in enumerate(parents, 1):
-            made = f"It was written for this idea: {parent['hypothesis']}"
-            parts.append(f"# Program {number}\n\n{outcome(parent, lower)} {made}\n\n{_program(parent['code'])}")
+            origin = f"It was written for this idea: {parent['hypothesis']}"
+            parts.append(f"# Program {number}\n\n{outcome(parent, lower)} {origin}\n\n{_program(parent['code'])}")
     elif parents:
         parts.append(f"# The present program\n\n{outcome(parents[0], lower)}\n\n{_program(parents[0]['code'])}")
         if operation == "debug":
@@ -254,12 +256,12 @@ def _question(context: NodeContext, brief: Brief, debug_mode: bool = False) -> s
     return _asked(context, brief, f"search-{operation}", parts, debug_mode)
 
 
-def _repair(context: NodeContext, brief: Brief, code: str, flaw: _Flaw, told: Mapping[str, Any]) -> str:
+def _repair(context: NodeContext, brief: Brief, code: str, flaw: _Flaw, result: Mapping[str, Any]) -> str:
     """The question to repair a program within the efficient workflow."""
     parts = [
         f"# The present program\n\n{_program(code)}",
         f"# What is wrong\n\n{flaw.words}",
-        _printed(told["execution"]),
+        _printed(result["execution"]),
     ]
     return _asked(context, brief, "search-fix", parts, True)
 

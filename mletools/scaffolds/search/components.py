@@ -75,12 +75,12 @@ def load(kind: str, name: str, constants: Mapping[str, Any]) -> Any:
 
     ToolError: no such component, or one that has no such constant.
     """
-    made = _find(kind, name)
-    lacking = [method for method in METHODS[kind] if not hasattr(made, method)]
+    component = _find(kind, name)
+    lacking = [method for method in METHODS[kind] if not hasattr(component, method)]
     if lacking:
         raise ToolError(f"--{kind} {name}: no component for {kind}: it has no {' and no '.join(lacking)}")
     try:
-        return made(**constants)
+        return component(**constants)
     except (TypeError, ValueError) as error:
         raise ToolError(f"--{kind} {name}: {error}") from None
 
@@ -106,14 +106,14 @@ def constants_of(component: Any) -> dict[str, Any]:
     return dataclasses.asdict(component) if dataclasses.is_dataclass(component) else {}  # type: ignore[arg-type]
 
 
-def read_constants(given: Sequence[str], names: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+def read_constants(assignments: Sequence[str], names: Mapping[str, str]) -> dict[str, dict[str, Any]]:
     """{kind: {constant: value}} of texts like `paths.drafts=3`, or `drafts=3` where one component has it.
 
     names: the components in use by kind. Values take the type of the default. ToolError: what is not one of theirs.
     """
     defaults = {kind: constants_of(load(kind, name, {})) for kind, name in names.items()}
-    found: dict[str, dict[str, Any]] = {}
-    for text in given:
+    constants: dict[str, dict[str, Any]] = {}
+    for text in assignments:
         key, equals, value = text.partition("=")
         kind, dot, constant = key.strip().rpartition(".")
         owners = [each for each in defaults if constant in defaults[each] and (not dot or each == kind)]
@@ -123,8 +123,8 @@ def read_constants(given: Sequence[str], names: Mapping[str, str]) -> dict[str, 
                 f"{each}.{name}={default}" for each, own in defaults.items() for name, default in own.items()
             )
             raise ToolError(f"--set {text}: which constant{several or '?'} These components have {known}")
-        found.setdefault(owners[0], {})[constant] = _typed(text, value.strip(), defaults[owners[0]][constant])
-    return found
+        constants.setdefault(owners[0], {})[constant] = _typed(text, value.strip(), defaults[owners[0]][constant])
+    return constants
 
 
 def _typed(text: str, value: str, default: Any) -> Any:

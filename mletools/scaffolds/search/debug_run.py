@@ -20,7 +20,7 @@ def read_block(text: str) -> tuple[float, float] | None:
 
     A block without both numbers, or with one that is negative or not finite, is not complete.
     """
-    found: tuple[float, float] | None = None
+    times: tuple[float, float] | None = None
     block: dict[str, float] | None = None
     for line in text.split("\n"):
         line = line[:_MOST].strip()
@@ -28,7 +28,7 @@ def read_block(text: str) -> tuple[float, float] | None:
             block = {}
         elif line == END:
             if block is not None and len(block) == 2:
-                found = block["debug_time"], block["estimated_time"]
+                times = block["debug_time"], block["estimated_time"]
             block = None
         elif block is not None and (match := _LINE.fullmatch(line)) is not None:
             seconds = _seconds(match.group(2))
@@ -36,7 +36,7 @@ def read_block(text: str) -> tuple[float, float] | None:
                 block.pop(match.group(1), None)
             else:
                 block[match.group(1)] = seconds
-    return found
+    return times
 
 
 def timing_of(output: Mapping[str, Any]) -> tuple[float, float] | None:

@@ -40,7 +40,7 @@ class AgentReported:
         """The number of the last line `Validation score: NUMBER` of the program's output; None: there is no such line,
         or the last says no finite number.
         """
-        return None if developed.told is None else reported(developed.told["execution"]["stdout"])
+        return None if developed.result is None else reported(developed.result["execution"]["stdout"])
 
     def reserve(self, graph: "Graph") -> float:
         """Nothing: to choose takes no time."""
@@ -59,7 +59,7 @@ class Standard:
 
     def score(self, developed: Developed) -> float | None:
         """The score on the search's validation rows; None: no submission, an invalid one, or no such rows."""
-        return held_out_score(developed.told)
+        return held_out_score(developed.result)
 
     def reserve(self, graph: "Graph") -> float:
         """Nothing: to choose takes no time."""
@@ -151,8 +151,8 @@ class Aggregated(Standard):
         """The mean score of a program on the fresh rows; None where a run of it had none."""
         total = 0.0
         for _ in range(max(1, self.rounds)):
-            told = context.run(code, context.job.settings.execution_seconds, rows="selection")
-            score = held_out_score(told)
+            outcome = context.run(code, context.job.settings.execution_seconds, rows="selection")
+            score = held_out_score(outcome)
             if score is None:
                 return None
             total += score
@@ -164,8 +164,8 @@ def reported(output: Mapping[str, Any]) -> float | None:
     lines = output["head"].split("\n")
     if output["tail"]:  # what lies between was not kept, so the lines next to it may be torn
         lines = lines[:-1] + output["tail"].split("\n")[1:]
-    said = [line.strip() for line in lines if line.lstrip().startswith(MARK)]
-    number = said[-1][len(MARK) :].strip() if said else ""
+    reported = [line.strip() for line in lines if line.lstrip().startswith(MARK)]
+    number = reported[-1][len(MARK) :].strip() if reported else ""
     if len(number) > MOST_DIGITS or "_" in number or not number.isascii():
         return None
     try:
@@ -175,11 +175,11 @@ def reported(output: Mapping[str, Any]) -> float | None:
     return score if math.isfinite(score) else None
 
 
-def held_out_score(told: Mapping[str, Any] | None) -> float | None:
+def held_out_score(outcome: Mapping[str, Any] | None) -> float | None:
     """The score on the rows held out of a run's training; None: it failed, or its submission did."""
-    if told is None or told["execution"]["status"] != "ok" or told["validation"] is None:
+    if outcome is None or outcome["execution"]["status"] != "ok" or outcome["validation"] is None:
         return None
-    score: float | None = told["validation"]["score"] if told["validation"]["valid"] else None
+    score: float | None = outcome["validation"]["score"] if outcome["validation"]["valid"] else None
     return score
 
 
@@ -195,16 +195,16 @@ def candidates_of(graph: "Graph", most: int) -> list["Node"]:
     for node in order:
         leading.setdefault(node.branch, node)
     heads = {node.number for node in leading.values()}
-    found: list[Node] = []
+    candidates: list[Node] = []
     programs: set[str] = set()
     for node in [*leading.values(), *(node for node in order if node.number not in heads)]:
-        if len(found) >= max(1, most):
+        if len(candidates) >= max(1, most):
             break
         code = graph.details(node.number)["code"]
         if code is not None and code not in programs:
             programs.add(code)
-            found.append(node)
-    return found
+            candidates.append(node)
+    return candidates
 
 
 def _seconds(graph: "Graph", node: "Node", rounds: int) -> float:
@@ -214,11 +214,11 @@ def _seconds(graph: "Graph", node: "Node", rounds: int) -> float:
 
 def chosen_in(text: str, numbers: set[int]) -> tuple[int, str]:
     """(experiment, why) of an answer to search-choose. ValueError, in words, where it is none of `numbers`."""
-    found = json_in(text, dict)
-    number = number_of(found, "experiment")
+    choice = json_in(text, dict)
+    number = number_of(choice, "experiment")
     if number not in numbers:
         raise ValueError(f'"experiment" has to be one of {", ".join(map(str, sorted(numbers)))}')
-    why = found.get("why")
+    why = choice.get("why")
     return int(number), " ".join(why.split())[:MOST_WHY] if isinstance(why, str) else ""
 
 

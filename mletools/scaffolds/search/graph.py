@@ -89,11 +89,11 @@ class Graph:
 
     def best(self, nodes: Iterable[Node] | None = None) -> Node | None:
         """The one with the best score, of equals the first; None where none has one."""
-        found: Node | None = None
+        best_node: Node | None = None
         for node in self.good(nodes):
-            if found is None or self.gain(node.score or 0.0, found.score or 0.0) > 0:
-                found = node
-        return found
+            if best_node is None or self.gain(node.score or 0.0, best_node.score or 0.0) > 0:
+                best_node = node
+        return best_node
 
     def children(self, number: int) -> list[Node]:
         """The nodes that have `number` as a parent, in the order they were made."""
@@ -101,17 +101,17 @@ class Graph:
 
     def branches(self) -> dict[int, list[Node]]:
         """{number of a branch's draft: its nodes, in the order they were made}."""
-        found: dict[int, list[Node]] = {}
+        by_branch: dict[int, list[Node]] = {}
         for node in self.nodes:
-            found.setdefault(node.branch, []).append(node)
-        return found
+            by_branch.setdefault(node.branch, []).append(node)
+        return by_branch
 
     def path(self, number: int) -> list[Node]:
         """From the draft to the node, along first parents."""
-        found = [self.nodes[number]]
-        while found[-1].parents:
-            found.append(self.nodes[found[-1].parents[0]])
-        return found[::-1]
+        path_nodes = [self.nodes[number]]
+        while path_nodes[-1].parents:
+            path_nodes.append(self.nodes[path_nodes[-1].parents[0]])
+        return path_nodes[::-1]
 
     def details(self, number: int) -> dict[str, Any]:
         """All that is kept of a node: the fields of Node and stage, guidance, idea, why (the problem in words), code,
@@ -119,14 +119,16 @@ class Graph:
         """
         with self._reading:
             self._file.seek(self._places[number])
-            found: dict[str, Any] = loads(self._file.readline())
-        return found
+            details: dict[str, Any] = loads(self._file.readline())
+        return details
 
     # --- what is added --------------------------------------------------------------------------------------------
 
-    def add(self, made: Sequence[Mapping[str, Any]]) -> list[Node]:
+    def add(self, new_nodes: Sequence[Mapping[str, Any]]) -> list[Node]:
         """Append a round's nodes, with all their details, and wait until they are on disk."""
-        lines = [(dumps({**each, "nodes_of_round": len(made)}) + "\n").encode("utf-8", "replace") for each in made]
+        lines = [
+            (dumps({**each, "nodes_of_round": len(new_nodes)}) + "\n").encode("utf-8", "replace") for each in new_nodes
+        ]
         try:
             self._file.seek(0, os.SEEK_END)
             at = self._file.tell()
@@ -135,22 +137,22 @@ class Graph:
             os.fsync(self._file.fileno())
         except OSError as error:
             raise ToolError(f"{self.file}: {error.strerror}: a round of the search could not be kept") from None
-        for each, line in zip(made, lines, strict=True):
+        for each, line in zip(new_nodes, lines, strict=True):
             self._know(each, at)
             at += len(line)
-        return self.nodes[-len(made) :]
+        return self.nodes[-len(new_nodes) :]
 
     def close(self) -> None:
         self._file.close()
 
-    def _know(self, made: Mapping[str, Any], at: int) -> None:
-        known = {field.name: made[field.name] for field in fields(Node)}
-        node = Node(**{**known, "parents": tuple(made["parents"])})
+    def _know(self, details: Mapping[str, Any], at: int) -> None:
+        known = {field.name: details[field.name] for field in fields(Node)}
+        node = Node(**{**known, "parents": tuple(details["parents"])})
         self.nodes.append(node)
         self._places.append(at)
         for parent in dict.fromkeys(node.parents):
             self._children.setdefault(parent, []).append(node.number)
-        for phase, used in made["usage"].items():
+        for phase, used in details["usage"].items():
             self.spent[phase] = added(self.spent.get(phase), used)
 
     def _read(self) -> None:
@@ -160,15 +162,15 @@ class Graph:
         waiting: list[tuple[dict[str, Any], int]] = []
         for number, line in enumerate(self._file, 1):
             try:
-                made = loads(line)
-                size = made["nodes_of_round"]
+                details = loads(line)
+                size = details["nodes_of_round"]
             except (ValueError, KeyError, TypeError):
                 if line.endswith(b"\n"):
                     raise ToolError(f"{self.file}:{number}: not a graph of this command; move the file away") from None
                 break
             if not line.endswith(b"\n"):
                 break
-            waiting.append((made, at))
+            waiting.append((details, at))
             at += len(line)
             if len(waiting) == size:
                 for each, place in waiting:

@@ -110,13 +110,13 @@ class Brief:
 class Developed:
     """What coding came to.
 
-    told: what Environment.run said of the full run ({execution, validation, grade}); None: there was none. problem: why the
+    result: what Environment.run returned for the full run ({execution, validation, grade}); None: there was none. problem: why the
     program does not count, one of PROBLEMS; None: it ran and left a valid, authentic submission. trials: the runs ahead
     of the last, {debug, status, duration_s, problem, estimated_s}. why: the problem in words.
     """
 
     code: str | None
-    told: Mapping[str, Any] | None
+    result: Mapping[str, Any] | None
     problem: str | None
     trials: tuple[Mapping[str, Any], ...] = ()
     why: str = field(default="", compare=False)
@@ -163,10 +163,10 @@ class Memory(Protocol):
     ) -> list["Node"]:
         """Earlier nodes that the research is told of. similar(text, others): cosines of their embeddings, in [-1, 1]."""
 
-    def lesson(self, context: "NodeContext", graph: "Graph", made: Mapping[str, Any]) -> str:
+    def lesson(self, context: "NodeContext", graph: "Graph", node: Mapping[str, Any]) -> str:
         """What is to be learnt from a node that is about to be added: one or two sentences. May ask models.
 
-        made: the node's details (Graph.details), with its score.
+        node: the node's details (Graph.details), with its score.
         """
 
 

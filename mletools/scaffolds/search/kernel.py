@@ -45,11 +45,11 @@ def draw(weights: Sequence[float], number: int, dice: random.Random) -> list[int
     left = [place for place, weight in enumerate(weights) if weight > 0]
     weigh = list(weights) if left else [1.0] * len(weights)
     left = left or list(range(len(weights)))
-    found: list[int] = []
-    while left and len(found) < number:
-        found.append(dice.choices(left, [weigh[place] for place in left])[0])
-        left.remove(found[-1])
-    return found
+    chosen: list[int] = []
+    while left and len(chosen) < number:
+        chosen.append(dice.choices(left, [weigh[place] for place in left])[0])
+        left.remove(chosen[-1])
+    return chosen
 
 
 def weighted(scores: Mapping[str, float]) -> float:

@@ -22,19 +22,19 @@ def passages(folder: Path) -> list[str]:
     if not folder.is_dir():
         raise ToolError(f"{folder}: no such folder of knowledge")
     files = [path for path in folder.rglob("*") if path.suffix.lower() in KINDS and not path.is_dir()]
-    found: list[str] = []
+    passages_read: list[str] = []
     for path in sorted(files, key=lambda path: path.relative_to(folder).as_posix()):
         try:
-            found += _cut(path.read_text(encoding="utf-8-sig"))
+            passages_read += _cut(path.read_text(encoding="utf-8-sig"))
         except OSError as error:
             raise ToolError(f"{path}: {error.strerror}") from None
         except UnicodeDecodeError:
             raise ToolError(f"{path}: not UTF-8") from None
-    if not found:
+    if not passages_read:
         raise ToolError(
             f"{folder}: no knowledge in it: it needs files that end in {' or '.join(KINDS)}, with text in them"
         )
-    return found
+    return passages_read
 
 
 def best(

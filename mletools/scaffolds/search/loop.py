@@ -56,9 +56,13 @@ class Search:
     def __init__(self, job: Job[SearchSettings], environment: Environment):
         self.job, self._environment = job, environment
         settings = job.settings
-        found = {kind: load(kind, getattr(settings, kind), settings.constants[kind]) for kind in COMPONENTS}
-        self.planning, self.paths, self.memory = found["planning"], found["paths"], found["memory"]
-        self.reasoning, self.coding, self.evaluation = found["reasoning"], found["coding"], found["evaluation"]
+        components = {kind: load(kind, getattr(settings, kind), settings.constants[kind]) for kind in COMPONENTS}
+        self.planning, self.paths, self.memory = components["planning"], components["paths"], components["memory"]
+        self.reasoning, self.coding, self.evaluation = (
+            components["reasoning"],
+            components["coding"],
+            components["evaluation"],
+        )
         self._passages = knowledge.passages(Path(settings.knowledge)) if settings.knowledge else []
         path, go_on = environment.graph()
         if not go_on:
@@ -141,12 +145,12 @@ class Search:
             left = None if left is None else left - node.clock
             if node.idea is not None:
                 beside.append(node.idea.hypothesis.text)
-        made = self._environment.at_once(self._develop, begun)
+        nodes = self._environment.at_once(self._develop, begun)
         elapsed = (
             self.clock + sum(node.clock for node in begun) + max(node.context.clock - node.clock for node in begun)
         )
-        self.graph.add([{**each, "elapsed": round(elapsed, 4)} for each in made])
-        self._environment.progress(len(made))
+        self.graph.add([{**each, "elapsed": round(elapsed, 4)} for each in nodes])
+        self._environment.progress(len(nodes))
         for node in begun:
             node.context.done()
 
@@ -160,9 +164,9 @@ class Search:
         recalled: dict[int, Node] = {}
 
         def recall(hypotheses: Any) -> list[Node]:
-            found: list[Node] = self.memory.recall(self.graph, expansion, hypotheses, context.similar, context.dice)
-            recalled.update({node.number: node for node in found})
-            return found
+            nodes: list[Node] = self.memory.recall(self.graph, expansion, hypotheses, context.similar, context.dice)
+            recalled.update({node.number: node for node in nodes})
+            return nodes
 
         def know(query: str) -> list[str]:
             return knowledge.best(query, self._passages, context.similar)
@@ -199,7 +203,7 @@ class Search:
             developed = self.coding.develop(context, brief)
         score = self.evaluation.score(developed) if developed.problem is None else None
         problem = developed.problem or (None if score is not None else "no_score")
-        made = {
+        node = {
             **self._place_in_graph(begun),
             "hypothesis": idea.hypothesis.text,
             "component": idea.hypothesis.component,
@@ -211,11 +215,11 @@ class Search:
             "guidance": begun.plan.guidance,
             "idea": _idea_record(idea),
             "code": developed.code,
-            **_told(developed.told),
+            **_told(developed.result),
             "trials": [dict(trial) for trial in developed.trials],
         }
-        made["lesson"] = self.memory.lesson(context, self.graph, made)
-        return {**made, "usage": context.usage, "seconds": round(context.seconds, 4), "asked": context.asked}
+        node["lesson"] = self.memory.lesson(context, self.graph, node)
+        return {**node, "usage": context.usage, "seconds": round(context.seconds, 4), "asked": context.asked}
 
     # --- what it rests on -----------------------------------------------------------------------------------------
 
@@ -272,5 +276,5 @@ def _idea_record(idea: Idea) -> dict[str, Any]:
     }
 
 
-def _told(told: Mapping[str, Any] | None) -> dict[str, Any]:
-    return {name: None if told is None else told[name] for name in ("execution", "validation", "grade")}
+def _told(outcome: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {name: None if outcome is None else outcome[name] for name in ("execution", "validation", "grade")}

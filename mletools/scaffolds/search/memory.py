@@ -62,8 +62,8 @@ def printed_by(details: Mapping[str, Any], most: int = MOST_PRINTED) -> str:
     execution = details["execution"]
     if execution is None:
         return ""
-    said = [text_of(execution[name], most // 2) for name in ("stdout", "stderr")]
-    return fenced("\n".join(text for text in said if text) or "(nothing)")
+    outputs = [text_of(execution[name], most // 2) for name in ("stdout", "stderr")]
+    return fenced("\n".join(text for text in outputs if text) or "(nothing)")
 
 
 def outcome(details: Mapping[str, Any], lower_is_better: bool) -> str:
@@ -87,10 +87,10 @@ def parents_told(question: Question) -> list[str]:
     lower, parents = question.graph.lower, question.parents
     if len(parents) == 1:
         (parent,) = parents
-        said = f"{_came(parent)}\n\n{outcome(parent, lower)}{_took(parent, question.plan.full_seconds)}"
-        told = [f"# The present program\n\n{said}\n\n{program_of(parent)}"]
+        summary = f"{_came(parent)}\n\n{outcome(parent, lower)}{_took(parent, question.plan.full_seconds)}"
+        sections = [f"# The present program\n\n{summary}\n\n{program_of(parent)}"]
         printed = printed_by(parent)
-        return [*told, f"# What it printed\n\n{printed}"] if printed else told
+        return [*sections, f"# What it printed\n\n{printed}"] if printed else sections
     return [
         f"# Program {at}\n\n{_came(parent)}\n\n{outcome(parent, lower)}\n\n{program_of(parent, MOST_PROGRAMS // len(parents))}"
         for at, parent in enumerate(parents, 1)
@@ -114,21 +114,21 @@ def _took(parent: Mapping[str, Any], most: float) -> str:
 # --- lessons ------------------------------------------------------------------------------------------------------
 
 
-def mechanical_lesson(graph: "Graph", made: Mapping[str, Any]) -> str:
+def mechanical_lesson(graph: "Graph", node: Mapping[str, Any]) -> str:
     """What the scores alone say of a node that is about to be added; "" where it has none."""
-    if made["score"] is None:
+    if node["score"] is None:
         return ""
-    best, parent = graph.best(), graph[made["parents"][0]] if made["parents"] else None
+    best, parent = graph.best(), graph[node["parents"][0]] if node["parents"] else None
     if best is None or best.score is None:
         return "the first with a score"
-    said = []
+    sentences = []
     if parent is not None and parent.score is not None:
-        said.append(_compared(graph.gain(made["score"], parent.score), "its parent"))
-    if graph.gain(made["score"], best.score) > 0:
-        said.append("the best so far")
+        sentences.append(_compared(graph.gain(node["score"], parent.score), "its parent"))
+    if graph.gain(node["score"], best.score) > 0:
+        sentences.append("the best so far")
     elif parent is None or parent.number != best.number:
-        said.append(_compared(graph.gain(made["score"], best.score), "the best so far"))
-    return ", ".join(said)
+        sentences.append(_compared(graph.gain(node["score"], best.score), "the best so far"))
+    return ", ".join(sentences)
 
 
 def _compared(gain: float, other: str) -> str:
@@ -146,21 +146,21 @@ def _changes(before: str | None, after: str) -> str:
 
 def read_lesson(text: str) -> str:
     """The lesson of an answer. ValueError, in words for the model, for anything that is not what was asked for."""
-    found = json_in(text, dict)
-    if not isinstance(found.get("supported"), bool):
+    answer = json_in(text, dict)
+    if not isinstance(answer.get("supported"), bool):
         raise ValueError('"supported" has to be true or false')
-    return plain(text_field(found, "lesson"), MOST_LESSON)
+    return plain(text_field(answer, "lesson"), MOST_LESSON)
 
 
-def _lesson_prompt(context: "NodeContext", graph: "Graph", made: Mapping[str, Any]) -> str:
+def _lesson_prompt(context: "NodeContext", graph: "Graph", node: Mapping[str, Any]) -> str:
     settings = context.job.settings
-    parent = graph.details(made["parents"][0]) if made["parents"] else None
-    sections = [f"# The present program\n\n{outcome(made, graph.lower)}\n\n{program_of(made)}"]
+    parent = graph.details(node["parents"][0]) if node["parents"] else None
+    sections = [f"# The present program\n\n{outcome(node, graph.lower)}\n\n{program_of(node)}"]
     if parent is not None:
-        told = f"# The program that it was made from\n\n{outcome(parent, graph.lower)}"
-        changes = _changes(parent["code"], made["code"])
-        sections.append(f"{told} What was changed:\n\n{changes}" if changes else told)
-    if printed := printed_by(made):
+        section = f"# The program that it was made from\n\n{outcome(parent, graph.lower)}"
+        changes = _changes(parent["code"], node["code"])
+        sections.append(f"{section} What was changed:\n\n{changes}" if changes else section)
+    if printed := printed_by(node):
         sections.append(f"# What it printed\n\n{printed}")
     best = graph.best()
     sections.append(
@@ -169,7 +169,7 @@ def _lesson_prompt(context: "NodeContext", graph: "Graph", made: Mapping[str, An
     return prompts.render(
         "search-lesson",
         task=tell("task", context.task, split=split_told(settings.validation > 0, settings.reveal_test)),
-        hypothesis=plain(made["hypothesis"], MOST_TEXT),
+        hypothesis=plain(node["hypothesis"], MOST_TEXT),
         context="\n\n".join(sections),
     )
 
@@ -186,8 +186,8 @@ class NoMemory:
     ) -> list["Node"]:
         return []
 
-    def lesson(self, context: "NodeContext", graph: "Graph", made: Mapping[str, Any]) -> str:
-        return mechanical_lesson(graph, made)
+    def lesson(self, context: "NodeContext", graph: "Graph", node: Mapping[str, Any]) -> str:
+        return mechanical_lesson(graph, node)
 
 
 @dataclass(frozen=True)
@@ -204,13 +204,13 @@ class Siblings:
     ) -> list["Node"]:
         """In the order they were made."""
         if expansion.parents:
-            found = {node.number for parent in expansion.parents for node in graph.children(parent)}
+            numbers = {node.number for parent in expansion.parents for node in graph.children(parent)}
         else:
-            found = {node.number for node in graph.nodes if not node.parents}
-        return [graph[number] for number in sorted(found)[max(0, len(found) - self.most) :]]
+            numbers = {node.number for node in graph.nodes if not node.parents}
+        return [graph[number] for number in sorted(numbers)[max(0, len(numbers) - self.most) :]]
 
-    def lesson(self, context: "NodeContext", graph: "Graph", made: Mapping[str, Any]) -> str:
-        return mechanical_lesson(graph, made)
+    def lesson(self, context: "NodeContext", graph: "Graph", node: Mapping[str, Any]) -> str:
+        return mechanical_lesson(graph, node)
 
 
 @dataclass(frozen=True)
@@ -241,9 +241,9 @@ class Kernel:
         places = kernel.draw(
             kernel.probabilities(self._potentials(graph, expansion, own, others, hypotheses, similar)), self.drawn, dice
         )
-        found = [others[place] for place in places]
+        nearest = [others[place] for place in places]
         best = graph.best()
-        return found if best is None or best in found else [*found, best]
+        return nearest if best is None or best in nearest else [*nearest, best]
 
     def _potentials(
         self,
@@ -261,20 +261,20 @@ class Kernel:
         alike = similar(text, [node.hypothesis for node in others]) if text.strip() else [0.0] * len(others)
         length = 0 if parent is None else len(graph.path(parent))
         best = graph.best(own)
-        found = []
+        sampled = []
         for node, likeness in zip(others, alike, strict=True):
             delta = 0.0 if best is None else graph.gain(node.score or 0.0, best.score or 0.0)
             beta = 0.0 if best is None else self.beta
-            found.append(kernel.potential(likeness, length, delta, self.alpha, beta, self.gamma))
-        return found
+            sampled.append(kernel.potential(likeness, length, delta, self.alpha, beta, self.gamma))
+        return sampled
 
-    def lesson(self, context: "NodeContext", graph: "Graph", made: Mapping[str, Any]) -> str:
+    def lesson(self, context: "NodeContext", graph: "Graph", node: Mapping[str, Any]) -> str:
         """In one question (structured experiment analysis, appendix E.4); by the scores where there is no program to
         look at, or the answer cannot be read.
         """
-        if not made["code"]:
-            return mechanical_lesson(graph, made)
+        if not node["code"]:
+            return mechanical_lesson(graph, node)
         try:
-            return context.read("research", "search-lesson", _lesson_prompt(context, graph, made), read_lesson)
+            return context.read("research", "search-lesson", _lesson_prompt(context, graph, node), read_lesson)
         except Unanswered:
-            return mechanical_lesson(graph, made)
+            return mechanical_lesson(graph, node)

@@ -95,8 +95,8 @@ class NodeContext:
         who = {"research": "researcher", "develop": "developer"}[phase]
         if getattr(self.job.settings, f"{phase}_model") is None:
             who = "policy"
-        said = [dict(message) for message in messages]
-        sent = [{"role": "system", "content": self.system}, *said] if self.system else said
+        prompt_messages = [dict(message) for message in messages]
+        sent = [{"role": "system", "content": self.system}, *prompt_messages] if self.system else prompt_messages
         seed, most = derive_seed(self._seed, "ask", len(self.asked)), self.job.settings.max_answer_tokens
         reply = self._environment.ask(who, role, sent, seed, None, most)
         if "refused" in reply:
@@ -124,9 +124,9 @@ class NodeContext:
         self._runs += 1
         arguments = ("--debug",) if debug else ()
         wall_s = min(wall_s, self.seconds_left)
-        told = self._environment.run(code, wall_s, seed, arguments=arguments, rows=rows)
-        self.charge(told["execution"]["duration_s"])
-        return told
+        outcome = self._environment.run(code, wall_s, seed, arguments=arguments, rows=rows)
+        self.charge(outcome["execution"]["duration_s"])
+        return outcome
 
     def each(self, items: Sequence[Item], work: Callable[["NodeContext", Item], T]) -> list[T]:
         """What `work` makes of each item at a context of its own, at once, in order; what they use counts here."""
@@ -136,14 +136,14 @@ class NodeContext:
             NodeContext(self.job, self._environment.part(name), f"{self._name}/{name}", self.system, left)
             for name in names
         ]
-        made = self._environment.at_once(lambda both: work(*both), list(zip(contexts, items, strict=True)))
+        results = self._environment.at_once(lambda both: work(*both), list(zip(contexts, items, strict=True)))
         for context in contexts:
             self.asked += context.asked
             self.usage = {phase: added(used, context.usage[phase]) for phase, used in self.usage.items()}
         clocks = [context.clock for context in contexts]
         self._beside += sum(context.seconds for context in contexts) - max(clocks, default=0.0)
         self._parts += contexts
-        return made
+        return results
 
     def done(self) -> None:
         """What was made here is kept elsewhere: nothing of it need be played again."""
@@ -156,9 +156,9 @@ class NodeContext:
         used = self.usage["develop"]
         self.usage["develop"] = {**used, "seconds": round(used["seconds"] + seconds, 4)}
 
-    def inauthentic(self, code: str, told: Mapping[str, Any]) -> str | None:
+    def inauthentic(self, code: str, outcome: Mapping[str, Any]) -> str | None:
         """Why the submission of a run is no model's prediction, in words; None where nothing speaks against it."""
-        return self._environment.inauthentic(code, told["execution"])
+        return self._environment.inauthentic(code, outcome["execution"])
 
     def similar(self, text: str, others: Sequence[str]) -> list[float]:
         """The cosines of a text's embedding with those of others, in [-1, 1]; of no others, no number."""

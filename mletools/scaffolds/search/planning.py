@@ -62,12 +62,12 @@ class DynamicPlanning:
         if not self.role:
             return ""
         try:
-            found = context.read("research", "search-analysis", tell("search-analysis", context.task), analysis_in)
+            analysis = context.read("research", "search-analysis", tell("search-analysis", context.task), analysis_in)
         except Unanswered:
             return ""
         most = context.job.settings.execution_seconds
-        advised = most if found["longer_limit"] else self.middle * most
-        told = {name: found[name] for name in ("task_type", "data_type", "summary", "data", "submission", "metric")}
+        advised = most if analysis["longer_limit"] else self.middle * most
+        told = {name: analysis[name] for name in ("task_type", "data_type", "summary", "data", "submission", "metric")}
         return prompts.render("search-role", **told, most=f"{most:.0f}", advised=f"{advised:.0f}")
 
     def plan(self, graph: "Graph", share: float, stage: str, full_seconds: float) -> Plan:
@@ -82,9 +82,9 @@ class DynamicPlanning:
 
 def analysis_in(text: str) -> dict[str, Any]:
     """The fields of an answer to search-analysis, each text on one line. ValueError, in words, where one is missing."""
-    found = json_in(text, dict)
-    if not isinstance(found.get("longer_limit"), bool):
+    answer = json_in(text, dict)
+    if not isinstance(answer.get("longer_limit"), bool):
         raise ValueError('"longer_limit" has to be true or false')
     # One line each: a heading in an answer would look like one of the prompts' own.
-    told = {name: " ".join(text_of(found, name, most).split()) for name, most in ANALYSIS.items()}
-    return {**told, "longer_limit": found["longer_limit"]}
+    told = {name: " ".join(text_of(answer, name, most).split()) for name, most in ANALYSIS.items()}
+    return {**told, "longer_limit": answer["longer_limit"]}

@@ -55,8 +55,8 @@ class OneStep:
     def reason(self, context: "NodeContext", question: Question) -> Idea:
         recalled = question.recall(())
         prompt = prompts.render("search-idea", **_asked(context, question, recalled, ""))
-        found = context.read("research", "search-idea", prompt, read_idea)
-        return Idea(found, recalled=tuple(node.number for node in recalled))
+        hypothesis = context.read("research", "search-idea", prompt, read_idea)
+        return Idea(hypothesis, recalled=tuple(node.number for node in recalled))
 
 
 @dataclass(frozen=True)
@@ -110,10 +110,10 @@ class Scientific:
         values = _asked(context, question, self._history(question), query)
         prompt = prompts.render("search-hypotheses", challenges="\n".join(lines), each=str(self.each), **values)
         most = max(1, self.each * len(challenges))
-        found = context.read(
+        candidate = context.read(
             "research", "search-hypotheses", prompt, lambda text: read_hypotheses(text, challenges, most)
         )
-        return sorted(found, key=lambda each: -kernel.weighted(each.scores))
+        return sorted(candidate, key=lambda each: -kernel.weighted(each.scores))
 
     def _select(
         self, context: "NodeContext", question: Question, drawn: Sequence[Hypothesis], recalled: Sequence["Node"]
@@ -128,7 +128,7 @@ class Scientific:
                 candidates.append(Hypothesis(text, node.component))
         if len(candidates) == 1:
             return None, drawn[0]
-        told = {node.number: node for node in [*self._history(question), *recalled]}
+        earlier = {node.number: node for node in [*self._history(question), *recalled]}
         prompt = prompts.render(
             "search-select",
             candidates="\n".join(
@@ -136,7 +136,7 @@ class Scientific:
             ),
             stage=prompts.render(f"search-stage-{_stage(question)}"),
             sources=_sources(question, len(drawn), len(candidates)),
-            **_asked(context, question, [told[number] for number in sorted(told)], None),
+            **_asked(context, question, [earlier[number] for number in sorted(earlier)], None),
         )
         try:
             return context.read("research", "search-select", prompt, lambda text: read_choice(text, candidates))
@@ -180,12 +180,12 @@ def _sources(question: Question, drawn: int, candidates: int) -> str:
     if candidates == drawn:
         return "All candidates are new."
     graph, branch = question.graph, own_branch(question.graph, question.expansion)
-    said = (
+    instructions = (
         f"{'Candidate 0 is' if drawn == 1 else f'Candidates 0 to {drawn - 1} are'} new, and from {drawn} on they are what "
         "earlier experiments tried: see there what came of them. What worked elsewhere still has to fit here."
     )
     if not branch:
-        return said
+        return instructions
     mine = {node.number for node in branch}
     own, other = graph.best(branch), graph.best(node for node in graph.nodes if node.number not in mine)
     ahead = own is not None and (other is None or graph.gain(own.score or 0.0, other.score or 0.0) > 0)
@@ -194,7 +194,7 @@ def _sources(question: Question, drawn: int, candidates: int) -> str:
         if ahead
         else "Another line of work is as good as this one or ahead of it: prefer those of earlier experiments."
     )
-    return f"{said} {first}"
+    return f"{instructions} {first}"
 
 
 # --- what is asked ------------------------------------------------------------------------------------------------
@@ -237,61 +237,61 @@ def read_idea(text: str) -> Hypothesis:
 
 def read_challenges(text: str, most: int) -> list[Challenge]:
     """The first `most` challenges of an answer."""
-    found = []
+    items = []
     for each in _objects(text, "challenge")[:most]:
         if each.get("origin") not in ORIGINS:
             raise ValueError(f'"origin" has to be {" or ".join(ORIGINS)}')
         challenge, reason = (plain(text_of(each, name), MOST_TEXT) for name in ("challenge", "reason"))
-        found.append(Challenge(challenge, reason, each["origin"]))
-    return found
+        items.append(Challenge(challenge, reason, each["origin"]))
+    return items
 
 
 def read_hypotheses(text: str, challenges: Sequence[Challenge], most: int) -> list[Hypothesis]:
     """The first `most` hypotheses of an answer, with their scores; those outside 1 to 10 are moved to the nearer end."""
-    found = []
+    items = []
     for each in _objects(text, "hypothesis")[:most]:
         challenge = challenges[_index(each, "challenge", len(challenges))]
         scores = each.get("scores")
         if not isinstance(scores, dict):
             raise ValueError(f'"scores" has to be an object with {", ".join(AXES)}')
         clipped = {axis: max(1.0, min(10.0, number_of(scores, axis))) for axis in AXES}
-        found.append(_hypothesis(each, challenge.text, challenge.origin, clipped))
-    return found
+        items.append(_hypothesis(each, challenge.text, challenge.origin, clipped))
+    return items
 
 
 def read_choice(text: str, candidates: Sequence[Hypothesis]) -> tuple[str, Hypothesis]:
     """(action, hypothesis) of an answer; a candidate that is selected stays as it is, whatever else is said."""
-    found = json_in(text, dict)
-    action = found.get("action")
+    answer = json_in(text, dict)
+    action = answer.get("action")
     if action not in ACTIONS:
         raise ValueError(f'"action" has to be {", ".join(ACTIONS[:-1])} or {ACTIONS[-1]}')
     if action == "create":
-        return action, _hypothesis(found)
-    base = candidates[_index(found, "candidate", len(candidates))]
-    return action, base if action == "select" else _hypothesis(found, base.challenge, base.origin)
+        return action, _hypothesis(answer)
+    base = candidates[_index(answer, "candidate", len(candidates))]
+    return action, base if action == "select" else _hypothesis(answer, base.challenge, base.origin)
 
 
 def _hypothesis(
-    found: dict[str, Any],
+    answer: dict[str, Any],
     challenge: str | None = None,
     origin: str | None = None,
     scores: Mapping[str, float] | None = None,
 ) -> Hypothesis:
-    if found.get("component") not in PARTS:
+    if answer.get("component") not in PARTS:
         raise ValueError(f'"component" has to be one of {", ".join(PARTS)}')
-    text = plain(text_of(found, "hypothesis"), MOST_TEXT)
-    return Hypothesis(text, found["component"], challenge, origin, dict(scores or {}))
+    text = plain(text_of(answer, "hypothesis"), MOST_TEXT)
+    return Hypothesis(text, answer["component"], challenge, origin, dict(scores or {}))
 
 
 def _objects(text: str, name: str) -> list[dict[str, Any]]:
-    found = json_in(text, list)
-    if not found or not all(isinstance(each, dict) for each in found):
+    answer = json_in(text, list)
+    if not answer or not all(isinstance(each, dict) for each in answer):
         raise ValueError(f'the list has to hold objects, each with a "{name}"')
-    return list(found)
+    return list(answer)
 
 
-def _index(found: dict[str, Any], name: str, number: int) -> int:
-    value = found.get(name)
+def _index(answer: dict[str, Any], name: str, number: int) -> int:
+    value = answer.get(name)
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < number:
         raise ValueError(f'"{name}" has to be a number from 0 to {number - 1}')
     return value

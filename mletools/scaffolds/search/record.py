@@ -48,59 +48,59 @@ def search_record(
     }
 
 
-def _turn(made: Mapping[str, Any]) -> dict[str, Any]:
+def _turn(node: Mapping[str, Any]) -> dict[str, Any]:
     """A node as a turn of the record: all but its conversations."""
     turn = {
-        "action": made["operation"],
-        "duration_s": made["seconds"],
-        "problem": made["problem"],
-        "usage": added(made["usage"]["research"], made["usage"]["develop"]),
-        "code": made["code"],
-        "validation": made["validation"],
-        "grade": made["grade"],
+        "action": node["operation"],
+        "duration_s": node["seconds"],
+        "problem": node["problem"],
+        "usage": added(node["usage"]["research"], node["usage"]["develop"]),
+        "code": node["code"],
+        "validation": node["validation"],
+        "grade": node["grade"],
         "node": {
-            **{name: made[name] for name in ("number", "parents", "branch", "depth", "repairs", "round", "stage")},
-            **{name: made[name] for name in ("hypothesis", "component", "why", "score", "lesson", "trials")},
-            **made["idea"],
-            "elapsed_s": made["elapsed"],
-            "cost": made["usage"],
+            **{name: node[name] for name in ("number", "parents", "branch", "depth", "repairs", "round", "stage")},
+            **{name: node[name] for name in ("hypothesis", "component", "why", "score", "lesson", "trials")},
+            **node["idea"],
+            "elapsed_s": node["elapsed"],
+            "cost": node["usage"],
         },
     }
-    return turn if made["execution"] is None else {**turn, "execution": made["execution"]}
+    return turn if node["execution"] is None else {**turn, "execution": node["execution"]}
 
 
 def step_records(job: Job[SearchSettings], graph: Graph) -> Iterator[dict[str, Any]]:
     """A rollout for each answer of the policy's in the graph, with what came of its node; lineage is left empty."""
     for number in range(len(graph)):
-        made = graph.details(number)
-        before = graph.details(made["parents"][0]) if made["parents"] else None
-        for place, asked in enumerate(made["asked"]):
+        node = graph.details(number)
+        before = graph.details(node["parents"][0]) if node["parents"] else None
+        for place, asked in enumerate(node["asked"]):
             if asked["who"] == "policy":
-                yield _step(job, made, before, place, asked)
+                yield _step(job, node, before, place, asked)
 
 
 def _step(
     job: Job[SearchSettings],
-    made: Mapping[str, Any],
+    node: Mapping[str, Any],
     before: Mapping[str, Any] | None,
     place: int,
-    asked: Mapping[str, Any],
+    exchange: Mapping[str, Any],
 ) -> dict[str, Any]:
-    id = content_id(job.id, "step", made["number"], place)
-    duration = asked["usage"]["seconds"]
+    id = content_id(job.id, "step", node["number"], place)
+    duration = exchange["usage"]["seconds"]
     return {
         **_head(job, id, id, 1),
-        "messages": asked["messages"],
+        "messages": exchange["messages"],
         "turns": [
             {
-                "action": asked["role"].removeprefix("search-"),
+                "action": exchange["role"].removeprefix("search-"),
                 "duration_s": round(duration, 4),
-                "message": len(asked["messages"]) - 1,
-                "problem": "malformed" if asked.get("problem") else None,
-                "usage": asked["usage"],
+                "message": len(exchange["messages"]) - 1,
+                "problem": "malformed" if exchange.get("problem") else None,
+                "usage": exchange["usage"],
             }
         ],
-        "usage": {**asked["usage"], "seconds": round(duration, 4)},
+        "usage": {**exchange["usage"], "seconds": round(duration, 4)},
         "state": {
             "score": None if before is None else (before["grade"] or {}).get("score"),
             "validation": None if before is None else (before["validation"] or {}).get("score"),
@@ -108,16 +108,16 @@ def _step(
         },
         "step": {
             "search": job.id,
-            "node": made["number"],
-            "operation": made["operation"],
-            "phase": asked["phase"],
-            "role": asked["role"],
+            "node": node["number"],
+            "operation": node["operation"],
+            "phase": exchange["phase"],
+            "role": exchange["role"],
         },
-        "format_rate": 0.0 if asked.get("problem") else 1.0,
-        "stop_reason": "format" if asked.get("problem") else "finished",
-        "code": made["code"],
-        "validation": made["validation"],
-        "execution": dict(NOTHING_RAN) if made["execution"] is None else made["execution"],
+        "format_rate": 0.0 if exchange.get("problem") else 1.0,
+        "stop_reason": "format" if exchange.get("problem") else "finished",
+        "code": node["code"],
+        "validation": node["validation"],
+        "execution": dict(NOTHING_RAN) if node["execution"] is None else node["execution"],
     }
 
 

@@ -23,14 +23,14 @@ def json_in(text: str, kind: type) -> Any:
 
     Values in fences come first; a list may be the only one that an object holds.
     """
-    said = after_thinking(text)
-    for part in [*_fenced(said), said]:
+    answer = after_thinking(text)
+    for part in [*_fenced(answer), answer]:
         values = list(_values(part))
-        found = [(size, value) for size, value in values if isinstance(value, kind)]
-        if not found and kind is list:
-            found = [(size, lists[0]) for size, value in values if len(lists := _lists_in(value)) == 1]
-        if found:
-            return max(found, key=lambda each: each[0])[1]
+        sized = [(size, value) for size, value in values if isinstance(value, kind)]
+        if not sized and kind is list:
+            sized = [(size, lists[0]) for size, value in values if len(lists := _lists_in(value)) == 1]
+        if sized:
+            return max(sized, key=lambda each: each[0])[1]
     raise ValueError(f"your answer holds no JSON {'object' if kind is dict else 'list'} that can be read")
 
 
@@ -71,18 +71,18 @@ def _values(text: str) -> Iterator[tuple[int, Any]]:
         at = end
 
 
-def text_of(found: dict[str, Any], name: str, most: int = 2000) -> str:
+def text_of(answer: dict[str, Any], name: str, most: int = 2000) -> str:
     """A field that has to be text, and not empty; cut at `most` characters. ValueError, in words, where it is not."""
-    value = found.get(name)
+    value = answer.get(name)
     if not isinstance(value, str) or not value.strip():
         raise ValueError(f'"{name}" has to be a text')
     # JSON can escape halves of surrogate pairs, which no file holds
     return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").strip()[:most]
 
 
-def number_of(found: dict[str, Any], name: str) -> float:
+def number_of(answer: dict[str, Any], name: str) -> float:
     """A field that has to be a finite number. ValueError, in words, where it is not."""
-    value = found.get(name)
+    value = answer.get(name)
     try:
         number = float("nan" if isinstance(value, bool) or not isinstance(value, (int, float)) else value)
     except OverflowError:

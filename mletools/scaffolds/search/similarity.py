@@ -24,8 +24,8 @@ def tf_idf_cosines(texts: Sequence[str]) -> list[float]:
         vectors = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, token_pattern=r"\w+").fit_transform(texts)
     except ValueError:  # scikit-learn's word for texts without a single word
         return [0.0] * (len(texts) - 1)
-    found = (vectors[1:] @ vectors[0].T).toarray().ravel()  # the rows have length 1, or 0
-    return [min(1.0, round(float(each), DIGITS)) for each in found]
+    cosines = (vectors[1:] @ vectors[0].T).toarray().ravel()  # the rows have length 1, or 0
+    return [min(1.0, round(float(each), DIGITS)) for each in cosines]
 
 
 def cosines(vectors: Sequence[Sequence[float]]) -> list[float]:

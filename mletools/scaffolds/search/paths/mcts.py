@@ -21,16 +21,16 @@ def rewards(graph: Graph, nodes: Iterable[Node]) -> dict[int, float]:
     together if the scores themselves were scaled; the worst that works is above 0, which is a failure's reward.
     """
     order = ranked(graph, nodes)[::-1]
-    found: dict[int, float] = {}
+    values: dict[int, float] = {}
     start = 0
     while start < len(order):
         end = start
         while end < len(order) and order[end].score == order[start].score:
             end += 1
         mean = (start + 1 + end) / 2  # of the ranks start + 1 .. end
-        found.update({node.number: mean / len(order) for node in order[start:end]})
+        values.update({node.number: mean / len(order) for node in order[start:end]})
         start = end
-    return found
+    return values
 
 
 def puct(value: float, prior: float, around: int, visits: int, c: float = 1.0) -> float:

@@ -37,11 +37,11 @@ def known(name: str) -> Callable[[Graph, Branches, random.Random], list[int]]:
 def drawn(weights: Mapping[int, float], count: int, dice: random.Random) -> list[int]:
     """At most `count` different keys, drawn one after the other with a probability proportional to their weights (> 0)."""
     left = dict(weights)
-    found: list[int] = []
-    while left and len(found) < count:
-        found.append(dice.choices(list(left), list(left.values()))[0])
-        del left[found[-1]]
-    return found
+    leaves: list[int] = []
+    while left and len(leaves) < count:
+        leaves.append(dice.choices(list(left), list(left.values()))[0])
+        del left[leaves[-1]]
+    return leaves
 
 
 def chances(graph: Graph, branches: Branches) -> dict[int, float]:
