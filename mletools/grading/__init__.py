@@ -1,8 +1,7 @@
-"""Grading: read a submission safely, score it, place it among thresholds or teams, turn that into a reward.
+"""Grading: read a submission safely, score it, compare it with thresholds or teams, compute a reward.
 
-A bad submission is a verdict with a reason. A broken answers file, a metric that does not suit the task or one that
-fails is an error of the tool, never a bad submission. Not covered: running metrics that are code; `grade` hands those
-to its caller, who has a sandbox.
+An invalid submission is a verdict with a reason. A broken answers file and a metric that does not suit the task or
+fails are errors of the tool. Not covered: running metrics that are code; the caller of `grade` runs them in a sandbox.
 """
 
 import math
@@ -16,7 +15,7 @@ from ..records.human_rank import RULES as HUMAN_RANKS
 from ..records.human_rank import human_rank
 from ..records.types import MetricSpec
 from . import code, metrics, rewards
-from .answers import EVERY, Answers, answer_spec, parse_answers, read_answers
+from .answers import ALL_COLUMNS, Answers, answer_spec, parse_answers, read_answers
 from .leaderboard import (
     Leaderboard,
     better,
@@ -31,8 +30,8 @@ from .submission import MAX_BYTES, read_submission
 from .table import Invalid
 
 SCORE_DECIMALS = 5
-# The kinds of cells that a part of task.submission is for.
-GOES_WITH = {
+# {key of task.submission: the kinds of cells that it applies to}.
+APPLIES_TO = {
     "range": ("number",),
     "row_sum": ("number",),
     "row_sum_within": ("number",),
@@ -41,7 +40,7 @@ GOES_WITH = {
     "fields": ("boxes",),
     "missing_as": ("label", "text", "tokens", "tagset", "ranked"),
 }
-# What a metric that is code needs: (task, its folder, the submission) -> score. Invalid where it refuses the submission.
+# Runs a metric that is code: (task, its folder, the submission) -> score. Invalid where the metric rejects it.
 RunCode = Callable[[Mapping[str, Any], Path, bytes], float]
 
 
@@ -49,8 +48,8 @@ RunCode = Callable[[Mapping[str, Any], Path, bytes], float]
 class Verdict:
     """The verdict on one submission.
 
-    score: rounded, None when invalid. thresholds: those of the task, or the leaderboard's. position and teams are on the
-    leaderboard (the private one where there are two), None without one; human_rank follows human_rank_rule.
+    score: rounded, None when invalid. thresholds: the task's, or the leaderboard's. position and teams refer to the
+    (private) leaderboard, None without one; human_rank follows human_rank_rule.
     """
 
     valid: bool
@@ -80,19 +79,19 @@ def grade(
     run_code: RunCode | None = None,
     max_bytes: int = MAX_BYTES,
 ) -> Verdict:
-    """Grade the bytes of a submission to `task`, whose data lie in `folder`.
+    """Grade the bytes of a submission to `task`, whose data are in `folder`.
 
-    ToolError or another exception means that the tool or the task is broken, never that the submission is bad.
+    An exception means that the tool or the task is broken, never that the submission is invalid.
     """
     try:
         if "file" in task["metric"]:
             if run_code is None:
-                raise ToolError("the task's metric is code, and there is no sandbox here to run it")
+                raise ToolError("the task's metric is code, which needs a sandbox")
             if len(content) > max_bytes:
                 raise Invalid(f"the file has {len(content)} bytes; at most {max_bytes} are read")
             score = run_code(task, folder, content)
         else:
-            answers = read_answers(str(folder / task["answers"]), task, _asked(task["metric"]))
+            answers = read_answers(str(folder / task["answers"]), task, _columns(task["metric"]))
             score = _score(task, answers, content, max_bytes)
     except Invalid as invalid:
         return standing(task, folder, None, str(invalid), rank_rule)
@@ -100,18 +99,18 @@ def grade(
 
 
 def score_bytes(task: Mapping[str, Any], answers: bytes, submission: bytes) -> float:
-    """The score, not rounded, of a submission against answers that are not in a file yet.
+    """The unrounded score of a submission, both as bytes of CSV files.
 
-    Invalid (a ValueError) where the submission has none, ToolError where the answers are broken.
+    Invalid (a ValueError) for an invalid submission, ToolError for broken answers.
     """
-    parsed = parse_answers(answers, answer_spec(task), task["metric"].get("where", []), _asked(task["metric"]))
+    parsed = parse_answers(answers, answer_spec(task), task["metric"].get("where", []), _columns(task["metric"]))
     return _score(task, parsed, submission, MAX_BYTES)
 
 
-def _asked(metric: MetricSpec) -> list[str]:
+def _columns(metric: MetricSpec) -> list[str]:
     """The columns of the answers that the metric needs beside the targets."""
-    if "extra" in metrics.find(metric["name"]).given:
-        return [EVERY]
+    if "extra" in metrics.find(metric["name"]).inputs:
+        return [ALL_COLUMNS]
     columns = [metric[name] for name in ("group", "weight") if name in metric]
     return [each if isinstance(each, str) else each["column"] for each in columns]
 
@@ -122,18 +121,18 @@ def _score(task: Mapping[str, Any], answers: Answers, content: bytes, max_bytes:
     if answers.counts is not None:
         guess, truth = guess[answers.counts], truth[answers.counts]
     try:
-        score = metrics.score(metric, truth, guess, _given(spec, metric, answers))
+        score = metrics.score(metric, truth, guess, _inputs(spec, metric, answers))
     except metrics.Undefined as undefined:
         raise Invalid(f"{metric['name']} is undefined for these predictions: {undefined}") from None
-    except metrics.TooDear as dear:
-        raise Invalid(f"{metric['name']} is too dear to compute for these predictions: {dear}") from None
+    except metrics.TooExpensive as error:
+        raise Invalid(f"{metric['name']} is too expensive to compute for these predictions: {error}") from None
     if not math.isfinite(score):
         raise Invalid(f"{metric['name']} of these predictions is not a finite number")
     return score
 
 
-def _given(spec: Mapping[str, Any], metric: MetricSpec, answers: Answers) -> dict[str, Any]:
-    """The inputs named in registry.GIVEN, for the scored rows."""
+def _inputs(spec: Mapping[str, Any], metric: MetricSpec, answers: Answers) -> dict[str, Any]:
+    """The values of registry.INPUTS for the scored rows."""
     import numpy as np
 
     counts = slice(None) if answers.counts is None else answers.counts
@@ -141,14 +140,14 @@ def _given(spec: Mapping[str, Any], metric: MetricSpec, answers: Answers) -> dic
     def column(name: str) -> Any:
         return np.array(answers.columns[name], dtype=object)[counts]
 
-    context: dict[str, Any] = {"names": spec["target"], "weight": None, "group": None}
+    inputs: dict[str, Any] = {"names": spec["target"], "weight": None, "group": None}
     if "group" in metric:
-        context["group"] = _groups(column, metric["group"])
+        inputs["group"] = _groups(column, metric["group"])
     if "weight" in metric:
-        context["weight"] = _weights(column, metric["weight"])
-    if "extra" in metrics.find(metric["name"]).given:
-        context["extra"] = {name: column(name) for name in answers.columns}
-    return context
+        inputs["weight"] = _weights(column, metric["weight"])
+    if "extra" in metrics.find(metric["name"]).inputs:
+        inputs["extra"] = {name: column(name) for name in answers.columns}
+    return inputs
 
 
 def _groups(column: Callable[[str], Any], group: Any) -> Any:
@@ -174,7 +173,7 @@ def _weights(column: Callable[[str], Any], weight: Any) -> Any:
     try:
         weights = np.array([float(values[cell] if values else cell) for cell in cells])
     except (KeyError, ValueError) as error:
-        raise ToolError(f"metric.weight: column {name!r} holds a cell that is no weight: {error}") from None
+        raise ToolError(f"metric.weight: column {name!r} has a cell that is not a weight: {error}") from None
     if not np.isfinite(weights).all() or (weights < 0).any() or weights.sum() <= 0:
         raise ToolError(f"metric.weight: the weights in column {name!r} must be finite, not negative, and not all 0")
     return weights
@@ -183,7 +182,7 @@ def _weights(column: Callable[[str], Any], weight: Any) -> Any:
 def standing(
     task: Mapping[str, Any], folder: Path, score: float | None, reason: str | None, rank_rule: str = "dojo"
 ) -> Verdict:
-    """The verdict on a score, None for an invalid submission: rounded, and placed among thresholds and teams."""
+    """The verdict on a score (None: invalid), rounded and compared with thresholds and teams."""
     lower = task["metric"]["lower_is_better"]
     boards = [
         read_leaderboard(str(folder / task[name]), lower)
@@ -217,14 +216,14 @@ def standing(
 
 
 def _human_rank(score: float, boards: list[Leaderboard], rule: str) -> float:
-    """dojo: the mean over public and private leaderboard; mle-rl: on the first of them, the private one."""
+    """dojo: the mean over public and private leaderboard; mle-rl: on the private one."""
     if rule == "mle-rl":
         boards = boards[:1]
     return sum(human_rank(board.position(score), len(board.scores), rule) for board in boards) / len(boards)
 
 
 def check_task(task: Mapping[str, Any]) -> None:
-    """RecordError unless the grading part of a task record makes sense. Reads no file."""
+    """RecordError unless the grading part of a task record is consistent. Reads no file."""
     metric = task["metric"]
     if "thresholds" in task:
         check_thresholds(task["thresholds"], metric["lower_is_better"])
@@ -232,12 +231,12 @@ def check_task(task: Mapping[str, Any]) -> None:
         return
     spec = answer_spec(task)
     metrics.check(metric, task["submission"]["parse"], spec["parse"])
-    for name, kinds in GOES_WITH.items():
+    for name, kinds in APPLIES_TO.items():
         if name in task["submission"] and task["submission"]["parse"] not in kinds:
-            raise RecordError(f"submission.{name} goes with parse {', '.join(kinds)} only")
+            raise RecordError(f"submission.{name} applies to parse {', '.join(kinds)} only")
     for part, name in ((task["submission"], "submission.several_rows"), (spec, "answer_several_rows")):
         if part.get("several_rows") and part["parse"] not in JOINED:
-            raise RecordError(f"{name} goes with parse {', '.join(sorted(JOINED))} only")
+            raise RecordError(f"{name} applies to parse {', '.join(sorted(JOINED))} only")
     if task["submission"]["parse"] == "boxes" and "fields" not in task["submission"]:
         raise RecordError("submission.parse boxes needs submission.fields, the items of one box in their order")
 

@@ -1,8 +1,8 @@
-"""What the answers tell of the labels, tags, tokens and ranked items that may be predicted.
+"""The labels, tags, tokens and ranked items that are valid predictions, inferred from the answers.
 
-Where every answer is a whole number, a prediction of another kind is no label but junk; where every answer is True or
-False, only the spellings count that pandas reads, with which the benchmarks' graders read submissions. Labels only: where
-no answer is a number, a number is none either. Not covered: the labels that a record states (parsing).
+Where every answer is a whole number, every prediction must be one; where every answer is True or False, the spellings
+of pandas are valid, because the benchmarks' graders use pandas. Labels only: where no answer is a number, a number is
+invalid. Not covered: the labels that a record states (parsing).
 """
 
 import re
@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-# The spellings that pandas reads as truth values, and those that it reads as a missing value.
+# The spellings that pandas reads as truth values and as missing values.
 TRUTH_VALUES = {"True": "1", "TRUE": "1", "true": "1", "False": "0", "FALSE": "0", "false": "0"}
 MISSING = frozenset((
     "", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A", "NA", "NULL",
@@ -23,7 +23,7 @@ BINARY = frozenset({"0", "1"})
 
 @dataclass(frozen=True)
 class Alphabet:
-    """The labels or items of the answers, and their kind: whole, truth, words (no number among them) or any."""
+    """The labels or items of the answers, and their kind: whole, truth, words (no numbers) or any."""
 
     known: frozenset[str]
     kind: str
@@ -57,22 +57,22 @@ def _symbols(values: Iterable[Any], parse: str) -> Iterable[str]:
 
 
 def read_labels(values: list[str], alphabet: Alphabet) -> list[str]:
-    """The labels of a column as the answers spell them: truth values for 0 and 1, and the other way round.
+    """The labels of a column in the answers' spelling: truth values for 0 and 1, or 0 and 1 for truth values.
 
-    As in pandas a column is one or the other: where both stand in it, nothing is changed.
+    As in pandas, a column that mixes both is unchanged.
     """
-    there = set(values) - {""}
-    if alphabet.kind == "truth" and there <= TRUTH_VALUES.keys():
+    spellings = set(values) - {""}
+    if alphabet.kind == "truth" and spellings <= TRUTH_VALUES.keys():
         return ["True" if TRUTH_VALUES.get(value) == "1" else "False" if value else "" for value in values]
-    if alphabet.kind == "truth" and there <= BINARY:
+    if alphabet.kind == "truth" and spellings <= BINARY:
         return ["True" if value == "1" else "False" if value else "" for value in values]
-    if alphabet.whole and alphabet.known <= BINARY and there and there <= TRUTH_VALUES.keys():
+    if alphabet.whole and alphabet.known <= BINARY and spellings and spellings <= TRUTH_VALUES.keys():
         return [TRUTH_VALUES.get(value, "") for value in values]
     return values
 
 
-def foreign(alphabet: Alphabet) -> str:
-    """What is wrong with a label or item that is `strange`; completes "'inf', ..."."""
+def kind_problem(alphabet: Alphabet) -> str:
+    """What is wrong with a label or item of the `wrong_kind`; completes "'inf', ..."."""
     if alphabet.whole:
         return "not a whole number, as all answers are"
     if alphabet.kind == "truth":
@@ -80,8 +80,8 @@ def foreign(alphabet: Alphabet) -> str:
     return "a number, which no answer is"
 
 
-def strange(value: str, alphabet: Alphabet) -> bool:
-    """Whether a label that `read_labels` gave, or an item, is of another kind than the answers."""
+def wrong_kind(value: str, alphabet: Alphabet) -> bool:
+    """Whether an item, or a label from `read_labels`, differs in kind from the answers."""
     if alphabet.whole:
         return not WHOLE.fullmatch(value)
     if alphabet.kind == "truth":

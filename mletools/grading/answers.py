@@ -1,6 +1,6 @@
-"""The answers of a task, read once and kept for all its submissions: ids, true values, which rows count.
+"""The answers of a task, cached for all its submissions: ids, true values, scored rows.
 
-Not covered: what a metric asks of them (the package's __init__).
+Not covered: which columns a metric needs (the package's __init__).
 """
 
 import functools
@@ -16,7 +16,7 @@ from .alphabet import MISSING, Alphabet, alphabet_of
 from .parsing import BadCell
 from .table import Invalid, listed, read_table
 
-EVERY = "*"  # among the columns that are asked for: all of them
+ALL_COLUMNS = "*"  # as the name of a requested column
 Key = Any  # an id: text, a tuple of texts where the task has several id columns, Nth where ids repeat
 
 
@@ -44,12 +44,11 @@ def sizes(columns: Mapping[str, Sequence[str]], names: Sequence[str]) -> Sizes:
 
 @dataclass(frozen=True)
 class Answers:
-    """The answers of a task, ready to be compared with.
+    """The parsed answers of a task.
 
-    `position` maps an id to its row, `numeric` says of each id column whether ids compare as numbers; `columns` holds
-    the columns that the metric asks for as text, one cell a row; `truth` has the shape (rows, targets); `counts` are the
-    numbers of the rows that count, None for all; `alphabet`: the labels or items that they hold. `sizes` are those of
-    the targets' cells, `id_sizes` those of the ids.
+    `position` maps an id to its row; `numeric`: whether ids compare as numbers, per id column; `columns`: the columns
+    that the metric needs as text, one cell per row; `truth` has the shape (rows, targets); `counts`: the indices of the
+    scored rows, None for all; `alphabet`: the labels or items; `sizes` of the targets' cells, `id_sizes` of the ids.
     """
 
     position: Mapping[Key, int]
@@ -63,37 +62,27 @@ class Answers:
 
 
 def answer_spec(task: Mapping[str, Any]) -> dict[str, Any]:
-    """How the answers' cells are read: as the submission's, but for what the task's answer_* keys say."""
-    theirs = (
-        "range",
-        "row_sum",
-        "row_sum_within",
-        "several_rows",
-        "most_rows",
-        "labels",
-    )  # rules for predictions alone
-    spec = {name: value for name, value in task["submission"].items() if name not in theirs}
+    """How to read the answers' cells: as the submission's, unless the task's answer_* keys say otherwise."""
+    predictions_only = ("range", "row_sum", "row_sum_within", "several_rows", "most_rows", "labels")
+    spec = {name: value for name, value in task["submission"].items() if name not in predictions_only}
     for name in ("target", "parse", "separator", "fields", "empty_marker", "several_rows"):
         if f"answer_{name}" in task:
             spec[name] = task[f"answer_{name}"]
     return {**spec, "empty_ok": True, "booleans": True}
 
 
-def read_answers(path: str, task: Mapping[str, Any], asked: Sequence[str] = ()) -> Answers:
-    """The answers file of `task` with the columns `asked` for, kept in memory for the next submission.
-
-    ToolError when it cannot be read.
-    """
-    grading = [answer_spec(task), task["metric"].get("where", []), asked]
+def read_answers(path: str, task: Mapping[str, Any], names: Sequence[str] = ()) -> Answers:
+    """The answers file of `task` with the columns `names`, cached in memory. ToolError when it cannot be read."""
+    grading = [answer_spec(task), task["metric"].get("where", []), names]
     try:
-        changed = os.stat(path).st_mtime_ns
+        modified_ns = os.stat(path).st_mtime_ns
     except OSError as error:
         raise ToolError(f"{path}: {error.strerror}; is --data the folder that the task was written to?") from None
-    return _read_answers(path, changed, json.dumps(grading))
+    return _read_answers(path, modified_ns, json.dumps(grading))
 
 
 @functools.lru_cache(maxsize=32)
-def _read_answers(path: str, changed: int, grading: str) -> Answers:
+def _read_answers(path: str, modified_ns: int, grading: str) -> Answers:
     try:
         with open(path, "rb") as file:
             return parse_answers(file.read(), *json.loads(grading))
@@ -104,24 +93,21 @@ def _read_answers(path: str, changed: int, grading: str) -> Answers:
 
 
 def parse_answers(
-    content: bytes, spec: Mapping[str, Any], where: Sequence[Mapping[str, Any]] = (), asked: Sequence[str] = ()
+    content: bytes, spec: Mapping[str, Any], where: Sequence[Mapping[str, Any]] = (), names: Sequence[str] = ()
 ) -> Answers:
-    """The answers from the bytes of a CSV file, with the columns that are `asked` for, EVERY for all of them.
-
-    ToolError: they are broken, whatever is submitted.
-    """
+    """The answers in a CSV file, with the columns `names` (ALL_COLUMNS: all). ToolError: broken answers."""
     try:
-        return _answers(content, spec, where, asked)
+        return _answers(content, spec, where, names)
     except Invalid as problem:
         raise ToolError(f"the answers cannot be read: {problem}") from None
 
 
 def _answers(
-    content: bytes, spec: Mapping[str, Any], where: Sequence[Mapping[str, Any]], asked: Sequence[str]
+    content: bytes, spec: Mapping[str, Any], where: Sequence[Mapping[str, Any]], names: Sequence[str]
 ) -> Answers:
     header, columns = read_table(content)
-    for name in (*spec["id"], *spec["target"], *asked, *(rule.get("column", rule.get("of")) for rule in where)):
-        if name not in columns and name != EVERY:
+    for name in (*spec["id"], *spec["target"], *names, *(rule.get("column", rule.get("of")) for rule in where)):
+        if name not in columns and name != ALL_COLUMNS:
             raise Invalid(f"there is no column {name!r}; the columns are {listed(header)}")
     if not columns[header[0]]:
         raise Invalid("there are no rows")
@@ -133,17 +119,17 @@ def _answers(
         columns, keys, target = _joined_answers(columns, keys, spec)
     position = {key: at for at, key in enumerate(keys)}
     if len(position) < len(keys):
-        twice = next(key for at, key in enumerate(keys) if position[key] != at)
-        raise Invalid(f"id {describe_key(twice)} stands in two rows")
-    counts = _counting(columns, where)
+        duplicate = next(key for at, key in enumerate(keys) if position[key] != at)
+        raise Invalid(f"id {describe_key(duplicate)} is in two rows")
+    counts = _scored_rows(columns, where)
     truth = stack({name: _filled(columns[name], counts) for name in target}, spec, keys)
-    kept = columns if EVERY in asked else {name: columns[name] for name in asked}
+    kept = columns if ALL_COLUMNS in names else {name: columns[name] for name in names}
     alphabet = alphabet_of(truth, spec["parse"])
     return Answers(position, numeric, kept, truth, counts, alphabet, sizes(columns, target), id_sizes)
 
 
 def _filled(cells: Sequence[str], counts: Any) -> Sequence[str]:
-    """The cells with those of rows that do not count, which may be empty, made like one that does."""
+    """The cells; those of rows that are not scored, which may be empty, become a copy of a scored one."""
     if counts is None:
         return cells
     filled = [cells[counts[0]]] * len(cells)
@@ -174,14 +160,14 @@ def keys_of(columns: Sequence[Sequence[str]], numeric: Sequence[bool], repeated:
 
 
 def describe_key(key: Key) -> str:
-    """An id as messages quote it."""
+    """An id as quoted in messages."""
     if isinstance(key, Nth):
         return f"{describe_key(key.id)} (its row {key.number})"
     return parsing.shown(key) if isinstance(key, str) else repr(key)[:200]
 
 
 def stack(columns: Mapping[str, Sequence[str]], spec: Mapping[str, Any], keys: Sequence[Key]) -> Any:
-    """Parsed columns as one array of shape (rows, targets). Invalid names the column, the row and what is wrong."""
+    """Parsed columns as one array of shape (rows, targets). Invalid with the column, the row and the problem."""
     import numpy as np
 
     read = parsing.KINDS[spec["parse"]]
@@ -199,25 +185,25 @@ def stack(columns: Mapping[str, Sequence[str]], spec: Mapping[str, Any], keys: S
 def joined(
     columns: Mapping[str, Sequence[str]], order: Sequence[int], rows: int, spec: Mapping[str, Any]
 ) -> dict[str, list[str]]:
-    """The cells of the rows that belong to one id, `order` says to which, joined in file order."""
-    glue = spec.get("separator") or (";" if spec["parse"] in ("spans", "rle") else " ")
-    nothing = {"", spec.get("empty_marker", "")}
+    """The cells of each id's rows, joined in file order. order: the id's number of each row, below `rows`."""
+    separator = spec.get("separator") or (";" if spec["parse"] in ("spans", "rle") else " ")
+    empty = {"", spec.get("empty_marker", "")}
     columns_by_name = {}
     for name, column in columns.items():
         parts: list[list[str]] = [[] for _ in range(rows)]
         for at, cell in zip(order, column, strict=True):
-            if cell.strip() not in nothing:
+            if cell.strip() not in empty:
                 parts[at].append(cell)
-        columns_by_name[name] = [glue.join(each) for each in parts]
+        columns_by_name[name] = [separator.join(each) for each in parts]
     return columns_by_name
 
 
 def _joined_answers(
     columns: Mapping[str, Sequence[str]], keys: Sequence[Key], spec: Mapping[str, Any]
 ) -> tuple[dict[str, list[str]], list[Key], list[str]]:
-    """(columns, ids, targets) with one row an id: the targets' cells joined, of every other column the first cell.
+    """(columns, ids, targets) with one row per id: the targets' cells joined, the first cell of every other column.
 
-    Several targets are the parts of one box, and become one target.
+    Several targets are the parts of one box and become one target.
     """
     position: dict[Key, int] = {}
     for key in keys:
@@ -233,8 +219,8 @@ def _joined_answers(
     return {**kept, **joined({target[0]: cells}, order, len(position), spec)}, list(position), target
 
 
-def _counting(columns: Mapping[str, Sequence[str]], where: Sequence[Mapping[str, Any]]) -> Any:
-    """The numbers of the rows that count, None for all; conditions apply in turn. Invalid when no row is left."""
+def _scored_rows(columns: Mapping[str, Sequence[str]], where: Sequence[Mapping[str, Any]]) -> Any:
+    """The indices of the scored rows, None for all; conditions apply in turn. Invalid when no row is left."""
     import numpy as np
 
     if not where:
@@ -258,7 +244,7 @@ def _counting(columns: Mapping[str, Sequence[str]], where: Sequence[Mapping[str,
 
 
 def _last(groups: Sequence[str], number: int, counts: Any) -> Any:
-    """True for the last `number` of each group's rows among those that count so far."""
+    """True for the last `number` rows of each group among those in `counts`."""
     import numpy as np
 
     left: dict[str, int] = {}

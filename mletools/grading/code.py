@@ -1,8 +1,7 @@
-"""Metrics that are code: what goes into the sandbox that runs one, and what its words are worth.
+"""Metrics that are code: the input of the sandbox that runs one, and how to read its output.
 
-The metric's file and the answers come from the task's private folder; the submission comes from the agent. They meet in
-a sandbox of the grader's own, where no agent's program runs. Not covered: the sandbox itself, which the caller has; the
-program that runs inside (judge).
+The metric's file and the answers come from the task's private folder, the submission from the agent. The metric runs in
+a sandbox of the grader, where no agent's program runs. Not covered: the sandbox, the program inside it (judge).
 """
 
 import base64
@@ -32,9 +31,9 @@ def program() -> str:
 
 @contextmanager
 def box() -> Iterator[Path]:
-    """A folder for one metric, which nobody else on this machine may enter: answers lie in it. Gone at the end.
+    """A temporary folder for one metric and its answers, which no other user may enter.
 
-    What runs that were killed left behind is removed first: a living run holds the lock of its folder.
+    First removes the folders of killed runs: a running one holds a lock on its folder.
     """
     with suppress(OSError):
         _sweep(Path(tempfile.gettempdir()))
@@ -44,33 +43,32 @@ def box() -> Iterator[Path]:
             fcntl.flock(handle, fcntl.LOCK_EX)
             inner = Path(outer) / "input"
             inner.mkdir()
-            inner.chmod(0o755)  # the sandbox may run as somebody else, who is led past the outer folder
+            inner.chmod(0o755)  # the sandbox may run as another user, and mounts this folder
             yield inner
         finally:
             os.close(handle)
 
 
-def _sweep(place: Path) -> None:
-    for left in place.glob(f"{PREFIX}*"):
+def _sweep(root: Path) -> None:
+    for folder in root.glob(f"{PREFIX}*"):
         with suppress(OSError):
-            if time.time() - left.stat().st_mtime < FRESH_S:  # made, and perhaps not yet locked
+            if time.time() - folder.stat().st_mtime < FRESH_S:  # it may not be locked yet
                 continue
-            handle = os.open(left, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(left, ignore_errors=True)
+                shutil.rmtree(folder, ignore_errors=True)
             finally:
                 os.close(handle)
 
 
 def lay_out(task: Mapping[str, Any], folder: Path, place: Path) -> None:
-    """Put into the empty folder `place` what the program reads: the metric and the answers.
+    """Copy the program's input into the empty folder `place`: the metric, the answers, and the files of metric.files.
 
-    metric.files names what else of the task's folder the metric needs; all lie side by side there. ToolError: a file is
-    missing.
+    ToolError: a file is missing.
     """
     metric = task["metric"]
-    asked = {
+    request = {
         "file": Path(metric["file"]).name,
         "style": metric.get("style", "function"),
         "answers": Path(task["answers"]).name,
@@ -83,38 +81,38 @@ def lay_out(task: Mapping[str, Any], folder: Path, place: Path) -> None:
             target.write_bytes((folder / name).read_bytes())
         except OSError as error:
             raise ToolError(f"{folder / name}: {error.strerror}") from None
-    (place / "judge.json").write_text(json.dumps(asked), encoding="utf-8")
+    (place / "judge.json").write_text(json.dumps(request), encoding="utf-8")
     for file in place.iterdir():
         file.chmod(0o644)
 
 
 def call(content: bytes) -> str:
-    """The call by which the program judges a submission."""
+    """The Python expression that judges a submission in the program."""
     return f'judge("{base64.b64encode(content).decode()}")'
 
 
-def read_score(task: Mapping[str, Any], content: bytes, status: str, said: bytes | None, stderr: bytes) -> float:
-    """The score that the program handed out. Invalid where the metric refused the submission `content`, or where it
-    failed over one that is no table at all: empty, not UTF-8, rows of several lengths.
+def read_score(task: Mapping[str, Any], content: bytes, status: str, output: bytes | None, stderr: bytes) -> float:
+    """The score in the program's output. Invalid where the metric rejects the submission `content`, or fails on one
+    that is not a table: empty, not UTF-8, rows of several lengths.
 
-    RecordError where the metric failed otherwise: that is no fault of the submission's, and must never become a reward.
+    RecordError where the metric fails otherwise: that is not the submission's fault and must not become a reward.
     """
     try:
-        return _score(task, status, said, stderr)
+        return _score(task, status, output, stderr)
     except RecordError:
         read_table(content)
         raise
 
 
-def _score(task: Mapping[str, Any], status: str, said: bytes | None, stderr: bytes) -> float:
+def _score(task: Mapping[str, Any], status: str, output: bytes | None, stderr: bytes) -> float:
     name = task["metric"]["file"]
-    if status != "ok" or said is None:
+    if status != "ok" or output is None:
         tail = stderr.decode("utf-8", errors="replace").strip()[-500:]
         raise RecordError(f"the metric {name} ended with status {status}: {tail}")
     try:
-        reply = json.loads(said)
+        reply = json.loads(output)
     except ValueError:
-        raise RecordError(f"the metric {name} handed out no JSON") from None
+        raise RecordError(f"the metric {name} wrote no JSON") from None
     if "invalid" in reply:
         raise Invalid(str(reply["invalid"]))
     if "error" in reply:

@@ -1,16 +1,16 @@
-"""Runs inside a session of a sandbox: loads a metric that is code once, and says what it makes of each submission.
+"""Runs inside a sandbox session: loads a metric that is code once, and applies it to each submission.
 
-Reads ./input: judge.json {"file", "style", "answers"}, the metric's file and those beside it, the answers. `judge` is called
-for each submission. It writes JSON to ./submission.csv, the one file that leaves a sandbox: {"score": number},
-{"invalid": reason} or {"error": trace}. It works in a fork of the process that loaded the metric, so no submission meets
-what an earlier one left in memory. A submission that pandas cannot read is invalid. Styles:
+Reads ./input: judge.json {"file", "style", "answers"}, the metric's file and those beside it, the answers. `judge` is
+called for each submission. It writes JSON to ./submission.csv, the one file that leaves a sandbox: {"score": number},
+{"invalid": reason} or {"error": trace}. It runs in a fork of the process that loaded the metric, so submissions share no
+memory. A submission that pandas cannot read is invalid. Styles:
 
     function   grade(submission, answers) -> score, data frames, as MLE-bench's graders
     class      a subclass of CompetitionMetrics with evaluate(y_true, y_pred) and validate_submission, as MLE-Dojo's
     script     `--submission_path FILE` prints JSON with "score" or "error", as SandMLE's evaluators
 
-It knows nothing of mletools, which is not there. What such files import of their own benchmark (an exception, a base
-class) stands in for it unless the benchmark itself is installed.
+mletools is not available here. Names that such files import from their benchmark (an exception, a base class) are
+replaced by stand-ins unless the benchmark is installed.
 """
 
 import base64
@@ -30,16 +30,16 @@ from importlib.machinery import ModuleSpec
 from typing import Any
 
 HOME = os.getcwd()
-INPUT, SUBMISSION, SAID = (os.path.join(HOME, name) for name in ("input", "judged.csv", "submission.csv"))
-LOADED: dict[str, Any] = {}  # the metric's module, "main": of a script it is run each time
+INPUT, SUBMISSION, RESULT = (os.path.join(HOME, name) for name in ("input", "judged.csv", "submission.csv"))
+LOADED: dict[str, Any] = {}  # the metric's module; empty for a script, which runs each time
 
 
 class InvalidSubmissionError(Exception):
-    """What a benchmark's metric raises to refuse a submission."""
+    """Raised by a benchmark's metric to reject a submission."""
 
 
 class Unreadable(InvalidSubmissionError):
-    """The submission is no CSV file."""
+    """The submission is not a CSV file."""
 
 
 class CompetitionMetrics:
@@ -85,7 +85,7 @@ def _logger(name: str = "metric", *_: Any) -> Any:
 
 
 def stand_in() -> None:
-    """Names that metrics import from benchmarks that are not installed here."""
+    """Define the names that metrics import from benchmarks that are not installed."""
     if importlib.util.find_spec("mlebench") is None:
         _stand_in("mlebench")
         _stand_in("mlebench.grade_helpers", InvalidSubmissionError=InvalidSubmissionError)
@@ -100,7 +100,7 @@ def stand_in() -> None:
 
 
 def read(path: str) -> Any:
-    """A data frame, or of JSON Lines a list of objects, as MLE-bench hands them over."""
+    """A data frame, or a list of objects for JSON Lines, as in MLE-bench."""
     import pandas
 
     if path.endswith(".jsonl"):
@@ -110,7 +110,7 @@ def read(path: str) -> Any:
 
 
 def read_submission() -> Any:
-    """The submission as pandas reads it; Unreadable where it cannot, whose fault only the submission can be."""
+    """The submission as a data frame; Unreadable where pandas cannot read it."""
     import pandas
 
     try:
@@ -122,7 +122,7 @@ def read_submission() -> Any:
 
 
 def load(path: str) -> dict[str, Any]:
-    """The metric's file as a module of a benchmark's package, so that it finds what lies beside it."""
+    """Import the metric's file as a module of a benchmark's package, so that it can import the files beside it."""
     spec = importlib.util.spec_from_file_location("mlebench.competitions.judged.metric", path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -148,70 +148,71 @@ def by_script(path: str, answers: str) -> Any:
     os.chdir(INPUT)
     with contextlib.redirect_stdout(out), contextlib.suppress(SystemExit):
         runpy.run_path(path, run_name="__main__")
-    said = json.loads(out.getvalue().strip().rpartition("\n")[2] if out.getvalue().strip() else "null")
-    if isinstance(said, dict) and said.get("error"):
-        raise InvalidSubmissionError(str(said["error"]))
-    return said["score"]
+    result = json.loads(out.getvalue().strip().rpartition("\n")[2] if out.getvalue().strip() else "null")
+    if isinstance(result, dict) and result.get("error"):
+        raise InvalidSubmissionError(str(result["error"]))
+    return result["score"]
 
 
 BY = {"function": by_function, "class": by_class, "script": by_script}
 
 
-def asked() -> dict[str, str]:
+def read_request() -> dict[str, str]:
     with open(os.path.join(INPUT, "judge.json"), encoding="utf-8") as file:
         request: dict[str, str] = json.load(file)
     return request
 
 
 def prepare() -> None:
-    """Load the metric, where it is no script; what it raises is an error of each judgement."""
+    """Load the metric, unless it is a script. An exception becomes the error of each verdict."""
     sys.path.insert(0, INPUT)
     stand_in()
-    if asked()["style"] == "script":
+    request = read_request()
+    if request["style"] == "script":
         return
     try:
-        LOADED.update(load(os.path.join(INPUT, asked()["file"])))
+        LOADED.update(load(os.path.join(INPUT, request["file"])))
     except Exception:
         LOADED["mletools error"] = traceback.format_exc()
 
 
 def verdict(content: bytes) -> dict[str, Any]:
-    """What the metric says of a submission, as an object that can be written as JSON."""
+    """The metric's verdict on a submission, as JSON values."""
     if "mletools error" in LOADED:
         return {"error": LOADED["mletools error"][-4000:]}
     with open(SUBMISSION, "wb") as file:
         file.write(content)
-    wanted = asked()
+    request = read_request()
     try:
-        score = BY[wanted["style"]](os.path.join(INPUT, wanted["file"]), os.path.join(INPUT, wanted["answers"]))
+        score = BY[request["style"]](os.path.join(INPUT, request["file"]), os.path.join(INPUT, request["answers"]))
         return {"score": float(score)}
     except Exception as error:
         if type(error).__name__ in ("InvalidSubmissionError", "Unreadable"):
-            return {"invalid": str(error)[:2000] or "refused without a reason"}
+            return {"invalid": str(error)[:2000] or "rejected without a reason"}
         return {"error": traceback.format_exc()[-4000:]}
 
 
 def judge(encoded: str) -> None:
-    """Write the verdict on a submission, in base64, from a fork of this process; RuntimeError where the fork ends badly."""
+    """Write the verdict on a base64 submission from a fork of this process; RuntimeError where the fork fails."""
     with contextlib.suppress(FileNotFoundError):
-        os.unlink(SAID)
+        os.unlink(RESULT)
     child = os.fork()
     if child == 0:
         code = 1
         try:
             os.setpgid(0, 0)
-            said = json.dumps(verdict(base64.b64decode(encoded)))
+            result = json.dumps(verdict(base64.b64decode(encoded)))
             os.chdir(HOME)
-            with open(SAID, "w", encoding="utf-8") as file:
-                file.write(said)
+            with open(RESULT, "w", encoding="utf-8") as file:
+                file.write(result)
             code = 0
         finally:
             os._exit(code)
     try:
-        ended = os.waitpid(child, 0)[1]
+        status = os.waitpid(child, 0)[1]
     finally:
         for kill in (os.killpg, os.kill):
             with contextlib.suppress(OSError):
                 kill(child, signal.SIGKILL)
-    if ended:
-        raise RuntimeError(f"the metric's process ended with status {ended}")
+    if status:
+        raise RuntimeError(f"the metric's process ended with status {status}")

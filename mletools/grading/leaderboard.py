@@ -1,7 +1,7 @@
-"""Where a score stands on a leaderboard: medals, median, human rank, normalised score.
+"""A score's position on a leaderboard: medals, median, human rank, normalised score.
 
-A leaderboard is a CSV file with a column `score`, one row a team: sorted here, the best first, and rows with an empty
-score dropped. Scores are read exactly, to their last digit. Not covered: teams' names, dates, prizes.
+A leaderboard is a CSV file with a column `score`, one row per team. It is sorted here, best first; rows with an empty
+score are dropped; scores are not rounded. Not covered: teams' names, dates, prizes.
 """
 
 import csv
@@ -23,10 +23,10 @@ def better(score: float, than: float, lower_is_better: bool) -> bool:
 
 
 def medal_rows(teams: int) -> dict[str, int]:
-    """The last row, counted from 1, that wins each medal among so many teams.
+    """The last row, counted from 1, that wins each medal among `teams` teams.
 
-    Kaggle's tiers as MLE-bench takes them (grade_helpers.py); each tier ends before the next begins, and from one team
-    on somebody wins each. Percentages are cut, not rounded.
+    Kaggle's tiers as in MLE-bench (grade_helpers.py): each tier ends before the next begins and has one row at least.
+    Percentages are rounded down.
     """
     if teams < 100:
         shares = (teams // 10, teams // 5, teams * 2 // 5)
@@ -42,7 +42,7 @@ def medal_rows(teams: int) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class Leaderboard:
-    """The teams' scores, the best first."""
+    """The teams' scores, best first."""
 
     scores: tuple[float, ...]
     lower_is_better: bool
@@ -59,7 +59,7 @@ class Leaderboard:
         }
 
     def position(self, score: float) -> int:
-        """1 + the number of teams that are strictly better; one more than there are teams when all are."""
+        """1 + the number of teams that are strictly better."""
         import bisect
 
         if self.lower_is_better:
@@ -81,29 +81,29 @@ def read_leaderboard(path: str, lower_is_better: bool) -> Leaderboard:
 
 
 @functools.lru_cache(maxsize=256)
-def _read(path: str, changed: int, lower_is_better: bool) -> Leaderboard:
+def _read(path: str, modified_ns: int, lower_is_better: bool) -> Leaderboard:
     with open(path, newline="", encoding="utf-8-sig") as file:
         try:
             cells = [row["score"] for row in csv.DictReader(file, strict=True)]
             scores = [float(cell) for cell in cells if cell and cell.strip()]
         except (KeyError, TypeError, ValueError, csv.Error) as error:
-            raise ToolError(f"{path}: a leaderboard has a column 'score' of numbers: {error}") from None
+            raise ToolError(f"{path}: a leaderboard needs a column 'score' of numbers: {error}") from None
     if not scores or not all(map(math.isfinite, scores)):
-        raise ToolError(f"{path}: a leaderboard has a finite score in each row, and one row at least")
+        raise ToolError(f"{path}: a leaderboard needs at least one row, and a finite score in each")
     return Leaderboard(tuple(sorted(scores, reverse=not lower_is_better)), lower_is_better)
 
 
 def check_direction(scores: Sequence[float], lower_is_better: bool) -> None:
-    """RecordError when scores in the order of a leaderboard, the best first, contradict the declared direction."""
+    """RecordError when scores in leaderboard order, best first, contradict the declared direction."""
     if len(scores) > 1 and better(scores[-1], scores[0], lower_is_better):
         direction = "lower" if lower_is_better else "higher"
         raise RecordError(
-            f"the leaderboard begins with {scores[0]:g} and ends with {scores[-1]:g}, but {direction} is said to be better"
+            f"the leaderboard begins with {scores[0]:g} and ends with {scores[-1]:g}, but {direction} should be better"
         )
 
 
 def check_thresholds(thresholds: Mapping[str, float], lower_is_better: bool) -> None:
-    """RecordError unless median, bronze, silver and gold each lie strictly above the one before, in the direction."""
+    """RecordError unless median, bronze, silver and gold are each strictly better than the one before."""
     names = ("median", "bronze", "silver", "gold")
     for worse, best in pairwise(names):
         if not better(thresholds[best], thresholds[worse], lower_is_better):
@@ -113,7 +113,7 @@ def check_thresholds(thresholds: Mapping[str, float], lower_is_better: bool) -> 
 
 
 def medal(score: float, thresholds: Mapping[str, float], lower_is_better: bool) -> str | None:
-    """The best medal whose threshold `score` reaches; reaching is enough (MLE-bench: medals are inclusive)."""
+    """The best medal whose threshold `score` reaches; equality is enough, as in MLE-bench."""
     for name in MEDALS:
         if not better(thresholds[name], score, lower_is_better):
             return name

@@ -1,16 +1,16 @@
-"""From the text of a cell to what a metric compares; one function a kind, named in KINDS.
+"""Parse cells into the values that metrics compare; one function per kind, in KINDS.
 
 number    a finite float
-label     text as it stands; numbers without surrounding space, whole ones without their decimal point: 1.0 and 1 are one
-text      the text as it stands
+label     text; numbers lose surrounding space, whole ones their decimal point: 1.0 and 1 are equal
+text      the text, unchanged
 tokens    list of items           order     tuple of items, a permutation of the answer's
 tagset    frozenset of items      ranked    tuple of items, best first
 rle       list of (start, length), whole numbers as written; a list of such lists where an id may have several rows
 spans     list of (start, end) of "0 5;10 20"
-boxes     list of dicts with the keys that the task's `fields` names; floats, but `label` is text
+boxes     list of dicts with the keys in the task's `fields`; floats, but `label` is text
 
 Every function takes the cells of one column and returns a numpy array of their values, or raises BadCell for the first
-cell that cannot be read. Not covered: whether the values make sense, which the metric says.
+cell that it cannot read. Not covered: checks of the values, which metrics make.
 """
 
 import math
@@ -18,14 +18,14 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from .alphabet import MISSING, TRUTH_VALUES, Alphabet, foreign, read_labels, strange
+from .alphabet import MISSING, TRUTH_VALUES, Alphabet, kind_problem, read_labels, wrong_kind
 
-# A task's description of its cells: separator, items, fields, empty_marker, empty_ok, missing_as, range, labels; of
-# answers: booleans; of submissions: alphabet, that of their answers.
+# A task's description of its cells: separator, items, fields, empty_marker, empty_ok, missing_as, range, labels;
+# booleans for answers; the answers' alphabet for submissions.
 Spec = Mapping[str, Any]
-# How pandas writes truth values; answers may hold them where numbers are compared.
+# How pandas writes truth values; answers may hold them instead of numbers.
 BOOLEANS = {"True": "1", "False": "0"}
-# Longer whole numbers are no position in any image or text, and Python would spend long on them.
+# Longer whole numbers are never positions in an image or a text, and slow to parse.
 MOST_DIGITS = 18
 SHOWN = 50
 ANY = Alphabet(frozenset(), "any")
@@ -41,29 +41,29 @@ class BadCell(ValueError):
 
 
 def shown(cell: str) -> str:
-    """A cell as messages quote it."""
+    """A cell as quoted in messages."""
     return repr(cell[:SHOWN]) + ("..." if len(cell) > SHOWN else "")
 
 
 def canonical_label(value: Any) -> str:
-    """A label as text; numbers lose the space around them, whole ones their decimal point: 1.0 and 1 are one label."""
+    """A label as text; numbers lose surrounding space, whole ones their decimal point: 1.0 and 1 are one label."""
     text = str(value)
     try:
         number = float(text)
     except ValueError:
         return text
-    if "_" in text or not text.isascii():  # which Python lets stand in a number, and nobody else
+    if "_" in text or not text.isascii():  # accepted by float() only
         return text
     text = text.strip()
-    if abs(number) >= 2**53 and text.lstrip("+-").isdigit():  # as text: reading long numbers takes long
+    if abs(number) >= 2**53 and text.lstrip("+-").isdigit():  # as text: int() is slow on long numbers
         return ("-" if number < 0 else "") + text.lstrip("+-0")
     return str(int(number)) if number.is_integer() and abs(number) < 2**53 else text
 
 
 def canonical(cells: Sequence[str]) -> list[str]:
-    """canonical_label of every cell; each distinct one is looked at once."""
-    known = {cell: canonical_label(cell) for cell in set(cells)}
-    return [known[cell] for cell in cells]  # equal labels are one object, which is quick to compare
+    """canonical_label of every cell, computed once per distinct cell."""
+    labels = {cell: canonical_label(cell) for cell in set(cells)}
+    return [labels[cell] for cell in cells]  # equal labels are one object, for fast comparison
 
 
 def number(cells: Sequence[str], spec: Spec) -> Any:
@@ -75,7 +75,7 @@ def number(cells: Sequence[str], spec: Spec) -> Any:
         cells = [TRUTH_VALUES[cell] for cell in cells]
     try:
         values = np.fromiter(map(float, cells), dtype=float, count=len(cells))
-        clean = "_" not in "".join(cells)  # Python reads 1_000 as a number; nobody else does
+        clean = "_" not in "".join(cells)  # float() accepts 1_000; other readers do not
     except (ValueError, OverflowError):
         clean = False
     if not clean or not np.isfinite(values).all():
@@ -112,7 +112,7 @@ def label(cells: Sequence[str], spec: Spec) -> Any:
         bad = set(values) - stated.keys() - alphabet.known
         problem = f"not one of {', '.join([*stated][:20])}"
     else:
-        bad, problem = {value for value in set(values) if value and strange(value, alphabet)}, foreign(alphabet)
+        bad, problem = {value for value in set(values) if value and wrong_kind(value, alphabet)}, kind_problem(alphabet)
         if "" in values and not spec.get("empty_ok"):
             at = values.index("")
             raise BadCell(at, f"{shown(cells[at])}, read as an empty cell" if cells[at].strip() else "empty")
@@ -125,37 +125,37 @@ def label(cells: Sequence[str], spec: Spec) -> Any:
 
 
 def missing_cells(spec: Spec) -> frozenset[str]:
-    """The spellings of an empty cell: in a submission those of pandas, but for those that an answer has."""
+    """The spellings of an empty cell: in a submission those of pandas, except those that are answers."""
     return MISSING - spec["alphabet"].known if "alphabet" in spec else frozenset({""})
 
 
 def _without_missing(values: Sequence[str], spec: Spec) -> list[str]:
-    """The labels, those made "" that are blank or stand for an empty cell."""
+    """The labels; blank ones and spellings of an empty cell become ""."""
     spellings = missing_cells(spec)
     missing = {value for value in set(values) if not value.strip() or value in spellings}
     return ["" if value in missing else value for value in values] if missing else list(values)
 
 
 def _objects(values: Sequence[Any]) -> Any:
-    """An object array of shape (cells,); fromiter, because array would take lists apart."""
+    """An object array of shape (cells,); np.array would unpack lists."""
     import numpy as np
 
     return np.fromiter(values, dtype=object, count=len(values))
 
 
 def _each(read: Callable[[str, Spec], Any]) -> Callable[[Sequence[str], Spec], Any]:
-    """A column reader of a cell reader: empty cells and the empty marker are read as nothing, where that is allowed."""
+    """A column reader from a cell reader; empty cells (where allowed) and the empty marker are read as ""."""
 
     def column(cells: Sequence[str], spec: Spec) -> Any:
         values = []
         marker = spec.get("empty_marker")
         missing = missing_cells(spec)
         for at, cell in enumerate(cells):
-            nothing = not cell.strip() or cell in missing
-            if nothing and not spec.get("empty_ok"):
+            empty = not cell.strip() or cell in missing
+            if empty and not spec.get("empty_ok"):
                 raise BadCell(at, f"{shown(cell)}, read as an empty cell" if cell.strip() else "empty")
             try:
-                values.append(read("" if nothing or cell.strip() == marker else cell, spec))
+                values.append(read("" if empty or cell.strip() == marker else cell, spec))
             except ValueError as error:
                 raise BadCell(at, f"{shown(cell)}: {error}") from None
         return _objects(values)
@@ -164,8 +164,8 @@ def _each(read: Callable[[str, Spec], Any]) -> Callable[[Sequence[str], Spec], A
 
 
 def _items(cell: str, spec: Spec) -> list[str]:
-    """The items of a cell. A separator of white space parts at each place where it stands, so that two of them in a row
-    enclose an empty item; without one any run of white space parts.
+    """The items of a cell. Two consecutive white-space separators enclose an empty item; without a separator, any run
+    of white space separates items.
     """
     separator = spec.get("separator")
     if not cell or separator is None:
@@ -182,7 +182,7 @@ def _items(cell: str, spec: Spec) -> list[str]:
 
 
 def _check_symbols(symbols: Sequence[str], spec: Spec) -> None:
-    """ValueError for an item, or a box's label, that is not of the stated alphabet, or not whole as those of all answers."""
+    """ValueError for an item, or a box's label, that is not a stated label, or not whole where all answers are."""
     alphabet = spec.get("alphabet", ANY)
     if "labels" in spec and not alphabet.known.issuperset(symbols):
         for symbol in symbols:
@@ -191,8 +191,8 @@ def _check_symbols(symbols: Sequence[str], spec: Spec) -> None:
         return
     if alphabet.whole and not alphabet.known.issuperset(symbols):
         for symbol in symbols:
-            if symbol and strange(symbol, alphabet):
-                raise ValueError(f"{shown(symbol)} is {foreign(alphabet)}")
+            if symbol and wrong_kind(symbol, alphabet):
+                raise ValueError(f"{shown(symbol)} is {kind_problem(alphabet)}")
 
 
 def _text(cells: Sequence[str], spec: Spec) -> Any:
@@ -211,7 +211,7 @@ def _whole(item: str) -> int:
 
 
 def _rle(cell: str, spec: Spec) -> list[Any]:
-    """The runs of a mask; where an id may have several rows, one list of runs for each of its masks."""
+    """The runs of a mask; where an id may have several rows, one list of runs per mask."""
     if spec.get("several_rows"):
         return [_runs(part) for part in cell.split(";") if part.strip()]
     return _runs(cell)
@@ -226,14 +226,14 @@ def _runs(cell: str) -> list[tuple[int, int]]:
 
 
 def _wholes(items: Sequence[str]) -> list[int]:
-    """_whole of every item, all at once where nothing is wrong with any: a third of the time."""
+    """_whole of every item; where all are valid, in a third of the time."""
     if "".join(items).isascii() and max(map(len, items), default=0) <= MOST_DIGITS:
         with suppress(ValueError):
             return list(map(int, items))
     return [_whole(item) for item in items]
 
 
-# The same as a printed list of strings: ['0 5;10 20', '30 40'].
+# Spans may come as a printed list of strings: ['0 5;10 20', '30 40'].
 LISTED = str.maketrans({"[": " ", "]": " ", "'": " ", '"': " ", ",": ";"})
 
 
@@ -266,13 +266,13 @@ def _boxes(cell: str, spec: Spec) -> list[dict[str, Any]]:
             columns.append(canonical(column))
         elif (values := _finite(column)) is not None:
             columns.append(values)
-        else:  # some item is wrong: say which
+        else:  # raises an error that names the invalid item
             return [box(items[at : at + len(fields)], fields) for at in range(0, len(items), len(fields))]
     return [dict(zip(fields, values, strict=True)) for values in zip(*columns, strict=True)]
 
 
 def _finite(items: Sequence[str]) -> list[float] | None:
-    """The items as finite numbers, None where one is none."""
+    """The items as finite numbers, None where one is not."""
     try:
         values = list(map(float, items))
     except ValueError:
@@ -281,7 +281,7 @@ def _finite(items: Sequence[str]) -> list[float] | None:
 
 
 def box(items: Sequence[str], fields: Sequence[str]) -> dict[str, Any]:
-    """One box from its items; ValueError for an item that is no finite number."""
+    """One box from its items; ValueError for an item that is not a finite number."""
     values: dict[str, Any] = {}
     for name, item in zip(fields, items, strict=True):
         if name == "label":
@@ -310,15 +310,15 @@ JOINED = {"ranked", "tagset", "rle", "boxes", "spans", "tokens"}
 
 
 class Limit(NamedTuple):
-    """The characters that one cell of a submission may have, and all cells of its targets together."""
+    """The most characters in one cell of a submission, and in all cells of its targets."""
 
     cell: int
     total: int
 
 
 NO_LIMIT = 1 << 62
-# What a submission may hold of each kind, whatever its answers look like; of answers with long cells it may be more
-# (submission). The totals of lists are those that are read and scored within 5 s and 512 MB.
+# The bounds for each kind; higher where the answers have long cells (submission). Lists of these totals are read and
+# scored within 5 s and 512 MB.
 LIMITS: dict[str, Limit] = {
     "number": Limit(1_000, NO_LIMIT),
     "label": Limit(10_000, NO_LIMIT),

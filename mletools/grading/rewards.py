@@ -1,6 +1,6 @@
-"""Rewards: one pure function each, from what the grader found to a number, or None where the rule has no number.
+"""Rewards: one pure function each, from the grader's verdict to a number, or None where the rule has none.
 
-All take plain values, so that each is checked by hand in the tests. `mle-grade --reward` picks one.
+All take plain values, so that tests can check them by hand. `mle-grade --reward` selects one.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ MARKER_COUNT = 7
 
 @dataclass(frozen=True)
 class MilestoneWeights:
-    """Increments of the milestone reward: each tier adds to those below it (SandMLE; the values of its released code)."""
+    """Increments of the milestone reward: tiers are cumulative (SandMLE; the values of its released code)."""
 
     format: float = 0.1
     valid: float = 0.2
@@ -22,7 +22,7 @@ class MilestoneWeights:
     gold: float = 0.1
 
 
-# The ablation with nothing between a well-formed answer and a gold medal (SandMLE, table 4).
+# The ablation with no reward between a well-formed answer and a gold medal (SandMLE, table 4).
 SPARSE = MilestoneWeights(format=0.1, valid=0.0, median=0.0, bronze=0.0, silver=0.0, gold=0.9)
 
 
@@ -40,10 +40,10 @@ def partial_credit(
     failure: float = FAILURE,
     credit: float = MARKER_CREDIT,
 ) -> float:
-    """Credit for getting part of the way (RL for MLE agents, section 3.2).
+    """Partial credit (RL for MLE agents, section 3.2).
 
-    Without a valid score: failure + credit for each of the 7 reports that arrived. With one: the raw reward, but never
-    less than the best failure, which an unbounded metric could otherwise fall below and so make failing pay.
+    Without a valid score: failure + credit for each of the 7 markers reached. With one: the raw reward, but no less
+    than the best failure; otherwise an unbounded metric could make failing pay.
     """
     if not 0 <= markers <= MARKER_COUNT:
         raise ValueError(f"markers must be 0 to {MARKER_COUNT}, not {markers}")
@@ -60,9 +60,9 @@ def milestone(
     medal: str | None,
     weights: MilestoneWeights = MilestoneWeights(),
 ) -> float:
-    """0.1 format rate + .2 valid + .1 median + .4 bronze + .1 silver + .1 gold, each tier adding to those below (SandMLE, section 4.3).
+    """0.1 format rate + .2 valid + .1 median + .4 bronze + .1 silver + .1 gold, cumulative (SandMLE, section 4.3).
 
-    format_rate: share of the policy's turns in the demanded format, 0 to 1. A medal implies the median.
+    format_rate: share of the policy's turns in the required format, 0 to 1. A medal implies the median.
     """
     tier = {None: 0, "bronze": 1, "silver": 2, "gold": 3}[medal]
     total = weights.format * format_rate
@@ -75,17 +75,17 @@ def milestone(
 
 
 def human_rank(rank: float | None) -> float | None:
-    """The share of human teams left behind, 0 to 1 (MLE-RL, section 4.2); None for an invalid submission.
+    """The share of human teams beaten, 0 to 1 (MLE-RL, section 4.2); None for an invalid submission.
 
-    MLE-RL leaves invalid submissions out of the loss instead of punishing them, hence None rather than 0.
+    None rather than 0 because MLE-RL excludes invalid submissions from the loss.
     """
     return rank
 
 
 def improvement(score: float | None, previous: float | None, lower_is_better: bool, well_formed: bool) -> float:
-    """+1 when the score got strictly better, 0 when it did not or there is none, -1 for a bad format (MLE-Ideator, equation 1).
+    """+1 for a strictly better score, 0 for another or none, -1 for a bad format (MLE-Ideator, equation 1).
 
-    previous: the score at hand before, None where there was no valid one; then any valid score is better.
+    previous: the previous score, None where there was no valid one; then any valid score is better.
     """
     if not well_formed:
         return -1.0

@@ -1,9 +1,8 @@
 """Read a submission: untrusted bytes in, arrays aligned with the answers out, or a reason that an agent can act on.
 
-Bounded, so that none is dear to read: bytes (an argument), columns and cells (table); rows: twice those of the answers, or
-MAX_ROWS_PER_ID times, at most MAX_ROWS, where an id may have several rows or foreign ones are passed over; characters of
-one cell and of all (parsing.LIMITS), or a multiple of what the answers have. More cannot be right. Not covered: what the
-comparison costs, which the metrics bound (metrics.bounds).
+The cost of reading is bounded: bytes (an argument), columns and cells (table); rows: twice those of the answers, or
+MAX_ROWS_PER_ID times, at most MAX_ROWS, where ids may repeat or unknown ids are ignored; characters of one cell and of
+all (parsing.LIMITS), or a multiple of the answers'. Not covered: the cost of the comparison (metrics.bounds).
 """
 
 from collections import Counter
@@ -17,7 +16,7 @@ from .table import Invalid, listed, read_table
 MAX_BYTES = 32 * 1024 * 1024
 MAX_ROWS_PER_ID = 1000
 MAX_ROWS = 1_500_000
-# A cell may be so many times as long as the answers' longest, all cells so many times as long as all of theirs.
+# Bounds on the longest cell and on all cells, as multiples of the answers'.
 TIMES_LONGEST, TIMES_TOTAL = 10, 3
 ROW_SUM_TOLERANCE = 1e-3
 
@@ -31,12 +30,12 @@ def read_submission(content: bytes, spec: Mapping[str, Any], answers: Answers, m
     several = spec.get("several_rows", False)
     more = several or spec.get("extra_rows") == "ignore"
     rows = len(answers.position)
-    wanted = [*spec["id"], *spec["target"]]
+    expected = [*spec["id"], *spec["target"]]
     most = max(2 * rows, min(rows * MAX_ROWS_PER_ID, MAX_ROWS)) if more else 2 * rows
-    header, columns = read_table(content, wanted, most)
-    if spec.get("extra_columns") == "refuse" and len(header) > len(wanted):
-        extra = next(name for name in header if name not in wanted)
-        raise Invalid(f"column {extra!r} does not belong here; the columns must be {listed(wanted)}")
+    header, columns = read_table(content, expected, most)
+    if spec.get("extra_columns") == "refuse" and len(header) > len(expected):
+        extra = next(name for name in header if name not in expected)
+        raise Invalid(f"column {extra!r} is not allowed; the columns must be {listed(expected)}")
     if len(content) > ID_LIMIT.cell:
         ids = {name: columns[name] for name in spec["id"]}
         _check_lengths(ids, ID_LIMIT, answers.id_sizes, lambda at: f"row {at + 1} of the file")
@@ -64,7 +63,7 @@ def read_submission(content: bytes, spec: Mapping[str, Any], answers: Answers, m
 def _check_lengths(
     columns: Mapping[str, Sequence[str]], limit: Limit, answers: Sizes, row: Callable[[int], str]
 ) -> None:
-    """Invalid where a cell, or all of them together, is longer than the limit and than a multiple of the answers'."""
+    """Invalid where a cell, or all cells together, exceed the limit and a multiple of the answers' lengths."""
     most = _most(limit.cell, TIMES_LONGEST * answers.longest)
     for name, cells in columns.items():
         longest = max(map(len, cells), default=0)
@@ -78,48 +77,48 @@ def _check_lengths(
 
 
 def _most(limit: int, answers: int) -> int:
-    """The larger of the two; what the answers allow is rounded up to a power of two, so as not to tell their length."""
+    """The larger bound; that of the answers is rounded up to a power of two, so as not to reveal their length."""
     return limit if answers <= limit else 1 << (answers - 1).bit_length()
 
 
 def _keys(cells: Sequence[Sequence[str]], spec: Mapping[str, Any], answers: Answers) -> list[Key]:
-    """The ids of the rows, in the answers' way of writing them."""
+    """The ids of the rows, in the answers' notation."""
     repeated = spec.get("repeated_ids", False)
     if len(cells) == 1 and not repeated and answers.position.keys() >= set(cells[0]):
-        return list(cells[0])  # written as the answers are: nothing to do, which is the common case
+        return list(cells[0])  # the common case: same notation
     return keys_of(cells, answers.numeric, repeated)
 
 
 def _order(keys: Sequence[Key], answers: Answers, several: bool, most: int | None) -> list[int]:
-    """The answers' row of each row; Invalid for missing, doubled or foreign ids."""
+    """The answers' row of each row; Invalid for missing, duplicate or unknown ids."""
     position = answers.position
-    there = set(keys)
-    if not several and len(there) < len(keys):
+    distinct = set(keys)
+    if not several and len(distinct) < len(keys):
         seen: set[Key] = set()
         for key in keys:
             if key in seen:
                 raise Invalid(f"id {describe_key(key)} appears twice")
             seen.add(key)
-    if most is not None and len(keys) > most:  # or no id can have that many
+    if most is not None and len(keys) > most:  # else no id can have more
         key, times = Counter(keys).most_common(1)[0]
         if times > most:
             raise Invalid(f"id {describe_key(key)} has {times} rows; at most {most} are allowed")
-    foreign = there - position.keys()
-    if foreign:
-        first = next(key for key in keys if key in foreign)
+    unknown = distinct - position.keys()
+    if unknown:
+        first = next(key for key in keys if key in unknown)
         raise Invalid(
-            f"id {describe_key(first)} is not in the test set ({sum(key in foreign for key in keys)} such rows)"
+            f"id {describe_key(first)} is not in the test set ({sum(key in unknown for key in keys)} such rows)"
         )
-    missing = len(position) - len(there)
+    missing = len(position) - len(distinct)
     if missing:
-        lacking = next(key for key in position if key not in there)
-        raise Invalid(f"{missing} of {len(position)} rows are missing, for example id {describe_key(lacking)}")
+        first = next(key for key in position if key not in distinct)
+        raise Invalid(f"{missing} of {len(position)} rows are missing, for example id {describe_key(first)}")
     return [position[key] for key in keys]
 
 
-def _check_row_sum(values: Any, wanted: float, within: float, keys: Sequence[Key]) -> None:
+def _check_row_sum(values: Any, expected: float, tolerance: float, keys: Sequence[Key]) -> None:
     sums = values.sum(axis=1)
-    wrong = abs(sums - wanted) > within
+    wrong = abs(sums - expected) > tolerance
     if wrong.any():
         at = int(wrong.argmax())
-        raise Invalid(f"the targets of row {describe_key(keys[at])} sum to {sums[at]:.9g}, not {wanted:g}")
+        raise Invalid(f"the targets of row {describe_key(keys[at])} sum to {sums[at]:.9g}, not {expected:g}")

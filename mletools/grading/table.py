@@ -1,7 +1,7 @@
-"""Read untrusted CSV text into columns of cells, in bounded time and memory, or say what is wrong with it.
+"""Read untrusted CSV text into columns of cells, in bounded time and memory, or reject it with a reason.
 
-Only the wanted columns are kept, and no more rows than allowed are looked at, nor a row of more cells than any table has.
-Text only: no pickles, no compression, no formulas. Not covered: what the cells mean (parsing), and which rows belong together (submission, answers).
+Reads only the columns needed, and bounds the rows and the cells of a row. Text only: no pickles, no compression, no
+formulas. Not covered: the meaning of cells (parsing), grouping and order of rows (submission, answers).
 """
 
 import csv
@@ -15,7 +15,7 @@ from typing import Any
 from .parsing import shown
 
 MAX_COLUMNS = 20_000
-MAX_COMMAS = 1_000_000  # of one row, those inside its cells among them
+MAX_COMMAS = 1_000_000  # of one row, including those inside cells
 BLOCK_CELLS = 100_000
 
 
@@ -23,33 +23,33 @@ class Invalid(ValueError):
     """The submission cannot be graded; the message tells the agent why."""
 
 
-LARGEST_CELL = 1 << 30  # bytes; what is read is bounded by the size of the content
+LARGEST_CELL = 1 << 30  # bytes; the content itself is bounded
 
 
 def listed(names: Sequence[str]) -> str:
-    """Columns as messages quote them."""
+    """Column names as quoted in messages."""
     return ", ".join(shown(name) for name in names[:20]) + (", ..." if len(names) > 20 else "")
 
 
 def read_table(
-    content: bytes, wanted: Sequence[str] | None = None, most: int | None = None
+    content: bytes, names: Sequence[str] | None = None, most: int | None = None
 ) -> tuple[list[str], dict[str, list[str]]]:
-    """(all column names, the cells of the wanted columns, default all). Invalid: no CSV, or more than `most` rows."""
+    """(all column names, the cells of the columns `names`, default all). Invalid: not CSV, or more than `most` rows."""
     if not content.strip():
         raise Invalid("the file is empty")
     if b"\0" in content:
         raise Invalid("the file holds NUL bytes: it must be CSV text")
-    csv.field_size_limit(LARGEST_CELL)  # of the whole process, so it stays: other threads may be reading
+    csv.field_size_limit(LARGEST_CELL)  # global, and not reset because other threads may be reading
     try:
         text = io.TextIOWrapper(io.BytesIO(content), encoding="utf-8-sig", newline="")
-        # A row of millions of cells would fill the memory before anybody could count them.
+        # A row of millions of cells would fill the memory before its cells can be counted.
         narrow = _Narrow(text) if content.count(b",") > MAX_COMMAS else None
         lines = csv.reader(narrow or text, strict=True)
         header = next(lines)
-        _check_header(header, wanted)
-        with _uncollected():
+        _check_header(header, names)
+        with _no_garbage_collection():
             rows = narrow.rows(lines) if narrow else lines
-            return header, _columns(rows, header, header if wanted is None else wanted, most)
+            return header, _columns(rows, header, header if names is None else names, most)
     except UnicodeDecodeError:
         raise Invalid("the file is not UTF-8 text") from None
     except csv.Error as error:
@@ -57,7 +57,7 @@ def read_table(
 
 
 class _Narrow:
-    """The lines of a text, for a csv.reader; Invalid where a row of it holds more than MAX_COMMAS commas."""
+    """The lines of a text, for a csv.reader; Invalid where a row has more than MAX_COMMAS commas."""
 
     def __init__(self, text: Iterable[str]):
         self._text, self._commas = text, 0
@@ -70,25 +70,25 @@ class _Narrow:
             yield line
 
     def rows(self, reader: Iterable[list[str]]) -> Iterator[list[str]]:
-        """The rows of `reader`, which reads these lines: each may hold so many commas anew."""
+        """The rows of `reader`, which reads these lines; the count of commas restarts with each row."""
         for row in reader:
             self._commas = 0
             yield row
 
 
 @contextmanager
-def _uncollected() -> Iterator[None]:
-    """Without the garbage collector, which would go through a million fresh cells again and again: a third of the time."""
-    on = gc.isenabled()
+def _no_garbage_collection() -> Iterator[None]:
+    """Disable the garbage collector, which would take a third of the time on a million new cells."""
+    enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        if on:
+        if enabled:
             gc.enable()
 
 
-def _check_header(header: Sequence[str], wanted: Sequence[str] | None) -> None:
+def _check_header(header: Sequence[str], expected: Sequence[str] | None) -> None:
     if not "".join(header).strip():
         raise Invalid("the first line is empty: it must name the columns")
     if len(header) > MAX_COLUMNS:
@@ -96,19 +96,19 @@ def _check_header(header: Sequence[str], wanted: Sequence[str] | None) -> None:
     names = set(header)
     if len(names) < len(header):
         seen: set[str] = set()
-        twice = next(name for name in header if name in seen or seen.add(name))  # type: ignore[func-returns-value]
-        if wanted is None or twice in wanted:
-            raise Invalid(f"column {shown(twice)} appears twice")
-    for name in wanted or ():
+        duplicate = next(name for name in header if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+        if expected is None or duplicate in expected:
+            raise Invalid(f"column {shown(duplicate)} appears twice")
+    for name in expected or ():
         if name not in names:
             raise Invalid(f"column {name!r} is missing; the columns are {listed(header)}")
 
 
-def _columns(lines: Any, header: Sequence[str], wanted: Sequence[str], most: int | None) -> dict[str, list[str]]:
-    """The cells of the wanted columns, read in blocks so that those of others are soon let go."""
+def _columns(lines: Any, header: Sequence[str], names: Sequence[str], most: int | None) -> dict[str, list[str]]:
+    """The cells of the columns `names`, read in blocks so that other cells are soon freed."""
     width, count, empty = len(header), 0, 0
-    found: dict[str, list[str]] = {name: [] for name in wanted}
-    places = [(found[name], header.index(name)) for name in wanted]
+    cells_of: dict[str, list[str]] = {name: [] for name in names}
+    columns_at = [(cells_of[name], header.index(name)) for name in names]
     while block := list(islice(lines, 1 + BLOCK_CELLS // width)):
         widths = set(map(len, block))
         if widths != {width}:
@@ -125,6 +125,6 @@ def _columns(lines: Any, header: Sequence[str], wanted: Sequence[str], most: int
             raise Invalid(f"there are more than {empty} empty lines")
         columns = list(zip(*block, strict=True))
         if columns:
-            for cells, at in places:
+            for cells, at in columns_at:
                 cells.extend(columns[at])
-    return found
+    return cells_of

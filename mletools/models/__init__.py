@@ -1,8 +1,8 @@
-"""Who answers a prompt: one interface, and a table of engines that are imported only when one is picked.
+"""Language models: one interface, and a table of engines that are imported only when selected.
 
-Covered: a request and its reply, calls of tools, the interface of a model, choosing an engine from what `-m` says.
-Not covered: what the messages say (scaffolds), how many requests run at once (the command: one thread per request
-where `batch` is 1, `batch` requests per call otherwise).
+Covered: requests, replies, tool calls, the interface of a model, selecting an engine from the value of `-m`.
+Not covered: the content of messages (scaffolds), concurrency (the command: one thread per request where `batch` is 1,
+`batch` requests per call otherwise).
 """
 
 import importlib
@@ -19,14 +19,14 @@ ENGINES = {
     "http": "mletools.models.http:HttpModel",
 }
 
-# Which extra of the package brings an engine's libraries: (names of the libraries, extra).
+# The libraries that an engine needs, and the package extra that installs them.
 EXTRAS = {"hf": (("torch", "transformers"), "train"), "vllm": (("vllm",), "vllm")}
 
 
 class ContextExceeded(RecordError):
-    """This prompt, or the prompt and `max_tokens` together, is longer than the model's context; a shorter one is not.
+    """The prompt, or the prompt and `max_tokens` together, exceeds the model's context.
 
-    index: of the request among those that were asked together.
+    index: of the request in its batch.
     """
 
     index: int = 0
@@ -34,13 +34,12 @@ class ContextExceeded(RecordError):
 
 @dataclass(frozen=True)
 class Request:
-    """One question to a model: `messages` as of the chat protocol, and how to sample the answer.
+    """One chat completion request: `messages` in OpenAI's format, and the sampling parameters.
 
-    A message has "role" and "content"; one of the assistant's may have "tool_calls" ({"id", "type": "function",
-    "function": {"name", "arguments"}}) and one of a tool's "tool_call_id" and "name". `max_tokens` bounds the answer,
-    not the prompt. `tools` are definitions as of OpenAI's protocol. A text in `stop` ends the answer and is left out of
-    it. `task`, the task record behind the question, and `role`, the protocol that the question is part of ("react"),
-    matter to the scripted model only.
+    A message has "role" and "content"; an assistant's may have "tool_calls" ({"id", "type": "function",
+    "function": {"name", "arguments"}}) and a tool's "tool_call_id" and "name". `max_tokens` bounds the answer, not the
+    prompt. `tools` are definitions in OpenAI's format. A `stop` text ends the answer and is not part of it.
+    Only the scripted model reads `task`, the task record, and `role`, the protocol of the conversation ("react").
     """
 
     messages: list[dict[str, Any]]
@@ -56,7 +55,7 @@ class Request:
 
 @dataclass(frozen=True)
 class ToolCall:
-    """A call that the model asks for. `arguments` is its own text, unparsed: JSON if the model kept to the protocol."""
+    """A tool call in a reply. `arguments` is unparsed text: JSON if the model follows the protocol."""
 
     id: str
     name: str
@@ -67,10 +66,10 @@ class ToolCall:
 class Reply:
     """One answer. `finish_reason` is "stop" (the model ended it, or calls tools) or "length" (cut at `max_tokens`).
 
-    `prompt_token_ids` and `token_ids` are what the model really saw and wrote (its end token included where it wrote
-    one); `logprobs` are natural logarithms of the distribution sampled from, as many as `token_ids`. None: the engine
-    does not tell. The counts are None where nobody counted; `cached_tokens` are among `prompt_tokens`,
-    `reasoning_tokens` among `completion_tokens`. `reasoning` is what a server split off `text` as thought.
+    `prompt_token_ids` and `token_ids` are the exact tokens of prompt and answer, with the end token where there is one;
+    `logprobs` are natural logarithms under the sampling distribution, one per entry of `token_ids`. A value that the
+    engine does not report is None. `prompt_tokens` include `cached_tokens`, `completion_tokens` include
+    `reasoning_tokens`. `reasoning` is the reasoning text, where a server separates it from `text`.
     """
 
     text: str
@@ -87,10 +86,10 @@ class Reply:
 
 
 class Model(Protocol):
-    """An engine. `name` and `version` name the policy in records; `batch` is how many requests one call should get.
+    """An engine. `name` and `version` identify the policy in records; `batch` is the number of requests per call.
 
-    `sample` returns one reply per request, in order. It may be called from several threads where `batch` is 1. A model
-    that cannot answer raises ToolError; there is no reply for "failed".
+    `sample` returns one reply per request, in order. It is thread-safe where `batch` is 1. A model that cannot answer
+    raises ToolError.
     """
 
     name: str
@@ -114,10 +113,11 @@ def open_model(
     batch: int = 64,
     processed_logprobs: bool = False,
 ) -> Model:
-    """The model that `spec` names: `scripted[:LEVEL,...]`, `hf:PATH`, `vllm:PATH`, or a name at the server behind `url`.
+    """The model of `spec`: `scripted[:LEVEL,...]`, `hf:PATH`, `vllm:PATH`, or the name of a model at the server `url`.
 
-    `key_file`, `timeout` (seconds for one request), `retries` and `processed_logprobs` (the server gives them after
-    temperature and top_p) matter to a server only, `batch` (sequences at once) to `hf` only. Raises ToolError: no `url` for a server's model, an unknown level, a library that is not installed.
+    Only a server's model uses `key_file`, `timeout` (seconds per request), `retries` and `processed_logprobs` (the
+    server reports logprobs after temperature and top_p); only `hf` uses `batch` (sequences at once). ToolError: no
+    `url` for a server's model, an unknown level, a library that is not installed.
     """
     kind, _, rest = spec.partition(":")
     if kind == "scripted":

@@ -1,9 +1,8 @@
-"""The bank of the scripted model: scikit-learn models of graded quality, and the short program that trains them on a table.
+"""The scripted model's bank: scikit-learn models of graded quality, and the short program that trains one.
 
-Every short program is the same but for the imports, the model's line and how it predicts, so that a tiny language model
-can learn to write it. It finds the columns by comparing headers, fills gaps with the mean and runs within about two
-seconds on 2000 rows. Not covered: what is more than one plain table (readers), dates (each distinct text becomes a
-column).
+Short programs differ only in the imports, the model's line and the prediction, so that a tiny language model can learn
+to write them. They compare headers to identify columns, fill gaps with the mean and run within about two seconds on
+2000 rows. Not covered: more than one plain table (readers), dates (each distinct text becomes a column).
 """
 
 import re
@@ -69,13 +68,13 @@ NOUNS = {
     "forest": "a random forest",
     "boosted": "a row of boosted trees",
     "tuned": "a mean of boosted trees and a forest",
-}  # how a plan calls the models of a level; the levels stand in the order of their expected score
-QUALITY = {"dummy": "", "stump": "rough", "shrunk": "rough"}  # of the reader; fine where not named
+}  # a plan's words for the models of a level; the levels are in the order of their expected score
+QUALITY = {"dummy": "", "stump": "rough", "shrunk": "rough"}  # of the reader; else fine
 
 
 @dataclass(frozen=True)
 class Choice:
-    """One model to train: its level, how the program writes it, and how the plan calls it."""
+    """One model to train: its level, its source code, and its words in the plan."""
 
     level: str
     model: str
@@ -83,7 +82,7 @@ class Choice:
 
 
 def _grid(level: str, model: str, *values: Any) -> list[Choice]:
-    """One choice per value, which takes the place of the * in `model`."""
+    """One choice per value, which replaces the * in `model`."""
     match = re.search(r'(\w+)="?\*', model)
     assert match
     words = f"{NOUNS[level]} with {match.group(1)}="
@@ -102,7 +101,7 @@ _REGRESSOR_PAIR = (
     '[("a", GradientBoostingRegressor(n_estimators=*, max_features=0.5, subsample=0.7, random_state=0)), '
     '("b", ExtraTreesRegressor(random_state=0))]'
 )
-# Within a level from weak to strong, where that can be said.
+# Within a level from weak to strong, where known.
 CLASSIFIERS = [
     *_grid("dummy", 'DummyClassifier(strategy="*", random_state=0)', "stratified", "uniform", "prior"),
     *_grid("stump", "DecisionTreeClassifier(max_depth=1, max_features=*, random_state=0)", 2, 4, 6),
@@ -128,7 +127,7 @@ REGRESSORS = [
 
 
 def _simple(kind: str, linear: str, weak: str, middling: str) -> list[Choice]:
-    """The levels below forest of programs that read files; `linear` is given a strength of `weak` or `middling`."""
+    """The levels below forest of programs that read files; `linear` takes a strength of `weak` or `middling`."""
     return [
         *(choice for choice in (CLASSIFIERS if kind == "Classifier" else REGRESSORS) if choice.level == "dummy"),
         *_grid("stump", f"DecisionTree{kind}(max_depth=1, max_features=*, random_state=0)", 2, 3, 4),
@@ -140,7 +139,7 @@ def _simple(kind: str, linear: str, weak: str, middling: str) -> list[Choice]:
 
 
 def _strong(kind: str, boosted: str, extra: str, forest: str, *trees: int) -> list[Choice]:
-    """The levels from forest on; `extra` are the settings of the extra trees that are blended with `boosted`."""
+    """The levels from forest up; `extra` are the settings of the extra trees that are blended with `boosted`."""
     pair = f'[("a", {boosted}), ("b", ExtraTrees{kind}({extra}, min_samples_leaf=2, random_state=0))]'
     voting = ', voting="soft"' if kind == "Classifier" else ""
     return [
@@ -151,7 +150,7 @@ def _strong(kind: str, boosted: str, extra: str, forest: str, *trees: int) -> li
 
 
 def _of_samples(kind: str) -> list[Choice]:
-    """Programs that learn from a row a sample: some hundred rows, up to some hundred columns."""
+    """For programs with one row per sample: some hundred rows, up to some hundred columns."""
     boosted = (
         f"GradientBoosting{kind}(n_estimators=*, learning_rate=0.05, max_features=0.15, subsample=0.6, "
         "min_samples_leaf=5, random_state=0)"
@@ -160,7 +159,7 @@ def _of_samples(kind: str) -> list[Choice]:
 
 
 def _of_units(kind: str) -> list[Choice]:
-    """Programs that learn from a row a pixel or a step: thousands of rows, few columns."""
+    """For programs with one row per pixel or step: thousands of rows, few columns."""
     boosted = f"HistGradientBoosting{kind}(max_iter=*, learning_rate=0.06, max_leaf_nodes=10, random_state=0)"
     extra = "n_estimators=40, max_features=0.5"
     return _strong(kind, boosted, extra, "max_features=0.4, min_samples_leaf=5", 10, 15, 20)
@@ -185,7 +184,7 @@ def choices(task: Mapping[str, Any]) -> list[Choice]:
 
 
 def plan(choice: Choice, task: Mapping[str, Any] | None = None) -> str:
-    """What a program does, in sentences; of the short program where no task is given."""
+    """What the program does, in sentences; without `task`, the short program."""
     if task is None or readers.is_table(task):
         return PLAN.format(words=choice.words)
     return LONG_PLAN.format(reading=READING[QUALITY.get(choice.level, "fine")], words=choice.words)
@@ -215,9 +214,10 @@ def _short_program(task: Mapping[str, Any], choice: Choice) -> str:
 
 
 def _imports(model: str) -> str:
-    wanted: dict[str, list[str]] = {}
+    names_of_module: dict[str, list[str]] = {}
     for name in sorted(set(re.findall(r"\w+(?=\()", model))):
         module = next((module for start, module in MODULES.items() if name.startswith(start)), None)
         if module:
-            wanted.setdefault(module, []).append(name)
-    return "\n".join(f"from sklearn.{module} import {', '.join(names)}" for module, names in sorted(wanted.items()))
+            names_of_module.setdefault(module, []).append(name)
+    lines = (f"from sklearn.{module} import {', '.join(names)}" for module, names in sorted(names_of_module.items()))
+    return "\n".join(lines)

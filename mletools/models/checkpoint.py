@@ -1,6 +1,6 @@
-"""What the engines in this process share about a policy's folder: where its parts lie, its version, its prompts' tokens.
+"""A policy's folder, for the engines in this process: its parts, its version, the tokens of its prompts.
 
-Covered: model folders, hub names, LoRA adapter folders; turns that go on from recorded token ids.
+Covered: model folders, hub names, LoRA adapter folders; prompts that reuse the recorded token ids of earlier turns.
 Not covered: loading weights (hf, vllm_engine).
 """
 
@@ -16,7 +16,7 @@ from . import ContextExceeded, Request
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """base: folder or hub name of the model; adapter: the LoRA folder on top of it, or None; tokenizer: where that is.
+    """base: folder or hub name of the model; adapter: the LoRA folder, or None; tokenizer: its folder or hub name.
 
     version: the policy_version of the folder's state.json, None without one.
     """
@@ -44,7 +44,7 @@ def find_checkpoint(path: str) -> Checkpoint:
 
 
 def check_context(prompts: Sequence[Sequence[int]], requests: Sequence[Request], context: int | None) -> None:
-    """Raises ContextExceeded of the first whose prompt and answer may have more tokens than `context` (None: no bound)."""
+    """Raise ContextExceeded for the first prompt that exceeds `context` with its `max_tokens` (None: no bound)."""
     for index, (prompt, request) in enumerate(zip(prompts, requests, strict=True)):
         if context is not None and len(prompt) + request.max_tokens > context:
             error = ContextExceeded(
@@ -56,26 +56,26 @@ def check_context(prompts: Sequence[Sequence[int]], requests: Sequence[Request],
 
 
 def prompt_ids(tokenizer: Any, messages: Sequence[dict[str, Any]]) -> list[int]:
-    """Token ids of a conversation up to the point where the assistant speaks.
+    """Token ids of a conversation, with the template's prompt for the assistant's next turn.
 
-    Messages that carry token_ids up to an assistant's turn are taken as they are, and only what the template adds
-    after that turn is tokenised, so that the policy reads on from exactly what it wrote.
+    Recorded `token_ids` of messages are used up to the last assistant turn that has them; only the text after that turn
+    is tokenised, so that the prompt continues the exact tokens that the policy sampled.
     """
     plain = [{"role": message["role"], "content": message["content"]} for message in messages]
-    whole = _templated(tokenizer, plain, True)
+    text = _templated(tokenizer, plain, True)
     turns = [i for i, message in enumerate(messages) if message["role"] == "assistant" and message.get("token_ids")]
     if not turns:
-        return _token_ids(tokenizer, whole)
+        return _token_ids(tokenizer, text)
     past = turns[-1] + 1
-    known = [token for message in messages[:past] for token in message.get("token_ids") or ()]
+    recorded = [token for message in messages[:past] for token in message.get("token_ids") or ()]
     rendered = _templated(tokenizer, plain[:past], False)
-    if not whole.startswith(rendered):
-        raise RecordError("the chat template rewrites earlier turns, so the recorded token ids cannot be gone on from")
+    if not text.startswith(rendered):
+        raise RecordError("the chat template rewrites earlier turns, so a prompt cannot continue the recorded tokens")
     end = tokenizer.eos_token
-    spoken = rendered[rendered.rindex(end) :] if end and end in rendered else ""
-    if spoken and known[-1] == tokenizer.eos_token_id:
-        spoken = spoken[len(end) :]
-    return known + _token_ids(tokenizer, spoken + whole[len(rendered) :])
+    suffix = rendered[rendered.rindex(end) :] if end and end in rendered else ""
+    if suffix and recorded[-1] == tokenizer.eos_token_id:
+        suffix = suffix[len(end) :]
+    return recorded + _token_ids(tokenizer, suffix + text[len(rendered) :])
 
 
 def _token_ids(tokenizer: Any, text: str) -> list[int]:
@@ -83,11 +83,12 @@ def _token_ids(tokenizer: Any, text: str) -> list[int]:
     return ids
 
 
-def _templated(tokenizer: Any, messages: list[dict[str, Any]], ask: bool) -> str:
+def _templated(tokenizer: Any, messages: list[dict[str, Any]], add_generation_prompt: bool) -> str:
     from jinja2 import TemplateError
 
     try:
-        return str(tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=ask))
+        template = tokenizer.apply_chat_template
+        return str(template(messages, tokenize=False, add_generation_prompt=add_generation_prompt))
     except (TemplateError, ValueError) as error:
         raise RecordError(f"the model's chat template refuses the messages: {error}") from error
 

@@ -1,9 +1,9 @@
-"""A model whose weights are being trained: it answers with the newest that a trainer has published.
+"""A model whose weights are being trained: it answers with the newest policy that a trainer has published.
 
-Covered: `hf:` and `vllm:` models, whose weights are loaded anew between two calls; an engine that exchanges adapters itself
-(vllm), which goes on meanwhile; a server's, which the trainer tells of new weights itself, so that only the version is
-looked up. Not covered: answers that were begun before new weights came; a record's version is the one at its beginning,
-its logprobs those of the weights that wrote each token.
+Covered: `hf:` and `vllm:` models, which are reloaded between calls; an engine that exchanges adapters while it runs
+(vllm); a server's model, which the trainer updates itself, so that only the version is read here.
+Not covered: answers that began before an update. A record has the version at its start; each logprob is that of the
+weights that sampled the token.
 """
 
 import threading
@@ -18,19 +18,19 @@ from . import Model, Reply, Request
 
 @runtime_checkable
 class Swapping(Protocol):
-    """A model that may take other weights while it answers.
+    """A model that can exchange its weights while it answers.
 
-    swap(path): answer with the policy in `path` from the next call on, and True; False where that takes a new model.
+    swap(path): use the policy in `path` from the next call on, and return True; False where that needs a new model.
     """
 
     def swap(self, path: str) -> bool: ...
 
 
 class FollowingModel:
-    """The newest policy of `folder`. open(path): loads it; None: a server has it, under the name of `model`.
+    """The newest policy in `folder`. open(path) loads it; None: `model` is at a server that has it.
 
-    Waits until a first policy is there; waiting() is called once before that, pause() between two looks. Calls from several threads run side by
-    side where the model's `batch` is 1, else one after the other.
+    Waits for a first policy: waiting() is called once before that, pause() between checks. Calls from several threads
+    run in parallel where the model's `batch` is 1, else one after the other.
     """
 
     def __init__(
@@ -52,14 +52,14 @@ class FollowingModel:
             policy = published.newest(folder)
         self._policy = policy
         if open is not None:
-            self._policy, model = self._opened(policy, open)
+            self._policy, model = self._load(policy, open)
         assert model is not None
         self._model = model
         self.name, self.batch = (str(folder) if open else model.name), model.batch
 
     @property
     def version(self) -> int | None:
-        """Of the weights that the next answer comes from, or of newer ones."""
+        """The version of the next answer's weights, or a newer one."""
         with self._change:
             self._refresh()
             return self._policy.version
@@ -91,14 +91,14 @@ class FollowingModel:
         if isinstance(self._model, Swapping) and self._model.swap(str(policy.folder)):
             self._policy = policy
             return
-        while self._calls:  # who comes meanwhile waits here, too
+        while self._calls:  # a call that starts meanwhile waits here, too
             self._change.wait()
-        policy = self._newer()  # another thread may have been quicker
+        policy = self._newer()  # another thread may have loaded it
         if policy is not None:
             self._model.close()
-            self._policy, self._model = self._opened(policy, self._open)
+            self._policy, self._model = self._load(policy, self._open)
 
-    def _opened(self, policy: published.Policy, open: Callable[[str], Model]) -> tuple[published.Policy, Model]:
+    def _load(self, policy: published.Policy, open: Callable[[str], Model]) -> tuple[published.Policy, Model]:
         while True:
             try:
                 return policy, open(str(policy.folder))
@@ -106,7 +106,7 @@ class FollowingModel:
                 newer = published.newest(self.folder)
                 if policy.folder.exists() or newer is None:
                     raise
-                policy = newer  # it was cleared away while it was being loaded
+                policy = newer  # the trainer removed it while it was being loaded
 
     def _newer(self) -> published.Policy | None:
         policy = published.newest(self.folder)

@@ -1,9 +1,9 @@
 """A model folder or a LoRA adapter folder, run in this process with transformers.
 
-Every row of a batch is sampled by inverting its distribution with random numbers of its own, drawn from the request's
-seed, so an answer does not depend on which requests share its batch (but for the rounding of the arithmetic).
-Covered: CPU and one GPU, exact token ids and log-probabilities, turns that go on from recorded token ids.
-Not covered: speed on large models (serve them with vLLM and name its URL), sharding over GPUs, tools in the template.
+Each row of a batch is sampled by inverting its distribution with random numbers from the request's seed, so an answer
+does not depend on the other requests in its batch (except for rounding).
+Covered: CPU and one GPU, exact token ids and log-probabilities, prompts that reuse recorded token ids.
+Not covered: speed on large models (serve them with vLLM), sharding over GPUs, tools in the chat template.
 """
 
 import os
@@ -20,14 +20,14 @@ from .checkpoint import Checkpoint, check_context, find_checkpoint, prompt_ids
 class HfModel:
     """The policy in `path`. `version` is the policy_version of the folder's state.json, None without one.
 
-    batch: rows that are generated together. device: "cpu", "cuda" (default: cuda where there is one). threads: CPU
+    batch: rows per generation. device: "cpu", "cuda" (default: cuda where there is one). threads: CPU
     threads for torch (default: torch's own). Raises ToolError when the folder cannot be loaded.
     """
 
     def __init__(
         self, path: str | Path, batch: int = 64, device: str | None = None, threads: int | None = None
     ) -> None:
-        # Idle OpenMP threads spin by default: ten times slower as soon as another process wants the same cores.
+        # Idle OpenMP threads spin by default: ten times slower when processes share the cores.
         os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
         import torch
         import transformers
@@ -46,18 +46,20 @@ class HfModel:
         if self._tokenizer.pad_token_id is None:
             self._tokenizer.pad_token = self._tokenizer.eos_token
         self._ends = _end_tokens(self._model, self._tokenizer)
-        # A model's own defaults (top_k, repetition penalties) would change the distribution behind the records' back.
+        # A model's own defaults (top_k, repetition penalties) would change the sampling distribution.
         self._model.generation_config = transformers.GenerationConfig()
 
     @property
     def context(self) -> int | None:
-        """The longest sequence in tokens, prompt and answer together, or None where the model does not say."""
+        """The longest sequence in tokens, prompt and answer together, or None where the model does not state it."""
         return getattr(self._model.config.get_text_config(), "max_position_embeddings", None)
 
     def sample(self, requests: Sequence[Request]) -> list[Reply]:
         """One reply per request, in order. Raises ContextExceeded, before any sampling, when a prompt is too long."""
         if any(request.tools for request in requests):
-            raise ToolError(f"hf:{self.name}: is not told of tools: leave --tool-calls at tags, or serve the model")
+            raise ToolError(
+                f"hf:{self.name}: does not support tool calls: leave --tool-calls at tags, or serve the model"
+            )
         prompts = [prompt_ids(self._tokenizer, request.messages) for request in requests]
         check_context(prompts, requests, self.context)
         order = sorted(range(len(requests)), key=lambda index: len(prompts[index]))
@@ -69,7 +71,7 @@ class HfModel:
         return [replies[index] for index in range(len(requests))]
 
     def close(self) -> None:
-        """Give up the model's memory."""
+        """Free the model's memory."""
         self._model = None
 
     def _generate(self, requests: list[Request], prompts: list[list[int]]) -> list[Reply]:
@@ -104,9 +106,9 @@ class HfModel:
         stop = next((index for index, token in enumerate(tokens) if token in self._ends), None)
         if stop is not None:
             tokens = tokens[: stop + 1]
-        words = tokens if stop is None else tokens[:-1]
+        answer = tokens if stop is None else tokens[:-1]
         return Reply(
-            text=self._tokenizer.decode(words, skip_special_tokens=True),
+            text=self._tokenizer.decode(answer, skip_special_tokens=True),
             finish_reason="length" if stop is None else "stop",
             prompt_token_ids=prompt,
             token_ids=tokens,
@@ -117,10 +119,10 @@ class HfModel:
 
 
 class RowSampler:
-    """A logits processor that picks each row's token itself and leaves the argmax no other choice.
+    """A logits processor that samples each row's token, and leaves only this token to the argmax.
 
-    `logprobs` collects, per generated position, a tensor (rows,) of the picked tokens' natural log-probabilities under
-    the distribution sampled from: softmax(logits / temperature), cut to the nucleus `top_p` and renormalised;
+    `logprobs` collects, per generated position, a tensor (rows,) of the sampled tokens' natural log-probabilities
+    under the sampling distribution: softmax(logits / temperature), cut to the nucleus `top_p` and renormalised;
     temperature 0 is the argmax, with log-probability 0.
     """
 
@@ -130,7 +132,7 @@ class RowSampler:
         self.temperatures = torch.tensor([[r.temperature] for r in requests], dtype=torch.float64, device=device)
         self.top_p = torch.tensor([[r.top_p] for r in requests], dtype=torch.float64, device=device)
         self.logprobs: list[Any] = []
-        # All of a row's random numbers are drawn at once: numbers in [0, 1) of double precision, one per token.
+        # One double in [0, 1) per token, drawn for the whole row at once.
         draws = torch.zeros((len(requests), max(r.max_tokens for r in requests)), dtype=torch.float64)
         for index, request in enumerate(requests):
             generator = torch.Generator().manual_seed(request.seed)
@@ -162,8 +164,8 @@ def distribution(scores: Any, temperatures: Any, top_p: Any) -> Any:
     probabilities = torch.softmax(logits / torch.where(greedy, 1.0, temperatures), dim=-1)
     if bool((top_p < 1).any()):
         ordered, index = probabilities.sort(dim=-1, descending=True, stable=True)
-        before = ordered.cumsum(dim=-1) - ordered
-        kept = ordered.masked_fill((before >= top_p) & (top_p < 1), 0.0)
+        mass_above = ordered.cumsum(dim=-1) - ordered
+        kept = ordered.masked_fill((mass_above >= top_p) & (top_p < 1), 0.0)
         probabilities = torch.zeros_like(probabilities).scatter_(1, index, kept)
         probabilities = probabilities / probabilities.sum(dim=-1, keepdim=True)
     if bool(greedy.any()):
@@ -179,15 +181,15 @@ def invert(probabilities: Any, draws: Any) -> Any:
     cumulated = probabilities.cumsum(dim=-1)
     total = cumulated[:, -1:]
     index = torch.searchsorted(cumulated, draws * total, right=True)
-    # Rounding may lift draw * total to the total itself; the last token with any probability is meant then.
+    # Rounding may lift draw * total to the total: then take the last token with any probability.
     last = (cumulated >= total).int().argmax(dim=-1, keepdim=True)
     return torch.minimum(index, last)
 
 
 def _end_tokens(model: Any, tokenizer: Any) -> set[int]:
-    """Every id that ends an answer: the tokenizer's and those that the model's generation settings name."""
-    named = model.generation_config.eos_token_id
-    ends = set(named if isinstance(named, list) else [named])
+    """The ids that end an answer: the tokenizer's, and those in the model's generation settings."""
+    configured = model.generation_config.eos_token_id
+    ends = set(configured if isinstance(configured, list) else [configured])
     return {token for token in ends | {tokenizer.eos_token_id} if token is not None}
 
 

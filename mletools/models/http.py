@@ -1,10 +1,10 @@
-"""A model behind any server that speaks OpenAI's chat protocol: vLLM, SGLang, llama.cpp, a provider.
+"""A model at any server with OpenAI's chat protocol: vLLM, SGLang, llama.cpp, a provider.
 
-Covered: asking such a server, as other models do too (embedding); retries with a backoff that depends on the request's
-seed alone, Retry-After, exact token ids and logprobs from servers that give them (vLLM's `return_token_ids`), servers that
-reject fields they do not know, redirections, which are refused.
-Not covered: streaming, other protocols; starting a server; connections and their bounds (wire); what an answer's body says
-(completion).
+Covered: requests to a server (embedding uses them too), retries with a backoff that depends only on the request's seed,
+Retry-After, exact token ids and logprobs where a server reports them (vLLM's `return_token_ids`), servers that reject
+unknown fields, redirects, which are refused.
+Not covered: streaming, other protocols, starting a server, connections and their bounds (wire), reading the body of an
+answer (completion).
 """
 
 import base64
@@ -19,29 +19,28 @@ from urllib.parse import unquote, urlsplit
 from ..records.errors import RecordError, ToolError
 from ..records.ids import derive_seed
 from . import ContextExceeded, Reply, Request, wire
-from .completion import WORDS, complaint, error_status, exceeds_context, read_reply
+from .completion import MESSAGE_CHARACTERS, error_message, error_status, exceeds_context, read_reply
 
 RETRIED = {408, 409, 429}  # and every 5xx
 LONGEST_WAIT_S = 60.0
 CHAT = "/chat/completions"
 Answer = TypeVar("Answer")
-PASSED_ON = ("tool_calls", "tool_call_id", "name")  # of a message, beside role and content
+MESSAGE_KEYS = ("tool_calls", "tool_call_id", "name")  # sent of a message, beside role and content
 
-# Servers fill what a request leaves out from the model's own generation_config.json (vLLM does: top_k 20 for Qwen3);
-# the distribution sampled from would then not be the one that the record states.
+# Servers take omitted fields from the model's generation_config.json (vLLM: top_k 20 for Qwen3); the sampling
+# distribution would then differ from the one in the record.
 EXTRAS = {"logprobs": True, "return_token_ids": True, "top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
 
 
 class Served:
     """The model `name` of the server at `url` (with or without /v1; user:password@ is sent, never shown).
 
-    The key comes from `key_file`, else from OPENAI_API_KEY. `timeout` is in seconds and bounds the wait for one
-    answer; after `retries` further tries, `backoff` seconds apart at first and twice as far each time, ToolError.
-    Safe to call from many threads.
+    The key comes from `key_file`, else from OPENAI_API_KEY. `timeout` bounds the seconds for one answer. ToolError
+    after `retries` further tries, the first `backoff` seconds later, each next after twice the time. Thread-safe.
     """
 
-    path: str  # behind /v1
-    option: str  # that gives the address, for the error's message
+    path: str  # after /v1
+    option: str  # of the address, for error messages
 
     def __init__(
         self,
@@ -65,22 +64,22 @@ class Served:
         self._closed = threading.Event()
 
     def close(self) -> None:
-        """Close idle connections and cut short every wait for a next try."""
+        """Close idle connections and end all waits for a retry."""
         self._closed.set()
         self._pool.clear()
 
-    def _ask(
+    def _request(
         self,
         fields: dict[str, Any],
         read: Callable[[bytes], Answer],
         seed: int,
         amend: Callable[[int, bytes], dict[str, Any] | None] = lambda status, body: None,
     ) -> Answer:
-        """What `read` makes of the server's answer to `fields`; a body that it refuses (ValueError) is tried again.
+        """The result of `read` on the body of the answer to `fields`; on its ValueError the request is retried.
 
-        `seed` is that of the waits. amend(status, body) sees each complaint first: it may raise what that means, or
-        give other fields, which are sent at once. RecordError: a fault of the fields themselves (400, 413, 422).
-        ToolError: any other refusal, or no good answer in all tries.
+        `seed` determines the waits. amend(status, body) handles each error first: it may raise, or return other fields,
+        which are sent at once. RecordError: the fields are at fault (400, 413, 422). ToolError: any other error, or no
+        valid answer after all retries.
         """
         attempt = 0
         while True:
@@ -96,28 +95,28 @@ class Served:
             if moved := wire.redirection(status, headers):
                 raise ToolError(f"{self.url}: {self._without_key(moved)}")
             if status not in (0, 200):
-                problem = f"{status}: {self._words(body)}"
+                problem = f"{status}: {self._error_message(body)}"
                 if status not in RETRIED and status < 500:
-                    # 400 and its kind speak of this request, the others of every request.
-                    blame = RecordError if status in (400, 413, 422) else ToolError
-                    raise blame(f"{self.url}: {problem}")
+                    # These concern this request, other errors every request.
+                    kind = RecordError if status in (400, 413, 422) else ToolError
+                    raise kind(f"{self.url}: {problem}")
             if attempt == self.retries:
                 tries = "1 try" if attempt == 0 else f"{attempt + 1} tries"
-                raise ToolError(f"{self.url}: no answer after {tries}; the last one: {problem}")
+                raise ToolError(f"{self.url}: no answer after {tries}; the last error: {problem}")
             self._closed.wait(wait_s(attempt, seed, self.backoff, headers.get("Retry-After")))
             if self._closed.is_set():
-                raise ToolError(f"{self.url}: closed while waiting to try again; the last try: {problem}")
+                raise ToolError(f"{self.url}: closed while waiting for a retry; the last error: {problem}")
             attempt += 1
 
-    def _words(self, body: bytes) -> str:
-        """The server's own words in a complaint, without our key should it repeat it."""
-        return wire.plain(self._without_key(complaint(body)), WORDS) or "(the server says nothing more)"
+    def _error_message(self, body: bytes) -> str:
+        """The server's error message, with the key masked."""
+        return wire.plain(self._without_key(error_message(body)), MESSAGE_CHARACTERS) or "(no error message)"
 
     def _without_key(self, text: str) -> str:
         return text.replace(self._key, "***") if self._key else text
 
     def _post(self, fields: dict[str, Any]) -> tuple[int, Mapping[str, str], bytes, str]:
-        """(status, headers, body, what went wrong); status 0 where no whole answer came back."""
+        """(status, headers, body, problem); status 0 where no complete answer arrived."""
         import urllib3.exceptions
 
         content = json.dumps(fields).encode()
@@ -125,7 +124,7 @@ class Served:
             once: dict[str, Any] = {"retries": False, "redirect": False, "preload_content": False}
             answer = self._pool.request("POST", self.url, body=content, headers=self._headers, **once)
             return answer.status, answer.headers, wire.body(answer), ""
-        except urllib3.exceptions.NewConnectionError as error:  # a TimeoutError by inheritance alone
+        except urllib3.exceptions.NewConnectionError as error:  # inherits from TimeoutError
             return 0, {}, b"", _why(error)
         except (urllib3.exceptions.TimeoutError, TimeoutError):
             return 0, {}, b"", f"no answer within {self.timeout:g} s"
@@ -136,54 +135,54 @@ class Served:
 
 
 class HttpModel(Served):
-    """A model that is asked in OpenAI's chat protocol; how it is reached, see Served.
+    """A model with OpenAI's chat protocol; for the connection, see Served.
 
-    RecordError where the server finds fault with the request itself, ContextExceeded where it is too long: OpenAI's
-    servers and older vLLM refuse a prompt that leaves no room for `max_tokens`, newer vLLM gives what room there is.
-    processed_logprobs: the server gives them after temperature and top_p.
+    RecordError where the server rejects the request, ContextExceeded where it is too long: OpenAI's servers and older
+    vLLM refuse a prompt that leaves no room for `max_tokens`, newer vLLM shortens the answer.
+    processed_logprobs: the server reports logprobs after temperature and top_p.
     """
 
     path, option = CHAT, "--model-url"
     batch, version = 1, None
-    _plain = False  # the server rejected EXTRAS once
+    _plain = False  # whether the server rejects EXTRAS
 
     def __init__(self, name: str, *, processed_logprobs: bool = False, **options: Any) -> None:
         super().__init__(name, **options)
         self.processed_logprobs = processed_logprobs
 
     def sample(self, requests: Sequence[Request]) -> list[Reply]:
-        """One reply per request, asked one after the other."""
+        """One reply per request, in order; the requests are sent one after the other."""
         return [self._reply(request) for request in requests]
 
     def _reply(self, request: Request) -> Reply:
-        fields, plain = asked(self.name, request), self._plain
+        fields, plain = request_fields(self.name, request), self._plain
 
         def amend(status: int, body: bytes) -> dict[str, Any] | None:
             nonlocal plain
             if exceeds_context(status, body):
                 raise ContextExceeded(
-                    f"{self.url}: {status}: {self._words(body)} (the prompt and up to {request.max_tokens} tokens of"
-                    " answer share the model's context)"
+                    f"{self.url}: {status}: {self._error_message(body)} (the prompt and up to {request.max_tokens}"
+                    " tokens of answer share the model's context)"
                 )
             if status not in (400, 422) or plain:
                 return None
-            plain = True  # perhaps because of the extras: ask without, and let that answer decide
+            plain = True  # EXTRAS may be the cause: retry without them
             return fields
 
         exact = self.processed_logprobs or (request.temperature == 1 and request.top_p == 1)
         first = fields if plain else fields | EXTRAS
-        reply = self._ask(first, lambda body: read_reply(body, exact), request.seed, amend)
+        reply = self._request(first, lambda body: read_reply(body, exact), request.seed, amend)
         self._plain |= plain
         return reply
 
 
-def asked(name: str, request: Request) -> dict[str, Any]:
-    """The fields of the protocol that ask the model `name` that question; of messages, no more than it knows."""
+def request_fields(name: str, request: Request) -> dict[str, Any]:
+    """The JSON fields of a request to the model `name`; message keys outside the protocol are dropped."""
     fields = {
         "model": name,
         "messages": [
             {"role": message["role"], "content": message["content"]}
-            | {key: message[key] for key in PASSED_ON if message.get(key)}
+            | {key: message[key] for key in MESSAGE_KEYS if message.get(key)}
             for message in request.messages
         ],
         "temperature": request.temperature,
@@ -196,18 +195,17 @@ def asked(name: str, request: Request) -> dict[str, Any]:
 
 
 def wait_s(attempt: int, seed: int, backoff: float, retry_after: str | None = None) -> float:
-    """Seconds between try `attempt` (from 0) and the next: what the server asks for, else backoff * 2^attempt.
+    """Seconds between try `attempt` (from 0) and the next: the server's Retry-After, else backoff * 2^attempt.
 
-    The jitter that is added, up to half of the backoff, keeps a crowd of requests from coming back at once; it depends
-    on `seed` and `attempt` alone. At most LONGEST_WAIT_S.
+    Adds a jitter of up to half the backoff, which depends only on `seed` and `attempt`. At most LONGEST_WAIT_S.
     """
     step = backoff * 2.0**attempt
     jitter = step / 2 * derive_seed(seed, "retry", attempt) / 2**62
-    return min(LONGEST_WAIT_S, (wire.asked_s(retry_after) or step) + jitter)
+    return min(LONGEST_WAIT_S, (wire.retry_after_s(retry_after) or step) + jitter)
 
 
 def _address(url: str, end: str, option: str) -> tuple[str, str | None]:
-    """(the address to post to, which ends in `end`; "user:password" or None)."""
+    """(the address for POST, which ends in `end`; "user:password" or None)."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
@@ -219,9 +217,9 @@ def _address(url: str, end: str, option: str) -> tuple[str, str | None]:
     path = path.removesuffix(end if path.endswith(end) else CHAT)
     if not re.search(r"/v\d", path):
         path += "/v1"
-    place = (f"[{host}]" if ":" in host else host) + (f":{port}" if port else "")
+    authority = (f"[{host}]" if ":" in host else host) + (f":{port}" if port else "")
     credentials = f"{unquote(parts.username)}:{unquote(parts.password or '')}" if parts.username else None
-    return f"{parts.scheme}://{place}{path}{end}", credentials
+    return f"{parts.scheme}://{authority}{path}{end}", credentials
 
 
 def _read_key(key_file: str | None) -> str | None:
@@ -241,7 +239,7 @@ def _environment_key() -> str | None:
 
 
 def _sendable(key: str, source: str) -> str:
-    # http.client quotes a header that it refuses: such a key must never get there.
+    # http.client quotes a header that it rejects, so an invalid key must not reach it.
     if not re.fullmatch(r"[!-~]+", key):
         raise ToolError(f"{source}: holds no key: one line of printable ASCII without spaces is needed")
     return key

@@ -1,8 +1,7 @@
-"""What a request costs, in US dollars: list prices of providers' models, or a price by hand.
+"""The cost of a request in US dollars: providers' list prices, or a price set by the user.
 
-Covered: providers' list prices as of the installed genai-prices (data in the package: nothing is fetched), dearer long
-prompts, cheaper cached ones. Not covered: discounts, batch tariffs, hours of the day, what one's own hardware costs,
-anything but text.
+Covered: the list prices in the installed genai-prices (nothing is downloaded), higher rates for long prompts, lower
+rates for cached tokens. Not covered: discounts, batch tariffs, tariffs by hour, hardware costs, media other than text.
 """
 
 import math
@@ -15,7 +14,7 @@ from ..records.errors import ToolError
 
 @dataclass(frozen=True)
 class Rate:
-    """USD per million tokens: `base`, or where the prompt is longer than a step's tokens, that step's, for all tokens.
+    """USD per million tokens: `base`, or for a prompt longer than a step's tokens that step's rate, for all tokens.
 
     `steps` are (tokens, rate), ascending.
     """
@@ -30,7 +29,7 @@ class Rate:
 
 @dataclass(frozen=True)
 class Price:
-    """What a model's tokens cost. `cached` None: prompt tokens from a provider's cache cost what others do."""
+    """The rates of a model. `cached` is the rate of cached prompt tokens (None: as `prompt`)."""
 
     prompt: Rate
     completion: Rate
@@ -38,16 +37,16 @@ class Price:
 
     @classmethod
     def of(cls, prompt: float, completion: float) -> "Price":
-        """A price in USD per million tokens; ToolError below 0 or where it is not finite."""
+        """A price in USD per million tokens; ToolError if negative or not finite."""
         for value in (prompt, completion):
             if not (math.isfinite(value) and value >= 0):
-                raise ToolError(f"{value:g}: no price: USD per million tokens, 0 or more")
+                raise ToolError(f"{value:g}: not a price: USD per million tokens, 0 or more")
         return cls(Rate(float(prompt)), Rate(float(completion)))
 
     def usd(self, prompt_tokens: int, completion_tokens: int, cached_tokens: int | None = None) -> float:
-        """What one request costs; add up requests, not their tokens, because rates depend on a prompt's length.
+        """The cost of one request. Sum costs, not tokens: rates depend on the prompt's length.
 
-        `cached_tokens` are among `prompt_tokens`.
+        `prompt_tokens` include `cached_tokens`.
         """
         cached = min(cached_tokens or 0, prompt_tokens)
         of_cached = (self.cached or self.prompt).at(prompt_tokens)
@@ -56,10 +55,9 @@ class Price:
 
 
 def price_of(model: str, url: str | None) -> Price | None:
-    """The list price of a provider's model, the provider known by `url`, or without one by the model's name.
+    """The newest list price of a provider's model; `url`, or else the model's name, identifies the provider.
 
-    None: the server or the model is not a known provider's (one's own server, say), or it does not sell text by the
-    token. Where a price changed, the newest that is known, whatever today's date is.
+    None: the server or the model is not a known provider's, or it has no price per text token.
     """
     from datetime import datetime, timezone
 
@@ -69,7 +67,7 @@ def price_of(model: str, url: str | None) -> Price | None:
         parts = urlsplit(url)
         url = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
     try:
-        found = genai_prices.calc_price(
+        price = genai_prices.calc_price(
             genai_prices.Usage(input_tokens=0, output_tokens=0),
             model,
             provider_api_url=url,
@@ -77,10 +75,10 @@ def price_of(model: str, url: str | None) -> Price | None:
         ).model_price
     except LookupError:
         return None
-    prompt, completion = _rate(found.input_mtok), _rate(found.output_mtok)
+    prompt, completion = _rate(price.input_mtok), _rate(price.output_mtok)
     if prompt is None or completion is None:
         return None
-    return Price(prompt, completion, _rate(found.cache_read_mtok))
+    return Price(prompt, completion, _rate(price.cache_read_mtok))
 
 
 def _rate(value: Any) -> Rate | None:
@@ -93,7 +91,7 @@ def _rate(value: Any) -> Rate | None:
 
 
 def read_price(value: str) -> tuple[float, float]:
-    """Two prices with a comma between them. ValueError says what is wrong."""
+    """Parse two prices separated by a comma. ValueError with a readable reason."""
     try:
         prompt, completion = (float(part) for part in value.split(","))
     except ValueError:

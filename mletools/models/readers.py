@@ -1,8 +1,8 @@
-"""Programs of the scripted model for what is more than one plain table: files of six kinds, side tables, seven forms.
+"""Programs of the scripted model for tasks with more than one plain table: media files, side tables, other submissions.
 
-Such a program is a reader for each kind of file (modules of parts/, rough or fine), the level's model, and a writer for
-what the task wants handed in. Covered: the layout of the procedural tasks, one folder and one column of paths a kind.
-Not covered: other layouts, other forms than FORMS; the models (bank).
+A program has a reader per kind of file (modules of parts/, rough or fine), the level's model, and a writer of the
+task's form of submission. Covered: the layout of the procedural tasks, one folder and one column of paths per kind.
+Not covered: other layouts, other forms than WRITE; the models (bank).
 """
 
 import functools
@@ -13,7 +13,7 @@ from typing import Any
 
 PARTS = Path(__file__).parent / "parts"
 NEEDED = ("train.csv", "test.csv", "sample_submission.csv")
-# What a folder holds: (column of the paths, how a program reads it).
+# {folder: (column of the paths, kind of file)}.
 FOLDERS = {
     "images": ("image", "image"),
     "audio": ("audio", "audio"),
@@ -21,10 +21,10 @@ FOLDERS = {
     "graphs": ("graph", "graph"),
     "series": ("series", "series"),
 }
-# Forms where a sample has many pixels or steps, a row each to learn from.
+# Forms whose samples have many pixels or steps, each a training row.
 UNITS = ("dense", "mask")
 PARSES = ("number", "label", "text", "tagset", "ranked", "rle")
-# What imported tasks may ask for; their texts are taken for classes.
+# The forms of imported tasks; their texts are treated as classes.
 IMPORTED = ("number", "label", "text")
 TABLES = ("binary_classification", "multiclass_classification", "regression")
 RANKS = ("spearman", "spearman_by_group")
@@ -90,20 +90,21 @@ for c in [c for c in train if c not in test]:
 
 
 def unsolved(task: Mapping[str, Any]) -> str:
-    """Why no program is written for a task, or an empty text."""
+    """Why there is no program for a task, or an empty text."""
     public, parse = task["data"]["public"], task["submission"]["parse"]
     for name in NEEDED:
         if name not in public:
             return f"solves tables only, and task {task['id']} has no {name}"
-    strange = sorted({name.split("/")[0] for name in public if "/" in name} - set(FOLDERS))
-    if strange:
-        return f"knows files in {', '.join(FOLDERS)} only, and task {task['id']} has {strange[0]}/"
+    unknown = sorted({name.split("/")[0] for name in public if "/" in name} - set(FOLDERS))
+    if unknown:
+        return f"knows files in {', '.join(FOLDERS)} only, and task {task['id']} has {unknown[0]}/"
     imported = "benchmark" in task.get("provenance", {})
     if parse not in PARSES or (imported and parse not in IMPORTED):
         whose = "an imported task" if parse in PARSES else "a task"
         return f"cannot write what {whose} wants that asks for {parse}, as task {task['id']} does"
     if form_of(task) in UNITS and not _unit_part(task, "fine").exists():
-        return f"has no reader for {task['problem']} of {', '.join(kinds(task)) or 'a table'}, which task {task['id']} needs"
+        media = ", ".join(kinds(task)) or "a table"
+        return f"has no reader for {task['problem']} of {media}, which task {task['id']} needs"
     return ""
 
 
@@ -124,16 +125,16 @@ def sides(task: Mapping[str, Any]) -> list[str]:
 
 
 def kinds(task: Mapping[str, Any]) -> dict[str, str]:
-    """{column: kind} of what a program reads beside the columns of the table."""
+    """{column: kind} of the media that a program reads beside the table's columns."""
     folders = {name.split("/")[0] for name in task["data"]["public"] if "/" in name}
-    found = dict(FOLDERS[folder] for folder in FOLDERS if folder in folders)
-    if task.get("modality") in ("text", "multimodal") and "document" not in found:
-        found["text"] = "text"
-    return found
+    columns = dict(FOLDERS[folder] for folder in FOLDERS if folder in folders)
+    if task.get("modality") in ("text", "multimodal") and "document" not in columns:
+        columns["text"] = "text"
+    return columns
 
 
 def form_of(task: Mapping[str, Any]) -> str:
-    """What a program has to write, one of WRITE; "number" is one number or several, which share no samples' units."""
+    """The form of the submission, a key of WRITE."""
     submission = task["submission"]
     if submission["parse"] != "number":
         return str({"rle": "mask", "text": "label"}.get(submission["parse"], submission["parse"]))
@@ -147,10 +148,12 @@ def form_of(task: Mapping[str, Any]) -> str:
 
 
 def compose(task: Mapping[str, Any], model: str, imports: Sequence[str], quality: str) -> str:
-    """The whole program; `quality` is rough or fine, or empty for one that looks at no file."""
+    """The whole program; `quality` is rough or fine, or empty for one that reads no file."""
     parts, reading = _reading(task, quality)
     texts = [_part(name) for name in parts]
-    wanted = sorted({*imports, *(line for lines, _ in texts for line in lines), "import pandas as pd"}, key=_import_key)
+    imports = sorted(
+        {*imports, *(line for lines, _ in texts for line in lines), "import pandas as pd"}, key=_import_key
+    )
     bodies = [body for _, body in texts]
     writing = WRITE[form_of(task)]
     facts = {
@@ -161,12 +164,12 @@ def compose(task: Mapping[str, Any], model: str, imports: Sequence[str], quality
     }
     for name, value in facts.items():
         writing = writing.replace(f"{{{name}}}", value)
-    head = "\n".join([*wanted, "", f"model = {model}"])
+    head = "\n".join([*imports, "", f"model = {model}"])
     return "\n\n\n".join([head, *bodies, HEAD + reading + writing + 'sub.to_csv("submission.csv", index=False)\n'])
 
 
 def query(task: Mapping[str, Any]) -> str:
-    """The column of the query of a ranking, or an empty text."""
+    """The query column of a ranking, or an empty text."""
     if task["submission"]["parse"] == "ranked":
         return str(task["submission"]["id"][0])
     group = task["metric"].get("group")
@@ -174,20 +177,20 @@ def query(task: Mapping[str, Any]) -> str:
 
 
 def _predicted(task: Mapping[str, Any]) -> str:
-    # A correlation needs predictions that differ.
+    # A rank correlation is undefined for constant predictions.
     return "model.predict(T) + 1e-6 * sub.index" if task["metric"].get("name") in RANKS else "model.predict(T)"
 
 
 def _reading(task: Mapping[str, Any], quality: str) -> tuple[list[str], str]:
-    """(names of the parts, the lines that make X and T of `both`)."""
+    """(names of the parts, the lines that compute X and T from `both`)."""
     form = form_of(task)
     if form in UNITS:
         return _units(task, form, quality or "rough")
     if not quality:
         return [], "X, T = [[0]] * len(train), [[0]] * len(test)\n"
-    found = kinds(task)
-    hidden = [*found, *([query(task)] if query(task) else [])]
-    parts = [f"{quality}_cells", *(f"{quality}_{kind}" for kind in sorted(set(found.values())))]
+    media = kinds(task)
+    hidden = [*media, *([query(task)] if query(task) else [])]
+    parts = [f"{quality}_cells", *(f"{quality}_{kind}" for kind in sorted(set(media.values())))]
     lines, more = "", sides(task)
     if more and quality == "fine":
         lines += f"both = joined(both, {more})\n"
@@ -195,8 +198,8 @@ def _reading(task: Mapping[str, Any], quality: str) -> tuple[list[str], str]:
         parts.append("rough_sides")
         lines += f"both = joined(both, {more})\n"
     frames = [f"cells(both, {hidden})" if hidden else "cells(both)"]
-    for column, kind in found.items():
-        # Which media a multimodal task has shows in its files, but for texts.
+    for column, kind in media.items():
+        # A multimodal task's files show its media, except for texts.
         maybe = ' if "text" in both else None' if column == "text" and task["modality"] == "multimodal" else ""
         frames.append(f'{_reader(kind)}(both["{column}"]){maybe}')
     lines += f"data = pd.concat([{', '.join(frames)}], axis=1)\n"
@@ -210,7 +213,7 @@ def _reading(task: Mapping[str, Any], quality: str) -> tuple[list[str], str]:
 
 
 def _units(task: Mapping[str, Any], form: str, quality: str) -> tuple[list[str], str]:
-    """As _reading, where every sample has many units: pixels, steps."""
+    """As _reading, for samples of many units: pixels, steps."""
     part = _unit_part(task, quality).stem
     if form == "mask":
         lines = "both = units(both)\nsize = both.shape[1]\ndata = both.reshape(-1, both.shape[2])\n"

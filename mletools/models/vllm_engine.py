@@ -1,10 +1,9 @@
-"""A model folder or a LoRA adapter folder, run by vLLM without a server: its engine is a child process of the command.
+"""A model folder or a LoRA adapter folder, run by vLLM in a child process of the command, without a server.
 
-vLLM puts requests together as they come. Agents in turns and single answers alike ask from as many threads as -j says,
-and nobody waits for the slowest answer of a batch: hence its asynchronous engine, in an event loop of its own, and not
-the one that takes a list and returns when all of it is done. A child's memory is free again once it has ended.
-Covered: CPU and one GPU, exact token ids and log-probabilities, turns that go on from recorded token ids, stop texts,
-adapters that are exchanged under a running engine. Not covered: several GPUs, sharing one with a trainer, tools in the
+The -j threads of the command send requests to vLLM's asynchronous engine, in an event loop of its own, so that no
+request waits for the slowest answer of a batch. The child process frees its memory when it ends.
+Covered: CPU and one GPU, exact token ids and log-probabilities, prompts that reuse recorded token ids, stop texts,
+exchanging adapters while the engine runs. Not covered: several GPUs, sharing one with a trainer, tools in the chat
 template (serve the model for these).
 """
 
@@ -26,17 +25,17 @@ from . import Reply, Request
 from .checkpoint import Checkpoint, check_context, find_checkpoint, prompt_ids
 
 RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)  # that vLLM has kernels for
-AT_ONCE = 2  # adapters in one step: answers begun before an exchange go on while new ones begin
-KEPT = 4  # adapters in memory: as many as a trainer keeps folders of, and one
+MAX_LORAS = 2  # adapters in one step: running answers keep theirs while new ones use the next
+MAX_CPU_LORAS = 4  # adapters in memory: one more than a trainer keeps folders of
 SETTINGS = {
-    "OMP_WAIT_POLICY": "PASSIVE",  # idle threads that spin take the cores that sandboxes want
-    "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # two engines on one machine would be bound to the same cores
-    "VLLM_CPU_KVCACHE_SPACE": "4",  # GiB; vLLM's own choice is nearly all memory, which sandboxes want, too
+    "OMP_WAIT_POLICY": "PASSIVE",  # spinning idle threads slow down the sandboxes
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # else two engines on one machine share the same cores
+    "VLLM_CPU_KVCACHE_SPACE": "4",  # GiB; vLLM's default leaves the sandboxes too little memory
     "VLLM_WORKER_MULTIPROC_METHOD": "spawn",  # a fork would hold this command's locks and its output open
     "VLLM_LOGGING_LEVEL": "ERROR",
     "VLLM_NO_USAGE_STATS": "1",
 }
-# vLLM's processes do not notice that this one was killed: they would stay, and keep the GPU's memory.
+# vLLM's processes outlive a killed parent and keep the GPU's memory: this script ends them.
 WATCH = """
 import contextlib, os, signal, sys, time
 parent, *watched = map(int, sys.argv[1:])
@@ -53,7 +52,7 @@ for number in (signal.SIGTERM, signal.SIGKILL):
 class VllmModel:
     """The policy in `path`. `version` is the policy_version of the folder's state.json, None without one.
 
-    `batch` is 1: ask from as many threads as there are questions. Arithmetic is float32 on a CPU, bfloat16 on a GPU.
+    `batch` is 1: use one thread per request. Arithmetic is float32 on a CPU, bfloat16 on a GPU.
     Raises ToolError when the folder cannot be loaded.
     """
 
@@ -62,14 +61,14 @@ class VllmModel:
     def __init__(self, path: str | Path) -> None:
         for key, value in SETTINGS.items():
             os.environ.setdefault(key, value)
-        import vllm  # noqa: F401 who lacks vLLM is to be told of vLLM, not of transformers
+        import vllm  # noqa: F401 before transformers, for the error's message where both are missing
         from transformers import AutoTokenizer
 
         self.name = str(path)
         self._checkpoint = find_checkpoint(self.name)
         self._rank = _rank(self._checkpoint)
         self._numbers = itertools.count(1)
-        self._tokenizing = threading.Lock()  # a tokenizer serves one thread at a time
+        self._tokenizing = threading.Lock()  # the tokenizer is not thread-safe
         self._engine: Any = None
         self._watch: subprocess.Popen[bytes] | None = None
         self._loop = asyncio.new_event_loop()
@@ -80,8 +79,8 @@ class VllmModel:
             self._tokenizer: Any = AutoTokenizer.from_pretrained(self._checkpoint.tokenizer)
             self._engine = self._wait(_start(self._checkpoint, self._rank))
             self._watch = watch([child.pid for child in multiprocessing.active_children() if child.pid not in others])
-            self._lora = self._loaded(self._checkpoint)
-        except Exception as error:  # whatever vLLM finds fault with, in types of its own and plain ones
+            self._lora = self._load_adapter(self._checkpoint)
+        except Exception as error:  # vLLM raises many types
             self.close()
             raise ToolError(f"{path}: cannot be loaded by vLLM: {error}") from error
         self.context: int = self._engine.model_config.max_model_len
@@ -95,7 +94,9 @@ class VllmModel:
         from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError
 
         if any(request.tools for request in requests):
-            raise ToolError(f"vllm:{self.name}: is not told of tools: leave --tool-calls at tags, or serve the model")
+            raise ToolError(
+                f"vllm:{self.name}: does not support tool calls: leave --tool-calls at tags, or serve the model"
+            )
         with self._tokenizing:
             prompts = [prompt_ids(self._tokenizer, request.messages) for request in requests]
         check_context(prompts, requests, self.context)
@@ -106,23 +107,23 @@ class VllmModel:
         return replies
 
     def swap(self, path: str) -> bool:
-        """Answer with the adapter in `path` from now on; answers that are begun go on with the one before.
+        """Use the adapter in `path` from now on; running answers keep the previous one.
 
-        False, and nothing changed: it takes another engine (another base, a larger rank, no adapter).
+        False, with nothing changed, where that needs a new engine (another base, a larger rank, no adapter).
         """
-        found = find_checkpoint(path)
-        rank = _rank(found)
-        if rank is None or self._rank is None or rank > self._rank or found.base != self._checkpoint.base:
+        checkpoint = find_checkpoint(path)
+        rank = _rank(checkpoint)
+        if rank is None or self._rank is None or rank > self._rank or checkpoint.base != self._checkpoint.base:
             return False
         try:
-            lora = self._loaded(found)
+            lora = self._load_adapter(checkpoint)
         except Exception as error:  # as in the constructor
             raise ToolError(f"{path}: cannot be loaded by vLLM: {error}") from error
-        self.name, self._checkpoint, self._lora = path, found, lora
+        self.name, self._checkpoint, self._lora = path, checkpoint, lora
         return True
 
     def close(self) -> None:
-        """End the engine; whoever still waits for an answer gets a ToolError."""
+        """End the engine; calls that still wait for an answer raise ToolError."""
         if self._thread.is_alive():
             asyncio.run_coroutine_threadsafe(_stop(self._engine), self._loop).result()
             self._loop.call_soon_threadsafe(self._loop.stop)
@@ -132,31 +133,31 @@ class VllmModel:
             self._watch.kill()
             self._watch.wait()
 
-    def _wait(self, work: Coroutine[Any, Any, Any]) -> Any:
-        """What `work` comes to in the engine's event loop."""
+    def _wait(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        """The result of `coroutine` in the engine's event loop."""
         try:
-            return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+            return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
         except CancelledError as error:
-            raise ToolError(f"vllm:{self.name}: closed before it had answered") from error
+            raise ToolError(f"vllm:{self.name}: closed before the answer was complete") from error
 
-    def _loaded(self, checkpoint: Checkpoint) -> Any:
-        """vLLM's handle of the checkpoint's adapter, which is in memory then; None where there is no adapter."""
+    def _load_adapter(self, checkpoint: Checkpoint) -> Any:
+        """Load the checkpoint's adapter and return vLLM's handle of it; None where there is no adapter."""
         if checkpoint.adapter is None:
             return None
         from vllm.lora.request import LoRARequest
 
-        # What is computed of a prompt is kept under the adapter's name: each gets a name of its own.
+        # The prefix cache goes by the adapter's name, so each adapter needs a new name.
         number = next(self._numbers)
         lora = LoRARequest(f"adapter-{number}", number, str(Path(checkpoint.adapter).resolve()))
         self._wait(self._engine.add_lora(lora))
         return lora
 
     async def _answers(self, requests: Sequence[Request], prompts: list[list[int]], lora: Any) -> list[Reply]:
-        asked = zip(requests, prompts, strict=True)
-        return list(await asyncio.gather(*(self._answer(request, prompt, lora) for request, prompt in asked)))
+        pairs = zip(requests, prompts, strict=True)
+        return list(await asyncio.gather(*(self._answer(request, prompt, lora) for request, prompt in pairs)))
 
     async def _answer(self, request: Request, prompt: list[int], lora: Any) -> Reply:
-        # The type says that nothing is left to render; without it, newer versions look for text to tokenise.
+        # Without the type, newer versions look for text to tokenise.
         tokens, name = {"type": "token", "prompt_token_ids": prompt}, str(next(self._numbers))
         outputs = self._engine.generate(tokens, _sampling(request), name, lora_request=lora)
         (output,) = [output async for output in outputs]
@@ -164,9 +165,9 @@ class VllmModel:
 
 
 def watch(pids: Sequence[int | None]) -> subprocess.Popen[bytes]:
-    """A process that ends those once this process has ended, however that came; kill it when it is no longer wanted."""
+    """Start a process that ends `pids` once this process has ended, even if killed. The caller kills it when done."""
     command = [sys.executable, "-c", WATCH, str(os.getpid()), *map(str, pids)]
-    silent = subprocess.DEVNULL  # whoever reads what the command prints must not wait for this process, too
+    silent = subprocess.DEVNULL  # a reader of the command's output must not wait for this process
     return subprocess.Popen(command, stdin=silent, stdout=silent, stderr=silent, start_new_session=True)
 
 
@@ -189,8 +190,8 @@ def _reply(request: Request, prompt: list[int], answer: Any) -> Reply:
     if answer.finish_reason not in ("stop", "length"):
         raise ToolError(f"vLLM ended an answer with {answer.finish_reason!r}")
     tokens = list(answer.token_ids)
-    # Of a greedy answer, vLLM tells the model's probabilities; the distribution sampled from has all of it in one token.
-    told = [
+    # At temperature 0 vLLM reports the model's probabilities; the sampling distribution has all its mass in one token.
+    logprobs = [
         0.0 if request.temperature == 0 else step[token].logprob
         for token, step in zip(tokens, answer.logprobs, strict=True)
     ]
@@ -199,29 +200,29 @@ def _reply(request: Request, prompt: list[int], answer: Any) -> Reply:
         finish_reason=answer.finish_reason,
         prompt_token_ids=prompt,
         token_ids=tokens,
-        logprobs=[min(value, 0.0) for value in told],
+        logprobs=[min(value, 0.0) for value in logprobs],
         prompt_tokens=len(prompt),
         completion_tokens=len(tokens),
     )
 
 
 async def _start(checkpoint: Checkpoint, rank: int | None) -> Any:
-    """The engine. It belongs to the event loop that it is made in."""
+    """The engine, bound to the current event loop."""
     from vllm import AsyncEngineArgs
     from vllm.platforms import current_platform
     from vllm.v1.engine.async_llm import AsyncLLM
 
     options: dict[str, Any] = {"dtype": "bfloat16"}
     if current_platform.is_cpu():
-        # A seeded request whose prompt is read in several steps ends vLLM on CPUs (no offset of a generator).
+        # Chunked prefill of a seeded request crashes vLLM on CPUs (no generator offset).
         options = {"dtype": "float32", "enforce_eager": True, "enable_chunked_prefill": False}
     if rank is not None:
-        options |= {"enable_lora": True, "max_lora_rank": rank, "max_loras": AT_ONCE, "max_cpu_loras": KEPT}
+        options |= {"enable_lora": True, "max_lora_rank": rank, "max_loras": MAX_LORAS, "max_cpu_loras": MAX_CPU_LORAS}
     return AsyncLLM.from_engine_args(
         AsyncEngineArgs(
             model=checkpoint.base,
             tokenizer=checkpoint.tokenizer,
-            logprobs_mode="processed_logprobs",  # at the request's temperature and within its nucleus
+            logprobs_mode="processed_logprobs",  # after temperature and top_p
             disable_log_stats=True,
             use_tqdm_on_load=False,
             **options,
@@ -239,12 +240,14 @@ async def _stop(engine: Any) -> None:
 
 
 def _rank(checkpoint: Checkpoint) -> int | None:
-    """The rank that the engine has to provide for the checkpoint's adapter, None without one."""
+    """The smallest supported rank that fits the checkpoint's adapter; None without one."""
     if checkpoint.adapter is None:
         return None
     config = json.loads((Path(checkpoint.adapter) / "adapter_config.json").read_text())
-    own = max([config["r"], *(config.get("rank_pattern") or {}).values()])
-    found = next((rank for rank in RANKS if rank >= own), None)
-    if found is None:
-        raise ToolError(f"{checkpoint.adapter}: vLLM takes adapters of a rank up to {RANKS[-1]}, this one has {own}")
-    return found
+    adapter_rank = max([config["r"], *(config.get("rank_pattern") or {}).values()])
+    engine_rank = next((rank for rank in RANKS if rank >= adapter_rank), None)
+    if engine_rank is None:
+        raise ToolError(
+            f"{checkpoint.adapter}: vLLM supports adapters up to rank {RANKS[-1]}, this one has rank {adapter_rank}"
+        )
+    return engine_rank

@@ -1,9 +1,8 @@
-"""The way to a server that is not trusted: connections on which one answer has a bound in bytes and in seconds, whatever it is.
+"""Connections to an untrusted server: each response is bounded in bytes and in seconds.
 
-Covered: headers, interim answers, chunks and trailers without end, a byte at a time or all at once; compressed bodies, which
-nobody asked for; bodies of more values than an answer has. Not covered: what an answer says (completion, embedding), when to
-ask again (http). urllib3 rather than a richer client: its pool is safe across threads, it depends on nothing, and its retries
-could not judge a broken body.
+Covered: endless headers, interim responses, chunks and trailers, slow or fast; compressed bodies, which are refused;
+bodies of too many values. Not covered: the content of a response (completion, embedding), retries (http).
+urllib3 is thread-safe and has no dependencies; its own retries do not see an invalid body.
 """
 
 import functools
@@ -14,15 +13,15 @@ import time
 from typing import Any
 from urllib.parse import urlsplit
 
-MOST_BYTES = 64 * 2**20  # of one answer, its headers included
-MOST_VALUES = 4_000_000  # of one answer: an empty list of two bytes takes 64 in memory
+MOST_BYTES = 64 * 2**20  # of one response, headers included
+MOST_VALUES = 4_000_000  # of one response: an empty list of two bytes takes 64 in memory
 CHUNK_BYTES = 2**16
-MOST_CONNECTIONS = 1024  # kept open for reuse; more are opened when more threads ask, and closed after use
-MOST_LOCATION = 200  # characters of an address that a server names
+MOST_CONNECTIONS = 1024  # kept open for reuse; further ones are closed after use
+MOST_LOCATION = 200  # characters shown of a redirect's address
 
 
 class _Bounded(io.RawIOBase):
-    """What arrives on a socket for one answer: TimeoutError at `end` (monotonic), OverflowError above MOST_BYTES."""
+    """One response on a socket: TimeoutError after the socket's timeout in all, OverflowError above MOST_BYTES."""
 
     def __init__(self, sock: socket.socket) -> None:
         super().__init__()
@@ -74,7 +73,7 @@ def _pools() -> dict[str, Any]:
 
 
 def pool(url: str, timeout: float) -> Any:
-    """Connections to the server of `url`, or to the proxy that the usual environment variables name. timeout: seconds."""
+    """Connections to the server of `url`, or to the proxy in the usual environment variables. timeout: seconds."""
     from urllib.request import getproxies, proxy_bypass
 
     import urllib3
@@ -93,7 +92,7 @@ def pool(url: str, timeout: float) -> Any:
 
 
 def body(answer: Any) -> bytes:
-    """The whole body of an answer. OverflowError in words: it is too large, or compressed, or of too many values."""
+    """The whole body of a response. OverflowError: it is too large, compressed, or has too many values."""
     pieces, size = [], 0
     try:
         encoding = answer.headers.get("Content-Encoding", "").strip().lower()
@@ -108,7 +107,7 @@ def body(answer: Any) -> bytes:
         if sum(map(content.count, (b",", b"[", b"{"))) > MOST_VALUES:
             raise OverflowError(f"the body holds more than {MOST_VALUES} values")
     except BaseException:
-        answer.close()  # what is left of the body must not become the next request's answer
+        answer.close()  # the rest of the body must not be read as the next response
         raise
     finally:
         answer.release_conn()
@@ -116,26 +115,26 @@ def body(answer: Any) -> bytes:
 
 
 def plain(text: str, most: int) -> str:
-    """What a server says, on one line and without what would steer a terminal."""
+    """A server's text on one line, without control characters, at most `most` characters."""
     line = " ".join(text[: 4 * most].split())
     return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in line)[:most]
 
 
 def redirection(status: int, headers: Any) -> str | None:
-    """Where a server sends us instead of answering, in words; nobody goes there, for the key would go with the request."""
+    """The error message for a redirect, else None. Redirects are not followed, because the key would be sent there."""
     if status not in (301, 302, 303, 307, 308):
         return None
-    place = plain(headers.get("Location") or "", MOST_LOCATION) or "nowhere"
-    return f"{status}: it redirects to {place}, which is not followed: give that address if you trust it"
+    address = plain(headers.get("Location") or "", MOST_LOCATION) or "nowhere"
+    return f"{status}: it redirects to {address}, which is not followed: give that address if you trust it"
 
 
-def asked_s(after: str | None) -> float:
-    """The seconds that a Retry-After header asks for; 0 where there is none, or none that can be read."""
+def retry_after_s(header: str | None) -> float:
+    """The seconds of a Retry-After header; 0 where it is missing or invalid."""
     from urllib3.exceptions import InvalidHeader
     from urllib3.util import Retry
 
     try:
-        return float(Retry().parse_retry_after(after)) if after and len(after) < 100 else 0.0
+        return float(Retry().parse_retry_after(header)) if header and len(header) < 100 else 0.0
     except (InvalidHeader, ValueError, OverflowError):
         return 0.0
 

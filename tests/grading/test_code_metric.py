@@ -290,7 +290,7 @@ def test_what_the_program_says_is_checked() -> None:
         with pytest.raises(Invalid, match=r"the metric grade\.py of these predictions is not a finite number"):
             code.read_score(task, b"id\n1\n", "ok", said, b"")
     for said, reason in (
-        (b"rubbish", "handed out no JSON"),
+        (b"rubbish", "wrote no JSON"),
         (b'{"error": "x"}', "failed: x"),
         (None, "ended with status ok"),
     ):

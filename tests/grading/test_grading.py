@@ -201,21 +201,21 @@ def test_scores_are_rounded_before_they_are_compared(numbers: Path) -> None:
 
 
 def test_what_contradicts_itself_is_refused_when_a_task_is_made(tmp_path: Path) -> None:
-    with pytest.raises(RecordError, match=r"begins with 0\.9 and ends with 0\.1, but lower is said to be better"):
+    with pytest.raises(RecordError, match=r"begins with 0\.9 and ends with 0\.1, but lower should be better"):
         check_direction([0.9, 0.5, 0.1], True)
     check_direction([0.9, 0.5, 0.1], False)
     made = task(NUMBERS, "rmse", median=2.0, bronze=1.5, silver=1.5, gold=1.0)
     with pytest.raises(RecordError, match=r"thresholds\.silver is 1\.5: not better than thresholds\.bronze, 1\.5"):
         check_task(made)
-    with pytest.raises(RecordError, match=r"submission\.row_sum goes with parse number only"):
+    with pytest.raises(RecordError, match=r"submission\.row_sum applies to parse number only"):
         check_task(task({**LABELS, "row_sum": 1}, "accuracy"))
-    told = "goes with parse boxes, ranked, rle, spans, tagset, tokens only"
+    told = "applies to parse boxes, ranked, rle, spans, tagset, tokens only"
     with pytest.raises(RecordError, match=f"submission.several_rows {told}"):
         check_task(task({**NUMBERS, "several_rows": True}, "rmse"))
     with pytest.raises(RecordError, match=f"answer_several_rows {told}"):
         check_task({**task(NUMBERS, "rmse"), "answer_several_rows": True})
     (tmp_path / "x.csv").write_text("team,points\na,1\n")
-    with pytest.raises(ToolError, match=r"x\.csv: a leaderboard has a column 'score' of numbers"):
+    with pytest.raises(ToolError, match=r"x\.csv: a leaderboard needs a column 'score' of numbers"):
         standing({"metric": {"lower_is_better": True}, "leaderboard": "x.csv"}, tmp_path, 1.0, None)
 
 
@@ -281,7 +281,7 @@ def test_a_leaderboard_is_sorted_and_its_blank_rows_are_dropped(tmp_path: Path, 
 def test_a_leaderboard_of_blank_rows_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "board.csv").write_text("team,score\na,\nb,\n")
     with pytest.raises(
-        ToolError, match=r"board\.csv: a leaderboard has a finite score in each row, and one row at least"
+        ToolError, match=r"board\.csv: a leaderboard needs at least one row, and a finite score in each"
     ):
         standing({"metric": {"lower_is_better": True}, "leaderboard": "board.csv"}, tmp_path, 1.0, None)
 

@@ -256,7 +256,7 @@ def test_hostile_places() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_no_rows(name: str) -> None:
     more: dict[str, Any] = {"k": 3} if "k" in METRICS[name].params else {}
-    if "group" in METRICS[name].given:
+    if "group" in METRICS[name].inputs:
         more["group"] = np.array([], dtype=object)
     with pytest.raises(Unsuited):
         places(name, np.zeros((0, 2)), np.zeros((0, 2)), **more) if name in GEOMETRY else value(name, [], [], **more)

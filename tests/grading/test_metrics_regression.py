@@ -154,7 +154,7 @@ def test_answers_and_predictions_out_of_a_metrics_domain() -> None:
 
 def given_for(name: str, rows: int) -> dict[str, Any]:
     given = {"weight": np.ones(rows), "group": np.array(["a", "b"] * rows)[:rows]}
-    return {key: each for key, each in given.items() if key in METRICS[name].given}
+    return {key: each for key, each in given.items() if key in METRICS[name].inputs}
 
 
 NUMBERS = sorted(
@@ -254,9 +254,9 @@ def test_lists_of_numbers_by_hand() -> None:
 
     assert score("1 2 3", "3 2 1") == pytest.approx((1 + 0.5) / 2)
     for bad, told in (
-        ("1 2", "a row lists 2 numbers, and 3 finite ones are asked for"),
-        ("1 nan 2", "a row lists 3 numbers, and 3 finite ones are asked for"),
-        ("a b c", "'a b c' is no list of numbers"),
+        ("1 2", "a row lists 2 numbers, 3 finite ones are required"),
+        ("1 nan 2", "a row lists 3 numbers, 3 finite ones are required"),
+        ("a b c", "'a b c' is not a list of numbers"),
         ("1 1 1", "a correlation needs predictions that differ, and they are all the same in a row"),
     ):
         with pytest.raises(Undefined) as caught:

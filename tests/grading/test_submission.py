@@ -60,7 +60,7 @@ def test_ids_may_repeat_where_the_task_says_so() -> None:
     assert reason(b"id,y\n2,5\n1,6\n", answers, repeated_ids=True) == (
         "1 of 3 rows are missing, for example id '1' (its row 2)"
     )
-    with pytest.raises(ToolError, match="the answers cannot be read: id '1' stands in two rows"):
+    with pytest.raises(ToolError, match="the answers cannot be read: id '1' is in two rows"):
         read(b"id,y\n", answers)
 
 
@@ -74,9 +74,7 @@ def test_rows_of_foreign_ids_are_passed_over_where_the_task_says_so() -> None:
 def test_extra_columns_are_ignored_unless_refused() -> None:
     content = b"id,y,note\n1,1,a\n2,2,b\n3,3,c\n"
     assert read(content) == [[1], [2], [3]]
-    assert (
-        reason(content, extra_columns="refuse") == "column 'note' does not belong here; the columns must be 'id', 'y'"
-    )
+    assert reason(content, extra_columns="refuse") == "column 'note' is not allowed; the columns must be 'id', 'y'"
 
 
 @pytest.mark.parametrize(
@@ -187,7 +185,7 @@ def test_weights_and_groups_come_from_the_answers() -> None:
     group = {"column": "kind", "pattern": "^(.*?)_"}
     value = score_bytes(task("log_mae_by_group", rule={"group": group}), answers, content)
     assert value == pytest.approx((0.405465 + 1.386294) / 2, abs=1e-6)
-    with pytest.raises(ToolError, match=r"metric\.weight: column 'holiday' holds a cell that is no weight: 'False'"):
+    with pytest.raises(ToolError, match=r"metric\.weight: column 'holiday' has a cell that is not a weight: 'False'"):
         score_bytes(task("mae", rule={"weight": {"column": "holiday", "values": {"True": 5}}}), answers, content)
 
 

@@ -83,7 +83,7 @@ def test_what_the_caller_does_to_a_vector_changes_nothing(server: Server) -> Non
 
 
 def test_the_text_that_was_used_longest_ago_is_forgotten(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedding, "KEPT_TEXTS", 3)
+    monkeypatch.setattr(embedding, "CACHED_TEXTS", 3)
     engine = model(server)
     for text in ("a", "b", "c", "a", "d"):  # the last pushes b out, for a was used since
         engine.embed([text])
@@ -108,17 +108,17 @@ BROKEN = [
     (lambda handler: send(handler, 200, {"data": [[1.0], [2.0]]}), "the body is no list of embeddings"),
     (changed(lambda answer: answer["data"].pop()), "the answer to 2 texts has 1 embeddings"),
     (changed(lambda answer: answer["data"].append(answer["data"][0])), "the answer to 2 texts has 3 embeddings"),
-    (first(index=1), "the answer does not tell which embedding belongs to which text"),
-    (first(index=None), "the answer does not tell which embedding belongs to which text"),
-    (first(index=2), "the answer does not tell which embedding belongs to which text"),
+    (first(index=1), "the answer does not say which embedding belongs to which text"),
+    (first(index=None), "the answer does not say which embedding belongs to which text"),
+    (first(index=2), "the answer does not say which embedding belongs to which text"),
     (first(embedding=[1.0, 2.0]), "the answer's embeddings differ in length: 2 to 3"),
     (first(embedding=[1.0, float("nan"), 2.0]), "the body is no list of embeddings"),
     (first(embedding=[1.0, float("inf"), 2.0]), "the body is no list of embeddings"),
     (first(embedding=[1.0, 10**400, 2.0]), "the body is no list of embeddings"),
-    (first(embedding=[1.0, None, 2.0]), "an embedding in the answer is no list of numbers"),
-    (first(embedding=[1.0, True, 2.0]), "an embedding in the answer is no list of numbers"),
-    (first(embedding="AACAPw=="), "an embedding in the answer is no list of numbers"),
-    (changed(lambda answer: [one.update(embedding=[]) for one in answer["data"]]), "an embedding in the answer is no list of numbers"),
+    (first(embedding=[1.0, None, 2.0]), "an embedding in the answer is not a list of numbers"),
+    (first(embedding=[1.0, True, 2.0]), "an embedding in the answer is not a list of numbers"),
+    (first(embedding="AACAPw=="), "an embedding in the answer is not a list of numbers"),
+    (changed(lambda answer: [one.update(embedding=[]) for one in answer["data"]]), "an embedding in the answer is not a list of numbers"),
     (lambda handler: send(handler, 200, {"error": {"message": "upstream failed", "code": 502}}), "502: upstream failed"),
     (cut, "connection dropped (ProtocolError)"),
     (drop, "connection dropped (ProtocolError)"),
@@ -140,7 +140,7 @@ def test_trouble_is_tried_again_and_told_when_it_lasts(
     with pytest.raises(ToolError) as error:
         engine.embed(["a", "cc", "dd"])
     assert not isinstance(error.value, RecordError)
-    assert str(error.value) == f"{server.endpoint}: no answer after 3 tries; the last one: {problem}"
+    assert str(error.value) == f"{server.endpoint}: no answer after 3 tries; the last error: {problem}"
     assert engine.embed(["cc"]) == [vector("cc")], "not a part of it was kept"
 
 
@@ -150,7 +150,7 @@ def test_a_length_that_changes_between_answers_is_trouble(server: Server) -> Non
     server.script = [first(embedding=[1.0, 2.0])]
     with pytest.raises(ToolError) as error:
         engine.embed(["b"])
-    assert str(error.value).endswith("the last one: embeddings of length 2, where earlier ones have 3")
+    assert str(error.value).endswith("the last error: embeddings of length 2, where earlier ones have 3")
     assert engine.embed(["b"]) == [vector("b")]
 
 
@@ -166,7 +166,7 @@ def test_a_body_without_end_is_bounded(server: Server, monkeypatch: pytest.Monke
     server.script = [lambda handler: send(handler, 200, b" " * (2**20 + 1))]
     with pytest.raises(ToolError) as error:
         model(server, retries=0).embed(["a"])
-    assert str(error.value) == f"{server.endpoint}: no answer after 1 try; the last one: the body is larger than 1 MB"
+    assert str(error.value) == f"{server.endpoint}: no answer after 1 try; the last error: the body is larger than 1 MB"
 
 
 @pytest.mark.parametrize(("code", "blames_texts"), [(400, True), (413, True), (422, True), (401, False), (404, False)])
@@ -193,7 +193,7 @@ def test_the_key_is_sent_and_never_shown(server: Server, tmp_path: Path, monkeyp
     server.script = [status(503, "sk-file", Retry_After="0")] * 2
     with pytest.raises(ToolError) as error:
         engine.embed(["a"])
-    assert str(error.value).endswith("the last one: 503: ***")
+    assert str(error.value).endswith("the last error: 503: ***")
     model(server).embed(["a"])
     model(server, url=server.url.replace("//", "//ann:secret%21@")).embed(["a"])
     assert [one["headers"]["Authorization"] for one in server.seen] == [
@@ -279,4 +279,4 @@ def test_closing_ends_every_wait(server: Server) -> None:
             time.sleep(0.01)
         engine.close()
         told = [str(one.exception(20)) for one in asking]
-    assert told == [f"{server.endpoint}: closed while waiting to try again; the last try: 503: starting"] * 2
+    assert told == [f"{server.endpoint}: closed while waiting for a retry; the last error: 503: starting"] * 2

@@ -147,7 +147,7 @@ def test_what_does_not_end_is_cut(
     head, piece, said = ENDLESS[kind]
     server = serve(endless(head, piece))
     begin = time.process_time()
-    assert problem(ASKING[what], server) == f"no answer after 2 tries; the last one: {said}"
+    assert problem(ASKING[what], server) == f"no answer after 2 tries; the last error: {said}"
     assert time.process_time() - begin < 5 and len(server.heads) == 2
 
 
@@ -158,7 +158,7 @@ def test_what_comes_byte_by_byte_is_cut(kind: str, serve: Callable[..., LyingSer
         slow(head, piece[:1] if kind in ("a body", "a header", "a status line") else piece[: piece.index(b"\n") + 1])
     )
     begin = time.monotonic()
-    assert problem(ask_chat, server, timeout=0.3) == "no answer after 2 tries; the last one: no answer within 0.3 s"
+    assert problem(ask_chat, server, timeout=0.3) == "no answer after 2 tries; the last error: no answer within 0.3 s"
     assert time.monotonic() - begin < 30
 
 
@@ -172,7 +172,7 @@ def test_a_compressed_body_is_refused_unread(what: str, serve: Callable[..., Lyi
         assert tracemalloc.get_traced_memory()[1] < 20e6
     finally:
         tracemalloc.stop()
-    assert said == "no answer after 2 tries; the last one: the body is compressed (gzip), which was not asked for"
+    assert said == "no answer after 2 tries; the last error: the body is compressed (gzip), which was not asked for"
     assert b"accept-encoding: identity" in server.heads[0].lower()
 
 
@@ -184,7 +184,7 @@ def test_a_body_of_more_values_than_an_answer_has(
     monkeypatch.setattr(wire, "MOST_VALUES", 1000)
     server = serve(answer(b"[" + b"[]," * 999 + b"[]]"))
     said = problem(ASKING[what], server)
-    assert said == "no answer after 2 tries; the last one: the body holds more than 1000 values"
+    assert said == "no answer after 2 tries; the last error: the body holds more than 1000 values"
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
@@ -252,22 +252,22 @@ LIES: dict[str, tuple[bytes, str]] = {
     "fewer ids": (changed(choices__0__token_ids=IDS[:-1]), "the answer has 2 token ids and says 3 completion_tokens"),
     "more ids": (changed(choices__0__token_ids=[*IDS, 5]), "the answer has 4 token ids and says 3 completion_tokens"),
     "fewer prompt ids": (changed(prompt_token_ids=[5]), f"the answer has 1 token ids and says {CHAT['usage']['prompt_tokens']} prompt_tokens"),
-    "ids as text": (changed(choices__0__token_ids="123"), "the answer's token ids are none"),
-    "ids as an object": (changed(choices__0__token_ids={"0": 1}), "the answer's token ids are none"),
-    "ids that are fractions": (changed(choices__0__token_ids=[1.5, 2, 3]), "the answer's token ids are none"),
-    "ids that are true": (changed(choices__0__token_ids=[True, 2, 3]), "the answer's token ids are none"),
-    "huge ids": (changed(choices__0__token_ids=[10**30, 2, 3]), "the answer's token ids are none"),
-    "ids in lists": (changed(choices__0__token_ids=[[1], [2], [3]]), "the answer's token ids are none"),
+    "ids as text": (changed(choices__0__token_ids="123"), "the answer's token ids are invalid"),
+    "ids as an object": (changed(choices__0__token_ids={"0": 1}), "the answer's token ids are invalid"),
+    "ids that are fractions": (changed(choices__0__token_ids=[1.5, 2, 3]), "the answer's token ids are invalid"),
+    "ids that are true": (changed(choices__0__token_ids=[True, 2, 3]), "the answer's token ids are invalid"),
+    "huge ids": (changed(choices__0__token_ids=[10**30, 2, 3]), "the answer's token ids are invalid"),
+    "ids in lists": (changed(choices__0__token_ids=[[1], [2], [3]]), "the answer's token ids are invalid"),
     "fewer logprobs": (changed(choices__0__logprobs__content=PROBS[:-1]), "the answer has 3 token ids and 2 logprobs"),
     "NaN logprobs": (changed(choices__0__logprobs__content__0__logprob=float("nan")), "the body is no chat completion"),
     "infinite logprobs": (changed(choices__0__logprobs__content__0__logprob=-float("inf")), "the body is no chat completion"),
-    "logprobs as text": (changed(choices__0__logprobs__content__0__logprob="NaN"), "the answer's logprobs are none"),
-    "logprobs above 0": (changed(choices__0__logprobs__content__0__logprob=5.0), "the answer's logprobs are none"),
-    "huge logprobs": (changed(choices__0__logprobs__content__0__logprob=-(10**200)), "the answer's logprobs are none"),
+    "logprobs as text": (changed(choices__0__logprobs__content__0__logprob="NaN"), "the answer's logprobs are invalid"),
+    "logprobs above 0": (changed(choices__0__logprobs__content__0__logprob=5.0), "the answer's logprobs are invalid"),
+    "huge logprobs": (changed(choices__0__logprobs__content__0__logprob=-(10**200)), "the answer's logprobs are invalid"),
     "logprobs beyond floats": (changed().replace(b'"logprob": -', b'"logprob": -1e999', 1), "the body is no chat completion"),
-    "logprobs that are lists": (changed(choices__0__logprobs__content=[[]] * 3), "the answer's logprobs are none"),
-    "a huge count": (changed(usage__prompt_tokens=10**30), "'prompt_tokens' in the answer is no count"),
-    "a count as text": (changed(usage__completion_tokens="3"), "'completion_tokens' in the answer is no count"),
+    "logprobs that are lists": (changed(choices__0__logprobs__content=[[]] * 3), "the answer's logprobs are invalid"),
+    "a huge count": (changed(usage__prompt_tokens=10**30), "'prompt_tokens' in the answer is not a count"),
+    "a count as text": (changed(usage__completion_tokens="3"), "'completion_tokens' in the answer is not a count"),
     "a count of many digits": (changed().replace(b'"prompt_tokens": ', b'"prompt_tokens": ' + b"9" * 5000), "the body is no chat completion"),
     "text as a list": (changed(choices__0__message__content=["a"]), "'content' in the answer is a list"),
     "nested": (b'{"choices":' * 50_000, "the body is no chat completion"),
@@ -310,5 +310,5 @@ VECTOR_LIES: dict[str, Any] = {
 @pytest.mark.parametrize("lie", VECTOR_LIES)
 def test_vectors_that_are_none(lie: str, serve: Callable[..., LyingServer]) -> None:
     server = serve(answer(json.dumps(VECTOR_LIES[lie]).encode()))
-    assert problem(ask_vectors, server).startswith("no answer after 2 tries; the last one: ")
+    assert problem(ask_vectors, server).startswith("no answer after 2 tries; the last error: ")
     assert len(server.heads) == 2

@@ -71,8 +71,8 @@ def test_the_answer_after_trouble_is_the_right_one(
         ("nan", "the body is no chat completion"),
         ("odd-text", "'content' in the answer is a list"),
         ("odd-usage", "'usage' in the answer is a list"),
-        ("negative", "'prompt_tokens' in the answer is no count"),
-        ("odd-calls", "a call of a tool in the answer names no function"),
+        ("negative", "'prompt_tokens' in the answer is not a count"),
+        ("odd-calls", "a tool call in the answer names no function"),
         ("fewer-logprobs", "the answer has 6 token ids and 99 logprobs"),
         ("error", "502: upstream failed"),
         ("reset", "connection failed: Connection reset by peer"),
@@ -93,7 +93,7 @@ def test_trouble_that_lasts_is_told(
         with pytest.raises(ToolError) as error:
             model.sample([ASK])
         assert not isinstance(error.value, RecordError)
-        assert str(error.value) == f"{model.url}: no answer after 2 tries; the last one: {problem}"
+        assert str(error.value) == f"{model.url}: no answer after 2 tries; the last error: {problem}"
         assert model.sample([ASK]) == [GOOD]
     assert len(server.requests) == 3
 

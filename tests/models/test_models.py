@@ -627,7 +627,7 @@ def test_lasting_trouble_is_an_error(server: Server, trouble: Any, message: str)
     server.script = [trouble]
     with pytest.raises(ToolError) as error:
         model(server, retries=1, timeout=0.3 if trouble is slow else 20.0).sample([ASK])
-    assert str(error.value) == f"{server.endpoint}: no answer after 2 tries; the last one: {message}"
+    assert str(error.value) == f"{server.endpoint}: no answer after 2 tries; the last error: {message}"
     assert len(server.seen) == 2
 
 
@@ -637,7 +637,7 @@ def test_a_server_that_is_not_there(server: Server) -> None:
     with pytest.raises(ToolError) as error:
         model(server, retries=0).sample([ASK])
     assert str(error.value) == (
-        f"{server.endpoint}: no answer after 1 try; the last one: connection failed: Connection refused"
+        f"{server.endpoint}: no answer after 1 try; the last error: connection failed: Connection refused"
     )
 
 
@@ -757,4 +757,4 @@ def test_closing_ends_the_wait_for_another_try(server: Server) -> None:
     with pytest.raises(ToolError) as error:
         engine.sample([ASK])
     assert time.monotonic() - started < 5
-    assert str(error.value) == f"{server.endpoint}: closed while waiting to try again; the last try: 503: starting"
+    assert str(error.value) == f"{server.endpoint}: closed while waiting for a retry; the last error: 503: starting"

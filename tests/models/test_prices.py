@@ -27,7 +27,7 @@ def test_cached_tokens_and_long_prompts_have_rates_of_their_own() -> None:
 
 @pytest.mark.parametrize("prices", [(-1, 2), (1, float("nan")), (float("inf"), 1)])
 def test_what_is_no_price(prices: tuple[float, float]) -> None:
-    with pytest.raises(ToolError, match=r"no price: USD per million tokens, 0 or more"):
+    with pytest.raises(ToolError, match=r"not a price: USD per million tokens, 0 or more"):
         Price.of(*prices)
 
 

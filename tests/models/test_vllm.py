@@ -246,7 +246,9 @@ def test_a_stop_text_ends_the_answer_and_is_left_out(driven: Driven) -> None:
 def test_what_does_not_fit_is_refused_before_sampling(driven: Driven) -> None:
     long, tools = driven.ask([*asked(1, max_tokens=CONTEXT), *asked(1, tools=[{"type": "function"}])])
     assert long["error"] == "ContextExceeded" and "over the model's context of 4096: shorten" in long["message"]
-    assert tools["error"] == "ToolError" and "is not told of tools: leave --tool-calls at tags" in tools["message"]
+    assert (
+        tools["error"] == "ToolError" and "does not support tool calls: leave --tool-calls at tags" in tools["message"]
+    )
 
 
 @pytest.mark.slow

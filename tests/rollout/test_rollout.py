@@ -70,7 +70,7 @@ def test_a_dead_server_is_an_error_and_resuming_loses_and_doubles_nothing(
     died = run_command(*ask, cwd=tmp_path, check=False, MLE_MODEL_URL=url)
     assert died.returncode == 1 and not (tmp_path / "out.jsonl").exists()
     assert died.stderr.decode() == (
-        f"mle-rollout: {url}/v1/chat/completions: no answer after 2 tries; the last one: 500: out of memory\n"
+        f"mle-rollout: {url}/v1/chat/completions: no answer after 2 tries; the last error: 500: out of memory\n"
     )
     before = records((tmp_path / "out.jsonl.partial").read_bytes())
     assert len(before) <= 7

@@ -53,7 +53,7 @@ def test_a_server_that_dies_is_one_line_and_the_run_goes_on_later(tmp_path: Path
         answered = 7
     assert done.returncode == 1 and not (tmp_path / "out.jsonl").exists()
     assert done.stderr.decode() == (
-        f"mle-rollout: {url}/v1/chat/completions: no answer after 2 tries; the last one: 500: not now\n"
+        f"mle-rollout: {url}/v1/chat/completions: no answer after 2 tries; the last error: 500: not now\n"
     )
     with FaultyServer(answer) as server:
         line = command(server, "react", *options, "-j", "2", "--retries", "1", "-o", "out.jsonl", "--resume")

@@ -180,7 +180,7 @@ def test_a_leaderboard_that_contradicts_the_direction_is_an_error(tmp_path: Path
     _, told = imported(source, cwd=tmp_path, code=1)
     assert told[0] == (
         "mle-import: skipped spaceship-titanic: leaderboard.csv: the leaderboard begins with 0.5 and ends with 0.82, "
-        "but higher is said to be better"
+        "but higher should be better"
     )
     assert not (tmp_path / "tasks").exists()
 

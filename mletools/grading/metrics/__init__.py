@@ -1,7 +1,7 @@
-"""Metrics by name. `check` says whether a task record uses one rightly, `score` computes it.
+"""Metrics by name. `check` validates their use in a task record, `score` computes them.
 
-Each is built on scikit-learn, scipy, rapidfuzz or pycocotools where they have it; where none does, the function's
-docstring names the definition's source. Not covered: reading cells (parsing), aligning rows (submission).
+They use scikit-learn, scipy, rapidfuzz or pycocotools where possible; else the function's docstring names the source of
+the definition. Not covered: reading cells (parsing), aligning rows (submission).
 """
 
 from collections.abc import Mapping
@@ -23,13 +23,13 @@ from . import (  # noqa: F401
     spans,
     text,
 )
-from .registry import METRICS, REQUIRED, Metric, TooDear, Undefined, Unsuited
+from .registry import METRICS, REQUIRED, Metric, TooExpensive, Undefined, Unsuited
 
 __all__ = [
     "METRICS",
     "REQUIRED",
     "Metric",
-    "TooDear",
+    "TooExpensive",
     "Undefined",
     "Unsuited",
     "check",
@@ -57,7 +57,7 @@ def lower_is_better(name: str) -> bool:
 
 
 def check(spec: Mapping[str, Any], parse: str, answer_parse: str) -> None:
-    """RecordError unless `spec`, the metric part of a task record, uses its metric rightly."""
+    """RecordError unless `spec`, the metric part of a task record, is valid."""
     metric = find(spec["name"])
     if spec["lower_is_better"] != metric.lower_is_better:
         better = "lower" if metric.lower_is_better else "higher"
@@ -66,17 +66,17 @@ def check(spec: Mapping[str, Any], parse: str, answer_parse: str) -> None:
         raise RecordError(f"{metric.name} reads {' or '.join(metric.parse)}, but submission.parse is {parse}")
     if answer_parse not in metric.answer_parse:
         raise RecordError(f"{metric.name} needs answers read as {' or '.join(metric.answer_parse)}, not {answer_parse}")
-    foreign = sorted(set(spec["params"]) - set(metric.params))
-    if foreign:
+    unknown = sorted(set(spec["params"]) - set(metric.params))
+    if unknown:
         known = ", ".join(metric.params) or "none"
-        raise RecordError(f"{metric.name} has no parameter {foreign[0]!r}; it has {known}")
-    wanted = [name for name, default in metric.params.items() if default is REQUIRED and name not in spec["params"]]
-    if wanted:
-        raise RecordError(f"{metric.name} needs the parameter {wanted[0]!r} in metric.params")
-    if "group" in metric.given and "group" not in spec:
+        raise RecordError(f"{metric.name} has no parameter {unknown[0]!r}; it has {known}")
+    missing = [name for name, default in metric.params.items() if default is REQUIRED and name not in spec["params"]]
+    if missing:
+        raise RecordError(f"{metric.name} needs the parameter {missing[0]!r} in metric.params")
+    if "group" in metric.inputs and "group" not in spec:
         raise RecordError(f"{metric.name} needs metric.group, a column of the answers")
     for name in ("weight", "group"):
-        if name in spec and name not in metric.given:
+        if name in spec and name not in metric.inputs:
             raise RecordError(f"{metric.name} takes no {name}")
     if spec.get("columns", COLUMNS[0]) not in COLUMNS:
         raise RecordError(f"metric.columns is {spec['columns']!r}, not mean or flat")
@@ -84,14 +84,14 @@ def check(spec: Mapping[str, Any], parse: str, answer_parse: str) -> None:
         raise RecordError(f"{metric.name} takes all target columns together; leave metric.columns out")
 
 
-def score(spec: Mapping[str, Any], truth: Any, guess: Any, given: Mapping[str, Any]) -> float:
+def score(spec: Mapping[str, Any], truth: Any, guess: Any, inputs: Mapping[str, Any]) -> float:
     """The metric `spec` of `guess` against `truth`, numpy arrays of parsed cells of shape (rows, targets).
 
-    `given` holds what registry.GIVEN names. Undefined where the metric has no value for these predictions, Unsuited
-    where it has none for these answers whatever is predicted.
+    `inputs` are the values of registry.INPUTS. Undefined where the metric has no value for these predictions, Unsuited
+    where it has none for these answers, whatever the predictions.
     """
     metric = find(spec["name"])
-    arguments = {**spec["params"], **{name: given[name] for name in metric.given}}
+    arguments = {**spec["params"], **{name: inputs[name] for name in metric.inputs}}
     if metric.columns == "joint":
         return float(metric.function(truth, guess, **arguments))
     if spec.get("columns") == "flat":

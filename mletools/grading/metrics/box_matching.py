@@ -102,7 +102,7 @@ def intersection_over_union(truth: Boxes, guess: Boxes) -> Callable[[Any, Any], 
 
 
 def pairs(truth: Boxes, guess: Boxes) -> Iterator[tuple[Any, Any]]:
-    """Indices of all pairs of equal key, in pieces of about CHUNK pairs. TooDear: there are too many."""
+    """Indices of all pairs of equal key, in pieces of about CHUNK pairs. TooExpensive: there are too many."""
     import numpy as np
 
     order = np.argsort(truth.key, kind="stable")
@@ -136,7 +136,7 @@ def candidates(truth: Boxes, guess: Boxes, overlap: Callable[[Any, Any], Any], l
     """
     import numpy as np
 
-    found = []
+    pieces = []
     overlapping, own = 0, own_pairs(truth)
     for t, g in pairs(truth, guess):
         with np.errstate(all="ignore"):  # predicted numbers may be huge
@@ -144,10 +144,10 @@ def candidates(truth: Boxes, guess: Boxes, overlap: Callable[[Any, Any], Any], l
         keep = value >= least
         overlapping += int(keep.sum())
         affordable("overlapping pairs of boxes", overlapping, own, MOST_OVERLAPS)
-        found.append((t[keep], g[keep], value[keep]))
-    if not found:
+        pieces.append((t[keep], g[keep], value[keep]))
+    if not pieces:
         return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), np.empty(0)
-    t, g, value = (np.concatenate(each) for each in zip(*found, strict=True))
+    t, g, value = (np.concatenate(each) for each in zip(*pieces, strict=True))
     rank = np.empty(len(guess), dtype=np.int64)
     rank[np.argsort(-guess.score, kind="stable")] = np.arange(len(guess))
     order = np.lexsort((t, -value, rank[g]))
@@ -155,8 +155,8 @@ def candidates(truth: Boxes, guess: Boxes, overlap: Callable[[Any, Any], Any], l
 
 
 def best_of_all(t: Any, g: Any, value: Any, threshold: float) -> Any:
-    """PASCAL VOC's matching: each predicted box asks only for the true box that it overlaps most, by more than the
-    threshold, and has it if no box with a higher score had it. The matched predicted boxes; arguments of candidates."""
+    """PASCAL VOC's matching: each predicted box matches the true box that it overlaps most, if by more than the
+    threshold and no box with a higher score does so. The matched predicted boxes; arguments of candidates."""
     import numpy as np
 
     if not len(g):
@@ -166,15 +166,15 @@ def best_of_all(t: Any, g: Any, value: Any, threshold: float) -> Any:
     return g[asks][first]
 
 
-def best_untaken(t: Any, g: Any, wanted: Any) -> list[int]:
-    """Each predicted box, highest score first, has the true box that it overlaps most among those not taken.
+def best_untaken(t: Any, g: Any, near: Any) -> list[int]:
+    """The matched predicted boxes: each, highest score first, takes the nearest true box that is still free.
 
-    The matched predicted boxes; wanted says which candidates are near enough.
+    near: which candidates are near enough.
     """
     taken: set[int] = set()
     matched: list[int] = []
     last = -1
-    for true, box in zip(t[wanted].tolist(), g[wanted].tolist(), strict=True):
+    for true, box in zip(t[near].tolist(), g[near].tolist(), strict=True):
         if box != last and true not in taken:
             taken.add(true)
             matched.append(box)

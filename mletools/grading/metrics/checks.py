@@ -1,4 +1,4 @@
-"""What the metrics of classes and probabilities demand of answers, predictions and parameters, said once."""
+"""Checks of answers, predictions and parameters that metrics of classes and probabilities share."""
 
 from typing import Any
 

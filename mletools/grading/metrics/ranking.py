@@ -37,13 +37,13 @@ def _counts(truth: Any, guess: Any, from_answers: bool) -> tuple[Counter[str], C
     """Counts of each tag in the answers, in the predictions, and in both for the same row."""
     if not isinstance(from_answers, bool):
         raise Unsuited(f"metric.params.from_answers is {from_answers!r}, not true or false")
-    wanted = Counter(chain.from_iterable(truth))
-    if not wanted:
+    expected = Counter(chain.from_iterable(truth))
+    if not expected:
         raise Unsuited("the answers hold no tag at all")
     predicted = Counter(chain.from_iterable(guess))
     if from_answers:
-        predicted = Counter({tag: times for tag, times in predicted.items() if tag in wanted})
-    return wanted, predicted, Counter(chain.from_iterable(a & b for a, b in zip(truth, guess, strict=True)))
+        predicted = Counter({tag: times for tag, times in predicted.items() if tag in expected})
+    return expected, predicted, Counter(chain.from_iterable(a & b for a, b in zip(truth, guess, strict=True)))
 
 
 @metric("f1_multilabel_micro", lower_is_better=False, best=1.0, parse="tagset")
@@ -52,8 +52,8 @@ def f1_multilabel_micro(truth: Any, guess: Any, *, from_answers: bool = True) ->
 
     from_answers: false counts those tags as false positives too.
     """
-    wanted, predicted, shared = _counts(truth, guess, from_answers)
-    return 2 * shared.total() / (wanted.total() + predicted.total())
+    expected, predicted, shared = _counts(truth, guess, from_answers)
+    return 2 * shared.total() / (expected.total() + predicted.total())
 
 
 @metric("f1_multilabel_macro", lower_is_better=False, best=1.0, parse="tagset")
@@ -62,8 +62,8 @@ def f1_multilabel_macro(truth: Any, guess: Any, *, from_answers: bool = True) ->
 
     from_answers: false averages over the tags that only predictions hold too (F1 0).
     """
-    wanted, predicted, shared = _counts(truth, guess, from_answers)
-    return mean([2 * shared[tag] / (wanted[tag] + predicted[tag]) for tag in wanted | predicted])
+    expected, predicted, shared = _counts(truth, guess, from_answers)
+    return mean([2 * shared[tag] / (expected[tag] + predicted[tag]) for tag in expected | predicted])
 
 
 def _first(k: Any) -> int:
@@ -75,15 +75,15 @@ def _first(k: Any) -> int:
 def _hits(truth: Any, guess: Any, k: int | None = None) -> Iterator[tuple[int, list[int]]]:
     """For each row the number of true items, and the places (from 1, at most k) where one is predicted first."""
     for right, ranked in zip(truth, guess, strict=True):
-        wanted = {right} if isinstance(right, str) else set(right)
-        if not wanted:
+        expected = {right} if isinstance(right, str) else set(right)
+        if not expected:
             raise Unsuited("a row of the answers names no true item; leave such rows out of the answers")
         hits, places = set(), []
         for place, item in enumerate(ranked[:k], 1):
-            if item in wanted and item not in hits:
+            if item in expected and item not in hits:
                 hits.add(item)
                 places.append(place)
-        yield len(wanted), places
+        yield len(expected), places
 
 
 @metric("map_at_k", lower_is_better=False, best=1.0, parse="ranked", answer_parse=RANKED_ANSWERS)

@@ -1,16 +1,16 @@
-"""What a metric is, and the table that the modules beside this one fill.
+"""The definition of a metric, and the table of all metrics, which the modules beside this one fill.
 
 A metric is a function with a name, a direction, the kinds of cells it reads and parameters with defaults. Its signature
-says what it takes:
+defines its inputs:
 
     @metric("rmse", lower_is_better=True, best=0.0, parse="number")
     def rmse(truth, guess, *, weight=None): ...
 
-`truth` and `guess` are numpy arrays of parsed cells with one row for each row that counts, in the same order: floats for
-number, objects for every other kind (grading.parsing says which). With columns="each" they have the shape (rows,) and
-the task says how several target columns become one score; with columns="joint" they have the shape (rows, targets).
-Keyword arguments named in GIVEN come from the task's answers; all others are parameters of the task record
-(`metric.params`), and one without a default must be given there.
+`truth` and `guess` are numpy arrays of parsed cells with one row per scored row, in the same order: floats for number,
+objects for every other kind (see grading.parsing). With columns="each" they have the shape (rows,) and the task says
+how several target columns become one score; with columns="joint" they have the shape (rows, targets). Keyword arguments
+in INPUTS come from the task's answers; all others are parameters of the task record (`metric.params`), required there
+where they have no default.
 """
 
 import inspect
@@ -21,9 +21,9 @@ from typing import Any
 from ...records.errors import RecordError
 from ...records.jsonl import dumps
 
-# What a metric may ask for beside its parameters.
-GIVEN = {
-    "weight": "how much each row counts, floats of shape (rows,), or None where the task names no weight",
+# Inputs of metrics beside their parameters.
+INPUTS = {
+    "weight": "the weight of each row, floats of shape (rows,), or None where the task names no weight",
     "group": "the group of each row, strings of shape (rows,)",
     "names": "the names of the target columns",
     "extra": "every column of the answers as text, {name: array of strings of shape (rows,)}",
@@ -35,8 +35,8 @@ class Undefined(ValueError):
     """The metric has no value for these predictions; the message tells the agent why."""
 
 
-class TooDear(ValueError):
-    """To compare these predictions with the answers would cost far more than honest ones; the message says what."""
+class TooExpensive(ValueError):
+    """Scoring these predictions would cost far more than scoring plausible ones; the message says why."""
 
 
 class Unsuited(RecordError):
@@ -55,7 +55,7 @@ class Metric:
     answer_parse: tuple[str, ...]
     columns: str
     params: Mapping[str, Any] = field(default_factory=dict)
-    given: frozenset[str] = frozenset()
+    inputs: frozenset[str] = frozenset()
 
     @property
     def definition(self) -> str:
@@ -64,7 +64,7 @@ class Metric:
         return " ".join(text.split("\n\n")[0].split())
 
     def described(self) -> str:
-        """A few lines for people: name, direction, kinds of cells; the definition; the parameters with their defaults."""
+        """A few lines of text: name, direction, kinds of cells; the definition; the parameters with their defaults."""
         import textwrap
 
         better = "lower is better" if self.lower_is_better else "higher is better"
@@ -75,7 +75,7 @@ class Metric:
         lines = [f"{self.name} ({better}; {', '.join(self.parse)})", self.definition]
         if params:
             lines.append(f"Parameters: {', '.join(params)}.")
-        columns = [key for key in ("group", "weight") if key in self.given]
+        columns = [key for key in ("group", "weight") if key in self.inputs]
         if columns:
             lines.append(f"Takes metric.{' and metric.'.join(columns)}.")
         return "\n".join(
@@ -96,13 +96,13 @@ def metric(
     answer_parse: str | tuple[str, ...] = (),
     columns: str = "each",
 ) -> Callable[[Callable[..., float]], Callable[..., float]]:
-    """Enter a function into METRICS under `name`.
+    """Register a function in METRICS under `name`.
 
-    parse: the kinds of prediction that it reads; answer_parse: those of the answers where they may differ.
+    parse: the kinds of predictions; answer_parse: the kinds of answers, where they may differ.
     """
 
     def register(function: Callable[..., float]) -> Callable[..., float]:
-        asked = [
+        keywords = [
             each
             for each in inspect.signature(function).parameters.values()
             if each.kind is inspect.Parameter.KEYWORD_ONLY
@@ -117,8 +117,8 @@ def metric(
             parse=kinds,
             answer_parse=answer_kinds or kinds,
             columns=columns,
-            params={each.name: each.default for each in asked if each.name not in GIVEN},
-            given=frozenset(each.name for each in asked if each.name in GIVEN),
+            params={each.name: each.default for each in keywords if each.name not in INPUTS},
+            inputs=frozenset(each.name for each in keywords if each.name in INPUTS),
         )
         return function
 

@@ -197,12 +197,12 @@ def spearman_lists(truth: Any, guess: Any) -> float:
     scores = []
     for right, guessed in zip(truth, guess, strict=True):
         try:
-            wanted, guess_values = np.array([right], dtype=float), np.array([guessed], dtype=float)
+            expected, guess_values = np.array([right], dtype=float), np.array([guessed], dtype=float)
         except ValueError:
-            raise Undefined(f"{' '.join(guessed)[:50]!r} is no list of numbers") from None
-        if wanted.shape != guess_values.shape or not np.isfinite(guess_values).all():
-            raise Undefined(f"a row lists {len(guessed)} numbers, and {len(right)} finite ones are asked for")
-        scores.append(float(_rank_correlation(wanted, guess_values, " in a row")[0]))
+            raise Undefined(f"{' '.join(guessed)[:50]!r} is not a list of numbers") from None
+        if expected.shape != guess_values.shape or not np.isfinite(guess_values).all():
+            raise Undefined(f"a row lists {len(guessed)} numbers, {len(right)} finite ones are required")
+        scores.append(float(_rank_correlation(expected, guess_values, " in a row")[0]))
     return mean(scores)
 
 

@@ -48,8 +48,8 @@ def jaccard_words(truth: Any, guess: Any, *, both_empty: float = 1.0) -> float:
     """
     scores = []
     for right, guessed in zip(truth, guess, strict=True):
-        wanted, guessed_words = set(right.lower().split()), set(guessed.lower().split())
-        shared = len(wanted & guessed_words)
-        either = len(wanted) + len(guessed_words) - shared
+        expected_words, guessed_words = set(right.lower().split()), set(guessed.lower().split())
+        shared = len(expected_words & guessed_words)
+        either = len(expected_words) + len(guessed_words) - shared
         scores.append(shared / either if either else both_empty)
     return mean(scores)
