@@ -87,6 +87,14 @@ class Run:
         if any(event & (select.POLLERR | select.POLLHUP) for _, event in watch.poll(0)):
             raise BrokenPipeError
 
+    @property
+    def terminal_columns(self) -> int | None:
+        """How wide the terminal is that standard output goes to; None: it goes elsewhere."""
+        try:
+            return os.get_terminal_size(self._stdout).columns
+        except OSError:
+            return None
+
     def emit_text(self, text: str) -> None:
         """Write text that is meant for people where records would go."""
         assert self._out is not None
