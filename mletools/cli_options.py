@@ -46,9 +46,16 @@ _KINDS: dict[str, click.ParamType[Any]] = {
 }
 
 
-def options(settings: type, parameter: str, heading: str = "", **changes: Mapping[str, Any]) -> Callable[[Body], Body]:
+def options(
+    settings: type,
+    parameter: str,
+    heading: str = "",
+    build: Callable[..., Any] | None = None,
+    **changes: Mapping[str, Any],
+) -> Callable[[Body], Body]:
     """Adds the options of a dataclass to a command's body, which gets them as `parameter`.
 
+    build: makes the parameter of the values by name, e.g. dict (default: the dataclass).
     changes: of some declarations, by the field's name, e.g. model={"help": "..."}; None leaves the option out.
     """
     declared = changed(declarations(settings), changes)
@@ -57,7 +64,7 @@ def options(settings: type, parameter: str, heading: str = "", **changes: Mappin
         @functools.wraps(body)
         def with_settings(*args: Any, **given: Any) -> Any:
             values = {name: given.pop(name) for name in declared}
-            return body(*args, **{parameter: settings(**values)}, **given)
+            return body(*args, **{parameter: (build or settings)(**values)}, **given)
 
         params = getattr(body, "__click_params__", [])
         with_settings.__click_params__ = [  # type: ignore[attr-defined]

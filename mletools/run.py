@@ -87,6 +87,14 @@ class Run:
         if any(event & (select.POLLERR | select.POLLHUP) for _, event in watch.poll(0)):
             raise BrokenPipeError
 
+    @property
+    def terminal_columns(self) -> int | None:
+        """How wide the terminal is that standard output goes to; None: it goes elsewhere."""
+        try:
+            return os.get_terminal_size(self._stdout).columns
+        except OSError:
+            return None
+
     def emit_text(self, text: str) -> None:
         """Write text that is meant for people where records would go."""
         assert self._out is not None
@@ -160,14 +168,15 @@ class Run:
 
     # --- input --------------------------------------------------------------------------------------------------
 
-    def lines(self, *kinds: str) -> Iterator[Line]:
-        """The input's records of these kinds; bad lines are rejected or stop the run."""
+    def lines(self, *kinds: str, files: Sequence[str] | None = None) -> Iterator[Line]:
+        """The records of these kinds in the input, or in these files; bad lines are rejected or stop the run."""
         from .records import schema
 
-        if stdin_is_terminal() and (not self.files or "-" in self.files):
+        files = self.files if files is None else files
+        if stdin_is_terminal() and (not files or "-" in files):
             self.say("reading records from the terminal; Ctrl-D ends them")
         empty = True
-        for line in read_files(self.files):
+        for line in read_files(files):
             empty = False
             problem = line.problem
             if problem is None:
@@ -180,7 +189,7 @@ class Run:
             else:
                 self.reject(line, problem)
         if empty and not (self.allow_empty or self.dry_run):
-            where = ", ".join(name if name != "-" else "standard input" for name in self.files or ("-",))
+            where = ", ".join(name if name != "-" else "standard input" for name in files or ("-",))
             raise ToolError(f"{where}: no record came; where that may be, --allow-empty takes it")
 
     def unfinished(self, lines: Iterable[Line]) -> Iterator[Line]:

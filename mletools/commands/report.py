@@ -1,102 +1,36 @@
 """mle-report: what sets of graded rollouts amount to."""
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import click
 
-from .. import cli
-from ..reports.comparison import BY, compare
-from ..reports.runs import POLICIES
+from .. import __version__, cli
+from ..cli_options import options
+from ..reports.comparison import compare, compare_with_first
+from ..reports.course_tables import TABLES
+from ..reports.following import follow
+from ..reports.options import TABLE, ReportOptions
+from ..reports.page import Page, figures, plots
+from ..reports.reading import drop_reason, labels, read_set
+from ..reports.runs import RunSet
 from ..reports.summary import summaries
 from ..reports.tables import comparison, report
-from .report_asked import TABLES, Asked
-from .report_follow import follow
-from .report_sets import labels, read
 
 
 @cli.command("mle-report", text=True)
+@options(ReportOptions, "chosen", "Sets")
 @click.option(
-    "--label", multiple=True, metavar="NAME", help="Name the sets, one a file, in order (default: the file names)."
-)
-@click.option("--json", "as_json", is_flag=True, help="Write records (kind summary, or comparison) instead of tables.")
-@click.option(
-    "--runs",
-    type=click.IntRange(1),
-    metavar="K",
-    help="The k of Avg@k and Best@k, and the fewest runs a task should have (default: what the sets hold).",
-)
-@click.option(
-    "--missing",
-    type=click.Choice(POLICIES),
-    default="invalid",
+    "--seed",
+    cls=cli.Option,
+    heading=TABLE,
+    type=int,
+    default=0,
     show_default=True,
-    help="What a run that is not there counts as.",
+    help="--compare, --html: of the bootstrap.",
 )
-@click.option(
-    "--confidence",
-    type=click.FloatRange(0, 1, min_open=True, max_open=True),
-    default=0.95,
-    show_default=True,
-    help="Of the intervals.",
-)
-@click.option("--compare", is_flag=True, help="Compare the second of two sets with the first, task by task.")
-@click.option("--by", type=click.Choice(list(BY)), help="--compare: the quantity.  [default: reward]")
-@click.option(
-    "--over-time",
-    is_flag=True,
-    help="Of searches: medals and normalised scores by the share of the budget that was used.",
-)
-@click.option(
-    "--best-trace",
-    is_flag=True,
-    help="Of the traces of a run (scaffold memory) count one, the best by validation, with the cost of all.",
-)
-@click.option(
-    "--over-turns",
-    is_flag=True,
-    help="Of agents in turns: how many ask for help, and what they have so far, after each turn.",
-)
-@click.option(
-    "--over-traces",
-    is_flag=True,
-    help="Of runs of traces (scaffold memory): human rank over time, of those from memory and from scratch, and by submission.",
-)
-@click.option(
-    "--html", is_flag=True, help="One HTML page with figures, a table of rollouts, and a viewer; it loads nothing."
-)
-@click.option("--full", is_flag=True, help="--html: the viewer shows all of every text (a larger page).")
-@click.option("--title", metavar="TEXT", help="--html: of the page.  [default: Report]")
-@click.option(
-    "--train-steps",
-    "steps",
-    multiple=True,
-    type=click.Path(dir_okay=False),
-    metavar="FILE",
-    help="--html, --plots, --follow: train_step records, whose curves are drawn too (repeatable).",
-)
-@click.option(
-    "--tasks",
-    multiple=True,
-    type=click.Path(dir_okay=False),
-    metavar="FILE",
-    help="--html, --plots: task records in the order of their making, also --rejects and --dropped files: a funnel (repeatable).",
-)
-@click.option(
-    "--follow",
-    is_flag=True,
-    help="Watch FILES, and --train-steps, as a running pipe writes them: a dashboard on standard error, until Ctrl-C.",
-)
-@click.option(
-    "--interval",
-    type=click.FloatRange(0, min_open=True),
-    default=10.0,
-    show_default=True,
-    metavar="S",
-    help="--follow: seconds between its lines where there is no terminal.",
-)
-@click.option("--plots", metavar="DIR", help="Write every figure into DIR too, as SVG and PNG.")
-@click.option("--seed", type=int, default=0, show_default=True, help="--compare, --html: of the bootstrap.")
-def main(run: cli.Run, **options: Any) -> None:
+def main(run: cli.Run, chosen: ReportOptions) -> None:
     """Print what the graded rollouts in FILES amount to, per task and over tasks.
 
     Each file is a set: valid, above median, medals, reward, score, costs, and human rank and normalised score where a
@@ -133,32 +67,56 @@ def main(run: cli.Run, **options: Any) -> None:
       mle-report --html --train-steps steps.jsonl -o report.html graded.jsonl
       mle-report --follow --train-steps steps.jsonl graded.jsonl
     """
-    asked = Asked(**options)
     files = run.files or ("-",)
-    asked.check(len(files))
-    if asked.follow:
-        follow(run, files, asked.steps, asked.interval)
-    names = asked.label or labels(files)
-    if len(set(names)) < len(names):
-        raise click.UsageError("two sets have the same name; --label tells them apart")
+    chosen.check(len(files))
+    if chosen.follow:
+        follow(files, chosen.steps, chosen.interval, run.say)
+    names = chosen.names(files)
     run.open()
-    if asked.html or asked.plots:
-        from .report_page import draw
+    page = Page(chosen.full) if chosen.drawn else None
 
-        sets = draw(run, asked, names, files)
-        if asked.html:
-            return
-    else:
-        sets = [read(run, name, path, asked.best_trace) for name, path in zip(names, files, strict=True)]
-    if asked.compare:
+    def keep(rollout: dict[str, Any], label: str) -> None:
+        run.counts["rollouts"] += 1
+        if page is not None:
+            page.add(rollout, label)
+
+    sets = [
+        read_set(name, run.lines("rollout", files=(path,)), run.reject, keep, chosen.best_trace)
+        for name, path in zip(names, files, strict=True)
+    ]
+    if page is not None:
+        _draw(run, chosen, page, sets)
+    if chosen.html:
+        return
+    if chosen.compare:
         first, second = sets
-        record = compare(first, second, *asked.how, run.seed)
+        record = compare(first, second, **chosen.comparison, seed=run.seed)
         records, text = [record], comparison(record)
     else:
-        records = summaries(sets, asked.runs, asked.missing, asked.confidence)
-        text = TABLES[asked.tables[0]](records) if asked.tables else report(records)
-    if asked.as_json:
+        records = summaries(sets, chosen.runs, chosen.missing, chosen.confidence)
+        text = TABLES[chosen.tables[0]](records) if chosen.tables else report(records)
+    if chosen.as_json:
         for record in records:
             run.emit(record)
     else:
         run.emit_text(text + "\n")
+
+
+def _draw(run: cli.Run, chosen: ReportOptions, page: Page, sets: Sequence[RunSet]) -> None:
+    """Write the figures of --plots and the page of --html."""
+    records = summaries(sets, chosen.runs, chosen.missing, chosen.confidence)
+    steps = {
+        name: [line.record for line in run.lines("train_step", files=(path,))]
+        for name, path in zip(labels(chosen.steps), chosen.steps, strict=True)
+    }
+    comparisons = compare_with_first(sets, {**chosen.comparison, "seed": run.seed}, run.say)
+    reasons = {
+        name: [drop_reason(line.record) for line in run.lines("task", "reject", files=(path,))]
+        for name, path in zip(labels(chosen.tasks), chosen.tasks, strict=True)
+    }
+    drawn = figures(page.runs, steps, comparisons, reasons, records)
+    if chosen.plots:
+        run.say(f"{len(plots.save(drawn, Path(chosen.plots)))} files in {chosen.plots}")
+    if chosen.html:
+        for text in page.html(chosen.title or "Report", records, drawn, __version__):
+            run.emit_text(text)

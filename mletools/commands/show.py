@@ -1,77 +1,19 @@
 """mle-show: rollouts for a human to read in a terminal or a browser."""
 
-import os
-import shutil
-import sys
-from typing import Any
-
 import click
+from click.core import ParameterSource
 
 from .. import cli
+from ..cli_options import options
 from ..records.errors import ToolError
 from ..reports import show
 from ..reports.search import is_search
-
-COLOURS = ("auto", "always", "never")
-
-
-def _colour(context: click.Context, param: click.Parameter, value: str) -> str:
-    """`never` for `auto` without a terminal; looked up here, where standard output is still the user's."""
-    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or not sys.stdout.isatty()
-    return "never" if value == "auto" and plain else value
-
-
-def _columns(context: click.Context, param: click.Parameter, value: int | None) -> int:
-    return value or max(shutil.get_terminal_size((120, 50)).columns, 40)
+from ..reports.show.options import ShowOptions
 
 
 @cli.command("mle-show", text=True)
-@click.option(
-    "--id",
-    "prefixes",
-    multiple=True,
-    metavar="PREFIX",
-    help="Only rollouts whose id, or whose group's, begins so (repeatable; default: all).",
-)
-@click.option("--list", "listing", is_flag=True, help="A line a rollout instead.")
-@click.option("--tree", is_flag=True, help="Of searches (--scaffold search): their graph, a line a node.")
-@click.option(
-    "--turn",
-    "turns",
-    type=click.IntRange(1),
-    multiple=True,
-    metavar="K",
-    help="Only this turn, counted from 1 (repeatable; default: all).",
-)
-@click.option("--full", is_flag=True, help="All of every text, and whole programs instead of what changed.")
-@click.option(
-    "--width",
-    type=click.IntRange(40),
-    callback=_columns,
-    metavar="N",
-    help="Columns.  [default: the terminal's, else 120]",
-)
-@click.option(
-    "--color",
-    "colour",
-    type=click.Choice(COLOURS),
-    default="auto",
-    show_default=True,
-    callback=_colour,
-    help="auto: on a terminal, and unless NO_COLOR is set.",
-)
-@click.option("--html", is_flag=True, help="One HTML page, in colours, that loads nothing; else plain text.")
-def main(
-    run: cli.Run,
-    prefixes: tuple[str, ...],
-    listing: bool,
-    tree: bool,
-    turns: tuple[int, ...],
-    full: bool,
-    width: int,
-    colour: str,
-    html: bool,
-) -> None:
+@options(ShowOptions, "chosen")
+def main(run: cli.Run, chosen: ShowOptions) -> None:
     """Show the rollouts in FILES: what each came to, then turn by turn what the agent saw, wrote and ran.
 
     At the top the grade among its thresholds, the cost, and a line for each turn; `/turn 7` finds one in less. A program
@@ -90,40 +32,29 @@ def main(
       mle-show --id 3f2a --turn 4 --full graded.jsonl
       mle-show --tree --html -o search.html graded.jsonl
     """
-    if (listing or tree) and (turns or full):
-        which = "--tree" if tree else "--list"
-        raise click.UsageError(f"{which} shows no turns: --turn and --full are about the other way of showing")
-    if listing and tree:
-        raise click.UsageError("--list is a line a rollout, --tree a line a node: choose one")
-    context = click.get_current_context()
-    if html and context.get_parameter_source("colour") == click.core.ParameterSource.COMMANDLINE:
-        raise click.UsageError("--color is about terminals; --html has its own colours")
-    to_file = context.params["output"] not in (None, "-")
-    written = show.page() if html else show.printer(colour == "always" or (colour == "auto" and not to_file))
-    before, after = show.PAGE if html else ("", "")
+    chosen.check(click.get_current_context().get_parameter_source("colour") is ParameterSource.COMMANDLINE)
+    terminal = run.terminal_columns
+    coloured = chosen.in_colours(terminal is not None and run.beside("") is None)
+    written = show.page() if chosen.html else show.printer(coloured)
+    before, after = show.PAGE if chosen.html else ("", "")
+    view = show.View(chosen.full, chosen.columns(terminal), frozenset(chosen.turns))
     run.open()
-    view = show.View(full, width, frozenset(turns))
     run.emit_text(before)
     rows = []
     for line in run.lines("rollout"):
-        if not _wanted(line.record, prefixes):
+        if not chosen.wants(line.record):
             continue
-        if tree and not is_search(line.record):
+        if chosen.tree and not is_search(line.record):
             run.reject(line, "no search: --tree shows what mle-rollout --scaffold search made")
             continue
         run.counts["rollouts"] += 1
-        if listing:
+        if chosen.listing:
             rows.append(show.row(line.record))
             continue
-        made = show.graph(line.record, view) if tree else show.lines(line.record, view)
-        for text in written(made):
+        for text in written(show.graph(line.record, view) if chosen.tree else show.lines(line.record, view)):
             run.emit_text(text)
     for text in written(show.table(rows)):
         run.emit_text(text)
     run.emit_text(after)
-    if prefixes and not run.counts["rollouts"]:
-        raise ToolError(f"no rollout begins with {' or '.join(prefixes)}")
-
-
-def _wanted(rollout: dict[str, Any], prefixes: tuple[str, ...]) -> bool:
-    return not prefixes or rollout["id"].startswith(prefixes) or rollout["group"].startswith(prefixes)
+    if chosen.prefixes and not run.counts["rollouts"]:
+        raise ToolError(f"no rollout begins with {' or '.join(chosen.prefixes)}")

@@ -9,11 +9,15 @@ the rest of the declaration. Nothing here depends on a command line: settings ca
 """
 
 import dataclasses
+import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_type_hints
 
+from .errors import ToolError
+
 _KEY = "option"
+_BOUNDS = {"at_least": operator.ge, "above": operator.gt, "at_most": operator.le, "below": operator.lt}
 Kind = Literal["file", "folder", "existing file", "existing folder", "existing path", "url"]
 
 
@@ -55,6 +59,19 @@ def declarations(settings: type, without: tuple[str, ...] = ()) -> dict[str, Dec
         for field in dataclasses.fields(settings)
         if field.name not in without and (declared := _declared(settings, field.name)) is not None
     }
+
+
+def check_values(settings: Any) -> None:
+    """ToolError for a value of these settings that is none of its option's choices, or beyond a bound."""
+    for name, declared in declarations(type(settings)).items():
+        value = getattr(settings, name)
+        for each in value if isinstance(value, tuple) else () if value is None else (value,):
+            if declared.choices and each not in declared.choices:
+                raise ToolError(f"{name} {each!r}: choose one of {', '.join(declared.choices)}")
+            for bound, holds in _BOUNDS.items():
+                limit = getattr(declared, bound)
+                if limit is not None and not holds(each, limit):
+                    raise ToolError(f"{name} must be {bound.replace('_', ' ')} {limit:g}, not {each}")
 
 
 def _declared(settings: type, name: str) -> Declaration | None:

@@ -5,7 +5,7 @@ less the first's, turned so that positive is better. The mean difference is over
 percentile bootstrap that draws tasks anew: it tells how far other tasks of this sort could change it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..records.errors import ToolError
@@ -72,6 +72,19 @@ def compare(
         "missing_policy": missing,
         "revealed": [sum(run.revealed for run in run_set.runs) for run_set in sets],
     }
+
+
+def compare_with_first(
+    sets: Sequence[RunSet], settings: Mapping[str, Any], say: Callable[[str], None]
+) -> list[dict[str, Any]]:
+    """Each further set against the first; `say` why one cannot be compared. settings: of `compare`, by name."""
+    records = []
+    for other in sets[1:]:
+        try:
+            records.append(compare(sets[0], other, **settings))
+        except ToolError as error:
+            say(f"{other.label} is not compared with {sets[0].label}: {error}")
+    return records
 
 
 def _paired(sets: Sequence[RunSet], found: Sequence[Grid], by: str) -> tuple[list[dict[str, Any]], list[str], set[str]]:

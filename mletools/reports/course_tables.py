@@ -1,7 +1,7 @@
 """Tables of what happens within runs: searches, agents after each of their turns, and runs of several traces."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from .courses import ALL
 from .lines import HANDLING, OVERALL, Record, aligned, each, number
@@ -160,3 +160,10 @@ def _columns(longest: int) -> list[int]:
 def _length(row: Record) -> float:
     """The mean number of turns: the shares that took the first, the second and so on, together."""
     return float(sum(point["working"] for point in row["turns"]["by_turn"]))
+
+
+TABLES: dict[str, Callable[[Sequence[Record]], str]] = {  # each replaces the whole report; by the option's name
+    "over_time": over_time,
+    "over_turns": by_turn,
+    "over_traces": by_trace,
+}

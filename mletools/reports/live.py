@@ -1,7 +1,8 @@
 """A running pipe at a glance: rollouts a minute, valid ones, rewards, sandbox use, training, from files that still grow.
 
-Covered: files of graded rollouts and of train_step records as commands append to them, under their final names or as .partial;
-files that are not there yet or begin again. Not covered: what a command has not written, and how the screen is drawn (the command does).
+Covered: files of graded rollouts and of train_step records as commands append to them, under their final names or as
+.partial; files that are not there yet or begin again. Not covered: what a command has not written, and how the screen is drawn
+(following).
 """
 
 import os
@@ -38,9 +39,9 @@ class Tail:
         for path in (partial, self.path):
             try:
                 with path.open("rb") as file:
-                    told = os.fstat(file.fileno())
-                    if (told.st_dev, told.st_ino) != self._file or told.st_size < self._at:
-                        self._file, self._at, self._torn = (told.st_dev, told.st_ino), 0, b""
+                    status = os.fstat(file.fileno())
+                    if (status.st_dev, status.st_ino) != self._file or status.st_size < self._at:
+                        self._file, self._at, self._torn = (status.st_dev, status.st_ino), 0, b""
                     file.seek(self._at)
                     new = file.read()
                     self._at += len(new)
@@ -108,7 +109,7 @@ class Live:
             mean([float(bool(each.get("valid"))) for each in verdicts]),
             mean([float(each.get("medal") is not None) for each in verdicts]),
         )
-        found = [
+        rows = [
             ("rollouts", f"{60 * len(self._arrivals) / seconds:.1f} a minute", f"{self.rollouts:,}"),
             ("valid", _share(valid), _share(self.valid / self.rollouts if self.rollouts else None)),
             ("medals", _share(medals), _share(self.medals / self.rollouts if self.rollouts else None)),
@@ -117,12 +118,12 @@ class Live:
             ("programs", "", ", ".join(f"{count:,} {name}" for name, count in self.statuses.most_common(6)) or "-"),
         ]
         if self.step:
-            found += self._training(seconds)
-        return found
+            rows += self._training(seconds)
+        return rows
 
     def _training(self, seconds: float) -> list[Row]:
         step, steps = self.step, [record for _, record in self._steps]
-        found = [
+        rows = [
             (
                 "updates",
                 f"{60 * len(steps) / seconds:.1f} a minute",
@@ -133,15 +134,15 @@ class Live:
         ]
         works, waits = (sum(record.get(name) or 0.0 for record in steps) for name in ("duration_s", "waited_s"))
         if works + waits > 0:
-            found.append(("trainer works", _share(works / (works + waits)), ""))
+            rows.append(("trainer works", _share(works / (works + waits)), ""))
         idle = [record.get("sampler_waited_s") for _, record in self._steps]
         known = [value for value in idle if value is not None]
         if len(known) > 1:
             elapsed = self._steps[-1][0] - self._steps[0][0]
-            found.append(
+            rows.append(
                 ("sampler idle", _share(min(1.0, (known[-1] - known[0]) / elapsed) if elapsed > 0 else None), "")
             )
-        return found
+        return rows
 
 
 def sparks(values: Iterable[float]) -> str:
@@ -153,13 +154,13 @@ def sparks(values: Iterable[float]) -> str:
     return "".join(SPARKS[round((value - low) / (high - low) * 7) if high > low else 3] for value in known)
 
 
-def told(rows: Iterable[Row]) -> str:
+def in_one_line(rows: Iterable[Row]) -> str:
     """The rows in one line, for a log."""
     return "; ".join(f"{name} {', '.join(part for part in (lately, total) if part)}" for name, lately, total in rows)
 
 
-def records(tails: Iterable[Tail], live: Live, first: bool) -> None:
-    """Feed what is new; `first`: it was there before anybody looked, so it says nothing of the speed."""
+def add_new(tails: Iterable[Tail], live: Live, first: bool) -> None:
+    """Add the new records of the files; `first`: they were there before, so they say nothing of the speed."""
     for tail in tails:
         for record in tail.read():
             live.add(record, None if first else time.monotonic())

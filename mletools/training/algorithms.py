@@ -58,16 +58,32 @@ PRESETS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-def settle(explicit: dict[str, Any], algorithm: str | None, preset: str | None) -> dict[str, Any]:
-    """The options as they are to be: those `given`, then the preset's, then the algorithm's (default grpo).
+def settle(overrides: dict[str, Any], preset: str | None) -> dict[str, Any]:
+    """The settings of GrpoOptions: `overrides` that are not None or (), then the preset's, then the algorithm's.
 
-    The result has `algorithm`; a preset's `batch` gives way to a given `groups_per_step` and the other way round.
+    The result has `algorithm`; a preset's `batch` gives way to a `groups_per_step` among the overrides, and the other
+    way round.
     """
+    overrides = {name: value for name, value in overrides.items() if value not in (None, ())}
     base = dict(PRESETS[preset]) if preset else {}
-    name = algorithm or base.get("algorithm", "grpo")
-    if algorithm and algorithm != base.get("algorithm", algorithm):
+    name = overrides.get("algorithm") or base.get("algorithm", "grpo")
+    if name != base.get("algorithm", name):
         base = {key: value for key, value in base.items() if key not in ("baseline", "loss_type", "use_logprobs")}
     for one, other in (("batch", "groups_per_step"), ("groups_per_step", "batch")):
-        if one in explicit:
+        if one in overrides:
             base.pop(other, None)
-    return {**ALGORITHMS[name], **base, **explicit, "algorithm": name}
+    return {**ALGORITHMS[name], **base, **overrides, "algorithm": name}
+
+
+def shown_defaults(name: str, default: Any) -> str:
+    """The default of an option, and what algorithms and presets set instead, for the end of its help."""
+    settings = {**ALGORITHMS, **PRESETS}
+    others = {key: each[name] for key, each in settings.items() if each.get(name, default) != default}
+    shown = [
+        f"{key}: {_text(value)}" for key, value in {"default": default, **others}.items() if value not in (None, ())
+    ]
+    return f"  [{'; '.join(shown)}]" if shown else ""
+
+
+def _text(value: Any) -> str:
+    return ", ".join(value) if isinstance(value, tuple) else f"{value:g}" if isinstance(value, float) else str(value)

@@ -32,7 +32,7 @@ from .session import TRAINER_STATE
 from .steps import Choice, OptimiserStep
 from .stream import Arrivals, Spool
 
-__all__ = ["GrpoOptions", "GrpoRun", "preload"]
+__all__ = ["GrpoOptions", "GrpoRun"]
 
 
 class GrpoRun(TrainingRun):

@@ -4,16 +4,21 @@ Covered: full fine-tuning, a fresh LoRA adapter, going on with an adapter that e
 kind. Not covered: quantised bases, several adapters at once, adapters on the output layer (TRL refuses them).
 """
 
+import importlib.util
 import json
 import os
 import shutil
+import threading
 import warnings
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from ..records.errors import ToolError
+from ..records.jsonl import Line
 
 ADAPTER = "default"
+LIBRARIES = ("torch", "transformers", "trl", "peft", "accelerate", "datasets")
 
 
 def preload() -> None:
@@ -33,6 +38,22 @@ def preload() -> None:
     transformers.logging.disable_progress_bar()
     # TRL still uses the names that transformers 5 is about to retire; the reader can do nothing about it.
     warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")
+
+
+def require_libraries() -> None:
+    """ToolError that names the extra to install where a library that training needs is missing."""
+    missing = [library for library in LIBRARIES if importlib.util.find_spec(library) is None]
+    if missing:
+        raise ToolError(f"needs {', '.join(missing)}: pip install 'mletools[train]'")
+
+
+def hold(lines: Iterable[Line]) -> list[Line]:
+    """All of the lines, which are read while the heavy libraries are imported."""
+    imports = threading.Thread(target=preload, daemon=True)
+    imports.start()
+    held = list(lines)
+    imports.join()  # two threads must not import the same library at once
+    return held
 
 
 def resolve_model(model: str) -> str:

@@ -7,12 +7,13 @@ into a running vLLM server in place, by its run-time LoRA loading. Not covered: 
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from ..records import published
 from ..records.errors import ToolError
 from ..records.ids import content_id
+from ..records.options import option
 from . import checkpoints
+from .options import GrpoOptions
 
 PREFIX = "policy"
 KEEP = 3  # versions: a sampler may still be loading the one before
@@ -117,19 +118,36 @@ def load_adapter(url: str, name: str, folder: Path, tries: int = TRIES, pause: f
         )
 
 
-def publisher(options: Any, folder: str | None, url: str | None, name: str, out: str) -> Publisher | None:
-    """The publisher of a run with these options, or None without samplers. ToolError: what cannot be served."""
-    if folder is None:
-        if url is not None:
-            raise ToolError("--publish-url needs --publish DIR: the server reads the adapter from there")
-        return None
-    if url is not None and options.lora_rank == 0:
-        raise ToolError("--publish-url loads adapters: train one (--lora-rank), or publish into a folder alone")
-    run = content_id("run", str(Path(out).resolve()))
-    limit = options.max_staleness
-    if limit is not None and limit + 1 < options.publish_steps:
-        raise ToolError(
-            f"--max-staleness {limit} with --publish-steps {options.publish_steps}: a policy is up to "
-            f"{options.publish_steps - 1} updates old before the next is published"
-        )
-    return Publisher(Path(folder), url, name, options.publish_steps, options.batch, options.groups_per_step, run)
+@dataclass(frozen=True)
+class StreamOptions:
+    """Training on rollouts as they come, and where those who sample them get the policy."""
+
+    stream: bool = option("Train as rollouts come, until the input ends; one pass.", default=False, machine=True)
+    publish: str | None = option(
+        "Put the policy here, version by version, for mle-rollout --follow DIR.",
+        kind="folder",
+        metavar="DIR",
+        machine=True,
+    )
+    publish_url: str | None = option(
+        "Load each version into this vLLM server, too, as the model --publish-name.", kind="url", machine=True
+    )
+    publish_name: str = option(default="policy", metavar="NAME", machine=True)
+
+    def publisher(self, options: GrpoOptions, out: str) -> Publisher | None:
+        """The publisher of the run in `out`, or None without samplers. ToolError: what cannot be served."""
+        if self.publish is None:
+            if self.publish_url is not None:
+                raise ToolError("--publish-url needs --publish DIR: the server reads the adapter from there")
+            return None
+        if self.publish_url is not None and options.lora_rank == 0:
+            raise ToolError("--publish-url loads adapters: train one (--lora-rank), or publish into a folder alone")
+        run = content_id("run", str(Path(out).resolve()))
+        limit, steps = options.max_staleness, options.publish_steps
+        if limit is not None and limit + 1 < steps:
+            raise ToolError(
+                f"--max-staleness {limit} with --publish-steps {steps}: a policy is up to {steps - 1} updates old before "
+                "the next is published"
+            )
+        sizes = (options.batch, options.groups_per_step)
+        return Publisher(Path(self.publish), self.publish_url, self.publish_name, steps, *sizes, run)

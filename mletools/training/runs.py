@@ -12,17 +12,18 @@ import os
 import queue
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ..records.errors import ToolError
+from ..records.errors import RecordError, ToolError
+from ..records.ids import content_id
+from ..records.jsonl import Line
 from . import checkpoints, policy
 from .samples import Sample, sample_of
 from .session import TRAINER_STATE, Session, callback, sharded, walk
-
-LOGGERS = ("none", "tensorboard", "wandb", "trackio")
+from .step_loader import leads
 
 
 class TrainingRun:
@@ -102,6 +103,42 @@ class TrainingRun:
     def sample(self, record: dict[str, Any]) -> Sample:
         """The training sample of a rollout record; RecordError when the record cannot be one."""
         return sample_of(record, self.vocabulary_size)
+
+    def samples(self, lines: Iterable[Line], reject: Callable[[Line, str], None]) -> Iterator[Sample]:
+        """The training samples of the lines; a record that cannot be one is given to `reject` with the reason."""
+        for line in lines:
+            try:
+                yield self.sample(line.record)
+            except RecordError as error:
+                reject(line, str(error))
+
+    def record_steps(
+        self,
+        steps: Iterable[dict[str, Any]],
+        emit: Callable[[dict[str, Any]], Any],
+        say: Callable[[str], None],
+        export_merged: bool = False,
+        allow_empty: bool = False,
+    ) -> Counter[str]:
+        """Give `emit` a train_step record of every step as it is done; how many rollouts were not trained on, by reason.
+
+        export_merged: at the end write the policy into out/merged. ToolError where no step could be taken and
+        `allow_empty` does not say that this may be.
+        """
+        taken = 0
+        for taken, step in enumerate(steps, 1):  # noqa: B007
+            identity = content_id("train_step", step["algorithm"], str(self.out), step["step"])
+            emit({"kind": "train_step", "version": 1, "id": identity, "lineage": [], **step})
+        if export_merged and leads() and (latest := checkpoints.load_latest(self.out)) is not None:
+            say(f"the policy as one model: {policy.export_merged(latest, self.out / 'merged')}")
+        left_out = {reason.replace("_", " "): count for reason, count in self.dropped.items() if count}
+        if not (taken or self.nothing_left or allow_empty) and leads():
+            counts = ", ".join(f"{count} {reason}" for reason, count in left_out.items()) or "no rollout came"
+            ungraded = "; mle-grade gives rollouts a reward" if "no reward" in left_out else ""
+            raise ToolError(
+                f"nothing to train on, no step was taken: {counts}{ungraded}; where that may be, --allow-empty takes it"
+            )
+        return Counter({f"not trained on ({reason})": count for reason, count in left_out.items()})
 
     def write(self, folder: Path, trainer: Any) -> None:
         """Fill a checkpoint folder: weights, tokenizer, optimiser state, the records of the steps so far."""

@@ -11,50 +11,57 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..records.errors import ToolError
+from ..records.errors import OptionError, ToolError
 from ..records.ids import content_id, derive_seed
+from ..records.options import option
 from . import policy
+from .options import TrainingOptions
 from .policy import preload
 from .runs import TrainingRun
 from .samples import Sample, Sequence, sample_of
 from .steps import Row
+from .tiny import PRESETS
 
-__all__ = ["SCHEDULES", "SftOptions", "SftRun", "learning_rate_at", "preload"]
+__all__ = ["SftOptions", "SftPolicy", "SftRun", "learning_rate_at"]
 
 SCHEDULES = ("cosine", "constant")
 IGNORED = -100
 
 
 @dataclass(frozen=True)
-class SftOptions:
+class SftPolicy:
+    """The model that fine-tuning begins from."""
+
+    model: str | None = option("A folder, adapter folder or hub name to start from.")
+    from_scratch: str | None = option(
+        "Make a new, tiny model and its tokenizer instead (in OUT/from-scratch), and train all its weights.",
+        choices=tuple(PRESETS),
+    )
+
+    def check(self) -> None:
+        """OptionError unless there is one of the two."""
+        if (self.model is None) == (self.from_scratch is None):
+            raise OptionError("give either --model or --from-scratch")
+
+
+@dataclass(frozen=True)
+class SftOptions(TrainingOptions):
     """What defines an SFT run. `batch` rollouts make a step, `micro_batch` of them a forward pass.
 
-    max_seconds: stop after the step that uses up this training time (over all sessions of the run); the schedule then
-    follows whichever is further on, the steps or the clock. warmup: share of the run over which the rate rises.
+    max_seconds: training time of all sessions of the run together; the learning rate's schedule then follows whichever
+    is further on, the steps or the clock.
     """
 
-    learning_rate: float = 1e-4
-    epochs: int = 1
-    max_seconds: float | None = None
-    batch: int = 32
-    micro_batch: int = 8
-    warmup: float = 0.05
-    schedule: str = "cosine"
-    max_grad_norm: float = 1.0
-    lora_rank: int = 16
-    lora_alpha: int = 32
+    max_seconds: float | None = option("Stop after this much training time, whichever comes first.")
+    batch: int = option("Rollouts an optimiser step.", default=32, at_least=1)
+    learning_rate: float = option("Highest rate of the schedule.", default=1e-4)
+    schedule: str = option(default="cosine", choices=SCHEDULES)
+    warmup: float = option("Share of the run.", default=0.05, at_least=0, at_most=1)
     save_steps: int = 100
-    keep: int = 3
-    logger: str = "none"
-    validate: str | None = None
-    seed: int = 0
+    max_grad_norm: float = 1.0
 
     def __post_init__(self) -> None:
-        if self.schedule not in SCHEDULES:
-            raise ToolError(f"schedule {self.schedule!r}: choose one of {', '.join(SCHEDULES)}")
-        for name in ("epochs", "batch", "micro_batch", "save_steps", "keep"):
-            if getattr(self, name) < 1:
-                raise ToolError(f"{name} must be at least 1, not {getattr(self, name)}")
+        super().__post_init__()
         if self.batch % min(self.micro_batch, self.batch):
             raise ToolError(f"batch {self.batch} must be a multiple of micro_batch {self.micro_batch}")
 

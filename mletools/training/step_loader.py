@@ -56,6 +56,11 @@ def processes() -> int:
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
+def leads() -> bool:
+    """Whether this is the process that reads and writes, of several of a command (torchrun, accelerate launch)."""
+    return os.environ.get("RANK", "0") == "0"
+
+
 def long_timeout_group() -> Any:
     """A process group with a timeout of 30 days: a stream may be silent for longer than the default timeout."""
     from datetime import timedelta

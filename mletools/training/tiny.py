@@ -4,6 +4,8 @@ A Llama with tied embeddings, a byte-level BPE learnt from the records' own text
 nothing: train it with mle-train-sft first. Not covered: models that are good at anything.
 """
 
+import os
+import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ PRESETS = {
     "tiny": {"vocab": 768, "hidden": 128, "layers": 4, "heads": 4, "inner": 352, "context": 2048},
     "nano": {"vocab": 384, "hidden": 32, "layers": 2, "heads": 2, "inner": 88, "context": 1024},
 }
+FROM_SCRATCH = "from-scratch"
 PAD, END = "<|pad|>", "<|end|>"
 ROLES = ("system", "user", "assistant", "tool")
 TEMPLATE = (
@@ -23,6 +26,19 @@ TEMPLATE = (
     "{% endfor %}"
     "{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"
 )
+
+
+def make_from_scratch(records: list[dict[str, Any]], out: Path, preset: str, seed: int) -> Path:
+    """The model made of the records inside the run's folder `out`; one that an earlier session made is taken as it is."""
+    folder = out / FROM_SCRATCH
+    if folder.exists():
+        return folder
+    if not records:
+        raise ToolError("--from-scratch needs rollouts to learn a tokenizer from, and the input is empty")
+    unfinished = out / f"{FROM_SCRATCH}.partial"
+    shutil.rmtree(unfinished, ignore_errors=True)
+    os.replace(make_tiny(records, unfinished, preset, seed), folder)
+    return folder
 
 
 def make_tiny(records: Iterable[dict[str, Any]], out: Path, preset: str = "tiny", seed: int = 0) -> Path:

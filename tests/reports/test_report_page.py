@@ -202,7 +202,7 @@ def test_a_rollout_keeps_its_colours() -> None:
     ],
 )
 def test_sets_are_named_by_what_tells_their_files_apart(files: list[str], names: list[str]) -> None:
-    from mletools.commands.report_sets import labels
+    from mletools.reports.reading import labels
 
     assert labels(files) == names
 

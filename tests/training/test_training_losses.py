@@ -165,7 +165,7 @@ def ours(torch, model: Path, samples: list[Sample], out: Path, options: GrpoOpti
 
 
 CASES = {
-    **{name: settle({}, name, None) for name in ALGORITHMS},
+    **{name: settle({"algorithm": name}, None) for name in ALGORITHMS},
     **{f"loss {kind}": {"loss_type": kind} for kind in LOSS_TYPES if kind not in ("cispo", "luspo")},
     "loss cispo": {"loss_type": "cispo", "epsilon_high": 1.1},
     "loss luspo": {"loss_type": "luspo", "importance_sampling_level": "sequence"},
@@ -208,7 +208,7 @@ def test_loss_and_gradient_equal_the_equation(torch, model, samples, tmp_path, c
 
 @pytest.mark.parametrize("preset", list(PRESETS))
 def test_presets_make_options(preset: str) -> None:
-    found = settle({}, None, preset)
+    found = settle({}, preset)
     found.pop("publish_steps", None)
     options = GrpoOptions(**found)
     assert options.beta == PRESETS[preset]["beta"]

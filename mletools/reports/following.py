@@ -1,29 +1,32 @@
-"""mle-report --follow: a dashboard on standard error while a pipe runs."""
+"""mle-report --follow: the dashboard of a running pipe on standard error."""
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from .. import cli
 from ..records.errors import ToolError
-from ..reports.live import Live, Row, Tail, records, told
+from .live import Live, Row, Tail, add_new, in_one_line
 
 FRAME = 0.5  # seconds
 
 
-def follow(run: cli.Run, files: Sequence[str], steps: Sequence[str], interval: float) -> None:
-    """Watch the files until a signal ends it: a table that is drawn anew on a terminal, else a line every `interval` seconds."""
+def follow(files: Sequence[str], steps: Sequence[str], interval: float, say: Callable[[str], None]) -> None:
+    """Watch rollouts in `files` and train_step records in `steps` until a signal ends it.
+
+    On a terminal a table that is drawn anew, else a line by `say` every `interval` seconds. ToolError: standard input
+    cannot be watched.
+    """
     if "-" in files:
         raise ToolError("--follow watches files that grow: let `tee FILE` write one in the middle of the pipe")
     tails = [Tail(path) for path in (*files, *steps)]
     live = Live(time.monotonic())
-    records(tails, live, True)
+    add_new(tails, live, True)
     if not sys.stderr.isatty():
         while True:
-            run.say(told(live.rows(time.monotonic())))
+            say(in_one_line(live.rows(time.monotonic())))
             time.sleep(interval)
-            records(tails, live, False)
+            add_new(tails, live, False)
     from rich.console import Console
     from rich.live import Live as Screen
 
@@ -32,7 +35,7 @@ def follow(run: cli.Run, files: Sequence[str], steps: Sequence[str], interval: f
             rows = live.rows(time.monotonic())
             screen.update(_table(rows, sum(tail.unreadable for tail in tails), files), refresh=True)
             time.sleep(FRAME)
-            records(tails, live, False)
+            add_new(tails, live, False)
 
 
 def _table(rows: Sequence[Row], unreadable: int, files: Sequence[str]) -> Any:

@@ -1,0 +1,73 @@
+"""From lines of input to what a report needs: sets of graded rollouts, why tasks were dropped, and names of files."""
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from itertools import takewhile
+from typing import Any
+
+from ..records.errors import RecordError
+from ..records.jsonl import Line
+from .runs import RunSet, graded_run
+from .show.visible import visible_line
+from .traces import Traces
+
+
+def read_set(
+    label: str,
+    lines: Iterable[Line],
+    reject: Callable[[Line, str], None],
+    keep: Callable[[dict[str, Any], str], None],
+    best_trace: bool = False,
+) -> RunSet:
+    """The graded rollouts of one file, each given to `keep` with the set's label.
+
+    reject(line, reason): for a rollout that is not graded, and for one that came before. best_trace: of the traces of a
+    run count one (reports.traces).
+    """
+    run_set, traces = RunSet(label), Traces()
+    line_numbers: dict[str, int] = {}  # by the rollout's id
+    for line in lines:
+        if (id := line.record["id"]) in line_numbers:
+            reject(line, f"rollout {id} again, first in line {line_numbers[id]}: a run counts once")
+            continue
+        try:
+            graded = graded_run(line.record)
+        except RecordError as error:
+            reject(line, str(error))
+            continue
+        line_numbers[id] = line.number
+        if best_trace and "trace" in line.record:
+            traces.add(line.record, graded)
+        else:
+            run_set.add(graded)
+        keep(line.record, label)
+    for graded in traces.runs():
+        run_set.add(graded)
+    return run_set
+
+
+def drop_reason(record: dict[str, Any]) -> str | None:
+    """Why a task was dropped, or a line rejected; None: the task was kept."""
+    if record["kind"] == "reject":
+        return visible_line(record["reason"])
+    decision = record.get("filter") or {"kept": True}
+    return None if decision["kept"] else visible_line(decision.get("reason") or "dropped")
+
+
+def labels(files: Sequence[str]) -> list[str]:
+    """What tells the files apart: their names, or else the folders in which they differ (runs/a/steps.jsonl: a)."""
+    names = ["stdin" if path == "-" else os.path.basename(path).removesuffix(".jsonl") for path in files]
+    if len(set(names)) == len(names):
+        return names
+    if len(set(files)) < len(files):
+        return list(files)
+    parts = [os.path.normpath(path).removesuffix(".jsonl").split(os.sep) for path in files]
+    first = _common_length(parts)
+    last = _common_length([path[:first:-1] for path in parts])
+    names = ["/".join(path[first : len(path) - last]) for path in parts]
+    return names if all(names) and len(set(names)) == len(names) else list(files)
+
+
+def _common_length(parts: Sequence[Sequence[str]]) -> int:
+    """In how many of their first parts all of them agree."""
+    return sum(1 for _ in takewhile(lambda column: len(set(column)) == 1, zip(*parts, strict=False)))
