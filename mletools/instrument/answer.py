@@ -1,14 +1,12 @@
-"""Read out of a language model's answer where it put its reports (RL for MLE agents, section 3.2 and appendix C.3).
+"""Read the places of the reports from a language model's answer (RL for MLE agents, section 3.2 and appendix C.3).
 
-The answer is the program with statements `print("loaded data")` added: a bare call of print with one of the seven texts
-and nothing else. Only the places are taken: nothing that the model wrote ever runs. The answer must be the program,
-statement by statement and compared as trees, with reports in between. The program's own such statements are matched
-first, so each of them must be there, and what is more than them is a report.
+The answer is the program with added statements `print("loaded data")`: a bare call of print with one of the seven texts
+only. Only the places are used; the model's code never runs. Apart from reports, the answer must equal the program,
+statement by statement, compared as trees. Such statements of the program itself are matched first.
 
-A place is believed if it lies behind a call that earns the report by the table of operations, or, of a report for which
-the table knows no call in the program, behind any call. Both are judged by the text, top to bottom: that a call lies
-before does not show that it ran before, or did what the report says. A report in dead code never arrives; one in a
-loop arrives once.
+A place is accepted if it follows a call that earns the report by the table of operations, or any call if the program
+has none that earns it. Order is that of the text: an earlier call need not have run earlier, or done what the report
+says. A report in dead code never arrives; one in a loop arrives once.
 """
 
 import ast
@@ -19,8 +17,8 @@ from .calls import Place, earned
 from .insert import Instrumented, first_free, instrument_at, is_docstring, parsed
 from .operations import MARKERS
 
-MOST_REPORTS = 40  # in an answer; a report may stand in several branches
-_ROOM = 10_000  # characters by which an answer may be longer than twice the program
+MOST_REPORTS = 40  # in an answer; a report may be in several branches
+_ROOM = 10_000  # characters of an answer beyond twice the program's length
 _WITH_DOCSTRING = (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
@@ -29,7 +27,7 @@ class _Refused(Exception):
 
 
 def instrument_as(code: str, answer: str) -> Instrumented:
-    """`code` with its reports where `answer` has them; `problem` says why the answer is refused."""
+    """`code` with its reports where `answer` has them; `problem` says why the answer is rejected."""
     tree = parsed(code)
     if isinstance(tree, str):
         return Instrumented(None, [], tree)
@@ -53,7 +51,7 @@ def _answer_tree(code: str, answer: str) -> ast.Module:
 
 
 def _places(tree: ast.Module, answer: ast.Module) -> list[tuple[Place, str]]:
-    """Where reports stand between the statements of `tree`; _Refused where the rest is another program."""
+    """The places of reports between the statements of `tree`; _Refused where the rest is a different program."""
     insertions: list[tuple[Place, str]] = []
     todo: list[tuple[ast.AST, ast.AST, int]] = [(tree, answer, 0)]
     while todo:
@@ -77,7 +75,7 @@ def _places(tree: ast.Module, answer: ast.Module) -> list[tuple[Place, str]]:
 def _between(
     holder: ast.AST, mine: list[ast.stmt], theirs: list[ast.stmt], todo: list[tuple[ast.AST, ast.AST, int]], depth: int
 ) -> Iterator[tuple[Place, str]]:
-    """The reports in one block; compound statements to be compared are added to `todo`."""
+    """The reports in one block; compound statements to compare are added to `todo`."""
     first = 0
     if isinstance(holder, ast.Module):
         first = first_free(mine)
@@ -93,7 +91,7 @@ def _between(
         elif marker is None:
             raise _Refused(f"changes the program{_at(statement)}")
         elif at < first:
-            raise _Refused(f"has a report ahead of a docstring or a __future__ import{_at(statement)}")
+            raise _Refused(f"has a report before a docstring or a __future__ import{_at(statement)}")
         else:
             yield Place(mine, at, depth), marker
     if at < len(mine):
@@ -101,12 +99,12 @@ def _between(
 
 
 def _matches(own: ast.stmt, statement: ast.stmt) -> bool:
-    """Whether simple statements are the same; of compound ones, what they hold is compared later."""
+    """Whether simple statements are equal; the contents of compound ones are compared later."""
     return hasattr(own, "body") or isinstance(own, ast.Match) or ast.dump(own) == ast.dump(statement)
 
 
 def _report(statement: ast.stmt) -> str | None:
-    """The text of a statement that is exactly a report."""
+    """The marker of a statement that is exactly a report, else None."""
     call = statement.value if isinstance(statement, ast.Expr) else None
     if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "print"):
         return None
@@ -116,7 +114,7 @@ def _report(statement: ast.stmt) -> str | None:
 
 
 def _check_places(tree: ast.Module, reports: list[tuple[Place, str]]) -> None:
-    """_Refused where a report stands before anything that could earn it."""
+    """_Refused where a report precedes everything that could earn it."""
     ends: dict[str, list[tuple[int, int]]] = {marker: [] for marker in MARKERS}
     for each in earned(tree):
         ends[each.marker].append(_end(each.call))

@@ -1,7 +1,7 @@
-"""Every call of a program with where it stands, and the reports that it earns by the table of operations.
+"""Every call of a program with its context, and the reports that it earns by the table of operations.
 
-Covered: loops, `with torch.no_grad()`, functions and their decorators around a call. Not covered: calls within f-strings
-(their positions are not those of the file before Python 3.12), which functions are ever called.
+Covered: loops, `with torch.no_grad()`, functions and their decorators around a call. Not covered: calls in f-strings
+(before Python 3.12 their positions are not those of the file), whether functions are called.
 """
 
 import ast
@@ -18,7 +18,7 @@ _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
 
 @dataclass(frozen=True)
 class Place:
-    """Before `body[at]` or, where that is the length, behind the last; `depth` is that of its statements in the tree."""
+    """A place before `body[at]`, or at the end where `at` is the length; `depth` of the statements in the tree."""
 
     body: list[ast.stmt]
     at: int
@@ -26,7 +26,7 @@ class Place:
 
     @property
     def position(self) -> tuple[int, int]:
-        """(line, column) of the end of what stands before it; where nothing does, of the beginning of what follows."""
+        """(line, column) of the end of the previous statement, or of the start of the next where there is none."""
         if self.at:
             last = self.body[self.at - 1]
             assert last.end_lineno is not None and last.end_col_offset is not None
@@ -36,7 +36,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Around:
-    """What a call stands in, function by function: behind its outermost loop, the words of loops and function."""
+    """A call's context in its function: the place after its outermost loop, the words of loops and function."""
 
     behind_loop: Place | None = None
     loops: frozenset[str] = frozenset()
@@ -46,7 +46,7 @@ class Around:
 
 @dataclass(frozen=True)
 class Earned:
-    """One report: after `call` has returned, or at `behind`."""
+    """One report: after `call` returns, or at `behind`."""
 
     marker: str
     call: ast.Call
@@ -55,7 +55,7 @@ class Earned:
 
 
 def earned(tree: ast.Module) -> list[Earned]:
-    """All reports that the calls of a program earn; RecursionError for what is nested too deeply."""
+    """All reports that the calls of a program earn; RecursionError for deep nesting."""
     names = Names.of(tree)
     earned = []
     for call, depth, around in calls_of(tree, names):
@@ -65,7 +65,7 @@ def earned(tree: ast.Module) -> list[Earned]:
 
 
 def calls_of(tree: ast.Module, names: Names, strings: bool = False) -> Iterator[tuple[ast.Call, int, Around]]:
-    """Every call, its depth and what it stands in; with `strings`, those within f-strings too."""
+    """Every call, its depth and its context; with `strings`, those within f-strings too."""
     stack: list[tuple[ast.AST, int, Around]] = [(tree, 0, Around())]
     while stack:
         node, depth, around = stack.pop()
@@ -88,7 +88,7 @@ def _template() -> tuple[type[ast.AST], ...]:
 
 
 def _around(node: ast.AST, around: Around, names: Names) -> Around:
-    """What the parts of `node` stand in."""
+    """The context of the children of `node`."""
     if isinstance(node, _FUNCTIONS):
         quiet = any(_stops_gradient(each, names) for each in node.decorator_list)
         return Around(function=frozenset(words_of(node.name)), no_gradient=quiet)
@@ -109,7 +109,7 @@ def _stops_gradient(node: ast.expr, names: Names) -> bool:
 
 
 def _reports(call: ast.Call, around: Around, names: Names) -> list[tuple[str, bool]]:
-    """(marker, whether it stands behind the loops), each marker once and in the order of the table."""
+    """(marker, whether it is placed after the loops), each marker once, in the table's order."""
     called = names.of_call(call)
     markers: dict[str, bool] = {}
     if _prepares(call, names):
@@ -125,7 +125,7 @@ def _reports(call: ast.Call, around: Around, names: Names) -> list[tuple[str, bo
 
 
 def _prepares(call: ast.Call, names: Names) -> bool:
-    """Whether something that prepares data is fitted."""
+    """Whether the call fits a preprocessing step."""
     if not isinstance(call.func, ast.Attribute) or "fit" not in call.func.attr:
         return False
     receiver = call.func.value
@@ -140,12 +140,12 @@ def _prepares(call: ast.Call, names: Names) -> bool:
 
 
 def is_watched(call: ast.Call) -> bool:
-    """Whether a call that trains computes a loss on held-out rows as it goes."""
+    """Whether a training call computes a loss on held-out rows."""
     return any(keyword.arg in operations.WATCHED and not _is_empty(keyword.value) for keyword in call.keywords)
 
 
 def _is_empty(node: ast.expr) -> bool:
-    """Whether a value is written as None, 0, [] or the like."""
+    """Whether a value is a literal None, 0, [] or the like."""
     return not (node.value if isinstance(node, ast.Constant) else getattr(node, "elts", True))
 
 
@@ -153,22 +153,22 @@ def _applies(when: str, call: ast.Call, around: Around, names: Names) -> bool:
     if when in (operations.ALWAYS, operations.LOOP):
         return True
     values = [*call.args, *(keyword.value for keyword in call.keywords)]
-    spoken = words(*values)
+    argument_words = words(*values)
     if when in (operations.SEEN, operations.HELD_OUT):
-        held_out = around.no_gradient or bool(spoken & operations.HELD_OUT_WORDS)
+        held_out = around.no_gradient or bool(argument_words & operations.HELD_OUT_WORDS)
         return held_out == (when == operations.HELD_OUT)
     if when == operations.TEST:
-        return not is_of_training_rows(values, spoken, names)
-    all_words = spoken | around.loops
-    speaks = (all_words | around.function) & operations.TEST_WORDS
-    return around.no_gradient and bool(speaks) and not all_words & operations.TRAINING_WORDS
+        return not is_of_training_rows(values, argument_words, names)
+    all_words = argument_words | around.loops
+    test_words = (all_words | around.function) & operations.TEST_WORDS
+    return around.no_gradient and bool(test_words) and not all_words & operations.TRAINING_WORDS
 
 
-def is_of_training_rows(values: list[ast.expr], spoken: set[str], names: Names) -> bool:
-    """Whether a prediction's rows are those of training or validation: what they begin with decides, then any word."""
+def is_of_training_rows(values: list[ast.expr], argument_words: set[str], names: Names) -> bool:
+    """Whether a prediction is of training or validation rows: by the first names, then by any word."""
     for name in head(values[0]) if values else []:
         if name in ("X", "x") or name in names.split or words_of(name) & operations.TRAINING_WORDS:
             return True
         if words_of(name) & operations.TEST_WORDS:
             return False
-    return bool(spoken & operations.TRAINING_WORDS)
+    return bool(argument_words & operations.TRAINING_WORDS)

@@ -1,13 +1,13 @@
 """Insert the seven progress reports into a program's text, as the plain lines of RL for MLE agents.
 
-A text with reports runs anywhere, and can print them itself. mle-sandbox runs it for plain markers only; otherwise it
-watches the program as it was, at the `sites` that are found here too.
+mle-sandbox runs the result for plain markers only; otherwise it watches the original program at the `sites` determined
+here.
 
-A call that does one of the operations is wrapped where it stands: `f(x)` becomes `_report('loaded data', f(x))`, whose
-value is that of `f(x)` and which reports after the call returned. A report of its own (after the imports, behind a loop,
-where a model put it) shares a line with a statement or takes an empty one, so tracebacks keep their line numbers; a line
-is added only before a compound statement that begins a program or block, and behind one without an empty line after it.
-Every result is parsed and must, its reports taken out, be the program that it was.
+A call that does one of the operations is wrapped in place: `f(x)` becomes `_report('loaded data', f(x))`, which returns
+the value of `f(x)` and reports after the call. A separate report (after the imports or a loop, or where a model put it)
+shares a line with a statement or takes an empty one, so that tracebacks keep their line numbers; a line is added only
+before a compound statement that begins a program or block, and after one without an empty line after it. Every result
+is parsed and must equal the original program once the reports are removed.
 """
 
 import ast
@@ -17,11 +17,11 @@ from typing import Any
 
 from .calls import Place, earned
 from .operations import MARKERS
+from .removal import same_program, without_reports
 from .sites import call_sites, place_sites
-from .taking_out import same_program, without_reports
 
-# Reports go to descriptor 1 itself, in one write: sys.stdout may be redirected or closed by the program, and a report
-# must neither fail nor repeat (a fit in a loop would flood the output).
+# Reports go to descriptor 1 in one write, because the program may redirect or close sys.stdout; each is printed once,
+# because a fit in a loop would flood the output.
 _HELPER = "exec({source!r})"
 _HELPER_SOURCE = """\
 def {name}(what, value=None, _seen=set(), _write=__import__('os').write):
@@ -33,14 +33,14 @@ def {name}(what, value=None, _seen=set(), _write=__import__('os').write):
             pass
     return value
 """
-# What comes first of edits at the same place: the helper, reports ahead of a statement, what wraps calls, reports behind.
-_HELPER_ORDER, _AHEAD, _BEHIND, _NEW_LINE = -3_000_000, -2_000_000, 1_000_000, 2_000_000
+# The order of edits at one position: the helper, reports before a statement, wrappers of calls, reports after.
+_HELPER_ORDER, _BEFORE, _AFTER, _NEW_LINE = -3_000_000, -2_000_000, 1_000_000, 2_000_000
 _TOO_DEEP = "is nested too deeply"
 
 
 @dataclass(frozen=True)
 class Instrumented:
-    """code: the program with its reports, or None; markers: the reports inserted; problem: why there are none.
+    """code: the program with its reports, or None; markers: the reports inserted; problem: why there is none.
 
     sites: `calls` to watch and `places` of reports (see sites.py); None without code.
     """
@@ -57,16 +57,16 @@ class _Edit:
     column: int  # in bytes
     order: int
     text: bytes
-    adds_line: bool = False  # behind `line`
+    adds_line: bool = False  # after `line`
 
 
 def make_nonce(seed: int) -> str:
-    """The nonce of a record from its own derived seed (records.ids.derive_seed)."""
+    """The nonce of a record, from its derived seed (records.ids.derive_seed)."""
     return f"[mle:{seed:016x}]"
 
 
 def instrument(code: str) -> Instrumented:
-    """`code` with the reports of the table of operations; a program that cannot be parsed is returned as a problem."""
+    """`code` with the reports of the table of operations; `problem` where it cannot be parsed."""
     tree = parsed(code)
     if isinstance(tree, str):
         return Instrumented(None, [], tree)
@@ -96,7 +96,7 @@ def instrument(code: str) -> Instrumented:
 
 
 def instrument_at(code: str, tree: ast.Module, reports: Sequence[tuple[Place, str]]) -> Instrumented:
-    """`code` with reports at these places of its `tree`."""
+    """`code` with reports at the given places of its `tree`."""
     if not _room_for_helper(tree):
         return Instrumented(None, [], "does nothing")
     sites = {"calls": call_sites(tree), "places": place_sites(tree, reports)}
@@ -109,13 +109,13 @@ def parsed(code: str) -> ast.Module | str:
         tree = ast.parse(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         return f"does not parse: {type(error).__name__}: {error}"
-    if "\f" in code or "\r" in code.replace("\r\n", "\n"):  # the parser counts these as line ends or spaces
+    if "\f" in code or "\r" in code.replace("\r\n", "\n"):  # the parser treats these as line ends or spaces
         return "has form feeds or lone carriage returns"
     return tree
 
 
 def first_free(body: list[ast.stmt]) -> int:
-    """Where a module's first report may stand: behind its docstring and its __future__ imports."""
+    """The first index for a report in a module: after its docstring and __future__ imports."""
     first = 1 if body and is_docstring(body[0]) else 0
     while first < len(body):
         statement = body[first]
@@ -126,7 +126,7 @@ def first_free(body: list[ast.stmt]) -> int:
 
 
 def is_docstring(statement: ast.stmt) -> bool:
-    """Whether a statement is a text alone."""
+    """Whether a statement is a string literal."""
     value = statement.value if isinstance(statement, ast.Expr) else None
     return isinstance(value, ast.Constant) and isinstance(value.value, str)
 
@@ -150,7 +150,7 @@ def _assembled(
     placed: Sequence[tuple[Place, str]],
     marker_names: set[str],
 ) -> Instrumented:
-    """The text with the helper, the edits and the reports at places; a problem where that is not the program it was."""
+    """The text with the helper, the edits and the placed reports; `problem` where the program would change."""
     helper = _HELPER.format(source=_HELPER_SOURCE.format(name=name)).encode()
     lines = code.encode().split(b"\n")
     edits = [_helper_edit(tree.body[first_free(tree.body)], helper), *edits]
@@ -158,8 +158,8 @@ def _assembled(
         edits.append(_report_edit(place, f"{name}({marker!r})".encode(), number, lines))
     text = _applied(lines, edits).decode()
     try:
-        again = without_reports(ast.parse(text), MARKERS)
-        if again is None or not same_program(again, tree):
+        stripped = without_reports(ast.parse(text), MARKERS)
+        if stripped is None or not same_program(stripped, tree):
             return Instrumented(None, [], "its lines leave no room for reports")
     except (SyntaxError, ValueError):
         return Instrumented(None, [], "its lines leave no room for reports")
@@ -177,33 +177,33 @@ def _wrap(call: ast.Call, depth: int, marker: str, name: str) -> list[_Edit]:
 
 
 def _helper_edit(statement: ast.stmt, helper: bytes) -> _Edit:
-    """The helper before a statement: on its line, or on one of its own where the statement cannot share one."""
+    """The helper before a statement, on its line, or on a new line before a compound statement."""
     line, column = _start(statement)
     return _Edit(line, column, _HELPER_ORDER, helper + (b"\n" if _is_compound(statement) else b"; "))
 
 
 def _report_edit(place: Place, report: bytes, number: int, lines: list[bytes]) -> _Edit:
-    """A report behind the statement before its place, or ahead of the one after it, or on a line of its own."""
+    """A report after the statement before its place, or before the one after it, or on a new line."""
     body, at = place.body, place.at
     if at and not _is_compound(body[at - 1]):
         line, column = _end(body[at - 1])
-        return _Edit(line, column, _BEHIND + number, b"; " + report)
+        return _Edit(line, column, _AFTER + number, b"; " + report)
     if at < len(body) and not _is_compound(body[at]):
         line, column = _start(body[at])
-        return _Edit(line, column, _AHEAD + number, report + b"; ")
+        return _Edit(line, column, _BEFORE + number, report + b"; ")
     if at:
         line, column = _start(body[at - 1])
         indent = lines[line][:column]
         line, _ = _end(body[at - 1])
         column = len(lines[line].rstrip(b"\r"))
-        # of statements that end together the inner one is told first
+        # of statements that end together, the inner one reports first
         return _Edit(line, column, _NEW_LINE - 1000 * place.depth + number, b"\n" + indent + report, True)
     line, column = _start(body[0])
-    return _Edit(line, column, _AHEAD + number, report + b"\n" + lines[line][:column])
+    return _Edit(line, column, _BEFORE + number, report + b"\n" + lines[line][:column])
 
 
 def _applied(lines: list[bytes], edits: list[_Edit]) -> bytes:
-    """The lines with the edits; an added line takes the place of an empty one behind it."""
+    """The lines with the edits; an added line replaces an empty one after it."""
     lines = list(lines)
     for edit in sorted(edits, key=lambda edit: (edit.line, edit.column, edit.order), reverse=True):
         line = lines[edit.line]
@@ -214,7 +214,7 @@ def _applied(lines: list[bytes], edits: list[_Edit]) -> bytes:
 
 
 def _end_of_imports(tree: ast.Module) -> Place | None:
-    """Behind the last statement of the first run of imports, those of __future__ left aside."""
+    """The place after the first run of imports, __future__ imports excluded."""
     body, last = tree.body, None
     for at in range(first_free(body), len(body)):
         if isinstance(body[at], (ast.Import, ast.ImportFrom)):
@@ -225,14 +225,14 @@ def _end_of_imports(tree: ast.Module) -> Place | None:
 
 
 def _is_compound(statement: ast.stmt) -> bool:
-    """Whether a statement holds others, and so cannot share a line with one before or behind it."""
+    """Whether a statement contains others, and so cannot share its line."""
     return hasattr(statement, "body") or isinstance(statement, ast.Match)
 
 
 def _start(statement: ast.stmt) -> tuple[int, int]:
-    """Line (from 0) and column where a statement begins, its decorators included."""
+    """Line (from 0) and column of a statement's start, decorators included."""
     decorators = getattr(statement, "decorator_list", [])
-    # the decorator's own position is that of what stands behind the @
+    # a decorator's position is after the @
     return (decorators[0].lineno - 1 if decorators else statement.lineno - 1), statement.col_offset
 
 

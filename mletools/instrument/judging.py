@@ -1,7 +1,7 @@
-"""What an object of a running program really is: a library's function, a model, something with so many rows.
+"""Classify objects of a running program: a library's function, a model, a result with a number of rows.
 
-Part of what `observer` describes, and like it standard library alone. Covered: telling a library's own functions and
-classes from the program's under their names, by the files that they are from and not by what they call themselves.
+Part of `observer`, and like it standard library only. Covered: distinguishing a library's functions and classes from
+the program's of the same name, by their files.
 Not covered: a program that compiles its code under a library's file name.
 """
 
@@ -16,16 +16,16 @@ LOADED = 1  # number of the marker
 
 
 class Library:
-    """The table of operations, held against real objects."""
+    """The table of operations, applied to runtime objects."""
 
     def __init__(self, table: list[tuple[int, str, str]], folders: tuple[str, ...]) -> None:
-        """table: (marker, when, calls); folders: where libraries are, each with a slash at its end."""
+        """table: (marker, when, calls); folders: of libraries, each ending in a slash."""
         self.table = [(marker, when, re.compile(_pattern(calls))) for marker, when, calls in table]
         self.folders = folders
-        self.known: dict[Any, list[tuple[int, str]]] = {}
+        self.cache: dict[Any, list[tuple[int, str]]] = {}
 
     def rows_of(self, function: Any) -> list[tuple[int, str]]:
-        """(marker, when) of the rows that `function` really is; none for what the program made itself."""
+        """(marker, when) of the table's rows for `function`; none for the program's own."""
         owner = getattr(function, "__self__", None)
         bound = owner is not None and not isinstance(owner, (type, types.ModuleType))
         key = (type(owner), function.__name__) if bound else function
@@ -33,15 +33,15 @@ class Library:
             key = (type(function),)
         if bound and not self.is_own(getattr(function, "__func__", function)):
             return []
-        if key not in self.known:
+        if key not in self.cache:
             names = self._names(function, owner if bound else None)
             rows = [(marker, when) for marker, when, calls in self.table if any(map(calls.fullmatch, names))]
-            self.known[key] = rows
-        found = self.known[key]
-        return found if not bound or _is_torch(owner) or self.is_model(owner) else _without_models(found)
+            self.cache[key] = rows
+        rows = self.cache[key]
+        return rows if not bound or _is_torch(owner) or self.is_model(owner) else _loading_rows(rows)
 
     def _names(self, function: Any, owner: Any) -> list[str]:
-        """What the table can call it, by the library that it is from."""
+        """Its names in the notation of the table."""
         if owner is not None:
             name = function.__name__
             return [
@@ -55,7 +55,7 @@ class Library:
         return [f"{_full(each)}()()" for each in type(function).__mro__ if self.is_own(each)]
 
     def is_own(self, thing: Any) -> bool:
-        """Whether a function or class is an installed library's, and not one of the program under its name."""
+        """Whether a function or class belongs to an installed library."""
         code = getattr(thing, "__code__", None)
         if code is not None:
             return bool(code.co_filename.startswith(self.folders))
@@ -66,8 +66,8 @@ class Library:
         home: Any = module
         for name in getattr(thing, "__qualname__", "").split("."):
             home = getattr(home, name, None)
-        known = home is thing or not isinstance(thing, type)
-        return known and (
+        is_genuine = home is thing or not isinstance(thing, type)
+        return is_genuine and (
             (isinstance(file, str) and file.startswith(self.folders)) or module.__name__ in sys.builtin_module_names
         )
 
@@ -87,13 +87,13 @@ class Library:
 
 
 def _pattern(calls: str) -> str:
-    """Calls of the table, as a pattern of full names in which the parts of a path may have others between them."""
-    found = []
+    """Calls of the table as a pattern of full names; other parts may lie between the parts of a path."""
+    patterns = []
     for call in calls.split():
         path, bracket, rest = call.partition("(")
         path = re.escape(path).replace(r"\.", r"\.(?:[\w.]*\.)?")
-        found.append(path + re.escape(bracket + rest))
-    text = "|".join(found).replace(r"\*", "[^(){}]*")
+        patterns.append(path + re.escape(bracket + rest))
+    text = "|".join(patterns).replace(r"\*", "[^(){}]*")
     return text.replace(r"\[A\-Z\]", "[A-Z]").replace(r"\[a\-z\]", "[a-z]")
 
 
@@ -108,12 +108,12 @@ def _full(thing: Any) -> str:
     return f"{module}.{getattr(thing, '__qualname__', '')}"
 
 
-def _without_models(rows: list[tuple[int, str]]) -> list[tuple[int, str]]:
+def _loading_rows(rows: list[tuple[int, str]]) -> list[tuple[int, str]]:
     return [(marker, when) for marker, when in rows if marker == LOADED]
 
 
 def _is_torch(owner: Any) -> bool:
-    """Whether the owner of a method is no model but what trains one: an optimizer, a trainer, a loss."""
+    """Whether the owner of a method trains models: an optimizer, a trainer, a loss."""
     kinds = ("Optimizer", "GradScaler", "Trainer", "Tensor")
     return any(each.__name__ in kinds for each in type(owner).__mro__)
 
@@ -138,7 +138,7 @@ def holds_something(result: Any) -> bool:
 
 
 def rows_in(result: Any) -> int | None:
-    """How many rows a prediction has."""
+    """The number of rows of a prediction, None if unknown."""
     if hasattr(result, "logits"):
         result = result.logits
     if isinstance(result, tuple) and result:

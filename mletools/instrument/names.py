@@ -1,8 +1,8 @@
-"""What a call in a program is called: its full names, and what its arguments speak of.
+"""The full names of a call in a program, and the words of its arguments.
 
-Covered: imports under other names, anywhere in the program; `import *`; variables and attributes (`self.model`) that were
-given what a call gave; classes of the program by what they inherit from; calls in a row (`Ridge().fit(X).predict(T)`).
-Not covered: variables handed through functions, names that mean different things at different places.
+Covered: import aliases anywhere in the program; `import *`; variables and attributes (`self.model`) assigned the result
+of a call; classes of the program by their bases; chained calls (`Ridge().fit(X).predict(T)`).
+Not covered: variables passed through functions, names with different meanings at different places.
 """
 
 import ast
@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 
 from .operations import HELD_OUT_WORDS, PREPARATION, TEST_WORDS, TRAINING_WORDS, matches
 
-# Methods that give back the object itself.
+# Methods that return the object itself.
 _SAME = {"fit", "to", "cuda", "cpu", "float", "double", "eval", "train", "requires_grad_", "compile"}
 _HOMES = (("tensorflow.keras", "keras"), ("tf_keras", "keras"), ("pytorch_lightning", "lightning.pytorch"))
-_DEEPEST, _MOST_NODES = 20, 500  # a chain of calls, an argument: what lies beyond is not looked at
-_MOST_CLASSES = 100  # among which a class's bases are looked for
+_DEEPEST, _MOST_NODES = 20, 500  # bounds for a chain of calls, and for an argument
+_MOST_CLASSES = 100  # searched for the bases of a class
 _PIPELINES = {"sklearn.pipeline.Pipeline", "sklearn.pipeline.make_pipeline"}
 _SPLITS = {"sklearn.model_selection.train_test_split", "sklearn.model_selection._split.train_test_split"}
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
@@ -25,15 +25,15 @@ _KNOWN_WORDS = TRAINING_WORDS | HELD_OUT_WORDS | TEST_WORDS
 
 @dataclass(frozen=True)
 class Names:
-    """What the names of a program stand for.
+    """The meaning of a program's names.
 
-    imports: local name to full name; stars: modules of which everything was imported; made: variable to the full names
-    of calls that it was given; bases: class of the program to the full names of what it inherits from; split: variables that hold parts of a split.
+    imports: local name to full name; stars: modules imported with *; results: variable to the full names of calls whose
+    result it holds; bases: class of the program to the full names of its bases; split: variables with parts of a split.
     """
 
     imports: dict[str, str] = field(default_factory=dict)
     stars: list[str] = field(default_factory=list)
-    made: dict[str, set[str]] = field(default_factory=dict)
+    results: dict[str, set[str]] = field(default_factory=dict)
     bases: dict[str, set[str]] = field(default_factory=dict)
     split: set[str] = field(default_factory=set)
 
@@ -49,11 +49,11 @@ class Names:
                 own[node.name] = [base for base in map(dotted, node.bases) if base]
         names.bases.update({name: names._inherited(name, own) for name in own})
         for node in nodes:
-            names._given(node)
+            names._assigned(node)
         return names
 
     def _inherited(self, name: str, own: dict[str, list[str]]) -> set[str]:
-        """The full names of all that a class of the program inherits from and that is not of the program itself."""
+        """The full names of the bases of a class, direct or not, that are not the program's own."""
         origins, seen, todo = set(), {name}, [name]
         while todo and len(seen) < _MOST_CLASSES:
             for base in own[todo.pop()]:
@@ -65,7 +65,7 @@ class Names:
         return origins
 
     def _full(self, path: str) -> set[str]:
-        """The full names of a name with dots, imports resolved; empty where it was not imported."""
+        """The full names of a dotted name, imports resolved; empty where it is not imported."""
         first, dot, rest = path.partition(".")
         if first in self.imports:
             return {_at_home(self.imports[first] + dot + rest)}
@@ -83,7 +83,7 @@ class Names:
                 else:
                     self.imports[alias.asname or alias.name] = _at_home(f"{node.module}.{alias.name}")
 
-    def _given(self, node: ast.AST) -> None:
+    def _assigned(self, node: ast.AST) -> None:
         targets: list[ast.expr] = []
         if isinstance(node, ast.Assign):
             targets = node.targets
@@ -99,33 +99,33 @@ class Names:
             variable, value = dotted(target), node.value  # type: ignore[attr-defined]
             pairs = [(variable, value)]
             if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
-                pairs = [(dotted(one), given) for one, given in zip(target.elts, value.elts, strict=False)]
-            for name, given in pairs:
-                if name is not None and (found := self._result(given, 0)):
-                    self.made.setdefault(name, set()).update(found)
+                pairs = [(dotted(one), each) for one, each in zip(target.elts, value.elts, strict=False)]
+            for name, value in pairs:
+                if name is not None and (calls := self._result(value, 0)):
+                    self.results.setdefault(name, set()).update(calls)
 
     def of_call(self, call: ast.Call) -> set[str]:
-        """All that a call can be called in the table of operations."""
+        """All names of a call in the notation of the table of operations."""
         return self._by_last_step(call, self._names(call.func, 0, True))
 
     def classes(self, node: ast.expr) -> set[str]:
-        """The full names of the calls that gave what `node` stands for; empty: not known."""
-        return self._result(node, 0) | self.made.get(dotted(node) or "", set())
+        """The full names of the calls whose result `node` is; empty: unknown."""
+        return self._result(node, 0) | self.results.get(dotted(node) or "", set())
 
     def _result(self, node: ast.expr, depth: int) -> set[str]:
-        """The full names of the call that gives `node`, of a chain of methods that give the object itself its first."""
+        """The full names of the call whose result `node` is, skipping methods that return the object itself."""
         while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _SAME:
             if depth > _DEEPEST or self._is_module(node.func.value):
                 break
             if not isinstance(node.func.value, ast.Call):
-                return self.made.get(dotted(node.func.value) or "", set())
+                return self.results.get(dotted(node.func.value) or "", set())
             node, depth = node.func.value, depth + 1
         if not isinstance(node, ast.Call):
             return set()
         return self._by_last_step(node, self._names(node.func, depth + 1, False))
 
     def _by_last_step(self, call: ast.Call, called: set[str]) -> set[str]:
-        """The names of a call; of a pipeline whose last step prepares data, that of something that prepares data."""
+        """The names of a call; for a pipeline whose last step is preprocessing, the name of a preprocessing class."""
         steps = call.args or [keyword.value for keyword in call.keywords if keyword.arg == "steps"]
         if not called & _PIPELINES or not steps:
             return called
@@ -140,7 +140,7 @@ class Names:
         return (dotted(node) or "").partition(".")[0] in self.imports
 
     def _names(self, func: ast.expr, depth: int, variables: bool) -> set[str]:
-        """The full names of what is called; `variables`: also what is told by a variable or by a method's name alone."""
+        """The full names of the function called; `variables`: also its names by variable or by method only."""
         if depth > _DEEPEST:
             return set()
         full_names: set[str] = set()
@@ -148,12 +148,12 @@ class Names:
         if path is not None:
             full_names |= self.bases[path] if path in self.bases else self._full(path)
             if variables:
-                full_names |= {f"{name}()()" for name in self.made.get(path, ())}
+                full_names |= {f"{name}()()" for name in self.results.get(path, ())}
                 if path.partition(".")[0] not in self.imports:
                     full_names.add("{" + path.rpartition(".")[2] + "}")
         if isinstance(func, ast.Attribute):
-            given = self.made.get(dotted(func.value) or "", set()) | self._result(func.value, depth + 1)
-            full_names |= {f"{name}().{func.attr}" for name in given}
+            calls = self.results.get(dotted(func.value) or "", set()) | self._result(func.value, depth + 1)
+            full_names |= {f"{name}().{func.attr}" for name in calls}
             if variables:
                 full_names.add(f"().{func.attr}")
                 full_names.add("{" + (dotted(func.value) or "").rpartition(".")[2] + "}." + func.attr)
@@ -161,7 +161,7 @@ class Names:
 
 
 def _at_home(full: str) -> str:
-    """A full name with libraries that live inside others under their own."""
+    """A full name with the canonical name of its library."""
     for inside, home in _HOMES:
         if full == inside or full.startswith(f"{inside}."):
             return home + full[len(inside) :]
@@ -169,7 +169,7 @@ def _at_home(full: str) -> str:
 
 
 def dotted(node: ast.AST) -> str | None:
-    """`a.b.c` as text; None for anything but names with dots between them."""
+    """`a.b.c` as text; None for any other expression."""
     parts: list[str] = []
     while isinstance(node, ast.Attribute):
         parts.append(node.attr)
@@ -180,7 +180,7 @@ def dotted(node: ast.AST) -> str | None:
 
 
 def words(*nodes: ast.AST) -> set[str]:
-    """The words of the names and short texts in expressions, in small letters: X_test and dtest say "test"."""
+    """The lower-case words of the names and short texts in expressions: X_test and dtest contain "test"."""
     return {word for name in _spoken(nodes) for word in words_of(name)}
 
 
@@ -209,7 +209,7 @@ def _spoken(nodes: tuple[ast.AST, ...]) -> Iterator[str]:
 
 
 def head(node: ast.expr) -> list[str]:
-    """The names that an expression begins with: `test[train.columns]` with test, `DMatrix(test)` with DMatrix and test."""
+    """The first names of an expression: test of `test[train.columns]`, DMatrix and test of `DMatrix(test)`."""
     parts: list[str] = []
     for _ in range(_MOST_NODES):
         if isinstance(node, ast.Name):
@@ -229,7 +229,7 @@ def head(node: ast.expr) -> list[str]:
 
 
 def head_of_attribute(node: ast.Attribute) -> list[str]:
-    """The variable whose method is called; nothing where another call gave the object."""
+    """The variable whose method is called; empty where the object is a call's result."""
     value: ast.expr = node
     while isinstance(value, (ast.Attribute, ast.Subscript)):
         value = value.value

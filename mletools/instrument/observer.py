@@ -1,13 +1,13 @@
-"""Watches the calls of a program as it runs, and reports the operations that they really were.
+"""Watches the calls of a running program, and reports the operations that they perform.
 
-The text of this module travels into the sandbox and runs there ahead of the program, with the standard library alone.
-The program's file stays as it was: `compiled` compiles it with hooks around the calls that `sites` lists. The hooks hand
-every value through; they judge the objects themselves (what was called, on what, with how many rows), not their names.
+The source of this module runs in the sandbox before the program, with the standard library only. The program's file is
+unchanged: `compiled` compiles it with hooks around the calls that `sites` lists. The hooks pass every value through;
+they judge the objects (the function, its owner, the number of rows), not their names.
 
-Covered: calls wherever they stand, also in f-strings; functions that are handed on to be called elsewhere in this process
-or in a fork. Not covered: functions that are handed to other processes, losses written out in numpy.
-What is kept from the program, and what is not, stands in docs/security.md: no name leads to a report, its own source has
-none, the hooks are opaque, and whoever looks for them through gc, tracing, ctypes or frames ends all reports.
+Covered: calls everywhere, also in f-strings; functions passed on to be called elsewhere in this process or in a fork.
+Not covered: functions passed to other processes, losses written in numpy.
+docs/security.md says what is hidden from the program: no name leads to a report, its source has none, the hooks are
+opaque, and a program that looks for them through gc, tracing, ctypes or frames ends all reports.
 """
 
 from __future__ import annotations
@@ -41,22 +41,22 @@ _OWN = globals()
 
 
 def opaque(function: Callable[..., Any]) -> Any:
-    """`function` as an object that calls it and shows nothing of it."""
+    """`function` as an opaque callable."""
     return functools._lru_cache_wrapper(function, 0, False, tuple)  # type: ignore[call-arg]
 
 
 class _Hooks:
-    """The one object that the program's code holds; by value in another process it does nothing."""
+    """The one object in the program's code; pickled into another process, it does nothing."""
 
     __slots__ = _HOOKS
     __reduce__ = opaque(lambda self: (types.SimpleNamespace, (), dict.fromkeys(_HOOKS, typing.cast)))
 
 
 class Observer:
-    """What was seen of one program."""
+    """The observations of one program."""
 
     def __init__(self, config: dict[str, Any]) -> None:
-        """config: tokens (by marker), flags (by site), rows (of the test file), table, waits (reports only at places)."""
+        """config: tokens (by marker), flags (by site), rows (of test files), table, waits (reports only at places)."""
         self.tokens: dict[int, str] = dict(enumerate(config["tokens"]))
         self.flags: dict[int, int] = {at: flags for at, flags, _ in config["calls"]}
         self.rows = set(config["rows"])
@@ -64,19 +64,19 @@ class Observer:
         self.input = os.path.realpath("input")
         own = os.getcwd()
         folders = {os.path.realpath(each) for each in (sys.prefix, sys.base_prefix, *sys.path) if each}
-        places = tuple(each + "/" for each in {*folders, sys.prefix} if each not in ("/", own))
-        self.library = Library(config["table"], places)
+        library_folders = tuple(each + "/" for each in {*folders, sys.prefix} if each not in ("/", own))
+        self.library = Library(config["table"], library_folders)
         self.pending: dict[tuple[int, int], list[Any]] = {}
         self.sums: dict[int, int] = {}
         self.seen: set[int] = set()
         self.stepped = self.looking = False
-        self.shared = mmap.mmap(-1, 1)  # with forks of the program, which may be who reads the data
+        self.shared = mmap.mmap(-1, 1)  # with forks of the program, which may read the data
         self.busy: set[int] = set()
         self.originals: dict[int, Any] = {}
 
     @property
     def opened(self) -> bool:
-        """Whether a file of the task's data was opened."""
+        """Whether the program has opened a file of the task's data."""
         return self.shared[0] != 0
 
     # hooks: (site, value) -> value
@@ -92,7 +92,7 @@ class Observer:
             return value
         if isinstance(value, (str, os.PathLike)):
             entry[1] = entry[1] or self._is_input(value)
-        elif isinstance(value, _FUNCTIONS):  # no other object: a network is called too, and must stay what it is
+        elif isinstance(value, _FUNCTIONS):  # not other callables: a network must stay what it is
             return self._guarded(self._reference, value) or value
         return value
 
@@ -103,7 +103,7 @@ class Observer:
         return result
 
     def place(self, number: int, value: Any) -> Any:
-        """A place of a report: `number` is its marker, 10 more where something of the table has to be seen first."""
+        """A place of a report: `number` is its marker, plus 10 where the table's operation must be seen first."""
         if number < 10 or number - 10 in self.seen:
             self._emit(number % 10)
         return value
@@ -116,10 +116,10 @@ class Observer:
             self._saw(TRAINED)
         return value
 
-    # what calls were
+    # judging calls
 
     def _guarded(self, function: Callable[..., Any], *args: Any) -> Any:
-        """Run a part of this module that may run code of the program's; its errors are nobody's."""
+        """Run a function that may run the program's code; its errors are ignored."""
         me = get_ident()
         if me in self.busy or not self.tokens:
             return None
@@ -132,7 +132,7 @@ class Observer:
             self.busy.discard(me)
 
     def _reference(self, function: Any) -> Any:
-        """A function of the table that is handed on, as one that is judged when it is called."""
+        """A wrapper of a function of the table that is passed on: it is judged when it is called."""
         if not {marker for marker, _ in self.library.rows_of(function)} & {LOADED, TRAINED, PREDICTED}:
             return None
 
@@ -157,9 +157,9 @@ class Observer:
         return reference
 
     def reduced(self, wrapper: Any) -> Any:
-        """How functools' wrappers are pickled: a reference as what it stands for."""
-        found = self.originals.get(id(wrapper))
-        return wrapper.__reduce__() if found is None else (functools.partial, (found[0],))
+        """How functools' wrappers are pickled: a reference as the original function."""
+        entry = self.originals.get(id(wrapper))
+        return wrapper.__reduce__() if entry is None else (functools.partial, (entry[0],))
 
     def _judge(self, function: Any, flags: int, path: bool, result: Any) -> None:
         if isinstance(function, functools.partial):
@@ -221,9 +221,9 @@ class Observer:
                 write(1, f"\n{token}\n".encode())
 
     def audit(self, event: str, args: tuple[Any, ...]) -> None:
-        """Sees every file that is opened, and who looks for this module's own objects.
+        """Audit hook: notes files that are opened, and searches for this module's objects.
 
-        PermissionError, and nothing else: the program opens its own memory.
+        PermissionError where the program opens its own memory; no other error.
         """
         if event == "open" and isinstance(args[0], str) and args[0].endswith("mem") and args[0].startswith("/proc/"):
             raise PermissionError(13, "Permission denied", args[0])
@@ -246,7 +246,7 @@ class Observer:
             self._look(None, event)
 
     def _look(self, thing: Any, event: str) -> None:
-        """End all reports if a frame that is asked for leads to this module's, or if the program reads memory."""
+        """End all reports if a requested frame leads to this module's, or if the program reads memory."""
         if self.looking or not self.tokens:
             return
         self.looking = True
@@ -270,7 +270,7 @@ class Observer:
 
 
 def compiled(text: bytes, script: str, config: dict[str, Any]) -> types.CodeType:
-    """The program `text`, compiled with hooks. Any error: it is to be compiled as it is."""
+    """The program `text`, compiled with hooks. On any error the caller compiles it without."""
     observer = Observer(config)
     hooks = _Hooks()
     for name in _HOOKS:
@@ -278,7 +278,7 @@ def compiled(text: bytes, script: str, config: dict[str, Any]) -> types.CodeType
     code = weave(text, script, config["calls"], config["places"], hooks)
     copyreg.pickle(type(opaque(len)), opaque(observer.reduced))
     sys.addaudithook(observer.audit)
-    _OWN.pop("load", None)  # it holds the tokens, which from here on the observer alone does
+    _OWN.pop("load", None)  # it holds the tokens; only the observer keeps them
     return code
 
 

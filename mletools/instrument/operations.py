@@ -1,18 +1,18 @@
-"""Which call earns which report: a table of names, library by library.
+"""The table of operations: which call earns which report, by library.
 
-How a call is written in the table:
+Notation of calls:
 
-    pandas.read_*            a function or class by its full name, imports resolved (`pd.read_csv`, `from pandas import ...`)
-    torch.nn.Module          a class of the program that inherits from it counts as that class
-    torch.optim.*().step     a method of what such a call gave, be it through a variable (`opt = Adam(...)`, `opt.step()`)
-    torch.nn.*Loss()()       what such a call gave, itself called
-    ().fit                   a method of anything
+    pandas.read_*            a function or class by its full name, imports resolved (`pd.read_csv`)
+    torch.nn.Module          also a class of the program that inherits from it
+    torch.optim.*().step     a method of the call's result, also through a variable (`opt = Adam(...)`, `opt.step()`)
+    torch.nn.*Loss()()       a call of the call's result
+    ().fit                   a method of any object
     {*optim*}.step           a method of a variable so named; {criterion}: a call of a function or variable so named
 
-A `*` stands for any characters but brackets, [A-Z] for a capital letter. Nothing is imported or run: a name is matched by how it is written, so an
-unknown library's calls report nothing, and a function that is only called like one of these reports too much.
-Not covered: what a call is given and does (a model fitted on the wrong rows has been trained), losses written out by hand
-in numpy, names made with getattr or exec.
+A `*` matches any characters except brackets, [A-Z] a capital letter. Nothing is imported or run: names are matched as
+text, so an unknown library's calls report nothing, and a function of the same name reports too much.
+Not covered: arguments and effects (a model fitted on the wrong rows counts as trained), losses written in numpy, names
+built with getattr or exec.
 """
 
 import functools
@@ -31,13 +31,13 @@ MARKERS = (
 )
 _IMPORTED, LOADED, DEFINED, TRAINING, TRAINED, TESTING, PREDICTED = MARKERS
 
-# When a row counts. Words are those of the names and texts in the arguments: X_test, dtest and df["test"] say "test".
+# When a row applies. Words are those of the names and texts in the arguments: X_test, dtest and df["test"] have "test".
 ALWAYS = ""
-SEEN = "nothing speaks of held-out rows"
-HELD_OUT = "an argument speaks of held-out rows, or gradients are off"
-TEST = "no argument speaks of training or validation rows"
-INFERENCE = "gradients are off, and argument, loop or function speak of test rows"
-LOOP = "once the loops around it have ended"
+SEEN = "nothing refers to held-out rows"
+HELD_OUT = "an argument refers to held-out rows, or gradients are off"
+TEST = "no argument refers to training or validation rows"
+INFERENCE = "gradients are off, and argument, loop or function refer to test rows"
+LOOP = "after the loops around it"
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Row:
 
     marker: str
     library: str
-    calls: str  # with spaces between them
+    calls: str  # separated by spaces
     when: str = ALWAYS
 
 
@@ -92,16 +92,16 @@ TABLE = (
     Row(PREDICTED, "torch", "torch.nn.Module()() torch.nn.Sequential()() torchvision.models.*()() torch.hub.load()() timm.create_model()() {*model*} {*net} {clf}", INFERENCE),
 )  # fmt: skip
 
-# A call that trains and has one of these arguments computes a loss on held-out rows as it goes.
+# A training call with one of these arguments also computes a loss on held-out rows.
 WATCHED = ("eval_set", "evals", "valid_sets", "validation_data", "validation_split")
 
-# Fitting one of these prepares data and trains no model.
+# Preprocessing: fitting one of these trains no model.
 PREPARATION = (
     "sklearn.preprocessing.* sklearn.impute.* sklearn.decomposition.* sklearn.feature_extraction.* sklearn.random_projection.*"
     " sklearn.feature_selection.* sklearn.compose.ColumnTransformer* sklearn.compose.make_column_* sklearn.manifold.*"
     " category_encoders.* keras.layers.* keras.preprocessing.* umap.*"
 )
-# Where the receiver's class is unknown, a word of its name tells, unless another one speaks of a model.
+# Where the receiver's class is unknown, its name decides: a word of preprocessing, and none of a model.
 PREPARATION_WORDS = (
     "scal* enc* imput* imp prep* vectori* vec transform* select* pca svd poly* bin* token* label* le ohe tfidf"
 )
@@ -109,7 +109,7 @@ MODEL_WORDS = "model* clf* classif* reg* net* estimator*"
 
 NO_GRADIENT = "torch.no_grad torch.inference_mode torch.autograd.no_grad torch.autograd.inference_mode"
 
-# What names say. X alone is all training rows.
+# Words in names. X alone means the training rows.
 TRAINING_WORDS = frozenset(
     ["train", "trn", "tr", "training", "va", "val", "valid", "validation", "oof", "holdout", "dev", "fold"]
 )
@@ -124,25 +124,25 @@ LOSSES = f"{_TORCH_LOSSES} {_KERAS_LOSSES}"
 
 @functools.cache
 def last_names() -> frozenset[str]:
-    """The methods and functions by their own names, of rows that name them in full."""
+    """The last parts of the names of the table's methods and functions."""
     calls = {call.removesuffix("()()").rpartition(".")[2] for row in TABLE for call in row.calls.split()}
     return frozenset(call for call in calls if call.isidentifier()) | {"from_pretrained", "backward"}
 
 
 @functools.cache
 def _pattern(calls: str) -> re.Pattern[str]:
-    written = ("|".join(map(re.escape, calls.split()))).replace(r"\*", "[^(){}]*").replace(r"\[A\-Z\]", "[A-Z]")
-    return re.compile(written.replace(r"\[a\-z\]", "[a-z]"))
+    pattern = ("|".join(map(re.escape, calls.split()))).replace(r"\*", "[^(){}]*").replace(r"\[A\-Z\]", "[A-Z]")
+    return re.compile(pattern.replace(r"\[a\-z\]", "[a-z]"))
 
 
 def matches(names: Iterable[str], calls: str) -> bool:
-    """Whether one of `names` is one of `calls` (patterns with spaces between them)."""
+    """Whether one of `names` matches one of `calls` (patterns separated by spaces)."""
     pattern = _pattern(calls)
     return any(pattern.fullmatch(name) for name in names)
 
 
 def as_markdown() -> str:
-    """The table for the documentation, a row of it for each row here."""
+    """The table as Markdown, for the documentation."""
     lines = ["| report | library | after | when |", "|---|---|---|---|"]
     for row in TABLE:
         calls = ", ".join(f"`{call}`" for call in row.calls.split())

@@ -1,4 +1,4 @@
-"""Read the reports out of a program's output, and take them out of it."""
+"""Read the reports in a program's output, and remove them from it."""
 
 import re
 
@@ -7,12 +7,12 @@ from .sites import tokens_of
 
 
 def read_report(stdout: bytes, stderr: bytes, nonce: str) -> tuple[list[str], bytes, bytes]:
-    """(the reports that arrived, in the table's order; stdout without them; stderr).
+    """(the reports in the table's order; stdout and stderr without tokens).
 
-    A report is a whole line: the token of that marker (see sites.tokens_of). What an agent is shown later must not hold
-    tokens, so they are removed wherever else they stand, too. With an empty nonce (plain markers) a report is one of the
-    texts anywhere in stdout, as in RL for MLE agents, and both outputs stay as they are. Standard error is not searched:
-    a traceback shows the lines that failed, and their reports with them.
+    A report is a line of stdout with the token of a marker (see sites.tokens_of). Tokens elsewhere are removed too,
+    because an agent must not see them. With an empty nonce (plain markers) a report is one of the texts anywhere in
+    stdout, as in RL for MLE agents, and both outputs are unchanged. Standard error is not searched: a traceback shows
+    source lines with reports.
     """
     if not nonce:
         return [marker for marker in MARKERS if re.search(re.escape(marker.encode()), stdout)], stdout, stderr

@@ -1,8 +1,8 @@
-"""Which calls of a program are watched as it runs, and the text that watches them there.
+"""The calls of a program that are watched at run time, and the source of the observer.
 
-A call is watched if it could earn a report by its name, or has a name that tells nothing: a variable, an expression. What
-it really was, the observer judges (`observer`), so names may promise too much here. Words of names still tell losses on
-held-out rows from those on training rows, and training rows from those of a test file of as many rows.
+A call is watched if its name could earn a report or is uninformative (a variable, an expression); `observer` then
+judges the real objects. Words in names still distinguish losses on held-out rows from losses on training rows, and
+training rows from a test file with as many rows.
 """
 
 import ast
@@ -32,13 +32,13 @@ _CODES = {
 
 
 def call_sites(tree: ast.Module) -> list[list[Any]]:
-    """[number of the call in ast.walk's order, flags, positions of the arguments that are looked at] of each site."""
+    """[number of the call in ast.walk's order, flags, positions of the arguments to inspect] of each site."""
     names = Names.of(tree)
     own = _functions(tree)
     numbers = {node: at for at, node in enumerate(n for n in ast.walk(tree) if isinstance(n, ast.Call))}
     call_sites = []
     for call, _, around in calls_of(tree, names, strings=True):
-        noted = _handed_on(call, names)
+        noted = _passed_on(call, names)
         if noted or _could_earn(call, names, own):
             if _could_load(call, names):
                 noted = [0, *noted] if 0 not in noted else noted
@@ -47,27 +47,27 @@ def call_sites(tree: ast.Module) -> list[list[Any]]:
 
 
 def place_sites(tree: ast.Module, places: Sequence[tuple[Place, str]]) -> list[list[Any]]:
-    """[number of the statement in ast.walk's order, whether behind it, the marker] of each place.
+    """[number of the statement in ast.walk's order, whether after it, the marker] of each place.
 
-    10 is added to a marker that has to be seen first: one for which the table knows a call in the program.
+    10 is added to a marker that must be seen first: one that a call in the program earns by the table.
     """
     statements = {node: at for at, node in enumerate(n for n in ast.walk(tree) if isinstance(n, ast.stmt))}
-    known = {each.marker for each in earned(tree)}
+    earnable = {each.marker for each in earned(tree)}
     place_sites = []
     for place, marker in places:
-        number = MARKERS.index(marker) + 10 * (marker in known)
+        number = MARKERS.index(marker) + 10 * (marker in earnable)
         statement = place.body[place.at - 1] if place.at else place.body[0]
         place_sites.append([statements[statement], bool(place.at), number])
     return place_sites
 
 
 def tokens_of(nonce: str) -> list[str]:
-    """What each report prints, marker by marker: who has seen one knows no other."""
+    """The token of each marker; one token does not reveal the others."""
     return [f"[mle:{hashlib.sha256((nonce + marker).encode()).hexdigest()[:16]}]" for marker in MARKERS]
 
 
 def observer_text(instrument: dict[str, Any], rows: Sequence[int]) -> str:
-    """The module that compiles and watches a program in the sandbox; `rows`: how many a prediction of test rows has."""
+    """The module that compiles and watches a program in the sandbox; `rows`: numbers of rows of the test files."""
     config = {
         "tokens": tokens_of(instrument["nonce"]),
         "calls": instrument["sites"]["calls"],
@@ -81,7 +81,7 @@ def observer_text(instrument: dict[str, Any], rows: Sequence[int]) -> str:
 
 @functools.cache
 def _source() -> str:
-    """The modules that run in the sandbox as one, which has nothing to import from this package."""
+    """The modules that run in the sandbox, joined into one without imports from this package."""
     lines = ["from __future__ import annotations\n"]
     for module in (judging, weaving, observer):
         text: str = module.__loader__.get_source(module.__name__)  # type: ignore[union-attr]
@@ -94,13 +94,13 @@ def _table() -> list[tuple[int, str, str]]:
     rows = []
     for row in operations.TABLE:
         calls = " ".join(each for each in row.calls.split() if "{" not in each)
-        if calls and row.marker != operations.DEFINED:  # models are told by what they are
+        if calls and row.marker != operations.DEFINED:  # models are recognised by their classes
             rows.append((MARKERS.index(row.marker), _CODES[row.when], calls))
     return rows
 
 
 def _functions(tree: ast.Module) -> set[str]:
-    """The names of the program's own functions and plain classes, which are no sites: what they do is seen within."""
+    """The names of the program's own functions and plain classes, which are not sites: the calls in them are."""
     defined = {node.name for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))}
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef) and not node.bases:
@@ -133,7 +133,7 @@ def _in_table(call: ast.Call, names: Names) -> bool:
 
 @functools.cache
 def _loads() -> list[str]:
-    """How the functions that load data are called, their libraries left aside."""
+    """The names of functions that load data, without their libraries."""
     rows = [row for row in operations.TABLE if row.marker == operations.LOADED]
     last = {call.rpartition(".")[2] for row in rows for call in row.calls.split()}
     return [" ".join(sorted(last - {"*"}))]
@@ -144,23 +144,23 @@ def _could_load(call: ast.Call, names: Names) -> bool:
     return not called or operations.matches(called, _loads()[0])
 
 
-def _handed_on(call: ast.Call, names: Names) -> list[int]:
-    """The arguments that name a function of the table, which somebody else may call."""
+def _passed_on(call: ast.Call, names: Names) -> list[int]:
+    """The positions of arguments that name a function of the table, which the callee may call."""
     positions = []
     for at, value in enumerate([*call.args, *(keyword.value for keyword in call.keywords)]):
         if isinstance(value, (ast.Name, ast.Attribute)):
             attr = value.attr if isinstance(value, ast.Attribute) else ""
-            named = _in_table(ast.Call(value, [], []), names) and dotted(value) not in names.made
-            if attr in operations.last_names() or named:
+            in_table = _in_table(ast.Call(value, [], []), names) and dotted(value) not in names.results
+            if attr in operations.last_names() or in_table:
                 positions.append(at)
     return positions
 
 
 def _flags(call: ast.Call, around: Around, names: Names) -> int:
     values = [*call.args, *(keyword.value for keyword in call.keywords)]
-    spoken = words(*values)
-    flags = observer.HELD_OUT if around.no_gradient or spoken & operations.HELD_OUT_WORDS else 0
-    if _is_of_training_rows(values, spoken, around, names):
+    argument_words = words(*values)
+    flags = observer.HELD_OUT if around.no_gradient or argument_words & operations.HELD_OUT_WORDS else 0
+    if _is_of_training_rows(values, argument_words, around, names):
         flags |= observer.NOT_TEST
     if is_watched(call):
         flags |= observer.WATCHED
@@ -169,19 +169,19 @@ def _flags(call: ast.Call, around: Around, names: Names) -> int:
     return flags
 
 
-def _is_of_training_rows(values: list[ast.expr], spoken: set[str], around: Around, names: Names) -> bool:
-    """Whether the words speak of training or validation rows, and none of test rows."""
+def _is_of_training_rows(values: list[ast.expr], argument_words: set[str], around: Around, names: Names) -> bool:
+    """Whether the words refer to training or validation rows, and none to test rows."""
     for name in head(values[0]) if values else []:
         if name in names.split or words_of(name) & operations.TRAINING_WORDS:
             return True
         if words_of(name) & operations.TEST_WORDS:
             return False
-    words = spoken | around.loops | around.function
+    words = argument_words | around.loops | around.function
     return bool(words & operations.TRAINING_WORDS) and not words & operations.TEST_WORDS
 
 
 def rows_of_test(public: Path) -> list[int]:
-    """How many rows a prediction of the test rows in the folder `public` may have; empty where nothing tells."""
+    """The possible numbers of rows of a test prediction, from the files in `public`; empty where unknown."""
     return list(_count_rows(str(public)))
 
 
@@ -199,7 +199,7 @@ def _count_rows(public: str) -> tuple[int, ...]:
 
 
 def _records(path: Path) -> int:
-    """The records of a table behind its header; quoted line ends are none."""
+    """The number of records of a table after its header; line ends in quotes do not count."""
     quotes = records = 0
     last = b"\n"
     with path.open("rb") as file:

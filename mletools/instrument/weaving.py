@@ -1,7 +1,7 @@
-"""Compiles a program with hooks around its calls, its file and its line numbers left as they are.
+"""Compiles a program with hooks around its calls; its file and line numbers are unchanged.
 
-Part of what `observer` describes, and like it standard library alone. A hook is a method of an object that stands among
-the constants of the code, where no name leads; each is given a number and a value, and gives the value back.
+Part of `observer`, and like it standard library only. A hook is a method of an object among the constants of the code,
+which no name refers to; it takes a number and a value, and returns the value.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 
 class _Weaver(ast.NodeTransformer):
-    """Puts hooks around the calls at `sites`, at places, and behind loops that hold such calls."""
+    """Adds hooks around the calls at `sites`, at places, and after loops that contain such calls."""
 
     def __init__(self, sentinel: bytes, calls: dict[ast.AST, tuple[int, list[int]]], places: dict[ast.AST, list[Any]]):
         self.sentinel, self.calls, self.places = sentinel, calls, places
@@ -21,23 +21,23 @@ class _Weaver(ast.NodeTransformer):
 
     def _hook(self, name: str, number: int, value: ast.expr, where: ast.AST) -> ast.expr:
         hook = ast.Attribute(ast.Constant(self.sentinel), name, ast.Load())
-        made = ast.Call(hook, [ast.Constant(number), value], [])
-        for node in (made, hook, hook.value, made.args[0]):
+        call = ast.Call(hook, [ast.Constant(number), value], [])
+        for node in (call, hook, hook.value, call.args[0]):
             ast.copy_location(node, where)
-        return made
+        return call
 
     def _statement(self, name: str, number: int, where: ast.AST) -> ast.stmt:
         value = ast.copy_location(ast.Constant(None), where)
-        made: ast.stmt = ast.Expr(self._hook(name, number, value, where))
-        return ast.copy_location(made, where)
+        statement: ast.stmt = ast.Expr(self._hook(name, number, value, where))
+        return ast.copy_location(statement, where)
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
-        found = self.calls.get(node)
+        entry = self.calls.get(node)
         self.generic_visit(node)
-        if found is None:
+        if entry is None:
             return node
         self.woven += 1
-        site, noted = found
+        site, noted = entry
         node.func = self._hook("before", site, node.func, node.func)
         for at in noted:
             if at < len(node.args):
@@ -68,17 +68,17 @@ class _Weaver(ast.NodeTransformer):
     def _block(self, statements: list[Any]) -> list[Any]:
         done: list[Any] = []
         for each in statements:
-            found = self.places.get(each, [])
-            done += [self._statement("place", number, each) for after, number in found if not after]
+            places = self.places.get(each, [])
+            done += [self._statement("place", number, each) for after, number in places if not after]
             done.append(each)
             if isinstance(each, (ast.For, ast.AsyncFor, ast.While)) and self.woven:
                 done.append(self._statement("loop", int(self.loops == 0), each))
-            done += [self._statement("place", number, each) for after, number in found if after]
+            done += [self._statement("place", number, each) for after, number in places if after]
         return done
 
 
 def _with_hooks(code: types.CodeType, sentinel: bytes, hooks: Any) -> types.CodeType:
-    """The code with `hooks` where the compiler put `sentinel`."""
+    """The code with `sentinel` replaced by `hooks`."""
     constants = tuple(
         hooks if each == sentinel and isinstance(each, bytes)
         else _with_hooks(each, sentinel, hooks) if isinstance(each, types.CodeType)
@@ -92,9 +92,9 @@ def weave(text: bytes, script: str, calls: list[Any], places: list[Any], hooks: 
     """The program `text`, with `hooks` at its calls and places (see sites.py)."""
     tree = ast.parse(text, script)
     nodes = list(ast.walk(tree))
-    found = [node for node in nodes if isinstance(node, ast.Call)]
+    call_nodes = [node for node in nodes if isinstance(node, ast.Call)]
     statements = [node for node in nodes if isinstance(node, ast.stmt)]
-    woven: dict[ast.AST, tuple[int, list[int]]] = {found[at]: (at, noted) for at, _, noted in calls}
+    woven: dict[ast.AST, tuple[int, list[int]]] = {call_nodes[at]: (at, noted) for at, _, noted in calls}
     reported: dict[ast.AST, list[Any]] = {}
     for at, after, number in places:
         reported.setdefault(statements[at], []).append((after, number))

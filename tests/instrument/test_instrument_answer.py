@@ -9,7 +9,7 @@ from conftest import TESTS
 from mletools.instrument import MARKERS, instrument, instrument_as
 from mletools.instrument.answer import MOST_REPORTS
 from mletools.instrument.insert import Instrumented
-from mletools.instrument.taking_out import without_reports
+from mletools.instrument.removal import without_reports
 from mletools.models import bank, readers
 from mletools.models.agents import instrumenter
 
@@ -125,10 +125,10 @@ LATE = PROGRAM.index("train = load")
         ("def (", "does not parse: SyntaxError"),
         ("\0", "does not parse: "),
         (PROGRAM, "has no reports"),
-        (ALL, "has a report ahead of a docstring or a __future__ import: line 1 of the answer"),
-        (ALL + PROGRAM, "has a report ahead of a docstring or a __future__ import: line 1 of the answer"),
+        (ALL, "has a report before a docstring or a __future__ import: line 1 of the answer"),
+        (ALL + PROGRAM, "has a report before a docstring or a __future__ import: line 1 of the answer"),
         (GOOD.replace("    return pd", "    print('loaded data')\n    return pd").replace('"""Reads a file."""', "''"), "changes the program: line 9 of the answer"),
-        (PROGRAM.replace('    """Reads', '    print("imported packages")\n    """Reads'), "has a report ahead of a docstring or a __future__ import: line 8 of the answer"),
+        (PROGRAM.replace('    """Reads', '    print("imported packages")\n    """Reads'), "has a report before a docstring or a __future__ import: line 8 of the answer"),
         # removed, moved, changed, added
         (GOOD.replace('print("done")', ""), "leaves out line 21 of the program"),
         (GOOD.replace("train = load", "train = pd.load"), "changes the program: line 13 of the answer"),

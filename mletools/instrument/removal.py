@@ -1,6 +1,6 @@
-"""Take the reports out of a program's tree again, and say whether two trees are the same program.
+"""Remove the reports from a program's tree, and compare the trees of two programs.
 
-Covered: what `insert` puts in, and nothing else. Not covered: comments and layout, which a tree does not hold.
+Covered: only what `insert` adds. Not covered: comments and layout, which are not in a tree.
 """
 
 import ast
@@ -22,7 +22,7 @@ def without_reports(tree: ast.Module, markers: Collection[str]) -> ast.Module | 
 
 
 def same_program(one: ast.AST, other: ast.AST) -> bool:
-    """Whether two trees are the same but for positions, docstrings included."""
+    """Whether two trees are equal except for positions."""
     return ast.dump(one) == ast.dump(other)
 
 
