@@ -1,104 +1,34 @@
 """mle-classify-ideas: what kind of idea each one of an ideator's was, and which were effective."""
 
-from collections.abc import Callable
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
-from typing import Any
 
 import click
 
-from .. import cli, prompts
+from .. import cli
 from ..cli_options import options
-from ..models import Model, Request
 from ..models.options import ModelOptions
-from ..records.errors import RecordError, ToolError
-from ..records.ids import derive_seed
-from ..records.options import option
+from ..records.errors import OptionError, RecordError, ToolError
 from ..reports.idea_types import Tally
-from ..scaffolds import idea_types, ideas
-
-Judge = Callable[[dict[str, Any], idea_types.Posed], tuple[str | None, str]]
-
-
-@dataclass(frozen=True)
-class ModelJudge:
-    """Asks a model for the type of an idea, and its reasons."""
-
-    model: Model
-    seed: int
-    options: "Answering"
-
-    def __call__(self, rollout: dict[str, Any], posed: idea_types.Posed) -> tuple[str | None, str]:
-        told = prompts.render(
-            "idea-type",
-            trajectory=ideas.trajectory(posed.messages, self.options.trajectory_tokens),
-            idea=ideas.as_text(posed.idea),
-        )
-        seed = derive_seed(self.seed, "idea-type", rollout["id"], posed.turn)
-        asked = [{"role": "user", "content": told}]
-        request = Request(
-            asked,
-            seed,
-            self.options.temperature,
-            max_tokens=self.options.max_tokens,
-            task=rollout["task"],
-            role="idea-type",
-        )
-        (reply,) = self.model.sample([request])
-        if reply.finish_reason == "length":
-            return None, f"cut off after {self.options.max_tokens} tokens"
-        return idea_types.read_answer(reply.text)
-
-
-@dataclass(frozen=True)
-class Classifier:
-    """Adds `idea_types` to a rollout; `by` names who judges."""
-
-    judge: Judge
-    by: str
-
-    def __call__(self, rollout: dict[str, Any]) -> dict[str, Any]:
-        found = []
-        for posed in idea_types.posed(rollout):
-            kind, rationale = self.judge(rollout, posed)
-            entry = {"turn": posed.turn, "type": kind, "rationale": rationale, "by": self.by}
-            found.append({**entry, "effective": posed.effective})
-        return {**rollout, "idea_types": found}
-
+from ..rollout.idea_judges import AnswerOptions, Classifier, Judge, ModelJudge, by_words
+from ..scaffolds.idea_types import TYPES
 
 BY_MODEL = "Model (--by model)"
 MODEL = "scripted, hf:PATH, or the name of a model that a server at --model-url serves."
 
 
-@dataclass(frozen=True)
-class Answering:
-    """How the model is asked."""
-
-    temperature: float = option("0 takes the likeliest token.", default=0.0, at_least=0)
-    max_tokens: int = option("Of one answer.", default=4096, at_least=1)
-    trajectory_tokens: int = option(
-        "Tokens that it is shown of the work before an idea, about.", default=32000, at_least=1, metavar="N"
-    )
-
-
 @cli.command("mle-classify-ideas", jobs=True, seed=True)
 @click.option(
     "--by",
+    cls=cli.Option,
     type=click.Choice(("keywords", "model")),
     default="keywords",
     show_default=True,
     help="keywords: a table of words, offline, a rough guess; model: ask -m.",
 )
 @options(ModelOptions, "models", BY_MODEL, model={"help": MODEL})
-@options(Answering, "answering", BY_MODEL)
-@click.option("--table", is_flag=True, help="Write the table instead of records.")
-def main(
-    run: cli.Run,
-    by: str,
-    models: ModelOptions,
-    answering: Answering,
-    table: bool,
-) -> None:
+@options(AnswerOptions, "answers", BY_MODEL)
+@click.option("--table", cls=cli.Option, is_flag=True, help="Write the table instead of records.")
+def main(run: cli.Run, by: str, models: ModelOptions, answers: AnswerOptions, table: bool) -> None:
     """Say of each idea in FILES (rollouts of scaffold codeact with --ideator, or idea) what type it is (MLE-Ideator).
 
     Adds idea_types to each rollout: Data Preparation, Feature Engineering, Model Architecture, Hyperparameter Tuning,
@@ -123,29 +53,25 @@ def main(
     """
     model = models.model
     if (by == "model") != (model is not None):
-        raise click.UsageError("--by model needs a model: -m MODEL" if by == "model" else "-m is about --by model")
+        raise OptionError("--by model needs a model: -m MODEL" if by == "model" else "-m is about --by model")
     tally = Tally()
     with ExitStack() as stack:
-        judge: Judge = _by_words
+        judge: Judge = by_words
         if model is not None:
             engine = stack.enter_context(closing(models.open()))
             if engine.batch > 1:
                 run.jobs = 1  # an engine in this process takes one call at a time
-            judge = ModelJudge(engine, run.seed, answering)
+            judge = ModelJudge(engine, run.seed, answers)
         classifier = Classifier(judge, model or "keywords")
         if table:
             _write_table(run, classifier, tally)
             return
         run.each(classifier, "rollout", watch=lambda rollout: tally.add(rollout["idea_types"]))
     if len(tally) and not run.quiet:
-        for row in tally.text(idea_types.TYPES).split("\n"):
+        for row in tally.text(TYPES).split("\n"):
             run.say(row)
         if run.counts["finished before"]:
             run.say("the table leaves out the records that were finished before")
-
-
-def _by_words(rollout: dict[str, Any], posed: idea_types.Posed) -> tuple[str | None, str]:
-    return idea_types.by_words(posed.idea)
 
 
 def _write_table(run: cli.Run, classifier: Classifier, tally: Tally) -> None:
@@ -162,4 +88,4 @@ def _write_table(run: cli.Run, classifier: Classifier, tally: Tally) -> None:
         else:
             tally.add(result["idea_types"])
             run.counts["ideas"] += len(result["idea_types"])
-    run.emit_text(tally.text(idea_types.TYPES) + "\n")
+    run.emit_text(tally.text(TYPES) + "\n")

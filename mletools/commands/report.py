@@ -43,20 +43,21 @@ def main(run: cli.Run, chosen: ReportOptions) -> None:
     --missing says otherwise. Avg@k leaves invalid runs out and is 0 only if all k are invalid; Best@k is the best of k;
     with more than k runs both are means over all choices of k.
 
-    Of searches (mle-rollout --scaffold search) there is a table more: loops, the share of them that improved, seconds to
-    the first medal, costs by phase. --over-time shows what they would have handed in at each tenth of their budgets, and
-    what perfect selection would have, instead of the other tables. --over-turns shows agents in turns after each of their
-    turns: who asks an ideator for help, and the best submission so far. --over-traces shows runs of several traces: what those
-    from memory and from scratch have over time, and the first k valid submissions.
+    Of searches (mle-rollout --scaffold search) there is a table more: loops, the share of them that improved, seconds
+    to the first medal, costs by phase. --over-time shows what they would have handed in at each tenth of their
+    budgets, and what perfect selection would have, instead of the other tables. --over-turns shows agents in turns
+    after each of their turns: who asks an ideator for help, and the best submission so far. --over-traces shows runs
+    of several traces: what those from memory and from scratch have over time, and the first k valid submissions.
 
     --compare pairs by task: win, tie, loss, and the mean difference with a bootstrap interval over tasks.
 
-    --html is a page for a browser, in one file: the same numbers, figures (reward over training and by policy version, how
-    far tasks and rollouts came, filters' reasons, running times, medals by kind of task, each further set against the first), a table
-    of rollouts to sort and search, and every rollout as mle-show shows it. --plots has the figures as files.
+    --html is a page for a browser, in one file: the same numbers, figures (reward over training and by policy
+    version, how far tasks and rollouts came, filters' reasons, running times, medals by kind of task, each further
+    set against the first), a table of rollouts to sort and search, and every rollout as mle-show shows it. --plots
+    has the figures as files.
 
-    --follow shows a pipe at work, from files that `tee` and -o write (also as .partial): rollouts a minute, valid ones and
-    reward of the last 100, how many sandboxes are busy, updates, staleness, who waits for whom.
+    --follow shows a pipe at work, from files that `tee` and -o write (also as .partial): rollouts a minute, valid
+    ones and reward of the last 100, how many sandboxes are busy, updates, staleness, who waits for whom.
 
     Holds the input: reads all of it before it prints (--follow does not).
 

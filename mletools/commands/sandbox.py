@@ -1,55 +1,15 @@
 """mle-sandbox: run each solution where it can do no harm."""
 
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import click
 
 from .. import cli
 from ..cli_options import options
-from ..instrument import observer_text, rows_of_test
-from ..records.errors import RecordError, ToolError
-from ..records.ids import derive_seed
-from ..rollout.execution import SANDBOX, execution_record, ran_before
-from ..sandbox import Limits, Outcome, Sandbox
+from ..records.errors import OptionError, ToolError
+from ..rollout.execution import ProgramRunner, ran_before
+from ..sandbox import Sandbox
 from ..sandbox.options import SandboxOptions, check_protections
-
-
-@dataclass
-class Runner:
-    """Runs a rollout's program and adds `execution`."""
-
-    sandbox: Sandbox
-    limits: Limits
-    data: Path
-    seed: int
-    passed: set[str] = field(default_factory=set)  # ids of those that an agent in turns has run
-
-    def __call__(self, rollout: dict[str, Any]) -> dict[str, Any]:
-        if ran_before(rollout):
-            self.passed.add(rollout["id"])
-            return rollout
-        instrument = rollout.get("instrument") or {}
-        nonce, code = instrument.get("nonce"), rollout["code"]
-        if nonce == "":
-            code = instrument["code"] or code  # plain markers: the program prints them itself
-        if code is None:
-            outcome = Outcome("no_code", None, 0.0, 0.0, 0.0, b"", b"", None, "no code")
-        else:
-            public = self.data / rollout["task"]["data"]["dir"] / "public"
-            if not public.is_dir():
-                raise RecordError(f"{public}: no such folder; is --data the folder that the task was written to?")
-            seed = derive_seed(self.seed, rollout["id"])
-            if nonce and instrument["code"] is not None:
-                if "sites" not in instrument:
-                    raise RecordError("an older mle-instrument wrote this: run mle-instrument again")
-                text = observer_text(instrument, rows_of_test(public))
-                outcome = self.sandbox.run(code, public, self.limits, seed, observer=text)
-            else:
-                outcome = self.sandbox.run(code, public, self.limits, seed)
-        execution = execution_record(outcome, self.limits, self.data, SANDBOX, nonce)
-        return {**rollout, "execution": execution}
 
 
 def attack(run: cli.Run, sandbox: Sandbox, slots: int) -> None:
@@ -67,6 +27,8 @@ def attack(run: cli.Run, sandbox: Sandbox, slots: int) -> None:
 @options(SandboxOptions, "box", "Sandbox", timeout={"default": 300.0, "help": "Wall seconds for one program."})
 @click.option(
     "--selftest",
+    cls=cli.Option,
+    heading="Sandbox",
     is_flag=True,
     help="Attack the sandbox instead, and print what is sealed and what is not; exit 1 if not.",
 )
@@ -86,7 +48,7 @@ def main(run: cli.Run, selftest: bool, box: SandboxOptions) -> None:
       mle-sandbox --backend auto --selftest
     """
     if selftest and box.on is not None:
-        raise click.UsageError("--selftest attacks the machine that it runs on: run it on a node of the cluster")
+        raise OptionError("--selftest attacks the machine that it runs on: run it on a node of the cluster")
     slots = max(2, run.jobs) if selftest else run.jobs  # a selftest has one run attack another
 
     with box.open(slots, run.say) as sandbox:
@@ -94,10 +56,8 @@ def main(run: cli.Run, selftest: bool, box: SandboxOptions) -> None:
             attack(run, sandbox, slots)
             return
         check_protections(sandbox, run.say)
-        runner = Runner(sandbox, box.limits(300.0), run.data, run.seed)
 
         def count(rollout: dict[str, Any]) -> None:
-            passed = rollout["id"] in runner.passed
-            run.counts["ran in mle-rollout" if passed else rollout["execution"]["status"]] += 1
+            run.counts["ran in mle-rollout" if ran_before(rollout) else rollout["execution"]["status"]] += 1
 
-        run.each(runner, "rollout", watch=count)
+        run.each(ProgramRunner(sandbox, box.limits(300.0), run.data, run.seed), "rollout", watch=count)

@@ -16,12 +16,13 @@ from ..reports.show.options import ShowOptions
 def main(run: cli.Run, chosen: ShowOptions) -> None:
     """Show the rollouts in FILES: what each came to, then turn by turn what the agent saw, wrote and ran.
 
-    At the top the grade among its thresholds, the cost, and a line for each turn; `/turn 7` finds one in less. A program
-    stands there once; of the next of its kind, what changed. Long texts are cut in the middle. Code can be copied as it
-    stands; all else that an agent wrote is indented, and what would steer the terminal is spelled out, as in ␛[2J.
+    At the top the grade among its thresholds, the cost, and a line for each turn; `/turn 7` finds one in less. A
+    program stands there once; of the next of its kind, what changed. Long texts are cut in the middle. Code can be
+    copied as it stands; all else that an agent wrote is indented, and what would steer the terminal is spelled out,
+    as in ␛[2J.
 
-    --tree: a node stands below the one that it was made from; where several were, the line goes on with the one that leads
-    to the chosen node, or has most below it, and ├ begins another. What is no search is rejected.
+    --tree: a node stands below the one that it was made from; where several were, the line goes on with the one that
+    leads to the chosen node, or has most below it, and ├ begins another. What is no search is rejected.
 
     Streams: shows one rollout at a time. --list reads all first. Text cannot be gone on with: --resume begins again.
 

@@ -32,10 +32,10 @@ def main(
 ) -> None:
     """Train a policy on FILES (graded rollouts) by reinforcement, with TRL's losses and PEFT's LoRA.
 
-    The token ids are those that were sampled, never text tokenised again where ids are there; tokens that the policy did
-    not write carry no loss. Groups of fewer than two and groups without spread are dropped and counted. Writes one
-    train_step record a step. With --resume, OUT goes on where it stood: rollouts that it was trained on are skipped, new
-    ones continue the run. Holds the input; with --stream it does not.
+    The token ids are those that were sampled, never text tokenised again where ids are there; tokens that the policy
+    did not write carry no loss. Groups of fewer than two and groups without spread are dropped and counted. Writes
+    one train_step record a step. With --resume, OUT goes on where it stood: rollouts that it was trained on are
+    skipped, new ones continue the run. Holds the input; with --stream it does not.
 
     \b
     Presets: mle-ideator (MLE-Ideator), mle-rl (MLE-RL; rewards from mle-filter --preset mle-rl),
@@ -61,8 +61,8 @@ def main(
     if run.dry_run:
         groups = [line.record["group"] for line in lines]
         run.say(
-            f"would train {start.model} on {len(groups)} rollouts in {len(set(groups))} groups for {chosen.epochs} epochs "
-            f"into {folder.out}"
+            f"would train {start.model} on {len(groups)} rollouts in {len(set(groups))} groups for {chosen.epochs} "
+            f"epochs into {folder.out}"
         )
         return
     if streaming.stream:

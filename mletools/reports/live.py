@@ -1,8 +1,8 @@
-"""A running pipe at a glance: rollouts a minute, valid ones, rewards, sandbox use, training, from files that still grow.
+"""A running pipe at a glance, from files that still grow: rollouts, rewards, sandbox use, training.
 
 Covered: files of graded rollouts and of train_step records as commands append to them, under their final names or as
-.partial; files that are not there yet or begin again. Not covered: what a command has not written, and how the screen is drawn
-(following).
+.partial; files that are not there yet or begin again. Not covered: what a command has not written, and how the screen
+is drawn (following).
 """
 
 import os

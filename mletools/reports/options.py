@@ -134,7 +134,8 @@ class ReportOptions:
             raise OptionError("--train-steps is drawn: give --html, --plots DIR or --follow too")
         if self.best_trace and (self.drawn or self.over_turns or self.over_traces):
             raise OptionError(
-                "--best-trace is about tables of runs; the page, figures, --over-turns and --over-traces show every trace"
+                "--best-trace is about tables of runs; the page, figures, --over-turns and --over-traces show every "
+                "trace"
             )
         if self.tasks and not self.drawn:
             raise OptionError("--tasks are drawn: give --html or --plots DIR too")

@@ -1,17 +1,51 @@
-"""How a run in a sandbox is recorded; for the commands that run programs."""
+"""Running a rollout's program in a sandbox, and how a run is recorded; for the commands that run programs."""
 
 import os
 import tempfile
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..instrument import read_report
-from ..records.ids import bytes_digest
-from ..sandbox import Limits, Outcome
+from ..instrument import observer_text, read_report, rows_of_test
+from ..records.errors import RecordError
+from ..records.ids import bytes_digest, derive_seed
+from ..sandbox import Limits, Outcome, Sandbox
 
 HEAD = TAIL = 4000
 ROLLOUT, SANDBOX = "mle-rollout", "mle-sandbox"  # the commands that run programs
+
+
+@dataclass
+class ProgramRunner:
+    """Runs the programs of rollouts and adds `execution`; what an agent in turns has run passes."""
+
+    sandbox: Sandbox
+    limits: Limits
+    data: Path
+    seed: int
+
+    def __call__(self, rollout: dict[str, Any]) -> dict[str, Any]:
+        if ran_before(rollout):
+            return rollout
+        instrument = rollout.get("instrument") or {}
+        nonce, code = instrument.get("nonce"), rollout["code"]
+        if nonce == "":
+            code = instrument["code"] or code  # plain markers: the program prints them itself
+        if code is None:
+            outcome = Outcome("no_code", None, 0.0, 0.0, 0.0, b"", b"", None, "no code")
+        else:
+            public = self.data / rollout["task"]["data"]["dir"] / "public"
+            if not public.is_dir():
+                raise RecordError(f"{public}: no such folder; is --data the folder that the task was written to?")
+            observer = ""
+            if nonce and instrument["code"] is not None:
+                if "sites" not in instrument:
+                    raise RecordError("an older mle-instrument wrote this: run mle-instrument again")
+                observer = observer_text(instrument, rows_of_test(public))
+            seed = derive_seed(self.seed, rollout["id"])
+            outcome = self.sandbox.run(code, public, self.limits, seed, observer=observer)
+        return {**rollout, "execution": execution_record(outcome, self.limits, self.data, SANDBOX, nonce)}
 
 
 def text_record(output: bytes) -> dict[str, Any]:
@@ -27,7 +61,10 @@ def text_record(output: bytes) -> dict[str, Any]:
 
 
 def execution_record(outcome: Outcome, limits: Limits, data: Path, by: str, nonce: str | None = None) -> dict[str, Any]:
-    """`execution` of a rollout, which the command `by` ran: the outcome, its submission kept under `data`, reports with that nonce taken out."""
+    """`execution` of a rollout, which the command `by` ran: the outcome, its submission kept under `data`.
+
+    nonce: of the reports, which are taken out of the outputs.
+    """
     markers: list[str] = []
     stdout, stderr = outcome.stdout, outcome.stderr
     if nonce is not None:

@@ -1,7 +1,7 @@
 """What kind of idea each one of an ideator's is, and whether the work was better for it.
 
 MLE-Ideator, appendices C and E. Covered: where a rollout's ideas stand, six classes, a table of words that guesses the
-class offline, reading a model's answer, the effect of an idea. Not covered: asking the model (the command); ideas in
+class offline, reading a model's answer, the effect of an idea. Not covered: asking the model (rollout.idea_judges); ideas in
 another language than English.
 """
 

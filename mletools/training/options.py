@@ -74,7 +74,7 @@ class GrpoPolicy:
 
 @dataclass(frozen=True)
 class GrpoOptions(TrainingOptions):
-    """What defines a run; the names are TRL's where TRL has the option. Defaults are grpo's of algorithms.ALGORITHMS."""
+    """What defines a run; names are TRL's where TRL has the option. Defaults are grpo's of algorithms.ALGORITHMS."""
 
     algorithm: str = option(
         "What the options below begin from.", default="grpo", choices=tuple(ALGORITHMS), heading=POLICY

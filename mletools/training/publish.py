@@ -1,7 +1,7 @@
 """Hand the policy to those who sample from it while it is trained: a folder, and a vLLM server.
 
-Covered: adapters and full models in a folder (records.published says how it looks), each version whole or absent; an adapter
-into a running vLLM server in place, by its run-time LoRA loading. Not covered: full weights into a server.
+Covered: adapters and full models in a folder (records.published says how it looks), each version whole or absent; an
+adapter into a running vLLM server in place, by its run-time LoRA loading. Not covered: full weights into a server.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,8 @@ TRIES, PAUSE = 6, 2.0  # seconds before the first further try, doubled each time
 class Publisher:
     """Publishes into `folder`, and to the server at `url` as the model `name`; every `steps` updates.
 
-    rollouts, groups: size of an update in one or the other, published to the samplers. run: the run of the folder's policies.
+    rollouts, groups: size of an update in one or the other, published to the samplers. run: the run of the folder's
+    policies.
     """
 
     folder: Path
@@ -146,8 +147,8 @@ class StreamOptions:
         limit, steps = options.max_staleness, options.publish_steps
         if limit is not None and limit + 1 < steps:
             raise ToolError(
-                f"--max-staleness {limit} with --publish-steps {steps}: a policy is up to {steps - 1} updates old before "
-                "the next is published"
+                f"--max-staleness {limit} with --publish-steps {steps}: a policy is up to {steps - 1} updates old "
+                "before the next is published"
             )
         sizes = (options.batch, options.groups_per_step)
         return Publisher(Path(self.publish), self.publish_url, self.publish_name, steps, *sizes, run)

@@ -120,7 +120,7 @@ class TrainingRun:
         export_merged: bool = False,
         allow_empty: bool = False,
     ) -> Counter[str]:
-        """Give `emit` a train_step record of every step as it is done; how many rollouts were not trained on, by reason.
+        """Give `emit` a train_step record of every step as it is done; the counts of what was not trained on.
 
         export_merged: at the end write the policy into out/merged. ToolError where no step could be taken and
         `allow_empty` does not say that this may be.

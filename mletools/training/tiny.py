@@ -29,7 +29,7 @@ TEMPLATE = (
 
 
 def make_from_scratch(records: list[dict[str, Any]], out: Path, preset: str, seed: int) -> Path:
-    """The model made of the records inside the run's folder `out`; one that an earlier session made is taken as it is."""
+    """The model made of the records in the run's folder `out`; one that an earlier session made is taken as it is."""
     folder = out / FROM_SCRATCH
     if folder.exists():
         return folder
