@@ -21,10 +21,10 @@ import pandas as pd
 from sklearn import metrics as sk
 from tabulate import tabulate
 
-from mletools.commands import metric_box
 from mletools.grading import grade
 from mletools.grading.metrics import METRICS
-from mletools.sandbox import Limits
+from mletools.scoring import code_metrics
+from mletools.scoring.options import CodeMetricOptions
 
 ROUNDS = 5
 LARGE = (100_000, 10)
@@ -137,16 +137,15 @@ def coded(folder: Path) -> tuple[float, float]:
     (folder / "answers.csv").write_bytes(answers)
     (folder / "metric.py").write_text(CODE)
     task = {"answers": "answers.csv", "metric": {"file": "metric.py"}, "data": {}}
-    box = metric_box.CodeBox("local", Limits(memory_mb=4096))
 
     def grades() -> None:
         for _ in range(GRADES):
-            box(task, folder, content)
+            metrics(task, folder, content)
 
-    with metric_box.opened:
-        box(task, folder, content)  # the warm process has started
+    with CodeMetricOptions().open() as metrics:
+        metrics(task, folder, content)  # the warm process has started
         kept = best(grades)
-        metric_box.MOST = 1
+        code_metrics.MAX_SUBMISSIONS = 1
         return best(grades) / GRADES, kept / GRADES
 
 

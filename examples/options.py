@@ -18,7 +18,7 @@ import click
 
 from mletools import cli
 from mletools.cli_options import URL
-from mletools.commands import import_, report
+from mletools.commands import report
 from mletools.run import Run
 from mletools.sandbox.options import SandboxOptions
 from mletools.scaffolds import loading
@@ -114,8 +114,7 @@ def main() -> None:
         setattr(Run, name, accepted)
     SandboxOptions.open = accepted  # type: ignore[method-assign]  # a sandbox, and its warm process
     report.follow = accepted
-    import_._found = accepted  # folders that lie on the machine where it runs,
-    loading._imported = ours  # and scaffolds and components
+    loading._imported = ours  # scaffolds and components that lie on the machine where it runs
     cli._fail = failed
     found = commands(sys.stdin.read())
     different = dict.fromkeys(map(tuple, found))

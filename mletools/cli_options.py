@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
 import click
+from click.core import ParameterSource
 
 from .records.options import Declaration, declarations
 
@@ -150,12 +151,16 @@ def _reader(read: Callable[[str], Any]) -> Callable[[click.Context, click.Parame
     def callback(context: click.Context, param: click.Parameter, value: Any) -> Any:
         try:
             if isinstance(value, tuple):
-                return tuple(read(each) for each in value)
+                return tuple(one for each in value for one in _listed(read(each)))
             return value if value is None else read(value)
         except ValueError as error:
             raise click.BadParameter(str(error)) from None
 
     return callback
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
 
 
 def value_of(args: Sequence[str], flag: str, default: str) -> str:
@@ -169,3 +174,13 @@ def value_of(args: Sequence[str], flag: str, default: str) -> str:
         elif arg.startswith(f"{flag}="):
             found = arg.partition("=")[2]
     return found
+
+
+def flags_on_command_line() -> dict[str, str]:
+    """{parameter: flag} of the options that stand on the command line; for the body of a command."""
+    context = click.get_current_context()
+    return {
+        param.name: param.opts[-1]
+        for param in context.command.params
+        if param.name and context.get_parameter_source(param.name) is ParameterSource.COMMANDLINE
+    }

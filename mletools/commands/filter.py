@@ -1,18 +1,33 @@
 """mle-filter: keep the rollouts that are worth learning from, or the tasks that are sound; cut rollouts into steps."""
 
+from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 from .. import cli
-from ..cli_options import options
-from ..filters import FilterOptions
-from .filter_options import TaskChecks, Work, refuse_mixed, settings
+from ..cli_options import flags_on_command_line, options
+from ..filters import Decision, FilterOptions, Selection
+from ..filters.measures import measured
+from ..filters.options import WorkOptions, check_scope, with_preset
+from ..filters.state import StateFile
+from ..filters.steps import Turn, cut
+from ..filters.tasks import TaskSelection
+from ..records.errors import RecordError
+from ..records.output import Output
+from ..scoring.options import CodeMetricOptions, TaskCheckOptions
+
+TASKS = "Checks of tasks (--tasks)"
 
 
 @cli.command("mle-filter", jobs=True, data=True)
-@options(Work, "work", "Work")
+@options(WorkOptions, "work", "Work")
 @options(FilterOptions, "filters")
-@options(TaskChecks, "checks", "Checks of tasks (--tasks)")
-def main(run: cli.Run, work: Work, filters: FilterOptions, checks: TaskChecks) -> None:
+@options(TaskCheckOptions, "checks", TASKS)
+@options(CodeMetricOptions, "code_metrics", TASKS)
+def main(
+    run: cli.Run, work: WorkOptions, filters: FilterOptions, checks: TaskCheckOptions, code_metrics: CodeMetricOptions
+) -> None:
     """Keep the rollouts in FILES that are worth learning from, or with --tasks the tasks that are sound.
 
     Every drop has a reason: it is counted in the summary and stands in `filter.reason` of the records in --dropped.
@@ -22,11 +37,11 @@ def main(run: cli.Run, work: Work, filters: FilterOptions, checks: TaskChecks) -
     The filters apply in this order: valid, masked, --min-score, duplicates; --top (tau_abs), --tau-adv, --tau-val,
     --window; then groups. Human ranks are those of the task's leaderboard. --tau-adv compares with the submission
     before a step in reset traces, with the memory's solution in memory traces; what has neither passes, and so does
-    what was told no validation score in --tau-val. (MLE-RL says no more of tau_val than its value; that validation and
+    what was shown no validation score in --tau-val. (MLE-RL says no more of tau_val than its value; that validation and
     test scores must not differ by more is another reading, which is not this one.)
 
-    --cut-steps comes before mle-grade: a step is what the policy did from one valid submission to the next, with all that
-    went before as its prompt. The turns after the last one, and rollouts without one, are counted.
+    --cut-steps comes before mle-grade: a step is what the policy did from one valid submission to the next, with all
+    that went before as its prompt. The turns after the last one, and rollouts without one, are counted.
 
     --state goes with one run at a time. With -o FILE it is written when the output is complete, and --resume decides
     again from where the run began; without, as rollouts go by.
@@ -43,31 +58,87 @@ def main(run: cli.Run, work: Work, filters: FilterOptions, checks: TaskChecks) -
         | mle-filter --preset mle-rl --calibrate seen --state windows.json > steps.jsonl
       mle-import prepared/ | mle-filter --tasks -j 4 --dropped unsound.jsonl -o sound.jsonl
     """
-    refuse_mixed(work.tasks, work.steps)
-    chosen = settings(work.preset, filters)
-    remembered = None
+    flags = flags_on_command_line()
+    check_scope(work, flags)
+    filters = with_preset(work.preset, filters, flags)
     run.open()
+    state = None
     if work.state is not None:
-        from .filter_state import StateFile
-
-        remembered = StateFile(Path(work.state), run)
+        state = StateFile(Path(work.state), run.beside("partial"), run.resume, bool(run.finished_keys))
     side = run.rewritten(work.dropped) if work.dropped else None
     run.progress(run.count_lines)
     if work.tasks:
-        from ..filters.tasks import TaskSelection
-        from ..sandbox import Limits
-        from .filter_tasks import Examiner, filter_tasks
-        from .metric_box import CodeBox, opened
+        from ..scoring.task_checks import Examiner, filter_tasks
 
-        box = CodeBox(checks.backend, Limits(wall_s=checks.metric_timeout, memory_mb=checks.metric_memory))
-        with opened:
-            filter_tasks(run, Examiner(run.data, checks.check, box), TaskSelection(filters.keep_duplicates), side)
+        with code_metrics.open() as metrics:
+            examiner = Examiner(run.data, checks.check, metrics)
+            filter_tasks(run, examiner, TaskSelection(filters.keep_duplicates), side)
+    elif work.steps:
+        cut_steps(run, side)
     else:
-        from .filter_rollouts import cut_steps, filter_rollouts
-
-        if work.steps:
-            cut_steps(run, side)
-        else:
-            filter_rollouts(run, chosen, side, work.mark, remembered)
+        filter_rollouts(run, filters, side, work.mark, state)
     if side is not None:
         side.commit()
+
+
+def filter_rollouts(
+    run: cli.Run, filters: FilterOptions, side: Output | None, mark: bool, state: StateFile | None
+) -> None:
+    """Keep the rollouts of the run's input that are worth learning from; what is dropped goes to `side`."""
+    from ..scoring.human_ranks import HumanRanks
+
+    selection = Selection(filters, state.remembered) if state else Selection(filters)
+    human_ranks = HumanRanks(run.data)
+
+    def write(decisions: Iterable[Decision]) -> None:
+        for decision in decisions:
+            record = decision.as_record()
+            if decision.reason is None or mark:
+                run.emit(record)
+            if decision.reason is not None:
+                run.counts[f"dropped ({decision.reason.split(':')[0]})"] += 1
+                if side is not None:
+                    side.write(run.stamp(record))
+            if state is not None:
+                state.record_written()
+
+    with state or nullcontext():
+        for line in run.lines("rollout"):
+            try:
+                measures = measured(line.record, filters, human_ranks)
+            except RecordError as error:
+                run.reject(line, str(error))
+            else:
+                write(selection.add(line.record, measures))
+        write(selection.flush())
+    if selection.decided_early:
+        run.counts["groups decided before they were complete (--open-groups)"] = selection.decided_early
+
+
+def cut_steps(run: cli.Run, side: Output | None) -> None:
+    """Cut the rollouts of the run's input into steps; one without any goes to `side`."""
+    from ..scoring.human_ranks import HumanRanks
+
+    human_ranks = HumanRanks(run.data)
+    for line in run.lines("rollout"):
+        try:
+            result = cut(line.record, hand_in, human_ranks)
+        except RecordError as error:
+            run.reject(line, str(error))
+            continue
+        for step in result.steps:
+            run.emit(step)
+        if result.reason is None:
+            run.counts["rollouts cut"] += 1
+            run.counts["turns after the last valid submission"] += result.turns_left
+            continue
+        run.counts[f"rollouts without a step ({result.reason.partition(': ')[2]})"] += 1
+        if side is not None:
+            side.write(run.stamp({**line.record, "filter": {"kept": False, "reason": result.reason}}))
+
+
+def hand_in(turns: Any, turn: Turn, box: Mapping[str, Any]) -> tuple[str | None, dict[str, Any]]:
+    """The program that a turn hands in, and its execution; see filters.steps.HandIn."""
+    from ..scaffolds.handing_in import code_of, execution_of
+
+    return code_of(turns, turn), execution_of(turns, turn, box)

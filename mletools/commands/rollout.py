@@ -11,11 +11,11 @@ from ..records.options import Declaration, declarations
 from ..rollout.endless import EndlessOptions
 from ..rollout.runner import Runner, RunOptions, Sampling
 from ..rollout.single import answer_once
-from ..sandbox import Limits
 from ..sandbox.options import SandboxOptions
 from ..scaffolds import IN_TURNS, SCAFFOLDS
 from ..scaffolds.interface import Scaffold
 from ..scaffolds.loading import open_scaffold
+from ..scoring.options import CodeMetricOptions
 
 MODEL = (
     "scripted (or scripted:lazy and others), hf:PATH or vllm:PATH (a checkpoint or adapter folder), or the name of a model "
@@ -100,8 +100,5 @@ def main(
     if sandbox.timeout is not None:
         settings = replace(settings, execution_seconds=sandbox.timeout)
     settings = scaffold.check(settings)
-    from .metric_box import CodeBox, opened
-
-    run_code = CodeBox(sandbox.backend, Limits(memory_mb=4096, wall_s=300.0))
-    with opened:
-        Runner(run, scaffold, settings, models, sampling, plan, endless, sandbox, run_code).play()
+    with CodeMetricOptions(sandbox.backend).open() as code_metrics:
+        Runner(run, scaffold, settings, models, sampling, plan, endless, sandbox, code_metrics).play()

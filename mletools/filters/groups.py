@@ -17,14 +17,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from ..records.ids import content_id
-from ..records.options import option
 from ..records.types import Rollout
 from .code import normal_form
 from .masks import masked
+from .options import FilterOptions
 from .remembered import Remembered
 from .values import normalised, top_threshold
 
-SINGLE, GROUPS, STEPS, MEAN = "Single rollouts", "Groups", "Informative steps", "Running mean"  # headings
 DIGESTS = 10_000  # of a task's newest programs, that a duplicate is known by
 
 
@@ -32,8 +31,8 @@ DIGESTS = 10_000  # of a task's newest programs, that a duplicate is known by
 class Decision:
     """`reason`: None for a rollout to keep, else a kind, a colon and the particulars; `notes` go into its `filter`.
 
-    arrived: how many of its group had come when that was decided on; members: how many of these are kept, so that a trainer
-    knows when it has them all.
+    arrived: how many of its group had come when that was decided on; members: how many of these are kept, so that a
+    trainer knows when it has them all.
     """
 
     rollout: dict[str, Any]
@@ -42,86 +41,10 @@ class Decision:
     arrived: int = 0
     members: int = 0
 
-
-@dataclass(frozen=True)
-class FilterOptions:
-    """min_score is compared in the metric's direction; min_group counts members that passed the single filters.
-
-    calibrate: "input" takes the top share of the whole input, which is held; "seen" of what came so far, the rollout
-    itself among it: a task's first rollout is always in the top, and so is each that is better than all before.
-    window: that many rewards; None: no running mean. Ranks and rewards are shares, 0 to 1, in MLE-RL.
-    """
-
-    keep_invalid: bool = option(
-        "Keep rollouts without a valid submission: failures teach GRPO, too.", default=False, heading=SINGLE
-    )
-    keep_duplicates: bool = option(
-        "Keep equal programs (up to formatting) of one task; tasks of the same DNA, rule and scenario, or data.",
-        default=False,
-        flags=("--keep-duplicates/--drop-duplicates",),
-        switch=True,
-        heading=SINGLE,
-    )
-    min_score: float | None = option(
-        "Drop valid scores worse than this, in the metric's direction.", metavar="X", heading=SINGLE
-    )
-    min_group: int = option("Drop groups with fewer members left.", default=2, at_least=1, heading=GROUPS)
-    spread: bool = option("Drop groups whose rewards are all equal.", default=True, switch=True, heading=GROUPS)
-    mask_invalid: bool = option(
-        "List the policy's messages in bad form and its invalid hand-ins in filter.masked: no loss on them.",
-        default=False,
-        switch=True,
-        heading="Loss mask",
-    )
-    top: float | None = option(
-        "Keep a task's best rewards, about this share.", above=0, at_most=1, metavar="SHARE", heading=STEPS
-    )
-    calibrate: str = option(
-        "--top of the input, which is held, or of what came so far: the first are in the top.",
-        default="input",
-        choices=("input", "seen"),
-        heading=STEPS,
-    )
-    tau_adv: float | None = option(
-        "Drop what gains no more human rank than X on its reference.", metavar="X", heading=STEPS
-    )
-    tau_val: float | None = option(
-        "Drop what has a validation score of human rank below X.", metavar="X", heading=STEPS
-    )
-    window: int | None = option(
-        "Compare with the mean of the task's last W rewards, reset and memory traces apart. 0: do not.",
-        at_least=0,
-        metavar="W",
-        heading=MEAN,
-    )
-    window_min: int = option(
-        "Drop what meets fewer rewards in the window: it is warming up.",
-        default=1,
-        at_least=1,
-        metavar="N",
-        heading=MEAN,
-    )
-    prune: float = option(
-        "Leave rewards so far below the window's mean out of it.",
-        default=2.0,
-        at_least=0,
-        metavar="SIGMAS",
-        heading=MEAN,
-    )
-    tau_rm: float | None = option(
-        "Drop what lies less than X off the running mean.", at_least=0, metavar="X", heading=MEAN
-    )
-    binarise: bool = option(
-        "filter.reward: 1 above the running mean, else 0.", default=False, switch=True, heading=MEAN
-    )
-    normalise: bool = option("filter.reward: the reward less the running mean.", default=False, heading=MEAN)
-    open_groups: int = option(
-        "Groups that wait for members; with more, the oldest is decided as it is.",
-        default=10_000,
-        at_least=1,
-        metavar="N",
-        heading=GROUPS,
-    )
+    def as_record(self) -> dict[str, Any]:
+        """The rollout with the decision in its `filter`."""
+        decided = {"kept": self.reason is None, "reason": self.reason, "arrived": self.arrived, "members": self.members}
+        return {**self.rollout, "filter": {**(self.rollout.get("filter") or {}), **decided, **self.notes}}
 
 
 @dataclass

@@ -38,7 +38,8 @@ class Declaration:
     switch: bool = False  # a flag with a --no-... of its own
     machine: bool = False  # says how to work, and cannot change what records say
     envvar: str | None = None
-    read: Callable[[str], Any] | None = None  # the value of a text; ValueError says what is wrong with it
+    # The value of a text, of a repeatable option a list of values, too; ValueError says what is wrong with it.
+    read: Callable[[str], Any] | None = None
     show_default: bool | str = True
     required: bool = False
     heading: str | None = None  # that it stands under in the help; None: the command's for all of them

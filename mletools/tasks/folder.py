@@ -9,7 +9,7 @@ import errno
 import hashlib
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -56,7 +56,7 @@ def data_digest(folder: Path, public: list[str], answers: str) -> str:
 
     ToolError names the file that cannot be read.
     """
-    return _digest_of(folder, [*(f"public/{name}" for name in spelled_out(folder / "public", public)), answers])
+    return files_digest(folder, [*(f"public/{name}" for name in spelled_out(folder / "public", public)), answers])
 
 
 def private_files(task: Mapping[str, Any]) -> list[str]:
@@ -72,10 +72,11 @@ def private_digest(folder: Path, task: Mapping[str, Any]) -> str:
 
     ToolError names the file that cannot be read.
     """
-    return _digest_of(folder, private_files(task))
+    return files_digest(folder, private_files(task))
 
 
-def _digest_of(folder: Path, names: list[str]) -> str:
+def files_digest(folder: Path, names: Sequence[str]) -> str:
+    """The digest over names and bytes of files below `folder`. ToolError names the file that cannot be read."""
     try:
         return content_digest({name: folder / name for name in names})
     except OSError as error:

@@ -1,13 +1,13 @@
 """Whether a task's folder is the one that its record was made with; for the commands that grade."""
 
+import functools
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from ..records.errors import RecordError, ToolError
-from ..records.jsonl import dumps
-from ..tasks.folder import private_digest, private_files
+from .folder import files_digest, private_files
 
 
 def inside(folder: Path, name: str, what: str) -> Path:
@@ -21,7 +21,7 @@ def inside(folder: Path, name: str, what: str) -> Path:
 
 
 def task_folder(data: Path, task: Mapping[str, Any]) -> Path:
-    """The folder of a task. RecordError where it, or a file that grading reads there, is no part of `data` or of the folder.
+    """The folder of a task. RecordError where it, or a file that grading reads there, lies outside `data` or the folder.
 
     The files come with the folder, maybe from a stranger: a link among them that leads out of it is refused.
     """
@@ -39,19 +39,16 @@ def task_folder(data: Path, task: Mapping[str, Any]) -> Path:
     return folder
 
 
-_checked: set[tuple[Path, str, str]] = set()
-
-
 def check_data(folder: Path, task: Mapping[str, Any]) -> None:
-    """RecordError unless the files that grading reads are those that the record was made with."""
-    digest = task["data"]["private_digest"]
-    read = dumps([task.get(name) for name in ("answers", "leaderboard", "public_leaderboard", "metric")])
-    if (folder, read, digest) in _checked:
-        return
+    """RecordError unless the files that grading reads are those that the record was made with. Read once a process."""
+    _check_files(folder, tuple(private_files(task)), task["data"]["private_digest"])
+
+
+@functools.cache
+def _check_files(folder: Path, names: tuple[str, ...], digest: str) -> None:
     try:
-        found = private_digest(folder, task)
+        actual = files_digest(folder, names)
     except ToolError as error:
         raise RecordError(f"{error}; is --data the folder that the task was written to?") from None
-    if found != digest:
+    if actual != digest:
         raise RecordError(f"{folder}: the files are not those of the task record (digest differs)")
-    _checked.add((folder, read, digest))

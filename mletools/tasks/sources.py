@@ -1,6 +1,5 @@
 """The names of sources that mle-gen-task makes tasks of."""
 
-from ..records.errors import ToolError
 from .procedural.dna import MODALITIES
 from .real import NAMES
 
@@ -11,16 +10,16 @@ SOURCES = (*MODALITIES, *TABLES)
 def sources(spec: str) -> list[str]:
     """The sources that a --source option names: "sklearn:iris,wine" is ["sklearn:iris", "sklearn:wine"].
 
-    "image,text" are two sources and "sklearn" is every table. ToolError lists the known names when one is unknown.
+    "image,text" are two sources and "sklearn" is every table. ValueError lists the known names when one is unknown.
     """
-    family, _, names = spec.partition(":")
+    family, _, members = spec.partition(":")
     if family == "sklearn":
-        found = [f"sklearn:{name}" for name in (names.split(",") if ":" in spec else NAMES)]
+        names = [f"sklearn:{name}" for name in (members.split(",") if ":" in spec else NAMES)]
     else:
-        found = [name for part in spec.split(",") for name in (sources(part) if part == "sklearn" else [part])]
-    for source in found:
+        names = [name for part in spec.split(",") for name in (sources(part) if part == "sklearn" else [part])]
+    for source in names:
         if source not in SOURCES:
-            raise ToolError(
+            raise ValueError(
                 f"unknown source {source!r}: known are {', '.join(MODALITIES)}, sklearn, {', '.join(TABLES)}"
             )
-    return found
+    return names

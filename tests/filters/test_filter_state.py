@@ -15,9 +15,11 @@ from conftest import BIN, records, run_command
 from filtered import as_lines, cut_from, one_graded, read
 from played import made_task
 
+from mletools.cli_options import flags_on_command_line
 from mletools.commands.filter import main
-from mletools.commands.filter_options import CHOICES, settings
 from mletools.filters import FilterOptions, Selection
+from mletools.filters.options import CHOICES, with_preset
+from mletools.records.errors import OptionError
 
 ALONE = ("mle-filter", "--min-group", "1", "--no-spread")
 WINDOW = (*ALONE, "--window", "3", "--tau-rm", "0.03", "--binarise", "--top", "0.5", "--calibrate", "seen")
@@ -237,11 +239,15 @@ def test_the_preset_and_what_wins_over_it(tmp_path: Path) -> None:
     assert kept("--normalise")["r9"]["reward"] == 0.45
 
 
+def chosen(context: click.Context) -> FilterOptions:
+    return FilterOptions(**{name: context.params[name] for name in CHOICES})
+
+
 def options(*given: str) -> FilterOptions:
     """What the preset and the options amount to."""
     context = main.make_context("mle-filter", ["--preset", "mle-rl", *given])
     with context:
-        return settings("mle-rl", FilterOptions(**{name: context.params[name] for name in CHOICES}))
+        return with_preset("mle-rl", chosen(context), flags_on_command_line())
 
 
 @pytest.mark.parametrize(
@@ -252,8 +258,8 @@ def options(*given: str) -> FilterOptions:
     ],
 )
 def test_one_reward_of_the_running_mean(given: tuple[str, ...], said: str) -> None:
-    with pytest.raises(click.UsageError, match=said), (context := main.make_context("mle-filter", [*given])):
-        settings(None, FilterOptions(**{name: context.params[name] for name in CHOICES}))
+    with pytest.raises(OptionError, match=said), (context := main.make_context("mle-filter", [*given])):
+        with_preset(None, chosen(context), flags_on_command_line())
 
 
 def test_the_help_says_what_the_preset_sets() -> None:

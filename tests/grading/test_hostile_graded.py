@@ -13,10 +13,11 @@ import pytest
 from conftest import run_command
 from hostile_values import PATHS, VALUES, at, outcome, places, with_value, without
 
-from mletools.commands.grade import REWARDS, WEIGHTS, Grader
-from mletools.commands.metric_box import CodeBox, opened
+from mletools.grading.options import REWARDS, GradingOptions
 from mletools.records.ids import bytes_digest
 from mletools.sandbox import Limits
+from mletools.scoring.code_metrics import CodeMetrics
+from mletools.scoring.grader import Grader
 from mletools.tasks.folder import private_digest
 
 # Fields that mle-grade reads; all others pass through it.
@@ -31,16 +32,18 @@ ABSENT = (
 ANSWERS, SUBMISSION = b"id,y,g\n1,1,a\n2,2,a\n3,3,b\n", b"id,y\n1,1.5\n2,2\n3,3\n"
 
 
+CODE_METRICS = CodeMetrics("local", Limits(wall_s=30))
+
+
 @pytest.fixture(autouse=True)
 def boxes_end() -> Iterator[None]:
     """What a metric that is code opened ends with its test."""
-    with opened:
+    with CODE_METRICS:
         yield
 
 
 def grader(data: Path, reward: str = "milestone") -> Grader:
-    box = CodeBox("local", Limits(wall_s=30))
-    return Grader(data, reward, -10.0, 0.1, WEIGHTS["dense"], "dojo", 32 << 20, box)
+    return Grader(data, GradingOptions(reward=reward), CODE_METRICS)
 
 
 def record(data: Path) -> dict[str, Any]:

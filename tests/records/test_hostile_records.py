@@ -13,8 +13,9 @@ import search_records
 import shown_rollouts
 from conftest import run_command
 
-from mletools.commands.filter_rollouts import Ranks, _hand_in, measured
+from mletools.commands.filter import hand_in
 from mletools.filters import FilterOptions, Selection
+from mletools.filters.measures import measured
 from mletools.filters.steps import cut
 from mletools.records import schema
 from mletools.records.errors import ToolError
@@ -27,9 +28,10 @@ from mletools.reports.runs import RunSet, graded_run
 from mletools.reports.search import is_search
 from mletools.reports.summary import summaries
 from mletools.scaffolds import idea_types
+from mletools.scoring.human_ranks import HumanRanks
 
 BRIEF = show.View()
-NOWHERE = Ranks(Path("/nonexistent"))
+NOWHERE = HumanRanks(Path("/nonexistent"))
 GRADE = {**shown_rollouts.grade(1.0, "gold"), "human_rank": 0.5, "human_rank_rule": "dojo", "normalised_score": 50.0}
 NODES = (
     search_records.node(0, (), 0.5, 1.0),
@@ -79,7 +81,7 @@ def choosing(record: dict[str, Any]) -> None:
 
 
 def steps(record: dict[str, Any]) -> None:
-    for step in cut(record, _hand_in, NOWHERE).steps:
+    for step in cut(record, hand_in, NOWHERE).steps:
         schema.check(loads(dumps(step)), "rollout")
 
 

@@ -18,9 +18,9 @@ from import_builders import LEADERS, bench, leaderboard, table, write
 
 from mletools.grading import check_direction, check_task, grade, metrics, score_bytes
 from mletools.tasks.folder import data_digest, private_digest
-from mletools.tasks.importing.asked import Asked, Candidate, Grading
 from mletools.tasks.importing.columns import is_number, read_columns
 from mletools.tasks.importing.competitions import FILE, benchmarks_of, competition
+from mletools.tasks.importing.options import Candidate, Grading, ImportOptions
 from mletools.tasks.importing.split import held_out
 from mletools.tasks.importing.task import import_task
 from mletools.tasks.table import Rejected
@@ -152,7 +152,7 @@ def test_files_are_copied_where_they_cannot_be_linked(tmp_path: Path, monkeypatc
     source = bench(tmp_path / "data")
     monkeypatch.setattr(os, "link", refuse)
     candidate = Candidate("mle-bench", "spaceship-titanic", source)
-    task, notes = import_task(candidate, Asked(), tmp_path, GRADING)
+    task, notes = import_task(candidate, ImportOptions(), tmp_path, GRADING)
     folder = check_folder(task, tmp_path)
     assert notes == [] and not (folder / "public" / "train.csv").samefile(source / "prepared/public/train.csv")
 

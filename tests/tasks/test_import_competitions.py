@@ -13,8 +13,8 @@ from competition_builders import ENTRIES, Draws, answers_of, guess_of, record_of
 
 from mletools.grading import check_direction, check_task, metrics, score_bytes
 from mletools.grading.answers import answer_spec
-from mletools.tasks.importing.asked import Asked, Candidate, Grading
 from mletools.tasks.importing.layouts import PREPARED
+from mletools.tasks.importing.options import Candidate, Grading, ImportOptions
 from mletools.tasks.importing.prepared import HABITS
 from mletools.tasks.importing.task import import_task
 
@@ -90,8 +90,8 @@ def tables_of(
 def imported(name: str, root: Path, change: Callable[[list[str]], list[str]]) -> dict[str, Any]:
     entry = BY_NAME[name]
     candidate = Candidate(entry["benchmark"], entry["competition"], folder_of(name, root, change))
-    asked = Asked(thresholds=False, lower_is_better=entry["metric"]["lower_is_better"])
-    return import_task(candidate, asked, root / "tasks", GRADING)[0]
+    options = ImportOptions(thresholds="none", lower_is_better=entry["metric"]["lower_is_better"])
+    return import_task(candidate, options, root / "tasks", GRADING)[0]
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -16,9 +16,9 @@ from challenge_builders import challenge_of
 from conftest import ROOT, TESTS, records, run_command
 
 import mletools
-from mletools.commands.task_making import _medals, _unlike
-from mletools.commands.task_summary import Told
 from mletools.grading import metrics, score_bytes
+from mletools.making.summary import Summary
+from mletools.making.tasks import _medals, _unlike
 from mletools.records import schema
 from mletools.records.ids import derive_seed
 from mletools.tasks.folder import content_digest, data_digest
@@ -386,10 +386,10 @@ def test_the_text_for_a_human_tells_story_data_rule_and_ladder(made, data):
 
 
 def test_the_summary_counts(made):
-    told = Told()
+    summary = Summary()
     for modality in QUICK:
-        told.add(made[modality])
-    assert sum(told.counts["modality"].values()) == len(QUICK) == len(told.samples)
+        summary.add(made[modality])
+    assert sum(summary.counts["modality"].values()) == len(QUICK) == len(summary.samples)
     assert isinstance(made["tabular"], Made)
 
 

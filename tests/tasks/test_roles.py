@@ -19,14 +19,14 @@ from role_options import options
 from scripted_server import Cut, Raw, RoleServer, good
 
 from mletools.cli_options import options as add_options
-from mletools.commands import task_roles
-from mletools.commands.llm_options import LlmOptions
-from mletools.commands.metric_box import CodeBox, opened
-from mletools.commands.task_roles import LlmMaker, ScriptBox, open_maker
 from mletools.grading import check_task, grade, metrics, score_bytes
+from mletools.making import roles
+from mletools.making.options import LlmOptions
+from mletools.making.roles import LlmMaker, ScriptBox, open_maker
 from mletools.records import schema
 from mletools.records.errors import ToolError
 from mletools.sandbox import Limits, Sandbox, Setup, open_sandbox
+from mletools.scoring.code_metrics import CodeMetrics
 from mletools.tasks.folder import data_digest, private_digest
 from mletools.tasks.record import Parts, finish
 from mletools.tasks.roles import Journal, archive, forms, replies
@@ -57,7 +57,7 @@ def place(tmp_path: Path, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> 
         assert backend == "auto"
         yield sandbox
 
-    monkeypatch.setattr(task_roles, "open_sandbox", shared)
+    monkeypatch.setattr(roles, "open_sandbox", shared)
     lines = [json.dumps(seed_task(tmp_path / "seeds", name)) for name in ("winery", "harbour")]
     (tmp_path / "seeds" / "tasks.jsonl").write_text("".join(f"{line}\n" for line in lines))
     return tmp_path
@@ -180,9 +180,8 @@ def test_a_task_with_a_metric_of_its_own_is_graded_by_its_script(place: Path, se
     schema.check(record, "task")
     assert record["metric"] == {"file": "private/evaluator.py", "style": "script", "lower_is_better": True}
     folder = place / "data" / record["data"]["dir"]
-    box = CodeBox("local", Limits())
     answers = (folder / "private/answer.csv").read_bytes()
-    with opened:
+    with CodeMetrics("local", Limits()) as box:
         best = grade(record, folder, answers, run_code=box)
         sample = grade(record, folder, (folder / "public/sample_submission.csv").read_bytes(), run_code=box)
         broken = grade(record, folder, b"board,dry_days\n1,2\n", run_code=box)
@@ -411,7 +410,7 @@ SPECIFICATIONS = [
 def test_a_specification_is_checked(change: dict[str, Any], told: str) -> None:
     value = scripted.specification("`n_samples`: 60", **change)
     with pytest.raises(Faulty) as fault:
-        read_specification(value, 60, task_roles.offered_metrics())
+        read_specification(value, 60, roles.offered_metrics())
     assert told in str(fault.value)
 
 
@@ -536,7 +535,7 @@ class Told(Exception):
 @pytest.fixture(scope="module")
 def developed(sandbox: Sandbox) -> tuple[Specification, Developed]:
     """What the good strategist and the good developer make."""
-    wanted = read_specification(scripted.specification("`n_samples`: 60"), 60, task_roles.offered_metrics())
+    wanted = read_specification(scripted.specification("`n_samples`: 60"), 60, roles.offered_metrics())
     talk = Talk(lambda role, task, attempt, messages: scripted.generator(messages[0]["content"]), "task")
     return wanted, develop(talk, wanted, ScriptBox(sandbox, Limits()), score_bytes, (1, 2))
 
@@ -740,7 +739,7 @@ import sys
 sys.path[:0] = {paths!r}
 from pathlib import Path
 from role_options import options
-from mletools.commands.task_roles import open_maker
+from mletools.making.roles import open_maker
 class Server: url = {url!r}
 place = Path({place!r})
 with open_maker(options(place, Server()), 5, place / "data") as found:

@@ -286,7 +286,7 @@ def test_sources():
     assert sources("tabular,image") == ["tabular", "image"]
     assert sources("text,sklearn") == ["text", *every]
     for spec, unknown in (("sklearn:iris,titanic", "sklearn:titanic"), ("kaggle", "kaggle"), ("sklearn:", "sklearn:")):
-        with pytest.raises(ToolError) as error:
+        with pytest.raises(ValueError) as error:
             sources(spec)
         assert str(error.value) == (
             f"unknown source '{unknown}': known are tabular, image, text, audio, graph, timeseries, multimodal, "

@@ -15,16 +15,16 @@ from ..record import Parts
 from ..table import Rejected
 from ..thresholds import NAMES
 from ..tree import files_below, modality
-from .asked import Asked, Candidate, Grading
 from .columns import read_columns
 from .declare import answers_part, known_labels, metric_part, problem_of, submission_of
 from .lookup import distinct_rows, sample_header, text_of
+from .options import Candidate, Grading, ImportOptions
 
 ANSWERS, EVALUATOR = "answer.csv", "evaluator.py"
 THRESHOLDS = ("threshold.json", "thresholds.json")
 
 
-def bundle(candidate: Candidate, asked: Asked, grading: Grading) -> Parts:
+def bundle(candidate: Candidate, options: ImportOptions, grading: Grading) -> Parts:
     """The parts of a bundle's task. Rejected with the reason."""
     public = files_below(candidate.path / "prepared" / "public", candidate.path)
     secret = {name: public.pop(name) for name in (ANSWERS, EVALUATOR, *THRESHOLDS) if name in public}
@@ -36,27 +36,27 @@ def bundle(candidate: Candidate, asked: Asked, grading: Grading) -> Parts:
     labels = known_labels(cells[header[-1]]) if header[-1] in cells else []
     given: dict[str, Any] = {"answers": f"private/{ANSWERS}"}
     private: dict[str, Content] = {f"private/{name}": path for name, path in secret.items()}
-    if asked.metric:
-        rows = distinct_rows(secret[ANSWERS], [asked.id or header[0]])
-        given["submission"], _ = submission_of(asked, grading, header, rows, labels)
-        given["metric"] = metric_part(asked, grading)
-        given.update(answers_part(given["submission"], grading, asked.metric))
+    if options.metric:
+        rows = distinct_rows(secret[ANSWERS], [options.id or header[0]])
+        given["submission"], _ = submission_of(options, grading, header, rows, labels)
+        given["metric"] = metric_part(options, grading)
+        given.update(answers_part(given["submission"], grading, options.metric))
         private = {f"private/{ANSWERS}": secret[ANSWERS]}
     else:
         if EVALUATOR not in secret:
             raise Rejected(f"not prepared (no prepared/public/{EVALUATOR}); --metric grades without it")
-        lower = _direction(asked, told)
+        lower = _direction(options, told)
         rows = len(cells[header[0]]) if header[0] in cells else len(next(iter(cells.values())))
         given["submission"] = {"id": header[:1], "target": header[1:] or header, "parse": "text", "rows": rows}
         given["metric"] = {"file": f"private/{EVALUATOR}", "style": "script", "lower_is_better": lower}
     thresholds = {name: told[name] for name in NAMES if name in told}
     if len(thresholds) == len(NAMES):
         given["thresholds"] = thresholds
-    if "description.md" not in public and not asked.description:
+    if "description.md" not in public and not options.description:
         raise Rejected("there is no prepared/public/description.md")
     return Parts(
         name=re.sub(r"[^A-Za-z0-9._-]+", "-", candidate.name),
-        description=text_of(asked.description or public["description.md"]),
+        description=text_of(Path(options.description) if options.description else public["description.md"]),
         modality=modality(list(public), given["submission"]["parse"]),
         problem=problem_of(given["metric"], given["submission"], given),
         # a generator's source would tell how the target was made
@@ -69,10 +69,10 @@ def bundle(candidate: Candidate, asked: Asked, grading: Grading) -> Parts:
         grading=given,
         provenance={
             "source": candidate.source,
-            "seed": asked.seed,
+            "seed": options.seed,
             "benchmark": "sandmle",
             "competition": candidate.name,
-            "graded_by": "options" if asked.metric else "code",
+            "graded_by": "options" if options.metric else "code",
         },
     )
 
@@ -98,10 +98,10 @@ def _told(file: Path | None) -> dict[str, Any]:
     return told
 
 
-def _direction(asked: Asked, told: dict[str, Any]) -> bool:
-    """Whether lower is better: as asked, as the file says, or as its thresholds are ordered."""
-    if asked.lower_is_better is not None:
-        return asked.lower_is_better
+def _direction(options: ImportOptions, told: dict[str, Any]) -> bool:
+    """Whether lower is better: as the options say, as the file says, or as its thresholds are ordered."""
+    if options.lower_is_better is not None:
+        return options.lower_is_better
     if "lower" in told:
         return bool(told["lower"])
     if "gold" in told and "median" in told and told["gold"] != told["median"]:

@@ -11,8 +11,8 @@ from typing import Any
 from ...records.errors import RecordError
 from ..draft import GRADES, form_of
 from ..table import Rejected
-from .asked import Asked, Grading
 from .columns import labels_of
+from .options import Grading, ImportOptions
 
 # More labels than this are not listed in a record; any label is then a prediction.
 MOST_LABELS = 100
@@ -27,14 +27,18 @@ PROBLEMS = {
 }
 
 
-def metric_part(asked: Asked, grading: Grading) -> dict[str, Any]:
+def metric_part(options: ImportOptions, grading: Grading) -> dict[str, Any]:
     """The metric of the record from --metric and --metric-params. Rejected when it is unknown."""
-    assert asked.metric is not None
+    assert options.metric is not None
     try:
-        found = grading.find(asked.metric)
+        found = grading.find(options.metric)
     except RecordError as error:
         raise Rejected(str(error)) from None
-    return {"name": asked.metric, "params": dict(asked.params), "lower_is_better": found.lower_is_better}
+    return {
+        "name": options.metric,
+        "params": dict(options.metric_params or {}),
+        "lower_is_better": found.lower_is_better,
+    }
 
 
 def parse_of(form: str, reads: Sequence[str]) -> str:
@@ -45,18 +49,18 @@ def parse_of(form: str, reads: Sequence[str]) -> str:
 
 
 def submission_of(
-    asked: Asked, grading: Grading, header: Sequence[str], rows: int, labels: Sequence[str] = ()
+    options: ImportOptions, grading: Grading, header: Sequence[str], rows: int, labels: Sequence[str] = ()
 ) -> tuple[dict[str, Any], str]:
     """(the submission of the record, its form) for a sample submission with these columns.
 
     `labels` are the known values of the target. Rejected when no target column is left.
     """
-    found = grading.find(asked.metric or "")
-    key = asked.id or header[0]
+    found = grading.find(options.metric or "")
+    key = options.id or header[0]
     form = form_of(found.name, found.parse, labels)
     targets = [name for name in header if name != key]
-    if asked.targets and (form != "probabilities" or set(asked.targets) <= set(header)):
-        targets = list(asked.targets)
+    if options.target and (form != "probabilities" or set(options.target) <= set(header)):
+        targets = list(options.target)
     if not targets:
         raise Rejected("there is no target column: name it with --target")
     part: dict[str, Any] = {"id": [key], "target": targets, "parse": parse_of(form, found.parse), "rows": rows}

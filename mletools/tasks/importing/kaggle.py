@@ -16,36 +16,37 @@ from ..folder import ANSWERS, Content
 from ..record import Parts
 from ..table import Rejected
 from ..tree import files_below, modality
-from .asked import Asked, Candidate, Grading
 from .columns import Columns, header_of, is_number, labels_of, read_columns, written
 from .declare import answers_part, known_labels, metric_part, problem_of, submission_of
 from .lookup import SAMPLES, distinct_rows, text_of
+from .options import Candidate, Grading, ImportOptions
 from .split import complete_rows, draft_of, held_out, strata_of
 
 ARCHIVES = (".zip", ".7z", ".rar", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".zst", ".pkl", ".pickle")
 DESCRIPTIONS = ("description.md", "description.txt")
 
 
-def kaggle(candidate: Candidate, asked: Asked, grading: Grading, draws: Any) -> tuple[Parts, Draft | str]:
+def kaggle(candidate: Candidate, options: ImportOptions, grading: Grading, draws: Any) -> tuple[Parts, Draft | str]:
     """(the parts of the task, a draft for baselines or why there is none). Rejected with the reason."""
-    if asked.metric is None:
+    if options.metric is None:
         raise Rejected("a plain folder does not say how it is graded: give --metric and --target")
     public = files_below(candidate.path, candidate.path)
     if "train.csv" not in public:
         raise Rejected("train.csv is packed: unzip it" if "train.csv.zip" in public else "there is no train.csv")
-    known = _known_answers(asked, public)
+    known = _known_answers(options, public)
     public = {name: path for name, path in public.items() if not name.startswith("private/") and path != known}
-    description = asked.description or next((public[name] for name in DESCRIPTIONS if name in public), None)
+    found = next((public[name] for name in DESCRIPTIONS if name in public), None)
+    description = Path(options.description) if options.description else found
     rest = {name: path for name, path in public.items() if name not in DESCRIPTIONS}
     if known is None:
-        files, given, draft, origin = _split(asked, grading, public, draws)
-        telling = _may_tell(rest, asked.targets or given["submission"]["target"])
+        files, given, draft, origin = _split(options, grading, public, draws)
+        telling = _may_tell(rest, options.target or given["submission"]["target"])
         content: dict[str, Content] = {name: path for name, path in rest.items() if name not in telling}
         content.update(files)
         origin["left_out"] = telling
         answers: Content = given.pop("content")
     else:
-        given, origin = _given(asked, grading, public, known), {"answers_from": known.name}
+        given, origin = _given(options, grading, public, known), {"answers_from": known.name}
         draft, content, answers = "", dict(rest), known
     text = text_of(description) if description else ""
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", candidate.name)
@@ -57,43 +58,44 @@ def kaggle(candidate: Candidate, asked: Asked, grading: Grading, draws: Any) -> 
         public=content,
         private={ANSWERS: answers},
         grading={**given, "answers": ANSWERS},
-        provenance={"source": candidate.source, "seed": asked.seed, "graded_by": "options", **origin},
+        provenance={"source": candidate.source, "seed": options.seed, "graded_by": "options", **origin},
     )
     return parts, draft
 
 
-def _known_answers(asked: Asked, public: dict[str, Path]) -> Path | None:
+def _known_answers(options: ImportOptions, public: dict[str, Path]) -> Path | None:
     """The file of the answers to test.csv, if there is one."""
-    if asked.answers is not None:
-        if not asked.answers.is_file():
-            raise Rejected(f"{asked.answers}: no such file")
-        return asked.answers.resolve()
+    if options.answers is not None:
+        answers = Path(options.answers)
+        if not answers.is_file():
+            raise Rejected(f"{answers}: no such file")
+        return answers.resolve()
     found = [path for name, path in public.items() if name.startswith("private/") and name.endswith(".csv")]
     if len(found) > 1:
         raise Rejected("which file below private/ holds the answers? name it with --answers")
     return found[0] if found else None
 
 
-def _header(asked: Asked, public: dict[str, Path]) -> list[str]:
+def _header(options: ImportOptions, public: dict[str, Path]) -> list[str]:
     """The columns of the sample submission, or in its absence of one that --id and --target describe."""
     sample = next((name for name in SAMPLES if name in public), None)
     if sample is not None:
         return header_of(public[sample])
-    if not asked.targets:
+    if not options.target:
         raise Rejected("there is no sample_submission.csv: name the target with --target")
-    return [asked.id or "id", *asked.targets]
+    return [options.id or "id", *options.target]
 
 
-def _given(asked: Asked, grading: Grading, public: dict[str, Path], known: Path) -> dict[str, Any]:
+def _given(options: ImportOptions, grading: Grading, public: dict[str, Path], known: Path) -> dict[str, Any]:
     """The grading part of a folder whose answers are known."""
-    header = _header(asked, public)
-    key = asked.id or header[0]
+    header = _header(options, public)
+    key = options.id or header[0]
     rows = distinct_rows(known, [key])
-    metric = metric_part(asked, grading)
-    target = next((name for name in (*asked.targets, *header[1:])), "")
+    metric = metric_part(options, grading)
+    target = next((name for name in (*options.target, *header[1:])), "")
     train, truth = read_columns(public["train.csv"]), read_columns(known)
     cells = [cell for columns in (train, truth) for cell in columns.get(target, [])]
-    submission, _ = submission_of(asked, grading, header, rows, known_labels(cells) if cells else [])
+    submission, _ = submission_of(options, grading, header, rows, known_labels(cells) if cells else [])
     return {"submission": submission, "metric": metric, **answers_part(submission, grading, metric["name"])}
 
 
@@ -115,10 +117,10 @@ class _Question:
     submission: dict[str, Any]
 
 
-def _question(asked: Asked, grading: Grading, public: dict[str, Path]) -> _Question:
-    train, header = read_columns(public["train.csv"]), _header(asked, public)
-    key = asked.id or header[0]
-    targets = [*asked.targets] or [name for name in header if name != key]
+def _question(options: ImportOptions, grading: Grading, public: dict[str, Path]) -> _Question:
+    train, header = read_columns(public["train.csv"]), _header(options, public)
+    key = options.id or header[0]
+    targets = [*options.target] or [name for name in header if name != key]
     missing = [name for name in targets if name not in train]
     if missing:
         raise Rejected(f"train.csv has no column {missing[0]!r}: name the target with --target")
@@ -128,7 +130,7 @@ def _question(asked: Asked, grading: Grading, public: dict[str, Path]) -> _Quest
         raise Rejected(f"the ids in column {key!r} of train.csv are not unique")
     rows = complete_rows(train, targets)
     labels = known_labels([train[targets[0]][at] for at in rows]) if len(targets) == 1 else []
-    submission, form = submission_of(asked, grading, header, 1, labels)
+    submission, form = submission_of(options, grading, header, 1, labels)
     if form == "probabilities" and len(submission["target"]) == 1:
         form = "probability"
     if form == "probabilities" and len(targets) == 1:
@@ -138,16 +140,16 @@ def _question(asked: Asked, grading: Grading, public: dict[str, Path]) -> _Quest
 
 
 def _split(
-    asked: Asked, grading: Grading, public: dict[str, Path], draws: Any
+    options: ImportOptions, grading: Grading, public: dict[str, Path], draws: Any
 ) -> tuple[dict[str, bytes], dict[str, Any], Draft | str, dict[str, Any]]:
     """(new public files, grading part with the answers as "content", draft or why none, provenance)."""
-    asks = _question(asked, grading, public)
+    asks = _question(options, grading, public)
     train, targets, submission = asks.train, asks.targets, asks.submission
     (key,) = submission["id"]
     if key not in train:
         train = {key: make_ids(len(train[targets[0]]), draws), **train}
     total = len(train[key])
-    test = held_out(asks.rows, strata_of(train, targets, asks.rows, asks.form), {}, asked.test_share, draws)
+    test = held_out(asks.rows, strata_of(train, targets, asks.rows, asks.form), {}, options.test_share, draws)
     if not test:
         raise Rejected(f"train.csv has {len(asks.rows)} rows with a target: too few to hold some out")
     columns = header_of(public["test.csv"]) if "test.csv" in public else list(train)
@@ -166,7 +168,7 @@ def _split(
         "test.csv": written(new_test, shown),
         sample: _sample(asks, kept, new_test[key]),
     }
-    metric = metric_part(asked, grading)
+    metric = metric_part(options, grading)
     given = {
         "submission": {**submission, "rows": len(test)},
         "metric": metric,

@@ -5,9 +5,9 @@ Only names are looked at. Not covered: reading any of it (prepared, bundle, kagg
 
 from pathlib import Path
 
-from .asked import Candidate, Unprepared
 from .columns import ENDINGS
 from .competitions import benchmarks_of
+from .options import Candidate, Unprepared
 
 # Where each benchmark puts what its preparation made.
 PREPARED = {"mle-bench": ("prepared/public", "prepared/private"), "mle-dojo": ("data/public", "data/private")}

@@ -1,6 +1,8 @@
 """One table in a file becomes a task: the way of the tables that are made here, with a metric and a split of its own."""
 
 import re
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from ..checks import OF_SPLIT, check_draft
@@ -9,38 +11,38 @@ from ..draft import Draft, Wanted, form_of, make_draft
 from ..folder import ANSWERS
 from ..record import Parts
 from ..table import Column, Rejected, Table
-from .asked import Asked, Candidate, Grading
 from .columns import MISSING, Columns, features_of, is_number, labels_of, read_columns
 from .declare import MOST_LABELS, metric_part, parse_of
 from .lookup import text_of
+from .options import Candidate, Grading, ImportOptions
 from .split import held_out, strata_of
 
 # Whole numbers of so few values are taken for classes, unless --metric says otherwise.
 MOST_CLASSES = 20
 
 
-def own_table(candidate: Candidate, asked: Asked, grading: Grading, draws: Any) -> tuple[Parts, Draft]:
+def own_table(candidate: Candidate, options: ImportOptions, grading: Grading, draws: Any) -> tuple[Parts, Draft]:
     """(the parts of the task, the draft for baselines). Rejected with the reason."""
-    if not asked.targets:
+    if not options.target:
         raise Rejected("a table does not say what is to be predicted: give --target")
     columns = read_columns(candidate.path)
-    missing = [name for name in asked.targets if name not in columns]
+    missing = [name for name in options.target if name not in columns]
     if missing:
         told = ", ".join(map(repr, list(columns)[:20]))
         raise Rejected(f"{candidate.path.name} has no column {missing[0]!r}; it has {told}")
-    columns, dropped = _with_targets(columns, asked.targets)
-    key = _id_column(columns, asked)
-    if key in asked.targets:
+    columns, dropped = _with_targets(columns, options.target)
+    key = _id_column(columns, options)
+    if key in options.target:
         raise Rejected(f"column {key!r} is both the id and a target: name them with --id and --target")
-    asked = asked if asked.metric else _with_metric(asked, columns)
-    found = metric_part(asked, grading)
+    options = options if options.metric else _with_metric(options, columns)
+    found = metric_part(options, grading)
     reads = grading.find(found["name"]).parse
-    form = form_of(found["name"], reads, ["labels"] if len(asked.targets) == 1 else [])
-    table = _table(candidate, asked, columns, key, form)
+    form = form_of(found["name"], reads, ["labels"] if len(options.target) == 1 else [])
+    table = _table(candidate, options, columns, key, form)
     if form == "other" or (table.labels and form == "probability" and len(table.labels) != 2):
         raise Rejected(f"{found['name']} does not fit {_told(table)}")
     rows = list(range(table.rows))
-    test = held_out(rows, strata_of(columns, asked.targets, rows, form), _twins(table), asked.test_share, draws)
+    test = held_out(rows, strata_of(columns, options.target, rows, form), _twins(table), options.test_share, draws)
     out = set(test)
     train = [at for at in rows if at not in out]
     if len(train) < 2 or not test:
@@ -51,7 +53,7 @@ def own_table(candidate: Candidate, asked: Asked, grading: Grading, draws: Any) 
     checks = check_draft(draft, "", [], {}, lower, OF_SPLIT)
     return Parts(
         name=table.name,
-        description=text_of(asked.description) if asked.description else description,
+        description=text_of(Path(options.description)) if options.description else description,
         modality="tabular",
         problem=table.problem,
         public=draft.public,
@@ -59,7 +61,7 @@ def own_table(candidate: Candidate, asked: Asked, grading: Grading, draws: Any) 
         grading={"submission": draft.submission, "metric": found, "answers": ANSWERS},
         provenance={
             "source": candidate.source,
-            "seed": asked.seed,
+            "seed": options.seed,
             "graded_by": "options",
             "rows_without_target": dropped,
             "sanity": checks,
@@ -77,43 +79,41 @@ def _with_targets(columns: Columns, targets: tuple[str, ...]) -> tuple[Columns, 
     return {name: [cells[at] for at in rows] for name, cells in columns.items()}, total - len(rows)
 
 
-def _id_column(columns: Columns, asked: Asked) -> str | None:
+def _id_column(columns: Columns, options: ImportOptions) -> str | None:
     """The column of ids: --id, or one that is called id and holds no value twice. None: ids are made."""
-    if asked.id is not None and asked.id not in columns:
-        raise Rejected(f"there is no column {asked.id!r} for --id")
-    key = asked.id or next((name for name in columns if name.lower() == "id"), None)
+    if options.id is not None and options.id not in columns:
+        raise Rejected(f"there is no column {options.id!r} for --id")
+    key = options.id or next((name for name in columns if name.lower() == "id"), None)
     if key is not None and len(set(columns[key])) < len(columns[key]):
         raise Rejected(f"column {key!r} holds a value twice: name another with --id, or rename it")
     return key
 
 
-def _with_metric(asked: Asked, columns: Columns) -> Asked:
-    """`asked` with the metric that suits the targets: accuracy for classes, rmse for numbers."""
-    from dataclasses import replace
-
-    cells = [cell for name in asked.targets for cell in columns[name]]
+def _with_metric(options: ImportOptions, columns: Columns) -> ImportOptions:
+    """`options` with the metric that suits the targets: accuracy for classes, rmse for numbers."""
+    cells = [cell for name in options.target for cell in columns[name]]
     numbers = is_number(cells)
     whole = numbers and all(float(cell).is_integer() for cell in set(cells))
-    classes = not numbers or (whole and len(set(cells)) <= MOST_CLASSES and len(asked.targets) == 1)
-    return replace(asked, metric="accuracy" if classes else "rmse")
+    classes = not numbers or (whole and len(set(cells)) <= MOST_CLASSES and len(options.target) == 1)
+    return replace(options, metric="accuracy" if classes else "rmse")
 
 
-def _table(candidate: Candidate, asked: Asked, columns: Columns, key: str | None, form: str) -> Table:
+def _table(candidate: Candidate, options: ImportOptions, columns: Columns, key: str | None, form: str) -> Table:
     """The table, its one target with labels where the form asks for classes."""
     labels: list[str] = []
     if form != "number":
-        if len(asked.targets) > 1:
-            raise Rejected(f"{asked.metric} is for one --target here, not {len(asked.targets)}")
-        labels = labels_of(columns[asked.targets[0]])
+        if len(options.target) > 1:
+            raise Rejected(f"{options.metric} is for one --target here, not {len(options.target)}")
+        labels = labels_of(columns[options.target[0]])
         if not 2 <= len(labels) <= MOST_LABELS:
             raise Rejected(
-                f"column {asked.targets[0]!r} has {len(labels)} different values: "
-                f"{asked.metric} is for 2 to {MOST_LABELS} classes"
+                f"column {options.target[0]!r} has {len(labels)} different values: "
+                f"{options.metric} is for 2 to {MOST_LABELS} classes"
             )
     else:
-        for name in asked.targets:
+        for name in options.target:
             if not is_number(columns[name]):
-                raise Rejected(f"{asked.metric} reads numbers, and column {name!r} holds others")
+                raise Rejected(f"{options.metric} reads numbers, and column {name!r} holds others")
     kinds = {0: "regression", 2: "binary_classification"}
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", candidate.name)
     return Table(
@@ -121,8 +121,8 @@ def _table(candidate: Candidate, asked: Asked, columns: Columns, key: str | None
         title=name,
         context=f"The rows of `{name}`, a table of {len(columns)} columns.",
         problem=kinds.get(len(labels), "multiclass_classification"),
-        features=features_of(columns, [*asked.targets, *([key] if key else [])]),
-        targets=[Column(target, "", "" if labels else "number", not labels) for target in asked.targets],
+        features=features_of(columns, [*options.target, *([key] if key else [])]),
+        targets=[Column(target, "", "" if labels else "number", not labels) for target in options.target],
         cells=columns,
         labels=labels,
         positive=labels[-1] if len(labels) == 2 else "",

@@ -14,7 +14,6 @@ from ..folder import Content
 from ..record import Parts
 from ..table import Rejected
 from ..tree import files_below, modality
-from .asked import Asked, Candidate, Grading
 from .boards import board, direction_of
 from .code_metric import code_metric
 from .columns import read_columns
@@ -22,6 +21,7 @@ from .competitions import competition
 from .declare import answers_part, known_labels, metric_part, problem_of, submission_of
 from .layouts import PREPARED
 from .lookup import distinct_rows, first, inside, sample_file, sample_header, text_of
+from .options import Candidate, Grading, ImportOptions
 
 
 @dataclass(frozen=True)
@@ -56,26 +56,29 @@ HABITS = {
 }
 
 
-def places_of(candidate: Candidate, asked: Asked) -> list[Path]:
+def places_of(candidate: Candidate, options: ImportOptions) -> list[Path]:
     """The folders in which a competition's description, leaderboard and grader are looked for."""
-    code = [asked.repo / below / candidate.name for below in HABITS[candidate.format].code] if asked.repo else []
+    if options.repo is None:
+        return [candidate.path]
+    repo = Path(options.repo).resolve()
+    code = [repo / below / candidate.name for below in HABITS[candidate.format].code]
     return [candidate.path, *(folder for folder in code if folder.is_dir())]
 
 
-def prepared(candidate: Candidate, asked: Asked, grading: Grading) -> Parts:
+def prepared(candidate: Candidate, options: ImportOptions, grading: Grading) -> Parts:
     """The parts of a prepared competition's task, without thresholds of baselines. Rejected with the reason."""
     public_folder, private_folder = (candidate.path / part for part in PREPARED[candidate.format])
     public = files_below(public_folder, candidate.path, private_folder)
-    habits, places = HABITS[candidate.format], places_of(candidate, asked)
+    habits, places = HABITS[candidate.format], places_of(candidate, options)
     entry = competition(candidate.format, candidate.name)
-    if asked.metric:
-        given, how = _asked_for(candidate, asked, grading, public, private_folder), "options"
+    if options.metric:
+        given, how = _asked_for(candidate, options, grading, public, private_folder), "options"
         private: dict[str, Content] = {}
     elif entry and entry["support"] == "record":
         given, how = _as_told(entry, public, private_folder), "record"
         private = {}
     else:
-        given, how, private = _as_code(candidate, asked, entry, public, private_folder, places)
+        given, how, private = _as_code(candidate, options, entry, public, private_folder, places)
     answers = inside(private_folder / given["answers"], private_folder)
     if not answers.is_file():
         raise Rejected(f"{given['answers']} is missing in {PREPARED[candidate.format][1]}")
@@ -91,7 +94,7 @@ def prepared(candidate: Candidate, asked: Asked, grading: Grading) -> Parts:
         if file is not None:
             given[key] = f"private/{key}.csv"
             private[given[key]] = board(file, lower, grading.check_direction)
-    description = _description(asked, habits, places, public_folder, public)
+    description = _description(options, habits, places, public_folder, public)
     parse = given["submission"]["parse"]
     return Parts(
         name=re.sub(r"[^A-Za-z0-9._-]+", "-", candidate.name),
@@ -103,7 +106,7 @@ def prepared(candidate: Candidate, asked: Asked, grading: Grading) -> Parts:
         grading=given,
         provenance={
             "source": candidate.source,
-            "seed": asked.seed,
+            "seed": options.seed,
             "benchmark": candidate.format,
             "competition": candidate.name,
             "graded_by": how,
@@ -135,7 +138,7 @@ def _header(entry: Mapping[str, Any], public: dict[str, Path], private_folder: P
 
 def _as_code(
     candidate: Candidate,
-    asked: Asked,
+    options: ImportOptions,
     entry: Mapping[str, Any] | None,
     public: dict[str, Path],
     private_folder: Path,
@@ -155,7 +158,7 @@ def _as_code(
         )
     grader = first([root], habits.grader)
     assert grader is not None
-    metric, private = code_metric(grader, root.parent, habits.style, _direction(candidate, asked, entry, places))
+    metric, private = code_metric(grader, root.parent, habits.style, _direction(candidate, options, entry, places))
     header = _header(entry or {}, public, private_folder)
     told = dict(entry.get("submission", {})) if entry else {}
     submission = {"id": header[:1], "target": header[1:], "parse": "text", **told}
@@ -163,9 +166,11 @@ def _as_code(
     return {"submission": submission, "metric": metric, "answers": answers}, "code", private
 
 
-def _direction(candidate: Candidate, asked: Asked, entry: Mapping[str, Any] | None, places: list[Path]) -> bool:
-    if asked.lower_is_better is not None:
-        return asked.lower_is_better
+def _direction(
+    candidate: Candidate, options: ImportOptions, entry: Mapping[str, Any] | None, places: list[Path]
+) -> bool:
+    if options.lower_is_better is not None:
+        return options.lower_is_better
     if entry and "lower_is_better" in entry.get("metric", {}):
         return bool(entry["metric"]["lower_is_better"])
     file = first([candidate.path / PREPARED[candidate.format][1], *places], HABITS[candidate.format].leaderboard)
@@ -176,16 +181,16 @@ def _direction(candidate: Candidate, asked: Asked, entry: Mapping[str, Any] | No
 
 
 def _asked_for(
-    candidate: Candidate, asked: Asked, grading: Grading, public: dict[str, Path], private_folder: Path
+    candidate: Candidate, options: ImportOptions, grading: Grading, public: dict[str, Path], private_folder: Path
 ) -> dict[str, Any]:
     """The grading part out of --metric, --target and --id."""
     header = sample_header(public, None)
     answers = _answers_name(candidate, private_folder)
     cells = read_columns(inside(private_folder / answers, private_folder))
-    target = asked.targets[0] if asked.targets else header[-1]
+    target = options.target[0] if options.target else header[-1]
     labels = known_labels(cells[target]) if target in cells else []
-    submission, _ = submission_of(asked, grading, header, 1, labels)
-    metric = metric_part(asked, grading)
+    submission, _ = submission_of(options, grading, header, 1, labels)
+    metric = metric_part(options, grading)
     return {
         "submission": submission,
         "metric": metric,
@@ -208,10 +213,12 @@ def _answers_name(candidate: Candidate, private_folder: Path) -> str:
     return found_files[0]
 
 
-def _description(asked: Asked, habits: Habits, places: list[Path], public_folder: Path, public: dict[str, Path]) -> str:
+def _description(
+    options: ImportOptions, habits: Habits, places: list[Path], public_folder: Path, public: dict[str, Path]
+) -> str:
     """The description's text. Rejected where there is none: nobody could tell what to do."""
-    if asked.description:
-        return text_of(asked.description)
+    if options.description:
+        return text_of(Path(options.description))
     own = next((public[name] for name in ("description.md", "description.txt") if name in public), None)
     file = own or first(places, habits.description)
     text = text_of(file) if file else ""

@@ -16,11 +16,11 @@ from ..draft import Draft
 from ..folder import Content, same, size
 from ..record import Parts, finish, rate
 from ..table import Rejected, generator
-from .asked import Asked, Candidate, Grading
 from .bundle import bundle
 from .columns import read_columns, written
 from .kaggle import kaggle
 from .lookup import SAMPLES
+from .options import Candidate, Grading, ImportOptions
 from .own_table import own_table
 from .prepared import prepared
 from .split import draft_of_parts
@@ -31,23 +31,25 @@ MOST_SANITY_BYTES = 20 << 20
 FEWEST_RATED = 10
 
 
-def import_task(candidate: Candidate, asked: Asked, data: Path, grading: Grading) -> tuple[dict[str, Any], list[str]]:
+def import_task(
+    candidate: Candidate, options: ImportOptions, data: Path, grading: Grading
+) -> tuple[dict[str, Any], list[str]]:
     """(the record of a candidate's task, with its folder written below `data`; what to tell about it).
 
     The record has an empty lineage. Rejected where this candidate cannot be imported; ToolError where our own folder
     cannot be written.
     """
-    drawn = derive_seed(asked.seed, candidate.source)
+    drawn = derive_seed(options.seed, candidate.source)
     draws = generator(drawn)
     draft: Draft | str | None = None
     if candidate.format == "kaggle":
-        parts, draft = kaggle(candidate, asked, grading, draws)
+        parts, draft = kaggle(candidate, options, grading, draws)
     elif candidate.format == "table":
-        parts, draft = own_table(candidate, asked, grading, draws)
+        parts, draft = own_table(candidate, options, grading, draws)
     elif candidate.format == "sandmle":
-        parts = bundle(candidate, asked, grading)
+        parts = bundle(candidate, options, grading)
     else:
-        parts = prepared(candidate, asked, grading)
+        parts = prepared(candidate, options, grading)
 
     def check(record: Mapping[str, Any]) -> None:
         try:
@@ -58,11 +60,11 @@ def import_task(candidate: Candidate, asked: Asked, data: Path, grading: Grading
     check(parts.grading)
     _secret(parts)
     parts = _tried(parts, grading)
-    parts, notes = _with_thresholds(parts, draft, asked, grading, drawn)
+    parts, notes = _with_thresholds(parts, draft, options, grading, drawn)
     for name in parts.provenance.get("left_out", []):
         notes.append(f"left out, it could hold the answers: {name}")
     try:
-        return finish(parts, data, (candidate.source, asked.seed), check), notes
+        return finish(parts, data, (candidate.source, options.seed), check), notes
     except OSError as error:
         raise Rejected(f"{error.filename}: {error.strerror}") from None
 
@@ -162,16 +164,16 @@ def _columns(content: Content) -> dict[str, list[str]]:
 
 
 def _with_thresholds(
-    parts: Parts, draft: Draft | str | None, asked: Asked, grading: Grading, seed: int
+    parts: Parts, draft: Draft | str | None, options: ImportOptions, grading: Grading, seed: int
 ) -> tuple[Parts, list[str]]:
     """(`parts` with thresholds from baselines where there are no others, what to tell)."""
     given = parts.grading
-    if {"leaderboard", "public_leaderboard", "thresholds"} & set(given) or not asked.thresholds:
+    if {"leaderboard", "public_leaderboard", "thresholds"} & set(given) or options.thresholds == "none":
         return parts, []
     lower = given["metric"]["lower_is_better"]
     try:
         if not draft:
-            draft = draft_of_parts(parts, asked.targets[0] if asked.targets else None)
+            draft = draft_of_parts(parts, options.target[0] if options.target else None)
         if isinstance(draft, str):
             raise Rejected(draft)
         if len(draft.test_ids) < FEWEST_RATED:

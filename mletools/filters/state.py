@@ -9,28 +9,31 @@ import os
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from .. import cli
-from ..filters import Remembered
 from ..records.errors import ToolError
 from ..records.jsonl import dumps, loads
+from .remembered import Remembered
 
 KIND = "mle-filter state"
-A_WRITE = 1000  # rewards held, for each record between two writes of a stream's state
+REWARDS_PER_RECORD = 1000  # rewards held, for each record between two writes of a stream's state
 
 
 class StateFile:
-    """`remembered` is what the run begins from, and what it adds to. ToolError: locked, broken, or another run's."""
+    """`remembered` is what the run begins from, and what it adds to. ToolError: locked, broken, or another run's.
 
-    def __init__(self, path: Path, run: cli.Run):
+    partial: the file that the run writes until its output is complete, None for a stream; resume: the run goes on with
+    an earlier one, which had finished records or not. The with block is the run: at its end the rewards are written, of
+    a stream even when an error ends it.
+    """
+
+    def __init__(self, path: Path, partial: Path | None, resume: bool = False, finished: bool = False):
         self.path = Path(os.path.realpath(path))
         self._lock = self._locked()
-        partial = run.beside("partial")
         self._output = os.path.realpath(partial).removesuffix(".partial") if partial else None
         stored, begun = self._read()
         tasks = stored
-        if run.resume and begun is not None and begun["output"] == self._output:
+        if resume and begun is not None and begun["output"] == self._output:
             tasks = begun["tasks"]
-        elif run.resume and run.finished_keys:
+        elif resume and finished:
             raise ToolError(
                 f"{self.path}: no longer knows what the run of {self._output} began from: another run has used it "
                 "since; choose another -o"
@@ -40,19 +43,20 @@ class StateFile:
         self._since = 0
         self._write(stored)
 
-    def went_by(self) -> None:
-        """A record is out. Of a stream, the rewards up to it are written, or soon will be: large states less often."""
+    def record_written(self) -> None:
+        """Of a stream, the rewards up to this record are written, or soon will be: large states less often."""
         self._since += 1
-        if self._output is None and self._since > self.remembered.size // A_WRITE:
-            self.save()
+        if self._output is None and self._since > self.remembered.size // REWARDS_PER_RECORD:
+            self._save()
 
-    def stopped(self) -> None:
-        """The run is over, and its input perhaps not: a stream's rewards are written, a file's are not."""
-        if self._output is None and self._since:
-            self.save()
+    def __enter__(self) -> "StateFile":
+        return self
 
-    def save(self) -> None:
-        """Write the rewards as they are now."""
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        if kind is None or (self._output is None and self._since):
+            self._save()
+
+    def _save(self) -> None:
         self._write(self.remembered.as_json())
         self._since = 0
 
@@ -76,25 +80,25 @@ class StateFile:
         except OSError as error:
             raise ToolError(f"{self.path}: {error.strerror}") from None
         try:
-            told = loads(text)
-            if told["kind"] != KIND or told["version"] != 1:
-                raise ValueError(f"kind and version are {told['kind']!r} and {told['version']!r}")
-            for tasks in (told["tasks"], *([told["begun"]["tasks"]] if told["begun"] else [])):
+            state = loads(text)
+            if state["kind"] != KIND or state["version"] != 1:
+                raise ValueError(f"kind and version are {state['kind']!r} and {state['version']!r}")
+            for tasks in (state["tasks"], *([state["begun"]["tasks"]] if state["begun"] else [])):
                 Remembered.of(tasks)
-            return told["tasks"], told["begun"]
+            return state["tasks"], state["begun"]
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            what = f"no {error}" if isinstance(error, KeyError) else str(error)
+            fault = f"no {error}" if isinstance(error, KeyError) else str(error)
             raise ToolError(
-                f"{self.path}: is not what mle-filter --state wrote ({what}); move it away to begin without it, "
+                f"{self.path}: is not what mle-filter --state wrote ({fault}); move it away to begin without it, "
                 "or choose another --state"
             ) from None
 
     def _write(self, tasks: dict[str, Any]) -> None:
-        told = {"kind": KIND, "version": 1, "tasks": tasks, "begun": self._begun}
+        state = {"kind": KIND, "version": 1, "tasks": tasks, "begun": self._begun}
         new = self.path.with_name(self.path.name + ".new")
         try:
             with open(new, "w", encoding="utf-8") as file:
-                file.write(dumps(told) + "\n")
+                file.write(dumps(state) + "\n")
                 file.flush()
                 if self._output is not None:
                     os.fsync(file.fileno())

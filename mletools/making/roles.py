@@ -1,6 +1,6 @@
-"""What `--source llm` of mle-gen-task needs: paid questions with a journal, scripts in a sandbox.
+"""Makes tasks with a language model: pays for its replies once, and runs its scripts in a sandbox.
 
-Not covered: the roles, what they check, and the seeds (tasks.roles); the command.
+Not covered: the roles, what they check, and the seeds (tasks.roles).
 """
 
 import threading
@@ -13,7 +13,7 @@ from typing import Any
 
 from ..grading import check_task, metrics, score_bytes
 from ..grading.code import box
-from ..models import Model, Request, open_model
+from ..models import Model, Request
 from ..records.errors import RecordError, ToolError
 from ..records.ids import bytes_digest, canonical, derive_seed
 from ..sandbox import Limits, Sandbox, Setup, open_sandbox
@@ -30,7 +30,7 @@ from ..tasks.roles import (
     script_run,
 )
 from ..tasks.table import Rejected
-from .llm_options import JOURNAL, LlmOptions
+from .options import JOURNAL, LlmOptions
 
 LIMITS = Limits(wall_s=120.0, memory_mb=2048, disk_mb=256, output_kb=256, submission_mb=32)
 
@@ -39,28 +39,28 @@ LIMITS = Limits(wall_s=120.0, memory_mb=2048, disk_mb=256, output_kb=256, submis
 
 
 class Asker:
-    """Puts questions to a model, each one once: what the journal holds is not asked again. For many threads."""
+    """Asks a model each question once: replies in the journal are not paid again. For many threads."""
 
     def __init__(self, model: Model, journal: Journal, seed: int, options: LlmOptions):
         self._model, self._journal, self._seed, self._options = model, journal, seed, options
         self._guard = threading.Lock()
-        self._asked: dict[str, threading.Lock] = {}
+        self._locks: dict[str, threading.Lock] = {}  # by the question's digest
         self._alone = threading.Lock()
 
     def __call__(self, role: str, task: str, attempt: int, messages: list[dict[str, str]]) -> Answer:
-        asked = {
+        question = {
             "model": self._options.model,
             "seed": derive_seed(self._seed, role, task, attempt),
             "temperature": self._options.temperature,
             "max_tokens": self._options.max_tokens,
             "messages": messages,
         }
-        digest = bytes_digest(canonical(asked).encode("utf-8", "replace"))
+        digest = bytes_digest(canonical(question).encode("utf-8", "replace"))
         with self._guard:
-            lock = self._asked.setdefault(digest, threading.Lock())
-        with lock:  # tasks of one seed begin with the same question: whoever comes second waits for the reply
+            lock = self._locks.setdefault(digest, threading.Lock())
+        with lock:  # tasks of one seed begin with the same question: the second waits for the reply
             entry = self._journal.find(digest) or self._pay(
-                digest, asked, {"role": role, "task": task, "attempt": attempt}
+                question, {"role": role, "task": task, "attempt": attempt, "digest": digest}
             )
         return Answer(
             entry["reply"],
@@ -70,16 +70,19 @@ class Asker:
             usd=entry["usd"],
         )
 
-    def _pay(self, digest: str, asked: dict[str, Any], about: dict[str, Any]) -> dict[str, Any]:
-        request = Request(asked["messages"], asked["seed"], asked["temperature"], max_tokens=asked["max_tokens"])
-        entry: dict[str, Any] = {**about, "digest": digest, "model": asked["model"], "reply": None, "error": None}
+    def _pay(self, question: dict[str, Any], keys: dict[str, Any]) -> dict[str, Any]:
+        """The journal's entry of a question that is asked now."""
+        request = Request(
+            question["messages"], question["seed"], question["temperature"], max_tokens=question["max_tokens"]
+        )
+        entry: dict[str, Any] = {**keys, "model": question["model"], "reply": None, "error": None}
         started = time.perf_counter()
         try:
             reply = self._sample(request)
         except ToolError as error:
             self._journal.append({**entry, "seconds": _since(started), "error": str(error)})
             if isinstance(error, RecordError):
-                raise Rejected(f"{about['role']}: the server refuses the question: {error}") from None
+                raise Rejected(f"{keys['role']}: the server refuses the question: {error}") from None
             raise
         tokens = (reply.prompt_tokens, reply.completion_tokens)
         entry.update(
@@ -136,7 +139,7 @@ class ScriptBox:
 
 @dataclass(frozen=True)
 class LlmMaker:
-    """Makes task `index` of source "llm", by any number of threads up to the sandbox's slots; opened by `open_maker`."""
+    """Makes task `index` of source "llm", by as many threads as the sandbox has slots; opened by `open_maker`."""
 
     seed: int
     data: Path
@@ -145,16 +148,16 @@ class LlmMaker:
     run_script: ScriptBox
     examine: Examine | None = None
 
-    def __call__(self, wanted: tuple[str, int]) -> tuple[dict[str, Any], list[str]]:
-        """(the record, why earlier attempts at its parts failed); the seeds take turns.
+    def __call__(self, place: tuple[str, int]) -> tuple[dict[str, Any], list[str]]:
+        """(the record of a (source, index) pair, why earlier attempts at its parts failed); the seeds take turns.
 
         Rejected where the task could not be made, ToolError where nothing more can be made.
         """
-        _, index = wanted
-        chosen = self.seeds[index % len(self.seeds)]
+        _, index = place
+        seed = self.seeds[index % len(self.seeds)]
         record = make_llm_task(
-            chosen.task,
-            chosen.files,
+            seed.task,
+            seed.files,
             index,
             self.seed,
             self.data,
@@ -178,7 +181,7 @@ class LlmMaker:
 
 def offered_metrics() -> dict[str, tuple[str, bool]]:
     """{name: (definition, whether lower is better)} of every metric that has a name."""
-    return {name: (found.definition, found.lower_is_better) for name, found in metrics.METRICS.items()}
+    return {name: (metric.definition, metric.lower_is_better) for name, metric in metrics.METRICS.items()}
 
 
 @contextmanager
@@ -201,14 +204,7 @@ def open_maker(
     if options.model is None:
         raise ToolError("--source llm needs a model: give -m NAME --model-url URL, or -m hf:PATH")
     with ExitStack() as stack:
-        model = open_model(
-            options.model,
-            url=options.model_url,
-            key_file=options.model_key_file,
-            timeout=options.request_timeout,
-            retries=options.retries,
-        )
-        stack.enter_context(closing(model))
+        model = stack.enter_context(closing(options.open()))
         journal = stack.enter_context(Journal(Path(options.journal) if options.journal else data / JOURNAL))
         sandbox = stack.enter_context(open_sandbox(backend, Setup(jobs)))
         if not sandbox.protections["private_files"]:

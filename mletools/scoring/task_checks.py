@@ -1,32 +1,32 @@
-"""Choosing tasks, for mle-filter --tasks: puts each to the checks, and keeps those that pass."""
+"""Puts tasks to the checks of their data, and keeps those that pass."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from .. import cli
 from ..filters.tasks import DUPLICATE, TaskSelection, failed
+from ..grading import check_task, score_bytes, standing
 from ..records import workers
 from ..records.errors import RecordError, ToolError
+from ..records.jsonl import Line
 from ..records.output import Output
-
-if TYPE_CHECKING:
-    from .metric_box import CodeBox
+from ..run import Run
+from ..tasks.likeness import likeness
+from ..tasks.soundness import examine, read_case
+from .code_metrics import CodeMetrics
 
 
 @dataclass(frozen=True)
 class Examiner:
-    """Puts a task to the checks; a class, so that it travels to worker processes."""
+    """Puts a task to the checks of these names, or to all. It can be pickled."""
 
     data: Path
     names: tuple[str, ...]
-    code_box: "CodeBox"
+    code_metrics: CodeMetrics
 
-    def __call__(self, line: cli.Line) -> dict[str, str]:
-        from ..grading import check_task, score_bytes, standing
-        from ..tasks.soundness import examine, read_case
-
+    def __call__(self, line: Line) -> dict[str, str]:
+        """The outcome of each check; see tasks.soundness.examine."""
         task = line.record
         folder = self.data / task["data"]["dir"]
         by_code = "file" in task["metric"]
@@ -35,7 +35,7 @@ class Examiner:
 
         def score(submission: bytes) -> float:
             if by_code:
-                return self.code_box(task, folder, submission)
+                return self.code_metrics(task, folder, submission)
             return score_bytes(task, answers, submission)
 
         case = read_case(task, self.data, score)
@@ -46,10 +46,10 @@ class Examiner:
         return examine(case, self.names)
 
 
-def filter_tasks(run: cli.Run, examiner: Examiner, selection: TaskSelection, side: Output | None) -> None:
+def filter_tasks(run: Run, examiner: Examiner, selection: TaskSelection, side: Output | None) -> None:
     """Keep the tasks of the run's input that pass the checks; what is dropped goes to `side`."""
 
-    def unfinished() -> Iterable[cli.Line]:
+    def unfinished() -> Iterable[Line]:
         for line in run.lines("task"):
             if run.finished(line.record["id"]):
                 selection.took(line.record, _keys(line.record))
@@ -79,6 +79,4 @@ def filter_tasks(run: cli.Run, examiner: Examiner, selection: TaskSelection, sid
 
 def _keys(task: dict[str, Any]) -> list[str]:
     """What two nearly equal tasks share: DNA, rule and scenario where the task has these, or the data."""
-    from ..tasks.likeness import likeness
-
     return list(dict.fromkeys([likeness(task), str(task["data"]["digest"])]))

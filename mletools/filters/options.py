@@ -1,0 +1,184 @@
+"""The options of mle-filter, which of them go together, and the papers' constants under one name."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from ..records.errors import OptionError
+from ..records.options import option
+
+SINGLE, GROUPS, STEPS, MEAN = "Single rollouts", "Groups", "Informative steps", "Running mean"  # headings
+
+
+@dataclass(frozen=True)
+class FilterOptions:
+    """min_score is compared in the metric's direction; min_group counts members that passed the single filters.
+
+    calibrate: "input" takes the top share of the whole input, which is held; "seen" of what came so far, the rollout
+    itself among it: a task's first rollout is always in the top, and so is each that is better than all before.
+    window: that many rewards; None: no running mean. Ranks and rewards are shares, 0 to 1, in MLE-RL.
+    """
+
+    keep_invalid: bool = option(
+        "Keep rollouts without a valid submission: failures teach GRPO, too.", default=False, heading=SINGLE
+    )
+    keep_duplicates: bool = option(
+        "Keep equal programs (up to formatting) of one task; tasks of the same DNA, rule and scenario, or data.",
+        default=False,
+        flags=("--keep-duplicates/--drop-duplicates",),
+        switch=True,
+        heading=SINGLE,
+    )
+    min_score: float | None = option(
+        "Drop valid scores worse than this, in the metric's direction.", metavar="X", heading=SINGLE
+    )
+    min_group: int = option("Drop groups with fewer members left.", default=2, at_least=1, heading=GROUPS)
+    spread: bool = option("Drop groups whose rewards are all equal.", default=True, switch=True, heading=GROUPS)
+    mask_invalid: bool = option(
+        "List the policy's messages in bad form and its invalid hand-ins in filter.masked: no loss on them.",
+        default=False,
+        switch=True,
+        heading="Loss mask",
+    )
+    top: float | None = option(
+        "Keep a task's best rewards, about this share.", above=0, at_most=1, metavar="SHARE", heading=STEPS
+    )
+    calibrate: str = option(
+        "--top of the input, which is held, or of what came so far: the first are in the top.",
+        default="input",
+        choices=("input", "seen"),
+        heading=STEPS,
+    )
+    tau_adv: float | None = option(
+        "Drop what gains no more human rank than X on its reference.", metavar="X", heading=STEPS
+    )
+    tau_val: float | None = option(
+        "Drop what has a validation score of human rank below X.", metavar="X", heading=STEPS
+    )
+    window: int | None = option(
+        "Compare with the mean of the task's last W rewards, reset and memory traces apart. 0: do not.",
+        at_least=0,
+        metavar="W",
+        heading=MEAN,
+    )
+    window_min: int = option(
+        "Drop what meets fewer rewards in the window: it is warming up.",
+        default=1,
+        at_least=1,
+        metavar="N",
+        heading=MEAN,
+    )
+    prune: float = option(
+        "Leave rewards so far below the window's mean out of it.",
+        default=2.0,
+        at_least=0,
+        metavar="SIGMAS",
+        heading=MEAN,
+    )
+    tau_rm: float | None = option(
+        "Drop what lies less than X off the running mean.", at_least=0, metavar="X", heading=MEAN
+    )
+    binarise: bool = option(
+        "filter.reward: 1 above the running mean, else 0.", default=False, switch=True, heading=MEAN
+    )
+    normalise: bool = option("filter.reward: the reward less the running mean.", default=False, heading=MEAN)
+    open_groups: int = option(
+        "Groups that wait for members; with more, the oldest is decided as it is.",
+        default=10_000,
+        at_least=1,
+        metavar="N",
+        heading=GROUPS,
+    )
+
+
+CHOICES = tuple(field.name for field in fields(FilterOptions))
+# Options about one kind of record only.
+OF_ROLLOUTS = (*(name for name in CHOICES if name != "keep_duplicates"), "steps", "preset", "mark", "state")
+OF_TASKS = ("check", "jobs", "keep_order", "backend", "metric_timeout", "metric_memory")
+OF_VALUE = ("top", "tau_adv", "tau_val", "window")
+OF_WINDOW = ("window_min", "prune", "tau_rm", "binarise", "normalise")
+
+# MLE-RL, sections 4.1 and 5.1. It drops neither equal programs nor groups.
+PRESETS: dict[str, dict[str, Any]] = {
+    "mle-rl": {
+        "mask_invalid": True,
+        "top": 0.3,
+        "tau_adv": 0.01,
+        "tau_val": 0.1,
+        "window": 8,
+        "prune": 2.0,
+        "tau_rm": 0.03,
+        "binarise": True,
+        "keep_duplicates": True,
+        "min_group": 1,
+        "spread": False,
+    }
+}
+
+
+def _flag(name: str, value: Any) -> str:
+    """The option with this value, as it stands on a command line."""
+    flag = name.replace("_", "-")
+    return f"--{flag}" if value is True else f"--no-{flag}" if value is False else f"--{flag} {value:g}"
+
+
+PRESET_FLAGS = " ".join(_flag(name, value) for name, value in PRESETS["mle-rl"].items())
+
+
+@dataclass(frozen=True)
+class WorkOptions:
+    """What is filtered, and where what is dropped goes."""
+
+    tasks: bool = option("FILES are tasks: keep those that pass the checks of their data.", default=False)
+    steps: bool = option(
+        "Cut rollouts in turns into one rollout for each valid submission.", default=False, flags=("--cut-steps",)
+    )
+    preset: str | None = option(f"mle-rl: {PRESET_FLAGS}. Options win over it.", choices=tuple(PRESETS))
+    state: str | None = option(
+        "Remember the rewards of --top and --window here, from run to run.", kind="file", metavar="FILE"
+    )
+    mark: bool = option("Write what is dropped, too, with filter.kept false and the reason.", default=False)
+    dropped: str | None = option(
+        "Write what is dropped here, with the reason.", kind="file", metavar="FILE", machine=True
+    )
+
+
+def check_scope(work: WorkOptions, flags: Mapping[str, str]) -> None:
+    """OptionError for an option on the command line that is about another kind of record or of work.
+
+    `flags` are the options on the command line: {field: flag}.
+    """
+    wrong = next((flags[name] for name in (OF_ROLLOUTS if work.tasks else OF_TASKS) if name in flags), None)
+    if wrong:
+        raise OptionError(
+            f"{wrong} is for rollouts and does nothing with --tasks" if work.tasks else f"{wrong} needs --tasks"
+        )
+    wrong = next((flags[name] for name in (*CHOICES, "preset", "mark", "state") if name in flags), None)
+    if work.steps and wrong:
+        raise OptionError(f"{wrong} does nothing with --cut-steps: it is for what mle-grade made of the steps")
+
+
+def with_preset(preset: str | None, options: FilterOptions, flags: Mapping[str, str]) -> FilterOptions:
+    """The options of a preset, and over them those on the command line: `flags`, {field: flag}.
+
+    OptionError: they do not agree.
+    """
+    values = asdict(options)
+    chosen = values | (PRESETS[preset] if preset else {}) | {name: values[name] for name in CHOICES if name in flags}
+    if not chosen["window"]:
+        wrong = next((flags[name] for name in OF_WINDOW if name in flags), None)
+        if wrong:
+            raise OptionError(f"{wrong} needs --window N: it is about the running mean")
+        chosen |= {"window": None, "tau_rm": None, "binarise": False, "normalise": False}
+    elif chosen["window_min"] > chosen["window"]:
+        raise OptionError(f"--window-min {chosen['window_min']}: a window of {chosen['window']} never holds so many")
+    if chosen["normalise"] and chosen["binarise"]:
+        if "binarise" in flags:
+            raise OptionError("--binarise and --normalise are two rewards: give one")
+        chosen["binarise"] = False  # the preset's
+    if chosen["top"] is None and "calibrate" in flags:
+        raise OptionError("--calibrate needs --top SHARE")
+    of_value = next((name.replace("_", "-") for name in OF_VALUE if chosen[name] is not None), None)
+    if chosen["keep_invalid"] and of_value:
+        raise OptionError(f"--keep-invalid does not go with --{of_value}, which compares valid rollouts")
+    return FilterOptions(**chosen)

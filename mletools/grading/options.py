@@ -1,0 +1,53 @@
+"""The options of grading: which reward a verdict becomes, and the rules of the verdict."""
+
+from dataclasses import asdict, dataclass, replace
+
+from ..records.human_rank import RULES
+from ..records.options import option
+from . import rewards
+from .submission import MAX_BYTES
+
+REWARDS = ("milestone", "partial-credit", "raw", "human-rank", "improvement")
+WEIGHTS = {"dense": rewards.MilestoneWeights(), "sparse": rewards.SPARSE}
+
+
+def read_weights(text: str) -> rewards.MilestoneWeights:
+    """The weights that --milestone names. ValueError otherwise."""
+    if text in WEIGHTS:
+        return WEIGHTS[text]
+    try:
+        changes = {name.strip(): float(number) for name, number in (part.split("=") for part in text.split(","))}
+        return replace(WEIGHTS["dense"], **changes)
+    except (TypeError, ValueError):
+        names = ", ".join(asdict(WEIGHTS["dense"]))
+        raise ValueError(f"{text!r} is not dense, sparse, or NAME=NUMBER,... with names out of {names}") from None
+
+
+def _weights_text(text: str) -> str:
+    read_weights(text)
+    return text
+
+
+@dataclass(frozen=True)
+class GradingOptions:
+    """`max_submission` is in MB (2**20 bytes)."""
+
+    reward: str = option("How the verdict becomes a reward.", default="milestone", choices=REWARDS)
+    failure_reward: float = option("partial-credit: the reward of a total failure.", default=rewards.FAILURE)
+    marker_credit: float = option(
+        "partial-credit: what a failure earns for each report that arrived.",
+        default=rewards.MARKER_CREDIT,
+        at_least=0,
+    )
+    milestone: str = option(
+        "milestone: dense, sparse (0.1 format + 0.9 gold), or changes such as gold=0.3,bronze=0.2.",
+        default="dense",
+        metavar="WEIGHTS",
+        read=_weights_text,
+    )
+    human_rank: str = option(
+        "Place p of N teams: dojo (N - p + 1) / N, mean of public and private board; mle-rl 1 - p / N.",
+        default="dojo",
+        choices=RULES,
+    )
+    max_submission: int = option("A larger file is invalid.", default=MAX_BYTES >> 20, at_least=1, metavar="MB")

@@ -1,0 +1,159 @@
+"""Makes tasks in parallel, drops doubles, records every draft that was dropped.
+
+Not covered: one task (tasks.make, llm_tasks).
+"""
+
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..grading import Leaderboard, check_task, metrics, score_bytes
+from ..records.errors import ToolError
+from ..records.ids import content_id
+from ..records.jsonl import dumps
+from ..records.output import Output
+from ..run import Run
+from ..scoring.lazy_sandbox import LazySandbox
+from ..scoring.trials import Trials
+from ..tasks.likeness import likeness
+from ..tasks.make import STAGES, Dropped, Made, NoTask, Shape, make_task
+from ..tasks.marking import Marking
+from .options import LLM, LlmOptions, TaskOptions
+from .summary import Summary
+
+Place = tuple[str, int]  # the task's source, and its index there
+MAX_ALIKE = 20  # attempts of one task that are like an earlier one, before it is given up
+
+
+@dataclass(frozen=True)
+class Maker:
+    """Makes procedural tasks and those of real tables. It can be pickled."""
+
+    seed: int
+    data: Path
+    shape: Shape
+    trials: Trials | None
+
+    def __call__(self, place: Place, first: int = 0) -> Made:
+        """The task of the first sound attempt from `first` on."""
+        source, index = place
+        marking = Marking(score_bytes, metrics.lower_is_better, _definition, _medals, self.trials)
+        task = make_task(source, index, self.seed, self.data, marking, self.shape, first)
+        check_task(task.record)
+        return task
+
+
+def _definition(name: str) -> str:
+    return metrics.find(name).definition
+
+
+def _medals(scores: Iterable[float], lower_is_better: bool) -> dict[str, float]:
+    return Leaderboard(tuple(sorted(scores, reverse=not lower_is_better)), lower_is_better).thresholds
+
+
+def make_tasks(run: Run, options: TaskOptions, llm: LlmOptions) -> None:
+    """Makes the tasks that are not finished yet and writes their records; dropped drafts go to options.rejected.
+
+    ToolError at the end where one could not be made; of a language model's some may fail, not all.
+    """
+    run.open(key=lambda task: (task["provenance"]["source"], task["provenance"]["index"], likeness(task)))
+    path, by_llm = options.rejected, options.source == (LLM,)
+    side = Output(Path(path), None, run.resume, lambda record: record["id"], run.force) if path else None
+    finished = run.finished_keys
+    seen = {like for _, _, like in finished}
+    done = {(source, index) for source, index, _ in finished}
+    turns = ((options.source[at % len(options.source)], at // len(options.source)) for at in range(options.number))
+    places = [place for place in turns if place not in done]
+    summary, failed = Summary(), []
+    run.progress(len(places), "tasks")
+    run.counts.update(dict.fromkeys(STAGES, 0))
+    with ExitStack() as stack:
+        trials = None
+        if options.backend != "none":
+            trials = Trials(stack.enter_context(LazySandbox(options.backend)), options.trial_timeout)
+        maker: Callable[..., Made] = (
+            _open_llm(stack, run, options, llm, trials)
+            if by_llm
+            else Maker(run.seed, run.data, Shape(options.samples, options.mutations), trials)
+        )
+        # In order, because a task must be unlike every earlier one.
+        for place, result, error in run.map(maker, places, processes=not by_llm, in_order=True):
+            task, dropped = _unlike(maker, place, result, error, seen)
+            for draft in dropped:
+                _count(run, draft.stage)
+                if side is not None:
+                    _reject(run, side, place, draft)
+            if task is None:
+                last = dropped[-1].reason if dropped else "no draft was made"
+                failed.append(f"{place[0]} number {place[1]}: {len(dropped)} drafts dropped, the last one: {last}")
+                continue
+            _count(run, STAGES[-1])
+            seen.add(likeness(task.record))
+            summary.add(task)
+            run.emit(task.record)
+    if side is not None:
+        side.commit()
+    if not run.quiet:
+        summary.say(run)
+    if failed and not (by_llm and (summary.samples or finished)):
+        raise ToolError(f"{len(failed)} of {options.number} tasks could not be made, for example {failed[0]}")
+
+
+def _open_llm(
+    stack: ExitStack, run: Run, options: TaskOptions, llm: LlmOptions, trials: Trials | None
+) -> Callable[..., Made]:
+    """Makes tasks by a language model; closed with `stack`."""
+    from ..scoring.code_metrics import CodeMetrics
+    from .llm_tasks import LlmTasks
+    from .roles import LIMITS, open_maker
+
+    backend = options.backend if trials else "auto"
+    code_metrics = stack.enter_context(CodeMetrics(backend, LIMITS))
+    maker = stack.enter_context(open_maker(llm, run.seed, run.data, backend=backend, jobs=run.jobs))
+    return LlmTasks(maker, trials, code_metrics)
+
+
+def _unlike(
+    maker: Callable[..., Made], place: Place, task: Made | None, error: Exception | None, seen: set[str]
+) -> tuple[Made | None, list[Dropped]]:
+    """(the task, made again while it is like one in `seen`, None where that does not help; the drafts dropped)."""
+    dropped: list[Dropped] = []
+    for _ in range(MAX_ALIKE):
+        if isinstance(error, NoTask):
+            return None, dropped + error.dropped
+        if error is not None:
+            raise error
+        assert task is not None
+        dropped += task.dropped
+        if likeness(task.record) not in seen:
+            return task, dropped
+        origin = task.record["provenance"]
+        dropped.append(
+            Dropped(origin["attempt"], STAGES[-1], "not_alike: an earlier task has the same scenario and rule", origin)
+        )
+        try:
+            task, error = maker(place, origin["attempt"] + 1), None
+        except NoTask as none:
+            task, error = None, none
+    return None, dropped
+
+
+def _count(run: Run, stage: str) -> None:
+    for name in STAGES[: STAGES.index(stage) + 1]:
+        run.counts[name] += 1
+
+
+def _reject(run: Run, side: Output, place: Place, dropped: Dropped) -> None:
+    record = {
+        "kind": "reject",
+        "version": 1,
+        "id": content_id("draft", run.seed, *place, dropped.attempt),
+        "lineage": [],
+        "source": f"{place[0]}:{place[1]}",
+        "line_number": dropped.attempt + 1,
+        "reason": dropped.reason,
+        "line": dumps(dropped.drawn),
+    }
+    if not side.finished[record["id"]]:
+        side.write(run.stamp(record))

@@ -1,0 +1,110 @@
+"""The options of an import, the functions that it borrows from the grading room, and what it imports."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ...records.errors import OptionError
+from ...records.options import option
+from ..baselines import Score
+
+FORMATS = ("mle-bench", "mle-dojo", "sandmle", "kaggle", "table")
+
+
+def read_object(text: str) -> dict[str, Any]:
+    """The JSON object in a text. ValueError: it holds none."""
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise ValueError("not a JSON object")
+    return value
+
+
+@dataclass(frozen=True)
+class ImportOptions:
+    """How folders and tables are read, and how their tasks are graded. `seed` is the run's."""
+
+    format: str = option("What the folders are; auto looks.", default="auto", choices=("auto", *FORMATS))
+    repo: str | None = option(
+        "A checkout of MLE-bench or MLE-Dojo: descriptions, leaderboards and graders lie there.",
+        kind="existing folder",
+        metavar="DIR",
+        machine=True,
+    )
+    metric: str | None = option("Grade with this metric (mle-grade --list-metrics).", metavar="NAME")
+    metric_params: Mapping[str, Any] | None = option(
+        "Its parameters, as a JSON object.", metavar="JSON", read=read_object
+    )
+    target: tuple[str, ...] = option(
+        "What to predict. Repeatable. [default: the sample's other columns]", default=(), metavar="COLUMN"
+    )
+    id: str | None = option("The id's column. [default: the sample's first]", metavar="COLUMN")
+    answers: str | None = option("The answers to test.csv of a plain folder.", kind="existing file", metavar="FILE")
+    description: str | None = option("The task's description, Markdown.", kind="existing file", metavar="FILE")
+    test_share: float = option(
+        "The share of rows to hold out where answers are not known.", default=0.2, above=0, below=1
+    )
+    thresholds: str = option(
+        "Where there is no leaderboard: medals from trained baselines, or no medals.",
+        default="baselines",
+        choices=("baselines", "none"),
+    )
+    lower_is_better: bool | None = option(
+        "The direction of a grader that is code, where nothing else says it.",
+        flags=("--lower-is-better/--higher-is-better",),
+        switch=True,
+    )
+    seed: int = 0
+
+    def check(self) -> None:
+        """OptionError for options that contradict each other."""
+        if self.format == "kaggle" and not self.metric:
+            raise OptionError("--format kaggle needs --metric: a plain folder does not say how it is graded")
+        if self.format == "table" and not self.target:
+            raise OptionError("--format table needs --target: a table does not say what is to be predicted")
+        if self.metric_params is not None and not self.metric:
+            raise OptionError("--metric-params goes with --metric")
+        if self.metric and self.lower_is_better is not None:
+            raise OptionError("--metric has its direction: leave --lower-is-better and --higher-is-better out")
+        if self.format in ("kaggle", "table") and self.repo:
+            raise OptionError(f"--repo goes with mle-bench and mle-dojo, not with --format {self.format}")
+
+
+@dataclass(frozen=True)
+class Grading:
+    """What this room needs of the grading room, which it must not import.
+
+    score: see baselines.Score. check_task(record) and check_direction(scores in the leaderboard's order, lower is
+    better) raise RecordError. find(name) is a metric with parse, answer_parse, lower_is_better, best, definition.
+    answer_spec(record) is how the answers' cells are read.
+    """
+
+    score: Score
+    check_task: Callable[[Mapping[str, Any]], None]
+    check_direction: Callable[[Sequence[float], bool], None]
+    find: Callable[[str], Any]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A folder (or a table's file) that holds a task of one of FORMATS."""
+
+    format: str
+    name: str
+    path: Path
+
+    @property
+    def source(self) -> str:
+        return f"{self.format}:{self.name}"
+
+
+@dataclass(frozen=True)
+class Unprepared:
+    """A folder that holds no task, and why."""
+
+    name: str
+    reason: str
