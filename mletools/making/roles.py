@@ -13,9 +13,10 @@ from typing import Any
 
 from ..grading import check_task, metrics, score_bytes
 from ..grading.code import box
-from ..models import Model, Request
+from ..models.prices import Price
 from ..records.errors import RecordError, ToolError
 from ..records.ids import bytes_digest, canonical, derive_seed
+from ..rollout.metered_model import MeteredModel
 from ..sandbox import Limits, Sandbox, Setup, open_sandbox
 from ..tasks.roles import (
     SCRIPT,
@@ -41,11 +42,10 @@ LIMITS = Limits(wall_s=120.0, memory_mb=2048, disk_mb=256, output_kb=256, submis
 class Asker:
     """Asks a model each question once: replies in the journal are not paid again. For many threads."""
 
-    def __init__(self, model: Model, journal: Journal, seed: int, options: LlmOptions):
+    def __init__(self, model: MeteredModel, journal: Journal, seed: int, options: LlmOptions):
         self._model, self._journal, self._seed, self._options = model, journal, seed, options
         self._guard = threading.Lock()
         self._locks: dict[str, threading.Lock] = {}  # by the question's digest
-        self._alone = threading.Lock()
 
     def __call__(self, role: str, task: str, attempt: int, messages: list[dict[str, str]]) -> Answer:
         question = {
@@ -72,45 +72,29 @@ class Asker:
 
     def _pay(self, question: dict[str, Any], keys: dict[str, Any]) -> dict[str, Any]:
         """The journal's entry of a question that is asked now."""
-        request = Request(
-            question["messages"], question["seed"], question["temperature"], max_tokens=question["max_tokens"]
-        )
         entry: dict[str, Any] = {**keys, "model": question["model"], "reply": None, "error": None}
         started = time.perf_counter()
+        refused: str | None = None
         try:
-            reply = self._sample(request)
+            reply = self._model.ask("", question["messages"], question["seed"], None, question["max_tokens"])
+            refused = reply.get("refused")
+        except RecordError as error:
+            refused = str(error)
         except ToolError as error:
             self._journal.append({**entry, "seconds": _since(started), "error": str(error)})
-            if isinstance(error, RecordError):
-                raise Rejected(f"{keys['role']}: the server refuses the question: {error}") from None
             raise
-        tokens = (reply.prompt_tokens, reply.completion_tokens)
-        entry.update(
-            reply=reply.text.encode("utf-8", "replace").decode(),
-            finish_reason=reply.finish_reason,
-            prompt_tokens=tokens[0],
-            completion_tokens=tokens[1],
-            seconds=_since(started),
-            usd=_usd(self._options.price, *tokens),
-        )
+        if refused is not None:
+            self._journal.append({**entry, "seconds": _since(started), "error": refused})
+            raise Rejected(f"{keys['role']}: the server refuses the question: {refused}")
+        counted = {name: reply[name] for name in ("finish_reason", "prompt_tokens", "completion_tokens", "seconds")}
+        usd = None if reply["usd"] is None else round(reply["usd"], 9)
+        entry.update(counted, reply=reply["text"].encode("utf-8", "replace").decode(), usd=usd)
         self._journal.append(entry)
         return entry
-
-    def _sample(self, request: Request) -> Any:
-        if self._model.batch == 1:
-            return self._model.sample([request])[0]
-        with self._alone:  # an engine in this process takes one call at a time
-            return self._model.sample([request])[0]
 
 
 def _since(started: float) -> float:
     return round(time.perf_counter() - started, 4)
-
-
-def _usd(price: tuple[float, float] | None, prompt: int | None, completion: int | None) -> float | None:
-    if price is None or prompt is None or completion is None:
-        return None
-    return round((price[0] * prompt + price[1] * completion) / 1e6, 9)
 
 
 # --- scripts ----------------------------------------------------------------------------------------------------------
@@ -204,7 +188,8 @@ def open_maker(
     if options.model is None:
         raise ToolError("--source llm needs a model: give -m NAME --model-url URL, or -m hf:PATH")
     with ExitStack() as stack:
-        model = stack.enter_context(closing(options.open()))
+        price = Price.of(*options.price) if options.price else None
+        model = MeteredModel(stack.enter_context(closing(options.open())), options.temperature, price=price)
         journal = stack.enter_context(Journal(Path(options.journal) if options.journal else data / JOURNAL))
         sandbox = stack.enter_context(open_sandbox(backend, Setup(jobs)))
         if not sandbox.protections["private_files"]:

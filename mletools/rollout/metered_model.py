@@ -20,7 +20,13 @@ class MeteredModel:
     alone: threading.Lock = field(default_factory=threading.Lock)
 
     def ask(
-        self, role: str, messages: list[dict[str, Any]], seed: int, tools: Any, most: int, task: dict[str, Any]
+        self,
+        role: str,
+        messages: list[dict[str, Any]],
+        seed: int,
+        tools: Any,
+        most: int,
+        task: dict[str, Any] | None = None,
     ) -> dict[str, Any]:
         """See Environment.ask."""
         request = Request(messages, seed, self.temperature, self.top_p, most, task, tools=tools, role=role)
