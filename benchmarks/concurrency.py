@@ -31,7 +31,7 @@ from tabulate import tabulate
 
 from mletools.models.scripted import answer
 from mletools.sandbox import Limits, Setup, open_sandbox
-from mletools.scaffolds.answers import split_answer
+from mletools.scaffolds.reading import split_answer
 
 
 def programs(task: dict[str, Any], count: int) -> list[str]:

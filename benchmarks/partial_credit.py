@@ -95,15 +95,25 @@ def text_of(forms: Sequence[int]) -> str:
 
 
 def jobs_of(task: dict[str, Any], seed: int, version: int | None, count: int) -> list[Any]:
-    from mletools.scaffolds.single import jobs
+    from mletools.rollout.runner import group_jobs
+    from mletools.scaffolds.single import Single, SingleSettings
 
-    return jobs(task, group_size=count, seed=seed, model_name="tiny", model_version=version, prompt="single-brief")
+    scaffold = Single()
+    settings = scaffold.check(SingleSettings(prompt="single-brief"))
+    policy = {"model": "tiny", "version": version, "sampling": {"temperature": 1.0, "top_p": 1.0, "max_tokens": 1024}}
+    return group_jobs(scaffold, "single", settings, task, policy, count, seed)
+
+
+def record(job: Any, reply: Any) -> dict[str, Any]:
+    from mletools.rollout.metered_model import as_answer
+    from mletools.scaffolds.single import question_of, record_of
+
+    return record_of(job, {"role": "user", "content": question_of(job)}, as_answer(reply, 0.0))
 
 
 def taught(out: Path) -> tuple[list[dict[str, Any]], Path]:
     """The tasks, and the policy that was taught to write programs with mistakes."""
     from mletools.models import Reply
-    from mletools.scaffolds.single import record
 
     tasks, teacher, folder = out / "tasks.jsonl", out / "teacher.jsonl", out / "sft"
     if not tasks.exists():
@@ -115,7 +125,7 @@ def taught(out: Path) -> tuple[list[dict[str, Any]], Path]:
         for task in read(tasks):
             for job in jobs_of(task, 0, None, TAUGHT // 2):
                 forms = [0 if draw.random() < RIGHT else draw.randint(1, 3) for _ in PARTS]
-                records.append(record(job, Reply(text=text_of(forms), finish_reason="stop"), 0.0))
+                records.append(record(job, Reply(text=text_of(forms), finish_reason="stop")))
         teacher.write_text("".join(json.dumps(each) + "\n" for each in records))
         shutil.rmtree(folder, ignore_errors=True)
         rates = ["--learning-rate", "6e-3", "--batch", "50", "--micro-batch", "50", "--save-steps", "1000000"]
@@ -178,7 +188,6 @@ def rounds(
 ) -> Iterator[Any]:  # fmt: skip
     """The steps of an arm; `told` gets what each round came to."""
     from mletools.models.hf import HfModel
-    from mletools.scaffolds.single import record
     from mletools.training.pool import GroupPool
 
     sampler = HfModel(policy, threads=1)
@@ -188,7 +197,7 @@ def rounds(
         drawn = derive_seed(seed, number)
         jobs = [job for task in tasks for job in jobs_of(task, drawn, run.policy_version, GROUP)]
         requests = [request(job) for job in jobs]
-        records = [record(job, reply, 0.0) for job, reply in zip(jobs, sampler.sample(requests), strict=True)]
+        records = [record(job, reply) for job, reply in zip(jobs, sampler.sample(requests), strict=True)]
         run.policy.train()
         outcomes = judge.outcomes(records)
         pool = GroupPool(run.choice, {}, run.dropped)
@@ -206,8 +215,9 @@ def rounds(
 
 def request(job: Any) -> Any:
     from mletools.models import Request
+    from mletools.scaffolds.single import question_of
 
-    return Request(job.messages, job.seed, max_tokens=MAX_TOKENS)
+    return Request([{"role": "user", "content": question_of(job)}], job.seed, max_tokens=MAX_TOKENS)
 
 
 def play(

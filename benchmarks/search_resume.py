@@ -46,7 +46,7 @@ class Quick:
 
     def develop(self, context, brief):
         context.ask("develop", "search-draft", "Write a program.\\n" + "Words. " * 1500)
-        code = PROGRAM.format(worth=context.dice.random()) + "# " + "text " * 1000
+        code = PROGRAM.format(worth=context.rng.random()) + "# " + "text " * 1000
         told = context.run(code, 30)
         valid = bool(told["validation"] and told["validation"]["valid"])
         return Developed(code, told, None if valid else "failed")

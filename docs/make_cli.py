@@ -1,4 +1,4 @@
-"""Write docs/cli.md from every command's --help, or with --check say whether it is in step."""
+"""Write docs/cli.md from every command's --help, or with --check compare only."""
 
 import subprocess
 import sys
@@ -25,7 +25,7 @@ ORDER = [
 
 
 def page() -> str:
-    """The whole page; every command in bin/ must stand in ORDER."""
+    """The whole page; ORDER must list every command in bin/."""
     names = [f"mle-{name}" for name in ORDER]
     assert sorted(names) == sorted(path.name for path in (ROOT / "bin").iterdir()), (
         "docs/make_cli.py: ORDER is not bin/"
@@ -48,7 +48,7 @@ def help_of(name: str, *args: str) -> str:
 
 
 def options_of(text: str, heading: str) -> str:
-    """The section of a help text that stands under a heading."""
+    """The section of a help text under a heading."""
     _, found, rest = text.partition(f"\n{heading}\n")
     assert found, f"no {heading} in the help"
     return rest.partition("\n\n")[0]
@@ -57,6 +57,6 @@ def options_of(text: str, heading: str) -> str:
 if __name__ == "__main__":
     if sys.argv[1:] == ["--check"]:
         if not PAGE.exists() or PAGE.read_text() != page():
-            sys.exit("docs/cli.md is not what --help says: run `make docs`")
+            sys.exit("docs/cli.md differs from --help: run `make docs`")
     else:
         PAGE.write_text(page())

@@ -1,4 +1,4 @@
-"""Write docs/competitions.md: which competitions of MLE-bench and MLE-Dojo are graded from a record, which from code.
+"""Write docs/competitions.md: the competitions of MLE-bench and MLE-Dojo, graded from a record or by code.
 
 python docs/make_competitions.py           write it
 python docs/make_competitions.py --check   exit 1 if it is not up to date
@@ -20,17 +20,19 @@ INTRO = """# Competitions
 
 <!-- made by docs/make_competitions.py from mletools/tasks/importing/competitions.jsonl -->
 
-How `mle-import` grades the competitions of two benchmarks. *By record*: the task record says it all, and nothing of the
-competition's own code runs. *By code*: the benchmark's own grader runs in a sandbox of the grader's (`--repo` names a
-checkout that has it). The data file holds facts about graders: metric, columns, direction; no data of any competition.
-Each record was written from the benchmark's grader, file by file (herbarium-2020 by analogy with 2021). What has been tried:
-every record grades made-up answers and submissions in the tests; for 70 of the less simple ones (30 of MLE-bench, 40 of MLE-Dojo)
-the grader's computation, copied out by hand, ran beside ours on made-up data: 67 agreed within 1e-6, and where the other three
-differ their notes say how. Not tried: the real data.
+How `mle-import` grades the competitions of two benchmarks. *By record*: the task record describes the grading fully,
+and none of the competition's own code runs. *By code*: the benchmark's own grader runs in a sandbox of the grader's
+(`--repo` names a checkout that has it). The data file holds facts about graders: metric, columns, direction; no data of
+any competition. Each record was written from the benchmark's grader, file by file (herbarium-2020 by analogy with
+2021).
 
-Where a benchmark's grader contradicts the competition's published metric, by which the leaderboard is ranked, the record
-follows the published one, and the note says so. A record refuses what a grader may let pass: values that are no finite
-numbers, missing or foreign ids, and columns that do not belong where the grader refuses them too.
+The tests grade synthetic answers and submissions with every record. For 70 of the more complex ones (30 of MLE-bench,
+40 of MLE-Dojo), a hand-written copy of the grader's computation ran beside ours on synthetic data: 67 agreed within
+1e-6; the notes of the other three explain the difference. The real data was not tested.
+
+Where a benchmark's grader contradicts the competition's published metric, by which the leaderboard is ranked, the
+record follows the published one, and the note says so. A record refuses input that a grader may let pass: values that
+are no finite numbers, missing or foreign ids, and columns that do not belong where the grader refuses them too.
 """
 
 

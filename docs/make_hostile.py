@@ -45,9 +45,7 @@ def main() -> None:
     if "--check" not in sys.argv:
         page.write_text(written, encoding="utf-8")
     elif written != page.read_text(encoding="utf-8"):
-        sys.exit(
-            "docs/security.md: the tables of hostile submissions are not what docs/make_hostile.py writes: run `make docs`"
-        )
+        sys.exit("docs/security.md: the tables differ from docs/make_hostile.py's output: run `make docs`")
 
 
 if __name__ == "__main__":

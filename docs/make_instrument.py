@@ -1,4 +1,4 @@
-"""Write docs/instrument.md: which calls mle-instrument counts as which operation, read from its table.
+"""Write docs/instrument.md: the calls that mle-instrument counts for each operation, read from its table.
 
 python docs/make_instrument.py           write it
 python docs/make_instrument.py --check   exit 1 if it is not up to date
@@ -14,28 +14,31 @@ INTRO = """# Reports of progress
 
 <!-- made by docs/make_instrument.py -->
 
-`mle-instrument` makes a program report seven operations, each the first time that it has succeeded (RL for MLE agents, section 3.2);
-`mle-grade --reward partial-credit` pays 0.1 for each that arrived. "imported packages" comes after the first run of imports; the
-others after a call that this table names.
+`mle-instrument` makes a program report seven operations, each at its first success (RL for MLE agents, section 3.2);
+`mle-grade --reward partial-credit` pays 0.1 for each report that arrived. "imported packages" comes after the first run
+of imports; the others after a call that the table below names.
 
-`mle-instrument` finds the calls that could earn a report, by what a name was imported as, without importing or running anything:
-`instrument.markers` is what it expects. `mle-sandbox` watches these calls while the program runs, which keeps its text and its line
-numbers, and decides by the objects themselves:
+`mle-instrument` finds the calls that could earn a report by their imported names, without importing or running
+anything: `instrument.markers` lists the expected reports. `mle-sandbox` watches these calls while the program runs,
+leaves its text and line numbers unchanged, and decides by the objects themselves:
 
-- A function or class counts if it is an installed library's, not if it is called like one. Aliases, calls within f-strings, and
-  functions that are handed on (`run_in_executor`, `map`, `partial`, `Thread`, `delayed`) count; dead code, strings, comments and
-  classes of the program's own under a library's name do not.
-- Nothing but the imports counts before a file of `./input` was opened.
-- A model is an estimator with `predict` (a pipeline by its last step, a search by what it searches) or a torch module with
+- A function or class counts if it belongs to an installed library, whatever its name. Aliases, calls within f-strings,
+  and functions passed as arguments (`run_in_executor`, `map`, `partial`, `Thread`, `delayed`) count; dead code,
+  strings, comments and the program's own classes under a library's name do not.
+- Only imports count before a file of `./input` was opened.
+- A model is an estimator with `predict` (a pipeline by its last step, a search by its estimator) or a torch module with
   parameters. Fitting anything else trains no model. An optimizer's step counts if its parameters have gradients.
-- A prediction counts if it has as many rows as a table (or files, of a folder) in `./input` whose name speaks of test or submission,
-  at once or batch by batch through a loop. Names that speak of training or validation rows, or the parts of
-  `train_test_split`, rule it out, for a hold-out may have as many rows. Where nothing tells how many, the names decide alone.
-- Losses are told apart by names: "held-out" is an argument that speaks of test or validation rows. With torch, by gradients that are off.
+- A prediction counts if it has as many rows as a table (or a folder has files) in `./input` whose name refers to test
+  or submission, at once or batch by batch through a loop. Names that refer to training or validation rows, or the parts
+  of `train_test_split`, rule it out, because a hold-out may have as many rows. Where no row count is available, the
+  names alone decide.
+- Names tell losses apart: "held-out" is an argument whose name refers to test or validation rows. With torch, disabled
+  gradients do.
 
-Not covered: losses written out in numpy, library functions that are handed to other processes, predictions that a generator expression
-puts together, models that are the program's own from the ground up. The table's `{...}` names count where a program runs with plain
-markers (`--plain-markers`) only: there the reports stand in its text, which is `instrument.code`, and nothing is checked.
+Not covered: losses written out in numpy, library functions passed to other processes, predictions assembled by a
+generator expression, models that the program implements itself. The table's `{...}` names count only where a program
+runs with plain markers (`--plain-markers`): there the reports are in its text, `instrument.code`, and nothing is
+checked.
 
 """
 

@@ -1,4 +1,4 @@
-"""Write docs/tasks.md: how tasks are made and checked, with what the generator offers read from its code.
+"""Write docs/tasks.md: how tasks are generated and checked; the tables are read from the generator's code.
 
 python docs/make_tasks.py           write it
 python docs/make_tasks.py --check   exit 1 if it is not up to date
@@ -18,58 +18,65 @@ INTRO = """# Tasks
 
 <!-- made by docs/make_tasks.py -->
 
-`mle-gen-task` makes tasks of 50-200 samples: small enough that a solution runs in a second, so that an agent can be trained on what
-its programs really score (SandMLE). They come from three places, pass the same checks and have the same record:
+`mle-gen-task` generates tasks of 50-200 samples. They are so small that a solution runs in a second, so agents can be
+trained on the true scores of their programs (SandMLE). Tasks have three sources, the same checks and the same record:
 
-- **hidden rules** (`--source tabular,image,...`, the default): nothing but a seed is needed;
+- **hidden rules** (`--source tabular,image,...`, the default): a seed is enough;
 - **a language model in four roles** (`--source llm --seeds tasks.jsonl -m MODEL --model-url URL`);
-- **real tables** (`--source sklearn`), whose answers everybody can look up: they show that a pipe works, train on the others.
+- **real tables** (`--source sklearn`): their answers are public, so use them to test a pipe and train on the others.
 
-`mle-gen-task --describe tasks.jsonl` prints tasks for a human, with the rule and the ladder of baselines. Some finished ones lie in
-[examples/tasks](../examples/tasks), made by `mle-gen-task -n 7 --samples 50-60 --seed 1 -o tasks/tasks.jsonl` in examples/.
+`mle-gen-task --describe tasks.jsonl` prints tasks for a reader, with the rule and the ladder of baselines.
+[examples/tasks](../examples/tasks) holds finished tasks, generated in examples/ by `mle-gen-task -n 7 --samples 50-60
+--seed 1 -o tasks/tasks.jsonl`.
 
 ## From a seed to a task
 
-1. The **DNA** is drawn: modality, problem, number of samples, metric, class shares, noise, number of factors and terms, mutations.
-2. A **scenario** is drawn: who collects what, with names, units and plausible ranges ({scenarios} of them, {domains} domains).
-3. Each medium draws **factors**, properties of a sample that can be seen in its files: a column of a table, how fine the stripes of a
-   picture are, the pitch of a tone, which of two events a note tells first, how many triangles a network has.
-4. The **hidden rule** is a weighted sum of two to four terms over some of them. A linear model finds {plain}; it does not find
-   {bent}. Other factors are irrelevant. Masks, forecasts and gaps have rules of their own.
-5. The rule's value and noise become the **target**; the factors become **files**, spoiled by the mutations (`--mutations`, 3).
-6. The samples are split; ids are random numbers, and files are named after them.
-7. Some forty **baselines** are trained on train.csv and scored on the hidden test set: trees, linear models, neighbours, forests and
-   boosting, on a half or a third of the rows or on all, blends of them; some see the features of a quick standard pipeline, some the
-   *right* ones, which is what the best measurement finds of the factors that matter. They are `private/leaderboard.csv`, and the
-   thresholds are its medals (the rule of MLE-bench for so many teams) and its median. Thresholds are so earned, not declared.
-8. The **ladder** (`provenance.baselines`) keeps those with a meaning: dummy, best constant, linear, tuned ensemble, one feature alone,
-   right features,
-   and the ceiling, who knows the rule and not the noise.
-9. The checks below are applied, a standard solution runs in the sandbox, and the task is written. A draft that fails anywhere is
-   dropped with its reason (`--rejects`) and the next one is drawn.
+1. Draw the **DNA**: modality, problem, number of samples, metric, class shares, noise, number of factors and terms,
+   mutations.
+2. Draw a **scenario**: who collects which data, with names, units and plausible ranges ({scenarios} of them,
+   {domains} domains).
+3. Draw the **factors** of each medium, properties of a sample that are visible in its files: a column of a table, the
+   fineness of the stripes in a picture, the pitch of a tone, the first of two events in a note, the number of triangles
+   in a network.
+4. Set the **hidden rule**, a weighted sum of two to four terms over some of the factors. A linear model finds
+   {plain}; it does not find {bent}.
+   Other factors are irrelevant. Masks, forecasts and gaps have rules of their own.
+5. Compute the **target** from the rule's value and noise; write the factors as **files**, corrupted by the mutations
+   (`--mutations`, 3).
+6. Split the samples. Ids are random numbers, and files are named after them.
+7. Train some forty **baselines** on train.csv and score them on the hidden test set: trees, linear models, neighbours,
+   forests and boosting, on a half or a third of the rows or on all, and blends of them. Some use the features of a
+   quick standard pipeline, some the *right* features: the relevant factors as the best measurement recovers them. Their
+   scores are `private/leaderboard.csv`; its medals (MLE-bench's rule for that many teams) and its median are the
+   thresholds. Thresholds are therefore earned, not declared.
+8. Keep the **ladder** (`provenance.baselines`), the baselines with a meaning: dummy, best constant, linear, tuned
+   ensemble, one feature alone, right features, and the ceiling, which knows the rule but not the noise.
+9. Run the checks below and a standard solution in the sandbox, and write the task. A draft that fails anywhere is
+   dropped with its reason (`--rejects`), and the next one is drawn.
 
-Everything follows from `--seed`, the source and the task's number: the same bytes on every machine with the same libraries
-(`provenance.trained_with`), in every order, with any `-j`, after every kill. An earlier task's scenario, problem, metric, factors and
-families of terms are not used a second time in one run.
+Everything follows from `--seed`, the source and the task's number: the same bytes on every machine with the same
+libraries (`provenance.trained_with`), in every order, with any `-j`, after every kill. One run does not reuse an
+earlier task's combination of scenario, problem, metric, factors and families of terms.
 
-What is deliberately hard: a test set of 20-100 rows is noisy, as that of a small competition is. A threshold says what one of forty
-solutions reached on these rows, not what is attainable on others.
+A test set of 20-100 rows is noisy, like that of a small competition. A threshold is what one of forty solutions reached
+on these rows, not what is attainable on others.
 """
 ROLES = """
 ## A language model in four roles
 
-After SandMLE, section 4.1; the prompts are ours (`mletools/prompts/task-*.md`). Of a seed task (a record of any source) the
-**Data Strategist** extracts the structural DNA without the story, thinks of five scenarios in other industries, of which the seed
-draws one, of three mutations, and writes a specification; we draw the number of samples. The **ML Developer** writes the
-generator, which runs in the sandbox twice and must give the same files (5 attempts; every error is fed back). The **MLOps Engineer**
-writes the evaluator (3 attempts): it is tried on the sample submission, on the answers and on broken files; where mle-grade knows
-the metric by name, both must agree, and the name is used. Otherwise the evaluator becomes the task's metric and runs in a sandbox
-ever after. The **Technical Writer** writes the description (3 attempts), which must name every column and no hidden file.
+The method is SandMLE's, section 4.1; the prompts are ours (`mletools/prompts/task-*.md`). The **Data Strategist**
+extracts the structural DNA of a seed task (a record of any source) without the story, proposes five scenarios in other
+industries, of which the seed draws one, and three mutations, and writes a specification; the tool draws the number of
+samples. The **ML Developer** writes the generator, which runs in the sandbox twice and must give the same files (5
+attempts; every error is fed back). The **MLOps Engineer** writes the evaluator (3 attempts), which is tested on the
+sample submission, on the answers and on broken files. Where mle-grade knows the metric by name, both must agree, and
+the name is used. Otherwise the evaluator becomes the task's metric and always runs in a sandbox. The **Technical
+Writer** writes the description (3 attempts), which must name every column and no hidden file.
 
-Thresholds are declared by the generator here (`threshold.json`), as in the paper, and must be in order. What a model writes is
-hostile until shown otherwise: scripts see no network and no file but their own, and what they leave is unpacked as an attacker's
-archive would be. Every reply lies in the journal (`--journal`) as soon as it is there; a killed run finds it there and pays
-nothing twice. `provenance.attempts` and `provenance.cost` tell what was tried and what it cost.
+The generator declares the thresholds (`threshold.json`), as in the paper; they must be in order. Scripts written by a
+model are hostile: they see no network and no files but their own, and their output is unpacked like an attacker's
+archive. Every reply is stored in the journal (`--journal`) when it arrives, so resuming a killed run repeats no paid
+request. `provenance.attempts` and `provenance.cost` record the attempts and their cost.
 """
 
 
@@ -85,20 +92,20 @@ def page() -> str:
         "",
         "## Modalities and problems",
         "",
-        "| modality | files of a sample | problems beside the common ones |",
+        "| modality | files of a sample | problems in addition to the common ones |",
         "|---|---|---|",
     ]
-    told = {
+    files = {
         "tabular": "a row of train.csv, some columns perhaps in a second file",
         "image": "a PNG of 16 to 36 pixels a side",
         "text": "a note of 30-90 words, in a column or a TXT file",
         "audio": "a WAV of half a second",
         "graph": "an edge list (CSV)",
         "timeseries": "a CSV of 48-96 steps",
-        "multimodal": "two or three of these; the rule looks at all of them",
+        "multimodal": "two or three of these; the rule depends on all of them",
     }
     for modality in MODALITIES:
-        lines.append(f"| {modality} | {told[modality]} | {', '.join(dict.fromkeys(DENSE.get(modality, ())))} |")
+        lines.append(f"| {modality} | {files[modality]} | {', '.join(dict.fromkeys(DENSE.get(modality, ())))} |")
     lines += ["", f"Common to all: {', '.join(dict.fromkeys(EVERYWHERE))}.", "", "| problem | metrics |", "|---|---|"]
     for problem, menu in METRICS.items():
         rare = [name for name, _, _ in IMBALANCED.get(problem, ())]
@@ -113,8 +120,8 @@ def page() -> str:
         "",
         "## Checks",
         "",
-        "Applied to every task that is made, and by `mle-filter --tasks` to anyone's. A failed one drops the draft, and is its",
-        "reason; `provenance.sanity` says which were passed or skipped.",
+        "The checks apply to every generated task, and through `mle-filter --tasks` to tasks from any source. A failed",
+        "check drops the draft and is its reason; `provenance.sanity` lists the checks as passed or skipped.",
         "",
         "| check | what passes |",
         "|---|---|",

@@ -16,12 +16,11 @@ from typing import Any
 
 import click
 
-from mletools import cli
-from mletools.cli_options import URL
+from mletools import cli, scaffolds
+from mletools.cli_options import Url
 from mletools.commands import report
 from mletools.run import Run
 from mletools.sandbox.options import SandboxOptions
-from mletools.scaffolds import loading
 
 ARITHMETIC, SUBSTITUTION = re.compile(r"\$\(\(.*?\)\)"), re.compile(r"\$\([^()]*\)")
 OPERATORS = re.compile(r"^[|&;<>(){}]+$")
@@ -97,7 +96,7 @@ def main() -> None:
     def anything(self: click.Path, value: Any, param: Any, ctx: Any) -> Any:
         return self.coerce_path_result(value)  # files are made by the commands before
 
-    address = type(URL).convert
+    address = Url.convert
 
     def address_or_variable(self: Any, value: Any, param: Any, ctx: Any) -> Any:
         return value if value.startswith("$") else address(self, value, param, ctx)  # the shell's to fill in
@@ -109,12 +108,12 @@ def main() -> None:
         return import_module(module) if module.startswith("mletools.") else accepted()
 
     click.Path.convert = anything  # type: ignore[method-assign]
-    type(URL).convert = address_or_variable  # type: ignore[method-assign]
+    Url.convert = address_or_variable  # type: ignore[method-assign]
     for name in ("open", "lines", "side_output"):
         setattr(Run, name, accepted)
     SandboxOptions.open = accepted  # type: ignore[method-assign]  # a sandbox, and its warm process
     report.follow = accepted
-    loading._imported = ours  # scaffolds and components that lie on the machine where it runs
+    scaffolds._imported = ours  # scaffolds and components that lie on the machine where it runs
     cli._fail = failed
     found = commands(sys.stdin.read())
     different = dict.fromkeys(map(tuple, found))

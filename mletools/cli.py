@@ -1,8 +1,8 @@
-"""What every command does alike: shared options, who owns standard output, signals, exit codes.
+"""The command line that all commands share: common options, standard output, signals, exit codes.
 
 A command module declares its options and one loop over a `Run`; `command` wraps it. Exit codes: 0 done, 1 failed,
-2 usage, 130 Ctrl-C, 141 the reader of our output is gone, 143 SIGTERM. Only records reach standard output: file
-descriptor 1 is set aside for them before anything else runs, and prints of libraries go to standard error.
+2 usage, 130 Ctrl-C, 141 the reader of our output has left, 143 SIGTERM. Only records reach standard output: file
+descriptor 1 is reserved for them before anything else runs, and the output of libraries goes to standard error.
 """
 
 import os
@@ -10,26 +10,20 @@ import signal
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, NoReturn
 
 import click
 
 from . import __version__
-from .cli_options import COMMON, URL, Option
+from .cli_options import COMMON, Option
+from .records import workers
 from .records.errors import OptionError, ToolError
 from .records.jsonl import Line
 from .run import Run
 
-__all__ = ["URL", "Command", "Line", "MachineOption", "Option", "Run", "command"]
-
-
-class MachineOption(Option):
-    """An option that says how to work (speed, places, verbosity) and cannot change what the records say."""
-
-    def __init__(self, names: Sequence[str], **settings: Any):
-        super().__init__(names, **{"machine": True, **settings})
+__all__ = ["Command", "Line", "Option", "Run", "command"]
 
 
 class _Stopped(BaseException):
@@ -38,20 +32,18 @@ class _Stopped(BaseException):
 
 
 def _semantic_options(context: click.Context) -> dict[str, Any]:
-    """The options that can change results and differ from their defaults, as JSON values."""
+    """The options that can change results and differ from their defaults, as JSON values; without the seed."""
     chosen: dict[str, Any] = {}
     for param in context.command.params:
+        name = param.name
         if not isinstance(param, click.Option) or getattr(param, "machine", False):
             continue
-        if param.name is None or param.name == "seed" or param.name not in context.params:
+        if name is None or name == "seed" or name not in context.params:
             continue
-        value = context.params[param.name]
-        default = param.get_default(context)
-        unset = not isinstance(default, (list, tuple)) or not default
-        if value is not None and value != default and not (param.multiple and not value and unset):
-            chosen[param.name] = (
-                list(value) if isinstance(value, tuple) else str(value) if isinstance(value, Path) else value
-            )
+        value, default = context.params[name], param.get_default(context)
+        empty = param.multiple and not value and not (isinstance(default, (list, tuple)) and default)
+        if value is not None and value != default and not empty:
+            chosen[name] = list(value) if isinstance(value, tuple) else str(value) if isinstance(value, Path) else value
     return chosen
 
 
@@ -76,40 +68,21 @@ def _fail(name: str, error: BaseException, verbose: bool) -> int:
     return 1
 
 
-# what Run takes care of; the rest goes to the command's body
-_SHARED = (
-    "files",
-    "output",
-    "resume",
-    "force",
-    "allow_empty",
-    "jobs",
-    "keep_order",
-    "seed",
-    "data",
-    "rejects",
-    "max_rejects",
-    "dry_run",
-    "quiet",
-    "verbose",
-)
-
-
-def _execute(name: str, context: click.Context, params: dict[str, Any], body: Callable[..., None]) -> int:
-    """Run the command's body and turn whatever happens into an exit code."""
+def _execute(
+    name: str, context: click.Context, params: dict[str, Any], body: Callable[..., None], shared: Collection[str]
+) -> int:
+    """Run the command's body with its own options, not the `shared` ones, and return the exit code."""
     sys.stdout.flush()
     stdout = os.dup(1)
     os.dup2(2, 1)
     _handle_signals()
-    # agents' programs are parsed in this process; what Python has to say of them is not our news
+    # Agents' programs are parsed in this process; Python's warnings about them are not for the user.
     warnings.simplefilter("ignore", SyntaxWarning)
-    verbose = params["verbose"]
-    run = Run(name, params, _semantic_options(context), stdout)
-    run.writes_text = getattr(context.command, "writes_text", False)
+    run = Run(name, params, _semantic_options(context), stdout, getattr(context.command, "writes_text", False))
     code = 0
     try:
         try:
-            body(run, **{key: value for key, value in params.items() if key not in _SHARED})
+            body(run, **{key: value for key, value in params.items() if key not in shared})
         finally:
             run.close()
         run.complete()
@@ -124,13 +97,11 @@ def _execute(name: str, context: click.Context, params: dict[str, Any], body: Ca
     except _Stopped as stopped:
         code = stopped.exit_code
     except Exception as error:
-        code = _fail(name, error, verbose)
+        code = _fail(name, error, params["verbose"])
     if code:
-        if code != 141 and not (code > 128 and run.endless):  # a signal is how an endless run ends
+        if code != 141 and not (code > 128 and run.endless):  # an endless run ends by a signal
             run.abandon()
-        # threads may still be blocked on the input or on a server: there is nothing left to wait for
-        from .records import workers
-
+        # Do not wait for threads that are blocked on the input or on a server.
         workers.end_processes()
         sys.stderr.flush()
         os._exit(code)
@@ -138,15 +109,15 @@ def _execute(name: str, context: click.Context, params: dict[str, Any], body: Ca
 
 
 class Command(click.Command):
-    """A click command that owns the process: exit codes and standard output as this module says.
+    """A click command that owns the process: its exit codes and standard output.
 
-    writes_text: what it prints is for people, no stream that a command of ours reads.
+    writes_text: its output is for people, not for a command of ours. extended: the options that depend on the others,
+    from the whole command line. hint: the error message for an unknown option, or None.
     """
 
     writes_text = False
-    # Options that depend on what else is on the command line, of which this is told.
     extended: Callable[[list[str]], list[Option]] | None = None
-    hint: Callable[[str], str | None] | None = None  # what is wrong with an option that is not there
+    hint: Callable[[str], str | None] | None = None
 
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
         if self.extended is not None:
@@ -159,9 +130,8 @@ class Command(click.Command):
             flags = {flag for param in fixed for flag in (*param.opts, *param.secondary_opts)}
             for param in more:
                 if taken := flags.intersection([*param.opts, *param.secondary_opts]):
-                    raise click.UsageError(
-                        f"{param.heading} has an option {min(taken)}, and so has {self.name}", context
-                    )
+                    message = f"{param.heading} has an option {min(taken)}, and so has {self.name}"
+                    raise click.UsageError(message, context)
                 param.extends = True
             self.params = [*fixed[:own], *more, *fixed[own:]]
         try:
@@ -173,7 +143,7 @@ class Command(click.Command):
             raise click.UsageError(hint, context) from None
 
     def format_options(self, context: click.Context, formatter: click.HelpFormatter) -> None:
-        """The options under their headings, in the order in which these first come; the common ones last."""
+        """Write the options under their headings, in the order of declaration; the common ones last."""
         sections: dict[str, list[tuple[str, str]]] = {}
         for param in self.get_params(context):
             row = param.get_help_record(context)
@@ -193,53 +163,21 @@ class Command(click.Command):
         except BrokenPipeError:  # `--help | head -1`
             os._exit(141)
         except SystemExit:
-            if sys.stdout is not stdout:  # click met the broken pipe, and has put another in its place
+            if sys.stdout is not stdout:  # click replaces standard output on a broken pipe
                 os._exit(141)
             raise
 
 
 def _option(*names: str, **settings: Any) -> Callable[[Any], Any]:
-    return click.option(*names, cls=MachineOption, heading=COMMON, **settings)
+    return click.option(*names, cls=Option, **{"heading": COMMON, "machine": True, **settings})
 
 
-_ON = "Go on with what a killed run left of -o FILE; skip what is finished."
-_ON_IN_OUT = "Go on with the run in OUT (and with -o FILE); skip what is finished."
 _FILE = {"type": click.Path(), "metavar": "FILE"}
 _SHOWN = {"show_default": True, "show_envvar": True}
+_JOBS = {"type": click.IntRange(1), "default": 1, "envvar": "MLE_JOBS", "metavar": "N", **_SHOWN}
+_SEED = {"machine": False, "type": int, "default": 0, "show_default": True}
+_DATA = {"type": click.Path(file_okay=False), "default": ".", "envvar": "MLE_DATA", "metavar": "DIR", **_SHOWN}
 _COUNT = {"type": click.IntRange(0), "default": 0, "show_default": True, "metavar": "N"}
-
-
-def _shared_options(*, inputs: bool, jobs: bool, seed: bool, data: bool, dry_run: bool, own_resume: bool) -> list[Any]:
-    """The decorators of the options that a command shares with others, in the order of its help."""
-    added: list[Any] = [click.version_option(__version__, message="%(prog)s %(version)s")]
-    if inputs:
-        added.append(click.argument("files", nargs=-1, type=click.Path()))
-    written = "Write to this file instead of standard output; it appears when complete."
-    added.append(_option("-o", "--output", help=written, **_FILE))
-    added.append(_option("--resume", is_flag=True, help=_ON_IN_OUT if own_resume else _ON))
-    added.append(_option("--force", is_flag=True, help="Replace -o FILE, or what a killed run left of it."))
-    if jobs:
-        number = {"type": click.IntRange(1), "default": 1, "envvar": "MLE_JOBS", "metavar": "N", **_SHOWN}
-        added.append(_option("-j", "--jobs", help="Workers.", **number))
-        added.append(_option("-k", "--keep-order", is_flag=True, help="Write in input order instead of as done."))
-    if seed:
-        seeded = "Base seed; record seeds are hash(seed, id)."
-        added.append(
-            click.option("--seed", cls=Option, heading=COMMON, type=int, default=0, show_default=True, help=seeded)
-        )
-    if data:
-        folder = {"type": click.Path(file_okay=False), "default": ".", "envvar": "MLE_DATA", "metavar": "DIR", **_SHOWN}
-        added.append(_option("--data", help="The folder that paths inside records start from.", **folder))
-    if inputs:
-        some = "Go on after up to N lines that cannot be processed."
-        added.append(_option("--max-rejects", help=some, **_COUNT))
-        added.append(_option("--rejects", help="Keep those lines, with their reasons, here.", **_FILE))
-        added.append(_option("--allow-empty", is_flag=True, help="An input without any record is no failure."))
-    if dry_run:
-        added.append(_option("--dry-run", is_flag=True, help="Say what would be done, and do nothing."))
-    added.append(_option("-q", "--quiet", is_flag=True, help="No progress, no summary."))
-    added.append(_option("-v", "--verbose", is_flag=True, help="Show tracebacks."))
-    return added
 
 
 def command(
@@ -257,31 +195,56 @@ def command(
 ) -> Callable[[Callable[..., None]], click.Command]:
     """Make `body(run, **options)` a command with the shared options it asks for.
 
-    inputs: takes FILES, --rejects and --max-rejects; jobs: -j and -k; data: --data/MLE_DATA; own_resume: --resume is
-    about a folder of the command's own as well, and needs no -o; text: writes text for people; extended: the options
-    that depend on the others, of the whole command line; hint: what is wrong with an option that is not there.
+    inputs: takes FILES, --rejects and --max-rejects; jobs: -j and -k; data: --data/MLE_DATA; own_resume: --resume also
+    concerns a folder of the command and works without -o; text, extended, hint: see Command.
     """
-    shared = _shared_options(inputs=inputs, jobs=jobs, seed=seed, data=data, dry_run=dry_run, own_resume=own_resume)
+    where = "the run in OUT (and -o FILE)" if own_resume else "the -o FILE of a killed run"
+    added: list[Any] = [click.version_option(__version__, message="%(prog)s %(version)s")]
+    if inputs:
+        added.append(click.argument("files", nargs=-1, type=click.Path()))
+    added += [
+        _option("-o", "--output", help="Output file (default: standard output); it appears when complete.", **_FILE),
+        _option("--resume", is_flag=True, help=f"Continue {where}; skip finished records."),
+        _option("--force", is_flag=True, help="Replace an existing -o FILE or FILE.partial."),
+    ]
+    if jobs:
+        added.append(_option("-j", "--jobs", help="Number of workers.", **_JOBS))
+        added.append(_option("-k", "--keep-order", is_flag=True, help="Write records in input order."))
+    if seed:
+        added.append(_option("--seed", help="Base seed; record seeds are hash(seed, id).", **_SEED))
+    if data:
+        added.append(_option("--data", help="Folder that paths in records are relative to.", **_DATA))
+    if inputs:
+        added.append(_option("--max-rejects", help="Continue after up to N invalid input lines.", **_COUNT))
+        added.append(_option("--rejects", help="Write rejected lines and the reasons to FILE.", **_FILE))
+        added.append(_option("--allow-empty", is_flag=True, help="Accept an empty input."))
+    if dry_run:
+        added.append(_option("--dry-run", is_flag=True, help="Print the planned work and exit."))
+    added.append(_option("-q", "--quiet", is_flag=True, help="Print no progress and no summary."))
+    added.append(_option("-v", "--verbose", is_flag=True, help="Print tracebacks."))
 
     def decorate(body: Callable[..., None]) -> click.Command:
+        own = list(getattr(body, "__click_params__", []))
+
         @click.pass_context
         def callback(context: click.Context, /, **params: Any) -> None:
             if params["resume"] and params["output"] in (None, "-") and not own_resume:
-                raise click.UsageError("--resume needs -o FILE: there is nothing to go on from on standard output")
+                raise click.UsageError("--resume needs -o FILE: standard output cannot be continued")
             if params["resume"] and params["force"]:
-                raise click.UsageError("--resume keeps what is there, --force replaces it: give one of them")
-            context.exit(_execute(name, context, params, body))
+                raise click.UsageError("--resume continues existing output, --force replaces it: give one of them")
+            context.exit(_execute(name, context, params, body, shared_names))
 
         callback.__doc__ = body.__doc__
-        own = list(getattr(body, "__click_params__", []))
         wrapped: Any = callback
         wrapped.__click_params__ = list(own)
-        for add in reversed(shared):
+        for add in reversed(added):
             wrapped = add(wrapped)
         settings = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
-        made: Command = click.command(name, cls=Command, context_settings=settings)(wrapped)
-        made.writes_text, made.extended, made.hint = text, extended, hint
-        made.params.sort(key=lambda param: param not in own)  # the command's own options first
-        return made
+        result: Command = click.command(name, cls=Command, context_settings=settings)(wrapped)
+        result.writes_text, result.extended, result.hint = text, extended, hint
+        result.params.sort(key=lambda param: param not in own)  # the command's own options first
+        # A command may declare its own --seed; a run keeps it as well.
+        shared_names = {"seed", *(param.name for param in result.params if param not in own and param.name)}
+        return result
 
     return decorate

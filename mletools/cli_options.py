@@ -1,13 +1,15 @@
-"""Command lines made of declared options (records.options): click's options, their values as a dataclass, the help.
+"""Command-line options from declarations (records.options): click's options, and their values as a dataclass.
 
-`options` adds those of one dataclass to a command's body, which gets them as one argument. Options that depend on what
-else is on the command line, as those of a scaffold do, are made by the command (`Command.extended`).
+`options` adds those of one dataclass to a command's body, which receives them as one argument. `Command.extended` makes
+the options that depend on the rest of the command line, such as a scaffold's.
 """
 
 import functools
+import itertools
 import re
 import types
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
 import click
@@ -20,30 +22,31 @@ COMMON = "Common"
 
 
 class Option(click.Option):
-    """An option with the heading that it stands under. `machine`: see records.options."""
+    """An option with its heading in the help. `machine`: see records.options."""
 
     def __init__(self, names: Sequence[str], heading: str = "", machine: bool = False, **settings: Any):
         super().__init__(names, **settings)
         self.heading, self.machine, self.extends = heading, machine, False
 
 
-class _Url(click.ParamType[Any]):
+class Url(click.ParamType[Any]):
+    """An address of a server."""
+
     name = "url"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if not re.match(r"https?://[^/\s]+\S*$", value):
-            self.fail(f"{value!r} is no address such as http://localhost:8000/v1", param, ctx)
+            self.fail(f"{value!r} is no URL such as http://localhost:8000/v1", param, ctx)
         return value
 
 
-URL = _Url()
 _KINDS: dict[str, click.ParamType[Any]] = {
     "file": click.Path(dir_okay=False),
     "folder": click.Path(file_okay=False),
     "existing file": click.Path(exists=True, dir_okay=False),
     "existing folder": click.Path(exists=True, file_okay=False),
     "existing path": click.Path(exists=True),
-    "url": URL,
+    "url": Url(),
 }
 
 
@@ -54,24 +57,21 @@ def options(
     build: Callable[..., Any] | None = None,
     **changes: Mapping[str, Any],
 ) -> Callable[[Body], Body]:
-    """Adds the options of a dataclass to a command's body, which gets them as `parameter`.
+    """Add the options of a dataclass to a command's body, which receives them as `parameter`.
 
-    build: makes the parameter of the values by name, e.g. dict (default: the dataclass).
-    changes: of some declarations, by the field's name, e.g. model={"help": "..."}; None leaves the option out.
+    build: makes the parameter from the values by name, e.g. dict (default: the dataclass).
+    changes: to declarations, by field name, e.g. model={"help": "..."}; None omits the option.
     """
     declared = changed(declarations(settings), changes)
 
     def decorate(body: Body) -> Body:
         @functools.wraps(body)
-        def with_settings(*args: Any, **given: Any) -> Any:
-            values = {name: given.pop(name) for name in declared}
-            return body(*args, **{parameter: (build or settings)(**values)}, **given)
+        def with_settings(*args: Any, **params: Any) -> Any:
+            values = {name: params.pop(name) for name in declared}
+            return body(*args, **{parameter: (build or settings)(**values)}, **params)
 
-        params = getattr(body, "__click_params__", [])
-        with_settings.__click_params__ = [  # type: ignore[attr-defined]
-            *params,
-            *(click_option(name, each, heading) for name, each in reversed(declared.items())),
-        ]
+        own = [click_option(name, declaration, heading) for name, declaration in reversed(declared.items())]
+        with_settings.__click_params__ = [*getattr(body, "__click_params__", []), *own]  # type: ignore[attr-defined]
         return with_settings  # type: ignore[return-value]
 
     return decorate
@@ -79,13 +79,16 @@ def options(
 
 def changed(declared: Mapping[str, Declaration], changes: Mapping[str, Any]) -> dict[str, Declaration]:
     """The declarations with changes by name; without those whose change is None."""
-    kept = {name: each for name, each in declared.items() if changes.get(name, {}) is not None}
-    return {name: Declaration(**{**vars(each), **changes.get(name, {})}) for name, each in kept.items()}
+    return {
+        name: replace(declaration, **changes.get(name, {}))
+        for name, declaration in declared.items()
+        if changes.get(name, {}) is not None
+    }
 
 
 def click_option(name: str, declared: Declaration, heading: str) -> Option:
-    """The option of a field."""
-    flag = f"--{name.replace('_', '-')}"
+    """The option of the field `name`."""
+    dashed = name.replace("_", "-")
     value_type, several = _value_type(declared.type)
     settings: dict[str, Any] = {
         "help": declared.help or None,
@@ -100,28 +103,26 @@ def click_option(name: str, declared: Declaration, heading: str) -> Option:
         settings["default"] = None if several and not declared.default else declared.default
         shown = declared.default is not None and declared.default is not False and declared.default not in ((), "")
         settings["show_default"] = declared.show_default if shown else False
-    flags = list(declared.flags or (flag,))
+    flags = list(declared.flags or (f"--{dashed}",))
     if value_type is bool and declared.switch:
-        flags = [flags[0] if "/" in flags[0] else f"{flag}/--no-{name.replace('_', '-')}"]
+        flags = [flags[0] if "/" in flags[0] else f"--{dashed}/--no-{dashed}"]
     elif value_type is bool:
         settings["is_flag"] = True
     else:
         settings.update(type=_click_type(value_type, declared), multiple=several)
-    if declared.suggested:
-        settings["shell_complete"] = _completer(declared.suggested)
+    if suggested := declared.suggested:
+        settings["shell_complete"] = lambda context, param, begun: [
+            name for name in suggested if name.startswith(begun)
+        ]
     if declared.read is not None:
         settings["callback"] = _reader(declared.read)
     return Option([*flags, name], **settings)
 
 
-def _completer(names: tuple[str, ...]) -> Callable[[click.Context, click.Parameter, str], list[str]]:
-    return lambda context, param, begun: [name for name in names if name.startswith(begun)]
-
-
 def _value_type(annotation: Any) -> tuple[Any, bool]:
-    """The type of one value, and whether the option may be given several times."""
+    """The type of one value, and whether the option is repeatable."""
     if get_origin(annotation) in (Union, types.UnionType):
-        annotation = next(each for each in get_args(annotation) if each is not type(None))
+        annotation = next(member for member in get_args(annotation) if member is not type(None))
     if get_origin(annotation) is tuple and get_args(annotation)[-1] is Ellipsis:
         return get_args(annotation)[0], True
     return annotation, False
@@ -138,46 +139,38 @@ def _click_type(value_type: Any, declared: Declaration) -> Any:
     high = declared.at_most if declared.below is None else declared.below
     if low is None and high is None:
         return value_type
-    bounds: dict[str, Any] = {
-        "min": low,
-        "max": high,
-        "min_open": declared.above is not None,
-        "max_open": declared.below is not None,
-    }
-    return click.IntRange(**bounds) if value_type is int else click.FloatRange(**bounds)
+    number_range: Any = click.IntRange if value_type is int else click.FloatRange
+    return number_range(low, high, min_open=declared.above is not None, max_open=declared.below is not None)
 
 
 def _reader(read: Callable[[str], Any]) -> Callable[[click.Context, click.Parameter, Any], Any]:
     def callback(context: click.Context, param: click.Parameter, value: Any) -> Any:
         try:
-            if isinstance(value, tuple):
-                return tuple(one for each in value for one in _listed(read(each)))
-            return value if value is None else read(value)
+            if not isinstance(value, tuple):
+                return value if value is None else read(value)
+            lists = (item if isinstance(item, list) else [item] for item in map(read, value))
+            return tuple(itertools.chain.from_iterable(lists))
         except ValueError as error:
             raise click.BadParameter(str(error)) from None
 
     return callback
 
 
-def _listed(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]
-
-
 def value_of(args: Sequence[str], flag: str, default: str) -> str:
     """The value of an option on a command line that is not parsed yet."""
-    found = default
+    value = default
     for at, arg in enumerate(args):
         if arg == "--":
             break
         if arg == flag and at + 1 < len(args):
-            found = args[at + 1]
+            value = args[at + 1]
         elif arg.startswith(f"{flag}="):
-            found = arg.partition("=")[2]
-    return found
+            value = arg.partition("=")[2]
+    return value
 
 
 def flags_on_command_line() -> dict[str, str]:
-    """{parameter: flag} of the options that stand on the command line; for the body of a command."""
+    """{parameter: flag} of the options on the current command line; called by a command's body."""
     context = click.get_current_context()
     return {
         param.name: param.opts[-1]

@@ -1,12 +1,13 @@
-"""What a shell wants to have of the commands: completion and man pages, both from their --help.
+"""Shell completion and man pages of the commands, generated from their --help.
 
     python -m mletools.shell completion bash >> ~/.bashrc
     python -m mletools.shell man
 
-Covered: bash, zsh and fish (click's completion); man pages where `man` looks for this Python's commands (click-man).
+Completion for bash, zsh and fish is click's; man pages are click-man's.
 """
 
 import inspect
+import keyword
 import sys
 from copy import copy
 from importlib import import_module
@@ -17,22 +18,22 @@ from click.shell_completion import get_completion_class
 
 from . import __version__, commands
 
-MAN = Path(sys.prefix) / "share" / "man" / "man1"  # man finds it from the folder of the commands, which is on PATH
+MAN = Path(sys.prefix) / "share" / "man" / "man1"  # `man` searches it if the commands' folder is on PATH
 
 
 def names() -> list[str]:
-    """Every command, as it is called."""
-    modules = sorted(Path(commands.__path__[0]).glob("*.py"))
-    found = ["mle-" + path.stem.rstrip("_").replace("_", "-") for path in modules]
-    return [name for name in found if (Path(sys.executable).parent / name).exists()]
+    """The names of all installed commands."""
+    stems = sorted(path.stem for path in Path(commands.__path__[0]).glob("*.py"))
+    known = ["mle-" + stem.rstrip("_").replace("_", "-") for stem in stems]
+    return [name for name in known if (Path(sys.executable).parent / name).exists()]
 
 
 def command(name: str) -> click.Command:
-    """The click command behind a name: import is import_, for Python's sake."""
+    """The click command of a name. The module of mle-import is import_, because import is a keyword."""
     module = name.removeprefix("mle-").replace("-", "_")
-    found = import_module(f"{commands.__name__}.{'import_' if module == 'import' else module}").main
-    assert isinstance(found, click.Command)
-    return found
+    main = import_module(f"{commands.__name__}.{module}{'_' * keyword.iskeyword(module)}").main
+    assert isinstance(main, click.Command)
+    return main
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -43,7 +44,7 @@ def main() -> None:
 @main.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
-    """Print what makes SHELL complete options, choices and files of every command.
+    """Print the SHELL script that completes options, choices and files of every command.
 
     \b
     python -m mletools.shell completion bash >> ~/.bashrc
@@ -61,7 +62,7 @@ def completion(shell: str) -> None:
 @main.command()
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path), default=MAN)
 def man(folder: Path) -> None:
-    """Write a man page of every command into FOLDER (default: where `man` looks, share/man/man1 of this Python)."""
+    """Write a man page of every command into FOLDER (default: share/man/man1 of this Python, where `man` looks)."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in names():
         (folder / f"{name}.1").write_text(page(name), encoding="utf-8")
@@ -72,14 +73,14 @@ def page(name: str) -> str:
     """The man page of a command, in roff."""
     from click_man.core import generate_man_page
 
-    found = copy(command(name))
-    help = inspect.cleandoc(found.help or "")
-    found.help, found.short_help = as_roff(help), " ".join(help.split("\n\n")[0].split()).rstrip(".")
-    return str(generate_man_page(click.Context(found, info_name=name), f"mletools {__version__}", " "))
+    described = copy(command(name))
+    help = inspect.cleandoc(described.help or "")
+    described.help, described.short_help = as_roff(help), " ".join(help.split("\n\n")[0].split()).rstrip(".")
+    return str(generate_man_page(click.Context(described, info_name=name), f"mletools {__version__}", " "))
 
 
 def as_roff(help: str) -> str:
-    """A help text with its tables and examples, which click leaves as they are, in roff's words for that."""
+    """A help text in roff; tables and examples, which click prints verbatim, stay unfilled."""
     parts = []
     for part in help.split("\n\n"):
         fixed = part.startswith("\b\n")

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import uuid
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import hypothesis
 import pytest
 from docker_daemon import docker_daemon as docker_daemon  # the fixture
+from forked_commands import run_forked
 
 from mletools.records import schema
 
@@ -29,23 +31,65 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 # Clusters that nobody else on this network may use. Ray reads this when it is imported; without, it writes to the home.
 os.environ.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=uuid.uuid4().hex)
 
+# The files of `make test` that take longest, from the longest on: they begin first, so that at the end no worker waits
+# for one of them. Those that mostly wait stand beside those that compute.
+LONGEST = (
+    "tasks/test_soundness.py",
+    "commands/test_contract.py",
+    "sandbox/test_sandbox_attacks.py",
+    "tasks/test_import.py",
+    "tasks/test_roles.py",
+    "sandbox/test_sandbox_session.py",
+    "grading/test_code_metric.py",
+    "sandbox/test_sandbox.py",
+    "tasks/test_tasks.py",
+    "sandbox/test_sandbox_ray.py",
+    "tasks/test_media_image.py",
+    "training/test_training.py",
+    "instrument/test_instrument_command.py",
+    "sandbox/test_sandbox_command.py",
+    "records/test_streams.py",
+    "sandbox/test_sandbox_docker.py",
+    "tasks/test_procedural.py",
+    "rollout/test_turns.py",
+    "sandbox/test_sandbox_starts.py",
+    "sandbox/test_sandbox_arguments.py",
+)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the files of LONGEST first, then those with many tests; the order within a file stays."""
+    paths = [TESTS / name for name in LONGEST]
+    sizes = Counter(item.path for item in items)
+    items.sort(key=lambda item: (paths.index(item.path) if item.path in paths else len(paths), -sizes[item.path]))
+
 
 def run_command(
     *args: str, input: bytes = b"", cwd: Path | str = ".", check: bool = True, **env: str
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run `mle-x ...` to its end; with `check`, its exit code must be 0."""
-    environment = {key: value for key, value in os.environ.items() if not key.startswith(("MLE_", "RAY_"))}
-    done = subprocess.run(
-        [str(BIN / args[0]), *args[1:]],
-        input=input,
-        cwd=cwd,
-        capture_output=True,
-        env={**environment, **env},
-        timeout=280,
-    )
+    """Run `mle-x ...` to its end, in a fork of a process that has imported it; with `check`, its exit code must be 0."""
+    command = [str(BIN / args[0]), *args[1:]]
+    done = run_forked(command, input, cwd, {**machine_environment(), **env}, timeout=280)
     if check:
         assert done.returncode == 0, done.stderr.decode()
     return done
+
+
+def start_command(
+    *args: str, input: bytes = b"", cwd: Path | str = ".", check: bool = True, **env: str
+) -> subprocess.CompletedProcess[bytes]:
+    """Run `mle-x ...` as `run_command` does, from the start of Python on."""
+    command, environment = [str(BIN / args[0]), *args[1:]], {**machine_environment(), **env}
+    done = subprocess.run(command, input=input, cwd=cwd, capture_output=True, env=environment, timeout=280)
+    if check:
+        assert done.returncode == 0, done.stderr.decode()
+    return done
+
+
+def machine_environment() -> dict[str, str]:
+    """The variables of this process but for settings of the commands and of Ray."""
+    return {key: value for key, value in os.environ.items() if not key.startswith(("MLE_", "RAY_"))}
 
 
 def records(output: bytes) -> list[dict[str, Any]]:

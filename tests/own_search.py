@@ -13,7 +13,7 @@ class FanOut:
 
     width: int = 2
 
-    def select(self, graph: Graph, plan: Plan, dice: random.Random) -> list[Expansion]:
+    def select(self, graph: Graph, plan: Plan, rng: random.Random) -> list[Expansion]:
         best = graph.best()
         if best is None:
             return [Expansion("draft")]

@@ -5,7 +5,7 @@ from contextlib import ExitStack, closing
 import click
 
 from .. import cli
-from ..cli_options import options
+from ..cli_options import flags_on_command_line, options
 from ..models.options import ModelOptions
 from ..records.errors import OptionError, RecordError, ToolError
 from ..reports.idea_types import Tally
@@ -61,7 +61,7 @@ def main(run: cli.Run, by: str, models: ModelOptions, answers: AnswerOptions, ta
             engine = stack.enter_context(closing(models.open()))
             if engine.batch > 1:
                 run.jobs = 1  # an engine in this process takes one call at a time
-            judge = ModelJudge(engine, run.seed, answers)
+            judge = ModelJudge(engine, run.seed, answers, "seed" in flags_on_command_line())
         classifier = Classifier(judge, model or "keywords")
         if table:
             _write_table(run, classifier, tally)

@@ -15,7 +15,8 @@ from ..filters.steps import Turn, cut
 from ..filters.tasks import TaskSelection
 from ..records.errors import RecordError
 from ..records.output import Output
-from ..scoring.options import CodeMetricOptions, TaskCheckOptions
+from ..scoring.code_metrics import CodeMetricOptions
+from ..scoring.options import TaskCheckOptions
 
 TASKS = "Checks of tasks (--tasks)"
 
@@ -64,7 +65,7 @@ def main(
     run.open()
     state = None
     if work.state is not None:
-        state = StateFile(Path(work.state), run.beside("partial"), run.resume, bool(run.finished_keys))
+        state = StateFile(Path(work.state), run.sidecar_path("partial"), run.resume, bool(run.finished_keys))
     side = run.rewritten(work.dropped) if work.dropped else None
     run.progress(run.count_lines)
     if work.tasks:
@@ -139,6 +140,6 @@ def cut_steps(run: cli.Run, side: Output | None) -> None:
 
 def hand_in(turns: Any, turn: Turn, box: Mapping[str, Any]) -> tuple[str | None, dict[str, Any]]:
     """The program that a turn hands in, and its execution; see filters.steps.HandIn."""
-    from ..scaffolds.handing_in import code_of, execution_of
+    from ..scaffolds.episode import code_of, execution_of
 
     return code_of(turns, turn), execution_of(turns, turn, box)

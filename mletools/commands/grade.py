@@ -8,7 +8,7 @@ from .. import cli
 from ..cli_options import options
 from ..grading import metrics
 from ..grading.options import GradingOptions
-from ..scoring.options import CodeMetricOptions
+from ..scoring.code_metrics import CodeMetricOptions
 
 
 def _list_metrics(context: click.Context, param: click.Parameter, value: bool) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from .. import cli
-from ..cli_options import options
+from ..cli_options import flags_on_command_line, options
 from ..models.options import ModelOptions
 from ..records.errors import OptionError
 from ..rollout.instrumenting import AnswerOptions, ModelInstrumenter, add_reports
@@ -69,6 +69,13 @@ def main(run: cli.Run, mode: str, plain_markers: bool, models: ModelOptions, ans
             run.counts["by the model" if entry["mode"] == "lm" else "refused, by syntax tree"] += 1
 
     with closing(models.open()) as engine:
-        model = MeteredModel(engine, answers.temperature, price=answers.price_of(models))
+        model = MeteredModel(
+            engine,
+            answers.temperature,
+            price=answers.price_of(models),
+            own_price=answers.price is not None,
+            send_seed="seed" in flags_on_command_line(),
+            own_temperature=0.0,
+        )
         work = ModelInstrumenter(model, run.seed, plain_markers, answers.max_tokens)
         run.each(work, "rollout", watch=count)

@@ -4,23 +4,22 @@ from dataclasses import replace
 from typing import Any
 
 from .. import cli
-from ..cli_options import Option, changed, click_option, options, value_of
-from ..models.options import ModelOptions, SampledModelOptions
+from ..cli_options import Option, changed, click_option, flags_on_command_line, options, value_of
+from ..models.options import KeyOptions, ModelOptions, RoleOptions, SampledModelOptions, role_declarations
 from ..records.errors import OptionError
 from ..records.options import Declaration, declarations
 from ..rollout.endless import EndlessOptions
 from ..rollout.runner import Runner, RunOptions, Sampling
-from ..rollout.single import answer_once
 from ..sandbox.options import SandboxOptions
-from ..scaffolds import IN_TURNS, SCAFFOLDS
-from ..scaffolds.interface import Scaffold
-from ..scaffolds.loading import open_scaffold
-from ..scoring.options import CodeMetricOptions
+from ..scaffolds import IN_TURNS, SCAFFOLDS, open_scaffold
+from ..scoring.code_metrics import CodeMetricOptions
 
 MODEL = (
     "scripted (or scripted:lazy and others), hf:PATH or vllm:PATH (a checkpoint or adapter folder), or the name of a model "
     "that a server at --model-url serves."
 )
+
+EMBEDDING = "embedding"  # a role whose model does not answer
 
 
 def _declared(args: list[str]) -> dict[str, Declaration]:
@@ -28,7 +27,32 @@ def _declared(args: list[str]) -> dict[str, Declaration]:
     settings = open_scaffold(value_of(args, "--scaffold", "single")).settings
     of_evaluation = settings.EVALUATION if value_of(args, "--defaults", "training") == "evaluation" else {}
     declared = declarations(settings, settings.WITHOUT)
-    return changed(declared, {name: {"default": value} for name, value in of_evaluation.items() if name in declared})
+    declared = changed(
+        declared, {name: {"default": value} for name, value in of_evaluation.items() if name in declared}
+    )
+    for _, prefix, model in _roles(value_of(args, "--scaffold", "single")):
+        declared |= role_declarations(prefix, model)
+    return declared | (role_declarations(EMBEDDING, "", KeyOptions) if hasattr(settings, "embedding_url") else {})
+
+
+def _roles(scaffold: str) -> list[tuple[str, str, str]]:
+    """(role, the prefix of its options, the option with its model) of the scaffold's other models."""
+    settings = open_scaffold(scaffold).settings
+    return [
+        (role, url.removesuffix("_url"), f"--{model.replace('_', '-')}")
+        for role, (model, url) in settings.MODELS.items()
+    ]
+
+
+def _role_options(own: dict[str, Any], scaffold: str) -> dict[str, KeyOptions]:
+    """The options of the other models' servers by role, taken out of the scaffold's own."""
+
+    def taken(prefix: str, options: type[KeyOptions]) -> KeyOptions:
+        names = role_declarations(prefix, "", options)
+        return options(**{name.removeprefix(f"{prefix}_"): own.pop(name) for name in names})
+
+    roles = {role: taken(prefix, RoleOptions) for role, prefix, _ in _roles(scaffold)}
+    return roles | ({EMBEDDING: taken(EMBEDDING, KeyOptions)} if f"{EMBEDDING}_key_file" in own else {})
 
 
 def _options(args: list[str]) -> list[Option]:
@@ -87,13 +111,10 @@ def main(
       mle-rollout --scaffold search --preset aide -m my-model --max-seconds 3600 tasks.jsonl
       mle-rollout --scaffold codeact --ideator gpt-5 --write-states states.jsonl tasks.jsonl
     """
-    endless.check(run.beside("") is not None)
+    endless.check(run.sidecar_path("") is not None)
+    seeded = "seed" in flags_on_command_line()
+    roles = _role_options(own, plan.scaffold)
     scaffold = open_scaffold(plan.scaffold)
-    if not isinstance(scaffold, Scaffold):
-        if sampling.price is not None:
-            raise OptionError("--price is about agents in turns, not --scaffold single")
-        answer_once(run, scaffold.settings(**own), models, sampling, plan.group_size, endless)
-        return
     if own.get("states") and not own.get("ideator"):
         raise OptionError("--write-states are written where help is asked for: --ideator MODEL (or null, or vague)")
     settings = scaffold.settings(**own)
@@ -101,4 +122,4 @@ def main(
         settings = replace(settings, execution_seconds=sandbox.timeout)
     settings = scaffold.check(settings)
     with CodeMetricOptions(sandbox.backend).open() as code_metrics:
-        Runner(run, scaffold, settings, models, sampling, plan, endless, sandbox, code_metrics).play()
+        Runner(run, scaffold, settings, models, sampling, plan, endless, sandbox, code_metrics, roles, seeded).play()

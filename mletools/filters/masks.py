@@ -1,11 +1,11 @@
 """Which of the policy's messages must not carry loss (MLE-RL, section 4.1: they are masked, not punished).
 
-Covered: messages without one action that can be read, cut off, calls of what does not exist, and hand-ins that were
-invalid. Not covered: programs that failed without being handed in: trying is no fault.
+Covered: messages without an action that can be read (with --format strict: in the exact form), cut off, calls of what
+does not exist, and hand-ins that were invalid. Not covered: programs that failed without being handed in: trying is no fault.
 """
 
 from ..records.types import Rollout, Turn
-from .steps import own_submission
+from .steps import only_lenient, own_submission
 
 FORM = {"length", "missing", "several", "malformed", "unknown", "early"}  # problems of a turn that are about its form
 HANDS_IN = {"execute_code", "solve", "improve"}  # actions whose program is to leave a submission
@@ -16,8 +16,9 @@ def masked(rollout: Rollout) -> list[int]:
     own = [at for at, message in enumerate(rollout["messages"]) if message.get("loss")]
     turns, grade = [turn for turn in rollout["turns"] if "message" in turn], rollout["grade"]
     if not turns:
-        return [] if grade["valid"] else own
-    bad = {turn["message"] for turn in turns if turn.get("problem") in FORM or _invalid(turn)}
+        return [] if grade["valid"] and rollout["stop_reason"] != "format" else own
+    in_bad_form = [turn for turn in turns if turn.get("problem") in FORM or only_lenient(rollout, turn)]
+    bad = {turn["message"] for turn in (*in_bad_form, *filter(_invalid, turns))}
     if not grade["valid"] and grade["digest"] is not None:
         bad |= {turn["message"] for turn in turns if (own_submission(turn) or {}).get("digest") == grade["digest"]}
     return [at for at in own if at in bad]

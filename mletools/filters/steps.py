@@ -120,8 +120,15 @@ def _step(
     step |= {"messages": messages, "turns": turns, "usage": _usage(own)}
     step |= {"stop_reason": "finished", "code": code, "validation": end.get("validation"), "execution": execution}
     if "format_rate" in step and rollout["scaffold"] != "react":  # whether one of react's thinks, its turn does not say
-        step["format_rate"] = sum(turn["action"] != "none" for turn in own) / len(own)
+        good = [turn for turn in own if turn["action"] != "none" and not only_lenient(rollout, turn)]
+        step["format_rate"] = len(good) / len(own)
     return step
+
+
+def only_lenient(rollout: Mapping[str, Any], turn: Turn) -> bool:
+    """Whether a message was read leniently where only the exact form counts as well-formed (--format strict)."""
+    form, settings = turn.get("format") or {}, rollout.get("settings") or {}
+    return form.get("read") == "lenient" and settings.get("format") == "strict"
 
 
 def _usage(turns: Sequence[Turn]) -> dict[str, Any]:

@@ -1,1 +1,1 @@
-"""Makes tasks: procedural ones, those that a language model writes, and imports of other people's folders."""
+"""Makes tasks: procedural ones, ones written by a language model, imports of existing folders and tables."""

@@ -1,4 +1,4 @@
-"""Imports the tasks of folders and tables."""
+"""Imports tasks from folders and tables."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -16,7 +16,7 @@ from ..tasks.table import Rejected
 
 @dataclass(frozen=True)
 class Importer:
-    """Imports one candidate; see tasks.importing.task.import_task. It can be pickled."""
+    """Imports one candidate; see tasks.importing.task.import_task. Picklable."""
 
     options: ImportOptions
     data: Path
@@ -27,12 +27,12 @@ class Importer:
 
 
 def import_tasks(run: Run, paths: Iterable[str], options: ImportOptions) -> None:
-    """Writes a record for each task in `paths`; says and counts what it skips. ToolError: nothing was imported."""
+    """Write a record for each task in `paths`; report and count skipped ones. ToolError: nothing was imported."""
     run.open(key=lambda task: task["provenance"]["source"])
     sources = _candidates(run, paths, options.format)
     for name in ("answers", "description"):
         if getattr(options, name) and len(sources) > 1:
-            raise OptionError(f"--{name} is for one task, and {len(sources)} are found")
+            raise OptionError(f"--{name} applies to one task, but the input has {len(sources)}")
     remaining = [candidate for candidate in sources if not run.finished(candidate.source)]
     run.progress(len(remaining), "tasks")
     importer = Importer(replace(options, seed=run.seed), run.data)
@@ -51,16 +51,17 @@ def import_tasks(run: Run, paths: Iterable[str], options: ImportOptions) -> None
 
 
 def _candidates(run: Run, paths: Iterable[str], format: str) -> list[Candidate]:
-    """The competitions and tables in the paths, each once. What is not prepared is skipped."""
+    """The competitions and tables in the paths, each once. Unprepared ones are skipped."""
     by_source: dict[str, Candidate] = {}
     for path in paths:
-        for each in candidates(Path(path), format):
-            if isinstance(each, Unprepared):
-                _skip(run, each.name, each.reason)
+        for candidate in candidates(Path(path), format):
+            if isinstance(candidate, Unprepared):
+                _skip(run, candidate.name, candidate.reason)
                 continue
-            other = by_source.setdefault(each.source, each)
-            if other.path != each.path:
-                raise ToolError(f"{other.path} and {each.path} would both be {each.source}: import them in two runs")
+            other = by_source.setdefault(candidate.source, candidate)
+            if other.path != candidate.path:
+                both = f"{other.path} and {candidate.path}"
+                raise ToolError(f"{both} would both be {candidate.source}: import them in two runs")
     return list(by_source.values())
 
 

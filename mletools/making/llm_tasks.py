@@ -1,4 +1,4 @@
-"""Puts the tasks that a language model writes to the same checks as all others."""
+"""Applies the checks of all tasks to those that a language model writes."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -20,9 +20,9 @@ PUBLIC = "public/"
 
 @dataclass(frozen=True)
 class LlmTasks:
-    """Makes the task of source llm with an index; called by threads, which mostly wait for a model.
+    """Makes the task of source llm with an index. For threads: most of the time is spent waiting for a model.
 
-    `trials` runs a standard solution, None: none is tried; `code_metrics` scores by metrics that are code.
+    `trials` runs a standard solution, or None; `code_metrics` scores by metrics that are code.
     """
 
     make: LlmMaker
@@ -30,37 +30,33 @@ class LlmTasks:
     code_metrics: CodeMetrics
 
     def __call__(self, place: tuple[str, int], first: int = 0) -> Made:
-        """The task; NoTask where the model's attempts are used up or a check fails.
+        """The task; NoTask if the model's attempts are used up or a check fails.
 
-        There is no second draft (`first` above 0): every one is paid for, and -n says how many are.
+        There is no second draft (`first` above 0), because each costs money; -n is the number of drafts.
         """
         if first:
             raise NoTask([])
-        files: dict[str, bytes] = {}
+        files: dict[str, bytes] = {}  # empty until the checks begin
         trials: list[Trial] = []
-        stage = STAGES[0]
 
         def check(record: Mapping[str, Any], content: Mapping[str, bytes]) -> None:
-            nonlocal stage
-            stage = "evaluated"
             files.update(content)
             with box() as folder:
                 outcomes = examine(self._case(record, files, folder, trials))
-            failed = [f"{name}: {reason}" for name, reason in failures(outcomes).items()]
-            if failed:
+            if failed := [f"{name}: {reason}" for name, reason in failures(outcomes).items()]:
                 raise Rejected("; ".join(failed))
             record["provenance"]["sanity"].update(outcomes)
 
         try:
             record, _ = replace(self.make, examine=check)(place)
         except Rejected as rejected:
-            raise NoTask([Dropped(0, stage, rejected.reason)]) from None
-        public = [content for name, content in files.items() if name.startswith(PUBLIC)]
-        rows = sum(files[f"{PUBLIC}{name}.csv"].count(b"\n") - 1 for name in ("train", "test"))
-        return Made(record, [], trials[-1] if trials else None, rows, sum(map(len, public)))
+            raise NoTask([Dropped(0, "evaluated" if files else STAGES[0], rejected.reason)]) from None
+        public = _public(files)
+        rows = sum(public[f"{name}.csv"].count(b"\n") - 1 for name in ("train", "test"))
+        return Made(record, [], trials[-1] if trials else None, rows, sum(map(len, public.values())))
 
     def _case(self, record: Mapping[str, Any], files: Mapping[str, bytes], folder: Path, trials: list[Trial]) -> Case:
-        """The task as the checks see it; a metric that is code has its files in `folder`. `trials` gets its trial."""
+        """The input of the checks; a metric that is code has its files in `folder`. The trial is added to `trials`."""
         score: Callable[[bytes], float] = partial(score_bytes, record, files[record["answers"]])
         if "file" in record["metric"]:
             for name, content in files.items():
@@ -73,8 +69,11 @@ class LlmTasks:
 
         def trial() -> Trial:
             assert self.trials is not None
-            public = {name.removeprefix(PUBLIC): files[name] for name in files if name.startswith(PUBLIC)}
-            trials.append(self.trials(record, public, files[record["answers"]], score))
+            trials.append(self.trials(record, _public(files), files[record["answers"]], score))
             return trials[-1]
 
         return Case(record, files, score, trial)
+
+
+def _public(files: Mapping[str, bytes]) -> dict[str, bytes]:
+    return {name.removeprefix(PUBLIC): content for name, content in files.items() if name.startswith(PUBLIC)}

@@ -1,13 +1,14 @@
-"""Makes tasks with a language model: pays for its replies once, and runs its scripts in a sandbox.
+"""Makes tasks with a language model: pays for each reply once, and runs the model's scripts in a sandbox.
 
-Not covered: the roles, what they check, and the seeds (tasks.roles).
+Not covered: the roles, their checks, and the seed tasks (tasks.roles).
 """
 
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,7 @@ LIMITS = Limits(wall_s=120.0, memory_mb=2048, disk_mb=256, output_kb=256, submis
 
 
 class Asker:
-    """Asks a model each question once: replies in the journal are not paid again. For many threads."""
+    """Asks a model each question once: replies in the journal are not paid for again. Thread-safe."""
 
     def __init__(self, model: MeteredModel, journal: Journal, seed: int, options: LlmOptions):
         self._model, self._journal, self._seed, self._options = model, journal, seed, options
@@ -51,17 +52,16 @@ class Asker:
         question = {
             "model": self._options.model,
             "seed": derive_seed(self._seed, role, task, attempt),
-            "temperature": self._options.temperature,
+            "temperature": 1.0 if self._options.temperature is None else self._options.temperature,
             "max_tokens": self._options.max_tokens,
             "messages": messages,
         }
         digest = bytes_digest(canonical(question).encode("utf-8", "replace"))
+        keys = {"role": role, "task": task, "attempt": attempt, "digest": digest}
         with self._guard:
             lock = self._locks.setdefault(digest, threading.Lock())
-        with lock:  # tasks of one seed begin with the same question: the second waits for the reply
-            entry = self._journal.find(digest) or self._pay(
-                question, {"role": role, "task": task, "attempt": attempt, "digest": digest}
-            )
+        with lock:  # tasks of one seed start with the same question: the second waits for the reply
+            entry = self._journal.find(digest) or self._pay(question, keys)
         return Answer(
             entry["reply"],
             cut=entry["finish_reason"] == "length",
@@ -71,10 +71,9 @@ class Asker:
         )
 
     def _pay(self, question: dict[str, Any], keys: dict[str, Any]) -> dict[str, Any]:
-        """The journal's entry of a question that is asked now."""
+        """Ask a question; returns its entry in the journal."""
         entry: dict[str, Any] = {**keys, "model": question["model"], "reply": None, "error": None}
         started = time.perf_counter()
-        refused: str | None = None
         try:
             reply = self._model.ask("", question["messages"], question["seed"], None, question["max_tokens"])
             refused = reply.get("refused")
@@ -102,7 +101,7 @@ def _since(started: float) -> float:
 
 @dataclass(frozen=True)
 class ScriptBox:
-    """Runs scripts in a sandbox and brings out what they leave."""
+    """Runs scripts in a sandbox and returns their output files."""
 
     sandbox: Sandbox
     limits: Limits
@@ -123,36 +122,27 @@ class ScriptBox:
 
 @dataclass(frozen=True)
 class LlmMaker:
-    """Makes task `index` of source "llm", by as many threads as the sandbox has slots; opened by `open_maker`."""
+    """Makes tasks of source "llm", in as many threads as the sandbox has slots; opened by `open_maker`.
 
-    seed: int
-    data: Path
+    `make` is make_llm_task without the seed task, the index and the checks.
+    """
+
     seeds: list[Seed]
-    ask: Asker
-    run_script: ScriptBox
+    make: Callable[..., dict[str, Any]]
     examine: Examine | None = None
 
     def __call__(self, place: tuple[str, int]) -> tuple[dict[str, Any], list[str]]:
-        """(the record of a (source, index) pair, why earlier attempts at its parts failed); the seeds take turns.
+        """(the record of a (source, index) pair, the errors of failed attempts at its parts). The seeds take turns.
 
-        Rejected where the task could not be made, ToolError where nothing more can be made.
+        Rejected if the task cannot be made, ToolError if no further task can be made.
         """
         _, index = place
         seed = self.seeds[index % len(self.seeds)]
-        record = make_llm_task(
-            seed.task,
-            seed.files,
-            index,
-            self.seed,
-            self.data,
-            self.ask,
-            self.run_script,
-            score_bytes,
-            offered_metrics(),
-            self._checked,
-        )
+        record = self.make(seed.task, seed.files, index, examine=self._checked)
         attempts = record["provenance"]["attempts"]
-        return record, [f"{each['role']}: {each['error']}" for each in attempts if each["error"] is not None]
+        return record, [
+            f"{attempt['role']}: {attempt['error']}" for attempt in attempts if attempt["error"] is not None
+        ]
 
     def _checked(self, record: Mapping[str, Any], files: Mapping[str, bytes]) -> None:
         try:
@@ -164,7 +154,7 @@ class LlmMaker:
 
 
 def offered_metrics() -> dict[str, tuple[str, bool]]:
-    """{name: (definition, whether lower is better)} of every metric that has a name."""
+    """{name: (definition, lower_is_better)} of every named metric."""
     return {name: (metric.definition, metric.lower_is_better) for name, metric in metrics.METRICS.items()}
 
 
@@ -179,22 +169,29 @@ def open_maker(
     limits: Limits = LIMITS,
     examine: Examine | None = None,
 ) -> Iterator[LlmMaker]:
-    """An LlmMaker for `jobs` threads; its model, journal and sandbox are closed at the end of the with block.
+    """An LlmMaker for `jobs` threads; the end of the with block closes its model, journal and sandbox.
 
-    It cannot travel to worker processes. ToolError: no seeds, no model, a journal in use, no sandbox that would keep
-    scripts of a model's from reading other files.
+    Not picklable. ToolError: no seeds, no model, a journal in use, no sandbox that hides other files from the model's
+    scripts.
     """
     seeds = read_seeds(options.seeds, data)
     if options.model is None:
         raise ToolError("--source llm needs a model: give -m NAME --model-url URL, or -m hf:PATH")
     with ExitStack() as stack:
         price = Price.of(*options.price) if options.price else None
-        model = MeteredModel(stack.enter_context(closing(options.open())), options.temperature, price=price)
+        engine = stack.enter_context(closing(options.open()))
+        model = MeteredModel(engine, options.temperature, price=price, own_price=price is not None)
         journal = stack.enter_context(Journal(Path(options.journal) if options.journal else data / JOURNAL))
         sandbox = stack.enter_context(open_sandbox(backend, Setup(jobs)))
         if not sandbox.protections["private_files"]:
-            raise ToolError(
-                "this machine grants neither namespaces nor Landlock: a script that a model wrote could read any file"
-            )
-        asker = Asker(model, journal, seed, options)
-        yield LlmMaker(seed, data, seeds, asker, ScriptBox(sandbox, limits), examine)
+            raise ToolError("this machine has neither namespaces nor Landlock: a model's script could read any file")
+        make = partial(
+            make_llm_task,
+            seed=seed,
+            data=data,
+            ask=Asker(model, journal, seed, options),
+            run_script=ScriptBox(sandbox, limits),
+            score=score_bytes,
+            metrics=offered_metrics(),
+        )
+        yield LlmMaker(seeds, make, examine)

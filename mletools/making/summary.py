@@ -1,4 +1,4 @@
-"""The summary of a run that made tasks: counts of kinds, and the spread of sizes and times."""
+"""The summary of a run that made tasks: counts of kinds, and the distribution of sizes and times."""
 
 import statistics
 from collections import Counter
@@ -7,27 +7,25 @@ from collections.abc import Sequence
 from ..run import Run
 from ..tasks.make import Made
 
-MAX_VALUES = 12  # of more, the commonest are shown
+MAX_VALUES = 12  # only the most common are shown
 
 
 class Summary:
     """Counts of the tasks added; bytes of their public files, seconds of their standard solutions."""
 
     def __init__(self) -> None:
-        self.counts: dict[str, Counter[str]] = {
-            name: Counter() for name in ("modality", "problem", "direction", "domain")
-        }
+        self.counts = {name: Counter[str]() for name in ("modality", "problem", "direction", "domain")}
         self.samples: list[int] = []
         self.bytes: list[int] = []
         self.seconds: list[float] = []
 
     def add(self, task: Made) -> None:
         record = task.record
-        metric, provenance = record["metric"], record["provenance"]
+        lower_is_better = record["metric"]["lower_is_better"]
         self.counts["modality"][record["modality"]] += 1
         self.counts["problem"][record["problem"]] += 1
-        self.counts["direction"]["lower is better" if metric["lower_is_better"] else "higher is better"] += 1
-        self.counts["domain"][provenance.get("domain", record["name"])] += 1
+        self.counts["direction"]["lower is better" if lower_is_better else "higher is better"] += 1
+        self.counts["domain"][record["provenance"].get("domain", record["name"])] += 1
         self.samples.append(task.samples)
         self.bytes.append(task.size)
         if task.trial is not None:
@@ -48,7 +46,5 @@ class Summary:
 
 
 def _spread(values: Sequence[float], unit: str, decimals: int = 0) -> str:
-    least, middle, most = min(values), statistics.median(values), max(values)
-    mean = statistics.fmean(values)
-    numbers = (f"{value:.{decimals}f}{unit}" for value in (mean, least, middle, most))
-    return "mean {}, least {}, median {}, most {}".format(*numbers)
+    numbers = (statistics.fmean(values), min(values), statistics.median(values), max(values))
+    return "mean {}, least {}, median {}, most {}".format(*(f"{number:.{decimals}f}{unit}" for number in numbers))

@@ -1,20 +1,20 @@
-"""Makes tasks in parallel, drops doubles, records every draft that was dropped.
+"""Makes tasks in parallel, drops duplicates, and records every dropped draft.
 
-Not covered: one task (tasks.make, llm_tasks).
+Not covered: making one task (tasks.make, llm_tasks).
 """
 
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ..grading import Leaderboard, check_task, metrics, score_bytes
 from ..records.errors import ToolError
-from ..records.ids import content_id
 from ..records.jsonl import dumps
-from ..records.output import Output
+from ..records.rejects import reject_record
 from ..run import Run
-from ..scoring.lazy_sandbox import LazySandbox
+from ..scoring.code_metrics import LazySandbox
 from ..scoring.trials import Trials
 from ..tasks.likeness import likeness
 from ..tasks.make import STAGES, Dropped, Made, NoTask, Shape, make_task
@@ -23,12 +23,12 @@ from .options import LLM, LlmOptions, TaskOptions
 from .summary import Summary
 
 Place = tuple[str, int]  # the task's source, and its index there
-MAX_ALIKE = 20  # attempts of one task that are like an earlier one, before it is given up
+MAX_ALIKE = 20  # attempts at one task that may be like an earlier task
 
 
 @dataclass(frozen=True)
 class Maker:
-    """Makes procedural tasks and those of real tables. It can be pickled."""
+    """Makes procedural tasks and tasks of real tables. Picklable."""
 
     seed: int
     data: Path
@@ -36,7 +36,7 @@ class Maker:
     trials: Trials | None
 
     def __call__(self, place: Place, first: int = 0) -> Made:
-        """The task of the first sound attempt from `first` on."""
+        """The task of the first attempt from `first` on that passes the checks."""
         source, index = place
         marking = Marking(score_bytes, metrics.lower_is_better, _definition, _medals, self.trials)
         task = make_task(source, index, self.seed, self.data, marking, self.shape, first)
@@ -53,13 +53,13 @@ def _medals(scores: Iterable[float], lower_is_better: bool) -> dict[str, float]:
 
 
 def make_tasks(run: Run, options: TaskOptions, llm: LlmOptions) -> None:
-    """Makes the tasks that are not finished yet and writes their records; dropped drafts go to options.rejected.
+    """Make the unfinished tasks and write their records; dropped drafts go to options.rejected.
 
-    ToolError at the end where one could not be made; of a language model's some may fail, not all.
+    ToolError at the end if a task could not be made; with a language model, if none could.
     """
     run.open(key=lambda task: (task["provenance"]["source"], task["provenance"]["index"], likeness(task)))
-    path, by_llm = options.rejected, options.source == (LLM,)
-    side = Output(Path(path), None, run.resume, lambda record: record["id"], run.force) if path else None
+    by_llm = options.source == (LLM,)
+    side = run.side_output(Path(options.rejected)) if options.rejected else None
     finished = run.finished_keys
     seen = {like for _, _, like in finished}
     done = {(source, index) for source, index, _ in finished}
@@ -83,7 +83,7 @@ def make_tasks(run: Run, options: TaskOptions, llm: LlmOptions) -> None:
             for draft in dropped:
                 _count(run, draft.stage)
                 if side is not None:
-                    _reject(run, side, place, draft)
+                    side.emit(_reject(run.seed, place, draft))
             if task is None:
                 last = dropped[-1].reason if dropped else "no draft was made"
                 failed.append(f"{place[0]} number {place[1]}: {len(dropped)} drafts dropped, the last one: {last}")
@@ -93,7 +93,7 @@ def make_tasks(run: Run, options: TaskOptions, llm: LlmOptions) -> None:
             summary.add(task)
             run.emit(task.record)
     if side is not None:
-        side.commit()
+        side.output.commit()  # also if the run fails below
     if not run.quiet:
         summary.say(run)
     if failed and not (by_llm and (summary.samples or finished)):
@@ -103,7 +103,7 @@ def make_tasks(run: Run, options: TaskOptions, llm: LlmOptions) -> None:
 def _open_llm(
     stack: ExitStack, run: Run, options: TaskOptions, llm: LlmOptions, trials: Trials | None
 ) -> Callable[..., Made]:
-    """Makes tasks by a language model; closed with `stack`."""
+    """A maker of tasks by a language model, closed with `stack`."""
     from ..scoring.code_metrics import CodeMetrics
     from .llm_tasks import LlmTasks
     from .roles import LIMITS, open_maker
@@ -117,7 +117,7 @@ def _open_llm(
 def _unlike(
     maker: Callable[..., Made], place: Place, task: Made | None, error: Exception | None, seen: set[str]
 ) -> tuple[Made | None, list[Dropped]]:
-    """(the task, made again while it is like one in `seen`, None where that does not help; the drafts dropped)."""
+    """(the task, made again while it is like one in `seen`, or None after MAX_ALIKE attempts; the dropped drafts)."""
     dropped: list[Dropped] = []
     for _ in range(MAX_ALIKE):
         if isinstance(error, NoTask):
@@ -144,16 +144,6 @@ def _count(run: Run, stage: str) -> None:
         run.counts[name] += 1
 
 
-def _reject(run: Run, side: Output, place: Place, dropped: Dropped) -> None:
-    record = {
-        "kind": "reject",
-        "version": 1,
-        "id": content_id("draft", run.seed, *place, dropped.attempt),
-        "lineage": [],
-        "source": f"{place[0]}:{place[1]}",
-        "line_number": dropped.attempt + 1,
-        "reason": dropped.reason,
-        "line": dumps(dropped.drawn),
-    }
-    if not side.finished[record["id"]]:
-        side.write(run.stamp(record))
+def _reject(seed: int, place: Place, draft: Dropped) -> dict[str, Any]:
+    id_parts = ("draft", seed, *place, draft.attempt)
+    return reject_record(id_parts, f"{place[0]}:{place[1]}", draft.attempt + 1, draft.reason, dumps(draft.drawn))

@@ -6,11 +6,12 @@ Not covered: the content of messages (scaffolds), concurrency (the command: one 
 """
 
 import importlib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from ..records.errors import RecordError, ToolError
+from .address import DEFAULT_KEY
 
 ENGINES = {
     "scripted": "mletools.models.scripted:ScriptedModel",
@@ -40,36 +41,61 @@ class Request:
     "function": {"name", "arguments"}}) and a tool's "tool_call_id" and "name". `max_tokens` bounds the answer, not the
     prompt. `tools` are definitions in OpenAI's format. A `stop` text ends the answer and is not part of it.
     Only the scripted model reads `task`, the task record, and `role`, the protocol of the conversation ("react").
+
+    What is None here is not sent to a server, which then takes its own value; an engine in this process takes
+    `own_temperature` and a `top_p` of 1. `training`: the answer may be trained on, so a server is sent the whole
+    sampling distribution (temperature and top_p of 1 where they are None) and asked for token ids and logprobs.
+    `send_seed`: a server is sent the seed without `training`, too.
     """
 
     messages: list[dict[str, Any]]
     seed: int
-    temperature: float = 1.0
-    top_p: float = 1.0
+    temperature: float | None = None
+    top_p: float | None = None
     max_tokens: int = 1024
     task: dict[str, Any] | None = None
     tools: list[dict[str, Any]] | None = None
     role: str = ""
     stop: tuple[str, ...] = ()
+    training: bool = False
+    send_seed: bool = False
+    own_temperature: float = 1.0
+
+    @property
+    def local_temperature(self) -> float:
+        """The temperature for an engine in this process."""
+        return self.own_temperature if self.temperature is None else self.temperature
+
+    @property
+    def local_top_p(self) -> float:
+        """The top_p for an engine in this process."""
+        return 1.0 if self.top_p is None else self.top_p
 
 
 @dataclass(frozen=True)
 class ToolCall:
-    """A tool call in a reply. `arguments` is unparsed text: JSON if the model follows the protocol."""
+    """A tool call in a reply. `arguments` is unparsed text: JSON if the model follows the protocol.
+
+    `extra_content` is to be sent back with the call (Gemini's thought signature).
+    """
 
     id: str
     name: str
     arguments: str
+    extra_content: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True)
 class Reply:
-    """One answer. `finish_reason` is "stop" (the model ended it, or calls tools) or "length" (cut at `max_tokens`).
+    """One answer. `finish_reason` is "stop" (the model ended it, or calls tools), "length" (cut at `max_tokens`),
+    "content_filter" (the server's filter refused the prompt or cut the answer) or "refusal" (the model declined).
 
     `prompt_token_ids` and `token_ids` are the exact tokens of prompt and answer, with the end token where there is one;
     `logprobs` are natural logarithms under the sampling distribution, one per entry of `token_ids`. A value that the
     engine does not report is None. `prompt_tokens` include `cached_tokens`, `completion_tokens` include
-    `reasoning_tokens`. `reasoning` is the reasoning text, where a server separates it from `text`.
+    `reasoning_tokens`. `reasoning` is the reasoning text, where a server separates it from `text`. `usd` is the cost,
+    where a server states it. `sampling` is what a server was really sent: temperature and top_p (None: not sent), and
+    the user's `options` where there are any (None: refused); None of an engine in this process.
     """
 
     text: str
@@ -83,6 +109,8 @@ class Reply:
     reasoning_tokens: int | None = None
     tool_calls: tuple[ToolCall, ...] = ()
     reasoning: str | None = None
+    usd: float | None = None
+    sampling: dict[str, Any] | None = field(default=None, compare=False)
 
 
 class Model(Protocol):
@@ -108,16 +136,20 @@ def open_model(
     *,
     url: str | None = None,
     key_file: str | None = None,
+    key_env: str | None = DEFAULT_KEY,
+    options: Mapping[str, Any] | None = None,
     timeout: float = 600.0,
     retries: int = 6,
+    wait_for_server: float = 0.0,
     batch: int = 64,
     processed_logprobs: bool = False,
 ) -> Model:
     """The model of `spec`: `scripted[:LEVEL,...]`, `hf:PATH`, `vllm:PATH`, or the name of a model at the server `url`.
 
-    Only a server's model uses `key_file`, `timeout` (seconds per request), `retries` and `processed_logprobs` (the
-    server reports logprobs after temperature and top_p); only `hf` uses `batch` (sequences at once). ToolError: no
-    `url` for a server's model, an unknown level, a library that is not installed.
+    Only a server's model uses `key_file`, `key_env` (a variable with the key; None: no key is sent), `options` (further
+    fields of a request), `timeout` (seconds per request), `retries`, `wait_for_server` (seconds) and
+    `processed_logprobs` (the server reports logprobs after temperature and top_p); only `hf` uses `batch` (sequences
+    at once). ToolError: no `url` for a server's model, an unknown level, a library that is not installed.
     """
     kind, _, rest = spec.partition(":")
     if kind == "scripted":
@@ -133,8 +165,18 @@ def open_model(
             f"{spec}: a server's model needs its address: give --model-url or MLE_MODEL_URL"
             " (or name scripted or hf:PATH, which need none)"
         )
-    options: dict[str, Any] = {"url": url, "key_file": key_file, "timeout": timeout, "retries": retries}
-    return _engine("http", spec, **options, processed_logprobs=processed_logprobs)
+    return _engine(
+        "http",
+        spec,
+        url=url,
+        key_file=key_file,
+        key_env=key_env,
+        options=options,
+        timeout=timeout,
+        retries=retries,
+        wait_for_server=wait_for_server,
+        processed_logprobs=processed_logprobs,
+    )
 
 
 def _engine(kind: str, *args: Any, **options: Any) -> Model:

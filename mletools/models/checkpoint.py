@@ -59,13 +59,16 @@ def prompt_ids(tokenizer: Any, messages: Sequence[dict[str, Any]]) -> list[int]:
     """Token ids of a conversation, with the template's prompt for the assistant's next turn.
 
     Recorded `token_ids` of messages are used up to the last assistant turn that has them; only the text after that turn
-    is tokenised, so that the prompt continues the exact tokens that the policy sampled.
+    is tokenised, so that the prompt continues the exact tokens that the policy sampled. RecordError: the first such
+    turn's own prompt has no ids.
     """
     plain = [{"role": message["role"], "content": message["content"]} for message in messages]
     text = _templated(tokenizer, plain, True)
     turns = [i for i, message in enumerate(messages) if message["role"] == "assistant" and message.get("token_ids")]
     if not turns:
         return _token_ids(tokenizer, text)
+    if not any(message.get("token_ids") for message in messages[: turns[0]]):
+        raise RecordError(f"message {turns[0]} has token_ids, but the messages before it have none")
     past = turns[-1] + 1
     recorded = [token for message in messages[:past] for token in message.get("token_ids") or ()]
     rendered = _templated(tokenizer, plain[:past], False)

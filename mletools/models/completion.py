@@ -1,29 +1,33 @@
-"""Checked reading of a response in OpenAI's chat protocol: a chat completion, or an error.
+"""Checked reading of a chat completion in OpenAI's chat protocol.
 
-Covered: text, tool calls, reasoning, exact token ids and logprobs, token counts; recognising context overflow by the
-error messages of vLLM, SGLang, llama.cpp, OpenAI and compatible providers.
-Not covered: requests (http), parsing the arguments of a call (scaffolds), more than the first choice, streams.
+Covered: text as a string or as a list of parts, tool calls, reasoning beside the text and in place of it, refusals,
+exact token ids and logprobs, token counts, the cost that a server states, streams (joined by `streaming`).
+Not covered: requests (http), errors (server_errors), parsing the arguments of a call (scaffolds), more than the first
+choice.
 """
 
 import json
-import re
+import math
 from typing import Any
 
 from ..records import jsonl
 from . import Reply, ToolCall
+from .streaming import CUT, is_stream, joined
 
 NO_COMPLETION = "the body is no chat completion"
-CODES = {"context_length_exceeded", "exceed_context_size_error"}  # OpenAI-compatible servers; llama.cpp
+# vLLM while it shuts down; Gemini, whose model wrote a call that its server could not read; a stream that was cut.
+BROKEN_OFF = ("abort", "error", "MALFORMED_FUNCTION_CALL", "malformed_function_call", CUT)
 MOST_ID, MOST_COUNT = 2**31, 10**12  # exclusive bounds of a token id and of a token count
+MOST_USD = 10**6  # of one request
+FINISH_REASONS = {  # in a reply; every other is "stop"
+    "length": "length",
+    "max_tokens": "length",
+    "content_filter": "content_filter",
+    "refusal": "refusal",
+    "SAFETY": "content_filter",
+    "PROHIBITED_CONTENT": "content_filter",
+}
 LEAST_LOGPROB, MOST_LOGPROB = -1e30, 0.01  # rounding may lift a logprob above 0
-MESSAGE_CHARACTERS = 500  # read of an error message: what comes later may repeat the prompt
-
-_LIMIT = r"context[ _](?:length|size|window|limit)|max(?:imum)?[ _]model[ _]len(?:gth)?"
-_OVER = r"exceed|longer than|too (?:long|large)|maximum context length is"
-_WHOLE = (
-    r"prompt is too long|too long to fit|input length .*exceeds the maximum|input token count .*exceeds the maximum"
-    r"|inputs?`? tokens \+ `?max_new_tokens`? must be|max_tokens must be at least 1, got (?:0|-)"
-)
 
 
 def read_reply(body: bytes, exact: bool = True) -> Reply:
@@ -34,7 +38,7 @@ def read_reply(body: bytes, exact: bool = True) -> Reply:
     the response does not say which they are (`HttpModel.processed_logprobs`).
     """
     try:
-        answer = jsonl.loads(body)
+        answer = joined(body) if is_stream(body) else jsonl.loads(body)
     except ValueError as error:
         raise ValueError(NO_COMPLETION) from error
     choices = answer.get("choices") if isinstance(answer, dict) else None
@@ -45,7 +49,7 @@ def read_reply(body: bytes, exact: bool = True) -> Reply:
     if not isinstance(choice, dict) or not isinstance(message, dict):
         raise ValueError(NO_COMPLETION)
     finish = choice.get("finish_reason")
-    if finish in ("abort", "error"):  # vLLM while it shuts down
+    if finish in BROKEN_OFF:
         raise ValueError(f"the server ended the answer with {finish!r}")
     token_ids = _ids(choice.get("token_ids"))
     prompt_ids = _ids(answer.get("prompt_token_ids") or choice.get("prompt_token_ids"))
@@ -54,9 +58,15 @@ def read_reply(body: bytes, exact: bool = True) -> Reply:
         count = _count(usage, name)
         if ids is not None and count is not None and count != len(ids):
             raise ValueError(f"the answer has {len(ids)} token ids and says {count} {name}")
+    calls = _calls(_of(message, "tool_calls", list) or [])
+    text, reasoning = _text_and_reasoning(message)
+    refusal = _of(message, "refusal", str)
+    finish_reason = "refusal" if refusal else FINISH_REASONS.get(str(finish), "stop")
+    if not text and reasoning and not calls and finish_reason == "stop":
+        text, reasoning = _answer_in_reasoning(reasoning)
     return Reply(
-        text=_of(message, "content", str) or "",
-        finish_reason="length" if finish == "length" else "stop",
+        text=text or refusal or "",
+        finish_reason=finish_reason,
         prompt_token_ids=prompt_ids,
         token_ids=token_ids,
         logprobs=_logprobs(choice.get("logprobs"), token_ids) if exact else None,
@@ -64,53 +74,37 @@ def read_reply(body: bytes, exact: bool = True) -> Reply:
         completion_tokens=_count(usage, "completion_tokens"),
         cached_tokens=_count(_of(usage, "prompt_tokens_details", dict) or {}, "cached_tokens"),
         reasoning_tokens=_count(_of(usage, "completion_tokens_details", dict) or {}, "reasoning_tokens"),
-        tool_calls=_calls(_of(message, "tool_calls", list) or []),
-        reasoning=_of(message, "reasoning_content", str) or _of(message, "reasoning", str) or None,
+        tool_calls=calls,
+        reasoning=reasoning or None,
+        usd=_usd(usage.get("cost")),
     )
 
 
-def error_message(body: bytes) -> str:
-    """The server's error message on one line, however long."""
-    value = _read(body)
-    error = _error(value)
-    text = body.decode("utf-8", "replace")
-    if isinstance(value, dict):
-        text = error if isinstance(error, str) else str(error.get("message") or error.get("detail") or text)
-    return " ".join(text.split())
+def _text_and_reasoning(message: dict[str, Any]) -> tuple[str, str]:
+    """The text and the reasoning of a message, whose content is a text or a list of typed parts."""
+    content = message.get("content")
+    texts, thoughts = list[str](), list[str]()
+    if isinstance(content, list) and all(isinstance(part, dict) and _is_text(part, "type") for part in content):
+        for part in content:
+            (thoughts if part["type"] in ("thinking", "reasoning") else texts).append(_part_text(part))
+    else:
+        texts.append(_of(message, "content", str) or "")
+    apart = _of(message, "reasoning_content", str) or _of(message, "reasoning", str)
+    return "".join(texts), apart or "".join(thoughts)
 
 
-def error_status(body: bytes) -> int | None:
-    """The status of an error in a body with status 200 (OpenRouter, some of llama.cpp's); 500 if it has none."""
-    value = _read(body)
-    if not isinstance(value, dict) or not value.get("error") or value.get("choices"):
-        return None
-    code = value["error"].get("code") if isinstance(value["error"], dict) else None
-    return code if isinstance(code, int) and 400 <= code < 600 else 500
+def _part_text(part: dict[str, Any]) -> str:
+    """The text of a part: {"type": "text", "text"}, Mistral's {"type": "thinking", "thinking": [parts]}, or a refusal."""
+    value = next((part[key] for key in ("text", "thinking", "reasoning", "refusal") if part.get(key) is not None), "")
+    if isinstance(value, list):
+        return "".join(_part_text(each) for each in value if isinstance(each, dict))
+    return value if isinstance(value, str) else ""
 
 
-def exceeds_context(status: int, body: bytes) -> bool:
-    """Whether the error is that the prompt, alone or with `max_tokens`, exceeds the model's context."""
-    error = _error(_read(body))
-    if isinstance(error, dict) and any(error.get(key) in CODES for key in ("code", "type") if _is_text(error, key)):
-        return True
-    if status not in (400, 413, 422):
-        return False
-    message = error_message(body)[:MESSAGE_CHARACTERS]
-    over = re.search(_LIMIT, message, re.I) and re.search(_OVER, message, re.I)
-    return bool(over or re.search(_WHOLE, message, re.I))
-
-
-def _read(body: bytes) -> Any:
-    try:
-        return jsonl.loads(body)
-    except ValueError:
-        return None
-
-
-def _error(value: Any) -> Any:
-    """The text or object under "error", else the whole object."""
-    inner = value.get("error", value) if isinstance(value, dict) else None
-    return inner if isinstance(inner, (str, dict)) else value if isinstance(value, dict) else {}
+def _answer_in_reasoning(reasoning: str) -> tuple[str, str]:
+    """(text, reasoning) of an answer that a server's parser took for reasoning as a whole, up to its closing mark."""
+    thoughts, mark, text = reasoning.partition("</think>")
+    return (text.strip("\n"), thoughts) if mark and text.strip() else ("", reasoning)
 
 
 def _is_text(value: dict[str, Any], key: str) -> bool:
@@ -135,6 +129,13 @@ def _count(holder: dict[str, Any], key: str) -> int | None:
     if value is None or (isinstance(value, int) and not isinstance(value, bool) and 0 <= value < MOST_COUNT):
         return value
     raise ValueError(f"{key!r} in the answer is not a count")
+
+
+def _usd(value: Any) -> float | None:
+    """The cost of the request in `usage.cost`, in USD (OpenRouter); None where it is no such number."""
+    if type(value) not in (int, float) or not (math.isfinite(value) and 0 <= value < MOST_USD):
+        return None
+    return float(value)
 
 
 def _ids(value: Any) -> list[int] | None:
@@ -171,5 +172,7 @@ def _calls(values: list[Any]) -> tuple[ToolCall, ...]:
         arguments = function.get("arguments")
         if not isinstance(arguments, str):  # some servers parse them, or omit empty ones
             arguments = json.dumps({} if arguments is None else arguments, ensure_ascii=False)
-        calls.append(ToolCall(_of(value, "id", str) or f"call_{index}", function["name"], arguments))
+        extra = value.get("extra_content")
+        id = _of(value, "id", str) or f"call_{index}"
+        calls.append(ToolCall(id, function["name"], arguments, extra if isinstance(extra, dict) else None))
     return tuple(calls)

@@ -93,12 +93,10 @@ class HttpEmbeddings(Served):
         return dict(zip(texts, vectors, strict=True))
 
 
-def open_embeddings(
-    name: str, *, url: str | None, key_file: str | None = None, timeout: float = 600.0, retries: int = 6
-) -> HttpEmbeddings:
-    """The embedding model `name` at the server behind `url`. ToolError: no name, or an invalid `url` or key.
+def open_embeddings(name: str, *, url: str | None, **served: Any) -> HttpEmbeddings:
+    """The embedding model `name` at the server behind `url`; `served` are Served's settings.
 
-    `key_file`, `timeout` (seconds for one request) and `retries` are Served's.
+    ToolError: no name, or an invalid `url` or key.
     """
     if not name:
         raise ToolError("no embedding model: name one that a server at --embedding-url serves")
@@ -106,7 +104,7 @@ def open_embeddings(
         raise ToolError(
             f"{name}: an embedding model needs its server's address: give --embedding-url, --model-url or MLE_MODEL_URL"
         )
-    return HttpEmbeddings(name, url=url, key_file=key_file, timeout=timeout, retries=retries)
+    return HttpEmbeddings(name, url=url, **served)
 
 
 def read_vectors(body: bytes, count: int) -> list[Vector]:

@@ -129,8 +129,8 @@ class RowSampler:
     def __init__(self, requests: Sequence[Request], device: str) -> None:
         import torch
 
-        self.temperatures = torch.tensor([[r.temperature] for r in requests], dtype=torch.float64, device=device)
-        self.top_p = torch.tensor([[r.top_p] for r in requests], dtype=torch.float64, device=device)
+        self.temperatures = torch.tensor([[r.local_temperature] for r in requests], dtype=torch.float64, device=device)
+        self.top_p = torch.tensor([[r.local_top_p] for r in requests], dtype=torch.float64, device=device)
         self.logprobs: list[Any] = []
         # One double in [0, 1) per token, drawn for the whole row at once.
         draws = torch.zeros((len(requests), max(r.max_tokens for r in requests)), dtype=torch.float64)

@@ -1,42 +1,66 @@
 """A model at any server with OpenAI's chat protocol: vLLM, SGLang, llama.cpp, a provider.
 
 Covered: requests to a server (embedding uses them too), retries with a backoff that depends only on the request's seed,
-Retry-After, exact token ids and logprobs where a server reports them (vLLM's `return_token_ids`), servers that reject
-unknown fields, redirects, which are refused.
-Not covered: streaming, other protocols, starting a server, connections and their bounds (wire), reading the body of an
-answer (completion).
+waits that a server states, a server that is still starting, a used-up quota, exact token ids and logprobs where a
+server reports them (vLLM's `return_token_ids`), redirects, which are refused.
+Not covered: other protocols, starting a server, connections and their bounds (wire), the fields of a request (dialect),
+reading an answer (completion) or an error (server_errors).
 """
 
-import base64
 import json
-import os
-import re
+import sys
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import unquote, urlsplit
 
 from ..records.errors import RecordError, ToolError
-from ..records.ids import derive_seed
-from . import ContextExceeded, Reply, Request, wire
-from .completion import MESSAGE_CHARACTERS, error_message, error_status, exceeds_context, read_reply
+from . import ContextExceeded, Reply, Request, server_errors, wire
+from .address import CHAT, DEFAULT_KEY, read_address, read_key
+from .completion import read_reply
+from .dialect import EXTRAS, Dialect
+from .server_errors import MESSAGE_CHARACTERS
+from .streaming import error_event
+from .waits import LONGEST_STATED_S, stated_wait_s, wait_s
 
 RETRIED = {408, 409, 429}  # and every 5xx
-LONGEST_WAIT_S = 60.0
-CHAT = "/chat/completions"
+BUSY = {429, 503, 529}  # whose bodies may state a wait; another's may repeat the prompt
+LONG_WAIT_S = 10.0  # a longer wait is announced
+REFUSED = "connection failed: Connection refused"
 Answer = TypeVar("Answer")
-MESSAGE_KEYS = ("tool_calls", "tool_call_id", "name")  # sent of a message, beside role and content
 
-# Servers take omitted fields from the model's generation_config.json (vLLM: top_k 20 for Qwen3); the sampling
-# distribution would then differ from the one in the record.
-EXTRAS = {"logprobs": True, "return_token_ids": True, "top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
+
+class Filtered(ToolError):
+    """A content filter of the server refuses the prompt."""
+
+
+@dataclass(frozen=True)
+class Response:
+    """A response; `status` is 0 where no complete one arrived, and `problem` says why."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+    problem: str = ""
+
+
+Amend = Callable[[Response], dict[str, Any] | None]
+
+
+def to_stderr(message: str) -> None:
+    """Write a notice to standard error."""
+    print(f"{Path(sys.argv[0]).name}: {message}", file=sys.stderr, flush=True)
 
 
 class Served:
     """The model `name` of the server at `url` (with or without /v1; user:password@ is sent, never shown).
 
-    The key comes from `key_file`, else from OPENAI_API_KEY. `timeout` bounds the seconds for one answer. ToolError
-    after `retries` further tries, the first `backoff` seconds later, each next after twice the time. Thread-safe.
+    The key comes from `key_file`, else from the variable `key_env`. `timeout` bounds the seconds for one answer.
+    ToolError after `retries` further tries, the first `backoff` seconds later, each next after twice the time; neither
+    rate limits with a stated wait count, nor up to `wait_for_server` seconds in which the server is not ready.
+    `say` gets notices. Thread-safe.
     """
 
     path: str  # after /v1
@@ -48,20 +72,26 @@ class Served:
         *,
         url: str,
         key_file: str | None = None,
+        key_env: str | None = DEFAULT_KEY,
         timeout: float = 600.0,
         retries: int = 6,
         backoff: float = 0.5,
+        wait_for_server: float = 0.0,
+        say: Callable[[str], None] = to_stderr,
     ) -> None:
         self.name, self.timeout, self.retries, self.backoff = name, timeout, retries, backoff
-        self.url, credentials = _address(url, self.path, self.option)
-        self._key = _read_key(key_file) or (None if credentials else _environment_key())
+        self.wait_for_server, self._say = wait_for_server, say
+        self._address = read_address(url, self.path, self.option)
+        self.url = self._address.shown
+        self._key = read_key(key_file, None if self._address.credentials and key_env == DEFAULT_KEY else key_env)
         self._headers = {"Content-Type": "application/json", "Accept": "application/json"}
-        if self._key:
-            self._headers["Authorization"] = f"Bearer {self._key}"
-        elif credentials:
-            self._headers["Authorization"] = "Basic " + base64.b64encode(credentials.encode()).decode()
-        self._pool = wire.pool(self.url, timeout)
+        self._headers |= self._address.headers(self._key)
+        self._pool = wire.pool(self._address.post, timeout)
         self._closed = threading.Event()
+        self._lock = threading.Lock()  # guards the following
+        self._said: set[str] = set()
+        self._limited_until = 0.0  # time.monotonic() until which a rate limit holds for all threads
+        self._down_since: float | None = None
 
     def close(self) -> None:
         """Close idle connections and end all waits for a retry."""
@@ -73,72 +103,142 @@ class Served:
         fields: dict[str, Any],
         read: Callable[[bytes], Answer],
         seed: int,
-        amend: Callable[[int, bytes], dict[str, Any] | None] = lambda status, body: None,
+        amend: Amend = lambda response: None,
     ) -> Answer:
         """The result of `read` on the body of the answer to `fields`; on its ValueError the request is retried.
 
-        `seed` determines the waits. amend(status, body) handles each error first: it may raise, or return other fields,
+        `seed` determines the waits. amend(response) handles each error first: it may raise, or return other fields,
         which are sent at once. RecordError: the fields are at fault (400, 413, 422). ToolError: any other error, or no
         valid answer after all retries.
         """
-        attempt = 0
+        attempt, limited_s = 0, 0.0
         while True:
-            status, headers, body, problem = self._post(fields)
-            if status == 200:
-                try:
-                    return read(body)
-                except ValueError as error:
-                    status, problem = error_status(body) or 200, str(error)
-            if status and (amended := amend(status, body)) is not None:
+            if (held := self._limited_until - time.monotonic()) > 0:
+                self._pause(held, "429: another request met a rate limit")
+            response = self._post(fields)
+            if response.status == 200:
+                response = self._checked(response, read)
+                if isinstance(response, _Result):
+                    return response.value  # type: ignore[no-any-return]
+            if response.status and (amended := amend(response)) is not None:
                 fields = amended
                 continue
-            if moved := wire.redirection(status, headers):
-                raise ToolError(f"{self.url}: {self._without_key(moved)}")
-            if status not in (0, 200):
-                problem = f"{status}: {self._error_message(body)}"
-                if status not in RETRIED and status < 500:
-                    # These concern this request, other errors every request.
-                    kind = RecordError if status in (400, 413, 422) else ToolError
-                    raise kind(f"{self.url}: {problem}")
-            if attempt == self.retries:
+            stated = self._refuse_for_good(response)
+            if self._is_starting(response):
+                self._pause(min(5.0, wait_s(attempt, seed, 1.0, stated)), response.problem)
+                continue
+            limited = response.status == 429 and stated and limited_s < LONGEST_STATED_S
+            if attempt >= self.retries and not limited:
                 tries = "1 try" if attempt == 0 else f"{attempt + 1} tries"
-                raise ToolError(f"{self.url}: no answer after {tries}; the last error: {problem}")
-            self._closed.wait(wait_s(attempt, seed, self.backoff, headers.get("Retry-After")))
-            if self._closed.is_set():
-                raise ToolError(f"{self.url}: closed while waiting for a retry; the last error: {problem}")
-            attempt += 1
+                raise ToolError(f"{self.url}: no answer after {tries}; the last error: {response.problem}")
+            wait = wait_s(attempt, seed, self.backoff, stated)
+            if limited:
+                limited_s += wait
+                self._limited_until = max(self._limited_until, time.monotonic() + (stated or 0.0))
+            if wait > LONG_WAIT_S:
+                self._say_once("wait", f"waits {wait:.0f} s before it asks again: {response.problem}")
+            self._pause(wait, response.problem)
+            attempt += not limited
+
+    def _checked(self, response: Response, read: Callable[[bytes], Answer]) -> Any:
+        """The _Result of `read` on the body, or the response with the status and problem of the error in it."""
+        try:
+            result = _Result(read(response.body))
+        except ValueError as error:
+            body = error_event(response.body)
+            status = server_errors.error_status(body)
+            problem = str(error) if status is None else f"{status}: {self._error_message(body)}"
+            return replace(response, status=status or 200, body=body, problem=problem)
+        self._down_since = None
+        return result
+
+    def _refuse_for_good(self, response: Response) -> float | None:
+        """Raise an error that no retry mends; else the seconds that the server asks to wait."""
+        status, body = response.status, response.body
+        if moved := wire.redirection(status, response.headers):
+            raise ToolError(f"{self.url}: {self._without_key(moved)}")
+        stated = stated_wait_s(response.headers, body if status in BUSY else b"") if status else None
+        if status in (0, 200):
+            return stated
+        if server_errors.is_spent(status, body, stated):
+            raise ToolError(f"{self.url}: {response.problem} (the account's quota or credit is used up)")
+        if server_errors.exceeds_rate(status, body):
+            raise ContextExceeded(f"{self.url}: {response.problem}")
+        if status not in RETRIED and status < 500:
+            # These concern this request, other errors every request.
+            kind = RecordError if status in (400, 413, 422) else ToolError
+            keyless = status in (401, 403) and len(self._headers) == 2
+            raise kind(f"{self.url}: {response.problem}{' (no key was sent)' if keyless else ''}")
+        return stated
+
+    def _is_starting(self, response: Response) -> bool:
+        """Whether the server is not ready yet, and is still to be waited for."""
+        if response.status != 503 and response.problem != REFUSED:
+            if response.status:
+                self._down_since = None
+            return False
+        with self._lock:
+            self._down_since = self._down_since or time.monotonic()
+            down_s = time.monotonic() - self._down_since
+        waiting = down_s < self.wait_for_server
+        if response.problem == REFUSED or waiting:
+            how = f"waits up to {self.wait_for_server:g} s for it" if waiting else "is the server running? Tries again"
+            self._say_once(
+                "down", f"{response.problem}: {how}{'' if waiting else '; --wait-for-server S waits longer'}"
+            )
+        return waiting
+
+    def _pause(self, seconds: float, problem: str) -> None:
+        """Wait; ToolError where the model is closed meanwhile."""
+        self._closed.wait(seconds)
+        if self._closed.is_set():
+            raise ToolError(f"{self.url}: closed while waiting for a retry; the last error: {problem}")
+
+    def _say_once(self, key: str, message: str) -> None:
+        with self._lock:
+            known = key in self._said
+            self._said.add(key)
+        if not known:
+            self._say(f"{self.url}: {message}")
 
     def _error_message(self, body: bytes) -> str:
         """The server's error message, with the key masked."""
-        return wire.plain(self._without_key(error_message(body)), MESSAGE_CHARACTERS) or "(no error message)"
+        message = self._without_key(server_errors.error_message(body))
+        return wire.plain(message, MESSAGE_CHARACTERS) or "(no error message)"
 
     def _without_key(self, text: str) -> str:
         return text.replace(self._key, "***") if self._key else text
 
-    def _post(self, fields: dict[str, Any]) -> tuple[int, Mapping[str, str], bytes, str]:
-        """(status, headers, body, problem); status 0 where no complete answer arrived."""
+    def _post(self, fields: dict[str, Any]) -> Response:
         import urllib3.exceptions
 
         content = json.dumps(fields).encode()
         try:
             once: dict[str, Any] = {"retries": False, "redirect": False, "preload_content": False}
-            answer = self._pool.request("POST", self.url, body=content, headers=self._headers, **once)
-            return answer.status, answer.headers, wire.body(answer), ""
+            answer = self._pool.request("POST", self._address.post, body=content, headers=self._headers, **once)
+            status, headers, body = answer.status, answer.headers, wire.body(answer)
         except urllib3.exceptions.NewConnectionError as error:  # inherits from TimeoutError
-            return 0, {}, b"", _why(error)
+            return Response(0, {}, b"", _why(error))
         except (urllib3.exceptions.TimeoutError, TimeoutError):
-            return 0, {}, b"", f"no answer within {self.timeout:g} s"
+            return Response(0, {}, b"", f"no answer within {self.timeout:g} s")
         except OverflowError as error:
-            return 0, {}, b"", str(error)
+            return Response(0, {}, b"", str(error))
         except urllib3.exceptions.HTTPError as error:
-            return 0, {}, b"", _why(error)
+            return Response(0, {}, b"", _why(error))
+        return Response(status, headers, body, "" if status == 200 else f"{status}: {self._error_message(body)}")
+
+
+@dataclass(frozen=True)
+class _Result:
+    value: Any
 
 
 class HttpModel(Served):
-    """A model with OpenAI's chat protocol; for the connection, see Served.
+    """A model with OpenAI's chat protocol; for the connection, see Served. `options` are further fields of a request.
 
     RecordError where the server rejects the request, ContextExceeded where it is too long: OpenAI's servers and older
-    vLLM refuse a prompt that leaves no room for `max_tokens`, newer vLLM shortens the answer.
+    vLLM refuse a prompt that leaves no room for `max_tokens`, newer vLLM shortens the answer. A prompt that a filter
+    refuses has an empty reply with finish_reason content_filter.
     processed_logprobs: the server reports logprobs after temperature and top_p.
     """
 
@@ -146,103 +246,55 @@ class HttpModel(Served):
     batch, version = 1, None
     _plain = False  # whether the server rejects EXTRAS
 
-    def __init__(self, name: str, *, processed_logprobs: bool = False, **options: Any) -> None:
-        super().__init__(name, **options)
+    def __init__(
+        self, name: str, *, processed_logprobs: bool = False, options: Mapping[str, Any] | None = None, **served: Any
+    ) -> None:
+        super().__init__(name, **served)
         self.processed_logprobs = processed_logprobs
+        self._dialect = Dialect(name, options or {}, lambda message: self._say(f"{self.url}: {message}"))
 
     def sample(self, requests: Sequence[Request]) -> list[Reply]:
         """One reply per request, in order; the requests are sent one after the other."""
         return [self._reply(request) for request in requests]
 
     def _reply(self, request: Request) -> Reply:
-        fields, plain = request_fields(self.name, request), self._plain
+        plain = self._plain
+        sent = self._dialect.fields(request, plain)
 
-        def amend(status: int, body: bytes) -> dict[str, Any] | None:
-            nonlocal plain
-            if exceeds_context(status, body):
+        def amend(response: Response) -> dict[str, Any] | None:
+            nonlocal plain, sent
+            status, body = response.status, response.body
+            if server_errors.exceeds_context(status, body):
                 raise ContextExceeded(
-                    f"{self.url}: {status}: {self._error_message(body)} (the prompt and up to {request.max_tokens}"
+                    f"{self.url}: {response.problem} (the prompt and up to {request.max_tokens}"
                     " tokens of answer share the model's context)"
                 )
-            if status not in (400, 422) or plain:
+            if server_errors.is_filtered(status, body):
+                raise Filtered(f"{self.url}: {response.problem}")
+            if status not in (400, 422) or server_errors.is_spent(status, body, None):
                 return None
-            plain = True  # EXTRAS may be the cause: retry without them
-            return fields
+            if not self._dialect.learn(status, body, sent):
+                if plain or not request.training:
+                    return None
+                plain = True  # EXTRAS may be the cause: retry without them
+            sent = self._dialect.fields(request, plain)
+            return sent
 
-        exact = self.processed_logprobs or (request.temperature == 1 and request.top_p == 1)
-        first = fields if plain else fields | EXTRAS
-        reply = self._request(first, lambda body: read_reply(body, exact), request.seed, amend)
-        self._plain |= plain
-        return reply
+        def read(body: bytes) -> Reply:
+            reply = read_reply(body, self.processed_logprobs or (sent.get("temperature"), sent.get("top_p")) == (1, 1))
+            self._dialect.saw(body)
+            return reply
 
-
-def request_fields(name: str, request: Request) -> dict[str, Any]:
-    """The JSON fields of a request to the model `name`; message keys outside the protocol are dropped."""
-    fields = {
-        "model": name,
-        "messages": [
-            {"role": message["role"], "content": message["content"]}
-            | {key: message[key] for key in MESSAGE_KEYS if message.get(key)}
-            for message in request.messages
-        ],
-        "temperature": request.temperature,
-        "top_p": request.top_p,
-        "max_tokens": request.max_tokens,
-        "seed": request.seed % 2**31,  # some servers keep no more bits
-    }
-    optional = {"tools": request.tools, "stop": list(request.stop)}
-    return fields | {key: value for key, value in optional.items() if value}
-
-
-def wait_s(attempt: int, seed: int, backoff: float, retry_after: str | None = None) -> float:
-    """Seconds between try `attempt` (from 0) and the next: the server's Retry-After, else backoff * 2^attempt.
-
-    Adds a jitter of up to half the backoff, which depends only on `seed` and `attempt`. At most LONGEST_WAIT_S.
-    """
-    step = backoff * 2.0**attempt
-    jitter = step / 2 * derive_seed(seed, "retry", attempt) / 2**62
-    return min(LONGEST_WAIT_S, (wire.retry_after_s(retry_after) or step) + jitter)
-
-
-def _address(url: str, end: str, option: str) -> tuple[str, str | None]:
-    """(the address for POST, which ends in `end`; "user:password" or None)."""
-    try:
-        parts = urlsplit(url)
-        host, port = parts.hostname, parts.port
-    except ValueError:
-        host = port = None
-    if not host or parts.scheme not in ("http", "https") or parts.query or parts.fragment:
-        raise ToolError(f"{option}: not the address of a server, e.g. http://localhost:8000/v1")
-    path = parts.path.rstrip("/")
-    path = path.removesuffix(end if path.endswith(end) else CHAT)
-    if not re.search(r"/v\d", path):
-        path += "/v1"
-    authority = (f"[{host}]" if ":" in host else host) + (f":{port}" if port else "")
-    credentials = f"{unquote(parts.username)}:{unquote(parts.password or '')}" if parts.username else None
-    return f"{parts.scheme}://{authority}{path}{end}", credentials
-
-
-def _read_key(key_file: str | None) -> str | None:
-    if key_file is None:
-        return None
-    try:
-        with open(key_file, encoding="utf-8") as file:
-            key = file.read().strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ToolError(f"{key_file}: cannot read the key: {getattr(error, 'strerror', None) or error}") from error
-    return _sendable(key, key_file)
-
-
-def _environment_key() -> str | None:
-    key = os.environ.get("OPENAI_API_KEY", "").strip()
-    return _sendable(key, "OPENAI_API_KEY") if key else None
-
-
-def _sendable(key: str, source: str) -> str:
-    # http.client quotes a header that it rejects, so an invalid key must not reach it.
-    if not re.fullmatch(r"[!-~]+", key):
-        raise ToolError(f"{source}: holds no key: one line of printable ASCII without spaces is needed")
-    return key
+        try:
+            reply = self._request(sent, read, request.seed, amend)
+        except Filtered:
+            reply = Reply("", "content_filter", prompt_tokens=0, completion_tokens=0)
+        if plain and not self._plain:
+            self._say_once("plain", f"the server refuses one of {', '.join(EXTRAS)}: none is sent from now on")
+            self._plain = True
+        for stop in request.stop if "stop" not in sent else ():
+            reply = replace(reply, text=reply.text.split(stop)[0])
+        return replace(reply, sampling=self._dialect.sampling(sent))
 
 
 def _why(error: Exception) -> str:

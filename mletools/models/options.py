@@ -1,14 +1,88 @@
 """The options that select a model and its server. Importing this module is fast."""
 
-from dataclasses import dataclass
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
-from ..records.options import option
+from ..records.errors import OptionError
+from ..records.options import Declaration, declarations, option
 from . import Model, open_model
+from .address import DEFAULT_KEY, same_server
+from .prices import Price, price_of, read_price
+
+if TYPE_CHECKING:
+    from .embedding import HttpEmbeddings
 
 PROCESSED = (
     "The server reports logprobs after temperature and top_p (vLLM's --logprobs-mode processed_logprobs); else they "
     "are kept only at temperature 1 and top_p 1."
 )
+SET_ELSEWHERE = ("model", "messages", "tools", "n", "max_tokens")
+Field = dict[str, Any]  # one field of a request, as JSON
+
+
+def read_field(text: str) -> Field:
+    """A field of a request from KEY=JSON; a bare word is a text. ValueError, in words, for anything else."""
+    name, equals, value = text.partition("=")
+    if not equals or not re.fullmatch(r"[A-Za-z_][\w.-]*", name):
+        raise ValueError(f"{text!r} is not KEY=JSON, e.g. reasoning_effort=low or top_k=20")
+    if name in SET_ELSEWHERE:
+        raise ValueError(f"{name} is set by the command itself")
+    if re.fullmatch(r"[A-Za-z][\w.-]*", value) and value not in ("true", "false", "null", "NaN", "Infinity"):
+        return {name: value}
+    try:
+        return {name: json.loads(value, parse_constant=_refuse)}
+    except ValueError:
+        raise ValueError(f"{value!r} is not JSON, such as 20, true, text or '{{\"a\": 1}}'") from None
+
+
+def _refuse(constant: str) -> Any:
+    raise ValueError(constant)
+
+
+def joined(fields: Iterable[Field]) -> Field:
+    """Several fields as one object; the last value of a name counts."""
+    return {name: value for each in fields for name, value in each.items()}
+
+
+@dataclass(frozen=True)
+class KeyOptions:
+    """The key for the server of one role of a run.
+
+    The command line has these options once for each role, behind the role's name; see `role_declarations`.
+    """
+
+    key_file: str | None = option("File with the key for {url}.", kind="existing file", metavar="FILE", machine=True)
+    key_env: str | None = option("Environment variable with that key.", metavar="NAME", machine=True)
+
+
+@dataclass(frozen=True)
+class RoleOptions(KeyOptions):
+    """The same for a role whose model answers, with its price and further fields of its requests."""
+
+    price: tuple[float, float] | None = option(
+        "USD per million tokens of {model} (default: the server's usage.cost, or the list price).",
+        metavar="PROMPT,COMPLETION",
+        read=read_price,
+    )
+    option: tuple[Field, ...] = option(
+        "A further field of requests to {model}. Repeatable.", default=(), metavar="KEY=JSON", read=read_field
+    )
+
+    def price_of(self, model: str, url: str | None) -> Price | None:
+        """The price that the user set, else the list price; None: it is not known."""
+        return Price.of(*self.price) if self.price else price_of(model, url)
+
+
+def role_declarations(prefix: str, model: str, options: type[KeyOptions] = RoleOptions) -> dict[str, Declaration]:
+    """The options of a role by their names on the command line, e.g. ideator_key_env."""
+    words = {"url": f"--{prefix}-url", "model": model}
+    return {
+        f"{prefix}_{name}": replace(each, help=each.help.format(**words))
+        for name, each in declarations(options).items()
+    }
 
 
 @dataclass(frozen=True)
@@ -20,22 +94,72 @@ class ModelOptions:
         "An OpenAI-compatible server (vLLM, SGLang, ...).", kind="url", envvar="MLE_MODEL_URL", machine=True
     )
     model_key_file: str | None = option(
-        "File with the server's key (default: OPENAI_API_KEY).", kind="existing file", metavar="FILE", machine=True
+        "File with the key for --model-url (default: OPENAI_API_KEY).",
+        kind="existing file",
+        metavar="FILE",
+        machine=True,
+    )
+    model_key_env: str | None = option("Environment variable with that key.", metavar="NAME", machine=True)
+    model_option: tuple[Field, ...] = option(
+        "A further field of requests, e.g. reasoning_effort=low. Repeatable.",
+        default=(),
+        metavar="KEY=JSON",
+        read=read_field,
     )
     request_timeout: float = option("Seconds for one request to a server.", default=600.0, metavar="S", machine=True)
     retries: int = option("Further tries of a request that a server failed.", default=6, at_least=0, machine=True)
+    wait_for_server: float = option(
+        "Seconds to wait for a server that refuses connections or is loading (503).",
+        default=0.0,
+        at_least=0,
+        metavar="S",
+        machine=True,
+    )
 
-    def open(self, model: str | None = None, url: str | None = None, batch: int = 64) -> Model:
-        """The model `model` (default: -m) at `url` (default: --model-url). ToolError: it cannot be opened."""
+    @property
+    def fields(self) -> Field:
+        """The further fields of the model's requests."""
+        return joined(self.model_option)
+
+    def open(self, model: str | None = None, batch: int = 64) -> Model:
+        """The model `model` (default: -m) at --model-url. ToolError: it cannot be opened."""
         return open_model(
             model or self.model or "",
-            url=url or self.model_url,
-            key_file=self.model_key_file,
-            timeout=self.request_timeout,
-            retries=self.retries,
+            url=self.model_url,
+            options=self.fields,
             batch=batch,
             processed_logprobs=getattr(self, "processed_logprobs", False),
+            **self._served(self.model_key_file, self.model_key_env),
         )
+
+    def open_role(self, model: str, url: str | None, role: RoleOptions) -> Model:
+        """The model of another role, at `url` (default: --model-url). ToolError: it cannot be opened."""
+        return open_model(model, url=url or self.model_url, options=joined(role.option), **self._role(url, role))
+
+    def open_embeddings(self, model: str, url: str | None, role: KeyOptions) -> "HttpEmbeddings":
+        """The embedding model, at `url` (default: --model-url). ToolError: it cannot be opened."""
+        from .embedding import open_embeddings
+
+        return open_embeddings(model, url=url or self.model_url, **self._role(url, role))
+
+    def _role(self, url: str | None, role: KeyOptions) -> dict[str, Any]:
+        """The settings of a role's server: its own key, or that of --model-url where the two are one server."""
+        if role.key_file or role.key_env:
+            return self._served(role.key_file, role.key_env)
+        if url is None or same_server(url, self.model_url):
+            return self._served(self.model_key_file, self.model_key_env)
+        return {**self._served(None, None), "key_env": None}
+
+    def _served(self, key_file: str | None, key_env: str | None) -> dict[str, Any]:
+        if key_file and key_env:
+            raise OptionError("a key file and a key variable of one server: give one of them")
+        return {
+            "key_file": key_file,
+            "key_env": key_env or DEFAULT_KEY,
+            "timeout": self.request_timeout,
+            "retries": self.retries,
+            "wait_for_server": self.wait_for_server,
+        }
 
 
 @dataclass(frozen=True)

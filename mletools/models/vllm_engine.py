@@ -176,8 +176,8 @@ def _sampling(request: Request) -> Any:
     from vllm.sampling_params import RequestOutputKind
 
     return SamplingParams(
-        temperature=request.temperature,
-        top_p=request.top_p,
+        temperature=request.local_temperature,
+        top_p=request.local_top_p,
         max_tokens=request.max_tokens,
         seed=request.seed,
         stop=list(request.stop),
@@ -192,7 +192,7 @@ def _reply(request: Request, prompt: list[int], answer: Any) -> Reply:
     tokens = list(answer.token_ids)
     # At temperature 0 vLLM reports the model's probabilities; the sampling distribution has all its mass in one token.
     logprobs = [
-        0.0 if request.temperature == 0 else step[token].logprob
+        0.0 if request.local_temperature == 0 else step[token].logprob
         for token, step in zip(tokens, answer.logprobs, strict=True)
     ]
     return Reply(

@@ -2,7 +2,8 @@
 
 Covered: endless headers, interim responses, chunks and trailers, slow or fast; compressed bodies, which are refused;
 bodies of too many values. Not covered: the content of a response (completion, embedding), retries (http).
-urllib3 is thread-safe and has no dependencies; its own retries do not see an invalid body.
+urllib3 is thread-safe and has no dependencies; its own retries do not see an invalid body. The openai client bounds
+each read but not a whole answer, unpacks a compressed body of any size and follows redirects, so it is not used.
 """
 
 import functools
@@ -126,17 +127,6 @@ def redirection(status: int, headers: Any) -> str | None:
         return None
     address = plain(headers.get("Location") or "", MOST_LOCATION) or "nowhere"
     return f"{status}: it redirects to {address}, which is not followed: give that address if you trust it"
-
-
-def retry_after_s(header: str | None) -> float:
-    """The seconds of a Retry-After header; 0 where it is missing or invalid."""
-    from urllib3.exceptions import InvalidHeader
-    from urllib3.util import Retry
-
-    try:
-        return float(Retry().parse_retry_after(header)) if header and len(header) < 100 else 0.0
-    except (InvalidHeader, ValueError, OverflowError):
-        return 0.0
 
 
 def _too_large() -> str:

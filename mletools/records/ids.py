@@ -1,4 +1,4 @@
-"""Identities and seeds that depend on content alone, never on a clock, a process or the order of work."""
+"""Ids and seeds that depend on content alone, never on a clock, a process or the order of work."""
 
 import hashlib
 import json
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def canonical(value: Any) -> str:
-    """One text for one JSON value: keys sorted, no spaces, no NaN or infinity (ValueError)."""
+    """The canonical JSON text of a value: sorted keys, no spaces. ValueError for NaN and infinity."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
@@ -16,21 +16,11 @@ def content_id(*parts: Any) -> str:
 
 
 def derive_seed(seed: int, *parts: Any) -> int:
-    """A seed in [0, 2**62) for the thing named by the JSON values `parts`, e.g. derive_seed(run_seed, record_id).
+    """A seed in [0, 2**62) for the JSON values `parts`, e.g. derive_seed(run_seed, record_id).
 
-    Neighbouring seeds repeat samples in some servers (sample i uses seed + i), so seeds are hashed apart.
+    Seeds are hashed because neighbouring seeds repeat samples on servers that give sample i the seed `seed + i`.
     """
     return int(hashlib.sha256(canonical([seed, *parts]).encode()).hexdigest(), 16) >> (256 - 62)
-
-
-def file_digest(path: Any) -> str:
-    """`sha256:` and the hexadecimal digest of a file's bytes."""
-    with open(path, "rb") as file:
-        return (
-            "sha256:" + hashlib.file_digest(file, "sha256").hexdigest()
-            if hasattr(hashlib, "file_digest")
-            else ("sha256:" + hashlib.sha256(file.read()).hexdigest())
-        )
 
 
 def bytes_digest(content: bytes) -> str:

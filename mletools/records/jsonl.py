@@ -1,10 +1,10 @@
 """Read and write JSON Lines strictly: UTF-8, `\\n`, no NaN or infinity in either direction.
 
-jsonlines does the splitting and the error wrapping; this module gives it a strict `loads` and `dumps`, and remembers
-for every record where it came from. Lines end at `\\n` alone: U+2028 and its like are ordinary characters.
+jsonlines reads values and wraps errors; this module gives it a strict `loads` and keeps each record's file and line
+number. Lines end at `\\n` alone: U+2028 and other Unicode separators are ordinary characters.
 
-A stream is whole when its last line has an end: a command of ours writes the end of its last line when it has done its work
-(output.py), so a stream whose writer failed or was killed ends without one. `read_files` says so after the last record.
+A stream is complete when its last line is terminated. A command of ours terminates its last line only when its work is
+done (output.py), so a stream whose writer failed or was killed is unterminated; `read_files` raises after its last record.
 """
 
 import json
@@ -22,9 +22,9 @@ import jsonlines
 
 from .errors import ToolError
 
-END = b" }"  # of each record that a command of ours writes
-MOST_DIGITS = 300  # of a whole number: no float holds one of more than 308
-_LONG, _LONG_BYTES = re.compile(r"[0-9]{301}"), re.compile(rb"[0-9]{301}")
+END = b" }"  # ends each record that a command of ours writes
+MOST_DIGITS = 300  # of an integer; a float cannot hold more than 308
+_LONG = re.compile(r"[0-9]{301}")
 
 
 def _refuse_constant(name: str) -> Any:
@@ -45,7 +45,7 @@ def _finite(text: str) -> float:
 
 
 def _mended(value: Any) -> Any:
-    """The value with U+FFFD for every half of a surrogate pair: it can be escaped in JSON, but is no text."""
+    """The value with U+FFFD for unpaired surrogates, which JSON can escape but UTF-8 cannot encode."""
     if isinstance(value, str):
         return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     if isinstance(value, dict):
@@ -54,14 +54,13 @@ def _mended(value: Any) -> Any:
 
 
 def loads(text: str | bytes) -> Any:
-    """The JSON value in `text`; ValueError for bad JSON, NaN, infinity, or nesting too deep to read."""
+    """The JSON value in `text`; ValueError for invalid JSON, NaN, infinity, or nesting that is too deep."""
+    text = text if isinstance(text, str) else text.decode("utf-8-sig")
+    # `parse_int` is slow: only text with a very long run of digits needs it.
+    whole = _whole if _LONG.search(text) else None
     try:
-        # only a line that may hold such a number pays for having each one looked at
-        long = (_LONG if isinstance(text, str) else _LONG_BYTES).search(text)  # type: ignore[arg-type]
-        whole = _whole if long else None
         value = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite, parse_int=whole)
-        escaped = "\\ud" in (text if isinstance(text, str) else text.decode()).lower()
-        return _mended(value) if escaped else value
+        return _mended(value) if "\\ud" in text.lower() else value
     except RecursionError:
         raise ValueError("nested too deeply") from None
 
@@ -72,13 +71,13 @@ def dumps(value: Any) -> str:
     try:
         line.encode()
     except UnicodeEncodeError:
-        line = json.dumps(_mended(value), ensure_ascii=False, allow_nan=False, separators=(", ", ": "))
+        return dumps(_mended(value))
     return line
 
 
 @dataclass(frozen=True)
 class Line:
-    """One line of input: the record in it, or the reason why there is none."""
+    """One line of input: its record, or the problem with it."""
 
     source: str
     number: int
@@ -92,7 +91,7 @@ class Line:
 
 
 class _Lines:
-    """The lines of a file, with the number and the text of the last one taken, and whether that one had its end."""
+    """The lines of a file, with the number and text of the last one read, and whether that one was terminated."""
 
     def __init__(self, lines: Iterable[bytes], source: str):
         self._lines, self._source = lines, source
@@ -100,10 +99,10 @@ class _Lines:
 
     def __iter__(self) -> Iterator[bytes]:
         for line in self._lines:
-            if not self.ended:  # a record was given before its line had an end: here it is
+            if not self.ended:  # the rest of a line whose record was yielded before its end arrived
                 if line.strip():
                     raise ToolError(
-                        f"{self._source}:{self.number}: cut off here, and another stream goes on in its line"
+                        f"{self._source}:{self.number}: cut off here, and another stream continues the line"
                     )
                 self.ended = line.endswith(b"\n")
                 continue
@@ -112,11 +111,11 @@ class _Lines:
             yield line
 
 
-PAUSE_MS = 20  # a writer that pauses so long behind a closing brace may have finished a record
+PAUSE_MS = 20  # after a closing brace, a pause this long may mean that the record is complete
 
 
 def _arriving(descriptor: int) -> Iterator[bytes]:
-    """The lines of a pipe; a record as soon as it is there, though the end of its line comes with the next one."""
+    """The lines of a pipe; a record as soon as it is complete, though its line end comes with the next one."""
     more = select.poll()
     more.register(descriptor, select.POLLIN)
     parts: list[bytes] = []
@@ -152,63 +151,56 @@ def _records(lines: _Lines, source: str) -> Iterator[Line]:
         except EOFError:
             return
         except jsonlines.InvalidLineError as error:
-            problem = str(error.__cause__ or error.args[0])
-            if isinstance(error.__cause__, UnicodeDecodeError):
+            cause = error.__cause__
+            problem = str(cause or error.args[0])
+            if isinstance(cause, UnicodeDecodeError):
                 problem = "not UTF-8"
             elif "does not match requested type" in problem:
                 problem = "not a JSON object"
-            elif isinstance(error.__cause__, json.JSONDecodeError):
-                problem = f"not JSON: {error.__cause__.msg} at column {error.__cause__.pos + 1}"
+            elif isinstance(cause, json.JSONDecodeError):
+                problem = f"not JSON: {cause.msg} at column {cause.pos + 1}"
         text = lines.last.decode("utf-8", errors="replace").rstrip("\r\n")
         yield Line(source, lines.number, text, record, problem)
 
 
 def read_lines(file: BinaryIO, source: str) -> Iterator[Line]:
-    """Every non-empty line of `file` as a Line. Bad lines come with `problem` set, a torn last one too."""
+    """Every non-empty line of `file` as a Line; invalid lines, also a torn last one, have `problem` set."""
     return _records(_Lines(file, source), source)
 
 
 def _read_whole(file: BinaryIO, source: str) -> Iterator[Line]:
-    """As read_lines, as the lines arrive; ToolError at the end where the writer of `file` did not finish."""
+    """As read_lines, as the lines arrive; ToolError at the end if the writer of `file` did not finish."""
     regular = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
     lines = _Lines(file if regular else _arriving(file.fileno()), source)
-    last: Line | None = None
+    line: Line | None = None
     for line in _records(lines, source):
         if line.problem and not lines.ended:
             raise _cut_off(line, regular)
-        last = line
         yield line
-    if last is not None and not lines.ended and lines.last.endswith(END) and last.record.get("lineage"):
-        raise _cut_off(last, regular)
+    if line is not None and not lines.ended and lines.last.endswith(END) and line.record.get("lineage"):
+        raise _cut_off(line, regular)
 
 
 def _cut_off(line: Line, regular: bool) -> ToolError:
     if regular:
-        hint = "what wrote this file failed, was killed, or is still writing"
-        return ToolError(f"{line.place}: the last line has no end: {hint} (if it is whole: echo >> {line.source})")
-    hint = "the command that writes it failed or was killed; what it had written until then was read"
+        hint = "its writer failed, was killed, or is still writing"
+        return ToolError(f"{line.place}: the last line has no end: {hint} (if it is complete: echo >> {line.source})")
+    hint = "the command that writes it failed or was killed; the records before this point were read"
     return ToolError(f"{line.place}: the stream was cut off: {hint}")
 
 
-def _open(path: str) -> BinaryIO:
-    try:
-        return open(path, "rb")
-    except OSError as error:
-        raise ToolError(f"{path}: {error.strerror}") from None
-
-
 def read_files(paths: Sequence[str]) -> Iterator[Line]:
-    """The lines of all `paths` in order; none or `-` is standard input.
+    """The lines of all `paths` in order; an empty list or `-` is standard input.
 
-    ToolError for a file that cannot be read, and behind the last line of one that its writer did not finish.
+    ToolError for an unreadable file, and after the last line of one that its writer did not finish.
     """
     for path in paths or ["-"]:
-        if path == "-":
-            with open(0, "rb", closefd=False) as stdin:
-                yield from _read_whole(stdin, "stdin")
-            continue
-        with _open(path) as file:
-            yield from _read_whole(file, path)
+        try:
+            file = open(0 if path == "-" else path, "rb", closefd=path != "-")  # noqa: SIM115 (closed below)
+        except OSError as error:
+            raise ToolError(f"{path}: {error.strerror}") from None
+        with file:
+            yield from _read_whole(file, "stdin" if path == "-" else path)
 
 
 def stdin_is_terminal() -> bool:

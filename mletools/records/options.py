@@ -1,16 +1,16 @@
-"""Options that are declared once: the fields of a frozen dataclass carry the type, default and help of an option.
+"""Options declared once, as fields of a frozen dataclass with type, default and help.
 
     @dataclass(frozen=True)
     class Sampling:
         temperature: float = option("Sampling temperature; 0 is greedy.", default=1.0, at_least=0)
 
-`mletools.cli_options` makes the command line of it. A subclass that sets another default (`max_turns: int = 20`) keeps
-the rest of the declaration. Nothing here depends on a command line: settings can be made and read without one.
+`mletools.cli_options` makes the command line. A subclass that sets another default (`max_turns: int = 20`) keeps the
+rest of the declaration. Settings can be made and read without a command line.
 """
 
 import dataclasses
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, get_type_hints
 
@@ -23,37 +23,37 @@ Kind = Literal["file", "folder", "existing file", "existing folder", "existing p
 
 @dataclass(frozen=True)
 class Declaration:
-    """What `option` says of a field; `type` and `default` are the field's own."""
+    """The arguments of `option`; `type` and `default` come from the field."""
 
     help: str
-    flags: tuple[str, ...] = ()  # instead of --name-of-the-field
+    flags: tuple[str, ...] = ()  # default: --name-of-the-field
     metavar: str | None = None
     choices: tuple[str, ...] = ()
-    suggested: tuple[str, ...] = ()  # what a shell completes, of a value that may be others
+    suggested: tuple[str, ...] = ()  # for shell completion; other values are allowed
     at_least: float | None = None
     above: float | None = None
     at_most: float | None = None
     below: float | None = None
     kind: Kind | None = None
-    switch: bool = False  # a flag with a --no-... of its own
-    machine: bool = False  # says how to work, and cannot change what records say
+    switch: bool = False  # a flag with a --no- form
+    machine: bool = False  # about speed, places or servers: it cannot change the content of records
     envvar: str | None = None
-    # The value of a text, of a repeatable option a list of values, too; ValueError says what is wrong with it.
+    # Parses the text; for a repeatable option, also into a list of values. ValueError has the message.
     read: Callable[[str], Any] | None = None
     show_default: bool | str = True
     required: bool = False
-    heading: str | None = None  # that it stands under in the help; None: the command's for all of them
+    heading: str | None = None  # in the help; None: the heading of the whole dataclass
     type: Any = None
     default: Any = None
 
 
 def option(help: str = "", *, default: Any = None, **declared: Any) -> Any:
-    """A dataclass's field that is an option; see Declaration. A default that is None or empty is not shown."""
+    """A dataclass field that is an option; see Declaration. The help shows no default that is None or empty."""
     return dataclasses.field(default=default, metadata={_KEY: Declaration(help, **declared)})
 
 
 def declarations(settings: type, without: tuple[str, ...] = ()) -> dict[str, Declaration]:
-    """The options of a dataclass by name, with the type and the default that hold for it."""
+    """The options of a dataclass by name, with the field's type and default."""
     types = get_type_hints(settings)
     return {
         field.name: dataclasses.replace(declared, type=types[field.name], default=field.default)
@@ -63,22 +63,19 @@ def declarations(settings: type, without: tuple[str, ...] = ()) -> dict[str, Dec
 
 
 def check_values(settings: Any) -> None:
-    """ToolError for a value of these settings that is none of its option's choices, or beyond a bound."""
+    """ToolError for a value that is not among its option's choices, or out of bounds."""
     for name, declared in declarations(type(settings)).items():
         value = getattr(settings, name)
-        for each in value if isinstance(value, tuple) else () if value is None else (value,):
-            if declared.choices and each not in declared.choices:
-                raise ToolError(f"{name} {each!r}: choose one of {', '.join(declared.choices)}")
+        for item in value if isinstance(value, tuple) else () if value is None else (value,):
+            if declared.choices and item not in declared.choices:
+                raise ToolError(f"{name} {item!r}: choose one of {', '.join(declared.choices)}")
             for bound, holds in _BOUNDS.items():
                 limit = getattr(declared, bound)
-                if limit is not None and not holds(each, limit):
-                    raise ToolError(f"{name} must be {bound.replace('_', ' ')} {limit:g}, not {each}")
+                if limit is not None and not holds(item, limit):
+                    raise ToolError(f"{name} must be {bound.replace('_', ' ')} {limit:g}, not {item}")
 
 
 def _declared(settings: type, name: str) -> Declaration | None:
-    for kind in settings.__mro__:
-        field: Mapping[str, Any] = getattr(kind, "__dataclass_fields__", {})
-        if name in field and _KEY in field[name].metadata:
-            found: Declaration = field[name].metadata[_KEY]
-            return found
-    return None
+    """The declaration of a field, in the class or in its nearest base class that declares it."""
+    fields = (getattr(kind, "__dataclass_fields__", {}).get(name) for kind in settings.__mro__)
+    return next((field.metadata[_KEY] for field in fields if field is not None and _KEY in field.metadata), None)

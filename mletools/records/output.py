@@ -1,12 +1,12 @@
 """Where records go: standard output, or a file that appears under its name only when it is complete.
 
-`FILE.partial` is written under a lock, fsynced and renamed. A run that was killed leaves FILE.partial; `resume`
-goes on with it: a torn last line is cut, and what is finished is known by key. What is there is replaced by force alone.
+`FILE.partial` is written under a lock, fsynced and renamed. A killed run leaves FILE.partial; `resume` continues it: a
+torn last line is cut, and finished records are known by key. Only `force` replaces existing content.
 
-A stream tells whether it is whole by its last line: the line end of a record is written together with the next record, and that
-of the last one when the work is done. Whoever fails leaves a torn line behind, whoever is killed one without an end, and the
-command that reads the stream fails in turn (jsonl.read_files). A stream that is whole has nothing in it but records. What is
-written here ends in jsonl.END, a brace behind a space: others, who may leave out the last line's end, write none.
+The last line of a stream says whether the stream is complete: a record's line end is written together with the next record,
+and the last one when the work is done. A writer that fails leaves a torn line, a killed one an unterminated line, and the
+command that reads the stream fails in turn (jsonl.read_files). Records end in jsonl.END, a brace after a space, which
+other programs, who may omit the last line end, do not write.
 """
 
 import contextlib
@@ -14,6 +14,7 @@ import fcntl
 import os
 import select
 import shutil
+import threading
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -25,25 +26,39 @@ from .jsonl import END, dumps, read_lines
 Key = Callable[[dict[str, Any]], Any]
 
 
+def record_id(record: dict[str, Any]) -> Any:
+    """The usual key of a record."""
+    return record["id"]
+
+
+def replace_file(file: BinaryIO, target: Path) -> None:
+    """Rename an open, complete file to `target`, durably; it is on the same file system."""
+    os.fsync(file.fileno())
+    os.replace(file.name, target)
+    folder = os.open(target.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
 def _lock(path: Path) -> BinaryIO:
     """`path` opened for reading and writing and locked; ToolError when another process holds it."""
     while True:
-        file = open(path, "a+b")  # noqa: SIM115 (it stays open for as long as it is locked)
+        file = open(path, "a+b")  # noqa: SIM115 (it stays open while it is locked)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             file.close()
             raise ToolError(f"{path}: another run is writing it; wait for it or choose another -o") from None
-        try:
+        with contextlib.suppress(FileNotFoundError):
             if os.stat(path).st_ino == os.fstat(file.fileno()).st_ino:
                 return file
-        except FileNotFoundError:
-            pass
         file.close()  # the other run renamed or removed it between our open and our lock
 
 
 def _cut_torn_line(file: BinaryIO) -> None:
-    """Truncate after the last line end."""
+    """Truncate after the last line end, and seek to the end."""
     size = end = file.seek(0, os.SEEK_END)
     while end:
         start = max(0, end - 65536)
@@ -69,11 +84,11 @@ def _begins_like(file: BinaryIO, complete: Path) -> bool:
 
 
 class Output:
-    """A place for records.
+    """A destination of records.
 
-    path: the final file, or None for `stream`. With `resume`, `finished` counts the keys (`key(record)`) of the
-    records that an earlier run completed, and `earlier` is the last of those records. ToolError where the file, or what a
-    killed run left of it, is there and neither `resume` nor `force` says what to do with it.
+    path: the final file, or None for `stream`. With `resume`, `finished` counts the keys (`key(record)`) of the records
+    of the earlier run, and `earlier` is its last record. ToolError if the file or its .partial exists and neither
+    `resume` nor `force` is given.
     """
 
     def __init__(self, path: Path | None, stream: BinaryIO | None, resume: bool, key: Key, force: bool = False):
@@ -81,11 +96,9 @@ class Output:
         self.finished = Counter[Any]()
         self.earlier: dict[str, Any] | None = None
         self._copy_first = False
-        self._file: BinaryIO
-        if path is not None and path.exists() and not path.is_file():  # a device or a named pipe: nothing to rename
-            stream = open(path, "wb")  # noqa: SIM115 (open for as long as the run)
-            path = None
         self._unended = False  # the last line of a stream
+        if path is not None and path.exists() and not path.is_file():  # a device or a named pipe cannot be renamed
+            stream, path = open(path, "wb"), None  # noqa: SIM115 (open for as long as the run)
         if path is None:
             assert stream is not None
             self._file = stream
@@ -93,7 +106,7 @@ class Output:
         path = self.path = Path(os.path.realpath(path)) if path.is_symlink() else path
         self.partial = path.with_name(path.name + ".partial")
         if path.exists() and not (resume or force):
-            raise ToolError(f"{path}: is there already; --resume goes on with it, --force writes it anew")
+            raise ToolError(f"{path}: already exists; --resume continues it, --force replaces it")
         try:
             self._file = _lock(self.partial)
         except OSError as error:
@@ -101,15 +114,13 @@ class Output:
         if resume:
             self._take_up(key)
         elif self._file.seek(0, os.SEEK_END) and not force:
-            raise ToolError(
-                f"{self.partial}: left by a run that did not end; --resume goes on with it, --force discards it"
-            )
+            raise ToolError(f"{self.partial}: left by an unfinished run; --resume continues it, --force discards it")
         else:
             self._file.truncate(0)
 
     def _take_up(self, key: Key) -> None:
         assert self.path is not None
-        if self.path.exists() and _begins_like(self._file, self.path):  # nothing new in it: empty, or a copy cut short
+        if self.path.exists() and _begins_like(self._file, self.path):  # empty, or a copy that was cut short
             self._file.truncate(0)
         _cut_torn_line(self._file)
         if self._file.tell() == 0 and self.path.exists():
@@ -131,7 +142,7 @@ class Output:
     def write(self, record: dict[str, Any], ended: bool = False) -> None:
         """Append one record and flush it. BrokenPipeError when a pipe's reader is gone; ToolError on a full disk.
 
-        ended: end the line of a stream at once, for it has no end that could be missing.
+        ended: terminate a stream's line at once, because the stream has no end.
         """
         line = dumps(record).encode()[:-1] + END
         if self.path is not None or self._file.isatty():
@@ -156,22 +167,20 @@ class Output:
             raise ToolError(f"cannot write {self.partial if self.path else 'stdout'}: {error.strerror}") from None
 
     def commit(self) -> None:
-        """Give the complete file its final name, or a stream the end of its last line.
+        """Rename the complete file, or terminate the last line of a stream.
 
-        A resumed run with nothing new leaves the old file as it is.
+        A resumed run without new records leaves the old file unchanged.
         """
         if self.path is None:
             if self._unended:
                 self.write_bytes(b"\n")
             return
+        if self._file.closed:  # committed before
+            return
         if self._copy_first:
             os.unlink(self.partial)
         else:
-            os.fsync(self._file.fileno())
-            os.replace(self.partial, self.path)
-            folder = os.open(self.path.parent, os.O_RDONLY)
-            os.fsync(folder)
-            os.close(folder)
+            replace_file(self._file, self.path)
         self._file.close()
 
     def abandon(self) -> None:
@@ -180,10 +189,26 @@ class Output:
             tear(self._file.fileno(), self._unended)
 
 
+class Side:
+    """A second output of a run, whose records are stamped. `emit` may be called from any thread."""
+
+    def __init__(self, output: Output, stamp: Callable[[dict[str, Any]], dict[str, Any]]):
+        self.output, self._stamp = output, stamp
+        self._lock = threading.Lock()
+        self.written = 0
+
+    def emit(self, record: dict[str, Any]) -> None:
+        """Write a record, unless the resumed run has written it."""
+        with self._lock:
+            if not self.output.finished[record["id"]]:
+                self.output.write(self._stamp(record))
+                self.written += 1
+
+
 def tear(descriptor: int, unended: bool = False) -> None:
-    """Write the beginning of a record that never comes. A person at a terminal, or a pipe that is full, gets none."""
-    room = select.poll()
-    room.register(descriptor, select.POLLOUT)
+    """Write the beginning of an incomplete record, unless `descriptor` is a terminal or a full pipe."""
+    ready = select.poll()
+    ready.register(descriptor, select.POLLOUT)
     with contextlib.suppress(OSError):
-        if not os.isatty(descriptor) and room.poll(0):
+        if not os.isatty(descriptor) and ready.poll(0):
             os.write(descriptor, b"\n{" if unended else b"{")

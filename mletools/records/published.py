@@ -1,10 +1,10 @@
-"""A policy that is trained while others sample from it: a folder that both sides know.
+"""A policy that is trained while other processes sample from it: the shared folder.
 
     DIR/policy-000012/   weights (an adapter or a full model), tokenizer, state.json with the policy_version
     DIR/latest           symbolic link to the newest
-    DIR/wanted.json      what the trainer says: its version, and the rollouts that it wants and has used up
+    DIR/wanted.json      the trainer's demand: its version, the rollouts that it needs and has used
 
-Each is whole or absent. Not covered: writing weights (training), loading them (models).
+Each appears complete or not at all. Not covered: writing weights (training), loading them (models).
 """
 
 import json
@@ -19,7 +19,7 @@ LATEST, WANTED = "latest", "wanted.json"
 
 @dataclass(frozen=True)
 class Policy:
-    """A published policy. `version` counts the updates that it has seen."""
+    """A published policy. `version` counts its updates."""
 
     version: int
     folder: Path
@@ -27,10 +27,10 @@ class Policy:
 
 @dataclass(frozen=True)
 class Demand:
-    """What a trainer says. rollouts: of a step, None where a step takes `groups` groups; used: rollouts that `version`
-    has learnt from, and those that were refused, which nobody will learn from.
+    """A trainer's demand. rollouts: per step, None where a step takes `groups` groups; used: rollouts that `version` was
+    trained on, and rejected ones, which are not trained on later.
 
-    starving: it has nothing to train on, now. ended: it has taken its last step.
+    starving: the trainer waits for rollouts. ended: it has taken its last step.
     """
 
     version: int
@@ -42,7 +42,7 @@ class Demand:
 
 
 def newest(folder: Path) -> Policy | None:
-    """The newest policy in a folder, or None while there is none. ToolError: `latest` points at something else."""
+    """The newest policy in a folder, or None. ToolError: `latest` points at something else."""
     link = folder / LATEST
     if not link.is_symlink() and not link.exists():
         return None
@@ -52,13 +52,13 @@ def newest(folder: Path) -> Policy | None:
             version = json.loads((target / "state.json").read_text(encoding="utf-8"))["policy_version"]
         except (OSError, ValueError, KeyError) as error:
             if link.resolve() != target:
-                continue  # newer ones came, and it has been cleared away
+                continue  # a newer policy was published, and this one deleted
             raise ToolError(f"{link}: points at {target}, which is no published policy") from error
         return Policy(int(version), target)
 
 
 def wanted(folder: Path) -> Demand | None:
-    """The trainer's latest demand, or None if there is none."""
+    """The trainer's latest demand, or None."""
     try:
         return Demand(**json.loads((folder / WANTED).read_text(encoding="utf-8")))
     except FileNotFoundError:
@@ -70,15 +70,15 @@ def wanted(folder: Path) -> Demand | None:
 def ended(folder: Path, since: float) -> bool:
     """True if a trainer announced its end after `since` (seconds of time.time())."""
     try:
-        said_at = (folder / WANTED).stat().st_mtime
+        written_at = (folder / WANTED).stat().st_mtime  # before its content, which may be replaced meanwhile
     except FileNotFoundError:
         return False
     demand = wanted(folder)
-    return demand is not None and demand.ended and said_at > since
+    return demand is not None and demand.ended and written_at > since
 
 
 def say_wanted(folder: Path, demand: Demand) -> None:
-    """Say it, in one step."""
+    """Replace the demand atomically."""
     unfinished = folder / (WANTED + ".partial")
     unfinished.write_text(json.dumps(asdict(demand)) + "\n", encoding="utf-8")
     os.replace(unfinished, folder / WANTED)

@@ -1,4 +1,4 @@
-"""Check records against schemas/*.json, the contract between the commands (JSON Schema draft 7)."""
+"""Checks records against schemas/*.json, the contract between the commands (JSON Schema draft 7)."""
 
 import functools
 import json
@@ -16,7 +16,7 @@ WRITERS = {
     "summary": "mle-report --json",
     "comparison": "mle-report --compare --json",
 }
-# Of a rollout's fields, by their first name.
+# Of the fields that are added to a rollout, by their first name.
 LATER_WRITERS = {
     "instrument": "mle-instrument",
     "execution": "mle-sandbox",
@@ -26,7 +26,7 @@ LATER_WRITERS = {
 
 
 def load(name: str) -> dict[str, Any]:
-    """The schema document of that kind (or of that file name), as shipped in the package."""
+    """The schema of a kind of record, or of a file name, as shipped in the package."""
     file = name if name.endswith(".json") else f"{name}.json"
     schema: dict[str, Any] = json.loads(resources.files("mletools").joinpath("schemas", file).read_text("utf-8"))
     return schema
@@ -36,7 +36,7 @@ def load(name: str) -> dict[str, Any]:
 def _validator(kind: str) -> Callable[[Any], Any]:
     import fastjsonschema
 
-    # $ref "task.json" resolves to "task.json" or, from a document with an $id, still to that bare name
+    # A $ref is a bare file name, with or without the $id of its document before it.
     handlers = {"": lambda uri: load(uri.rsplit("/", 1)[-1])}
     return fastjsonschema.compile(load(kind), handlers=handlers, use_default=False)
 

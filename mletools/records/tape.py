@@ -1,9 +1,9 @@
-"""Tapes: what a job got from the world, event by event, on disk as it happens, so that a killed job is played again.
+"""Tapes: the answers that a job received from models, programs and pools, on disk as they arrive, so that a killed job
+can be replayed.
 
-A job asks a model, runs programs, draws from a pool: each answer is an event. A job that is begun again gets the events
-on its tape in their order, for nothing, and goes on live where the tape ends. Covered: a torn last line, many threads,
-events of finished jobs not held in memory. Not covered: which events there are; two runs on one file (the caller's
-output is locked, and the tape belongs to it).
+Each answer is an event. A job that starts again receives the events on its tape in their order, at no cost, and continues
+live where the tape ends. Covered: a torn last line, many threads; events of finished jobs are not held in memory.
+Not covered: the kinds of events; two runs on one file (the caller's output is locked, and the tape belongs to it).
 """
 
 import os
@@ -20,9 +20,9 @@ DONE, CUT = "done", "cut"
 
 
 class Tapes:
-    """The tapes of a run's jobs, in the file `path`; None keeps nothing. `resume` plays what the file holds.
+    """The tapes of a run's jobs, in the file `path`; None stores nothing. `resume` replays the file's events.
 
-    ToolError: the file cannot be read or written, or holds something else.
+    ToolError: the file cannot be read or written, or is no tape.
     """
 
     def __init__(self, path: Path | None, resume: bool = False):
@@ -41,7 +41,7 @@ class Tapes:
             raise ToolError(f"{path}: {error.strerror}") from None
 
     def tape(self, job: str) -> "Tape":
-        """The tape of a job; what it holds is played once."""
+        """The tape of a job; its events are replayed once."""
         return Tape(self, job, self._kept.pop(job, []))
 
     def has(self, job: str) -> bool:
@@ -53,11 +53,11 @@ class Tapes:
         return job in self._done
 
     def done(self, job: str) -> None:
-        """The job's records are written: its events are of no use any more."""
+        """Drop the job's events: its records are written."""
         self.write({"job": job, "what": DONE})
 
     def write(self, event: dict[str, Any]) -> None:
-        """Append an event and wait until it is on disk: what it holds was paid for."""
+        """Append an event and wait until it is on disk, because it may have cost money."""
         if self._file is None:
             return
         line = (dumps(event) + "\n").encode("utf-8", "replace")
@@ -65,12 +65,12 @@ class Tapes:
             with self._lock:
                 self._file.write(line)
                 self._file.flush()
-            os.fsync(self._file.fileno())  # outside the lock: many jobs share one wait
+            os.fsync(self._file.fileno())  # outside the lock: concurrent jobs share the wait
         except OSError as error:
-            raise ToolError(f"{self._path}: {error.strerror}: what was just paid for could not be kept") from None
+            raise ToolError(f"{self._path}: {error.strerror}: the last answer could not be stored") from None
 
     def close(self, complete: bool) -> None:
-        """Close the file; a `complete` run needs it no more, and it is removed."""
+        """Close the file; the file of a `complete` run is deleted."""
         if self._file is not None:
             self._file.close()
             if complete and self._path is not None:
@@ -80,14 +80,14 @@ class Tapes:
         whole = 0
         with path.open("rb") as file:
             for number, line in enumerate(file, 1):
+                torn = not line.endswith(b"\n")
                 try:
                     event = loads(line)
                     job, what = event["job"], event["what"]
                 except (ValueError, KeyError, TypeError):
-                    if line.endswith(b"\n"):
+                    if not torn:
                         raise ToolError(f"{path}:{number}: not a tape of this command; move the file away") from None
-                    break  # a torn last line
-                if not line.endswith(b"\n"):
+                if torn:
                     break
                 whole += len(line)
                 if what == DONE:
@@ -101,15 +101,14 @@ class Tapes:
 
 
 class Tape:
-    """The events of one job, for one thread."""
+    """The events of one job, for one thread. `played` counts those replayed."""
 
     def __init__(self, tapes: Tapes, job: str, kept: list[dict[str, Any]]):
         self._tapes, self._job, self._kept = tapes, job, kept
-        self._at = 0
         self.played = 0
 
     def part(self, name: str) -> "Tape":
-        """The tape of a part of the job, which may be worked on in another thread; see `done`."""
+        """The tape of a part of the job, which may run in another thread; see `done`."""
         return self._tapes.tape(f"{self._job}/{name}")
 
     def done(self) -> None:
@@ -117,21 +116,20 @@ class Tape:
         self._tapes.done(self._job)
 
     def play(self, what: str, about: Any, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """The next event's answer: from the tape where it holds one, else `make()`, which is kept.
+        """The next event's answer: replayed from the tape, or else `make()`, which is stored.
 
-        `about` is what the answer depends on (JSON): a tape that tells of something else, because the tool has changed,
-        is not played any further.
+        `about` (JSON) has all that the answer depends on. A tape whose next event differs, because the tool has changed, is
+        replayed no further.
         """
         digest = content_id(what, about)
-        if self._at < len(self._kept):
-            event = self._kept[self._at]
+        if self.played < len(self._kept):
+            event = self._kept[self.played]
             if event["what"] == what and event["about"] == digest:
-                self._at += 1
                 self.played += 1
                 answer: dict[str, Any] = event["answer"]
                 return answer
             self._kept = []
-            self._tapes.write({"job": self._job, "what": CUT, "at": self._at})  # what follows is another story
+            self._tapes.write({"job": self._job, "what": CUT, "at": self.played})
         answer = make()
         self._tapes.write({"job": self._job, "what": what, "about": digest, "answer": answer})
         return answer

@@ -1,32 +1,18 @@
-"""The types of the records that travel through the pipe.
+"""The types of the records that the commands exchange.
 
-They repeat the schemas in `mletools/schemas` for type checkers and readers; `schema.check` validates at run time.
-Required fields stand in a private base class (`_Task`), optional ones in the public class (`Task`). Free-form objects
-are `dict[str, Any]`. Summaries and comparisons have a schema only.
+They repeat the schemas in `mletools/schemas` for type checkers and readers; `schema.check` validates at run time. A
+private base class (`_Task`) has the required fields, the public class (`Task`) the optional ones. Free-form objects are
+`dict[str, Any]`. Summaries and comparisons have only a schema.
 """
 
 from typing import Any, Literal, TypedDict
 
 Parse = Literal["number", "label", "text", "tokens", "tagset", "ranked", "order", "rle", "spans", "boxes"]
 Extra = Literal["ignore", "refuse"]
-TurnProblem = Literal[
-    "length",
-    "missing",
-    "several",
-    "malformed",
-    "unknown",
-    "early",
-    "unanswered",
-    "no_code",
-    "debug",
-    "slow",
-    "failed",
-    "invalid",
-    "inauthentic",
-    "no_score",
-]
-ExecutionStatus = Literal["ok", "error", "timeout", "memory", "disk", "output", "killed", "no_code"]
+ReplyProblem = Literal["length", "missing", "several", "malformed", "unknown", "early", "unanswered", "no_code"]
+RunProblem = Literal["debug", "slow", "failed", "invalid", "inauthentic", "no_score"]
 CellStatus = Literal["ok", "error", "timeout", "memory", "disk", "output", "killed"]
+ExecutionStatus = Literal[CellStatus, "no_code"]
 Medal = Literal["gold", "silver", "bronze"]
 RankRule = Literal["dojo", "mle-rl"]
 Component = Literal["DataLoadSpec", "FeatureEng", "Model", "Ensemble", "Workflow"]
@@ -45,6 +31,12 @@ class LineageEntry(TypedDict):
     version: str
     options: dict[str, Any]
     seed: int
+
+
+class _Record(TypedDict):
+    version: Literal[1]
+    id: str
+    lineage: list[LineageEntry]
 
 
 class TaskData(TypedDict):
@@ -85,15 +77,7 @@ class SubmissionFormat(_SubmissionFormat, total=False):
 
 RowCondition = TypedDict(
     "RowCondition",
-    {
-        "column": str,
-        "in": list[Any],
-        "greater": float,
-        "last": int,
-        "of": str,
-        "equals": Any,
-        "not_equals": Any,
-    },
+    {"column": str, "in": list[Any], "greater": float, "last": int, "of": str, "equals": Any, "not_equals": Any},
     total=False,
 )
 RowCondition.__doc__ = "A condition that selects the answer rows to score."
@@ -170,11 +154,8 @@ class Provenance(_Provenance, total=False):
     baselines: list[Baseline]
 
 
-class _Task(TypedDict):
+class _Task(_Record):
     kind: Literal["task"]
-    version: Literal[1]
-    id: str
-    lineage: list[LineageEntry]
     name: str
     description: str
     modality: str
@@ -223,6 +204,7 @@ class Message(_Message, total=False):
     token_ids: list[int]
     logprobs: list[float]
     loss: bool
+    policy_version: int
     prompt_token_ids: list[int]
     reasoning: str
     tool_calls: list[dict[str, Any]]
@@ -356,6 +338,13 @@ class _SearchNode(TypedDict):
     cost: PhaseUsage
 
 
+class AnswerNote(TypedDict):
+    """An answer that was read leniently, or was replaced by a default: the question's prompt, and how."""
+
+    question: str
+    what: str
+
+
 class SearchNode(_SearchNode, total=False):
     """A node of a search's exploration graph."""
 
@@ -367,6 +356,15 @@ class SearchNode(_SearchNode, total=False):
     considered: list[Hypothesis]
     recalled: list[int]
     challenges: list[str]
+    lenient: list[AnswerNote]
+    fallbacks: list[AnswerNote]
+
+
+class TurnFormat(TypedDict):
+    """How a message was read: in the exact form, by a lenient rule, or not, for a reason."""
+
+    read: Literal["exact", "lenient", "none"]
+    rule: str | None
 
 
 class _Turn(TypedDict):
@@ -378,8 +376,10 @@ class Turn(_Turn, total=False):
     """One message of the policy and its consequences."""
 
     message: int
-    problem: TurnProblem | None
+    problem: ReplyProblem | RunProblem | None
+    format: TurnFormat
     dropped: list[int]
+    finish_reason: Literal["content_filter", "refusal"]
     usage: Usage
     code: str | None
     execution: Execution
@@ -410,9 +410,7 @@ class Candidate(TypedDict, total=False):
     holdout: float | None
 
 
-class Search(TypedDict):
-    """Components, budget, cost and final choice of a search."""
-
+class _Search(TypedDict):
     preset: str
     components: dict[str, dict[str, Any]]
     chosen: int | None
@@ -421,6 +419,13 @@ class Search(TypedDict):
     budget: dict[str, float | None]
     elapsed_s: float
     cost: PhaseUsage
+
+
+class Search(_Search, total=False):
+    """Components, budget, cost and final choice of a search, and how its answers were read."""
+
+    lenient: dict[str, int]
+    fallbacks: dict[str, int]
 
 
 class SearchStep(TypedDict):
@@ -464,10 +469,7 @@ class RewardRule(TypedDict, total=False):
     failure: float | None
 
 
-class _Grade(TypedDict):
-    valid: bool
-    reason: str | None
-    score: float | None
+class _Grade(Feedback):
     medal: Medal | None
     above_median: bool
     metric: str
@@ -537,11 +539,18 @@ class FilterDecision(_FilterDecision, total=False):
     reward: float
 
 
-class _Rollout(TypedDict):
+class _Refit(TypedDict):
+    used: bool
+
+
+class Refit(_Refit, total=False):
+    """The run of the final program on all training rows; its execution where that is not used."""
+
+    execution: Execution
+
+
+class _Rollout(_Record):
     kind: Literal["rollout"]
-    version: Literal[1]
-    id: str
-    lineage: list[LineageEntry]
     task: Task
     group: str
     group_size: int
@@ -568,6 +577,7 @@ class Rollout(_Rollout, total=False):
     idea: dict[str, Any] | None
     implementer: dict[str, Any] | None
     settings: dict[str, Any]
+    refit: Refit
     reveal_test: bool
     instrument: Instrumentation
     execution: Execution
@@ -578,11 +588,8 @@ class Rollout(_Rollout, total=False):
     filter: FilterDecision
 
 
-class _TrainStep(TypedDict):
+class _TrainStep(_Record):
     kind: Literal["train_step"]
-    version: Literal[1]
-    id: str
-    lineage: list[LineageEntry]
     algorithm: AlgorithmName
     step: int
     loss: float
@@ -623,13 +630,10 @@ class TrainStep(_TrainStep, total=False):
     checkpoint: str | None
 
 
-class Reject(TypedDict):
+class Reject(_Record):
     """An input line that could not be processed."""
 
     kind: Literal["reject"]
-    version: Literal[1]
-    id: str
-    lineage: list[LineageEntry]
     source: str
     line_number: int
     reason: str

@@ -1,1 +1,1 @@
-"""What graded rollouts amount to: their repeats, statistics over them, tables, and two sets compared."""
+"""Reports on graded rollouts: repeats, statistics, tables and comparisons of two sets."""

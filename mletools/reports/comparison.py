@@ -1,8 +1,8 @@
-"""Compare two sets of graded rollouts, paired by task: who is better where, and by how much on average.
+"""Compare two sets of graded rollouts, paired by task: wins, ties, losses and the mean difference.
 
 A task counts if both sets ran it and both have a mean of the chosen quantity. Its difference is the second set's mean
-less the first's, turned so that positive is better. The mean difference is over tasks with equal weight, its interval a
-percentile bootstrap that draws tasks anew: it tells how far other tasks of this sort could change it.
+less the first's, with the sign chosen so that positive is better. The mean difference weighs tasks equally. Its
+interval is a percentile bootstrap over tasks: it says how much other tasks of this kind could change the difference.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -36,14 +36,13 @@ def compare(
 ) -> dict[str, Any]:
     """The record of kind comparison of `second` against `first`, by one of BY.
 
-    A task that only one set ran is named and left out, whatever the policy for missing runs; so is one where a set has
-    no value (no valid score, say). Raw scores of different metrics do not add up: there the mean difference is None.
-    ToolError where the two sets' rewards or human ranks come from different rules.
+    Tasks that only one set ran are listed and left out, whatever the policy for missing runs; so are tasks where a set
+    has no value (such as no valid score). For raw scores of different metrics the mean difference is None.
+    ToolError: the two sets' rewards or human ranks come from different rules.
     """
     sets = (first, second)
     _same_rule(sets, by)
-    found = grids(sets, missing, runs)
-    tasks, without, metrics = _paired(sets, found, by)
+    tasks, without, metrics = _paired(sets, grids(sets, missing, runs), by)
     differences = [row["difference"] for row in tasks] if by != "score" or len(metrics) < 2 else []
     counts = [expected_runs(run_set, runs) for run_set in sets]
     return {
@@ -77,7 +76,7 @@ def compare(
 def compare_with_first(
     sets: Sequence[RunSet], settings: Mapping[str, Any], say: Callable[[str], None]
 ) -> list[dict[str, Any]]:
-    """Each further set against the first; `say` why one cannot be compared. settings: of `compare`, by name."""
+    """Compare each further set with the first; `say` gets the reason if that fails. settings: of `compare`, by name."""
     records = []
     for other in sets[1:]:
         try:
@@ -87,8 +86,10 @@ def compare_with_first(
     return records
 
 
-def _paired(sets: Sequence[RunSet], found: Sequence[Grid], by: str) -> tuple[list[dict[str, Any]], list[str], set[str]]:
-    """Of the tasks that both sets ran: a row for each with a mean in both, the others' names, the rows' metrics."""
+def _paired(
+    sets: Sequence[RunSet], values: Sequence[Grid], by: str
+) -> tuple[list[dict[str, Any]], list[str], set[str]]:
+    """For the tasks that both sets ran: rows of those with a mean in both, names of the others, the rows' metrics."""
     rows: list[dict[str, Any]] = []
     without, metrics = [], set()
     for task in all_tasks(sets):
@@ -96,7 +97,7 @@ def _paired(sets: Sequence[RunSet], found: Sequence[Grid], by: str) -> tuple[lis
             continue
         runs = [run for run_set in sets for run in run_set.tasks[task]]
         metric = common(run.metric for run in runs)
-        a, b = (task_mean(grid[task], BY[by]) for grid in found)
+        a, b = (task_mean(grid[task], BY[by]) for grid in values)
         if a is None or b is None or (by == "score" and metric == MIXED):
             without.append(task)
             continue
@@ -108,7 +109,7 @@ def _paired(sets: Sequence[RunSet], found: Sequence[Grid], by: str) -> tuple[lis
 
 
 def _same_rule(sets: Sequence[RunSet], by: str) -> None:
-    """ToolError unless what is compared was made by one rule in all sets."""
+    """ToolError unless one rule produced the compared quantity in all sets."""
     if by == "human-rank":
         rules = {rule for run_set in sets if (rule := human_rank_rule(run_set)) is not None}
     elif by == "reward":
@@ -116,5 +117,5 @@ def _same_rule(sets: Sequence[RunSet], by: str) -> None:
     else:
         return
     if len(rules) > 1:
-        what = {"reward": "rewards", "human-rank": "human ranks"}[by]
-        raise ToolError(f"{what} by {' and '.join(sorted(rules))} do not compare: grade again with one --{by}")
+        quantity = {"reward": "rewards", "human-rank": "human ranks"}[by]
+        raise ToolError(f"{quantity} by {' and '.join(sorted(rules))} do not compare: grade again with one --{by}")

@@ -1,4 +1,4 @@
-"""Tables of what happens within runs: searches, agents after each of their turns, and runs of several traces."""
+"""Tables of the course of runs: searches, agents after each of their turns, and runs of several traces."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -7,7 +7,7 @@ from .courses import ALL
 from .lines import HANDLING, OVERALL, Record, aligned, each, number
 
 BY_TURN = {
-    "working": ("at work", ".0%"),
+    "working": ("still working", ".0%"),
     "asked": ("asks for help", ".1%"),
     "valid": ("valid so far", ".1%"),
     "medal": ("any medal so far", ".1%"),
@@ -16,7 +16,7 @@ BY_TURN = {
 
 
 def searches(rows: Sequence[Record]) -> str | None:
-    """A line for each task with searches, and set: loops, gains, the first medal; None without."""
+    """One line per set and task with searches: loops, improve rate, first medal; None without searches."""
     rows = [row for row in rows if "search" in row]
     if not rows:
         return None
@@ -30,32 +30,33 @@ def searches(rows: Sequence[Record]) -> str | None:
         "± SEM",
         "first medal s",
         "± SEM",
-        "with one",
+        "with medal",
+        "fallbacks",
     ]
     lines = []
     for row in rows:
-        told = row["search"]
-        line = [row["task"], row["set"], str(told["searches"])]
+        search = row["search"]
+        line = [row["task"], row["set"], str(search["searches"])]
         for name, form in (("loops", ".1f"), ("improve_rate", ".1%"), ("first_medal_s", ".0f")):
-            line += [number(told[f"{name}_{what}"], form) for what in ("mean", "sem")]
-        lines.append([*line, f"{told['medalled']}/{told['searches']}"])
+            line += [number(search[f"{name}_{part}"], form) for part in ("mean", "sem")]
+        lines.append([*line, f"{search['medalled']}/{search['searches']}", str(search["fallbacks"])])
     return aligned(header, lines)
 
 
 def phases(rows: Sequence[Record]) -> str | None:
-    """For each set and phase what one of its searches used, over tasks; None without searches."""
+    """Mean cost of one search by set and phase, over tasks; None without searches."""
     forms = {"seconds": ".1f", "prompt_tokens": ".0f", "completion_tokens": ".0f", "usd": ".4f"}
     lines = [
         [phase, row["set"], *(number(used[name], form) for name, form in forms.items())]
         for row in rows
         for phase, used in row.get("search", {}).get("cost", {}).items()
     ]
-    header = ["a search's", "set", "seconds", "prompt tokens", "completion tokens", "USD"]
-    return aligned(header, lines, ("a search's", "set")) if lines else None
+    header = ["cost of a search", "set", "seconds", "prompt tokens", "completion tokens", "USD"]
+    return aligned(header, lines, ("cost of a search", "set")) if lines else None
 
 
 def over_time(rows: Sequence[Record]) -> str:
-    """For each set, over tasks: medals and normalised scores by the share of the budget that was used, and notes."""
+    """Medals and normalised scores by set and share of the budget used, over tasks, with notes."""
     overall = [row for row in rows if row["task"] == ALL and "search" in row]
     if not overall:
         return "no searches" if rows else "no rollouts"
@@ -76,16 +77,16 @@ def over_time(rows: Sequence[Record]) -> str:
     notes = [
         f"missing runs: {missing}; {HANDLING[policy]} (--missing {policy}), but left out of sets with other rollouts",
         f"test feedback: revealed in {revealed} rollouts",
-        "columns: the share of the budget that was used, of time, nodes or USD, whichever is nearest its end",
-        "handed in: the node with the best score so far; once the search is over, the one that it chose",
-        "perfect: the node with the best test score so far, which nobody could know",
-        "means over tasks, every task weighs the same; an unfit submission, or none, has no medal and a normalised score of 0",
+        "columns: share of the budget used, of time, nodes or USD, whichever is closest to its limit",
+        "handed in: the node with the best score so far; after the end, the node that the search chose",
+        "perfect: the node with the best test score so far, which no agent sees",
+        "means over tasks with equal weight; an invalid or missing submission has no medal and a normalised score of 0",
     ]
     return f"{table}\n\n" + "\n".join(notes)
 
 
 def by_turn(rows: Sequence[Record]) -> str:
-    """For each set of agents in turns, over tasks: how many are at work, ask for help, and have what by then; and notes."""
+    """Agents in turns, by set over tasks: shares working, asking for help, valid and with medals, with notes."""
     overall = [row for row in rows if row["task"] == ALL and "turns" in row]
     if not overall:
         return "no agents in turns" if rows else "no rollouts"
@@ -95,22 +96,22 @@ def by_turn(rows: Sequence[Record]) -> str:
         for row in overall:
             points = row["turns"]["by_turn"]
             values = [points[min(turn, len(points)) - 1][name] for turn in columns]
-            if name in ("working", "asked"):  # what is over is not at work
+            if name in ("working", "asked"):  # finished runs are not working
                 values = [value if turn <= len(points) else None for value, turn in zip(values, columns, strict=True)]
             if set(values) != {None}:
                 lines.append([words, row["set"], *(number(value, form) for value in values)])
     notes = [
         each(overall, lambda row: f"{row['turns']['rollouts']} rollouts of {_length(row):.1f} turns"),
-        "columns: turns; asks for help: of those that are at work",
-        "so far: the best submission by its score on the test, which the agent need not have known; a run that is over keeps it",
-        "means over tasks, every task weighs the same; runs that are missing are left out",
+        "columns: turns; asks for help: share of the agents still working",
+        "so far: the best submission by test score, which the agent may not have seen; finished runs keep theirs",
+        "means over tasks with equal weight; missing runs are left out",
     ]
     table = aligned(["after turn", "set", *map(str, columns)], lines, ("after turn", "set"))
     return f"{table}\n\n" + "\n".join(notes)
 
 
 def by_trace(rows: Sequence[Record]) -> str:
-    """For each set of runs of traces, over tasks: what traces from memory and from scratch have over a run, the first k submissions, and notes."""
+    """For each set of runs of traces, over tasks: human ranks over a run's time by kind of trace, and by submission."""
     overall = [row for row in rows if row["task"] == ALL and "traces" in row]
     if not overall:
         return "no runs of traces on tasks with a leaderboard" if rows else "no rollouts"
@@ -123,13 +124,13 @@ def by_trace(rows: Sequence[Record]) -> str:
     counts = _columns(max(len(row["traces"]["by_submission"]) for row in overall))
     by_submission = []
     for name, words, form in (
-        ("runs", "runs that have it", "d"),
-        ("this", "its human rank", ".3f"),
-        ("best", "the best until it", ".3f"),
+        ("runs", "runs with as many", "d"),
+        ("this", "human rank", ".3f"),
+        ("best", "best so far", ".3f"),
     ):
         for row in overall:
             points = row["traces"]["by_submission"]
-            if name == "best":  # a run that has fewer keeps what it had
+            if name == "best":  # runs with fewer submissions keep their best
                 values = [points[min(k, len(points)) - 1][name] if points else 0.0 for k in counts]
             else:
                 values = [points[k - 1][name] if k <= len(points) else None for k in counts]
@@ -142,27 +143,27 @@ def by_trace(rows: Sequence[Record]) -> str:
         each(
             overall,
             lambda row: (
-                f"{row['traces']['runs']} runs, {row['traces']['with_both']} of them with valid submissions of both kinds"
+                f"{row['traces']['runs']} runs, {row['traces']['with_both']} with valid submissions of both kinds"
             ),
         ),
-        "above: the best so far by the share of a run's time (its turns' seconds), of runs with valid submissions of both kinds",
-        "below: a run's valid submissions in order, of all its traces; a run that has fewer keeps its best, one without any has 0",
-        "means over tasks, every task weighs the same; by the score on the test, which the agent need not have known",
+        "above: best so far by share of a run's time (seconds of its turns); runs with valid submissions of both kinds",
+        "below: valid submissions of a run in order, over all its traces; runs with fewer keep their best (0 if none)",
+        "means over tasks with equal weight; by test score, which the agent may not have seen",
     ]
     return "\n\n".join(tables) + "\n\n" + "\n".join(notes)
 
 
 def _columns(longest: int) -> list[int]:
-    """At most eleven whole numbers from 1 to `longest`, both among them."""
+    """At most eleven whole numbers from 1 to `longest`, including both."""
     return sorted({1, *(math.ceil(longest * tenth / 10) for tenth in range(1, 11) if longest)})
 
 
 def _length(row: Record) -> float:
-    """The mean number of turns: the shares that took the first, the second and so on, together."""
+    """The mean number of turns: the sum of the shares that took the first, the second and so on."""
     return float(sum(point["working"] for point in row["turns"]["by_turn"]))
 
 
-TABLES: dict[str, Callable[[Sequence[Record]], str]] = {  # each replaces the whole report; by the option's name
+TABLES: dict[str, Callable[[Sequence[Record]], str]] = {  # by option name; each replaces the whole report
     "over_time": over_time,
     "over_turns": by_turn,
     "over_traces": by_trace,

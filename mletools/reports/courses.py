@@ -1,7 +1,7 @@
-"""What happens within runs, over tasks: searches over their budgets, agents over their turns, and over their traces.
+"""The course of runs, over tasks: searches over their budgets, agents over their turns, and over their traces.
 
-Each gives the rows of a summary one field more, where a set has such runs. Every task weighs the same. Not covered: what
-one run came to (search, turns, traces), whole runs (summary).
+Each function adds one field to the rows of a summary, where a set has such runs. Tasks have equal weight. Not covered:
+single runs (search, turns, traces), results of whole runs (summary).
 """
 
 from collections.abc import Container, Iterator, Mapping, Sequence
@@ -28,34 +28,35 @@ def add_searches(
     missing: str,
     confidence: float,
 ) -> None:
-    """Give the rows of a set's tasks, and of all of them, `search` where there are searches."""
+    """Add `search` to the rows of the tasks with searches, and to the row of all tasks."""
     run_set, boards = sets[number], normalised_tasks(sets)
     counted = missing == "invalid" and all(run.search for run in run_set.runs)
     tasks = [task for task in all_tasks(sets) if (task, number) in rows]
-    found = aligned({task: run_set.tasks.get(task, []) for task in tasks}, expected_runs(run_set, at_least))
-    told = {task: [_search_values(run) for run in row] for task, row in found.items()}
-    curves = {task: [_standings(run, task in boards, counted) for run in row] for task, row in found.items()}
+    runs = aligned({task: run_set.tasks.get(task, []) for task in tasks}, expected_runs(run_set, at_least))
+    values = {task: [_search_values(run) for run in row] for task, row in runs.items()}
+    curves = {task: [_standings(run, task in boards, counted) for run in row] for task, row in runs.items()}
     for task in (*tasks, ALL):
         of = tasks if task == ALL else [task]
-        searches = [run.search for each in of for run in found[each] if run and run.search]
+        searches = [run.search for each in of for run in runs[each] if run and run.search]
         if searches:
-            means = over_tasks({each: told[each] for each in of}, confidence, OF_SEARCHES)
+            means = over_tasks({each: values[each] for each in of}, confidence, OF_SEARCHES)
             rows[task, number]["search"] = {
                 "searches": len(searches),
                 **estimates(means, ""),
                 "medalled": sum(search.first_medal_s is not None for search in searches),
-                "cost": _phases(searches, {each: told[each] for each in of}),
+                "fallbacks": sum(search.fallbacks for search in searches),
+                "cost": _phases(searches, {each: values[each] for each in of}),
                 "over_time": _over_time({each: curves[each] for each in of}),
             }
 
 
 def add_turns(rows: Rows, sets: Sequence[RunSet], number: int) -> None:
-    """Give the rows of a set's tasks, and of all of them, `turns` where there are agents in turns."""
-    found = {task: [run for run in runs if run.turns] for task, runs in sets[number].tasks.items()}
-    found = {task: runs for task, runs in found.items() if runs}
+    """Add `turns` to the rows of the tasks with agents in turns, and to the row of all tasks."""
+    in_turns = {task: [run for run in runs if run.turns] for task, runs in sets[number].tasks.items()}
+    in_turns = {task: runs for task, runs in in_turns.items() if runs}
     boards = normalised_tasks(sets)
-    for task in (*found, ALL) if found else ():
-        of = {each: found[each] for each in (found if task == ALL else (task,))}
+    for task in (*in_turns, ALL) if in_turns else ():
+        of = {each: in_turns[each] for each in (in_turns if task == ALL else (task,))}
         longest = max(len(run.turns or ()) for runs in of.values() for run in runs)
         rows[task, number]["turns"] = {
             "rollouts": sum(map(len, of.values())),
@@ -64,7 +65,7 @@ def add_turns(rows: Rows, sets: Sequence[RunSet], number: int) -> None:
 
 
 def _at_turn(runs: Mapping[str, Sequence[GradedRun]], boards: Container[str], at: int) -> dict[str, float | None]:
-    """Means over tasks, of what stands after turn `at`, from 0; a run that is over keeps what it had."""
+    """Means over tasks after turn `at`, counted from 0; finished runs keep their last values."""
     grid: Grid = {}
     for task, of in runs.items():
         grid[task] = []
@@ -85,10 +86,10 @@ def _at_turn(runs: Mapping[str, Sequence[GradedRun]], boards: Container[str], at
 
 
 def add_traces(rows: Rows, sets: Sequence[RunSet], number: int) -> None:
-    """Give the rows of a set's tasks, and of all of them, `traces` where there are runs of traces on tasks with leaderboards."""
-    found = {task: of for task, runs in sets[number].tasks.items() if (of := lives(runs))}
-    for task in (*found, ALL) if found else ():
-        counted = list(found.values()) if task == ALL else [found[task]]
+    """Add `traces` to the rows of the tasks with leaderboards and runs of traces, and to the row of all tasks."""
+    by_task = {task: of for task, runs in sets[number].tasks.items() if (of := lives(runs))}
+    for task in (*by_task, ALL) if by_task else ():
+        counted = list(by_task.values()) if task == ALL else [by_task[task]]
         both = [[life for life in of if life.kinds >= set(KINDS)] for of in counted]
         rows[task, number]["traces"] = {
             "runs": sum(map(len, counted)),
@@ -99,13 +100,13 @@ def add_traces(rows: Rows, sets: Sequence[RunSet], number: int) -> None:
 
 
 def _at_share(runs: Sequence[Sequence[Life]], share: float) -> dict[str, float | None]:
-    """Of each kind of traces the best human rank by this share of the runs' seconds."""
+    """The best human rank of each kind of trace within this share of the runs' seconds."""
     best = {kind: _mean_of_tasks([[life.best(kind, share) for life in of] for of in runs]) for kind in KINDS}
     return {"share": share, **best}
 
 
 def _by_submission(runs: Sequence[Sequence[Life]]) -> Iterator[dict[str, float | None]]:
-    """For k from 1: human ranks of the k-th valid submissions, and of the best of the first k (0 of a run without any)."""
+    """For k from 1: human ranks of the k-th valid submissions, and of the best of the first k (0 if none)."""
     ranks = [[[rank for _, _, rank in life.submissions] for life in of] for of in runs]
     longest = max(len(run) for of in ranks for run in of)
     for k in range(1, longest + 1):
@@ -116,12 +117,12 @@ def _by_submission(runs: Sequence[Sequence[Life]]) -> Iterator[dict[str, float |
 
 
 def _mean_of_tasks(values: Sequence[Sequence[float]]) -> float | None:
-    """The mean over tasks, of those that have any, of their means."""
-    return mean([found for of in values if (found := mean(of)) is not None])
+    """The mean over tasks of their means; tasks without values are left out."""
+    return mean([centre for of in values if (centre := mean(of)) is not None])
 
 
 def _search_values(run: GradedRun | None) -> Values | None:
-    """OF_SEARCHES, and what each phase used as `phase.name`; None of what is no search."""
+    """OF_SEARCHES, and the cost of each phase as `phase.name`; None if the run is no search."""
     if run is None or run.search is None:
         return None
     costs = {f"{phase}.{name}": value for phase, used in run.search.cost.items() for name, value in used.items()}
@@ -129,13 +130,13 @@ def _search_values(run: GradedRun | None) -> Values | None:
 
 
 def _phases(searches: Sequence[Search], grid: Grid) -> dict[str, dict[str, float | None]]:
-    """{phase: {seconds, prompt_tokens, completion_tokens, usd}} of one search: means over those that tell."""
+    """{phase: {seconds, prompt_tokens, completion_tokens, usd}} of one search: means over known values."""
     phases = dict.fromkeys(phase for search in searches for phase in search.cost)
     return {phase: {name: centre_of(grid, f"{phase}.{name}") for name in USED} for phase in phases}
 
 
 def _standings(run: GradedRun | None, board: bool, counted: bool) -> Values | None:
-    """OVER_TIME at each of SHARES, as `name number`. counted: a run that is not there handed in nothing."""
+    """OVER_TIME at each of SHARES, as `name number`. counted: a missing run submitted nothing."""
     search = run.search if run else None
     if search is None and (run or not counted):
         return None
@@ -149,7 +150,7 @@ def _standings(run: GradedRun | None, board: bool, counted: bool) -> Values | No
 
 
 def _over_time(grid: Grid) -> list[dict[str, float | None]]:
-    """For each of SHARES the means of OVER_TIME over tasks."""
+    """Means of OVER_TIME over tasks, for each of SHARES."""
     return [
         {"share": share, **{name: centre_of(grid, f"{name} {at}") for name in OVER_TIME}}
         for at, share in enumerate(SHARES)

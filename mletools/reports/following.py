@@ -14,8 +14,8 @@ FRAME = 0.5  # seconds
 def follow(files: Sequence[str], steps: Sequence[str], interval: float, say: Callable[[str], None]) -> None:
     """Watch rollouts in `files` and train_step records in `steps` until a signal ends it.
 
-    On a terminal a table that is drawn anew, else a line by `say` every `interval` seconds. ToolError: standard input
-    cannot be watched.
+    On a terminal it redraws a table; elsewhere it passes `say` one line every `interval` seconds. ToolError: standard
+    input cannot be watched.
     """
     if "-" in files:
         raise ToolError("--follow watches files that grow: let `tee FILE` write one in the middle of the pipe")
@@ -42,9 +42,9 @@ def _table(rows: Sequence[Row], unreadable: int, files: Sequence[str]) -> Any:
     from rich.table import Table
     from rich.text import Text
 
-    note = f", {unreadable} lines that are no records" if unreadable else ""
+    note = f", {unreadable} lines that are not records" if unreadable else ""
     table = Table(title=Text(f"{', '.join(files)}{note}"), title_justify="left", box=None, pad_edge=False)
-    for name, justify in (("", "left"), ("lately", "right"), ("in all", "left")):
+    for name, justify in (("", "left"), ("recent", "right"), ("total", "left")):
         table.add_column(name, justify=justify)  # type: ignore[arg-type]
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))

@@ -1,6 +1,6 @@
-"""How often ideas are of which type and how many of them worked: MLE-Ideator's figures 3 and 4 as one table.
+"""Shares of idea types and of effective ideas: MLE-Ideator's figures 3 and 4 as one table.
 
-Covered: counting what mle-classify-ideas wrote, text for people. Not covered: intervals, comparing two sets of rollouts.
+Covered: counting the output of mle-classify-ideas, a text table. Not covered: intervals, comparing sets of rollouts.
 """
 
 from collections import Counter
@@ -17,17 +17,17 @@ class Tally:
     def __init__(self) -> None:
         self._counts: Counter[tuple[str | None, bool | None]] = Counter()
 
-    def add(self, found: Iterable[Mapping[str, Any]]) -> None:
+    def add(self, entries: Iterable[Mapping[str, Any]]) -> None:
         """Count the entries of a record's `idea_types`."""
-        self._counts.update((entry["type"], entry["effective"]) for entry in found)
+        self._counts.update((entry["type"], entry["effective"]) for entry in entries)
 
     def __len__(self) -> int:
         return self._counts.total()
 
     def rows(self, types: Sequence[str]) -> list[tuple[str, str, str, str, str]]:
-        """A line for each of `types`, for ideas without one if there are any, and for all: the columns of HEADER.
+        """One line per type, one for ideas without a type if there are any, and one for all: the columns of HEADER.
 
-        share: of the ideas that have a type; effective: of those where it is known, which are `of` in number.
+        share: of the ideas with a type; effective: share of the `of` ideas whose effect is known.
         """
         typed = len(self) - self._of(None)
         lines = [self._row(kind, [kind], typed) for kind in types]
@@ -46,7 +46,7 @@ class Tally:
         return name, str(ideas), share, f"{worked / known:.1%}" if known else "-", str(known)
 
     def text(self, types: Sequence[str]) -> str:
-        """The table, a line a row, without a line break at its end."""
+        """The table, one line per row, without a final line break."""
         from tabulate import tabulate
 
         align = ("left", "right", "right", "right", "right")

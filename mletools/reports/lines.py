@@ -1,4 +1,4 @@
-"""Parts of a report's tables: aligned columns, numbers that may be missing, the words for quantities."""
+"""Parts of a report's tables: aligned columns, formatted numbers, names of quantities."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -20,17 +20,17 @@ HANDLING = {"invalid": "counted as invalid", "ignore": "left out", "error": "an 
 
 
 def number(value: float | None, form: str = ".3f") -> str:
-    """In this form, and `-` where there is none."""
+    """The formatted value; `-` for None."""
     return "-" if value is None else format(value, form)
 
 
 def interval(ends: Sequence[float] | None, form: str = ".3f") -> str:
-    """`0.100 to 0.200`, and `-` where there is none."""
+    """`0.100 to 0.200`; `-` for None."""
     return "-" if ends is None else f"{ends[0]:{form}} to {ends[1]:{form}}"
 
 
 def aligned(header: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[str] = ("task", "set")) -> str:
-    """A table with a line under its header; the columns named in `left` are aligned left, the others right."""
+    """A table with a rule under its header; columns named in `left` are left-aligned, the others right-aligned."""
     from tabulate import tabulate
 
     align = ["left" if name in left else "right" for name in header]
@@ -39,5 +39,5 @@ def aligned(header: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence
 
 
 def each(rows: Sequence[Record], words: Callable[[Record], str]) -> str:
-    """`3 of 24 (before), 0 of 24 (after)`; the set's name only where there are several."""
+    """`3 of 24 (before), 0 of 24 (after)`; set names only if there are several."""
     return ", ".join(f"{words(row)} ({row['set']})" if len(rows) > 1 else words(row) for row in rows)

@@ -1,8 +1,7 @@
-"""A running pipe at a glance, from files that still grow: rollouts, rewards, sandbox use, training.
+"""Statistics of a running pipe from its growing files: rollouts, rewards, sandbox use, training.
 
 Covered: files of graded rollouts and of train_step records as commands append to them, under their final names or as
-.partial; files that are not there yet or begin again. Not covered: what a command has not written, and how the screen
-is drawn (following).
+.partial; files that do not exist yet or are restarted. Not covered: unwritten records, drawing (following).
 """
 
 import os
@@ -18,15 +17,15 @@ from ..records.jsonl import loads
 from .show.visible import visible_line
 from .statistics import mean
 
-WINDOW = 300.0  # seconds that rates are over
-RECENT = 100  # rollouts that recent shares and means are over
+WINDOW = 300.0  # seconds, for rates
+RECENT = 100  # rollouts, for recent shares and means
 SPARKS = "▁▂▃▄▅▆▇█"
 CURVE = 40  # steps of the curve
-Row = tuple[str, str, str]  # what, lately, in all
+Row = tuple[str, str, str]  # name, recent, total
 
 
 class Tail:
-    """A file's records as they are written. `read` gives the new ones; what is no whole line yet waits for its end."""
+    """A growing file's records. `read` yields the new ones; an incomplete line waits for its end."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
@@ -62,7 +61,7 @@ class Tail:
 
 
 class Live:
-    """Give it records with the clock's time (None: they were there before); `rows` says how things stand."""
+    """Collects records with arrival times (None: written before the start); `rows` gives the current statistics."""
 
     def __init__(self, begun: float) -> None:
         self.begun = begun
@@ -96,7 +95,7 @@ class Live:
             self.others[str(record.get("kind"))] += 1
 
     def rows(self, now: float) -> list[Row]:
-        """What to show; lately: of the last WINDOW seconds or RECENT rollouts."""
+        """The dashboard's rows; recent: the last WINDOW seconds or RECENT rollouts."""
         since = max(self.begun, now - WINDOW)
         seconds = max(now - since, 1e-9)
         for queue in (self._arrivals, self._steps):
@@ -110,11 +109,11 @@ class Live:
             mean([float(each.get("medal") is not None) for each in verdicts]),
         )
         rows = [
-            ("rollouts", f"{60 * len(self._arrivals) / seconds:.1f} a minute", f"{self.rollouts:,}"),
+            ("rollouts", f"{60 * len(self._arrivals) / seconds:.1f} per minute", f"{self.rollouts:,}"),
             ("valid", _share(valid), _share(self.valid / self.rollouts if self.rollouts else None)),
             ("medals", _share(medals), _share(self.medals / self.rollouts if self.rollouts else None)),
             ("reward", _number(mean(rewards)), ""),
-            ("sandboxes at work", f"{sum(took for _, took in self._arrivals) / seconds:.1f}", ""),
+            ("busy sandboxes", f"{sum(duration for _, duration in self._arrivals) / seconds:.1f}", ""),
             ("programs", "", ", ".join(f"{count:,} {name}" for name, count in self.statuses.most_common(6)) or "-"),
         ]
         if self.step:
@@ -126,15 +125,15 @@ class Live:
         rows = [
             (
                 "updates",
-                f"{60 * len(steps) / seconds:.1f} a minute",
+                f"{60 * len(steps) / seconds:.1f} per minute",
                 f"{self.trained:,}, policy {step['policy_version']}",
             ),
-            ("reward of the update", _number(step.get("reward_mean")), sparks(self.rewards)),
+            ("reward of the step", _number(step.get("reward_mean")), sparks(self.rewards)),
             ("staleness", _number(step.get("staleness")), f"at most {step.get('staleness_max', '-')}"),
         ]
         works, waits = (sum(record.get(name) or 0.0 for record in steps) for name in ("duration_s", "waited_s"))
         if works + waits > 0:
-            rows.append(("trainer works", _share(works / (works + waits)), ""))
+            rows.append(("trainer busy", _share(works / (works + waits)), ""))
         idle = [record.get("sampler_waited_s") for _, record in self._steps]
         known = [value for value in idle if value is not None]
         if len(known) > 1:
@@ -146,7 +145,7 @@ class Live:
 
 
 def sparks(values: Iterable[float]) -> str:
-    """The values as a line of blocks, lowest to highest."""
+    """The values as a sparkline."""
     known = list(values)
     if len(known) < 2:
         return ""
@@ -160,7 +159,7 @@ def in_one_line(rows: Iterable[Row]) -> str:
 
 
 def add_new(tails: Iterable[Tail], live: Live, first: bool) -> None:
-    """Add the new records of the files; `first`: they were there before, so they say nothing of the speed."""
+    """Add the new records of the files. first: they were written before the start and do not count for rates."""
     for tail in tails:
         for record in tail.read():
             live.add(record, None if first else time.monotonic())

@@ -1,4 +1,4 @@
-"""The options of mle-report: which sets are read, and what is printed, drawn or watched of them."""
+"""The options of mle-report: input sets, tables, page and figures, following."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,22 +16,22 @@ TABLE, PAGE, WATCH = "Tables", "Page and figures", "Following"
 
 @dataclass(frozen=True)
 class ReportOptions:
-    """What is read and how it is counted; then tables, page and figures, and following a running pipe."""
+    """Input and counting; then tables, page and figures, and following a running pipe."""
 
     label: tuple[str, ...] = option(
-        "Name the sets, one a file, in order (default: the file names).", default=(), metavar="NAME"
+        "Names of the sets, one per file, in order (default: the file names).", default=(), metavar="NAME"
     )
     runs: int | None = option(
-        "The k of Avg@k and Best@k, and the fewest runs a task should have (default: what the sets hold).",
+        "The k of Avg@k and Best@k, and the minimum number of runs per task (default: from the sets).",
         at_least=1,
         metavar="K",
     )
-    missing: str = option("What a run that is not there counts as.", default="invalid", choices=POLICIES)
+    missing: str = option("How a missing run counts.", default="invalid", choices=POLICIES)
     best_trace: bool = option(
-        "Of the traces of a run (scaffold memory) count one, the best by validation, with the cost of all.",
+        "Count one trace per run (scaffold memory), the best by validation, with the cost of all.",
         default=False,
     )
-    confidence: float = option("Of the intervals.", default=0.95, above=0, below=1)
+    confidence: float = option("Confidence level of the intervals.", default=0.95, above=0, below=1)
     as_json: bool = option(
         "Write records (kind summary, or comparison) instead of tables.",
         default=False,
@@ -41,31 +41,30 @@ class ReportOptions:
     compare: bool = option("Compare the second of two sets with the first, task by task.", default=False, heading=TABLE)
     by: str | None = option("--compare: the quantity.  [default: reward]", choices=tuple(BY), heading=TABLE)
     over_time: bool = option(
-        "Of searches: medals and normalised scores by the share of the budget that was used.",
+        "Searches: medals and normalised scores by share of the budget used.",
         default=False,
         heading=TABLE,
     )
     over_turns: bool = option(
-        "Of agents in turns: how many ask for help, and what they have so far, after each turn.",
+        "Agents in turns: share asking for help, and results so far, after each turn.",
         default=False,
         heading=TABLE,
     )
     over_traces: bool = option(
-        "Of runs of traces (scaffold memory): human rank over time, of those from memory and from scratch, and by "
-        "submission.",
+        "Runs of traces (scaffold memory): human rank over time, from memory and from scratch, and by submission.",
         default=False,
         heading=TABLE,
     )
     html: bool = option(
-        "One HTML page with figures, a table of rollouts, and a viewer; it loads nothing.",
+        "Write one HTML page with figures, a table of rollouts, and a viewer; it loads nothing.",
         default=False,
         heading=PAGE,
     )
-    full: bool = option("--html: the viewer shows all of every text (a larger page).", default=False, heading=PAGE)
-    title: str | None = option("--html: of the page.  [default: Report]", metavar="TEXT", heading=PAGE)
-    plots: str | None = option("Write every figure into DIR too, as SVG and PNG.", metavar="DIR", heading=PAGE)
+    full: bool = option("--html: the viewer shows texts in full (a larger page).", default=False, heading=PAGE)
+    title: str | None = option("--html: title of the page.  [default: Report]", metavar="TEXT", heading=PAGE)
+    plots: str | None = option("Also write every figure into DIR, as SVG and PNG.", metavar="DIR", heading=PAGE)
     steps: tuple[str, ...] = option(
-        "--html, --plots, --follow: train_step records, whose curves are drawn too (repeatable).",
+        "--html, --plots, --follow: train_step records, to draw training curves (repeatable).",
         default=(),
         flags=("--train-steps",),
         kind="file",
@@ -73,7 +72,7 @@ class ReportOptions:
         heading=PAGE,
     )
     tasks: tuple[str, ...] = option(
-        "--html, --plots: task records in the order of their making, also --rejects and --dropped files: a funnel "
+        "--html, --plots: task records in order of generation, also --rejects and --dropped files, for the funnel "
         "(repeatable).",
         default=(),
         kind="file",
@@ -81,12 +80,12 @@ class ReportOptions:
         heading=PAGE,
     )
     follow: bool = option(
-        "Watch FILES, and --train-steps, as a running pipe writes them: a dashboard on standard error, until Ctrl-C.",
+        "Watch FILES and --train-steps while a pipe writes them: a dashboard on standard error, until Ctrl-C.",
         default=False,
         heading=WATCH,
     )
     interval: float = option(
-        "--follow: seconds between its lines where there is no terminal.",
+        "--follow: seconds between lines, without a terminal.",
         default=10.0,
         above=0,
         metavar="S",
@@ -95,7 +94,7 @@ class ReportOptions:
 
     @property
     def tables(self) -> list[str]:
-        """The tables that replace the whole report, of TABLES."""
+        """The chosen names of TABLES, which replace the whole report."""
         return [name for name in TABLES if getattr(self, name)]
 
     @property
@@ -105,39 +104,38 @@ class ReportOptions:
 
     @property
     def comparison(self) -> dict[str, Any]:
-        """What comparisons go by, as `comparison.compare` names it."""
+        """The settings of `comparison.compare`, by name."""
         settings = {"runs": self.runs, "missing": self.missing, "confidence": self.confidence}
         return {"by": self.by or "reward", **settings}
 
     def names(self, files: Sequence[str]) -> Sequence[str]:
-        """The name of each file's set. OptionError: two have the same."""
+        """The name of each file's set. OptionError: two names are equal."""
         names = self.label or labels(files)
         if len(set(names)) < len(names):
-            raise OptionError("two sets have the same name; --label tells them apart")
+            raise OptionError("two sets have the same name: give --label for each")
         return names
 
     def check(self, files: int) -> None:
-        """OptionError for options of different outputs, and for options that do not fit this number of files."""
+        """OptionError: options of different outputs, or options that do not fit this number of files."""
         if self.label and len(self.label) != files:
             raise OptionError(f"{len(self.label)} labels for {files} files")
         if self.compare and files != 2:
             raise OptionError(f"--compare needs two files, not {files}")
         if self.by and not (self.compare or self.drawn):
-            raise OptionError("--by is about --compare")
+            raise OptionError("--by needs --compare, --html or --plots")
         if len(self.tables) + self.compare > 1:
             raise OptionError("--compare, --over-time, --over-turns and --over-traces are different tables: give one")
         if self.html and (self.as_json or self.compare or self.tables):
-            raise OptionError("--html is a page of its own: --json, --compare and --over-... are about other output")
+            raise OptionError("--html excludes --json, --compare and --over-..., which are other outputs")
         if not self.html and (self.full or self.title):
-            raise OptionError("--full and --title are about --html")
+            raise OptionError("--full and --title need --html")
         if self.steps and not (self.drawn or self.follow):
-            raise OptionError("--train-steps is drawn: give --html, --plots DIR or --follow too")
+            raise OptionError("--train-steps needs --html, --plots DIR or --follow")
         if self.best_trace and (self.drawn or self.over_turns or self.over_traces):
             raise OptionError(
-                "--best-trace is about tables of runs; the page, figures, --over-turns and --over-traces show every "
-                "trace"
+                "--best-trace is for tables of runs; the page, figures, --over-turns and --over-traces show every trace"
             )
         if self.tasks and not self.drawn:
-            raise OptionError("--tasks are drawn: give --html or --plots DIR too")
+            raise OptionError("--tasks needs --html or --plots DIR")
         if self.follow and (self.drawn or self.as_json or self.compare or self.tables):
-            raise OptionError("--follow shows what a running pipe does, and nothing else")
+            raise OptionError("--follow excludes all other outputs")

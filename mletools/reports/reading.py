@@ -1,4 +1,4 @@
-"""From lines of input to what a report needs: sets of graded rollouts, why tasks were dropped, and names of files."""
+"""Read a report's input: sets of graded rollouts, reasons for dropped tasks, and names of files."""
 
 import os
 from collections.abc import Callable, Iterable, Sequence
@@ -19,16 +19,15 @@ def read_set(
     keep: Callable[[dict[str, Any], str], None],
     best_trace: bool = False,
 ) -> RunSet:
-    """The graded rollouts of one file, each given to `keep` with the set's label.
+    """The graded rollouts of one file; `keep` gets each with the set's label.
 
-    reject(line, reason): for a rollout that is not graded, and for one that came before. best_trace: of the traces of a
-    run count one (reports.traces).
+    reject(line, reason) gets ungraded rollouts and duplicates. best_trace: count one trace per run (reports.traces).
     """
     run_set, traces = RunSet(label), Traces()
-    line_numbers: dict[str, int] = {}  # by the rollout's id
+    line_numbers: dict[str, int] = {}  # by rollout id
     for line in lines:
         if (id := line.record["id"]) in line_numbers:
-            reject(line, f"rollout {id} again, first in line {line_numbers[id]}: a run counts once")
+            reject(line, f"duplicate rollout {id}, first in line {line_numbers[id]}: a run counts once")
             continue
         try:
             graded = graded_run(line.record)
@@ -47,7 +46,7 @@ def read_set(
 
 
 def drop_reason(record: dict[str, Any]) -> str | None:
-    """Why a task was dropped, or a line rejected; None: the task was kept."""
+    """The reason why a task was dropped or a line rejected; None if the task was kept."""
     if record["kind"] == "reject":
         return visible_line(record["reason"])
     decision = record.get("filter") or {"kept": True}
@@ -55,7 +54,7 @@ def drop_reason(record: dict[str, Any]) -> str | None:
 
 
 def labels(files: Sequence[str]) -> list[str]:
-    """What tells the files apart: their names, or else the folders in which they differ (runs/a/steps.jsonl: a)."""
+    """Distinct labels for the files: their names, or else the folders in which they differ (runs/a/steps.jsonl: a)."""
     names = ["stdin" if path == "-" else os.path.basename(path).removesuffix(".jsonl") for path in files]
     if len(set(names)) == len(names):
         return names
@@ -69,5 +68,5 @@ def labels(files: Sequence[str]) -> list[str]:
 
 
 def _common_length(parts: Sequence[Sequence[str]]) -> int:
-    """In how many of their first parts all of them agree."""
+    """The number of first parts on which all agree."""
     return sum(1 for _ in takewhile(lambda column: len(set(column)) == 1, zip(*parts, strict=False)))

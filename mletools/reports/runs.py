@@ -1,7 +1,7 @@
-"""Graded rollouts as runs of tasks: what is kept of each, which repeat of its task each is, and which are missing.
+"""Graded rollouts as runs of tasks, aligned by repeat, with a policy for missing runs.
 
-A repeat (the "seed" of the papers) is the pair of mle-rollout's --seed and the sample's index in its group. A set should
-hold every task's every repeat. What it lacks is missing, and a policy says what a missing run counts as.
+A repeat (the "seed" of the papers) is the pair of mle-rollout's --seed and the sample's index in its group. A set
+should hold every repeat of every task. The others are missing, and the policy says what a missing run counts as.
 """
 
 from collections import Counter
@@ -19,13 +19,13 @@ POLICIES = ("invalid", "ignore", "error")
 QUANTITIES = (
     "valid", "above_median", "bronze", "silver", "gold", "medal", "reward", "score", "human_rank", "normalised",
 )  # fmt: skip
-Values = dict[str, float | None]  # one run's QUANTITIES; None: it has no such value
-Grid = dict[str, list[Values | None]]  # by task, one entry a repeat; None: missing and ignored
+Values = dict[str, float | None]  # one run's QUANTITIES; None: no such value
+Grid = dict[str, list[Values | None]]  # by task, one entry per repeat; None: missing and ignored
 
 
 @dataclass(frozen=True, slots=True)
 class GradedRun:
-    """What a report needs of one graded rollout."""
+    """The fields of a graded rollout that reports use."""
 
     id: str
     task: str
@@ -50,9 +50,10 @@ class GradedRun:
     completion_tokens: int | None
     usd: float | None
     revealed: bool
-    search: Search | None = None  # of a rollout that is one
-    turns: tuple[Turn, ...] | None = None  # of an agent in turns
-    trace: Trace | None = None  # of one of the traces of a run
+    search: Search | None = None  # if it is a search
+    turns: tuple[Turn, ...] | None = None  # if its agent works in turns
+    trace: Trace | None = None  # if it is a trace of a run
+    readings: Counter[tuple[str, str | None]] = field(default_factory=Counter)  # answers by how they were read
 
 
 @dataclass
@@ -71,19 +72,19 @@ class RunSet:
 
 
 def failure_reward(how: Mapping[str, Any]) -> float | None:
-    """The least that the reward rule in `how` (grade.reward) gives, to a run that handed in nothing at all; None: no reward."""
+    """The reward of a run without a submission by the rule in `how` (grade.reward); None if it gets no reward."""
     return {"milestone": 0.0, "partial-credit": how.get("failure"), "improvement": -1.0}.get(how.get("rule", ""))
 
 
 def graded_run(rollout: Mapping[str, Any]) -> GradedRun:
-    """The Run of a graded rollout; fields that older graders did not write are None. RecordError: it is not graded."""
+    """The GradedRun of a rollout; fields that older graders did not write are None. RecordError: it is not graded."""
     for name in ("grade", "reward"):
         if name not in rollout:
             raise RecordError(f'no "{name}": was this written by mle-grade?')
     grade, usage, search = rollout["grade"], rollout["usage"], searched(rollout)
     seeds = [entry["seed"] for entry in rollout["lineage"] if entry["tool"] == "mle-rollout"]
     seed = seeds[-1] if seeds else None
-    in_turns = "settings" in rollout  # the programs of an agent in turns are in its usage
+    in_turns = "settings" in rollout  # usage of an agent in turns includes its programs
     better = "lower" if grade["lower_is_better"] else "higher"
     return GradedRun(
         id=rollout["id"],
@@ -112,17 +113,20 @@ def graded_run(rollout: Mapping[str, Any]) -> GradedRun:
         search=search,
         turns=by_turn(rollout),
         trace=traced(rollout),
+        readings=Counter(
+            (turn["format"]["read"], turn["format"]["rule"]) for turn in rollout["turns"] if "format" in turn
+        ),
     )
 
 
 def common(values: Iterable[Any], none: Any = None) -> Any:
-    """The one value that all of `values` are, MIXED where they differ, `none` where there are none."""
-    found = set(values)
-    return found.pop() if len(found) == 1 else MIXED if found else none
+    """The common value of `values`; MIXED if they differ, `none` if there are none."""
+    distinct = set(values)
+    return distinct.pop() if len(distinct) == 1 else MIXED if distinct else none
 
 
 def human_rank_rule(run_set: RunSet) -> str | None:
-    """The one rule of the set's human ranks; ToolError where two were used, for their mean would mean nothing."""
+    """The rule of the set's human ranks; ToolError if there are two, because ranks by different rules have no mean."""
     rules = sorted({run.human_rank_rule for run in run_set.runs if run.human_rank_rule is not None})
     if len(rules) > 1:
         raise ToolError(f"{run_set.label}: human ranks by {' and '.join(rules)}: grade again with one --human-rank")
@@ -130,10 +134,10 @@ def human_rank_rule(run_set: RunSet) -> str | None:
 
 
 def expected_runs(run_set: RunSet, at_least: int | None = None) -> int:
-    """How many runs every task of the set should have; 0 for an empty set without `at_least`.
+    """The number of runs that every task of the set should have; 0 for an empty set without `at_least`.
 
-    The most that a task of the set has, or was to have by the group sizes in its records, and not less than `at_least`.
-    A group that a filter cut short is known by its group_size.
+    It is the largest number that a task of the set has, or should have by the group sizes in its records, and at least
+    `at_least`. The group_size reveals a group that a filter has reduced.
     """
     if not run_set.tasks:
         return 0
@@ -148,11 +152,11 @@ def expected_runs(run_set: RunSet, at_least: int | None = None) -> int:
 
 
 def aligned(tasks: Mapping[str, Sequence[GradedRun]], count: int) -> dict[str, list[GradedRun | None]]:
-    """The runs of each task as a list of `count` repeats, None where there is no run.
+    """The runs of each task as a list of `count` repeats, None for missing runs.
 
-    Place i is the same repeat (seed and sample) in every task, as long as `count` places hold all repeats there are.
-    Otherwise (tasks that were run with different seeds) it is each task's i-th run. Runs of one task that share seed
-    and sample, from different groups, are repeats of their own, in order of group and id.
+    Index i is the same repeat (seed and sample) in every task, if there are at most `count` distinct repeats. Otherwise
+    (tasks that were run with different seeds) it is each task's i-th run. Runs of one task with the same seed and
+    sample, from different groups, are separate repeats, in order of group and id.
     """
     keyed: dict[str, dict[Any, GradedRun]] = {}
     for task, runs in tasks.items():
@@ -161,43 +165,43 @@ def aligned(tasks: Mapping[str, Sequence[GradedRun]], count: int) -> dict[str, l
         for run in sorted(runs, key=lambda run: (run.repeat, run.group, run.id)):
             keyed[task][run.repeat, seen[run.repeat]] = run
             seen[run.repeat] += 1
-    places = sorted({key for found in keyed.values() for key in found})
+    places = sorted({key for by_key in keyed.values() for key in by_key})
     rows: dict[str, list[GradedRun | None]] = {}
-    for task, found in keyed.items():
-        row = [found.get(key) for key in places] if len(places) <= count else list(found.values())
+    for task, by_key in keyed.items():
+        row = [by_key.get(key) for key in places] if len(places) <= count else list(by_key.values())
         rows[task] = [*row, *[None] * (count - len(row))]
     return rows
 
 
 def missing_runs(run_set: RunSet, tasks: Sequence[str], count: int) -> dict[str, int]:
-    """How many of `count` runs each of `tasks` lacks, for those that lack any."""
+    """The number of runs missing from `count`, for each of `tasks` that lacks any."""
     lacking = {task: count - len(run_set.tasks.get(task, ())) for task in tasks}
     return {task: number for task, number in lacking.items() if number}
 
 
 def all_tasks(sets: Sequence[RunSet]) -> list[str]:
-    """The tasks of any set, in order of appearance."""
+    """The tasks of all sets, in order of appearance."""
     return list(dict.fromkeys(task for run_set in sets for task in run_set.tasks))
 
 
 def refuse_missing(run_set: RunSet, tasks: Sequence[str], count: int) -> None:
-    """ToolError that names what is missing, for the policy "error"."""
+    """ToolError that names the missing runs, for the policy "error"."""
     lacking = missing_runs(run_set, tasks, count)
     if tasks and not run_set.tasks:
-        raise ToolError(f"{run_set.label}: no rollouts (--missing invalid or ignore goes on without)")
+        raise ToolError(f"{run_set.label}: no rollouts (--missing invalid or ignore continues without them)")
     if lacking:
         task, number = next(iter(lacking.items()))
         more = f" and {len(lacking) - 1} more tasks" if len(lacking) > 1 else ""
         raise ToolError(
             f"{run_set.label}: {sum(lacking.values())} of {count * len(tasks)} runs are missing: "
-            f"{number} of {task}{more} (--missing invalid or ignore goes on without)"
+            f"{number} of {task}{more} (--missing invalid or ignore continues without them)"
         )
 
 
 def values(run: GradedRun, ranked: bool, normalised: bool) -> Values:
-    """The QUANTITIES of one run. Where the task has a leaderboard an invalid run's human rank and normalised score are 0.
+    """The QUANTITIES of one run. If the task has a leaderboard, an invalid run's human rank and normalised score are 0.
 
-    Medals are exclusive (MLE-bench): gold is no silver; `medal` is any of the three.
+    Medals are exclusive (MLE-bench): gold does not count as silver; `medal` is any of the three.
     """
     zero = None if run.valid else 0.0
     return {
@@ -213,22 +217,22 @@ def values(run: GradedRun, ranked: bool, normalised: bool) -> Values:
 
 
 def normalised_tasks(sets: Sequence[RunSet]) -> set[str]:
-    """The tasks that have normalised scores: a run has one, or there is a leaderboard and no run is valid."""
+    """The tasks with normalised scores: a run has one, or the task has a leaderboard and no valid run."""
     runs = [run for run_set in sets for run in run_set.runs]
     ranked, scored = ({run.task for run in runs if run.ranked}, {run.task for run in runs if run.valid})
     return {run.task for run in runs if run.normalised is not None} | (ranked - scored)
 
 
 def grids(sets: Sequence[RunSet], policy: str, at_least: int | None = None) -> list[Grid]:
-    """For each set the values of every task's every repeat, missing runs by `policy`.
+    """For each set the values of every repeat of every task of any set; `policy` decides about missing runs.
 
-    Tasks are those of any set. "invalid": a missing run is one that handed in nothing, with the reward that the set's
-    rule gives such a run (none under rules that give none). "ignore": None in its place. "error": ToolError.
+    "invalid": a missing run counts as one without a submission, with the reward of the set's rule for such runs (None
+    if the rule gives none). "ignore": None in its place. "error": ToolError.
     """
     tasks = all_tasks(sets)
     ranked = {run.task for run_set in sets for run in run_set.runs if run.ranked}
     normalised = normalised_tasks(sets)
-    found: list[Grid] = []
+    by_set: list[Grid] = []
     for run_set in sets:
         count = expected_runs(run_set, at_least)
         if policy == "error":
@@ -247,5 +251,5 @@ def grids(sets: Sequence[RunSet], policy: str, at_least: int | None = None) -> l
             }
             absent = nothing if policy == "invalid" else None
             grid[task] = [values(run, *board) if run is not None else absent for run in row]
-        found.append(grid)
-    return found
+        by_set.append(grid)
+    return by_set

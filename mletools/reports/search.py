@@ -1,8 +1,8 @@
-"""What one search came to, from its record alone: loops, gains, the first medal, costs, and its standing over time.
+"""Statistics of one search, from its record: loops, improve rate, first medal, costs, and results over time.
 
-R&D-Agent's table 3 (loops, improve rate, time to first medal) and figure 3 (medals over time, and what perfect selection
-would have won). Seconds are those of the search's clock at the end of a node's round. Not covered:
-means over searches (summary), whether a test score is a fair one (grading).
+R&D-Agent's table 3 (loops, improve rate, time to first medal) and figure 3 (medals over time, beside perfect
+selection). Seconds are those of the search's clock at the end of a node's round. Not covered: means over searches
+(summary), the validity of test scores (grading).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,12 +12,12 @@ from typing import Any
 Record = Mapping[str, Any]
 SHARES = tuple(tenth / 10 for tenth in range(1, 11))  # of a budget
 USED = ("seconds", "prompt_tokens", "completion_tokens", "usd")
-CLOSE = 1e-9  # shares that differ by less are the same
+CLOSE = 1e-9  # shares closer than this are equal
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The test's on one submission; normalised: None without a leaderboard, or where it is invalid."""
+    """The test verdict on one submission; normalised: None without a leaderboard, or if the submission is invalid."""
 
     valid: bool
     medal: bool
@@ -26,9 +26,10 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """At a share of the budget: the verdict on what the search would have handed in, and on the best there was.
+    """Verdicts at a share of the budget: on the submission of the search at that time, and on its best node by the
+    test.
 
-    None: there was nothing to hand in.
+    None: no submission yet.
     """
 
     share: float
@@ -38,31 +39,37 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """What a report needs of one search."""
+    """The statistics of one search."""
 
     loops: int
     improve_rate: float | None
     first_medal_s: float | None
     cost: dict[str, dict[str, float | None]]  # by phase: USED
     over_time: tuple[Standing, ...]  # at SHARES
+    fallbacks: int = 0  # answers of the model that could not be used
 
 
 def is_search(rollout: Record) -> bool:
-    """Whether it tells of a search, and every turn of it of a node."""
+    """Whether the rollout is a search and every turn is a node."""
     return bool(rollout.get("search")) and all("node" in turn for turn in rollout["turns"])
 
 
 def searched(rollout: Record) -> Search | None:
-    """The Search of a rollout that is one; None of any other."""
+    """The Search of a rollout; None if it is no search."""
     if not is_search(rollout):
         return None
     return Search(
-        loops(rollout), improve_rate(rollout), first_medal_s(rollout), cost(rollout), tuple(over_time(rollout))
+        loops(rollout),
+        improve_rate(rollout),
+        first_medal_s(rollout),
+        cost(rollout),
+        tuple(over_time(rollout)),
+        sum((rollout["search"].get("fallbacks") or {}).values()),
     )
 
 
 def loops(rollout: Record) -> int:
-    """The nodes that it made, failed ones too."""
+    """The number of nodes, including failed ones."""
     return len(rollout["turns"])
 
 
@@ -71,22 +78,22 @@ def lower_is_better(rollout: Record) -> bool:
 
 
 def gains(rollout: Record) -> list[bool]:
-    """Of each node whether its score beats the scores of all nodes before it; the first one with a score does."""
+    """For each node, whether its score beats those of all earlier nodes; the first score counts as a gain."""
     best: float | None = None
-    found = []
+    better_nodes = []
     for turn in rollout["turns"]:
         score = turn["node"]["score"]
         better = score is not None and (best is None or better_than(score, best, lower_is_better(rollout)))
         best = score if better else best
-        found.append(better)
-    return found
+        better_nodes.append(better)
+    return better_nodes
 
 
 def improve_rate(rollout: Record) -> float | None:
-    """Of the nodes after the first one with a score, the share that beats the scores of all nodes before it.
+    """Share of the nodes after the first scored node that beat the scores of all earlier nodes.
 
     Nodes without a score count as no gain. None: there are no such nodes. (R&D-Agent, table 3: "percentage of R&D loops
-    yielding performance gains"; over what a gain is, it does not say.)
+    yielding performance gains"; the paper does not say what a gain is measured against.)
     """
     better = gains(rollout)
     after = better[better.index(True) + 1 :] if True in better else []
@@ -94,23 +101,23 @@ def improve_rate(rollout: Record) -> float | None:
 
 
 def first_medal_s(rollout: Record) -> float | None:
-    """Seconds of the search when the first node was done whose submission wins a medal on the test; None: none does."""
+    """Seconds until the first node whose submission wins a medal on the test; None if there is none."""
     won = [turn["node"]["elapsed_s"] for turn in rollout["turns"] if (turn.get("grade") or {}).get("medal")]
     return float(won[0]) if won else None
 
 
 def cost(rollout: Record) -> dict[str, dict[str, float | None]]:
-    """{phase: {seconds, prompt_tokens, completion_tokens, usd}} of the whole search; None: not told."""
+    """{phase: {seconds, prompt_tokens, completion_tokens, usd}} of the whole search; None: unknown."""
     return {
         phase: {name: used.get(name) for name in USED} for phase, used in (rollout["search"].get("cost") or {}).items()
     }
 
 
 def shares_used(rollout: Record) -> list[float]:
-    """Of each node the share of the budget that was used when its round was done: of time, nodes and USD, the largest.
+    """For each node, the share of the budget used at the end of its round: the largest of time, nodes and USD.
 
-    What has no bound does not count; without any bound, it is the share of all the time that the search took. A sum of
-    USD that is not wholly known does not count either.
+    Quantities without a limit do not count, nor does USD if the cost of a turn is unknown. Without any limit, it is the
+    share of the search's total time.
     """
     turns, budget = rollout["turns"], rollout["search"].get("budget") or {}
     rounds = [turn["node"].get("round", at) for at, turn in enumerate(turns)]
@@ -129,15 +136,15 @@ def shares_used(rollout: Record) -> list[float]:
 
 
 def over_time(rollout: Record, shares: Sequence[float] = SHARES) -> list[Standing]:
-    """The search's standing at each share of its budget, by the nodes whose round was done then.
+    """The search's Standing at each share of its budget, from the nodes whose rounds were finished by then.
 
-    Handed in is the node with the best score so far, of equals the first; once the last node is done, and at 1, the node
-    that the search chose. Perfect selection takes the valid one with the best score on the test (figure 3's bound).
+    handed_in: the node with the best score so far, the first of equals; after the last node, and at 1, the node that
+    the search chose. perfect: the valid node with the best test score (figure 3's bound).
     """
     turns, when = rollout["turns"], shares_used(rollout)
     lower, numbers = lower_is_better(rollout), [turn["node"]["number"] for turn in turns]
     chosen = rollout["search"].get("chosen")
-    found = []
+    standings = []
     for share in shares:
         over = share >= 1 or all(time <= share + CLOSE for time in when)
         done = [at for at, time in enumerate(when) if over or time <= share + CLOSE]
@@ -145,8 +152,8 @@ def over_time(rollout: Record, shares: Sequence[float] = SHARES) -> list[Standin
         if over:
             best = numbers.index(chosen) if chosen in numbers else None
         perfect = _best(((at, _test_score(turns[at])) for at in done), lower)
-        found.append(Standing(share, *(None if at is None else _verdict(turns[at]) for at in (best, perfect))))
-    return found
+        standings.append(Standing(share, *(None if at is None else _verdict(turns[at]) for at in (best, perfect))))
+    return standings
 
 
 def better_than(new: float, old: float, lower: bool) -> bool:
@@ -154,7 +161,7 @@ def better_than(new: float, old: float, lower: bool) -> bool:
 
 
 def _best(scores: Iterable[tuple[int, float | None]], lower: bool) -> int | None:
-    """The place of the best score, of equals the first."""
+    """The index of the best score, the first of equals."""
     place: int | None = None
     best = 0.0
     for at, score in scores:

@@ -1,4 +1,4 @@
-"""The formulas of a report: means and their errors, Avg@k and Best@k, a bootstrap. Plain numbers in, plain numbers out."""
+"""The formulas of a report, on plain numbers: means and their errors, Avg@k and Best@k, a bootstrap."""
 
 import math
 import statistics
@@ -9,7 +9,7 @@ Interval = list[float]  # low, high
 
 
 def mean(values: Sequence[float]) -> float | None:
-    """The arithmetic mean; None of nothing."""
+    """The arithmetic mean; None for no values."""
     if not values:
         return None
     try:
@@ -21,7 +21,7 @@ def mean(values: Sequence[float]) -> float | None:
 def sem(values: Sequence[float]) -> float | None:
     """Standard error of the mean, sd / sqrt(n), sd with ddof 1 (MLE-bench); None for fewer than two values.
 
-    It is not the standard deviation: that is sem * sqrt(n), as some papers report.
+    Some papers report the standard deviation instead, which is sem * sqrt(n).
     """
     return statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else None
 
@@ -31,8 +31,8 @@ def t_interval(
 ) -> Interval | None:
     """Student's t interval centre ± t * sem(values), n - 1 degrees of freedom; None for fewer than two values.
 
-    low and high: the ends of the scale, where the interval is cut off. An interval of no width says that the repeats
-    agreed, not that nothing is uncertain; of shares, where that is common, see `wilson_interval`.
+    low and high: the ends of the scale, where the interval is cut off. An interval of width 0 means that the repeats
+    agreed, not that the mean is certain; for shares, where that is common, use `wilson_interval`.
     """
     error = sem(values)
     if centre is None or error is None:
@@ -47,7 +47,8 @@ def wilson_interval(share: float | None, n: float, confidence: float) -> Interva
     """Wilson's score interval of a share of n independent trials (E. B. Wilson, JASA 22, 1927, pages 209-212).
 
     With z the normal quantile of the confidence: (p + z²/2n ± z sqrt(p (1 - p) / n + z²/4n²)) / (1 + z²/n). It lies
-    within [0, 1] and has a width for 0 of n and n of n, too. n may be an effective number, no integer. None without trials.
+    within [0, 1] and has a positive width for 0 of n and n of n, too. n may be an effective number, not an integer.
+    None without trials.
     """
     if share is None or not n:
         return None
@@ -61,10 +62,10 @@ def wilson_interval(share: float | None, n: float, confidence: float) -> Interva
 
 
 def chances_of_best(n: int, k: int) -> list[float]:
-    """For n runs from best to worst: the chance that each is the best of k of them, drawn without replacement.
+    """For n runs from best to worst: the probability that each is the best of k of them, drawn without replacement.
 
-    The run with n - r better ones is the best of C(r - 1, k - 1) of the C(n, k) subsets; from one run to the next worse
-    this falls by (r - k) / (r - 1).
+    The run with n - r better ones is the best of C(r - 1, k - 1) of the C(n, k) subsets; for the
+    next worse run this is multiplied by (r - k) / (r - 1).
     """
     chances = [k / n]
     for r in range(n, 1, -1):
@@ -73,16 +74,16 @@ def chances_of_best(n: int, k: int) -> list[float]:
 
 
 def chance_of_valid(valid: int, n: int, k: int) -> float:
-    """The chance that k of n runs, drawn without replacement, hold at least one of the `valid` ones."""
+    """The probability that k of n runs, drawn without replacement, include at least one of the `valid` ones."""
     return 1.0 if valid + k > n and valid else math.fsum(chances_of_best(n, k)[:valid])
 
 
 def avg_at_k(valid: Sequence[float], n: int, k: int) -> float | None:
     """Avg@k of a task with n runs, `valid` being the scores of the valid ones; None for fewer than k runs.
 
-    MLE-Ideator: the mean over those of k runs that are valid, 0 only if all k are invalid. With n > k the mean of that
-    over all subsets of k runs. Given that a subset holds a valid run, its mean is, over such subsets, the mean of all
-    valid scores; so Avg@k = mean(valid) * P(at least one of k is valid).
+    MLE-Ideator: the mean over the valid ones of k runs, 0 only if all k are invalid. With n > k it is the mean of that
+    over all subsets of k runs. Over the subsets with a valid run, the expected mean is the mean of all valid scores; so
+    Avg@k = mean(valid) * P(at least one of k is valid).
     """
     if n < k or n == 0:
         return None
@@ -92,7 +93,7 @@ def avg_at_k(valid: Sequence[float], n: int, k: int) -> float | None:
 def best_at_k(valid: Sequence[float], n: int, k: int) -> float | None:
     """Best@k of a task with n runs, `valid` being the scores of the valid ones, best first; None for fewer than k runs.
 
-    MLE-Ideator: the best of k runs, 0 if all are invalid. With n > k the mean of that over all subsets of k runs:
+    MLE-Ideator: the best of k runs, 0 if all are invalid. With n > k it is the mean of that over all subsets of k runs:
     sum over i of x_i * C(n - i, k - 1) / C(n, k), x_i the i-th best score; an invalid run is worse than any valid one.
     """
     if n < k or n == 0:
@@ -101,16 +102,16 @@ def best_at_k(valid: Sequence[float], n: int, k: int) -> float | None:
 
 
 def raw_best_at_k(valid: Sequence[float], n: int, k: int) -> float | None:
-    """Best@k on raw scores, best first, over the subsets of k runs that hold a valid one; None if no run is valid.
+    """Best@k on raw scores, best first, over the subsets of k runs with a valid one; None if no run is valid.
 
-    No 0 stands in for a failure here: on many raw scales (an error, say) 0 would be perfect.
+    Failures do not count as 0 here, because 0 is perfect on many raw scales (such as errors).
     """
     best = best_at_k(valid, n, k)
     return best / chance_of_valid(len(valid), n, k) if valid and best is not None else None
 
 
 def bootstrap_interval(differences: Sequence[float], confidence: float, seed: int) -> Interval | None:
-    """Percentile bootstrap of the mean of `differences`: 10,000 resamples of as many, with replacement.
+    """Percentile bootstrap of the mean of `differences`: 10,000 resamples of the same size, with replacement.
 
     Deterministic for a seed; None for fewer than two differences.
     """

@@ -1,9 +1,10 @@
-"""Summaries and comparisons as text for people: tables that fit a terminal, and the notes that say how to read them."""
+"""Summaries and comparisons as text: tables that fit a terminal, with explanatory notes."""
 
 from collections.abc import Sequence
 
 from .course_tables import phases, searches
 from .courses import ALL
+from .formats import formats
 from .lines import HANDLING, OVERALL, Record, aligned, each, interval, number
 from .means import RATES
 
@@ -14,7 +15,7 @@ def _metric(name: str) -> str:
 
 
 def by_task(rows: Sequence[Record]) -> str:
-    """A line for each task and set, and for each set over all tasks."""
+    """One line per task and set, and one per set over all tasks."""
     header = ["task", "set", "runs", "valid", "> median", "b/s/g %", "medal", "reward", "± SEM", "score"]
     header += [f"best@{rows[0]['k']}", "metric"]
     lines = [
@@ -38,7 +39,7 @@ def by_task(rows: Sequence[Record]) -> str:
 
 
 def leaderboards(rows: Sequence[Record]) -> str | None:
-    """A line for each task with a leaderboard, and set; None where no task has one."""
+    """One line per set and task with a leaderboard; None if no task has one."""
     rows = [row for row in rows if row["human_rank_mean"] is not None or row["normalised_mean"] is not None]
     if not rows:
         return None
@@ -61,7 +62,7 @@ def leaderboards(rows: Sequence[Record]) -> str | None:
 
 
 def over_tasks(rows: Sequence[Record]) -> str:
-    """For each quantity and set the mean over tasks, its SEM and its interval."""
+    """The mean over tasks, its SEM and its interval, by quantity and set."""
     lines = []
     for name, words in OVERALL.items():
         field = name if name in RATES else f"{name}_mean"
@@ -74,12 +75,12 @@ def over_tasks(rows: Sequence[Record]) -> str:
 
 
 def costs(rows: Sequence[Record]) -> str:
-    """For each set what its rollouts cost: sums, and what one took; (5/8): told by 5 of 8 rollouts."""
-    header = ["cost", "rollouts", "seconds", "a rollout", "prompt tokens", "completion tokens", "USD", "a rollout"]
+    """Total and mean costs of each set's rollouts; (5/8): known for 5 of 8 rollouts."""
+    header = ["cost", "rollouts", "seconds", "per rollout", "prompt tokens", "completion tokens", "USD", "per rollout"]
     lines = []
     for row in rows:
-        told, paid, count = row["tokens_rollouts"], row["usd_rollouts"], row["rollouts"]
-        some = f" ({told}/{count})" if 0 < told < count else ""
+        counted, paid, count = row["tokens_rollouts"], row["usd_rollouts"], row["rollouts"]
+        some = f" ({counted}/{count})" if 0 < counted < count else ""
         some_usd = f" ({paid}/{count})" if 0 < paid < count else ""
         line = [row["set"], str(count), f"{row['seconds']:.1f}"]
         line.append(f"{row['seconds'] / count:.1f}" if count else "-")
@@ -90,7 +91,7 @@ def costs(rows: Sequence[Record]) -> str:
 
 
 def _rule(rows: Sequence[Record], field: str) -> str:
-    """The one rule that all sets used, or each set's."""
+    """The common rule of all sets, or each set's rule."""
     rules = {row[field] for row in rows if row[field] is not None}
     if len(rules) == 1:
         return str(rules.pop())
@@ -98,7 +99,7 @@ def _rule(rows: Sequence[Record], field: str) -> str:
 
 
 def notes(rows: Sequence[Record]) -> str:
-    """What a reader must know of the numbers; `rows` are the sets' lines over all tasks."""
+    """Notes on how to read the numbers; `rows` are the sets' lines over all tasks."""
     policy, k = rows[0]["missing_policy"], rows[0]["k"]
     rule = _rule(rows, "reward_rule")
     fewer = " (- with fewer)" if policy == "ignore" else ""
@@ -107,21 +108,22 @@ def notes(rows: Sequence[Record]) -> str:
     lines = [
         f"missing runs: {missing}; {HANDLING[policy]} (--missing {policy})",
         f"test feedback: revealed in {revealed} rollouts",
-        f"reward ({rule}): of the runs that have one; b/s/g: bronze, silver, gold",
-        f"score: of the valid runs; best@{k}: the best score of {k} runs{fewer}",
-        "± SEM: standard error of the mean over repeats (ddof 1), a repeat being a seed and a sample",
-        "CI: of shares Wilson's, over runs; of the others Student's t, over repeats",
-        "all, over tasks: every task weighs the same",
+        f"reward ({rule}): mean of the runs with a reward; b/s/g: bronze, silver, gold",
+        f"score: mean of the valid runs; best@{k}: the best score of {k} runs{fewer}",
+        "± SEM: standard error of the mean over repeats (ddof 1); a repeat is a seed and a sample",
+        "CI: Wilson's over runs for shares, Student's t over repeats for all others",
+        "all, over tasks: tasks have equal weight",
     ]
     if any(row["human_rank_rule"] is not None for row in rows):
         rule = _rule(rows, "human_rank_rule")
-        lines.append(f"human rank ({rule}), normalised: tasks with a leaderboard; an invalid run counts 0")
+        lines.append(f"human rank ({rule}), normalised: tasks with a leaderboard; invalid runs count as 0")
         lines.append(f"avg@{k}, best@{k} of the normalised score: without invalid runs, 0 only if all {k} are invalid")
     if any("search" in row for row in rows):
-        lines.append("loops: nodes; improve rate: of the nodes after the first score, those that beat all before them")
+        lines.append("loops: nodes; improve rate: share of the nodes after the first score that beat all earlier nodes")
         lines.append(
-            "first medal: seconds until a node had one on the test, of the searches with one; a search's: its mean"
+            "first medal: seconds to a node with a medal on the test, mean of searches with one; cost of a search: mean"
         )
+        lines.append("fallbacks: answers of the model that could not be used, so that a default took their place")
     return "\n".join(lines)
 
 
@@ -130,12 +132,13 @@ def report(rows: Sequence[Record]) -> str:
     if not rows:
         return "no rollouts"
     overall = [row for row in rows if row["task"] == ALL]
-    parts = [by_task(rows), leaderboards(rows), over_tasks(overall), searches(rows), phases(overall), costs(overall)]
+    parts = [by_task(rows), leaderboards(rows), over_tasks(overall), searches(rows), phases(overall)]
+    parts += [formats(overall), costs(overall)]
     return "\n\n".join(part for part in (*parts, notes(overall)) if part is not None)
 
 
 def comparison(record: Record) -> str:
-    """A comparison as a table of its tasks, the verdict, and the notes."""
+    """A comparison as a table of its tasks, with the verdict and notes."""
     first, second, by = record["first"], record["second"], record["by"]
     form = ".1%" if by in RATES else ".1f" if by == "normalised" else ".4g" if by == "score" else ".3f"
     lines = [
@@ -150,31 +153,31 @@ def comparison(record: Record) -> str:
     ]
     table = aligned(["task", first, second, "difference", f"{second} against {first}"], lines, ("task",))
     count = f"{len(lines)} task" + ("s" if len(lines) != 1 else "")
-    found = (
+    verdict = (
         f"by {by}, {second} against {first}: win {record['win']}, tie {record['tie']}, loss {record['loss']} of {count}"
     )
-    said = [found + "; a positive difference is better"]
+    lines_after = [verdict + "; a positive difference is better"]
     if record["difference_mean"] is not None:
         mean = f"mean difference over tasks: {record['difference_mean']:+{form}}"
         between = interval(record["difference_ci"], f"+{form}")
         how = f"{100 * record['confidence']:.4g} % CI {between}: bootstrap over tasks, {record['resamples']} resamples"
-        said.append(f"{mean} ({how}, --seed {record['seed']})" if record["difference_ci"] else mean)
+        lines_after.append(f"{mean} ({how}, --seed {record['seed']})" if record["difference_ci"] else mean)
     elif lines:
-        said.append("mean difference over tasks: none, the metrics differ")
+        lines_after.append("mean difference over tasks: none, the metrics differ")
     for field, words in (("only_first", f"only in {first}"), ("only_second", f"only in {second}")):
         if record[field]:
-            said.append(f"left out, {words}: {', '.join(record[field])}")
+            lines_after.append(f"left out, {words}: {', '.join(record[field])}")
     if record["without_value"]:
-        said.append(f"left out, no {by} to compare in both: {', '.join(record['without_value'])}")
+        lines_after.append(f"left out, no {by} to compare in both: {', '.join(record['without_value'])}")
     policy = record["missing_policy"]
     missing = [f"{m} of {m + n} ({name})" for m, n, name in _sets(record, "missing")]
-    said.append(f"missing runs: {', '.join(missing)}; {HANDLING[policy]} (--missing {policy})")
+    lines_after.append(f"missing runs: {', '.join(missing)}; {HANDLING[policy]} (--missing {policy})")
     revealed = [f"{r} of {n} ({name})" for r, n, name in _sets(record, "revealed")]
-    said.append(f"test feedback: revealed in {', '.join(revealed)} rollouts")
-    return f"{table}\n\n" + "\n".join(said)
+    lines_after.append(f"test feedback: revealed in {', '.join(revealed)} rollouts")
+    return f"{table}\n\n" + "\n".join(lines_after)
 
 
 def _sets(record: Record, field: str) -> list[tuple[int, int, str]]:
-    """Of each of the two sets: the field, the rollouts, the name."""
+    """The field, the number of rollouts and the name of each of the two sets."""
     names = (record["first"], record["second"])
     return list(zip(record[field], record["rollouts"], names, strict=True))

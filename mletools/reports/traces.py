@@ -1,9 +1,9 @@
-"""A run of several traces as one: MLE-RL's agent goes on until its time is up, and hands in the best that it knows of.
+"""Several traces as one run: MLE-RL's agent works until its time is up and submits its best trace.
 
-Known is the validation score; of equals the first. What a run costs is what its traces cost together. Over a whole run a
-Life tells what its traces came to by human rank, of the rule that mle-grade was asked for, by how they began and by submission (MLE-RL's figure 4). Covered: rollouts
-with `trace` (scaffold memory), one file at a time, a run's traces in order. Not covered: which turn of a trace is handed in
-(the scaffold's choice), means over tasks (courses).
+The best trace is chosen by validation score, the first of equals. The cost of a run is the sum over its traces. A Life
+has the human ranks of a whole run, by mle-grade's rule, by start of the trace and by submission (MLE-RL's figure 4).
+Covered: rollouts with `trace` (scaffold memory), one file at a time, a run's traces in order. Not covered: the
+submitted turn of a trace (the scaffold's choice), means over tasks (courses).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,43 +17,43 @@ from .trace import Trace
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """A run, one trace after another: its seconds, and its valid submissions: how the trace began, the seconds, the human rank."""
+    """A run of consecutive traces: its seconds, and (kind of trace, seconds, human rank) of each valid submission."""
 
     seconds: float
     submissions: tuple[tuple[str, float, float], ...]
 
     @property
     def kinds(self) -> set[str]:
-        """How the traces began that handed in something valid."""
+        """The kinds of the traces with valid submissions."""
         return {kind for kind, _, _ in self.submissions}
 
     def best(self, kind: str, share: float) -> float:
-        """The best human rank that traces of this kind have by this share of the run's seconds; 0 where there is none."""
+        """The best human rank of traces of this kind within this share of the run's seconds; 0 if there is none."""
         until = share * self.seconds * (1 + CLOSE)
         return max((rank for of, at, rank in self.submissions if of == kind and at <= until), default=0.0)
 
 
 def life(traces: Sequence[Trace]) -> Life:
-    """The run that these traces are, in order."""
-    begun, found = 0.0, []
+    """The run of these traces, in order."""
+    begun, submissions = 0.0, []
     for trace in traces:
-        found += [(trace.kind, begun + at, rank) for at, rank in trace.submissions]
+        submissions += [(trace.kind, begun + at, rank) for at, rank in trace.submissions]
         begun += trace.seconds
-    return Life(begun, tuple(found))
+    return Life(begun, tuple(submissions))
 
 
 def lives(runs: Sequence[GradedRun]) -> list[Life]:
-    """The runs that traces of one task belong to; what is no trace is left out."""
-    found = dict[tuple[str, tuple[bool, int, int]], list[Trace]]()
+    """The runs formed by the traces of one task; other rollouts are left out."""
+    by_run = dict[tuple[str, tuple[bool, int, int]], list[Trace]]()
     for run in runs:
         if run.trace is not None:
-            found.setdefault((run.group, run.repeat), []).append(run.trace)
-    return [life(traces) for traces in found.values()]
+            by_run.setdefault((run.group, run.repeat), []).append(run.trace)
+    return [life(traces) for traces in by_run.values()]
 
 
 @dataclass
 class Traces:
-    """Give it the traces with `add`; `runs` are those that the runs hand in, in the order in which the runs began."""
+    """Collects traces with `add`; `runs` yields the submitted trace of each run, in order of the runs' start."""
 
     _best: dict[tuple[str, int], tuple[float | None, GradedRun]] = field(default_factory=dict)
 
@@ -77,5 +77,5 @@ SUMMED = ("seconds", "prompt_tokens", "completion_tokens", "usd")
 
 
 def _sum(a: Any, b: Any) -> Any:
-    """None where either does not tell."""
+    """None if either is unknown."""
     return None if a is None or b is None else a + b

@@ -1,8 +1,8 @@
-"""Where agents in turns stand after each of their turns, from their records alone.
+"""Results of agents in turns after each turn, from their records.
 
-MLE-Ideator's figure 2 (the best normalised score so far and how often help is asked for, by step) and SandMLE's figure 6
-(medals by the turns that an agent may take, here of one long run instead of several bounded ones). The best so far is by
-the score on the test, which the agent may never have seen. Not covered: searches (search), means over tasks (summary).
+MLE-Ideator's figure 2 (best normalised score so far and share asking for help, by step) and SandMLE's figure 6 (medals
+by the number of turns, here from one long run instead of several limited ones). The best so far is by test score, which
+the agent may not have seen. Not covered: searches (search), means over tasks (summary).
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ HELP = "seek_help"
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """After one turn: whether it asked an ideator, and the verdict on the best valid submission by then, if there is one."""
+    """One turn: whether it asked an ideator, and the verdict on the best valid submission so far, if any."""
 
     asked: bool
     valid: bool
@@ -25,11 +25,11 @@ class Turn:
 
 
 def by_turn(rollout: Mapping[str, Any]) -> tuple[Turn, ...] | None:
-    """A Turn for each of the rollout's turns; None of what no agent in turns made, and of a search."""
+    """A Turn for each of the rollout's turns; None for single answers and searches."""
     if "settings" not in rollout or rollout.get("search") or not rollout.get("turns"):
         return None
     lower, best = lower_is_better(rollout), dict[str, Any]()
-    found = []
+    turns = []
     for turn in rollout["turns"]:
         grade = turn.get("grade") or {}
         if (
@@ -38,5 +38,5 @@ def by_turn(rollout: Mapping[str, Any]) -> tuple[Turn, ...] | None:
             and (not best or better_than(grade["score"], best["score"], lower))
         ):
             best = grade
-        found.append(Turn(turn["action"] == HELP, bool(best), bool(best.get("medal")), best.get("normalised_score")))
-    return tuple(found)
+        turns.append(Turn(turn["action"] == HELP, bool(best), bool(best.get("medal")), best.get("normalised_score")))
+    return tuple(turns)

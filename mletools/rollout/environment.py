@@ -17,8 +17,6 @@ from ..records import workers
 from ..records.errors import RecordError, ToolError
 from ..records.ids import bytes_digest
 from ..sandbox import Cell, Limits, Sandbox, Session
-from ..scaffolds.search.authenticity import inauthentic
-from ..scaffolds.search.similarity import cosines, tf_idf_cosines
 from ..tasks.private_data import check_data
 from ..tasks.validation import View, validation_view
 from .execution import ROLLOUT, execution_record, keep, text_record
@@ -72,8 +70,10 @@ class RunResources:
         self._developing = threading.Semaphore(self.jobs)
 
     def environment(self, task: dict[str, Any], name: str) -> "TaskEnvironment":
-        """The environment of the episode `name` on `task`. RecordError: its data are not there, or no rows can be held out."""
-        return TaskEnvironment(self, task, self.view(task), name)
+        """The environment of the episode `name` on `task`. RecordError: its data are not there, or no rows can be held out;
+        without a sandbox neither is looked at.
+        """
+        return TaskEnvironment(self, task, self.view(task) if self.sandbox else None, name)
 
     def view(self, task: dict[str, Any], part: str = "") -> View | None:
         """The task with training rows held out: those that agents are told scores on, or another `part`."""
@@ -113,8 +113,11 @@ class TaskEnvironment:
     @property
     def public(self) -> Path:
         """What programs see as ./input."""
-        if self._view is not None:
-            return self._view.public
+        return self._view.public if self._view is not None else self._all_public
+
+    @property
+    def _all_public(self) -> Path:
+        """The public files, with all training rows."""
         folder: Path = self._resources.data / self._task["data"]["dir"] / "public"
         if not folder.is_dir():
             raise RecordError(f"{folder}: no such folder; is --data the folder that the task was written to?")
@@ -139,10 +142,11 @@ class TaskEnvironment:
         """See Environment.run."""
         resources = self._resources
         assert resources.sandbox is not None
-        view = self._view if rows == "validation" else resources.view(self._task, rows)
+        own = {"validation": self._view, "all": None}
+        view = own[rows] if rows in own else resources.view(self._task, rows)
         limits = replace(resources.limits, wall_s=min(wall_s, resources.limits.wall_s))
         with resources.free:
-            outcome = resources.sandbox.run(code, view.public if view else self.public, limits, seed, arguments)
+            outcome = resources.sandbox.run(code, view.public if view else self._all_public, limits, seed, arguments)
         verdicts = self._judge(outcome.submission, view) if judged else {}
         mine = None if outcome.submission is None else _test_part(outcome.submission, view)
         return {
@@ -152,6 +156,8 @@ class TaskEnvironment:
 
     def inauthentic(self, code: str, execution: Mapping[str, Any]) -> str | None:
         """See Environment.inauthentic."""
+        from ..scaffolds.search.authenticity import inauthentic
+
         kept, spec = execution["submission"], self._task["submission"]
         sample = self.public / "sample_submission.csv"
         try:
@@ -163,6 +169,8 @@ class TaskEnvironment:
 
     def similar(self, texts: Sequence[str]) -> list[float]:
         """See Environment.similar."""
+        from ..scaffolds.search.similarity import cosines, tf_idf_cosines
+
         embeddings = self._resources.embeddings
         if embeddings is None:
             return tf_idf_cosines(texts)

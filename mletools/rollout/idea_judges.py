@@ -17,7 +17,9 @@ Judge = Callable[[dict[str, Any], idea_types.Posed], tuple[str | None, str]]  # 
 class AnswerOptions:
     """How the model answers."""
 
-    temperature: float = option("0 takes the likeliest token.", default=0.0, at_least=0)
+    temperature: float | None = option(
+        "Sampling temperature; 0 is greedy (default: the server's own; 0 for hf: and vllm:).", at_least=0
+    )
     max_tokens: int = option("Of one answer.", default=4096, at_least=1)
     trajectory_tokens: int = option(
         "Tokens that it is shown of the work before an idea, about.", default=32000, at_least=1, metavar="N"
@@ -31,6 +33,7 @@ class ModelJudge:
     model: Model
     seed: int
     options: AnswerOptions
+    send_seed: bool = False
 
     def __call__(self, rollout: dict[str, Any], posed: idea_types.Posed) -> tuple[str | None, str]:
         content = prompts.render(
@@ -45,6 +48,8 @@ class ModelJudge:
             max_tokens=self.options.max_tokens,
             task=rollout["task"],
             role="idea-type",
+            send_seed=self.send_seed,
+            own_temperature=0.0,
         )
         (reply,) = self.model.sample([request])
         if reply.finish_reason == "length":

@@ -9,8 +9,8 @@ from ..models.options import ModelOptions
 from ..models.prices import Price, price_of, read_price
 from ..records.ids import derive_seed
 from ..records.options import option
-from ..scaffolds.answers import split_answer
-from ..scaffolds.quoting import fenced
+from ..scaffolds.messages import fenced
+from ..scaffolds.reading import split_answer
 from .execution import ran_before
 from .metered_model import MeteredModel
 
@@ -19,10 +19,14 @@ from .metered_model import MeteredModel
 class AnswerOptions:
     """How the model answers."""
 
-    temperature: float = option("0 takes the likeliest token.", default=0.0, at_least=0)
+    temperature: float | None = option(
+        "Sampling temperature; 0 is greedy (default: the server's own; 0 for hf: and vllm:).", at_least=0
+    )
     max_tokens: int = option("Of one answer.", default=8192, at_least=1)
     price: tuple[float, float] | None = option(
-        "USD per million tokens (default: list price, where known).", read=read_price, metavar="PROMPT,COMPLETION"
+        "USD per million tokens (default: the server's usage.cost, or the list price).",
+        read=read_price,
+        metavar="PROMPT,COMPLETION",
     )
 
     def price_of(self, models: ModelOptions) -> Price | None:

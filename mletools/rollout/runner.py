@@ -5,51 +5,76 @@ import shutil
 import tempfile
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from .. import prompts
 from ..grading import RunCode
 from ..models import Model
-from ..models.embedding import HttpEmbeddings, open_embeddings
-from ..models.options import ModelOptions
+from ..models.embedding import HttpEmbeddings
+from ..models.options import KeyOptions, ModelOptions, RoleOptions, joined
 from ..models.prices import Price, price_of, read_price
+from ..records import workers
 from ..records.errors import OptionError, RecordError, ToolError
 from ..records.ids import content_id, derive_seed
 from ..records.jsonl import Line
 from ..records.options import option
 from ..records.tape import Tapes
 from ..run import Run
+from ..sandbox import Sandbox
 from ..sandbox.options import SandboxOptions, check_protections
 from ..scaffolds import SCAFFOLDS
 from ..scaffolds.interface import Job, Scaffold, Settings
-from ..scaffolds.loading import source_of
 from .endless import EndlessOptions
 from .environment import RunResources
 from .metered_model import MeteredModel
 from .taped import TapedEnvironment
+from .unreadable import UnreadableAnswers
 
-Item = tuple[Line, Job[Any], str]  # the line, the job, and the name of its tape
+Result = tuple[
+    list[dict[str, Any]], RecordError | None
+]  # a job's rollouts that are still to be written, or why it has none
 NOT_ASKED = "requests for help too long for the ideator"
+
+
+class Item(NamedTuple):
+    """A job of a line of the input."""
+
+    line: Line
+    job: Job[Any]
+    tape: str  # the name of its tape
+    times: int  # how often the input had it so far: a task that stands there twice is worked on twice, and alike
 
 
 @dataclass(frozen=True)
 class Sampling:
     """How the policy is sampled, and what is recorded of it."""
 
-    temperature: float = option("0 takes the likeliest token.", default=1.0, at_least=0)
-    top_p: float = option("Nucleus sampling.", default=1.0, above=0, at_most=1)
+    temperature: float | None = option(
+        "Sampling temperature; 0 is greedy (default: 1 for training, the server's own for evaluation).", at_least=0
+    )
+    top_p: float | None = option("Nucleus sampling (default: like --temperature).", above=0, at_most=1)
     policy_version: str | None = option(
         "Stamped on the records, where the engine does not know it itself.", metavar="V"
     )
     price: tuple[float, float] | None = option(
-        "USD per million tokens of the policy (default: list price, where known).",
+        "USD per million tokens of the policy (default: the server's usage.cost, or the list price).",
         read=read_price,
         metavar="PROMPT,COMPLETION",
     )
+
+    def as_record(self, max_tokens: int, fields: dict[str, Any]) -> dict[str, Any]:
+        """`policy.sampling` of a record, and of its id: what engines in this process take is 1 where it is not set.
+
+        fields: those that the user adds to a server's requests. See Reply.sampling for what a server was really sent.
+        """
+        values = {"temperature": self.temperature, "top_p": self.top_p}
+        sampling = {name: 1.0 if value is None else value for name, value in values.items()}
+        return {**sampling, "max_tokens": max_tokens, **({"options": fields} if fields else {})}
 
 
 @dataclass(frozen=True)
@@ -66,6 +91,11 @@ class RunOptions:
     defaults: str = option(
         "The papers' settings for training, or for evaluation.", default="training", choices=("training", "evaluation")
     )
+    prompts: str | None = option(
+        "Its files NAME.md replace the prompts of the same names (mletools/prompts), in every scaffold.",
+        kind="existing folder",
+        metavar="DIR",
+    )
     sandbox_jobs: int | None = option(
         "Programs that run at once (default: the cores).", at_least=1, metavar="N", machine=True
     )
@@ -73,7 +103,7 @@ class RunOptions:
 
 @dataclass
 class Runner:
-    """One run of a scaffold in turns; `play` does it all."""
+    """One run of a scaffold; `play` does it all."""
 
     run: Run
     scaffold: Scaffold[Any]
@@ -84,10 +114,20 @@ class Runner:
     endless: EndlessOptions
     sandbox: SandboxOptions
     run_code: RunCode
+    roles: Mapping[str, KeyOptions] = field(default_factory=dict)  # of the other models, by role
+    seeded: bool = False  # the user has set the seed
     counting: threading.Lock = field(default_factory=threading.Lock)
+    unreadable: UnreadableAnswers = field(default_factory=UnreadableAnswers)
+    rejected: set[str] = field(default_factory=set)
+    batch: int = 1  # jobs whose questions an engine in this process samples in one call
 
     def play(self) -> None:
         """Work on the tasks (or states) of the run's input."""
+        folder = self.options.prompts
+        with prompts.replaced(Path(folder) if folder else None):
+            self._play_all()
+
+    def _play_all(self) -> None:
         run, settings = self.run, self.settings
         if run.dry_run:
             self._describe()
@@ -95,14 +135,16 @@ class Runner:
         if getattr(settings, "max_traces", 0) is None:
             run.say(f"a run goes on for {settings.max_seconds:g} s of asking and running; --max-traces ends it sooner")
         run.open()
-        self.tapes = Tapes(run.beside("tape"), run.resume)
         with ExitStack() as stack:
             models = self._models(stack)
             version = policy_version(run, self.models, models["policy"].model, self.sampling)
+            if hasattr(settings, "batch") and models["policy"].model.batch > 1:
+                self.batch = models["policy"].model.batch
+                run.jobs = 1  # batches; their jobs have a thread each
+            # A resumed run samples unfinished batches again, as a whole.
+            self.tapes = Tapes(run.sidecar_path("tape") if self.batch == 1 else None, run.resume)
             at_once = self.options.sandbox_jobs or len(os.sched_getaffinity(0))
-            slots = run.jobs if self.scaffold.sessions else min(run.jobs, at_once)
-            sandbox = stack.enter_context(self.sandbox.open(slots, run.say))
-            check_protections(sandbox, run.say)
+            sandbox = self._sandbox(stack, at_once) if self.scaffold.executes else None
             graph = getattr(settings, "graph", None)
             graphs = stack.enter_context(self._graphs(graph)) if hasattr(settings, "graph") else None
             self.resources = RunResources(
@@ -124,11 +166,7 @@ class Runner:
             self.policy = {
                 "model": self.models.model,
                 "version": version,
-                "sampling": {
-                    "temperature": self.sampling.temperature,
-                    "top_p": self.sampling.top_p,
-                    "max_tokens": settings.max_answer_tokens,
-                },
+                "sampling": self.sampling.as_record(settings.max_answer_tokens, self.models.fields),
             }
             self.source = self.endless.tasks(run, self.scaffold.input, self.options.group_size)
             self._work_through()
@@ -139,21 +177,26 @@ class Runner:
     def _describe(self) -> None:
         kind, size = self.scaffold.input, self.options.group_size
         count = sum(1 for _ in self.run.lines(kind))
-        description = self.scaffold.describe(self.settings)
-        each = f"nodes, by {self.models.model}:\n{description}" if description else f"messages of {self.models.model}"
+        again = ", again and again" if self.endless.forever else ""
         self.run.say(
-            f"would play {count * size} rollouts ({count} {kind}s x {size}), "
-            f"each of at most {self.settings.max_turns} {each}{', again and again' if self.endless.forever else ''}"
+            f"would play {count * size} rollouts of {self.models.model} ({count} {kind}s x {size}{again}), "
+            f"each of at most {self.scaffold.describe(self.settings)}"
         )
+
+    def _sandbox(self, stack: ExitStack, at_once: int) -> Sandbox:
+        slots = self.run.jobs if self.scaffold.sessions else min(self.run.jobs, at_once)
+        sandbox = stack.enter_context(self.sandbox.open(slots, self.run.say))
+        check_protections(sandbox, self.run.say)
+        return sandbox
 
     @contextmanager
     def _graphs(self, folder: str | None) -> Iterator[Path]:
         """The folder of the searches' graphs: the user's own, or one beside the output until all is done."""
-        beside = Path(folder) if folder else self.run.beside("graph")
-        if beside is not None:
+        sidecar_path = Path(folder) if folder else self.run.sidecar_path("graph")
+        if sidecar_path is not None:
             if not self.run.resume and not folder:
-                shutil.rmtree(beside, ignore_errors=True)
-            yield beside
+                shutil.rmtree(sidecar_path, ignore_errors=True)
+            yield sidecar_path
             return
         with tempfile.TemporaryDirectory(
             prefix="mle-rollout-"
@@ -169,34 +212,41 @@ class Runner:
         model = getattr(self.settings, "embedding_model", None)
         if model is None:
             return None
-        embeddings = open_embeddings(
-            model,
-            url=getattr(self.settings, "embedding_url", None) or self.models.model_url,
-            key_file=self.models.model_key_file,
-            timeout=self.models.request_timeout,
-            retries=self.models.retries,
-        )
+        url = getattr(self.settings, "embedding_url", None)
+        embeddings = self.models.open_embeddings(model, url, self.roles.get("embedding", KeyOptions()))
         return stack.enter_context(closing(embeddings))
 
     def _models(self, stack: ExitStack) -> dict[str, MeteredModel]:
         """The models of the run by their roles; closed with `stack`."""
         sampling, options = self.sampling, self.models
 
-        def metered(engine: Model, price: Price | None) -> MeteredModel:
-            return MeteredModel(stack.enter_context(closing(engine)), sampling.temperature, sampling.top_p, price)
+        def metered(engine: Model, price: Price | None, own_price: bool, training: bool = False) -> MeteredModel:
+            engine = stack.enter_context(closing(engine))
+            own = (sampling.temperature, sampling.top_p)
+            return MeteredModel(engine, *own, price, own_price, training=training, send_seed=self.seeded)
 
+        training = self.options.defaults == "training"
         own_price = Price.of(*sampling.price) if sampling.price else None
         policy_price = own_price or price_of(options.model or "", options.model_url or "")
-        models = {"policy": metered(self.endless.model(self.run, options), policy_price)}
+        models = {"policy": metered(self._policy(), policy_price, own_price is not None, training)}
         for role, (name_field, url_field) in self.settings.MODELS.items():
             name, url = getattr(self.settings, name_field), getattr(self.settings, url_field)
             if name is not None and name not in ("null", "vague"):
-                models[role] = metered(options.open(name, url), price_of(name, url or options.model_url))
+                own = self._role(role)
+                engine, price = options.open_role(name, url, own), own.price_of(name, url or options.model_url)
+                models[role] = metered(engine, price, own.price is not None)
         for role, model in models.items() if self.settings.max_usd is not None else ():
             if model.price is None:
                 hint = ": give --price PROMPT,COMPLETION" if role == "policy" else ", the " + role
                 raise OptionError(f"--max-usd: no price is known for {model.model.name}{hint}")
         return models
+
+    def _policy(self) -> Model:
+        return self.endless.model(self.run, self.models, getattr(self.settings, "batch", 64))
+
+    def _role(self, role: str) -> RoleOptions:
+        options = self.roles.get(role)
+        return options if isinstance(options, RoleOptions) else RoleOptions()
 
     # --- jobs -----------------------------------------------------------------------------------------------------
 
@@ -206,59 +256,89 @@ class Runner:
         self.states = run.side_output(Path(states)) if states else None
         self.steps = run.side_output(Path(steps)) if steps else None
         run.progress(lambda: (run.count_lines() or 0) * self.source.group_size or None, "rollouts")
-        rejected: set[str] = set()
-        for (line, _, tape), rollouts, error in run.map(self._work, self._jobs()):
-            if isinstance(error, RecordError):
-                if line.place not in rejected:  # the other rollouts of a group fail for the same reason
-                    run.reject(line, str(error))
-                rejected.add(line.place)
-                continue
+        for batch, results, error in run.map(self._work, self._batches()):
             if error is not None:
                 raise error
-            for rollout in rollouts:
-                self._emit(rollout)
-            self.tapes.done(tape)
-            self.source.finished(1)
+            for item, (rollouts, problem) in zip(batch, results, strict=True):
+                self._settle(item, rollouts, problem)
 
-    def _jobs(self) -> Iterator[Item]:
-        settings, name = self.settings.as_record(), self.options.scaffold
-        texts = [prompts.text(prompt) for prompt in self.scaffold.prompts]
-        if name not in SCAFFOLDS:
-            texts.append(source_of(type(self.scaffold)))
-        met: Counter[str] = Counter()
-        size = self.source.group_size
-        for line, line_seed in self.source:
-            record = line.record
-            task = record if self.scaffold.input == "task" else record["task"]
+    def _settle(self, item: Item, rollouts: list[dict[str, Any]], problem: RecordError | None) -> None:
+        if problem is not None:
+            if item.line.place not in self.rejected:  # a group's rollouts fail for the same reason
+                self.run.reject(item.line, str(problem))
+            self.rejected.add(item.line.place)
+            self.source.refuse(item.line.record["id"], 1)
+            return
+        for rollout in rollouts:
+            self._emit(rollout)
+        self.tapes.done(item.tape)
+        self.source.finished(1)
+
+    def _batches(self) -> Iterator[list[Item]]:
+        """Jobs that are worked on together; cut before finished ones are skipped, so a resumed run cuts them alike."""
+        groups = self._groups()
+        streams = groups if self.endless.forever else [chain.from_iterable(groups)]  # no group waits for the next
+        for stream in streams:
+            items = iter(stream)
+            while batch := list(islice(items, self.batch)):
+                if not all(map(self._finished, batch)):
+                    yield batch
+
+    def _groups(self) -> Iterator[list[Item]]:
+        """The jobs of each line of the input."""
+        times: Counter[str] = Counter()
+        fields = [{role: fields} for role in self.roles if (fields := joined(self._role(role).option))]
+        for line, seed in self.source:
             policy = self.source.newest(self.policy, self.resources.models["policy"].model)
-            same = ["rollout", record["id"], name, policy, settings, texts, line_seed]
-            group = content_id(*same)
-            for sample in range(size):
-                id = content_id(*same, sample)
-                seed = derive_seed(line_seed, id)
-                job = Job(id, group, size, sample, seed, task, policy, name, self.settings, record)
-                met[id] += 1  # a task that stands in the input twice is worked on twice, and alike
-                tape = id if met[id] == 1 else f"{id}-{met[id]}"
-                if not self._finished(job, tape, met[id]):
-                    yield line, job, tape
+            name, size = self.options.scaffold, self.source.group_size
+            items = []
+            for job in group_jobs(self.scaffold, name, self.settings, line.record, policy, size, seed, *fields):
+                times[job.id] += 1
+                tape = job.id if times[job.id] == 1 else f"{job.id}-{times[job.id]}"
+                items.append(Item(line, job, tape, times[job.id]))
+            yield items
 
-    def _finished(self, job: Job[Any], tape: str, times: int) -> bool:
+    def _finished(self, item: Item) -> bool:
         # a job of several records has more to come after the first, as long as there is a tape that says so
-        return self.tapes.is_done(tape) or (self.run.finished(job.id, times) and not self.tapes.has(tape))
+        written = self.run.finished(item.job.id, item.times)
+        return self.tapes.is_done(item.tape) or (written and not self.tapes.has(item.tape))
 
-    def _work(self, item: Item) -> list[dict[str, Any]]:
+    def _work(self, batch: list[Item]) -> list[Result]:
+        """Play jobs; those of a batch side by side."""
+        if self.batch == 1:
+            return [self._play(item) for item in batch]
+        with self.resources.models["policy"].batch(len(batch)) as company:
+
+            def play(item: Item) -> Result:
+                try:
+                    return self._play(item)
+                finally:
+                    company.leave()
+
+            results = []
+            for _, result, error in workers.run(play, batch, len(batch), keep_order=True):
+                if error is not None:
+                    raise error
+                assert result is not None
+                results.append(result)
+            return results
+
+    def _play(self, item: Item) -> Result:
         """Play a job. Its records leave as they are made, unless the order of the input is to be kept."""
-        _, job, tape = item
-        job = replace(job, policy=self.source.newest(job.policy, self.resources.models["policy"].model))
+        job = replace(item.job, policy=self.source.newest(item.job.policy, self.resources.models["policy"].model))
         kept = []
-        environment = TapedEnvironment(self.resources.environment(job.task, tape), self.tapes.tape(tape))
-        with closing(environment):
-            for rollout in self.scaffold.play(job, environment):
-                if self.run.keep_order:
-                    kept.append(rollout)
-                else:
-                    self._emit(rollout)
-        return kept
+        try:
+            environment = TapedEnvironment(self.resources.environment(job.task, item.tape), self.tapes.tape(item.tape))
+            with closing(environment):
+                for rollout in self.scaffold.play(job, environment):
+                    rollout = as_sent(rollout, environment.sent)
+                    if self.run.keep_order or self.batch > 1:
+                        kept.append(rollout)
+                    else:
+                        self._emit(rollout)
+        except RecordError as error:
+            return [], error
+        return kept, None
 
     def _emit(self, rollout: dict[str, Any]) -> None:
         if rollout["stop_reason"] == "asked":
@@ -271,10 +351,45 @@ class Runner:
             refused = [why for turn in rollout["turns"] if (why := (turn.get("help") or {}).get("refused"))]
             with self.counting:
                 self.run.counts[rollout["stop_reason"]] += 1
+                warning = self.unreadable.add(rollout)
+                if warning is not None:
+                    self.run.say(warning)
+                for name, words in (("lenient", "answers read leniently"), ("fallbacks", "fallbacks")):
+                    self.run.counts[words] += sum(rollout.get("search", {}).get(name, {}).values())
                 if refused:
                     if not self.run.counts[NOT_ASKED]:
                         self.run.say(f"the ideator cannot be asked, so its answers count as none: {refused[0]}")
                     self.run.counts[NOT_ASKED] += len(refused)
+
+
+def as_sent(rollout: dict[str, Any], sent: Mapping[str, Any]) -> dict[str, Any]:
+    """The rollout with what the policy's server was really sent in `policy.sampling`; see Reply.sampling."""
+    policy = rollout["policy"]
+    return {**rollout, "policy": {**policy, "sampling": {**policy["sampling"], **sent}}} if sent else rollout
+
+
+def group_jobs(
+    scaffold: Scaffold[Any],
+    name: str,
+    settings: Settings,
+    record: dict[str, Any],
+    policy: dict[str, Any],
+    size: int,
+    seed: int,
+    *fields: dict[str, Any],
+) -> list[Job[Any]]:
+    """The `size` jobs of an input record, sample 0 first. A larger group repeats the samples of a smaller one.
+
+    fields: {role: further fields of its requests}, of the roles that have some.
+    """
+    task = record if scaffold.input == "task" else record["task"]
+    identity, start = scaffold.start(record, settings, seed)
+    same = ["rollout", record["id"], name, policy, *identity, *fields]
+    group, ids = content_id(*same), [content_id(*same, sample) for sample in range(size)]
+    return [
+        Job(id, group, size, sample, derive_seed(seed, id), task, policy, name, settings, record, start)
+        for sample, id in enumerate(ids)
+    ]
 
 
 def policy_version(run: Run, models: ModelOptions, engine: Model, sampling: Sampling) -> str | int | None:

@@ -4,7 +4,7 @@ Covered: which arguments an answer is known by. Not covered: where answers come 
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,6 +21,7 @@ class TapedEnvironment:
 
     environment: TaskEnvironment
     tape: Tape
+    sent: dict[str, Any] = field(default_factory=dict)  # what the policy's server was really sent; see Reply.sampling
 
     def ask(
         self,
@@ -33,7 +34,10 @@ class TapedEnvironment:
     ) -> dict[str, Any]:
         """See Environment.ask."""
         about = [who, role, messages, seed, tools, most]
-        return self.tape.play("ask", about, lambda: self.environment.ask(who, role, messages, seed, tools, most))
+        reply = self.tape.play("ask", about, lambda: self.environment.ask(who, role, messages, seed, tools, most))
+        if who == "policy":
+            self.sent.update(reply.get("sampling") or {})
+        return reply
 
     def run(
         self,
@@ -75,7 +79,7 @@ class TapedEnvironment:
 
     def part(self, name: str) -> "TapedEnvironment":
         """See Environment.part."""
-        return TapedEnvironment(self.environment, self.tape.part(name))
+        return TapedEnvironment(self.environment, self.tape.part(name), self.sent)
 
     def done(self) -> None:
         """See Environment.done."""

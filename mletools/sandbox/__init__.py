@@ -1,24 +1,13 @@
-"""Runs untrusted solutions of machine-learning tasks and brings back what they printed and handed in.
+"""Runs untrusted solutions of machine-learning tasks and returns their output and submission.
 
-Covered: the interface that every backend serves (`interface`); the backend `local`, a warm fork server with namespaces
-of its own for every run; `docker`, the same inside a container; both spread over the nodes of a Ray cluster; hostile
-programs that try all this out (`attacks`, `selftest`); sessions, in which cells run one after another (`session`). Not
-covered: grading what comes back, and telling the agent anything about it. Importing this package loads the standard
-library only.
+Covered: the interface of all backends (`interface`); the backend `local`, a warm fork server with new namespaces for
+every run; `docker`, the same inside a container; both on the nodes of a Ray cluster; sessions, which run cells in turn
+(`session`); attacks that test a sandbox (`attacks`, `selftest`). Not covered: grading, prompts. Importing this package
+loads the standard library only.
 """
 
 from .backends import BACKENDS, choose
-from .interface import (
-    DEFAULT_IMAGE,
-    DEFAULT_PREIMPORT,
-    STARTS,
-    Cell,
-    Limits,
-    Outcome,
-    Sandbox,
-    Session,
-    Setup,
-)
+from .interface import DEFAULT_IMAGE, DEFAULT_PREIMPORT, STARTS, Cell, Limits, Outcome, Sandbox, Session, Setup
 from .opening import open_sandbox
 
 __all__ = [

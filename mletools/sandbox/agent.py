@@ -1,13 +1,10 @@
-"""The inside of a container: a local sandbox with one slot, which does what the command asks through stdin.
+"""The process inside a container: a local sandbox with one slot that follows the command's orders.
 
-The command sends this package's own source and a configuration ahead, so an image needs nothing but Python and the
-libraries. From then on orders come in on stdin and answers leave on stdout, each a line of JSON with `size` bytes after
-it. Covered: the order of messages, a session in place of runs, public folders kept for later runs, telling the kernel's
-kills for memory from others, ending with the command. Not covered: the container itself (`container`), and everything
-within a run (`local`).
+The command first sends this package's source and a configuration, so an image needs only Python and the libraries.
+Orders then arrive on stdin and replies leave on stdout, each a line of JSON followed by `size` bytes. Covered: runs,
+one session, a store of public folders, the status `memory` when the kernel kills for memory, ending with the command.
+Not covered: the container (`container`), the run itself (`local`).
 """
-
-from __future__ import annotations
 
 import json
 import os
@@ -15,7 +12,7 @@ import queue
 import signal
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -23,18 +20,19 @@ from typing import Any, BinaryIO, TypeVar
 
 from ..records.errors import ToolError
 from . import landlock, linux, shipping
+from .cgroup import memory_kills
 from .interface import Cell, Limits, Outcome, Setup
 from .local import LocalSandbox
 from .pool import DiedTwice
 from .process_tree import remove_folder
 from .session import LocalSession
 
-PLACE = "/var/lib/mletools"  # a disk in memory, which solutions do not see
-BOUND = "/mnt/mletools"  # where a public folder is that is too large to be sent
+PLACE = "/var/lib/mletools"  # a tmpfs that solutions do not see
+BOUND = "/mnt/mletools"  # mount point of a public folder that is too large to send
 STORE_MB = 160
 _BYTES = {Outcome: ("stdout", "stderr", "submission"), Cell: ("output", "submission")}
 
-# Process 1 of the container: nothing inside can kill it.
+# Process 1 of the container, which no process inside can kill.
 BOOT = f"""
 import io, json, sys, zipfile
 if sys.version_info < (3, 10):
@@ -52,12 +50,12 @@ R = TypeVar("R", Outcome, Cell)
 
 
 def packet(message: dict[str, Any], content: bytes = b"") -> bytes:
-    """A message as it travels."""
+    """The encoding of a message."""
     return json.dumps({**message, "size": len(content)}).encode() + b"\n" + content
 
 
 def message_of(result: Outcome | Cell) -> Message:
-    """`result` on its way out of the container."""
+    """The message that carries `result`."""
     fields = asdict(result)
     parts = [fields.pop(name) for name in _BYTES[type(result)]]
     sizes = [None if part is None else len(part) for part in parts]
@@ -73,43 +71,38 @@ def read_result(kind: type[R], message: dict[str, Any], content: bytes) -> R:
 
 
 def serve(source: BinaryIO, config: dict[str, Any]) -> None:
-    """Answer the orders on `source` until it ends, which ends this process and so the container."""
+    """Follow the orders on `source` until its end, which ends this process and so the container."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    linux.prctl(linux.PR_SET_DUMPABLE, 0)  # nobody may open its streams by way of /proc
-    answers = os.fdopen(os.dup(1), "wb")
+    linux.prctl(linux.PR_SET_DUMPABLE, 0)  # so that no process can open its streams through /proc
+    replies = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     orders: queue.SimpleQueue[Message] = queue.SimpleQueue()
-    threading.Thread(target=_listen, args=(source, orders), daemon=True).start()
-    gpus = ("0",) if config["gpu"] else ()
-    setup = Setup(1, tuple(config["preimport"]), config["start"], gpus)
+    threading.Thread(target=_receive, args=(source, orders), daemon=True).start()
 
-    def answer(message: dict[str, Any], content: bytes = b"") -> None:
-        answers.write(packet(message, content))
-        answers.flush()
+    def reply(message: dict[str, Any], content: bytes = b"") -> None:
+        replies.write(packet(message, content))
+        replies.flush()
 
     try:
-        sandbox = LocalSandbox(setup, namespaces=config["namespaces"])
-        facts = sandbox.protections
-        store = _Store(Path(PLACE, "public"))
-        sessions: list[LocalSession] = []
-        answer({"protections": facts, "notes": sandbox.notes, "weaker_because": sandbox.weaker_because})
+        agent = _Agent(config)
+        reply(agent.greeting)
     except Exception as error:
-        answer({"error": _words(error)})
+        reply({"error": _text_of(error)})
         os._exit(1)
     while True:
         order, content = orders.get()
         try:
-            answer(*_follow(sandbox, sessions, facts, store, order, content))
-        except Exception as error:  # nobody would see it on this side
-            answer({"error": _words(error)})
+            reply(*agent.follow(order, content))
+        except Exception as error:  # the command reports it
+            reply({"error": _text_of(error)})
 
 
-def _words(error: Exception) -> str:
+def _text_of(error: Exception) -> str:
     return str(error) if isinstance(error, (ToolError, OSError)) else f"{type(error).__name__}: {error}"
 
 
-def _listen(source: BinaryIO, orders: queue.SimpleQueue[Message]) -> None:
-    # Also while a run is under way: once the command is gone, nothing here has a purpose.
+def _receive(source: BinaryIO, orders: queue.SimpleQueue[Message]) -> None:
+    # In a thread of its own, to end during a run as well once the command has gone.
     with suppress(ValueError):
         while line := source.readline():
             message = json.loads(line)
@@ -117,38 +110,50 @@ def _listen(source: BinaryIO, orders: queue.SimpleQueue[Message]) -> None:
     os._exit(0)
 
 
-def _follow(
-    sandbox: LocalSandbox,
-    sessions: list[LocalSession],
-    facts: dict[str, bool],
-    store: _Store,
-    order: dict[str, Any],
-    content: bytes,
-) -> Message:
-    if order["do"] == "put":
-        store.put(order["digest"], order["weight"], content)
-        return {}, b""
-    if order["do"] == "list":
-        return {"names": sorted(os.listdir(BOUND))}, b""
-    if order["do"] in ("python", "bash"):
-        return message_of(do_cell(sessions[0], order["do"], order["text"], order["wall_s"]))
-    if order["do"] == "close":
-        sessions.pop().close()
-        if not facts["mount_namespace"]:
-            _empty("/dev/shm")
-        return {}, b""
-    public = Path(BOUND) if order["digest"] is None else store.find(order["digest"])
-    if public is None:
-        return {"absent": order["digest"]}, b""
-    if order["do"] == "open":
-        sessions.append(sandbox.session(public, Limits(**order["limits"]), order["seed"]))
-        return {}, b""
-    exposed = not facts["pid_namespace"] and landlock.version() < landlock.SCOPED_SIGNALS
-    limits, arguments = Limits(**order["limits"]), order["arguments"]
-    outcome = run_once(sandbox, order["code"], public, limits, order["seed"], exposed, arguments, order["observer"])
-    if not facts["mount_namespace"]:
-        _empty("/dev/shm")
-    return message_of(outcome)
+class _Agent:
+    def __init__(self, config: dict[str, Any]) -> None:
+        setup = Setup(1, tuple(config["preimport"]), config["start"], ("0",) if config["gpu"] else ())
+        self._sandbox = LocalSandbox(setup, namespaces=config["namespaces"])
+        self._protections = self._sandbox.protections
+        self._store = _Store(Path(PLACE, "public"))
+        self._sessions: list[LocalSession] = []
+        self.greeting = {
+            "protections": self._protections,
+            "notes": self._sandbox.notes,
+            "weaker_because": self._sandbox.weaker_because,
+        }
+
+    def follow(self, order: dict[str, Any], content: bytes) -> Message:
+        """The reply to an order."""
+        if order["do"] == "put":
+            self._store.put(order["digest"], order["weight"], content)
+            return {}, b""
+        if order["do"] == "list":
+            return {"names": sorted(os.listdir(BOUND))}, b""
+        if order["do"] in ("python", "bash"):
+            run_cell = getattr(self._sessions[0], order["do"])
+            return message_of(_with_memory_status(lambda: run_cell(order["text"], order["wall_s"])))
+        if order["do"] == "close":
+            self._sessions.pop().close()
+            self._clean_up()
+            return {}, b""
+        public = Path(BOUND) if order["digest"] is None else self._store.find(order["digest"])
+        if public is None:
+            return {"absent": order["digest"]}, b""
+        limits = Limits(**order["limits"])
+        if order["do"] == "open":
+            self._sessions.append(self._sandbox.session(public, limits, order["seed"]))
+            return {}, b""
+        rest = order["seed"], order["arguments"], order["observer"]
+        exposed = landlock.exposes_server(self._protections)
+        outcome = run_once(self._sandbox, order["code"], public, limits, *rest, exposed=exposed)
+        self._clean_up()
+        return message_of(outcome)
+
+    def _clean_up(self) -> None:
+        if not self._protections["mount_namespace"]:
+            for name in os.listdir("/dev/shm"):
+                remove_folder(f"/dev/shm/{name}")
 
 
 def run_once(
@@ -157,51 +162,38 @@ def run_once(
     public: Path,
     limits: Limits,
     seed: int,
-    exposed: bool = False,
     arguments: Sequence[str] = (),
     observer: str = "",
+    *,
+    exposed: bool = False,
 ) -> Outcome:
-    """One run, with the status `memory` also where the kernel killed for the whole container's memory.
+    """One run, with the status `memory` also if the kernel killed for the memory of the whole container.
 
-    `exposed`: a solution here can kill its own server. If two servers have died of it while the next does well, it did,
-    and its status is `killed`.
+    `exposed`: a solution can kill its own server. If two servers die of it while the next run works, its status is
+    `killed`.
     """
-    kills = _kills_for_memory()
     try:
-        outcome = sandbox.run(code, public, limits, seed, arguments, observer)
+        return _with_memory_status(lambda: sandbox.run(code, public, limits, seed, arguments, observer))
     except DiedTwice:
         if not exposed or sandbox.run("", public, limits, seed).status != "ok":
             raise
         return Outcome("killed", None, 0.0, 0.0, 0.0, b"", b"", None, "the run killed its own server")
-    if outcome.status in ("killed", "error", "disk") and _kills_for_memory() > kills:
-        return replace(outcome, status="memory")
-    return outcome
 
 
-def do_cell(session: LocalSession, kind: str, text: str, wall_s: float) -> Cell:
-    """One cell, with the status `memory` also where the kernel killed for the whole container's memory."""
-    kills = _kills_for_memory()
-    cell = session.python(text, wall_s) if kind == "python" else session.bash(text, wall_s)
-    if cell.status in ("killed", "error", "disk") and _kills_for_memory() > kills:
-        return replace(cell, status="memory")
-    return cell
+def _with_memory_status(run: Callable[[], R]) -> R:
+    kills = _container_kills()
+    result = run()
+    if result.status in ("killed", "error", "disk") and _container_kills() > kills:
+        return replace(result, status="memory")
+    return result
 
 
-def _kills_for_memory() -> int:
-    for path in ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control"):
-        with suppress(OSError):
-            fields = dict(line.split(" ", 1) for line in Path(path).read_text().splitlines())
-            return int(fields.get("oom_kill", 0))
-    return 0
-
-
-def _empty(folder: str) -> None:
-    for name in os.listdir(folder):
-        remove_folder(f"{folder}/{name}")
+def _container_kills() -> int:
+    return memory_kills("/sys/fs/cgroup") + memory_kills("/sys/fs/cgroup/memory")
 
 
 class _Store:
-    """Public folders by digest, the least lately used dropped where room is wanted."""
+    """Public folders by digest; the least recently used are removed when space is needed."""
 
     def __init__(self, root: Path) -> None:
         self._root = root

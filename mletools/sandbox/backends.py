@@ -1,12 +1,10 @@
-"""The table of backends on one machine, and how one is opened or chosen.
+"""The table of backends on one machine; opening and choosing one.
 
-Not covered: Ray clusters (opening), how a backend isolates.
+Not covered: Ray clusters (`opening`), isolation.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from importlib import import_module
 
@@ -20,11 +18,11 @@ BACKENDS: dict[str, str] = {
 
 
 def choose(setup: Setup) -> tuple[str, list[str]]:
-    """The backend with the most protections active on this machine, and a line about each backend.
+    """The backend with the most active protections on this machine, and a line about each backend.
 
     ToolError: none of them works.
     """
-    active_counts: dict[str, int] = {}
+    counts: dict[str, int] = {}
     descriptions = []
     for name in BACKENDS:
         try:
@@ -33,27 +31,21 @@ def choose(setup: Setup) -> tuple[str, list[str]]:
         except ToolError as error:
             descriptions.append(f"{name}: {error}")
             continue
-        active_counts[name] = sum(protections.values())
-        descriptions.append(f"{name}: {active_counts[name]} of {len(protections)} protections active")
-    if not active_counts:
+        counts[name] = sum(protections.values())
+        descriptions.append(f"{name}: {counts[name]} of {len(protections)} protections active")
+    if not counts:
         raise ToolError(f"no sandbox works on this machine: {'; '.join(descriptions)}")
-    return max(active_counts, key=lambda name: active_counts[name]), descriptions
+    return max(counts, key=lambda name: counts[name]), descriptions
 
 
 @contextmanager
 def open_backend(backend: str, setup: Setup) -> Iterator[Sandbox]:
-    """Open the sandbox named `backend`, or the one that `auto` chooses; close it when the with block ends.
-
-    ToolError: no such backend, no slot, or the backend does not work here.
-    """
+    """Open the sandbox named `backend` (or `auto`) for the with block. ToolError: see `open_sandbox`."""
     check_backend(backend, setup)
-    name = choose(setup)[0] if backend == "auto" else backend
-    module, kind = BACKENDS[name].split(":")
-    sandbox: Sandbox = getattr(import_module(module), kind)(setup)
-    try:
+    module, name = BACKENDS[choose(setup)[0] if backend == "auto" else backend].split(":")
+    sandbox: Sandbox = getattr(import_module(module), name)(setup)
+    with closing(sandbox):
         yield sandbox
-    finally:
-        sandbox.close()
 
 
 def check_backend(backend: str, setup: Setup) -> None:

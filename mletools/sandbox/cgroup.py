@@ -1,11 +1,9 @@
-"""A memory cgroup for one slot, where this user may make one: version 1 or 2.
+"""A memory cgroup for one slot, if this user may create one: version 1 or 2.
 
-Covered: finding the folder, limits per run, the peak, whether the kernel killed for memory; on version 2 a fresh folder
-for every run, and a scope of the user's own systemd where no folder at hand may be used. Not covered: other
-controllers, and a limit set on the caller's own cgroup, which does not bind a neighbour made beside it.
+Covered: finding the folder, limits per run, peak memory, whether the kernel killed for memory; on version 2 a new
+folder for every run, or a scope of the user's systemd if no existing folder is usable. Not covered: other controllers;
+a limit of the caller's own cgroup, which does not apply to a sibling.
 """
-
-from __future__ import annotations
 
 import errno
 import os
@@ -35,17 +33,20 @@ def _may_fix_order_of_killing() -> bool:
     return bool(int(effective, 16) >> cap_sys_resource & 1)
 
 
-def kills_for_memory(cgroup: str | None) -> int:
-    """How often the kernel has killed for the memory of the cgroup in this folder."""
+def _read_kills(path: Path) -> int:
+    return int(dict(line.split(" ", 1) for line in path.read_text().splitlines()).get("oom_kill", 0))
+
+
+def memory_kills(cgroup: str | None) -> int:
+    """How often the kernel has killed a process for the memory of the cgroup at this path; 0 if it does not exist."""
     for name in ("memory.events", "memory.oom_control") if cgroup is not None else ():
         with suppress(OSError):
-            fields = dict(line.split(" ", 1) for line in Path(f"{cgroup}/{name}").read_text().splitlines())
-            return int(fields.get("oom_kill", 0))
+            return _read_kills(Path(f"{cgroup}/{name}"))
     return 0
 
 
 class MemoryCgroup:
-    """A folder in the cgroup tree. Made by `create`; `start` and `killed` may raise OSError."""
+    """A folder in the cgroup tree, made by `create`. `start` and `killed` may raise OSError."""
 
     holds_server = False
 
@@ -54,39 +55,39 @@ class MemoryCgroup:
         self._former = former
 
     @staticmethod
-    def create(name: str) -> MemoryCgroup | None:
-        """A new cgroup for the runs of the calling server; None where this user may not make one.
+    def create(name: str) -> "MemoryCgroup | None":
+        """A new cgroup for the runs of the calling server; None if this user may not create one.
 
-        The caller may find itself moved: to a scope of its user's systemd, or as root on version 1 into the cgroup.
+        May move the caller: to a scope of its user's systemd, or as root on version 1 into the cgroup.
         """
         try:
             own = _own_paths()
             folder = _V1 / own["memory"] if "memory" in own else _V2 / own[""]
             _sweep(folder)
             if "memory" in own:
-                return _tried(_FirstVersion(folder / name, folder))
+                return _settled(_FirstVersion(folder / name, folder))
             _sweep(folder.parent)
-            return _beside(name, folder) or _in_scope(name, own[""])
+            return _near(name, folder) or _in_scope(name, own[""])
         except (OSError, ValueError, KeyError):
             return None
 
     def join(self) -> None:
-        """Move the calling process in, unless it was born there; children that it forks from now on are in as well.
+        """Move the calling process into the cgroup; its later children inherit it.
 
-        What it has allocated so far stays with its former cgroup, so a warm server does not eat into a run's limit.
+        Memory it has allocated stays with its former cgroup, so a warm server does not count towards a run's limit.
         """
         if self.path.name not in Path("/proc/self/cgroup").read_text():
             self._write("cgroup.procs", "0")
 
     def settle(self) -> None:
-        """Find out whether processes may move in and out, and leave the server where it stays. OSError: they may not."""
+        """Test whether processes may move in and out, and place the server. OSError: they may not."""
         self.start(64, 64)
         self.join()
         if not self.holds_server:
             (self._former / "cgroup.procs").write_text("0")
 
     def start(self, memory_mb: int, processes: int) -> None:
-        """Set the limits of the next run and forget the last one's figures."""
+        """Set the limits of the next run and reset the counters."""
         raise NotImplementedError
 
     def killed(self) -> bool:
@@ -94,15 +95,15 @@ class MemoryCgroup:
         raise NotImplementedError
 
     def peak_mb(self) -> float | None:
-        """The highest memory of this run in MB; None where the kernel does not tell."""
+        """The peak memory of this run in MB; None if the kernel does not record it."""
         raise NotImplementedError
 
     def remove(self) -> None:
-        """Take the cgroup away; all processes in it, but for the caller, have ended."""
+        """Remove the cgroup; all processes in it but the caller have ended."""
         with suppress(OSError):
-            self._take_away()
+            self._remove()
 
-    def _take_away(self) -> None:
+    def _remove(self) -> None:
         for attempt in range(20):  # the kernel may hold it for a moment after the last process has ended
             try:
                 self.path.rmdir()
@@ -117,16 +118,12 @@ class MemoryCgroup:
     def _write(self, name: str, text: str) -> None:
         (self.path / name).write_text(text)
 
-    def _kills(self, name: str) -> int:
-        fields = dict(line.split(" ", 1) for line in (self.path / name).read_text().splitlines())
-        return int(fields.get("oom_kill", 0))
-
 
 class _FirstVersion(MemoryCgroup):
-    """One folder for all runs, since a move costs a run some ten milliseconds; root's server lives in it.
+    """One folder for all runs, because a move costs about ten milliseconds; root's server stays in it.
 
-    The kernel then kills a run before its server, whatever the run does. Without the right to fix that order the server
-    stays out, and each run moves in by `join`.
+    Its OOM scores make the kernel kill a run before its server. Without the right to set them the server stays outside,
+    and each run moves in by `join`.
     """
 
     _kills_before = 0
@@ -138,16 +135,16 @@ class _FirstVersion(MemoryCgroup):
 
     def start(self, memory_mb: int, processes: int) -> None:
         limit = str(memory_mb << 20)
-        with suppress(OSError):  # the kernel may account no swap; and it must never fall below the limit beside it
+        with suppress(OSError):  # swap may not be counted; this limit may never be below the one of memory
             self._write("memory.memsw.limit_in_bytes", "-1")
         self._write("memory.limit_in_bytes", limit)
         with suppress(OSError):
             self._write("memory.memsw.limit_in_bytes", limit)
         self._write("memory.max_usage_in_bytes", "0")
-        self._kills_before = self._kills("memory.oom_control")
+        self._kills_before = _read_kills(self.path / "memory.oom_control")
 
     def killed(self) -> bool:
-        return self._kills("memory.oom_control") > self._kills_before
+        return _read_kills(self.path / "memory.oom_control") > self._kills_before
 
     def peak_mb(self) -> float | None:
         return int((self.path / "memory.max_usage_in_bytes").read_text()) / (1 << 20)
@@ -159,22 +156,22 @@ class _FirstVersion(MemoryCgroup):
 
 
 class _SecondVersion(MemoryCgroup):
-    """A folder that each run has for itself, under the same name: before Linux 6.12 no peak could be reset.
+    """A new folder of the same name for each run: before Linux 6.12 the peak cannot be reset.
 
-    memory.oom.group stays off: it would kill the box's first process too, which tells exit code and CPU time.
+    memory.oom.group stays off: it would also kill the first process, which reports exit code and CPU time.
     """
 
     def start(self, memory_mb: int, processes: int) -> None:
-        self._take_away()
+        self._remove()
         self.path.mkdir()
         self._write("memory.max", str(memory_mb << 20))
-        with suppress(OSError):  # no swap, or none accounted
+        with suppress(OSError):  # no swap, or it is not counted
             self._write("memory.swap.max", "0")
-        with suppress(OSError):  # limits of the user namespace or the user count them as well
-            self._write("pids.max", str(processes + 1))  # and the first process of the box
+        with suppress(OSError):  # RLIMIT_NPROC limits them as well
+            self._write("pids.max", str(processes + 1))  # plus the first process
 
     def killed(self) -> bool:
-        return self._kills("memory.events") > 0
+        return _read_kills(self.path / "memory.events") > 0
 
     def peak_mb(self) -> float | None:
         try:
@@ -183,7 +180,7 @@ class _SecondVersion(MemoryCgroup):
             return None
 
 
-def _tried(group: MemoryCgroup) -> MemoryCgroup | None:
+def _settled(group: MemoryCgroup) -> MemoryCgroup | None:
     try:
         group.settle()
         return group
@@ -193,7 +190,7 @@ def _tried(group: MemoryCgroup) -> MemoryCgroup | None:
 
 
 def _sweep(folder: Path) -> None:
-    """Remove what servers left that were killed together with their commands; the kernel keeps what holds processes."""
+    """Remove the cgroups of servers that were killed with their commands; the kernel keeps those with processes."""
     for name in os.listdir(folder):
         prefix, _, rest = name.partition("-")
         if prefix == "mletools" and not os.path.exists(f"/proc/{rest.partition('-')[0]}"):
@@ -201,26 +198,26 @@ def _sweep(folder: Path) -> None:
                 (folder / name).rmdir()
 
 
-def _let_children_count(folder: Path) -> None:
+def _enable_controllers(folder: Path) -> None:
     for controller in ("+memory", "+pids"):
-        with suppress(OSError):  # refused while the folder itself holds processes, unless it is the root of all
+        with suppress(OSError):  # refused while the folder holds processes, unless it is the root
             (folder / "cgroup.subtree_control").write_text(controller)
 
 
-def _beside(name: str, folder: Path) -> MemoryCgroup | None:
-    """Below the caller's own folder or beside it: for root, and for whatever the user's own systemd has started."""
+def _near(name: str, folder: Path) -> MemoryCgroup | None:
+    """Below the caller's own cgroup or next to it: for root, and for processes of the user's systemd."""
     for parent in (folder, folder.parent) if folder != _V2 else (folder,):
-        _let_children_count(parent)
-        group = _tried(_SecondVersion(parent / name, folder))
+        _enable_controllers(parent)
+        group = _settled(_SecondVersion(parent / name, folder))
         if group is not None:
             return group
     return None
 
 
 def _in_scope(name: str, path: str) -> MemoryCgroup | None:
-    """In a scope of the user's own systemd, to which the caller moves; systemd clears it away when all in it ended."""
+    """In a new scope of the user's systemd, to which the caller moves; systemd removes it when it is empty."""
     uid = os.geteuid()
-    # Outside its own sessions a user's systemd may end at any time, and its scopes with it, unless it lingers.
+    # Without a login session or lingering, the user's systemd may end at any time, and its scopes with it.
     lasting = f"user-{uid}.slice" in path.split("/") or (_LINGERING / pwd.getpwuid(uid).pw_name).exists()
     bus = f"/run/user/{uid}/bus"
     if uid == 0 or not lasting or not os.path.exists(bus):
@@ -231,7 +228,7 @@ def _in_scope(name: str, path: str) -> MemoryCgroup | None:
     call = ["busctl", f"--address=unix:path={bus}", "call", *manager, "StartTransientUnit", "ssa(sv)a(sa(sv))"]
     call += [f"{name}.scope", "fail", *properties, "0"]
     nothing = subprocess.DEVNULL
-    try:  # answered before the move is done
+    try:  # returns before the move is done
         subprocess.run(call, check=True, timeout=_SCOPE_S, stdin=nothing, stdout=nothing, stderr=nothing)
     except subprocess.SubprocessError:
         return None
@@ -242,8 +239,8 @@ def _in_scope(name: str, path: str) -> MemoryCgroup | None:
         time.sleep(0.005)
         path = _own_paths()[""]
     scope = _V2 / path
-    own = scope / "server"  # a folder with processes of its own cannot limit those below it
+    own = scope / "server"  # a folder that holds processes cannot limit its subfolders
     own.mkdir()
     (own / "cgroup.procs").write_text("0")
-    _let_children_count(scope)
-    return _tried(_SecondVersion(scope / f"{name}-run", own))
+    _enable_controllers(scope)
+    return _settled(_SecondVersion(scope / f"{name}-run", own))

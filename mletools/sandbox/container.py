@@ -1,13 +1,10 @@
 """The backend `docker`: a container for every slot in use, with a warm local sandbox inside (`agent`).
 
-A container has no network, no capabilities, a read-only root and its own bounds of memory and processes. Within it a
-solution is boxed once more, in namespaces of its own, or, where the engine grants none inside, by Landlock under
-Docker's own seccomp profile. Covered: making and replacing containers (`engine` is one), sending the public folders,
-naming what is missing. Not covered: building the image (`make image`); what the engine and the kernel do
-wrong; an engine elsewhere that is given a public folder too large to be sent.
+A container has no network, no capabilities, a read-only root, and limits of memory and processes. Inside, the local
+sandbox isolates a solution again, by namespaces, or, if the engine grants none, by Landlock under Docker's seccomp
+profile. Covered: creating and replacing containers (see `engine`), sending public folders, sessions, error messages.
+Not covered: building the image (`make image`); bugs of the engine; large public folders for a remote engine.
 """
-
-from __future__ import annotations
 
 import os
 import threading
@@ -21,56 +18,57 @@ from typing import Any
 from ..records.errors import ToolError
 from . import mounts, shipping
 from .agent import BOOT, Message, read_result
-from .container_session import DockerSession
-from .engine import SEND_S, Container, Kind, host_config, remove, source_archive
+from .engine import SEND_S, Container, DockerSession, Kind, host_config, remove, source_archive
 from .gpus import Leases
-from .interface import Limits, Outcome, Setup, check_arguments
+from .interface import Limits, Outcome, Setup, check_arguments, check_public
 from .pool import ServerPool
+from .sessions import REPLY_S, BaseSandbox
 
 LABEL = "mletools.sandbox"
 _USER = "65534:65534"
-_LARGEST_SENT = 64 << 20  # bytes of a public folder that is sent rather than mounted
-_SLACK_S = 200.0  # seconds beside those of a run itself
+_LARGEST_SENT = 64 << 20  # bytes; larger public folders are mounted
 _ABANDONED_S = 300
 _BLOCK = 4096
+
+Bound = tuple[str, int, int]  # path, device and inode of a mounted public folder
 
 
 @dataclass(frozen=True)
 class _Content:
     digest: str
-    weight: int  # bytes that it takes in the container
+    weight: int  # bytes on the container's disk
 
 
-class DockerSandbox:
-    """Solutions in containers. `run` serves up to `slots` threads at once; more wait for their turn."""
+class DockerSandbox(BaseSandbox):
+    """Runs solutions in containers. `run` serves up to `slots` threads at once; others wait."""
 
     name = "docker"
 
     def __init__(self, setup: Setup, *, namespaces: bool = True) -> None:
-        """Connect to the engine that DOCKER_HOST names; `namespaces` False leaves out the inner ones.
+        """Connect to the engine that DOCKER_HOST names; `namespaces` False disables namespaces inside.
 
         ToolError: the Docker library is not installed, or no engine answers.
         """
+        super().__init__()
         self._setup = setup
         self._client = _connect()
-        self.host = os.environ.get("DOCKER_HOST", "the default socket")
+        self.host = _host()
         self._leases = Leases(setup.gpus)
         self._pool = ServerPool(setup.slots, self._new_container)
         self._probe_lock = threading.Lock()
         self._namespaces: bool | None = None if namespaces else False
-        self._weaker_because: str | None = None if namespaces else "not wanted"
+        self._weaker_because: str | None = None if namespaces else "disabled"
         self._protections: dict[str, bool] | None = None
         self._inner_notes: list[str] = []
         self._contents: dict[str, tuple[shipping.Fingerprint, _Content]] = {}
-        self._sessions: set[DockerSession] = set()
         self._source = source_archive()
-        with self._trouble("answer"):
+        with self._engine_errors("answer"):
             self._limits_memory = bool(self._client.api.info().get("MemoryLimit"))
             self._remove_abandoned()
 
     @property
     def protections(self) -> dict[str, bool]:
-        """See Sandbox.protections; with `container`, and `memory_cgroup` where the engine bounds a container."""
+        """See Sandbox.protections; also `container`, and `memory_cgroup` if the engine limits memory."""
         self._probe()
         return dict(self._protections or {})
 
@@ -84,12 +82,12 @@ class DockerSandbox:
     def run(
         self, code: str, public: Path, limits: Limits, seed: int, arguments: Sequence[str] = (), observer: str = ""
     ) -> Outcome:
-        """See Sandbox.run. ToolError also when a container cannot be made, or the engine goes away."""
+        """See Sandbox.run. ToolError also if a container cannot be created, or the engine is gone."""
         check_arguments(arguments)
         content, bound = self._admit(public)
         order = {"do": "run", "code": code, "limits": asdict(limits), "seed": seed, "arguments": list(arguments)}
         order["observer"] = observer
-        seconds = 2 * (limits.wall_s + _SLACK_S)  # the agent, too, tries twice
+        seconds = 2 * (limits.wall_s + REPLY_S)  # the agent also tries twice
 
         def work(container: Container) -> Outcome:
             return read_result(Outcome, *_ask_about(container, order, public, content, seconds))
@@ -99,48 +97,29 @@ class DockerSandbox:
         return replace(outcome, backend=self.name, gpu=gpu, protections=self.protections)
 
     def session(self, public: Path, limits: Limits, seed: int) -> DockerSession:
-        """See Sandbox.session. It has a container to itself."""
+        """See Sandbox.session. Each has a container of its own."""
         content, bound = self._admit(public)
         order = {"do": "open", "limits": asdict(limits), "seed": seed}
 
         def begin(container: Container) -> DockerSession:
-            _ask_about(container, order, public, content, 2 * _SLACK_S)
+            _ask_about(container, order, public, content, 2 * REPLY_S)
             return DockerSession(container, self.protections)
 
         with ExitStack() as stack:
             gpu = stack.enter_context(self._leases.lease())
             session, release = self._pool.keep(begin, self._kind(limits, gpu, bound))
-            held = stack.pop_all()
-
-        def finish(fit: bool) -> None:
-            self._sessions.discard(session)
-            with held:
-                release(fit)
-
-        session.finish = finish
-        self._sessions.add(session)
-        if self._pool.closed:
-            session.close()
-            raise ToolError("the sandbox is closed")
-        return session
+            resources = stack.pop_all()
+        return self._add_session(session, release, resources)
 
     def close(self) -> None:
         """See Sandbox.close."""
-        for session in tuple(self._sessions):
-            session.close()
+        self._close_sessions()
         self._pool.close()
         self._client.close()
 
-    def __enter__(self) -> DockerSandbox:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def _admit(self, public: Path) -> tuple[_Content | None, tuple[str, int, int] | None]:
-        """How the folder `public` comes to a container: what is sent of it, or where it is to be mounted from."""
-        if not os.path.isdir(public):
-            raise ToolError(f"{public}: no such folder; is --data the folder that the task's paths start from?")
+    def _admit(self, public: Path) -> tuple[_Content | None, Bound | None]:
+        """The content of the folder `public`, to be sent, or its path, to be mounted."""
+        check_public(public)
         self._probe()
         content = self._content_of(public)
         return content, None if content is not None else self._bound(public)
@@ -151,11 +130,11 @@ class DockerSandbox:
                 with self._leases.lease() as gpu:
                     self._pool.serve(lambda container: None, self._kind(Limits(), gpu, None))
 
-    def _kind(self, limits: Limits, gpu: str | None, bound: tuple[str, int, int] | None) -> Kind:
+    def _kind(self, limits: Limits, gpu: str | None, bound: Bound | None) -> Kind:
         return Kind(limits.memory_mb, limits.disk_mb, limits.processes, limits.threads, gpu, bound)
 
     def _content_of(self, public: Path) -> _Content | None:
-        """What to send of `public`; None where it is too large."""
+        """The content of `public` to send; None if it is too large."""
         now = shipping.fingerprint(public)
         key = os.path.realpath(public)
         weight = sum(_BLOCK + -(-size // _BLOCK) * _BLOCK for _, _, size, *_ in now)
@@ -167,7 +146,7 @@ class DockerSandbox:
             self._contents[key] = now, content
         return content
 
-    def _bound(self, public: Path) -> tuple[str, int, int]:
+    def _bound(self, public: Path) -> Bound:
         if not self._client.api.base_url.startswith("http+docker://localhost"):
             raise ToolError(
                 f"{public} holds more than {_LARGEST_SENT >> 20} MB, too much to send to the Docker daemon at "
@@ -187,24 +166,25 @@ class DockerSandbox:
                 self._weaker_because = container.weaker_because
                 container.close()
                 container = self._launch(kind, False)
-        facts = {**container.protections, "container": True, "memory_cgroup": self._limits_memory, "disk_limit": True}
+        ours = {"container": True, "memory_cgroup": self._limits_memory, "disk_limit": True}
+        protections = {**container.protections, **ours}
         problem = None
-        if not facts["private_files"]:
-            problem = "neither namespaces nor Landlock are granted inside containers: programs could read too much"
-        elif self._protections not in (None, facts):
-            problem = "a further container is not protected as the first one is"
+        if not protections["private_files"]:
+            problem = "neither namespaces nor Landlock work inside containers: programs could read too much"
+        elif self._protections not in (None, protections):
+            problem = "another container does not have the protections of the first one"
         elif kind.bound is not None and container.bound_names() != sorted(os.listdir(kind.bound[0])):
             problem = f"the daemon at {self.host} does not have {kind.bound[0]}: run this command on its machine"
         if problem is not None:
             container.close()
             raise ToolError(problem)
-        self._protections = facts
+        self._protections = protections
         self._inner_notes = container.notes
         return container
 
     def _launch(self, kind: Kind, namespaces: bool) -> Container:
         api = self._client.api
-        with self._trouble("make a container"):
+        with self._engine_errors("create a container"):
             created = api.create_container(
                 self._setup.image,
                 entrypoint=["python3", "-I", "-c", BOOT],
@@ -213,12 +193,12 @@ class DockerSandbox:
                 environment={"HOME": "/tmp"},
                 labels={LABEL: str(os.getpid())},
                 stdin_open=True,
-                stop_signal="SIGKILL",  # an engine that shuts down need not wait for process 1, which ignores the rest
+                stop_signal="SIGKILL",  # process 1 ignores other signals, and an engine waits for it
                 host_config=host_config(api, kind, namespaces),
             )["Id"]
         container = None
         try:
-            with self._trouble("start a container"):
+            with self._engine_errors("start a container"):
                 stream = api.attach_socket(created, {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1})
                 container = Container(api, created, stream)
                 api.start(created)
@@ -238,15 +218,15 @@ class DockerSandbox:
             raise
 
     def _remove_abandoned(self) -> None:
-        # A command that was killed between making a container and starting it leaves one that never runs.
+        # A command that is killed between creating and starting a container leaves one that never runs.
         api = self._client.api
         for listed in api.containers(all=True, filters={"label": LABEL, "status": "created"}):
             if time.time() - listed["Created"] > _ABANDONED_S:
                 remove(api, listed["Id"])
 
     @contextmanager
-    def _trouble(self, what: str) -> Iterator[None]:
-        """ToolError for whatever Docker has to say."""
+    def _engine_errors(self, action: str) -> Iterator[None]:
+        """Turns Docker's errors into ToolError."""
         import docker.errors
         import requests
 
@@ -259,7 +239,7 @@ class DockerSandbox:
             ) from None
         except docker.errors.APIError as error:
             raise ToolError(
-                f"the Docker daemon at {self.host} does not {what}: {error.explanation or error}"
+                f"the Docker daemon at {self.host} does not {action}: {error.explanation or error}"
             ) from error
         except (docker.errors.DockerException, requests.RequestException, OSError) as error:
             raise ToolError(f"the Docker daemon at {self.host} does not answer: {error}; is it running?") from error
@@ -268,7 +248,7 @@ class DockerSandbox:
 def _ask_about(
     container: Container, order: dict[str, Any], public: Path, content: _Content | None, seconds: float
 ) -> Message:
-    """The agent's answer to an order about the folder `public`, which is sent ahead if it is not there."""
+    """The agent's reply to an order about the folder `public`, which is sent if the container does not have it."""
     reply, blob = container.ask({**order, "digest": content.digest if content else None}, seconds=seconds)
     if "absent" in reply:
         packed = shipping.pack(public)
@@ -287,7 +267,10 @@ def _connect() -> Any:
     try:
         return docker.from_env()
     except docker.errors.DockerException as error:
-        where = os.environ.get("DOCKER_HOST", "the default socket")
         raise ToolError(
-            f"no Docker daemon answers at {where}: start it, or set DOCKER_HOST; may this user reach it? ({error})"
+            f"no Docker daemon answers at {_host()}: start it, or set DOCKER_HOST; may this user reach it? ({error})"
         ) from error
+
+
+def _host() -> str:
+    return os.environ.get("DOCKER_HOST", "the default socket")

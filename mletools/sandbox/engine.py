@@ -1,10 +1,8 @@
-"""One container: what the engine is told to make of it, and the talk with the agent in it.
+"""One container: its limits and filters, the connection to its agent, and its session.
 
-Covered: bounds and filters of a container, Docker's frames on the stream, an agent that is silent or gone. Not covered:
-when containers are made and what is asked of them (`container`).
+Covered: Docker's frames on the stream, an agent that is silent or has ended. Not covered: when containers are created
+and which orders they get (`container`).
 """
-
-from __future__ import annotations
 
 import io
 import json
@@ -20,17 +18,19 @@ import mletools
 
 from ..records.errors import ToolError
 from . import seccomp
-from .agent import BOUND, PLACE, STORE_MB, packet
+from .agent import BOUND, PLACE, STORE_MB, packet, read_result
+from .interface import Cell
 from .pool import ServerDied
+from .sessions import REPLY_S, BaseSession
 
 SEND_S = 120.0
 _START_S = 300.0
-_SERVER_MB = 512  # room for the warm server and its libraries beside a run's own memory
+_SERVER_MB = 512  # for the warm server and its libraries, in addition to the run
 _SERVER_PROCESSES = 32
 _SHARED_MEMORY_MB = 64
-# What the inner box is made with; a solution itself is held by the inner filter, which refuses these too.
-_FOR_THE_BOX = {"unshare", "mount", "umount2", "pivot_root", "mount_setattr", "sethostname"}
-# Shared memory goes with its last user; queues and semaphores, which would outlive a run, cannot be made at all.
+# Needed to set up the inner sandbox, whose own filter refuses them to solutions.
+_FOR_SET_UP = {"unshare", "mount", "umount2", "pivot_root", "mount_setattr", "sethostname"}
+# Shared memory ends with its last user; queues and semaphores would outlive a run, and are disabled.
 _SYSCTLS = {
     "kernel.shm_rmid_forced": "1",
     "kernel.sem": "250 32000 32 0",
@@ -41,18 +41,18 @@ _SYSCTLS = {
 
 @dataclass(frozen=True)
 class Kind:
-    """What a container is made for; a run of another kind needs another."""
+    """The properties of a container that a run needs."""
 
     memory_mb: int
     disk_mb: int
     processes: int
     threads: int
     gpu: str | None
-    bound: tuple[str, int, int] | None  # path, device and inode of a public folder too large to be sent
+    bound: tuple[str, int, int] | None  # path, device and inode of a public folder that is mounted
 
 
 def source_archive() -> bytes:
-    """The modules of this package that a container needs, as a zip archive."""
+    """A zip archive of the modules that the agent needs."""
     root = Path(mletools.__file__).parent
     files = [root / "__init__.py", root / "records" / "__init__.py", root / "records" / "errors.py"]
     files += sorted((root / "sandbox").glob("*.py"))
@@ -64,14 +64,14 @@ def source_archive() -> bytes:
 
 
 def seccomp_profile() -> str:
-    """Docker's JSON of a filter that lets the inner box be built and refuses what else `seccomp` refuses."""
-    names = sorted(set(seccomp.REFUSED) - _FOR_THE_BOX)
+    """A filter in Docker's JSON that refuses the calls of `seccomp`, except those that set up the inner sandbox."""
+    names = sorted(set(seccomp.REFUSED) - _FOR_SET_UP)
     refused = {"names": names, "action": "SCMP_ACT_ERRNO"}
     return json.dumps({"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [refused]})
 
 
 def host_config(api: Any, kind: Kind, namespaces: bool) -> dict[str, Any]:
-    """What the engine is told about a container's bounds."""
+    """Docker's configuration of a container's limits and filters."""
     import docker.types
 
     security = ["no-new-privileges"]
@@ -103,12 +103,13 @@ def host_config(api: Any, kind: Kind, namespaces: bool) -> dict[str, Any]:
         mounts=folders,
     )
     if namespaces:
-        # A fresh /proc may be mounted inside only where no part of the outer one is masked.
+        # A new /proc can be mounted inside only if no part of the outer one is masked.
         config.update(MaskedPaths=[], ReadonlyPaths=[])
     return config
 
 
 def remove(api: Any, container: str) -> None:
+    """Remove a container; errors of the engine are ignored."""
     import docker.errors
     import requests
 
@@ -123,49 +124,49 @@ class Container:
         self._api = api
         self.id = container
         self._stream = stream
-        # Which of the two it is depends on how the engine is reached.
+        # One or the other, depending on the connection to the engine.
         self._socket = getattr(stream, "_sock", stream)
-        self._raw, self._answers, self._errors = bytearray(), bytearray(), bytearray()
+        self._raw, self._replies, self._errors = bytearray(), bytearray(), bytearray()
         self._closed = False
         self.protections: dict[str, bool] = {}
         self.notes: list[str] = []
         self.weaker_because: str | None = None
 
     def greet(self, config: dict[str, Any], source: bytes, image: str) -> None:
-        """Bring the agent to life. ToolError: it does not come."""
+        """Start the agent. ToolError: it does not start."""
         try:
             reply, _ = self.ask(config, source, _START_S)
         except ServerDied:
-            last = self._errors.decode(errors="replace").strip().split("\n")[-1] or "it said nothing"
+            last = self._errors.decode(errors="replace").strip().split("\n")[-1] or "no output"
             raise ToolError(f"the sandbox does not start in a container of {image}: {last}") from None
         self.protections, self.notes = reply["protections"], reply["notes"]
         self.weaker_because = reply["weaker_because"]
 
     def bound_names(self) -> list[str]:
-        """What lies in the folder that is mounted."""
+        """The names in the mounted folder."""
         names: list[str] = self.ask({"do": "list"}, seconds=SEND_S)[0]["names"]
         return names
 
     def ask(
         self, message: dict[str, Any], content: bytes = b"", seconds: float = SEND_S
     ) -> tuple[dict[str, Any], bytes]:
-        """The agent's answer. ToolError: it has trouble. ServerDied: it is gone, or silent for `seconds`."""
+        """The agent's reply. ToolError: an error of the agent. ServerDied: it has ended, or is silent for `seconds`."""
         try:
             self._socket.settimeout(SEND_S)
             self._socket.sendall(packet(message, content))
             end = time.monotonic() + seconds
-            while (at := self._answers.find(b"\n")) < 0:
+            while (at := self._replies.find(b"\n")) < 0:
                 self._read(end)
-            reply = json.loads(self._answers[:at])
+            reply = json.loads(self._replies[:at])
             whole = at + 1 + reply["size"]
-            while len(self._answers) < whole:
+            while len(self._replies) < whole:
                 self._read(end)
-            blob = bytes(self._answers[at + 1 : whole])
-            del self._answers[:whole]
+            blob = bytes(self._replies[at + 1 : whole])
+            del self._replies[:whole]
         except (OSError, ValueError) as error:
             raise ServerDied from error
         if "error" in reply:
-            raise ToolError(f"in its container: {reply['error']}")
+            raise ToolError(f"in a container: {reply['error']}")
         return reply, blob
 
     def _read(self, end: float) -> None:
@@ -174,23 +175,50 @@ class Container:
         if not piece:
             raise ServerDied
         self._raw += piece
-        # Frames of Docker's: the stream's number, three zeros, four bytes of size.
+        # Docker's frames: the number of the stream, three zeros, four bytes of size.
         while len(self._raw) >= 8:
             size = int.from_bytes(self._raw[4:8], "big")
             if len(self._raw) < 8 + size:
                 break
-            (self._answers if self._raw[0] == 1 else self._errors).extend(self._raw[8 : 8 + size])
+            (self._replies if self._raw[0] == 1 else self._errors).extend(self._raw[8 : 8 + size])
             del self._raw[: 8 + size]
         del self._errors[:-4000]
 
     def close(self) -> None:
-        """End the container and what it runs."""
+        """End the container and its run."""
         if self._closed:
             return
         self._closed = True
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         remove(self._api, self.id)
-        for end in (self._stream, self._socket):
+        for stream in (self._stream, self._socket):
             with suppress(OSError):
-                end.close()
+                stream.close()
+
+
+class DockerSession(BaseSession):
+    """A session in a container of its own, where a local session runs the cells."""
+
+    def __init__(self, container: Container, protections: dict[str, bool]) -> None:
+        """`container` has opened a session."""
+        super().__init__("docker", protections)
+        self._container = container
+
+    def _run(self, kind: str, text: str, wall_s: float) -> Cell:
+        order = {"do": kind, "text": text, "wall_s": wall_s}
+        try:
+            return read_result(Cell, *self._container.ask(order, seconds=wall_s + REPLY_S))
+        except ServerDied:
+            raise ToolError("the container of a session went away") from None
+
+    def _abort(self) -> None:
+        self._fit = False
+        self._container.close()
+
+    def _end(self) -> None:
+        try:
+            if self._fit:
+                self._container.ask({"do": "close"}, seconds=REPLY_S)
+        except (ServerDied, ToolError):
+            self._fit = False

@@ -1,11 +1,8 @@
-"""Devices that are lent to one run at a time.
+"""Leases a GPU to one run at a time.
 
-Covered: runs of this process, and of other commands of this machine that lease by the same names (a lock file for each
-device in the folder for temporary files). Not covered: programs that never ask; a solution that ignores
-CUDA_VISIBLE_DEVICES, unless a container hides the other devices from it.
+Covered: runs of all mletools commands on this machine, by one lock file per device in the temporary folder. Not
+covered: other programs; a solution that ignores CUDA_VISIBLE_DEVICES, unless a container hides the other devices.
 """
-
-from __future__ import annotations
 
 import fcntl
 import os
@@ -19,17 +16,17 @@ from pathlib import Path
 from ..records.errors import ToolError
 
 ANY = "any"  # one device for each run, which a cluster chooses
-_LOOK_EVERY_S = 0.2
+_POLL_S = 0.2
 
 
 def parse(text: str) -> tuple[str, ...]:
-    """The devices of a list such as "0,1" or "GPU-5e3a,GPU-77b1", or ("any",). ToolError: an odd or doubled name."""
+    """The devices in a list such as "0,1" or "GPU-5e3a,GPU-77b1", or ("any",). ToolError: invalid or repeated names."""
     if text == ANY:
         return (ANY,)
     names = tuple(name.strip() for name in text.split(","))
     for name in names:
         if not re.fullmatch(r"[0-9]+|(GPU|MIG)-[0-9A-Za-z/-]+", name):
-            raise ToolError(f"{name!r} is no device: give numbers or UUIDs as nvidia-smi -L lists them, e.g. 0,1")
+            raise ToolError(f"{name!r} is not a device: give numbers or UUIDs as nvidia-smi -L lists them, e.g. 0,1")
     if len(set(names)) < len(names):
         raise ToolError(f"a device is named twice in {text}")
     return names
@@ -45,7 +42,7 @@ class Leases:
 
     @contextmanager
     def lease(self) -> Iterator[str | None]:
-        """A device for the with block, waiting until one is free; None where there are no devices to lend."""
+        """A device for the with block, after waiting for a free one; None if there are no devices."""
         if not self.devices:
             yield None
             return
@@ -67,12 +64,12 @@ class Leases:
                         if lock is not None:
                             self._lent.add(device)
                             return device, lock
-                # All lent here: told when one comes back. Held by another command: looked at again and again.
-                self._changed.wait(None if len(self._lent) == len(self.devices) else _LOOK_EVERY_S)
+                # A return in this process notifies; locks of other commands must be polled.
+                self._changed.wait(None if len(self._lent) == len(self.devices) else _POLL_S)
 
 
 def _try_lock(device: str) -> int | None:
-    """A descriptor that holds the lock of `device`; None while somebody else has it."""
+    """A descriptor that holds the lock of `device`; None while another process holds it."""
     path = Path(tempfile.gettempdir()) / f"mletools-gpu-{device.replace('/', '-')}.lock"
     try:
         lock = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o444)

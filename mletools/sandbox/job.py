@@ -1,12 +1,10 @@
 """The processes of one run, from the fork of the warm server to the solution's first line.
 
-The first process is born into new namespaces as pid 1 of the box, builds the root and reaps; its child locks itself in
-and becomes the solution, or the interpreter of a session. Without namespaces the first process is an ordinary
-supervisor and Landlock closes the files. Covered: the order of these steps; a step that fails is reported, never
+The first process is pid 1 of new namespaces; it builds the root and reaps. Its child applies all restrictions to
+itself and becomes the solution, or the interpreter of a session. Without namespaces the first process is an ordinary
+supervisor, and Landlock restricts files. Covered: the order of these steps; a step that fails is reported, never
 skipped. Not covered: watching the run (`server`).
 """
-
-from __future__ import annotations
 
 import fcntl
 import json
@@ -25,54 +23,54 @@ from typing import Any
 
 from . import channel, landlock, linux, mounts, seccomp
 from .cgroup import MemoryCgroup
-from .facts import gather
+from .probe import active_protections
 from .session_driver import attend, attend_cold
 from .solution import launch, launch_cold, prepare
 
 NOBODY = 65534
 _INNER_ID = 1000
 _OPEN_FILES = 4096
-_OPEN_FILES_UNCOUNTED = 1024  # as many may be on their way in sockets, where no watcher sees what they hold
-_SEAL, _CELLS = 3, 4  # descriptors in the solution's process
+_OPEN_FILES_UNCOUNTED = 1024  # as many again may be in flight in sockets, where the memory watch cannot see them
+_READY, _CELLS = 3, 4  # descriptors in the solution's process
 _GO = b"go"
 _NAMESPACES = linux.CLONE_NEWNS | linux.CLONE_NEWPID | linux.CLONE_NEWNET | linux.CLONE_NEWIPC | linux.CLONE_NEWUTS
 
 
 @dataclass
 class SolutionJob:
-    """One run as the server received it."""
+    """One run, as received by the server."""
 
-    control: socket.socket  # to the command; the solution never holds it
-    request: dict[str, Any]  # as local makes it: public, limits, seed, arguments, observer, namespaces, ...
-    code: int  # descriptor of the solution's text
+    control: socket.socket  # to the command; closed in the solution
+    request: dict[str, Any]  # see LocalSandbox._request
+    code: int  # descriptor of the solution's source
     stdout: int
     stderr: int
-    alive: int  # hangs up when the server dies
+    alive: int  # closed when the server dies
     plan: mounts.MountPlan
     cgroup: MemoryCgroup | None
-    outside: dict[str, str]  # the server's own namespaces, for the probe to compare with
+    outside: dict[str, str]  # the server's namespaces
     cells: int = -1  # a session's socket; -1 for a run
 
 
 def fail(job: SolutionJob, error: BaseException) -> None:
-    """Tell the command that the box could not be made, and end this process."""
+    """Report to the command that the sandbox could not be set up, and end this process."""
     with suppress(OSError):
         channel.send(job.control, {"event": "failed", "why": f"{type(error).__name__}: {error}"})
     os._exit(1)
 
 
-def fork_box(namespaces: bool) -> int:
-    """Fork the first process of a box; 0 in the child. OSError: the kernel refuses namespaces."""
+def fork_first(namespaces: bool) -> int:
+    """Fork the first process of a run; 0 in the child. OSError: the kernel refuses namespaces."""
     if not namespaces:
         return os.fork()
-    # Root builds the box with its own rights, so data may lie where nobody else can go; the solution loses them.
+    # Root sets up with its own rights, so data may be unreadable for others; the solution loses these rights.
     return linux.fork_into(_NAMESPACES if os.geteuid() == 0 else _NAMESPACES | linux.CLONE_NEWUSER)
 
 
 def enter(job: SolutionJob, uid: int, gid: int) -> Callable[[], None]:
-    """Runs in the box's first process, forked by a server of user `uid` and group `gid`.
+    """Runs in the first process, forked by a server of user `uid` and group `gid`.
 
-    Returns in the solution's process only: what is left to call is the solution.
+    Returns in the solution's process only, with the solution to call.
     """
     try:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -82,7 +80,7 @@ def enter(job: SolutionJob, uid: int, gid: int) -> Callable[[], None]:
             job.cgroup.join()
         if job.request["namespaces"] and uid != 0:
             linux.map_user(uid, gid, _INNER_ID)
-        # First in line when memory runs out; a solution cannot take back what root has set, so it is set early.
+        # The first victim when memory runs out; set early, so that a solution cannot undo what root set.
         with open("/proc/self/oom_score_adj", "w") as file:
             file.write("1000")
         return _first_process(job, uid == 0)
@@ -99,25 +97,25 @@ def _first_process(job: SolutionJob, root: bool) -> Callable[[], None]:
         own = (lambda path: os.chown(path, NOBODY, NOBODY)) if root else (lambda path: None)
         devices = mounts.gpu_devices() if job.request["gpu"] else []
         work, disk = mounts.build_root(job.plan, job.request["public"], code, limits["disk_mb"], own, devices)
-        place = {"work": mounts.WORK, "home": mounts.HOME, "tmp": mounts.TEMPORARY, "code": mounts.CODE}
+        paths = {"work": mounts.WORK, "home": mounts.HOME, "tmp": mounts.TEMPORARY, "code": mounts.CODE}
     else:
         folder = job.request["folder"]
-        place = {name: f"{folder}/{name}" for name in ("work", "home", "tmp", "code")}
-        work, disk = (os.open(path, os.O_RDONLY | os.O_DIRECTORY) for path in (place["work"], folder))
+        paths = {name: f"{folder}/{name}" for name in ("work", "home", "tmp", "code")}
+        work, disk = (os.open(path, os.O_RDONLY | os.O_DIRECTORY) for path in (paths["work"], folder))
     if root:
         os.setgroups([])
         os.setresgid(NOBODY, NOBODY, NOBODY)
         os.setresuid(NOBODY, NOBODY, NOBODY)
-    _die_with_server(job)  # after the change of user, which would undo it
+    _die_with_server(job)  # the change of user would undo it
     channel.send(job.control, {"event": "work"}, [work, disk])
     os.close(work)
     os.close(disk)
-    seal, theirs = socket.socketpair()
+    ready, child_end = socket.socketpair()
     child = os.fork()
     if child == 0:
-        return _solution_process(job, place, theirs.detach())
-    theirs.close()
-    _reap(job, child, seal)
+        return _solution_process(job, paths, child_end.detach())
+    child_end.close()
+    _reap(job, child, ready)
     raise AssertionError  # not reached: _reap ends the process
 
 
@@ -125,28 +123,28 @@ def _die_with_server(job: SolutionJob) -> None:
     linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGKILL)
     poll = select.poll()
     poll.register(job.alive, 0)
-    if poll.poll(0):  # the server died before the signal was asked for
+    if poll.poll(0):  # the server died before the prctl
         os._exit(1)
 
 
-def _reap(job: SolutionJob, child: int, seal: socket.socket) -> None:
+def _reap(job: SolutionJob, child: int, ready: socket.socket) -> None:
     linux.prctl(linux.PR_SET_DUMPABLE, 0)
     if job.request["namespaces"]:
         linux.drop_capabilities()
     for descriptor in (job.stdout, job.stderr, job.code, job.cells):
         if descriptor >= 0:
             os.close(descriptor)
-    with seal.makefile("rb") as file:
-        answer = json.loads(file.read() or b'{"why": "the process ended while it locked itself in"}')
-    if "why" in answer:
-        channel.send(job.control, {"event": "failed", "why": answer["why"]})
+    with ready.makefile("rb") as file:
+        report = json.loads(file.read() or b'{"why": "the process ended during its set-up"}')
+    if "why" in report:
+        channel.send(job.control, {"event": "failed", "why": report["why"]})
         os._exit(1)
     ended = False
 
     def kill_all(*_: object) -> None:
-        # Killed before pid 1 goes, they are reaped by it and so counted; the kernel counts none it sweeps up itself.
+        # Before pid 1 ends, so that it reaps and counts them; the kernel does not count those that it kills itself.
         if not ended:
-            with suppress(ProcessLookupError):  # it has ended, and that is about to be noted
+            with suppress(ProcessLookupError):  # it has just ended
                 os.kill(child, signal.SIGKILL)
         if job.request["namespaces"]:
             with suppress(ProcessLookupError):
@@ -162,11 +160,13 @@ def _reap(job: SolutionJob, child: int, seal: socket.socket) -> None:
     if job.cells >= 0:
         signal.signal(signal.SIGUSR1, interrupt)
         signal.signal(signal.SIGALRM, kill_all)
-        signal.setitimer(signal.ITIMER_REAL, job.request["limits"]["wall_s"])  # nobody watches it between cells
-    channel.send(job.control, {"event": "started", "at": time.monotonic(), "facts": answer["facts"]})
+        signal.setitimer(
+            signal.ITIMER_REAL, job.request["limits"]["wall_s"]
+        )  # the server does not check it between cells
+    channel.send(job.control, {"event": "started", "at": time.monotonic(), "protections": report["protections"]})
     with suppress(OSError):  # it was killed meanwhile
-        seal.send(_GO)
-    seal.close()
+        ready.send(_GO)
+    ready.close()
     pid = 0
     while pid != child:
         pid, status = os.waitpid(-1, 0)
@@ -181,17 +181,17 @@ def _reap(job: SolutionJob, child: int, seal: socket.socket) -> None:
     os._exit(0)
 
 
-def _solution_process(job: SolutionJob, place: dict[str, str], seal: int) -> Callable[[], None]:
+def _solution_process(job: SolutionJob, paths: dict[str, str], ready: int) -> Callable[[], None]:
     try:
         os.setsid()
         job.control.detach()
-        kept = _CELLS if job.cells >= 0 else _SEAL
+        kept = _CELLS if job.cells >= 0 else _READY
         if job.cells >= 0:
-            job.cells = fcntl.fcntl(job.cells, fcntl.F_DUPFD, 10)  # out of the way of what is put in place here
-            seal = fcntl.fcntl(seal, fcntl.F_DUPFD, 10)
+            job.cells = fcntl.fcntl(job.cells, fcntl.F_DUPFD, 10)  # keeps the numbers below free
+            ready = fcntl.fcntl(ready, fcntl.F_DUPFD, 10)
         for number, descriptor in ((1, job.stdout), (2, job.stderr)):
             os.dup2(descriptor, number)
-        os.dup2(seal, _SEAL)
+        os.dup2(ready, _READY)
         if job.cells >= 0:
             os.dup2(job.cells, _CELLS)
         null = os.open("/dev/null", os.O_RDONLY)
@@ -200,21 +200,22 @@ def _solution_process(job: SolutionJob, place: dict[str, str], seal: int) -> Cal
             if int(name) > kept:
                 with suppress(OSError):
                     os.close(int(name))
-        os.chdir(place["work"])
+        os.chdir(paths["work"])
         limits = job.request["limits"]
-        _set_environment(place, limits["threads"], job.request["gpu"])
-        _lock_in(job, place, limits)
-        facts = gather(job.outside, job.cgroup, limits, job.plan.import_path) if job.request["probe"] else {}
+        _set_environment(paths, limits["threads"], job.request["gpu"])
+        _restrict(job, paths, limits)
+        inside = (job.outside, job.cgroup, limits, job.plan.import_path)
+        protections = active_protections(*inside) if job.request["probe"] else {}
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        with socket.socket(fileno=_SEAL) as end:
-            end.sendall(json.dumps({"facts": facts}).encode())
+        with socket.socket(fileno=_READY) as end:
+            end.sendall(json.dumps({"protections": protections}).encode())
             end.shutdown(socket.SHUT_WR)
-            # Nothing of the solution runs before its start is told: what it prints or kills then is its own doing.
+            # The solution starts after its start was reported: its later output and signals are its own.
             if end.recv(len(_GO)) != _GO:
                 os._exit(1)
-        script = f"{place['code']}/{mounts.SCRIPT}"
+        script = f"{paths['code']}/{mounts.SCRIPT}"
         seed, arguments = job.request["seed"], job.request["arguments"]
-        call = (script, place["work"], job.plan.import_path, seed, limits["threads"], arguments)
+        call = (script, paths["work"], job.plan.import_path, seed, limits["threads"], arguments)
         cold = job.request["cold"]
         if job.cells >= 0:
             driver = job.request["driver"]
@@ -222,25 +223,25 @@ def _solution_process(job: SolutionJob, place: dict[str, str], seal: int) -> Cal
         observer = job.request["observer"]
         return launch_cold(cold, *call, observer) if cold else launch(*call, observer)
     except BaseException as error:
-        os.write(_SEAL, json.dumps({"why": f"{type(error).__name__}: {error}"}).encode())
+        os.write(_READY, json.dumps({"why": f"{type(error).__name__}: {error}"}).encode())
         os._exit(1)
 
 
-def _set_environment(place: dict[str, str], threads: int, gpu: str | None) -> None:
-    os.environ.update(HOME=place["home"], TMPDIR=place["tmp"])
-    # Without a lease an empty list, which hides every device, also from a library that would find one by itself.
+def _set_environment(paths: dict[str, str], threads: int, gpu: str | None) -> None:
+    os.environ.update(HOME=paths["home"], TMPDIR=paths["tmp"])
+    # Without a lease the list is empty, which hides all devices from libraries.
     os.environ.update(CUDA_VISIBLE_DEVICES=gpu or "", CUDA_DEVICE_ORDER="PCI_BUS_ID")
     for library in ("OMP", "MKL", "OPENBLAS"):
         os.environ[f"{library}_NUM_THREADS"] = str(threads)
 
 
-def _lock_in(job: SolutionJob, place: dict[str, str], limits: dict[str, Any]) -> None:
-    linux.prctl(linux.PR_SET_DUMPABLE, 1)  # or its own /proc files would belong to root
-    # Beside Landlock no unix sockets at all: it does not cover their files, and one of them may be docker's or an agent's.
+def _restrict(job: SolutionJob, paths: dict[str, str], limits: dict[str, Any]) -> None:
+    linux.prctl(linux.PR_SET_DUMPABLE, 1)  # otherwise its /proc files belong to root
+    # Without namespaces no unix sockets: Landlock does not cover their files, such as the one of Docker.
     families: list[int] = []
     others = 0
     if job.request["namespaces"]:
-        # One more user namespace, which has no say over the box's mounts; processes are counted within it.
+        # Another user namespace, without rights over the mounts; processes are counted within it.
         uid, gid = os.geteuid(), os.getegid()
         linux.unshare(linux.CLONE_NEWUSER)
         linux.map_user(uid, gid, _INNER_ID)
@@ -255,9 +256,9 @@ def _lock_in(job: SolutionJob, place: dict[str, str], limits: dict[str, Any]) ->
     if job.request["landlock"]:
         readable = [source for source, _ in job.plan.binds] + [target for _, target in job.plan.links]
         readable += [f"/etc/{name}" for name in ("passwd", "group", "nsswitch.conf", "hosts")]
-        readable += ["/proc", "/dev/zero", "/dev/urandom", "/dev/random", place["code"]]
+        readable += ["/proc", "/dev/zero", "/dev/urandom", "/dev/random", paths["code"]]
         readable += [f"{job.request['folder']}/input"]
-        writable = [place["work"], place["home"], place["tmp"], "/dev/null", "/dev/full", "/dev/shm"]
+        writable = [paths["work"], paths["home"], paths["tmp"], "/dev/null", "/dev/full", "/dev/shm"]
         writable += [f"/dev/{name}" for name in mounts.gpu_devices()] if job.request["gpu"] else []
         landlock.restrict(readable, writable)
     if linux.SUPPORTED_MACHINE:
@@ -265,19 +266,19 @@ def _lock_in(job: SolutionJob, place: dict[str, str], limits: dict[str, Any]) ->
 
 
 def _set_limits(limits: dict[str, Any], processes: int, open_files: int) -> None:
-    wanted = {
-        resource.RLIMIT_CORE: 1,  # unlike 0, also keeps the machine's crash reporter from being fed
+    values = {
+        resource.RLIMIT_CORE: 1,  # unlike 0, this also disables the machine's crash reporter
         resource.RLIMIT_FSIZE: limits["file_mb"] << 20,
         resource.RLIMIT_NOFILE: open_files,
         resource.RLIMIT_NPROC: processes,
     }
-    for kind, value in wanted.items():
+    for kind, value in values.items():
         highest = resource.getrlimit(kind)[1]
         value = value if highest == resource.RLIM_INFINITY else min(value, highest)
         resource.setrlimit(kind, (value, value))
     if limits["cpu_s"] is not None:
         seconds = max(1, math.ceil(limits["cpu_s"]))
-        # First the signal that tells why, a second later the one that cannot be caught.
+        # First SIGXCPU, a second later SIGKILL.
         resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
 
 

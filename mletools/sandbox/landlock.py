@@ -1,20 +1,18 @@
-"""Landlock: file access by path for a process without a mount namespace of its own.
+"""Landlock: restricts file access by path, for a process without a mount namespace.
 
-Covered: read-only and read-write folders, TCP, and from Linux 6.12 on signals and abstract sockets to outside
-processes. Not covered: which folders; UDP and other networks (the seccomp filter refuses those sockets).
+Covered: read-only and read-write folders, TCP, and since Linux 6.12 signals and abstract sockets to outside processes.
+Not covered: the choice of folders; UDP and other networks (the seccomp filter refuses those sockets).
 """
-
-from __future__ import annotations
 
 import ctypes
 import os
 import stat
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from . import linux
 
-SCOPED_SIGNALS = 6  # the version that keeps a solution from signalling its server
+_SCOPED_SIGNALS = 6  # the first version that stops a solution from signalling its server
 _CREATE, _ADD_RULE, _RESTRICT = 0, 1, 2
 _PATH_BENEATH = 1
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1, 2, 4, 8
@@ -25,15 +23,20 @@ _TCP_BIND_AND_CONNECT, _SCOPE_SOCKETS_AND_SIGNALS = 3, 3
 
 
 def version() -> int:
-    """The kernel's Landlock version; 0 where there is none."""
+    """The kernel's Landlock version; 0 if it has none."""
     try:
         return linux.landlock(_CREATE, None, ctypes.c_size_t(0), ctypes.c_uint32(1))
     except OSError:
         return 0
 
 
+def exposes_server(protections: Mapping[str, bool]) -> bool:
+    """Whether a run with these protections could kill its own server."""
+    return not protections["pid_namespace"] and version() < _SCOPED_SIGNALS
+
+
 def restrict(readable: Sequence[str], writable: Sequence[str]) -> None:
-    """Close every path but those named to the calling process for good; no_new_privs is set. OSError: refused."""
+    """Permanently close all other paths to the calling process, which has set no_new_privs. OSError: refused."""
     abi = version()
     if abi < 1:
         raise OSError("this kernel has no Landlock")

@@ -1,11 +1,8 @@
-"""The Linux calls that Python 3.10 has no name for, through ctypes.
+"""Linux system calls that Python 3.10 lacks, through ctypes.
 
-Covered: mounts, namespaces, process controls, capabilities, Landlock's three calls. Every function raises OSError
-with the kernel's errno. Not covered: any policy; what to call in which order is `job`, `mounts`, `seccomp` and
-`landlock`.
+Covered: mounts, namespaces, prctl, capabilities, Landlock. Every function raises OSError with the kernel's errno. Not
+covered: the order of the calls (`job`, `mounts`, `seccomp`, `landlock`).
 """
-
-from __future__ import annotations
 
 import ctypes
 import os
@@ -28,13 +25,11 @@ PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_CAPBSET_DROP = 1, 4, 22, 2
 PR_SET_SECUREBITS, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS, PR_CAP_AMBIENT = 28, 36, 38, 47
 
 _AT_FDCWD, _AT_RECURSIVE = -100, 0x8000
-_SYS_PIVOT_ROOT = 41 if ARM else 155
+_SYS_PIVOT_ROOT, _SYS_CLONE = (41, 220) if ARM else (155, 56)
 _SYS_MOUNT_SETATTR, _SYS_LANDLOCK = 442, 444
 
-_SYS_CLONE = 220 if ARM else 56
-
 _libc = ctypes.CDLL(None, use_errno=True)
-_libc_under_the_interpreters_lock = ctypes.PyDLL(None, use_errno=True)
+_libc_with_gil = ctypes.PyDLL(None, use_errno=True)
 
 
 class _MountAttr(ctypes.Structure):
@@ -45,10 +40,10 @@ class _CapHeader(ctypes.Structure):
     _fields_ = [("version", ctypes.c_uint32), ("pid", ctypes.c_int)]
 
 
-def _check(result: int, what: str) -> int:
+def _check(result: int, call: str) -> int:
     if result < 0:
         code = ctypes.get_errno()
-        raise OSError(code, f"{what}: {os.strerror(code)}")
+        raise OSError(code, f"{call}: {os.strerror(code)}")
     return result
 
 
@@ -58,28 +53,16 @@ def _syscall(number: int, *arguments: object) -> int:
 
 def mount(source: str, target: str, kind: str | None = None, flags: int = 0, options: str | None = None) -> None:
     """mount(2)."""
-    result = _libc.mount(
-        source.encode(),
-        target.encode(),
-        kind.encode() if kind else None,
-        ctypes.c_ulong(flags),
-        options.encode() if options else None,
-    )
+    names = source.encode(), target.encode(), kind.encode() if kind else None
+    result = _libc.mount(*names, ctypes.c_ulong(flags), options.encode() if options else None)
     _check(result, f"mount {target}")
 
 
 def protect_mount(target: str, attributes: int, recursive: bool) -> None:
-    """mount_setattr(2): add `attributes` to the mount at `target`, and to those below it when `recursive`."""
+    """mount_setattr(2): add `attributes` to the mount at `target`, and to those below it if `recursive`."""
     attr = _MountAttr(attributes, 0, 0, 0)
-    flags = _AT_RECURSIVE if recursive else 0
-    result = _syscall(
-        _SYS_MOUNT_SETATTR,
-        ctypes.c_int(_AT_FDCWD),
-        target.encode(),
-        ctypes.c_uint(flags),
-        ctypes.byref(attr),
-        ctypes.c_size_t(ctypes.sizeof(attr)),
-    )
+    place = ctypes.c_int(_AT_FDCWD), target.encode(), ctypes.c_uint(_AT_RECURSIVE if recursive else 0)
+    result = _syscall(_SYS_MOUNT_SETATTR, *place, ctypes.byref(attr), ctypes.c_size_t(ctypes.sizeof(attr)))
     _check(result, f"mount_setattr {target}")
 
 
@@ -94,17 +77,15 @@ def pivot_root(new: str, old: str) -> None:
 
 
 def fork_into(namespaces: int) -> int:
-    """Like os.fork, with the child in new namespaces, of which it is the first process; OSError: refused.
+    """Like os.fork, with the child as the first process of new namespaces; OSError: refused.
 
-    unshare and a second fork do the same, and cost a large process some ten milliseconds more. The child's libc does
-    not know the new thread number, so it should do little but fork again. This process has one thread.
+    unshare and a second fork take about ten milliseconds longer in a large process. The child's libc has a wrong thread
+    id, so the child should do little but fork again. The caller has one thread.
     """
     api = ctypes.pythonapi
     api.PyOS_BeforeFork()
-    nothing = [ctypes.c_ulong(0)] * 4
-    pid = _libc_under_the_interpreters_lock.syscall(
-        ctypes.c_long(_SYS_CLONE), ctypes.c_ulong(namespaces | signal.SIGCHLD), *nothing
-    )
+    flags = ctypes.c_ulong(namespaces | signal.SIGCHLD)
+    pid = _libc_with_gil.syscall(ctypes.c_long(_SYS_CLONE), flags, *[ctypes.c_ulong(0)] * 4)
     if pid == 0:
         api.PyOS_AfterFork_Child()
         return 0
@@ -118,19 +99,16 @@ def unshare(flags: int) -> None:
 
 
 def prctl(option: int, second: int = 0, third: object = 0, fourth: int = 0, fifth: int = 0) -> int:
-    """prctl(2); `third` may be a pointer made by ctypes.byref."""
+    """prctl(2); `third` may be a pointer from ctypes.byref."""
     pointer = ctypes.c_ulong(third) if isinstance(third, int) else third
     numbers = ctypes.c_ulong(fourth), ctypes.c_ulong(fifth)
     return _check(_libc.prctl(ctypes.c_int(option), ctypes.c_ulong(second), pointer, *numbers), f"prctl {option}")
 
 
 def map_user(outer_uid: int, outer_gid: int, inner: int) -> None:
-    """Inside a fresh user namespace: the caller's own ids, `outer_uid` and `outer_gid` before, become `inner`."""
-    for name, text in (
-        ("setgroups", "deny"),
-        ("uid_map", f"{inner} {outer_uid} 1"),
-        ("gid_map", f"{inner} {outer_gid} 1"),
-    ):
+    """In a new user namespace: map the caller's ids, formerly `outer_uid` and `outer_gid`, to `inner`."""
+    maps = {"setgroups": "deny", "uid_map": f"{inner} {outer_uid} 1", "gid_map": f"{inner} {outer_gid} 1"}
+    for name, text in maps.items():
         descriptor = os.open(f"/proc/self/{name}", os.O_WRONLY)
         try:
             os.write(descriptor, text.encode())
@@ -139,12 +117,12 @@ def map_user(outer_uid: int, outer_gid: int, inner: int) -> None:
 
 
 def drop_capabilities() -> None:
-    """Give up every capability, now and across any later exec."""
+    """Drop all capabilities, now and across later execs."""
     for capability in range(64):
         try:
             prctl(PR_CAPBSET_DROP, capability)
         except OSError:
-            break  # past the kernel's last capability, or not entitled to shrink a set that holds nothing for us
+            break  # past the last capability, or no right to shrink the bounding set, which then has no effect
     clear_all = 4
     prctl(PR_CAP_AMBIENT, clear_all)
     header = _CapHeader(0x20080522, 0)

@@ -1,11 +1,9 @@
-"""The file system that a solution sees: which folders of the machine it may read, and the root that is built of them.
+"""The file system of a solution: the folders of the machine that it may read, and a root made of them.
 
-Covered: choosing the folders (interpreter, libraries), refusing a data folder that lies inside one of them, and
-building the root in a mount namespace of its own, in which packages that hold answers are empty. Not covered: hiding
-anything else within the chosen folders; they are taken to be public. Needs mount_setattr, Linux 5.12.
+Covered: choosing the folders (interpreter, libraries), refusing a data folder inside one of them, building the root in
+a new mount namespace, where packages with answers are empty. Not covered: hiding other content of the chosen folders,
+which counts as public. Needs mount_setattr, Linux 5.12.
 """
-
-from __future__ import annotations
 
 import glob
 import os
@@ -26,8 +24,8 @@ SCRIPT = "solution.py"
 
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store")
 _SYSTEM_FILES = ("/etc/ld.so.cache", "/etc/localtime", "/etc/alternatives", "/etc/fonts", "/etc/mime.types")
-# Packages whose files would give answers away: tasks are made from the tables inside scikit-learn, and by this package.
-_TELLING = ("mletools", "sklearn/datasets/data")
+# Packages that reveal answers: tasks are made from the tables of scikit-learn, and by this package.
+_REVEALING = ("mletools", "sklearn/datasets/data")
 _DEVICES = ("null", "zero", "full", "random", "urandom")
 _GPU_DEVICES = ("nvidia*", "nvidia-caps/*", "dxg", "kfd", "dri/render*")
 _ETC = {
@@ -42,9 +40,11 @@ _ETC = {
 class MountPlan:
     """Folders and files of this machine that every solution may read."""
 
-    binds: list[tuple[str, str]] = field(default_factory=list)  # (real path here, path in the box), outer folders first
-    links: list[tuple[str, str]] = field(default_factory=list)  # (content, path in the box) of symbolic links
-    import_path: list[str] = field(default_factory=list)  # the entries of sys.path that exist in the box
+    binds: list[tuple[str, str]] = field(
+        default_factory=list
+    )  # (real path here, path in the sandbox), outer folders first
+    links: list[tuple[str, str]] = field(default_factory=list)  # (target, path in the sandbox) of symbolic links
+    import_path: list[str] = field(default_factory=list)  # the entries of sys.path that exist in the sandbox
 
 
 def _inside(path: str, folder: str) -> bool:
@@ -53,7 +53,7 @@ def _inside(path: str, folder: str) -> bool:
 
 def _interpreter_folders() -> list[str]:
     names = {sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix}
-    # A virtual environment's launcher may name the interpreter by another path than its prefix does.
+    # The path of the executable may differ from the prefix in a virtual environment.
     names.add(os.path.dirname(os.path.dirname(os.path.realpath(sys.executable))))
     names.update(path for path in sysconfig.get_paths().values() if path.endswith(("site-packages", "dist-packages")))
     names.update(path for path in sys.path if path.endswith(("site-packages", "dist-packages")))
@@ -63,15 +63,15 @@ def _interpreter_folders() -> list[str]:
 
 
 def make_plan() -> MountPlan:
-    """The folders that this interpreter needs. ToolError: its prefix is so wide that it would show people's files."""
+    """The folders that this interpreter needs. ToolError: its prefix contains users' files."""
     plan = MountPlan()
-    wanted: list[str] = []
+    paths: list[str] = []
     for path in _SYSTEM:
         if os.path.islink(path) and os.path.isdir(path):
             plan.links.append((os.readlink(path), path))
         elif os.path.isdir(path):
-            wanted.append(path)
-    wanted += [path for path in _SYSTEM_FILES if os.path.exists(path)]
+            paths.append(path)
+    paths += [path for path in _SYSTEM_FILES if os.path.exists(path)]
     home = os.path.realpath(os.path.expanduser("~"))
     for path in _interpreter_folders():
         for name in {path, os.path.realpath(path)}:
@@ -79,8 +79,8 @@ def make_plan() -> MountPlan:
                 raise ToolError(f"the sandbox would have to show all of {name} to solutions: use a virtual environment")
             if os.path.realpath(name) in ("/", "/home", "/var", "/tmp"):
                 raise ToolError(f"the sandbox cannot show {name} to solutions: use a Python in a folder of its own")
-            wanted.append(name)
-    for path in sorted(set(wanted), key=lambda name: (name.count("/"), name)):
+            paths.append(name)
+    for path in sorted(set(paths), key=lambda name: (name.count("/"), name)):
         real = os.path.realpath(path)
         covered = any(_inside(path, target) and _inside(real, source) for source, target in plan.binds)
         linked = any(_inside(path, target) for _, target in plan.links)
@@ -92,7 +92,7 @@ def make_plan() -> MountPlan:
 
 
 def refuse_shared_data(plan: MountPlan, public: Path) -> None:
-    """ToolError when the folder `public` lies in a folder that solutions can read: so would the answers beside it."""
+    """ToolError: the folder `public`, and so the answers next to it, lie in a folder that solutions can read."""
     real = os.path.realpath(public)
     for source, target in plan.binds:
         if _inside(real, source) or _inside(real, target):
@@ -100,13 +100,13 @@ def refuse_shared_data(plan: MountPlan, public: Path) -> None:
 
 
 def refuse_unreadable(public: Path) -> None:
-    """ToolError when an ordinary user cannot read all of the folder `public`; matters when root runs the sandbox."""
+    """ToolError: an ordinary user cannot read all of the folder `public`. For sandboxes of root."""
     for folder, folders, files in os.walk(public):
         for name in [".", *folders, *files]:
             with suppress(FileNotFoundError):
                 mode = os.stat(os.path.join(folder, name)).st_mode
-                wanted = stat.S_IROTH | (stat.S_IXOTH if stat.S_ISDIR(mode) else 0)
-                if mode & wanted != wanted:
+                needed = stat.S_IROTH | (stat.S_IXOTH if stat.S_ISDIR(mode) else 0)
+                if mode & needed != needed:
                     path = os.path.normpath(os.path.join(folder, name))
                     raise ToolError(f"solutions run as nobody and cannot read {path}: chmod -R o+rX {public}")
 
@@ -122,13 +122,13 @@ def _put_file(path: str, content: bytes) -> None:
         file.write(content)
 
 
-def telling_folders(import_path: list[str]) -> list[str]:
-    """The folders on the import path that hold answers, or the means to make them again."""
-    return [path for folder in import_path for name in _TELLING if os.path.isdir(path := os.path.join(folder, name))]
+def revealing_folders(import_path: list[str]) -> list[str]:
+    """The folders on the import path with answers, or with the code that makes them."""
+    return [path for folder in import_path for name in _REVEALING if os.path.isdir(path := os.path.join(folder, name))]
 
 
 def gpu_devices() -> list[str]:
-    """The names below /dev through which libraries reach GPUs; which of the GPUs, the libraries decide."""
+    """The GPU devices of this machine, as paths below /dev."""
     device_paths = [path for pattern in _GPU_DEVICES for path in glob.glob(f"/dev/{pattern}")]
     return sorted(path.removeprefix("/dev/") for path in device_paths if not os.path.isdir(path))
 
@@ -165,11 +165,11 @@ def _make_proc() -> None:
 def build_root(
     plan: MountPlan, public: str, code: bytes, disk_mb: int, own: Callable[[str], None], devices: Sequence[str] = ()
 ) -> tuple[int, int]:
-    """Make this process's root a fresh one; it is the first process of fresh mount and pid namespaces.
+    """Replace the root of this process, which is the first one of new mount and pid namespaces.
 
-    `public` appears at ./input of the work folder, `code` as the script; all files together may hold `disk_mb` MB;
-    `own` hands a folder to the solution's user; `devices` are shown beside the usual ones. Returns descriptors of the work folder and of the disk that it lies
-    on.
+    `public` becomes ./input of the work folder and `code` the script; all files may take `disk_mb` MB; `own` gives a
+    folder to the solution's user; `devices` are added to the usual ones. Returns descriptors of the work folder and its
+    disk.
     """
     read_only = linux.MOUNT_ATTR_RDONLY | linux.MOUNT_ATTR_NOSUID | linux.MOUNT_ATTR_NODEV
     linux.mount("none", "/", None, linux.MS_REC | linux.MS_PRIVATE)
@@ -189,7 +189,7 @@ def build_root(
         _bind(source, target, read_only)
     for content, path in plan.links:
         os.symlink(content, path)
-    for path in telling_folders(plan.import_path):
+    for path in revealing_folders(plan.import_path):
         linux.mount("tmpfs", path, "tmpfs", linux.MS_NOSUID | linux.MS_NODEV, "size=4k,mode=0555")
         linux.protect_mount(path, read_only, recursive=False)
     os.makedirs("/etc", exist_ok=True)

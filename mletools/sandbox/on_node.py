@@ -1,10 +1,8 @@
-"""What a node of a Ray cluster does for `on_ray`: one run, or one session, in a sandbox that its process keeps open.
+"""The part of `on_ray` that runs on a node of a Ray cluster: one run, or one session, in a sandbox of its process.
 
-Covered: telling a node that is not made for it, refusing where answers are not safe, the public folder from the
-archive. Not covered: isolation, which is the inner sandbox's; where and how often a run is tried.
+Covered: refusing a node with other versions, or one where programs could read the answers; unpacking the public folder.
+Not covered: isolation, which is the inner sandbox's; scheduling and retries.
 """
-
-from __future__ import annotations
 
 import atexit
 import socket
@@ -17,12 +15,14 @@ from typing import Any
 from ..records.errors import ToolError
 from . import mounts, shipping
 from .backends import open_backend
-from .interface import Limits, Sandbox, Setup
+from .interface import Limits, Outcome, Sandbox, Setup
+
+Answer = tuple[str, Any]  # ("done", a result) or ("error", a message)
 
 
 def _version_check() -> Callable[[tuple[str, str]], str | None]:
-    # Functions made in a function travel by value: nodes without this package answer too.
-    def unfit(wanted: tuple[str, str]) -> str | None:
+    # Nested functions travel by value, so nodes without this package answer too.
+    def mismatch(versions: tuple[str, str]) -> str | None:
         import platform
         import socket
 
@@ -31,89 +31,98 @@ def _version_check() -> Callable[[tuple[str, str]], str | None]:
             from mletools import __version__ as installed
         except ImportError:
             installed = "(none)"
-        if (installed, python) == wanted:
+        if (installed, python) == versions:
             return None
         return (
             f"Ray node {socket.gethostname()} has mletools {installed} on Python {python}, this machine has mletools "
-            f"{wanted[0]} on Python {wanted[1]}: install the same on every node"
+            f"{versions[0]} on Python {versions[1]}: install the same on every node"
         )
 
-    return unfit
+    return mismatch
 
 
-def node_task() -> Callable[..., tuple[str, Any]]:
-    """What Ray calls on a node for a run."""
-    unfit = _version_check()
+def node_task() -> Callable[..., Answer]:
+    """The function that Ray calls on a node for a run."""
+    mismatch = _version_check()
 
-    def run_on_node(wanted: tuple[str, str], request: dict[str, Any], packed: Any) -> tuple[str, Any]:
-        why = unfit(wanted)
-        if why is not None:
-            return "trouble", why
-        from mletools.sandbox.on_node import serve
+    def run_on_node(versions: tuple[str, str], request: dict[str, Any], packed: Any) -> Answer:
+        reason = mismatch(versions)
+        if reason is not None:
+            return "error", reason
+        from mletools.sandbox.on_node import answer
 
-        return serve(request, packed)
+        return answer(request, packed)
 
     return run_on_node
 
 
 def node_session() -> type:
-    """What Ray makes an actor of, on a node, for a session."""
-    unfit = _version_check()
+    """The class of the actor that holds a session on a node."""
+    mismatch = _version_check()
 
     class SessionOnNode:
-        def open(self, wanted: tuple[str, str], request: dict[str, Any], packed: Any) -> tuple[str, Any]:
-            why = unfit(wanted)
-            if why is not None:
-                return "trouble", why
-            from mletools.sandbox.on_node import Held
+        def open(self, versions: tuple[str, str], request: dict[str, Any], packed: Any) -> Answer:
+            reason = mismatch(versions)
+            if reason is not None:
+                return "error", reason
+            from mletools.sandbox.on_node import NodeSession
 
-            self.held = Held()
-            return self.held.open(request, packed)
+            self.session = NodeSession()
+            return self.session.open(request, packed)
 
-        def cell(self, kind: str, text: str, wall_s: float) -> tuple[str, Any]:
-            return self.held.cell(kind, text, wall_s)
+        def cell(self, kind: str, text: str, wall_s: float) -> Answer:
+            return self.session.cell(kind, text, wall_s)
 
         def close(self) -> None:
-            self.held.close()
+            self.session.close()
 
     return SessionOnNode
 
 
-def serve(request: dict[str, Any], packed: Any) -> tuple[str, Any]:
-    """Do one run, or a probe where the request names no code; ("done", what came of it) or ("trouble", a text)."""
+def answer(request: dict[str, Any], packed: Any) -> Answer:
+    """The outcome of a run; without code in the request, the protections and notes of this node."""
+    return _answered(lambda: _run(request, packed) if "code" in request else _probe(request))
+
+
+def _answered(work: Callable[[], Any]) -> Answer:
     try:
-        if "code" not in request:
-            sandbox = _inner(request)
-            return "done", {"protections": sandbox.protections, "notes": sandbox.notes}
-        with _placed(request, packed) as (sandbox, public):
-            limits, arguments = Limits(**request["limits"]), request["arguments"]
-            return "done", sandbox.run(request["code"], public, limits, request["seed"], arguments, request["observer"])
+        return "done", work()
     except (ToolError, OSError) as error:
-        return "trouble", _named(error)
+        return "error", f"Ray node {socket.gethostname()}: {error}"
 
 
-class Held:
-    """A session of this node, for the actor that has it; answers as `serve` does."""
+def _probe(request: dict[str, Any]) -> dict[str, Any]:
+    sandbox = _inner(request)
+    return {"protections": sandbox.protections, "notes": sandbox.notes}
+
+
+def _run(request: dict[str, Any], packed: Any) -> Outcome:
+    rest = Limits(**request["limits"]), request["seed"], request["arguments"], request["observer"]
+    with _prepared(request, packed) as (sandbox, public):
+        return sandbox.run(request["code"], public, *rest)
+
+
+class NodeSession:
+    """A session of this node, for its actor."""
 
     def __init__(self) -> None:
         self._stack = ExitStack()
 
-    def open(self, request: dict[str, Any], packed: Any) -> tuple[str, Any]:
-        """Open it; its protections."""
-        try:
-            sandbox, public = self._stack.enter_context(_placed(request, packed))
+    def open(self, request: dict[str, Any], packed: Any) -> Answer:
+        """Open it; the result is its protections."""
+
+        def begin() -> dict[str, bool]:
+            sandbox, public = self._stack.enter_context(_prepared(request, packed))
             self._session = sandbox.session(public, Limits(**request["limits"]), request["seed"])
             self._stack.callback(self._session.close)
-            return "done", self._session.protections
-        except (ToolError, OSError) as error:
-            return "trouble", _named(error)
+            return self._session.protections
 
-    def cell(self, kind: str, text: str, wall_s: float) -> tuple[str, Any]:
-        """Run one cell; a Cell."""
-        try:
-            return "done", self._session.python(text, wall_s) if kind == "python" else self._session.bash(text, wall_s)
-        except (ToolError, OSError) as error:
-            return "trouble", _named(error)
+        return _answered(begin)
+
+    def cell(self, kind: str, text: str, wall_s: float) -> Answer:
+        """Run one cell; the result is a Cell."""
+        run_cell = self._session.python if kind == "python" else self._session.bash
+        return _answered(lambda: run_cell(text, wall_s))
 
     def close(self) -> None:
         """End the session, and the sandboxes of this process."""
@@ -121,18 +130,18 @@ class Held:
         _opened.close()
 
 
-def _named(error: BaseException) -> str:
-    return f"Ray node {socket.gethostname()}: {error}"
-
-
 def _inner(request: dict[str, Any]) -> Sandbox:
-    gpus = tuple(map(str, _devices())) if request["gpu"] else ()
+    gpus: tuple[str, ...] = ()
+    if request["gpu"]:
+        import ray
+
+        gpus = tuple(map(str, ray.get_gpu_ids()))
     return _sandbox(request["backend"], Setup(**{**request["setup"], "gpus": gpus}))
 
 
 @contextmanager
-def _placed(request: dict[str, Any], packed: Any) -> Iterator[tuple[Sandbox, Path]]:
-    """The sandbox for a request and its public folder, unpacked for as long as the with block lasts."""
+def _prepared(request: dict[str, Any], packed: Any) -> Iterator[tuple[Sandbox, Path]]:
+    """The sandbox for a request and its public folder, unpacked for the with block."""
     sandbox = _inner(request)
     if request["backend"] == "local":
         mounts.refuse_shared_data(_plan(), Path(request["origin"]))
@@ -140,25 +149,15 @@ def _placed(request: dict[str, Any], packed: Any) -> Iterator[tuple[Sandbox, Pat
         yield sandbox, public
 
 
-def _devices() -> list[Any]:
-    import ray
-
-    return list(ray.get_gpu_ids())
-
-
+_plan = cache(mounts.make_plan)
 _opened = ExitStack()
 atexit.register(_opened.close)
 
 
 @cache
 def _sandbox(backend: str, setup: Setup) -> Sandbox:
-    """A sandbox that stays open for the life of this worker process. ToolError: solutions could look around here."""
+    """A sandbox that stays open as long as this worker process. ToolError: programs could read other files."""
     sandbox = _opened.enter_context(open_backend(backend, setup))
     if not sandbox.protections["private_files"]:
-        raise ToolError("neither namespaces nor Landlock are granted here: programs could read the answers")
+        raise ToolError("neither namespaces nor Landlock work here: programs could read the answers")
     return sandbox
-
-
-@cache
-def _plan() -> mounts.MountPlan:
-    return mounts.make_plan()

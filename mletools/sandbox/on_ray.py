@@ -1,14 +1,11 @@
-"""Runs spread over the nodes of a Ray cluster, each in an ordinary sandbox of the node that it lands on.
+"""Runs spread over the nodes of a Ray cluster, each in a local or docker sandbox of its node.
 
-Every run is a Ray task, so that Ray queues and places it. The worker process that Ray gives it keeps a sandbox with one
-slot open for the runs to come. Covered: connecting, shipping the public folder, doing a run again whose node or worker
-process was lost, saying why a run waits. Not covered: isolation, which is the inner sandbox's; what a node does
-(`on_node`); cells of a session (`ray_session`); installing this package on the nodes; who may use the cluster: whoever
-reaches a Ray cluster over the network owns its nodes. A run whose node is cut off may go on there unseen for a while;
-its second try alone is heard.
+Every run is a Ray task, which Ray queues and places. Its worker process keeps a sandbox with one slot open for later
+runs. Covered: sending the public folder, sessions held by actors, retries when a node or worker process is lost, a
+message while a run waits. Not covered: isolation, which is the inner sandbox's; the part on the node (`on_node`);
+installing this package there; access control: anyone who can reach a Ray cluster controls its nodes. A run whose node is
+cut off may continue there; only its retry counts.
 """
-
-from __future__ import annotations
 
 import os
 import pickle
@@ -16,8 +13,8 @@ import platform
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -25,50 +22,79 @@ from typing import Any
 from .. import __version__
 from ..records.errors import ToolError
 from . import shipping
-from .interface import Limits, Outcome, Setup, check_arguments
+from .interface import Cell, Limits, Outcome, Setup, check_arguments, check_public
 from .on_node import node_session, node_task
 from .ray_connection import connect, last_line
-from .ray_session import RaySession
+from .sessions import REPLY_S, BaseSandbox, BaseSession
 
 _TRIES = 5
-_LOOK_EVERY_S, _LEAVE_S = 2.0, 10.0
-_PACKED_AT_ONCE = 64
+_POLL_S, _CLOSE_S = 2.0, 10.0
+_MOST_PACKED = 64
+_LOSSES = ("WorkerCrashedError", "NodeDiedError", "ObjectLostError", "OutOfMemoryError", "RayActorError")
 
-Need = dict[str, float]
+Need = dict[str, float]  # resources of a run, by Ray's names
 
 
-class RaySandbox:
-    """Solutions on a Ray cluster. `run` may be called by any number of threads; each call is one task of the cluster."""
+class RaySession(BaseSession):
+    """A session that an actor holds, where an inner session runs the cells. It is lost with its node."""
+
+    def __init__(self, ray: Any, actor: Any, protections: dict[str, bool], backend: str) -> None:
+        """`actor` has opened a session of the backend."""
+        super().__init__(backend, protections)
+        self._ray, self._actor = ray, actor
+
+    def _run(self, kind: str, text: str, wall_s: float) -> Cell:
+        try:
+            status, cell = self._ray.get(self._actor.cell.remote(kind, text, wall_s), timeout=wall_s + REPLY_S)
+        except (self._ray.exceptions.RayError, ConnectionError, RuntimeError) as error:
+            raise ToolError(f"a session was lost with its Ray node or worker ({type(error).__name__})") from error
+        if status == "error":
+            raise ToolError(cell)
+        return cell  # type: ignore[no-any-return]
+
+    def _abort(self) -> None:
+        with suppress(Exception):
+            self._ray.kill(self._actor)
+
+    def _end(self) -> None:
+        with suppress(Exception):  # the node may have failed
+            self._ray.get(self._actor.close.remote(), timeout=REPLY_S)
+        self._abort()
+
+
+class RaySandbox(BaseSandbox):
+    """Runs solutions on a Ray cluster. `run` may be called from any number of threads; each call is one Ray task."""
 
     def __init__(
-        self, address: str, backend: str, setup: Setup, said: Callable[[str], None] = lambda line: None
+        self, address: str, backend: str, setup: Setup, notify: Callable[[str], None] = lambda line: None
     ) -> None:
-        """Connect. `address`: ray://HOST:PORT, or ray for what RAY_ADDRESS names, or else a cluster of this machine.
+        """Connect. `address`: ray://HOST:PORT, or ray for the one in RAY_ADDRESS, or else a cluster on this machine.
 
-        `backend` and `setup` are of the sandboxes on the nodes; with `setup.gpus` each run asks Ray for one device.
-        `said` is told, a line each, what a user should know while runs go on. ToolError: no connection.
+        `backend` and `setup` are for the sandboxes on the nodes; with `setup.gpus` each run asks Ray for one device.
+        `notify` receives messages for the user during runs, one line each. ToolError: no connection.
         """
+        super().__init__()
         self.name = backend
-        self._backend, self._setup, self._said = backend, setup, said
+        self._notify = notify
+        self._gpu = bool(setup.gpus)
+        self._inner = {"backend": backend, "setup": asdict(replace(setup, slots=1, gpus=())), "gpu": self._gpu}
         self._lock = threading.Lock()
         self._idle = threading.Condition(self._lock)
         self._packing = threading.Lock()
         self._tasks: set[Any] = set()
         self._calls = 0
         self._shipped: OrderedDict[str, tuple[shipping.Fingerprint, str, Any]] = OrderedDict()
-        self._told: set[str] = set()
-        self._looked = 0.0
-        self._closed = False
+        self._reported: set[str] = set()
+        self._checked_at = 0.0
         self._probed: dict[str, Any] | None = None
         self._probing = threading.Lock()
         self._ray = connect(address)
         self._task = self._ray.remote(node_task())
         self._actor = self._ray.remote(node_session())
-        self._sessions: set[RaySession] = set()
 
     @property
     def protections(self) -> dict[str, bool]:
-        """See Sandbox.protections; of one node. Every other node refuses to run anything if answers are not safe."""
+        """See Sandbox.protections; of one node. Every node refuses to run if programs could read the answers."""
         return dict(self._probe()["protections"])
 
     @property
@@ -82,46 +108,32 @@ class RaySandbox:
     def run(
         self, code: str, public: Path, limits: Limits, seed: int, arguments: Sequence[str] = (), observer: str = ""
     ) -> Outcome:
-        """See Sandbox.run. ToolError also when a run was lost with its node five times, or a node is not fit for runs."""
+        """See Sandbox.run. ToolError also if a run is lost with its node five times, or a node refuses it."""
         check_arguments(arguments)
-        request, public, need = self._order(code, public, limits, seed)
-        outcome: Outcome = self._do({**request, "arguments": list(arguments), "observer": observer}, public, need)
+        request = {"code": code, "arguments": list(arguments), "observer": observer}
+        outcome: Outcome = self._do(request, public, limits, seed)
         return outcome
 
     def session(self, public: Path, limits: Limits, seed: int) -> RaySession:
-        """See Sandbox.session. An actor of the cluster holds it; a session that is lost with its node is over."""
-        request, public, need = self._order("", public, limits, seed)
-        actor, protections = self._do({**request, "hold": True}, public, need)
-        session = RaySession(self._ray, actor, protections, self.name, self._sessions.discard)
-        self._sessions.add(session)
-        if self._closed:
-            session.close()
-            raise ToolError("the sandbox is closed")
-        return session
-
-    def _order(self, code: str, public: Path, limits: Limits, seed: int) -> tuple[dict[str, Any], Path, Need]:
-        if not os.path.isdir(public):
-            raise ToolError(f"{public}: no such folder; is --data the folder that the task's paths start from?")
-        self._probe()
-        need = {"CPU": float(limits.threads), "memory": float(limits.memory_mb << 20)}
-        request = {"code": code, "origin": os.path.realpath(public), "limits": asdict(limits), "seed": seed}
-        return request, public, need
+        """See Sandbox.session. An actor of the cluster holds it; if its node is lost, the session is over."""
+        actor, protections = self._do({"hold": True}, public, limits, seed)
+        session = RaySession(self._ray, actor, protections, self.name)
+        return self._add_session(session, lambda fit: None, ExitStack())
 
     def close(self) -> None:
-        """See Sandbox.close. What runs on the cluster is killed."""
+        """See Sandbox.close. Kills all runs on the cluster."""
         with self._lock:
             if self._closed:
                 return
             self._closed = True
             tasks = list(self._tasks)
-        for session in tuple(self._sessions):
-            session.close()
+        self._close_sessions()
         for task in tasks:
-            with suppress(Exception):  # the connection may be what has failed
+            with suppress(Exception):  # the connection may have failed
                 self._ray.cancel(task, force=True)
         with self._lock:
-            # Ray may not be taken away under threads that wait for it.
-            self._idle.wait_for(lambda: self._calls == 0, _LEAVE_S)
+            # Ray may be shut down only when no thread waits for it.
+            self._idle.wait_for(lambda: self._calls == 0, _CLOSE_S)
             self._shipped.clear()
         with suppress(Exception):
             self._ray.shutdown()
@@ -131,81 +143,83 @@ class RaySandbox:
     def _probe(self) -> dict[str, Any]:
         with self._probing:
             if self._probed is None:
-                self._probed = self._do({}, None, {"CPU": 1.0})
+                with self._counted():
+                    self._probed = self._try({}, None, {"CPU": 1.0})
             return self._probed
 
-    def _do(self, request: dict[str, Any], public: Path | None, need: Need) -> Any:
+    def _do(self, request: dict[str, Any], public: Path, limits: Limits, seed: int) -> Any:
+        check_public(public)
+        self._probe()
+        need = {"CPU": float(limits.threads), "memory": float(limits.memory_mb << 20)}
+        more = {"origin": os.path.realpath(public), "limits": asdict(limits), "seed": seed}
+        with self._counted():
+            return self._try({**request, **more}, public, need)
+
+    @contextmanager
+    def _counted(self) -> Iterator[None]:
         with self._lock:
             self._calls += 1
         try:
-            return self._try(request, public, need)
+            yield
         finally:
             with self._lock:
                 self._calls -= 1
                 self._idle.notify_all()
 
     def _try(self, request: dict[str, Any], public: Path | None, need: Need) -> Any:
+        """The result of a node, after up to _TRIES tries."""
         errors = self._ray.exceptions
-        names = ("WorkerCrashedError", "NodeDiedError", "ObjectLostError", "OutOfMemoryError", "RayActorError")
-        lost = tuple(getattr(errors, name) for name in names)
-        need = {**need, "GPU": 1.0} if self._setup.gpus else need
-        setup = asdict(replace(self._setup, slots=1, gpus=()))
+        losses = tuple(getattr(errors, name) for name in _LOSSES)
         for left in reversed(range(_TRIES)):
-            digest, packed = self._ship(public) if public is not None else ("", b"")
-            whole = {
-                **request,
-                "backend": self._backend,
-                "setup": setup,
-                "digest": digest,
-                "gpu": bool(self._setup.gpus),
-            }
             try:
-                kind, answer = self._once(whole, packed, need)
-            except lost as error:
-                why = f"a node or worker process of the Ray cluster was lost ({type(error).__name__})"
+                digest, packed = self._ship(public) if public is not None else ("", b"")
+                status, result = self._once({**request, **self._inner, "digest": digest}, packed, need)
+            except losses as error:
+                reason = f"a node or worker process of the Ray cluster was lost ({type(error).__name__})"
                 if self._closed:
                     raise ToolError("the sandbox was closed during a run") from None
                 if not left:
                     raise ToolError(
-                        f"{why} {_TRIES} times on one run: `ray status` and the logs of its nodes"
+                        f"{reason} {_TRIES} times on one run: `ray status` and the logs of its nodes"
                     ) from error
                 if isinstance(error, errors.ObjectLostError):
                     with self._packing:
                         self._shipped.clear()
-                self._said(f"{why}: its run is done again")
+                self._notify(f"{reason}: its run is done again")
             except (errors.RayError, ConnectionError, RuntimeError) as error:
                 if self._closed:
                     raise ToolError("the sandbox was closed during a run") from None
                 cause = getattr(error, "cause", None) or error
-                raise ToolError(f"the Ray cluster has trouble: {type(cause).__name__}: {last_line(cause)}") from error
+                raise ToolError(f"the Ray cluster failed: {type(cause).__name__}: {last_line(cause)}") from error
             else:
-                if kind == "trouble":
-                    raise ToolError(answer)
-                return answer
+                if status == "error":
+                    raise ToolError(result)
+                return result
         raise AssertionError  # not reached: the last try returns or raises
 
     def _once(self, request: dict[str, Any], packed: Any, need: Need) -> Any:
+        need = {**need, "GPU": 1.0} if self._gpu else need
         options: dict[str, Any] = {"num_cpus": need["CPU"], "num_gpus": need.get("GPU", 0.0)}
         options |= {"memory": need["memory"]} if "memory" in need else {}
+        actor = None
         with self._lock:
             if self._closed:
                 raise ToolError("the sandbox is closed")
             options["scheduling_strategy"] = "SPREAD"
-            # Not retried by Ray, which tells nobody; `_try` does it.
+            # `_try` retries, because Ray retries without a message.
             if "hold" in request:
                 actor = self._actor.options(**options, max_restarts=0).remote()
                 task = actor.open.remote(_versions(), request, packed)
             else:
-                actor = None
                 task = self._task.options(**options, max_retries=0).remote(_versions(), request, packed)
             self._tasks.add(task)
         try:
-            while not self._ray.wait([task], timeout=_LOOK_EVERY_S)[0]:
+            while not self._ray.wait([task], timeout=_POLL_S)[0]:
                 if self._closed:
                     raise ToolError("the sandbox was closed during a run")
-                self._tell_if_unfit(need)
-            kind, answer = self._ray.get(task)
-            return kind, (actor, answer) if actor is not None and kind == "done" else answer
+                self._report_shortage(need)
+            status, result = self._ray.get(task)
+            return status, (actor, result) if actor is not None and status == "done" else result
         except BaseException:
             with suppress(Exception):
                 if actor is not None:
@@ -225,37 +239,38 @@ class RaySandbox:
             then, digest, reference = self._shipped.get(key, (None, "", None))
             if then != now:
                 packed = shipping.pack(public)
-                # As a buffer of its own, which nodes map rather than copy.
+                # In a buffer, which nodes map instead of copying.
                 digest, reference = shipping.digest_of(packed), self._ray.put(pickle.PickleBuffer(packed))
             self._shipped[key] = (now, digest, reference)
             self._shipped.move_to_end(key)
-            while len(self._shipped) > _PACKED_AT_ONCE:
+            while len(self._shipped) > _MOST_PACKED:
                 self._shipped.popitem(last=False)
             return digest, reference
 
     def _nodes(self) -> list[dict[str, float]]:
         return [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
 
-    def _tell_if_unfit(self, need: Need) -> None:
-        wanted = f"{_count(need['CPU'], 'CPU')}"
-        wanted += f", {int(need['memory']) >> 20} MB of memory" if "memory" in need else ""
-        wanted += f", {_count(need['GPU'], 'GPU')}" if "GPU" in need else ""
+    def _report_shortage(self, need: Need) -> None:
+        """Notify the user once if no node has the resources `need`."""
+        text = _count(need["CPU"], "CPU")
+        text += f", {int(need['memory']) >> 20} MB of memory" if "memory" in need else ""
+        text += f", {_count(need['GPU'], 'GPU')}" if "GPU" in need else ""
         with self._lock:
-            if wanted in self._told or time.monotonic() - self._looked < _LOOK_EVERY_S / 2:
+            if text in self._reported or time.monotonic() - self._checked_at < _POLL_S / 2:
                 return
-            self._looked = time.monotonic()
+            self._checked_at = time.monotonic()
         nodes = self._nodes()
         if any(all(node.get(name, 0.0) >= value for name, value in need.items()) for node in nodes):
             return
         with self._lock:
-            if wanted in self._told:
+            if text in self._reported:
                 return
-            self._told.add(wanted)
-        self._said(f"waiting for a Ray node with {wanted}: none of {len(nodes)} has that")
+            self._reported.add(text)
+        self._notify(f"waiting for a Ray node with {text}: none of {len(nodes)} has that")
 
 
-def _count(number: float, what: str) -> str:
-    return f"{number:g} {what}{'' if number == 1 else 's'}"
+def _count(number: float, noun: str) -> str:
+    return f"{number:g} {noun}{'' if number == 1 else 's'}"
 
 
 def _versions() -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""The options of a sandbox, and its opening; for the commands that run programs."""
+"""The options of a sandbox, for the commands that run programs."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -12,52 +12,50 @@ from .gpus import ANY, parse
 
 @dataclass(frozen=True)
 class SandboxOptions:
-    """Where programs run, and their limits; sizes and times as in Limits. `timeout` None: the caller's."""
+    """Where programs run, and their limits, as in Limits. `timeout` None: the default of the command."""
 
     backend: str = option(
-        "What isolates the programs; auto takes the strongest that works here, and says which.",
+        "How to isolate programs; auto chooses the strongest backend that works here, and says which.",
         default="local",
         choices=(*BACKENDS, "auto"),
         envvar="MLE_SANDBOX",
         machine=True,
     )
     on: str | None = option(
-        "Run on a Ray cluster: ray://HOST:PORT, or ray for the one that RAY_ADDRESS names (else this machine's cores).",
+        "Run on a Ray cluster: ray://HOST:PORT, or ray for the one in RAY_ADDRESS (else this machine's cores).",
         metavar="CLUSTER",
         machine=True,
     )
     gpus: str | None = option(
-        "Lend each program one of these devices to itself, e.g. 0,1; with --on: any.", metavar="LIST", machine=True
+        "Give each program one of these devices for itself, e.g. 0,1; with --on: any.", metavar="LIST", machine=True
     )
     preimport: str | None = option(
-        "Load these once, ahead of every program (default: numpy, pandas, scipy and scikit-learn's usual parts).",
+        "Import these once before all programs (default: numpy, pandas, scipy and common parts of scikit-learn).",
         metavar="MODULES",
         machine=True,
     )
     start: str = option(
-        "Fork programs from a warm process, or give each a fresh interpreter; auto: as its imports need.",
+        "Fork programs from a warm process, or start a fresh interpreter for each; auto: depends on its imports.",
         default="auto",
         choices=STARTS,
         machine=True,
     )
     image: str = option(
-        "Of containers: any with Python 3.10 or newer and the libraries that programs use.",
+        "Container image with Python 3.10 or newer and the libraries that programs use.",
         default=DEFAULT_IMAGE,
         envvar="MLE_SANDBOX_IMAGE",
     )
-    timeout: float | None = option(
-        "Wall seconds for one program (default: as the scaffold says).", above=0, metavar="S"
-    )
+    timeout: float | None = option("Wall seconds for one program (default: set by the scaffold).", above=0, metavar="S")
     memory_size: int = option("Memory of all its processes.", default=2048, at_least=64, metavar="MB")
-    processes: int = option("Processes and threads at once.", default=64, at_least=1)
+    processes: int = option("Concurrent processes and threads.", default=64, at_least=1)
     file_size: int = option("Largest file it may write.", default=64, at_least=1, metavar="MB")
-    disk: int = option("All files it may write.", default=256, at_least=1, metavar="MB")
-    output_size: int = option("Standard output, and standard error.", default=1024, at_least=1, metavar="KB")
+    disk: int = option("Size of all files it may write.", default=256, at_least=1, metavar="MB")
+    output_size: int = option("Size of standard output, and of standard error.", default=1024, at_least=1, metavar="KB")
     submission_size: int = option("Largest submission.csv.", default=32, at_least=1, at_most=32, metavar="MB")
     threads: int = option("Threads of numeric libraries.", default=1, at_least=1)
 
     def limits(self, timeout: float) -> Limits:
-        """The limits of a run; `timeout` (s) where the user gave none."""
+        """The limits of a run; `timeout` (s) is the default."""
         return Limits(
             wall_s=timeout if self.timeout is None else self.timeout,
             memory_mb=self.memory_size,
@@ -70,34 +68,35 @@ class SandboxOptions:
         )
 
     def open(self, slots: int, say: Callable[[str], None]) -> AbstractContextManager[Sandbox]:
-        """The sandbox, closed at the end of the with block; `auto` says what it takes."""
+        """The sandbox, closed at the end of the with block; `say` receives messages for the user."""
         setup = Setup(slots, start=self.start, gpus=devices(self.gpus, self.on), image=self.image)
         if self.preimport is not None:
             setup = replace(setup, preimport=tuple(filter(None, self.preimport.split(","))))
         backend = self.backend
         if backend == "auto" and self.on is None:
-            backend, told = choose(setup)
-            say(f"--backend auto takes {backend} ({'; '.join(told)})")
+            backend, descriptions = choose(setup)
+            say(f"--backend auto takes {backend} ({'; '.join(descriptions)})")
         return open_sandbox(backend, setup, self.on, say)
 
 
 def check_protections(sandbox: Sandbox, say: Callable[[str], None]) -> None:
-    """Say what a user should know of the sandbox. ToolError where a program could read the answers."""
+    """Report the notes and inactive protections of the sandbox. ToolError: programs could read the answers."""
     for note in sandbox.notes:
         say(note)
     protections = sandbox.protections
     if not protections["private_files"]:
-        raise ToolError("this machine grants neither namespaces nor Landlock: programs could read the answers")
+        raise ToolError("this machine has neither namespaces nor Landlock: programs could read the answers")
     missing = [name.replace("_", " ") for name, active in protections.items() if not active]
     if missing:
-        say(f"not active on this machine: {', '.join(missing)} (docs/security.md says what that means)")
+        say(f"not active on this machine: {', '.join(missing)} (see docs/security.md)")
 
 
 def devices(names: str | None, on: str | None) -> tuple[str, ...]:
-    """What --gpus names. OptionError: devices of this machine for a cluster, or a cluster's choice for this machine."""
+    """The devices of --gpus. OptionError: device names with a cluster, or `any` without one."""
     if names is None:
         return ()
     if (names == ANY) != (on is not None):
-        fault = "a cluster chooses the devices itself: give --gpus any" if on else "name the devices, e.g. --gpus 0,1"
-        raise OptionError(fault)
+        raise OptionError(
+            "a cluster chooses the devices: give --gpus any" if on else "name the devices, e.g. --gpus 0,1"
+        )
     return parse(names)

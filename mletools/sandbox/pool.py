@@ -1,10 +1,8 @@
-"""Servers that do one run at a time: taken for a run, given back, replaced when they die.
+"""A pool of servers that handle one run at a time and are replaced when they die.
 
-Covered: at most as many runs at once as there are slots, one more try when a server dies, an end that interrupts what
-is under way. Not covered: what a server is (`warm`: a process, `container`: a container with one inside).
+Covered: at most one run per slot, one retry when a server dies, closing while runs are active. Not covered: the servers
+(`warm`: a process, `container`: a container with such a process).
 """
-
-from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Hashable
@@ -14,18 +12,18 @@ from ..records.errors import ToolError
 
 
 class ServerDied(Exception):
-    """A server went away or stopped answering; the run that it had may be tried on another."""
+    """A server ended or stopped answering; its run may be tried on another."""
 
 
 class DiedTwice(ToolError):
-    """Two servers in turn died of one run."""
+    """Two servers in turn died during one run."""
 
 
 class Server(Protocol):
-    """What a pool holds. `close` may be called from any thread, also during a run, which then ends in ServerDied."""
+    """A server of a pool. `close` may be called from any thread; a run on it then ends in ServerDied."""
 
     def close(self) -> None:
-        """End the server and what it runs."""
+        """End the server and its run."""
 
 
 S = TypeVar("S", bound=Server)
@@ -33,10 +31,10 @@ T = TypeVar("T")
 
 
 class ServerPool(Generic[S]):
-    """Up to `slots` servers, made by `start` as they are wanted. Its methods may be called from any thread."""
+    """Up to `slots` servers, started by `start` on demand. Methods may be called from any thread."""
 
     def __init__(self, slots: int, start: Callable[[Hashable], S]) -> None:
-        """`start` takes the kind of server that a run asks for; servers of another kind make room for it."""
+        """`start` receives the kind of server that a run needs; idle servers of another kind are closed for it."""
         self._start = start
         self._slots = threading.BoundedSemaphore(slots)
         self._most = slots
@@ -46,20 +44,19 @@ class ServerPool(Generic[S]):
         self.closed = False
 
     def serve(self, work: Callable[[S], T], kind: Hashable = None) -> T:
-        """What `work` returns for a server of this kind; waits while every slot is taken.
+        """The result of `work` on a server of this kind; waits while every slot is taken.
 
         DiedTwice: two servers in turn died of this work. ToolError: the pool is closed. Any other error of `work`
-        passes, and costs its server.
+        propagates, and its server is dropped.
         """
-        with self._slots:
-            server, result = self._try_twice(work, kind)
-            self._give_back(server, kind)
-            return result
+        result, release = self.keep(work, kind)
+        release(True)
+        return result
 
     def keep(self, begin: Callable[[S], T], kind: Hashable = None) -> tuple[T, Callable[[bool], None]]:
         """Like `serve`, but the server stays taken until the returned function is called, once.
 
-        It is told whether the server is fit for more work.
+        Its argument says whether the server can be reused.
         """
         self._slots.acquire()
         try:
@@ -97,7 +94,7 @@ class ServerPool(Generic[S]):
         raise DiedTwice("the sandbox's warm server died twice on one run: is this machine out of memory?")
 
     def close(self) -> None:
-        """End every server, also those at work. Later calls of `serve` raise ToolError."""
+        """End every server, including busy ones. Later calls of `serve` raise ToolError."""
         with self._lock:
             self.closed = True
             servers = [*(server for _, server in self.idle), *self.busy]
@@ -106,19 +103,19 @@ class ServerPool(Generic[S]):
             server.close()
 
     def _take(self, kind: Hashable) -> S:
-        spare = None
+        surplus = None
         with self._lock:
             if self.closed:
                 raise ToolError("the sandbox is closed")
-            for at in reversed(range(len(self.idle))):
-                if self.idle[at][0] == kind:
-                    server = self.idle.pop(at)[1]
+            for index in reversed(range(len(self.idle))):
+                if self.idle[index][0] == kind:
+                    server = self.idle.pop(index)[1]
                     self.busy.append(server)
                     return server
             if self.idle and len(self.idle) + len(self.busy) >= self._most:
-                spare = self.idle.pop(0)[1]
-        if spare is not None:
-            spare.close()
+                surplus = self.idle.pop(0)[1]
+        if surplus is not None:
+            surplus.close()
         server = self._start(kind)
         with self._lock:
             if not self.closed:

@@ -1,10 +1,8 @@
-"""What a warm server loads ahead of every run.
+"""Imports the libraries of a warm server.
 
-Covered: imports, and two tiny fits that fill the libraries' own caches (without them a run takes a third longer). Not
-covered: anything that starts threads or a GPU; neither survives a fork.
+Covered: imports, and two tiny fits that fill the libraries' caches (without them a run takes a third longer). Not
+covered: libraries that start threads or use a GPU; neither survives a fork.
 """
-
-from __future__ import annotations
 
 import gc
 import importlib
@@ -16,7 +14,7 @@ from contextlib import suppress
 
 
 def warm_up(modules: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Import `modules`, fit twice where scikit-learn is among them.
+    """Import `modules`, and fit two models if scikit-learn is among them.
 
     Returns the names that are not installed, and those whose import started threads.
     """
@@ -36,7 +34,7 @@ def warm_up(modules: Sequence[str]) -> tuple[list[str], list[str]]:
             with suppress(ImportError):
                 _fit_twice()
     gc.collect()
-    # Objects made so far are left alone by later collections, so a run does not copy their pages.
+    # Later collections skip the present objects, so a run does not copy their pages.
     gc.freeze()
     return missing, threaded
 

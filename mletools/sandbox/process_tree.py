@@ -1,9 +1,4 @@
-"""Processes and folders that a run leaves where no namespace takes them away.
-
-Covered: descendants by /proc, killing them, removing a folder that a solution has made hard to remove.
-"""
-
-from __future__ import annotations
+"""Cleans up after runs without namespaces: kills descendants, and removes folders with odd modes or great depth."""
 
 import os
 import signal
@@ -13,7 +8,7 @@ from pathlib import Path
 
 
 def descendants(pid: int) -> list[int]:
-    """Children of `pid`, their children and so on, as /proc shows them now."""
+    """The children of `pid`, their children and so on, from /proc."""
     pids: list[int] = []
     waiting = [pid]
     while waiting:
@@ -33,15 +28,15 @@ def _children(pid: int) -> list[int]:
 
 
 def kill_descendants(pid: int) -> None:
-    """SIGKILL to every descendant of `pid`; stopped first, so that none forks while the others are being found."""
+    """Stop every descendant of `pid`, so that none forks meanwhile, then kill them."""
     for number in (signal.SIGSTOP, signal.SIGKILL):
-        for member in descendants(pid):
+        for descendant in descendants(pid):
             with suppress(ProcessLookupError, PermissionError):
-                os.kill(member, number)
+                os.kill(descendant, number)
 
 
 def remove_folder(folder: str) -> None:
-    """Remove `folder` with all in it, whatever modes a solution gave to its files; its processes are gone."""
-    # Not shutil.rmtree: it recurses, and a solution can nest folders deeper than Python's stack.
+    """Remove `folder` and its content, whatever their modes; the processes of the run have ended."""
+    # Not shutil.rmtree: a solution can nest folders deeper than Python's stack.
     for command in (["chmod", "-R", "u+rwx", "--", folder], ["rm", "-rf", "--", folder]):
         subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)

@@ -1,10 +1,8 @@
-"""Connecting to a Ray cluster, and saying in a line why that did not work.
+"""Connects to a Ray cluster, and explains a failure in one line.
 
-Covered: what an address means, a token for a cluster of this command's own, signal handlers that Ray would take. Not
-covered: what the cluster is asked to do (`on_ray`).
+Covered: addresses, a token for a cluster of this command, signal handlers that Ray would replace. Not covered: the use
+of the cluster (`on_ray`).
 """
-
-from __future__ import annotations
 
 import logging
 import os
@@ -25,13 +23,13 @@ _INSTALL = "pip install 'mletools[ray]'"
 
 
 def last_line(error: BaseException) -> str:
-    """What an error says; Ray's own texts often hold the other side's whole traceback, which ends in it."""
+    """The last line of an error; Ray's messages often contain a whole remote traceback."""
     return ([line for line in str(error).splitlines() if line.strip()] or [type(error).__name__])[-1].strip()
 
 
 @contextmanager
 def _own_signals() -> Iterator[None]:
-    """Signal handlers are as before at the end: Ray takes SIGTERM, with which a command ends its runs."""
+    """Restores the signal handlers: Ray replaces the one of SIGTERM, with which a command ends its runs."""
     numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
     before = {number: signal.getsignal(number) for number in numbers}
     try:
@@ -43,7 +41,7 @@ def _own_signals() -> Iterator[None]:
 
 
 def _refuse_unreachable(target: str) -> None:
-    """ToolError where nobody listens, or the client is not installed. Ray itself takes minutes over the first."""
+    """ToolError: nothing listens there (Ray takes minutes to notice), or Ray's client is not installed."""
     if "://" in target and find_spec("grpc") is None:
         raise ToolError(f"--on {target} needs Ray's client, which is not installed: {_INSTALL}")
     host, _, port = target.rpartition("://")[2].rpartition(":")
@@ -63,8 +61,8 @@ def connect(address: str) -> Any:
     if target == "local":
         settings = {"include_dashboard": False}
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        if "RAY_AUTH_MODE" not in os.environ and "ray" not in sys.modules:  # it reads them when it is imported
-            # This cluster serves this command alone. Without a token of its own Ray would leave one in the home folder.
+        if "RAY_AUTH_MODE" not in os.environ and "ray" not in sys.modules:  # Ray reads them when it is imported
+            # A private token for this command's cluster; otherwise Ray would leave one in the home folder.
             os.environ.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=uuid.uuid4().hex)
     try:
         import ray

@@ -1,12 +1,9 @@
-"""A seccomp filter that refuses the system calls with which a process reaches out of its box.
+"""A seccomp filter that refuses system calls which lead out of a sandbox.
 
-Covered: kernel interfaces with a history of escapes (mounts, namespaces, ptrace, bpf, io_uring, keys ...), and socket
-families beyond the few that a solution may have; x86_64 and aarch64. Not covered: files and the network itself, which
-namespaces or Landlock close; this is a deny list, so a call the kernel learns later is allowed until it is added
-here.
+Covered: kernel interfaces with a history of escapes (mounts, namespaces, ptrace, bpf, io_uring, keys ...), and unneeded
+socket families; x86_64 and aarch64. Not covered: files and the network, which namespaces or Landlock close. This is a
+deny list: calls of future kernels are permitted until they are added.
 """
-
-from __future__ import annotations
 
 import ctypes
 import errno
@@ -23,7 +20,7 @@ _X32_BIT = 0x40000000
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
 _NAMESPACE_FLAGS = 0x7E020000  # every CLONE_NEW* flag that clone(2) takes
 
-# Name: number on x86_64, number on aarch64 (None: the call does not exist there).
+# Name: number on x86_64, number on aarch64 (None: no such call).
 REFUSED: dict[str, tuple[int, int | None]] = {
     "ptrace": (101, 117), "syslog": (103, 116), "vhangup": (153, 58), "pivot_root": (155, 41),
     "adjtimex": (159, 171), "chroot": (161, 51), "acct": (163, 89), "settimeofday": (164, 170),
@@ -43,21 +40,20 @@ REFUSED: dict[str, tuple[int, int | None]] = {
     "statmount": (457, 457), "listmount": (458, 458), "open_tree_attr": (467, 467),
 }  # fmt: skip
 
-# What can hold memory that no process seems to have. Refused where no cgroup counts a run's memory, besides the above:
-# files without a name, pages lent to a pipe (one pins the huge page around it), and what outlives its last process.
+# Calls that hold memory outside of processes, which are also refused if no cgroup counts a run's memory: unnamed files,
+# pages in a pipe (each pins its huge page), and memory that outlives its last process.
 UNCOUNTED: dict[str, tuple[int, int | None]] = {
     "memfd_create": (319, 279), "vmsplice": (278, 75),
     "shmget": (29, 194), "shmat": (30, 196), "semget": (64, 190), "semop": (65, 193), "semtimedop": (220, 192),
     "msgget": (68, 186), "msgsnd": (69, 189), "msgrcv": (70, 188), "mq_open": (240, 180),
 }  # fmt: skip
-# Calls refused there for one value of their second argument, and of their third where that is not None: larger
-# buffers of pipes and sockets.
+# Larger buffers of pipes and sockets, likewise: numbers, the second argument, the third argument (None: any).
 _UNCOUNTED_ARGUMENTS: tuple[tuple[tuple[int, int], int, int | None], ...] = (
     ((72, 25), 1031, None),  # fcntl, F_SETPIPE_SZ
     ((54, 208), 1, 7),  # setsockopt, SOL_SOCKET, SO_SNDBUF
     ((54, 208), 1, 32),  # SO_SNDBUFFORCE
 )
-_UNDUMPABLE = (157, 167), 4  # prctl with PR_SET_DUMPABLE, which hides descriptors and mappings from who counts them
+_UNDUMPABLE = (157, 167), 4  # prctl with PR_SET_DUMPABLE, which hides descriptors and mappings from the memory watch
 
 AF_UNIX, AF_INET, AF_INET6 = 1, 2, 10
 
@@ -88,9 +84,9 @@ def _refuse_uncounted(column: int) -> list[bytes]:
 
 
 def build(families: Sequence[int], arm: bool = linux.ARM, *, counted: bool = True) -> bytes:
-    """The filter program: REFUSED answers EPERM, sockets outside `families` EAFNOSUPPORT, the rest is allowed.
+    """The filter program: EPERM for REFUSED, EAFNOSUPPORT for sockets outside `families`, all else is permitted.
 
-    `counted`: a cgroup counts the memory; without one, whatever could hide some is refused as well.
+    `counted`: a cgroup counts the memory; otherwise UNCOUNTED is refused as well.
     """
     column = 1 if arm else 0
     clone, socket, ioctl = (220, 198, 29) if arm else (56, 41, 16)
@@ -106,7 +102,7 @@ def build(families: Sequence[int], arm: bool = linux.ARM, *, counted: bool = Tru
         number = numbers[column]
         if number is not None:
             program += [_step(_JUMP_EQUAL, number, 0, 1), _refuse(errno.EPERM)]
-    # clone3 keeps its flags in memory, out of a filter's sight; libraries fall back to clone when it is missing.
+    # A filter cannot read the flags of clone3 in memory; without it, libraries use clone.
     program += [_step(_JUMP_EQUAL, 435, 0, 1), _refuse(errno.ENOSYS)]
     program += [
         _step(_JUMP_EQUAL, clone, 0, 3),
@@ -132,7 +128,7 @@ def build(families: Sequence[int], arm: bool = linux.ARM, *, counted: bool = Tru
 
 
 def install(program: bytes) -> None:
-    """Put `program` on the calling thread for good; the caller has set no_new_privs. OSError: refused."""
+    """Apply `program` to the calling thread, which has set no_new_privs, permanently. OSError: refused."""
     memory = ctypes.create_string_buffer(program, len(program))
     header = _Program(len(program) // 8, ctypes.cast(memory, ctypes.c_void_p))
     filter_mode = 2

@@ -1,11 +1,8 @@
-"""Tries every attack of the table against an open sandbox, and says what held.
+"""Tries every attack of the table on an open sandbox, and reports which ones it stopped.
 
-Covered: planting a world around the sandbox, one attack after another (some with another run beside them), what was
-seen, a table for the terminal. Trouble of the sandbox during an attack is a finding, not an error. Not covered: the
-strength of what held; an attack that is not in the table is not tried.
+Covered: targets around the sandbox, the attacks in turn (some with a concurrent run), a table for the terminal. An
+error of the sandbox during an attack is a finding. Not covered: attacks that are not in the table.
 """
-
-from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -14,62 +11,55 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 
 from ..records.errors import ToolError
-from .attacks import ATTACKS, Attack, AttackWorld, Judged, program
-from .attacks.attack import last_words
+from .attacks import ATTACKS, Attack, AttackTargets, Verdict, program
+from .attacks.attack import status_and_error
 from .attacks.next_run import HONEST
-from .attacks.world import BESIDE_S
+from .attacks.targets import CONCURRENT_S
 from .interface import Limits, Outcome, Sandbox
 
 _SEED = 7
-_WEIGHED_AGAIN = 3  # times that memory must have been missing before it is laid to the attack
+_MEASUREMENTS = 3  # tries of a measured attack, each of which must exceed the limit
 _SEEN_WIDTH, _NAME_WIDTH = 45, 40
 _ORDINARY = Limits(wall_s=60.0)
 
-# The run beside an attack: keeps secrets in every place, serves them to whoever asks, and tells whether it is whole.
-_BESIDE = """
+# The concurrent run keeps a canary everywhere, serves it to anyone, and reports whether anything was changed.
+_CONCURRENT = """
 import threading
 signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
 kept = W["canary"].encode()
-libc.shmat.restype = ctypes.c_void_p
 segment = libc.shmget(W["key"], 4096, 0o666 | 0o1000)
-address = libc.shmat(segment, None, 0)
-if address not in (None, ctypes.c_void_p(-1).value):
-    ctypes.memmove(ctypes.c_void_p(address), kept, len(kept))
+address = attach(segment)
+if address:
+    ctypes.memmove(address, kept, len(kept))
 places = {os.path.realpath(place) + "/" + W["mark"] for place in (".", HOME, TEMPORARY, "/dev/shm")}
 for place in places:
-    with open(place, "wb") as file:
-        file.write(kept)
+    write(place, W["canary"])
 def serve(family, name):
-    try:
-        with socket.socket(family) as end:
-            end.bind(name)
-            end.listen()
-            while True:
-                link = end.accept()[0]
-                link.send(kept)
-                link.close()
-    except OSError:
-        pass
+    with suppress(OSError), socket.socket(family) as listener:
+        listener.bind(name)
+        listener.listen()
+        while True:
+            connection = listener.accept()[0]
+            connection.send(kept)
+            connection.close()
 names = ((socket.AF_UNIX, "\\0" + W["mark"]), (socket.AF_INET, ("127.0.0.1", 20000 + W["key"] % 10000)))
-for each in names:
-    threading.Thread(target=serve, args=each, daemon=True).start()
-with open("submission.csv", "w") as file:
-    file.write("mine")
-end = time.monotonic() + SECONDS
-while time.monotonic() < end:
-    time.sleep(0.05)
-broken = [f"signal {number.name}" for number in signal.sigpending()]
-broken += [place for place in places if open(place, "rb").read() != kept]
+for family_and_name in names:
+    threading.Thread(target=serve, args=family_and_name, daemon=True).start()
+write("submission.csv", "mine")
+for _ in repeat(SECONDS, 0.05):
+    pass
+changed = [f"signal {number.name}" for number in signal.sigpending()]
+changed += [place for place in places if open(place, "rb").read() != kept]
 for place in places:
     os.unlink(place)
 libc.shmctl(segment, 0, None)
-print(", ".join(broken) or "whole")
+print(", ".join(changed) or "unharmed")
 """
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What came of one attack."""
+    """The result of one attack."""
 
     attack: str
     group: str
@@ -80,95 +70,95 @@ class Finding:
 
 
 def selftest(sandbox: Sandbox, slots: int, progress: Callable[[str], None] | None = None) -> list[Finding]:
-    """Try every attack on `sandbox`, which has `slots` slots; `progress` is told the name of each.
+    """Try every attack on `sandbox`, which has `slots` slots; `progress` receives the name of each.
 
-    Best before the sandbox has started anything, so that what is planted could be inherited. ToolError: fewer than 2
-    slots, so no run beside an attack is possible; or the sandbox runs nothing at all.
+    Best called before the sandbox starts any process, which could inherit the targets. ToolError: fewer than 2 slots,
+    so no concurrent run is possible; or the sandbox does not work.
     """
     if slots < 2:
-        raise ToolError(f"a selftest needs 2 slots, for attacks on a run beside them, not {slots}: use -j 2")
-    with AttackWorld() as world:
-        findings = [_honest(sandbox, world)]
+        raise ToolError(f"a selftest needs 2 slots, for attacks on a concurrent run, not {slots}: use -j 2")
+    with AttackTargets() as targets:
+        findings = [_control(sandbox, targets)]
         for attack in ATTACKS:
             if progress is not None:
                 progress(f"{attack.group}: {attack.name}")
-            findings.append(attempt(attack, sandbox, world))
+            findings.append(attempt(attack, sandbox, targets))
     return findings
 
 
-def _honest(sandbox: Sandbox, world: AttackWorld) -> Finding:
+def _control(sandbox: Sandbox, targets: AttackTargets) -> Finding:
     began = time.monotonic()
-    _measure(sandbox, world)
-    outcome = world.honest
-    works = outcome is not None and outcome.status == "ok" and outcome.submission == b"x,y\n1,0\n2,0\n5,1\n6,1\n"
-    seen = "status ok" if works or outcome is None else f"it does not: {last_words(outcome)}"
+    outcome = _run_honest(sandbox, targets)
+    works = outcome.status == "ok" and outcome.submission == b"x,y\n1,0\n2,0\n5,1\n6,1\n"
+    seen = "status ok" if works else f"it does not: {status_and_error(outcome)}"
     return Finding("an honest run works", "control", True, works, seen, time.monotonic() - began)
 
 
-def _measure(sandbox: Sandbox, world: AttackWorld) -> None:
-    # Twice: the first may have to start what later runs find running.
+def _run_honest(sandbox: Sandbox, targets: AttackTargets) -> Outcome:
+    """Run the honest program twice, since the first run may start a server; keeps outcome and start-up time."""
     for _ in range(2):
-        world.begin()
+        targets.begin()
         began = time.monotonic()
-        world.honest = _run(sandbox, world, HONEST, _ORDINARY)
-        world.start_s = max(0.1, time.monotonic() - began - world.honest.duration_s)
+        targets.honest = outcome = _run(sandbox, targets, HONEST, _ORDINARY)
+        targets.start_s = max(0.1, time.monotonic() - began - outcome.duration_s)
+    return outcome
 
 
-def attempt(attack: Attack, sandbox: Sandbox, world: AttackWorld) -> Finding:
-    """Try one attack, and with it those that must have been sealed before it may be tried."""
+def attempt(attack: Attack, sandbox: Sandbox, targets: AttackTargets) -> Finding:
+    """Try one attack, and first the one that it requires."""
     began = time.monotonic()
-    for _ in range(_WEIGHED_AGAIN if attack.measured else 1):
-        judged = _attempt(attack, sandbox, world)
-        if judged.sealed:
+    for _ in range(_MEASUREMENTS if attack.measured else 1):
+        verdict = _attempt(attack, sandbox, targets)
+        if verdict.sealed:
             break
-    world.verdicts[attack.name] = judged.sealed
-    return Finding(attack.name, attack.group, attack.critical, *judged, time.monotonic() - began)
+    targets.sealed[attack.name] = verdict.sealed
+    return Finding(attack.name, attack.group, attack.critical, *verdict, time.monotonic() - began)
 
 
-def _attempt(attack: Attack, sandbox: Sandbox, world: AttackWorld) -> Judged:
-    if attack.after is not None:
-        if attack.after not in world.verdicts:
-            attempt(next(each for each in ATTACKS if each.name == attack.after), sandbox, world)
-        if not world.verdicts[attack.after]:
-            return Judged(False, f"not tried, for it would do harm: {attack.after}")
+def _attempt(attack: Attack, sandbox: Sandbox, targets: AttackTargets) -> Verdict:
+    if attack.requires is not None:
+        if attack.requires not in targets.sealed:
+            attempt(next(other for other in ATTACKS if other.name == attack.requires), sandbox, targets)
+        if not targets.sealed[attack.requires]:
+            return Verdict(False, f"not tried, because it would do harm: {attack.requires}")
     try:
-        if world.honest is None:
-            _measure(sandbox, world)
-        world.begin()
+        if targets.honest is None:
+            _run_honest(sandbox, targets)
+        targets.begin()
         with ThreadPoolExecutor(1) as pool:
-            beside = pool.submit(_run_beside, sandbox, world) if attack.beside else None
-            if beside is not None:
-                time.sleep(1.5 * world.start_s + 0.15)
+            concurrent = pool.submit(_run_concurrent, sandbox, targets) if attack.concurrent else None
+            if concurrent is not None:
+                time.sleep(1.5 * targets.start_s + 0.15)
             try:
-                with world.weighing() if attack.measured else nullcontext():
-                    outcome = _run(sandbox, world, attack.code, attack.limits)
-                if attack.then is not None:
-                    outcome = _run(sandbox, world, attack.then, _ORDINARY)
+                with targets.memory.measure() if attack.measured else nullcontext():
+                    outcome = _run(sandbox, targets, attack.code, attack.limits)
+                if attack.followed_by is not None:
+                    outcome = _run(sandbox, targets, attack.followed_by, _ORDINARY)
             finally:
-                world.beside = beside.result() if beside is not None else None
-        return attack.judge(outcome, world)
+                targets.concurrent = concurrent.result() if concurrent is not None else None
+        return attack.judge(outcome, targets)
     except ToolError as error:
-        return Judged(False, f"the sandbox itself broke: {error}")
+        return Verdict(False, f"error of the sandbox: {error}")
     finally:
-        world.sweep()
+        targets.sweep()
 
 
-def _run(sandbox: Sandbox, world: AttackWorld, code: str, limits: Limits) -> Outcome:
-    return sandbox.run(program(world.known(), code), world.public, limits, _SEED)
+def _run(sandbox: Sandbox, targets: AttackTargets, code: str, limits: Limits) -> Outcome:
+    return sandbox.run(program(targets.known(), code), targets.public, limits, _SEED)
 
 
-def _run_beside(sandbox: Sandbox, world: AttackWorld) -> Outcome:
-    code = program(world.known_beside(), _BESIDE.replace("SECONDS", str(BESIDE_S)))
-    return sandbox.run(code, world.public, _ORDINARY, _SEED)
+def _run_concurrent(sandbox: Sandbox, targets: AttackTargets) -> Outcome:
+    code = program(targets.known_to_concurrent(), _CONCURRENT.replace("SECONDS", str(CONCURRENT_S)))
+    return sandbox.run(code, targets.public, _ORDINARY, _SEED)
 
 
 def failed(findings: Iterable[Finding]) -> bool:
-    """Whether one is open that brings answers, other programs or the reward within reach."""
+    """Whether a critical attack succeeded."""
     return any(finding.critical and not finding.sealed for finding in findings)
 
 
 def table(findings: Iterable[Finding], protections: Mapping[str, bool]) -> str:
-    """The findings and what protects runs here, for a terminal of 100 columns."""
+    """The findings and the inactive protections, for a terminal of 100 columns."""
     from tabulate import tabulate
 
     rows: list[list[str]] = []

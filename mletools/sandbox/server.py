@@ -1,18 +1,15 @@
-"""The warm server: a process that has the libraries loaded and forks a child for every run, one at a time.
+"""The warm server: a process with imported libraries that forks a child for every run, one at a time.
 
-It is itself a fork of a template, which is started with an empty environment, imports the libraries once and forks a
-server for every control socket that it is sent. Through that socket the command sends a run (a request and the
-descriptors of code, stdout and stderr, for a session also its socket) and may send `{"kill": true}` or, to a session,
-`{"interrupt": true}`; back come the events `ready`, `work` (descriptors of the work folder and its disk), `started`,
-`interrupted`, `exit` (all from pid 1 of the box), `failed`, and from the server itself `ended`. Covered: killing,
-counting what the run used, ending with the command. Not covered: time and output limits (`warm`). The server never
-reads the code or the output, so no run can find another's in its memory.
+It is a fork of a template, which starts with an empty environment, imports the libraries once and forks a server for
+every control socket that it receives. Through that socket the command sends a run (a request and the descriptors of
+code, stdout and stderr, for a session also its socket) and may send `{"kill": true}` or, to a session, `{"interrupt":
+true}`. It receives the events `ready`, `work` (descriptors of the work folder and its disk), `started`, `interrupted`,
+`exit` (all from the first process), `failed`, and finally `ended`. Covered: killing, measuring CPU time and memory,
+ending with the command. Not covered: time and output limits (`warm`). The server never reads code or output, so no run
+can find another's in its memory.
 """
 
-from __future__ import annotations
-
 import os
-import select
 import signal
 import socket
 import sys
@@ -23,13 +20,13 @@ from typing import Any
 
 from . import channel, linux, mounts
 from .cgroup import MemoryCgroup
-from .facts import own_namespaces
-from .job import SolutionJob, enter, fork_box
+from .job import SolutionJob, enter, fork_first
 from .memory_watch import MemoryWatch
 from .preimport import warm_up
+from .probe import own_namespaces
 from .process_tree import kill_descendants, remove_folder
 
-_WATCH_EVERY_MS = 50
+_WATCH_S = 0.05
 _ORDERLY_END_S = 5.0
 
 BOOT = (
@@ -42,20 +39,20 @@ BOOT = (
 
 
 def environment() -> dict[str, str]:
-    """The environment of a template, and so of what runs in its boxes."""
+    """The environment of a template, which solutions inherit."""
     folders = [os.path.join(sys.prefix, "bin"), "/usr/local/bin", "/usr/bin", "/bin"]
     environment = {"PATH": ":".join(folders), "HOME": mounts.HOME, "TMPDIR": mounts.TEMPORARY, "LANG": "C.UTF-8"}
     environment["PYTHONHASHSEED"] = "0"
-    # Threads that wait for one another by spinning take seconds for milliseconds of work once cores are shared.
+    # Threads that spin while waiting take seconds for milliseconds of work on shared cores.
     environment["OMP_WAIT_POLICY"] = "PASSIVE"
     environment.update({f"{library}_NUM_THREADS": "1" for library in ("OMP", "MKL", "OPENBLAS")})
     return environment
 
 
 def keep_warm(control: int, config: dict[str, Any]) -> Callable[[], None]:
-    """Be the template until the command goes away. Returns only in a solution's process, with the solution to call."""
+    """Run the template until the command ends. Returns only in a solution's process, with the solution to call."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())  # a worker process of Ray's blocks SIGINT
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())  # Ray's worker processes block SIGINT
     end = socket.socket(fileno=control)
     end.set_inheritable(False)
     command = os.pidfd_open(config["command"])
@@ -67,7 +64,7 @@ def keep_warm(control: int, config: dict[str, Any]) -> Callable[[], None]:
         channel.send(end, {"event": "failed", "why": f"{type(error).__name__}: {error}"})
         os._exit(1)
     channel.send(end, {"event": "ready", "missing": missing, "threaded": threaded})
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # servers that end need nobody to wait for them
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no zombies of servers
     while True:
         _wait_for_work(end, command, None)
         request, descriptors = channel.receive(end)
@@ -101,7 +98,7 @@ def _serve(end: socket.socket, command: int, config: dict[str, Any]) -> Callable
             alive, living = os.pipe()
             watch = _Watch(end, command, request, cgroup)
             try:
-                child = fork_box(request["namespaces"])
+                child = fork_first(request["namespaces"])
             except OSError as error:
                 child = None
                 channel.send(end, {"event": "failed", "why": str(error)})
@@ -117,10 +114,7 @@ def _serve(end: socket.socket, command: int, config: dict[str, Any]) -> Callable
 
 
 def _wait_for_work(end: socket.socket, command: int, cgroup: MemoryCgroup | None) -> None:
-    poll = select.poll()
-    poll.register(end, select.POLLIN)
-    poll.register(command, select.POLLIN)
-    if any(descriptor == command for descriptor, _ in poll.poll()):
+    if command in channel.ready([end.fileno(), command], None):
         _leave(cgroup)
 
 
@@ -132,19 +126,19 @@ def _leave(cgroup: MemoryCgroup | None) -> None:
 
 
 class _Watch:
-    """The server's part in one run: from the fork to the last process reaped and counted."""
+    """Watches one run, from the fork until the last process is reaped and counted."""
 
     def __init__(self, end: socket.socket, command: int, request: dict[str, Any], cgroup: MemoryCgroup | None) -> None:
         self._end, self._command, self._request, self._cgroup = end, command, request, cgroup
         self._cpu_s = 0.0
         self._peak_mb = 0.0
         self._over_memory = False
-        self._alone = False  # the command is gone
-        self._box = 0
+        self._orphaned = False  # the command has ended
+        self._pid = 0
 
-    def run(self, box: int | None) -> None:
-        if box is not None:
-            self._box = box
+    def run(self, pid: int | None) -> None:
+        if pid is not None:
+            self._pid = pid
             self._follow()
         self._reap_all()
         killed_for_memory, peak = self._over_memory, self._peak_mb
@@ -152,53 +146,50 @@ class _Watch:
             killed_for_memory = self._cgroup.killed()
             counted = self._cgroup.peak_mb()
             peak = peak if counted is None else counted
-        if self._alone:
+        if self._orphaned:
             if self._request["folder"]:
                 remove_folder(self._request["folder"])
             _leave(self._cgroup)
         used = {"cpu_s": self._cpu_s, "peak_mb": peak, "memory": killed_for_memory}
-        with suppress(BrokenPipeError):  # then the next wait sees that the command is gone
+        with suppress(BrokenPipeError):  # the next wait notices that the command has ended
             channel.send(self._end, {"event": "ended", "at": time.monotonic(), **used})
 
     def _follow(self) -> None:
-        box = os.pidfd_open(self._box)
-        poll = select.poll()
-        for descriptor in (box, self._end.fileno(), self._command):
-            poll.register(descriptor, select.POLLIN)
-        memory = MemoryWatch(os.getpid(), self._box, self._request["limits"]["memory_mb"])
-        timeout = None if self._cgroup is not None and self._request["namespaces"] else _WATCH_EVERY_MS
+        handle = os.pidfd_open(self._pid)
+        memory = MemoryWatch(os.getpid(), self._pid, self._request["limits"]["memory_mb"])
+        interval = None if self._cgroup is not None and self._request["namespaces"] else _WATCH_S
         try:
             while True:
-                ready = {descriptor for descriptor, _ in poll.poll(timeout)}
-                if box in ready:
+                ready = channel.ready([handle, self._end.fileno(), self._command], interval)
+                if handle in ready:
                     return
                 message = channel.receive(self._end)[0] if self._end.fileno() in ready else {}
-                self._alone = self._command in ready or message is None
+                self._orphaned = self._command in ready or message is None
                 if message and "interrupt" in message:
-                    os.kill(self._box, signal.SIGUSR1)  # not reaped yet, so it is still this box
-                elif message or self._alone:
-                    self._end_box(box)
+                    os.kill(self._pid, signal.SIGUSR1)  # not reaped yet, so the pid is still valid
+                elif message or self._orphaned:
+                    self._end_run(handle)
                     return
                 if self._cgroup is None:
-                    self._look_at_memory(box, memory)
+                    self._check_memory(handle, memory)
         finally:
-            os.close(box)
+            os.close(handle)
 
-    def _end_box(self, box: int) -> None:
-        if not self._alone:
-            os.kill(self._box, signal.SIGTERM)  # pid 1 of the box then ends and counts all the others
-            if select.select([box], [], [], _ORDERLY_END_S)[0]:
+    def _end_run(self, handle: int) -> None:
+        if not self._orphaned:
+            os.kill(self._pid, signal.SIGTERM)  # the first process then ends and counts all others
+            if channel.ready([handle], _ORDERLY_END_S):
                 return
-        os.kill(self._box, signal.SIGKILL)
-        select.select([box], [], [])
+        os.kill(self._pid, signal.SIGKILL)
+        channel.ready([handle], None)
 
-    def _look_at_memory(self, box: int, memory: MemoryWatch) -> None:
+    def _check_memory(self, handle: int, memory: MemoryWatch) -> None:
         limit = self._request["limits"]["memory_mb"]
         used = memory.look()
         if used > limit:
             self._over_memory = True
             self._peak_mb = used
-            self._end_box(box)
+            self._end_run(handle)
 
     def _reap_all(self) -> None:
         while True:

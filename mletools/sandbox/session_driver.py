@@ -1,12 +1,10 @@
-"""The inside of a session: cells run one after another, Python in one namespace as __main__, bash as a child.
+"""The inside of a session: runs cells in turn, Python in the namespace of __main__, bash as a child process.
 
-Covered: the last expression's repr, tracebacks with the cell's own lines, top-level await, lines that start with `!`,
-an interrupt that ends a cell and not the session, standard streams mended between cells. Not covered: isolation, which
-is in place before; limits and the truth about how a cell ended (`session`). Nothing here can be trusted once a cell has
-run: it shares this process. Needs the standard library only, for it may run as text in a fresh interpreter.
+Covered: the last expression's repr, tracebacks with the cell's lines, top-level await, lines that start with `!`, an
+interrupt that ends the cell but not the session, restoring standard streams. Not covered: isolation, which is set up
+before; limits and the status of a cell (`session`). Cells share this process, so nothing here can be trusted once one
+has run. Needs the standard library only, because its source may run in a fresh interpreter.
 """
-
-from __future__ import annotations
 
 import ast
 import builtins
@@ -28,8 +26,8 @@ from contextlib import suppress
 from types import ModuleType
 from typing import Any
 
-ORDER = struct.Struct("=IBI")  # number of the cell, its kind, and how many bytes of text follow
-DONE = struct.Struct("=IB")  # number of the cell, and 0 for ok or 1 for an error
+ORDER = struct.Struct("=IBI")  # number and kind of the cell, size of its text in bytes
+DONE = struct.Struct("=IB")  # number of the cell, 0 for ok or 1 for an error
 PYTHON, BASH = 0, 1
 _BASH_GRACE_S = 2.0
 
@@ -49,9 +47,9 @@ driver["attend"](lambda prepare=solution["prepare"], call=call: prepare(*call), 
 
 
 def attend(prepare: Callable[[], ModuleType], cells: int) -> Callable[[], None]:
-    """A function that answers the cells on the socket of descriptor `cells` and never returns.
+    """A function that runs the cells from the socket `cells` (a descriptor) and never returns.
 
-    `prepare` makes the session's __main__.
+    `prepare` creates the session's __main__.
     """
 
     def run() -> None:
@@ -66,7 +64,7 @@ def attend(prepare: Callable[[], ModuleType], cells: int) -> Callable[[], None]:
 
 
 def attend_cold(texts: list[str], cells: int, call: Sequence[Any]) -> Callable[[], None]:
-    """Like `attend` in a fresh interpreter; `texts` are the sources of `solution` and of this module."""
+    """Like `attend`, in a fresh interpreter; `texts` are the sources of `solution` and of this module."""
 
     def run() -> None:
         os.execv(sys.executable, [sys.executable, "-c", _COLD, json.dumps([texts, cells, call])])
@@ -90,10 +88,10 @@ class _Interpreter:
         while True:
             number, kind, size = ORDER.unpack(self._read(ORDER.size))
             text = self._read(size).decode("utf-8", "surrogatepass")
-            good = self._do(number, kind, text)
+            ok = self._do(number, kind, text)
             if os.getpid() != self._pid:  # a cell forked, and this is the child
                 os._exit(0)
-            os.write(self._cells, DONE.pack(number, not good))
+            os.write(self._cells, DONE.pack(number, not ok))
 
     def _read(self, size: int) -> bytes:
         content = b""
@@ -105,22 +103,22 @@ class _Interpreter:
         return content
 
     def _interrupt(self, *_: object) -> None:
-        if self._running:  # one that comes late is nobody's
+        if self._running:  # otherwise it came too late
             raise KeyboardInterrupt
 
     def _do(self, number: int, kind: int, text: str) -> bool:
-        self._mend_streams()
+        self._restore_streams()
         signal.signal(signal.SIGINT, self._interrupt)
         try:
             self._running = True
-            good = self._bash(text) if kind == BASH else self._python(number, text)
+            ok = self._bash(text) if kind == BASH else self._python(number, text)
             self._running = False
         except BaseException as error:
             self._running = False
-            good = self._report(error)
-        self._mend_streams()
+            ok = self._report(error)
+        self._restore_streams()
         signal.signal(signal.SIGINT, self._interrupt)
-        return good
+        return ok
 
     def _python(self, number: int, text: str) -> bool:
         name = f"<cell {number}>"
@@ -168,12 +166,12 @@ class _Interpreter:
         return code == 0
 
     def _shell(self, command: str) -> None:
-        """What a line `!command` of a Python cell calls."""
+        """Run a line `!command` of a Python cell."""
         self._flush()
         self._bash(command)
 
     def _report(self, error: BaseException) -> bool:
-        self._mend_streams()
+        self._restore_streams()
         if isinstance(error, SystemExit):
             if error.code in (None, 0):
                 return True
@@ -183,7 +181,7 @@ class _Interpreter:
                 self._say(f"{_words(error.code)}\n[exit code 1]\n")
             return False
         if isinstance(error, SyntaxError) and error.text is None and error.filename and error.lineno:
-            error.text = linecache.getline(error.filename, error.lineno)  # a tree is compiled without its text
+            error.text = linecache.getline(error.filename, error.lineno)  # compiling a tree loses the text
         trace = error.__traceback__
         while trace is not None and not trace.tb_frame.f_code.co_filename.startswith("<cell "):
             trace = trace.tb_next
@@ -192,7 +190,7 @@ class _Interpreter:
             ours = [at for at, frame in enumerate(formatted.stack) if frame.filename == _parse.__code__.co_filename]
             del formatted.stack[ours[0] if ours else len(formatted.stack) :]
             text = "".join(formatted.format())
-        except BaseException:  # a hostile __str__, or one more interrupt
+        except BaseException:  # a hostile __str__, or another interrupt
             text = f"{type(error).__name__}\n"
         self._say(text)
         return False
@@ -211,10 +209,10 @@ class _Interpreter:
         with suppress(BaseException):
             ctypes.CDLL(None).fflush(None)
 
-    def _mend_streams(self) -> None:
-        """Standard streams as they were at first, whatever the last cell did to them."""
+    def _restore_streams(self) -> None:
+        """Restore the standard streams, whatever the last cell did to them."""
         self._flush()
-        with suppress(Exception):  # it may have left anything in their places
+        with suppress(Exception):  # it may have replaced them by anything
             for number in (1, 2):
                 os.dup2(self._output, number)
             if any(stream.closed for stream in (*self._streams, sys.stdin)):
@@ -240,7 +238,7 @@ def _words(value: object) -> str:
 
 
 def _parse(text: str, name: str) -> ast.Module:
-    """The syntax tree of a cell; a line at which Python stops is a shell's where it starts with `!`."""
+    """The syntax tree of a cell; a line with a syntax error that starts with `!` becomes a shell command."""
     lines = text.split("\n")
     while True:
         try:

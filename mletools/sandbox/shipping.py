@@ -1,11 +1,9 @@
-"""A task's public folder on its way to another machine: packed here, unpacked there, shared by all who need it.
+"""Packs a task's public folder for another machine, and unpacks it there.
 
-Covered: an archive that is equal for equal content, whatever the files' times and owners; unpacking that writes nothing
-outside its folder and leaves all readable to any user; one unpacked copy for all processes of a machine, which is kept
-while anyone uses it. Not covered: how the bytes travel, and folders that do not fit into memory.
+Covered: equal archives for equal content, independent of times and owners; unpacking that writes nothing outside its
+folder and makes all files readable for any user; one unpacked copy for all processes of a machine, kept while in use.
+Not covered: transport, folders that do not fit into memory.
 """
-
-from __future__ import annotations
 
 import fcntl
 import hashlib
@@ -18,7 +16,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from ..records.errors import ToolError
@@ -30,16 +28,16 @@ Fingerprint = tuple[tuple[str, int, int, int, int, int], ...]
 
 
 def _members(folder: Path) -> Iterator[tuple[str, str, os.stat_result]]:
-    """(name in the archive, path, status) of all in `folder`, folders ahead of what they hold, in a fixed order."""
+    """(name in the archive, path, status) of the files and folders in `folder`, in a fixed order, parents first."""
     real = os.path.realpath(folder)
 
-    def give_up(error: OSError) -> None:
+    def fail(error: OSError) -> None:
         raise error
 
-    for place, folders, files in os.walk(real, onerror=give_up):
+    for parent, folders, files in os.walk(real, onerror=fail):
         folders.sort()
         for name in sorted([*folders, *files]):
-            path = os.path.join(place, name)
+            path = os.path.join(parent, name)
             target = os.path.realpath(path)
             status = os.lstat(path)
             if stat.S_ISLNK(status.st_mode):
@@ -47,12 +45,12 @@ def _members(folder: Path) -> Iterator[tuple[str, str, os.stat_result]]:
                     raise ToolError(f"{path} is a link to {target}: only links to files in {folder} can be shipped")
                 status = os.stat(target)
             if not (stat.S_ISDIR(status.st_mode) or stat.S_ISREG(status.st_mode)):
-                raise ToolError(f"{path} is neither a file nor a folder, so it cannot be shipped: take it away")
+                raise ToolError(f"{path} is neither a file nor a folder, so it cannot be shipped: remove it")
             yield os.path.relpath(path, real), target, status
 
 
 def fingerprint(folder: Path) -> Fingerprint:
-    """Differs once anything in `folder` was changed; cheap, reads no content. ToolError: see `pack`."""
+    """Changes with any change in `folder`; fast, reads no content. ToolError: see `pack`."""
     try:
         return tuple(
             (name, status.st_mode, status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
@@ -63,7 +61,7 @@ def fingerprint(folder: Path) -> Fingerprint:
 
 
 def pack(folder: Path) -> bytes:
-    """`folder` as a tar archive. ToolError: a link that leads out of it, something unreadable, or no file at all."""
+    """`folder` as a tar archive. ToolError: a link to the outside, an unreadable file, or a special file."""
     buffer = io.BytesIO()
     try:
         with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
@@ -83,12 +81,12 @@ def pack(folder: Path) -> bytes:
 
 
 def digest_of(packed: bytes | memoryview) -> str:
-    """A name for the content of an archive, fit for a file's name."""
+    """The SHA-256 of an archive, in hexadecimal."""
     return hashlib.sha256(packed).hexdigest()
 
 
 def unpack(packed: bytes | memoryview, digest: str, folder: Path) -> None:
-    """Write the content of an archive below `folder`, which is empty and ours. ToolError: damaged, or not of `pack`."""
+    """Write the content of an archive to the empty `folder`. ToolError: damaged, or not made by `pack`."""
     if digest_of(packed) != digest:
         raise ToolError("a shipped folder arrived damaged: run again")
     try:
@@ -96,11 +94,11 @@ def unpack(packed: bytes | memoryview, digest: str, folder: Path) -> None:
             for entry in archive:
                 _unpack_one(archive, entry, folder)
     except tarfile.TarError as error:
-        raise ToolError(f"what was shipped is no packed folder: {error}") from error
+        raise ToolError(f"a shipped archive is no packed folder: {error}") from error
 
 
 def _unpack_one(archive: tarfile.TarFile, entry: tarfile.TarInfo, folder: Path) -> None:
-    # Not extractall: its safe form is missing in some Python 3.10, and leaves the rights of folders to the umask.
+    # Not extractall: some Python 3.10 lack its safe form, and it applies the umask to folders.
     parts = entry.name.split("/")
     if not (entry.isdir() or entry.isreg()) or {"", ".", ".."}.intersection(parts):
         raise ToolError(f"a shipped folder holds {entry.name!r}, which may not be unpacked")
@@ -117,7 +115,7 @@ def _unpack_one(archive: tarfile.TarFile, entry: tarfile.TarInfo, folder: Path) 
 
 
 def shared_root() -> Path:
-    """The folder of this user's unpacked folders on this machine. ToolError: it is another user's."""
+    """The folder with this user's unpacked folders. ToolError: another user may write to it."""
     path = Path(tempfile.gettempdir(), f"mletools-shipped-{os.geteuid()}")
     with suppress(FileExistsError):
         path.mkdir(0o755)
@@ -128,23 +126,19 @@ def shared_root() -> Path:
     return path
 
 
-def _take(entry: Path, how: int) -> int | None:
-    """A descriptor that holds the lock of `entry`; None where it was removed meanwhile, or with LOCK_NB is in use."""
-    try:
-        descriptor = os.open(entry / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except FileNotFoundError:
-        return None
-    try:
-        fcntl.flock(descriptor, how)
-        if os.path.samestat(os.fstat(descriptor), os.stat(entry / _LOCK)):
-            return descriptor
-    except (BlockingIOError, FileNotFoundError):
-        pass
-    except BaseException:
-        os.close(descriptor)
-        raise
-    os.close(descriptor)
-    return None
+def _lock(entry: Path, how: int) -> int | None:
+    """A descriptor that holds the lock of `entry`; None if it was removed, or with LOCK_NB is in use."""
+    with ExitStack() as stack:
+        try:
+            descriptor = os.open(entry / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            stack.callback(os.close, descriptor)
+            fcntl.flock(descriptor, how)
+            if not os.path.samestat(os.fstat(descriptor), os.stat(entry / _LOCK)):
+                return None
+        except (BlockingIOError, FileNotFoundError):
+            return None
+        stack.pop_all()
+        return descriptor
 
 
 @contextmanager
@@ -155,12 +149,12 @@ def unpacked(root: Path, digest: str, packed: bytes | memoryview) -> Iterator[Pa
     filled = False
     while True:
         entry.mkdir(0o755, exist_ok=True)
-        lock = _take(entry, fcntl.LOCK_SH)
+        lock = _lock(entry, fcntl.LOCK_SH)
         if lock is not None and content.exists():
             break
         if lock is not None:
             os.close(lock)
-        lock = _take(entry, fcntl.LOCK_EX)
+        lock = _lock(entry, fcntl.LOCK_EX)
         if lock is not None:
             try:
                 if not content.exists():
@@ -192,9 +186,9 @@ def _fill(entry: Path, digest: str, packed: bytes | memoryview) -> None:
 
 
 def sweep(root: Path, idle_s: float = _IDLE_S, kept: int = _KEPT) -> None:
-    """Remove the unpacked folders that nobody has used for `idle_s` seconds, and all beyond the `kept` latest.
+    """Remove the unpacked folders that were not used for `idle_s` seconds, and all but the `kept` latest.
 
-    One that is in use stays: its users hold a lock, which the kernel lets go when they end, however they end.
+    Folders in use stay: their users hold a lock, which the kernel releases when they end.
     """
     entries: list[tuple[float, Path]] = []
     for entry in root.iterdir():
@@ -207,11 +201,11 @@ def sweep(root: Path, idle_s: float = _IDLE_S, kept: int = _KEPT) -> None:
     for rank, (used, entry) in enumerate(entries):
         if rank < kept and time.time() - used < idle_s:
             continue
-        lock = _take(entry, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        lock = _lock(entry, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if lock is None:
             continue
         try:
-            # Renamed first: who waits for the lock then sees that it is no longer the entry's.
+            # Renamed first, so that a process that waits for the lock sees that the entry is gone.
             gone = entry.rename(root / f"{_GONE}{uuid.uuid4().hex}")
             shutil.rmtree(gone, ignore_errors=True)
         finally:

@@ -1,11 +1,9 @@
-"""Runs a solution as `python solution.py` would: as __main__ from its file, with fresh random states and a normal end.
+"""Runs a solution as `python solution.py` would: as __main__ from its file, with seeded random states.
 
-Covered: the script's module, arguments, import path, tracebacks and exit code, in a fork of a warm process (`launch`)
-or in an interpreter of its own (`launch_cold`), which runs this module's text. Not covered: isolation, which is in
-place before either is called. Nothing here can be trusted once the solution has begun: it shares this process.
+Covered: the script's module, arguments, import path, tracebacks, exit handlers and exit code, in a fork of a warm
+process (`launch`) or in a fresh interpreter (`launch_cold`), which runs this module's source. Not covered: isolation,
+which is set up before. The solution shares this process, so nothing here can be trusted once it runs.
 """
-
-from __future__ import annotations
 
 import atexit
 import builtins
@@ -21,9 +19,9 @@ from contextlib import suppress
 from types import CodeType, ModuleType, TracebackType
 from typing import Any
 
-_kept: list[ModuleType] = []
+_removed: list[ModuleType] = []
 
-# numpy draws its first random state from the machine when it is imported, so that is done ahead of the seeding.
+# numpy takes its first random state from the machine when it is imported, so it is imported before the seeding.
 _COLD = """
 import json, os, sys
 with open(int(sys.argv[1])) as file:
@@ -42,23 +40,27 @@ space["launch"](*call)()
 def _clean_interpreter(script: str, work: str, import_path: list[str], arguments: Sequence[str]) -> ModuleType:
     sys.argv = [os.path.basename(script), *arguments]
     sys.orig_argv = [sys.executable, *sys.argv]
-    # As with `python solution.py` in the work folder, where a solution may write a module and import it.
+    # As with `python solution.py`: a solution may import modules from the work folder.
     sys.path[:] = [work, *import_path]
-    # Kept alive in a list: to free them here costs every run some milliseconds.
-    _kept.extend(sys.modules.pop(name) for name in list(sys.modules) if name.partition(".")[0] == "mletools")
+    # Kept in a list, because freeing them takes some milliseconds.
+    _removed.extend(sys.modules.pop(name) for name in list(sys.modules) if name.partition(".")[0] == "mletools")
     tempfile.tempdir = None
     main = ModuleType("__main__")
     main.__dict__.update(__file__=script, __builtins__=sys.modules["builtins"], __cached__=None)
     if sys.version_info < (3, 14):
-        main.__annotations__ = {}  # as every main module has it
+        main.__annotations__ = {}  # as in every main module
     sys.modules["__main__"] = main
     for stream in (sys.stdout, sys.stderr):
-        # What was printed before a run is killed counts, so lines leave at once.
+        # Lines are written at once, because output counts even if the run is killed.
         stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     return main
 
 
-def _seed(seed: int, threads: int) -> None:
+def prepare(
+    script: str, work: str, import_path: list[str], seed: int, threads: int, arguments: Sequence[str]
+) -> ModuleType:
+    """The __main__ module of a program about to start, without traces of mletools and with seeded random states."""
+    main = _clean_interpreter(script, work, import_path, arguments)
     random.seed(seed)
     numpy = sys.modules.get("numpy")
     if numpy is not None:
@@ -68,14 +70,6 @@ def _seed(seed: int, threads: int) -> None:
             import threadpoolctl
 
             threadpoolctl.threadpool_limits(limits=threads)
-
-
-def prepare(
-    script: str, work: str, import_path: list[str], seed: int, threads: int, arguments: Sequence[str]
-) -> ModuleType:
-    """The __main__ module of a program that is about to begin, with nothing of ours in sight and all states seeded."""
-    main = _clean_interpreter(script, work, import_path, arguments)
-    _seed(seed, threads)
     return main
 
 
@@ -96,7 +90,7 @@ def _report(error: BaseException, traceback: TracebackType | None) -> int:
 
 
 def _end(main: ModuleType, code: int) -> int:
-    # The steps of a normal interpreter exit, without tearing down the libraries that were there before the solution.
+    # The steps of a normal interpreter exit, without unloading the libraries.
     for step in (threading._shutdown, atexit._run_exitfuncs):  # type: ignore[attr-defined]
         try:
             step()
@@ -105,7 +99,7 @@ def _end(main: ModuleType, code: int) -> int:
         except BaseException as error:
             sys.excepthook(type(error), error, error.__traceback__)
     main.__dict__.clear()
-    gc.collect()  # closes, and so writes out, files that the solution left open
+    gc.collect()  # flushes files that the solution left open
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -115,11 +109,11 @@ def _end(main: ModuleType, code: int) -> int:
 
 
 def _compiled(script: str, observer: str) -> CodeType:
-    """The program of the file `script`, as the module `observer` compiles it, if it can."""
+    """The program in the file `script`, compiled by the module `observer` if possible."""
     with open(script, "rb") as file:
         text = file.read()
     if observer:
-        # Builtins of its own: what the program puts in place of `len` must not be what judges it.
+        # A copy of the builtins, so that the program cannot replace those of the observer.
         space: dict[str, Any] = {"__name__": "observer", "__builtins__": dict(vars(builtins))}
         with suppress(Exception):
             exec(observer, space)
@@ -159,21 +153,12 @@ def launch(
     return run
 
 
-def launch_cold(
-    text: str,
-    script: str,
-    work: str,
-    import_path: list[str],
-    seed: int,
-    threads: int,
-    arguments: Sequence[str],
-    observer: str = "",
-) -> Callable[[], None]:
-    """Like `launch`, in a fresh interpreter that takes this process's place; `text` is the source of this module."""
+def launch_cold(text: str, script: str, work: str, *rest: Any) -> Callable[[], None]:
+    """Like `launch`, in a fresh interpreter that replaces this process; `text` is the source of this module."""
 
     def run() -> None:
-        call = json.dumps([text, [script, work, import_path, seed, threads, arguments, observer]])
-        # By a file without a name, which is closed ahead of the program: arguments it could read in /proc.
+        call = json.dumps([text, [script, work, *rest]])
+        # In an unnamed file that is closed before the program: it could read arguments in /proc.
         name = os.path.join(work, "call")
         descriptor = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         os.unlink(name)

@@ -1,51 +1,33 @@
-"""How a solution starts: forked from a warm process, or in an interpreter of its own.
+"""Decides how a solution starts: forked from a warm process, or in a fresh interpreter.
 
-Covered: reading from the code whether it uses a library whose threads, pools or device contexts do not survive a fork.
-Not covered: code that hides its imports; it is forked, which is no less safe, only less alike to a cold run.
+Covered: imports of libraries whose threads, pools or device contexts do not survive a fork. Not covered: hidden
+imports; such code is forked, which is as safe, but may differ from a cold run.
 """
-
-from __future__ import annotations
 
 import ast
 import warnings
 from collections.abc import Sequence
 
-# They keep threads, worker pools or a device context that a forked child inherits broken.
+# They start threads, worker pools or a device context that a forked child inherits in a broken state.
 NOT_FOR_FORKS = frozenset(
-    {
-        "cudf",
-        "cuml",
-        "cupy",
-        "dask",
-        "jax",
-        "loky",
-        "mxnet",
-        "numba",
-        "paddle",
-        "pyspark",
-        "ray",
-        "rmm",
-        "tensorflow",
-        "torch",
-    }
-)
-# These share `n_jobs` out to threads; everything else in scikit-learn may start loky's processes.
+    ("cudf", "cuml", "cupy", "dask", "jax", "loky", "mxnet", "numba", "paddle", "pyspark", "ray", "rmm", "tensorflow")
+) | {"torch"}
+# These use threads for `n_jobs`; all others in scikit-learn may start processes with loky.
 _THREADED = ("RandomForest", "ExtraTrees", "RandomTrees", "IsolationForest", "KNeighbors", "XGB", "LGBM")
 
 
 def wants_fresh_interpreter(code: bytes, preimported: Sequence[str], gpu: bool) -> bool:
-    """Whether the solution `code` imports one of NOT_FOR_FORKS, or asks scikit-learn for several jobs.
+    """Whether the solution `code` imports one of NOT_FOR_FORKS, or calls scikit-learn with several jobs.
 
-    Who names such a module in `preimported` vouches for it, but not beside a GPU.
+    Modules in `preimported` are taken to survive a fork, but not with a GPU.
     """
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             tree = ast.parse(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return False  # it will not get far either way
-    vouched = set() if gpu else {name.partition(".")[0] for name in preimported}
-    unfit = NOT_FOR_FORKS - vouched
+        return False  # it fails either way
+    unfit = NOT_FOR_FORKS - (set() if gpu else {name.partition(".")[0] for name in preimported})
     for node in ast.walk(tree):
         names: list[str] = []
         if isinstance(node, ast.Import):
@@ -62,5 +44,5 @@ def wants_fresh_interpreter(code: bytes, preimported: Sequence[str], gpu: bool) 
 def _starts_processes(call: ast.Call) -> bool:
     name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
     jobs = next((keyword.value for keyword in call.keywords if keyword.arg == "n_jobs"), None)
-    alone = jobs is None or (isinstance(jobs, ast.Constant) and jobs.value in (None, 1))
-    return not alone and not name.startswith(_THREADED)
+    single = jobs is None or (isinstance(jobs, ast.Constant) and jobs.value in (None, 1))
+    return not single and not name.startswith(_THREADED)

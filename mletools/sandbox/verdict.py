@@ -1,10 +1,9 @@
-"""What a finished run came to: its status, and the submission it left.
+"""The outcome of a finished run: its status and its submission.
 
-Covered: telling time, memory, disk, output and crashes apart by what the kernel and the sandbox saw, and taking
-submission.csv out through a directory descriptor once every process of the run is gone. Not covered: its content.
+Covered: telling timeout, memory, disk, output and crashes apart by the observations of the kernel and the sandbox;
+reading submission.csv through a directory descriptor after every process of the run has ended. Not covered: the content
+of a submission.
 """
-
-from __future__ import annotations
 
 import errno
 import os
@@ -19,20 +18,20 @@ from typing import Any
 from .interface import Limits, Outcome
 
 SUBMISSION = "submission.csv"
-_FILES_LOOKED_AT = 10_000
+_MOST_FILES = 10_000
 _KINDS = ((stat.S_ISDIR, "a directory"), (stat.S_ISFIFO, "a named pipe"), (stat.S_ISSOCK, "a socket"))
 
 
 @dataclass
-class Ending:
-    """A run as the command followed it; descriptors are to be closed by who made it."""
+class Observations:
+    """The events of one run, as received from its server."""
 
     work: int = -1  # descriptor of the work folder
-    disk: int = -1  # descriptor of the disk that it lies on
+    disk: int = -1  # descriptor of the disk with the work folder
     started: float | None = None  # seconds on the monotonic clock
     ended: float | None = None
-    code: int | None = None  # exit code, negative for a signal; None where pid 1 was killed first
-    stopped_for: str | None = None  # timeout or output, when the command stopped the run
+    code: int | None = None  # exit code, negative for a signal; None if pid 1 was killed first
+    stopped_for: str | None = None  # timeout or output, if the command stopped the run
     over_memory: bool = False
     cpu_s: float = 0.0
     peak_mb: float = 0.0
@@ -40,7 +39,7 @@ class Ending:
     stderr: bytes = b""
 
     def note(self, message: dict[str, Any], descriptors: Sequence[int]) -> None:
-        """Take in an event of the server's, with the descriptors that came beside it."""
+        """Add an event of the server and its descriptors."""
         event = message["event"]
         if event == "work":
             self.work, self.disk = descriptors
@@ -52,6 +51,12 @@ class Ending:
             self.ended = self.ended or message["at"]
             self.cpu_s, self.peak_mb, self.over_memory = message["cpu_s"], message["peak_mb"], message["memory"]
 
+    def close(self) -> None:
+        """Close the descriptors."""
+        for descriptor in (self.work, self.disk):
+            if descriptor >= 0:
+                os.close(descriptor)
+
 
 def _is_full(work: int, disk: int, limits: Limits) -> bool:
     """Whether the run's own disk is full, or a file in its work folder has reached the limit of a single file."""
@@ -59,35 +64,35 @@ def _is_full(work: int, disk: int, limits: Limits) -> bool:
     own_disk = figures.f_blocks * figures.f_frsize <= limits.disk_mb << 20
     if own_disk and (figures.f_bavail * 100 < figures.f_blocks or figures.f_ffree == 0):
         return True
-    # Only the work folder itself: a solution can nest folders deeper than any walk should follow.
+    # Not recursively: a solution can nest folders very deep.
     with os.scandir(work) as entries:
-        for entry in islice(entries, _FILES_LOOKED_AT):
+        for entry in islice(entries, _MOST_FILES):
             with suppress(OSError):
                 if entry.stat(follow_symlinks=False).st_size >= limits.file_mb << 20:
                     return True
     return False
 
 
-def status_of(ending: Ending, limits: Limits) -> str:
+def status_of(seen: Observations, limits: Limits) -> str:
     """One of ok, error, timeout, memory, disk, output, killed."""
-    if ending.stopped_for is not None:
-        return ending.stopped_for
-    if ending.code == 0:
+    if seen.stopped_for is not None:
+        return seen.stopped_for
+    if seen.code == 0:
         return "ok"
-    if ending.over_memory or ending.peak_mb >= 0.98 * limits.memory_mb:
+    if seen.over_memory or seen.peak_mb >= 0.98 * limits.memory_mb:
         return "memory"
-    if ending.code == -signal.SIGXCPU:
+    if seen.code == -signal.SIGXCPU:
         return "timeout"
-    if limits.cpu_s is not None and ending.code == -signal.SIGKILL and ending.cpu_s >= 0.95 * limits.cpu_s:
+    if limits.cpu_s is not None and seen.code == -signal.SIGKILL and seen.cpu_s >= 0.95 * limits.cpu_s:
         return "timeout"
-    if ending.code == -signal.SIGXFSZ:
+    if seen.code == -signal.SIGXFSZ:
         return "disk"
-    if ending.code is None or ending.code < 0:
+    if seen.code is None or seen.code < 0:
         return "killed"
-    return "disk" if _is_full(ending.work, ending.disk, limits) else "error"
+    return "disk" if _is_full(seen.work, seen.disk, limits) else "error"
 
 
-def take_submission(work: int, largest_mb: int) -> tuple[bytes | None, str | None]:
+def read_submission(work: int, largest_mb: int) -> tuple[bytes | None, str | None]:
     """The content of submission.csv in the folder of descriptor `work`, or why there is none (or over `largest_mb`)."""
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
     try:
@@ -95,11 +100,8 @@ def take_submission(work: int, largest_mb: int) -> tuple[bytes | None, str | Non
     except FileNotFoundError:
         return None, f"no {SUBMISSION}"
     except OSError as error:
-        if error.errno == errno.ELOOP:
-            return None, f"{SUBMISSION} is a symbolic link"
-        if error.errno == errno.ENXIO:
-            return None, f"{SUBMISSION} is not a regular file"
-        return None, f"{SUBMISSION} cannot be read"
+        problems = {errno.ELOOP: "is a symbolic link", errno.ENXIO: "is not a regular file"}
+        return None, f"{SUBMISSION} {problems.get(error.errno or 0, 'cannot be read')}"
     try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
@@ -117,20 +119,19 @@ def take_submission(work: int, largest_mb: int) -> tuple[bytes | None, str | Non
         os.close(descriptor)
 
 
-def outcome_of(ending: Ending, limits: Limits) -> Outcome:
-    """The outcome of a run whose processes are all gone."""
-    submission, problem = take_submission(ending.work, limits.submission_mb)
-    status = status_of(ending, limits)
-    begun = ending.started if ending.started is not None else ending.ended
-    own_end = ending.stopped_for is None and ending.code is not None and ending.code >= 0
+def outcome_of(seen: Observations, limits: Limits) -> Outcome:
+    """The outcome of a run whose processes have all ended."""
+    submission, problem = read_submission(seen.work, limits.submission_mb)
+    began = seen.started if seen.started is not None else seen.ended
+    exited = seen.stopped_for is None and seen.code is not None and seen.code >= 0
     return Outcome(
-        status=status,
-        exit_code=ending.code if own_end else None,
-        duration_s=max(0.0, (ending.ended or 0.0) - (begun or 0.0)),
-        cpu_s=ending.cpu_s,
-        peak_memory_mb=ending.peak_mb,
-        stdout=ending.stdout,
-        stderr=ending.stderr,
+        status=status_of(seen, limits),
+        exit_code=seen.code if exited else None,
+        duration_s=max(0.0, (seen.ended or 0.0) - (began or 0.0)),
+        cpu_s=seen.cpu_s,
+        peak_memory_mb=seen.peak_mb,
+        stdout=seen.stdout,
+        stderr=seen.stderr,
         submission=submission,
         submission_problem=problem,
     )

@@ -1,13 +1,10 @@
-"""The command's side of the warm servers: starting them, giving one a run, following the run to its end.
+"""The command's side of the warm servers: starts them, sends a run, and follows it to its end.
 
-Covered: wall time and output limits, a server that dies or hangs. Not covered: what happens inside (`server`, `job`),
-and what a run's end means (`verdict`).
+Covered: wall time and output limits, a server that dies or hangs. Not covered: the inside (`server`, `job`), the
+outcome (`verdict`).
 """
 
-from __future__ import annotations
-
 import os
-import select
 import signal
 import socket
 import subprocess
@@ -15,7 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -25,30 +22,38 @@ import mletools
 from ..records.errors import ToolError
 from . import channel, mounts
 from .interface import Limits
+from .job import NOBODY
 from .pool import ServerDied
 from .server import BOOT, environment
-from .verdict import Ending
+from .verdict import Observations
 
 _START_S, _SET_UP_S, _END_S, _CGROUP_S = 300.0, 60.0, 60.0, 5.0
 _CHUNK = 1 << 16
 
 
 class SetUpFailed(ToolError):
-    """The box could not be made as wanted."""
+    """The sandbox could not be set up."""
 
 
-def _is_readable(descriptor: int, seconds: float) -> bool:
-    poll = select.poll()
-    poll.register(descriptor, select.POLLIN)
-    return bool(poll.poll(seconds * 1000))
+def _first_message(control: socket.socket) -> tuple[dict[str, Any] | None, list[int]]:
+    return channel.receive(control) if channel.ready([control.fileno()], _START_S) else (None, [])
+
+
+def output_pipe() -> tuple[int, int]:
+    """The ends of a pipe for the output of a run; reading does not block."""
+    output, output_end = os.pipe()
+    os.set_blocking(output, False)  # a solution can read what poll has announced
+    if os.geteuid() == 0:
+        os.fchown(output_end, NOBODY, NOBODY)  # so that a solution may open /dev/stdout
+    return output, output_end
 
 
 class Template:
-    """The process that has the libraries loaded and that servers are forked from. `server` and `close`: any thread."""
+    """The process with the imported libraries from which servers are forked. `server`, `close`: from any thread."""
 
     def __init__(self, plan: mounts.MountPlan, preimport: Sequence[str], cgroup: bool) -> None:
-        """Start the process and wait until it is warm. ToolError: it cannot be started, or a module fails to import."""
-        self._control, other = channel.pair()
+        """Start the process and wait for its imports. ToolError: it cannot be started, or a module fails to import."""
+        self._control, server_end = channel.pair()
         self._lock = threading.Lock()
         package = str(Path(mletools.__file__).resolve().parent.parent)
         config: dict[str, Any] = {
@@ -62,13 +67,13 @@ class Template:
         }
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-c", BOOT, str(other.fileno())],
+                [sys.executable, "-c", BOOT, str(server_end.fileno())],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 env=environment(),
                 cwd="/",
-                pass_fds=[other.fileno()],
+                pass_fds=[server_end.fileno()],
                 start_new_session=True,
             )
             channel.send(self._control, config)
@@ -76,34 +81,32 @@ class Template:
             self._control.close()
             raise ToolError(f"cannot start a warm server with {sys.executable}: {error}") from error
         finally:
-            other.close()
+            server_end.close()
         self.pid = self._process.pid
-        message = None
-        if _is_readable(self._control.fileno(), _START_S):
-            message, _ = channel.receive(self._control)
+        message, _ = _first_message(self._control)
         if message is None or message["event"] == "failed":
             self.close()
             code = self._process.poll()
-            why = message["why"] if message else f"it ended with code {code} before it was ready"
-            raise ToolError(f"the sandbox's warm server does not start: {why}")
+            reason = message["why"] if message else f"it ended with code {code} before it was ready"
+            raise ToolError(f"the sandbox's warm server does not start: {reason}")
         self.missing: list[str] = message["missing"]
         self.threaded: list[str] = message["threaded"]
 
-    def server(self) -> WarmServer:
-        """A new server. ServerDied: this template is gone."""
-        control, other = channel.pair()
+    def server(self) -> "WarmServer":
+        """A new server. ServerDied: this template has ended."""
+        control, server_end = channel.pair()
         try:
             with self._lock:
-                channel.send(self._control, {}, [other.fileno()])
+                channel.send(self._control, {}, [server_end.fileno()])
         except OSError as error:
             control.close()
             raise ServerDied from error
         finally:
-            other.close()
+            server_end.close()
         return WarmServer(control)
 
     def close(self) -> None:
-        """End the template; its servers stay until they are closed. Safe to call twice."""
+        """End the template, but not its servers. May be called twice."""
         with self._lock:
             with suppress(OSError):
                 self._control.shutdown(socket.SHUT_RDWR)
@@ -116,15 +119,13 @@ class Template:
 
 
 class WarmServer:
-    """One server process. Not for use by two threads at once, but for `close`, which any thread may call."""
+    """One server process, for one thread at a time; `close` may be called from any thread."""
 
     def __init__(self, control: socket.socket) -> None:
-        """Wait until the server at the other end of `control` says that it is there. ServerDied: it never does."""
+        """Wait until the server at the other end of `control` is ready. ServerDied: it never is."""
         self.control = control
         self._closed = False
-        message, handles = None, list[int]()
-        if _is_readable(control.fileno(), _START_S):
-            message, handles = channel.receive(control)
+        message, handles = _first_message(control)
         if message is None:
             control.close()
             raise ServerDied
@@ -132,63 +133,52 @@ class WarmServer:
         self.cgroup: str | None = message["cgroup"]
         self._handle = handles[0]
 
-    def run(self, code: bytes, request: dict[str, Any], limits: Limits, ending: Ending) -> dict[str, bool]:
-        """Serve one run to its very end, told in `ending`, whose descriptors are the caller's to close.
+    def run(self, code: bytes, request: dict[str, Any], limits: Limits, seen: Observations) -> dict[str, bool]:
+        """Do one run to its end, recorded in `seen`, which the caller closes.
 
-        Returns the protections found where `request` asks for a probe. ServerDied: the server ended or hung.
-        SetUpFailed: the box could not be made. OSError: this machine is short of descriptors or memory.
+        Returns the active protections if `request` asks for a probe. ServerDied: the server ended or hung.
+        SetUpFailed: the sandbox could not be set up. OSError: this machine is short of descriptors or memory.
         """
-        stdout, stdout_end = os.pipe()
-        stderr, stderr_end = os.pipe()
-        script = -1
-        try:
-            script = os.memfd_create("solution", os.MFD_CLOEXEC)
-            with os.fdopen(os.dup(script), "wb") as file:
-                file.write(code)
-            if os.geteuid() == 0:
+        with ExitStack() as stack:
+            stdout, stdout_end = output_pipe()
+            stderr, stderr_end = output_pipe()
+            follower = _Follower(self.control, stdout, stderr, limits, seen)
+            stack.callback(follower.close)
+            with ExitStack() as sent:
                 for descriptor in (stdout_end, stderr_end):
-                    os.fchown(descriptor, 65534, 65534)  # so that a solution may open /dev/stdout
-            try:
+                    sent.callback(os.close, descriptor)
+                script = os.memfd_create("solution", os.MFD_CLOEXEC)
+                sent.callback(os.close, script)
+                with os.fdopen(os.dup(script), "wb") as file:
+                    file.write(code)
                 self.order({**request, "limits": asdict(limits)}, [script, stdout_end, stderr_end])
-            except ServerDied:
-                os.close(stdout)
-                os.close(stderr)
-                raise
-        finally:
-            for descriptor in (stdout_end, stderr_end, script):
-                if descriptor >= 0:
-                    os.close(descriptor)
-        follower = _Follower(self.control, stdout, stderr, limits, ending)
-        try:
             follower.follow()
-            return follower.facts
-        finally:
-            follower.close()
+            return follower.protections
 
     def order(self, message: dict[str, Any], descriptors: Sequence[int] = ()) -> None:
-        """Send `message`. ServerDied: nobody is there to read it."""
+        """Send `message`. ServerDied: the server has ended."""
         try:
             channel.send(self.control, message, descriptors)
         except (BrokenPipeError, ConnectionResetError) as error:
             raise ServerDied from error
 
     def close(self) -> None:
-        """End the server and what it runs; quick when it is idle, and safe to call twice."""
+        """End the server and its run; fast when it is idle. May be called twice."""
         if self._closed:
             return
         self._closed = True
         with suppress(OSError):
             self.control.shutdown(socket.SHUT_RDWR)
-        if not _is_readable(self._handle, 5.0):
+        if not channel.ready([self._handle], 5.0):
             with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._handle, signal.SIGKILL)
-            _is_readable(self._handle, _END_S)
+            channel.ready([self._handle], _END_S)
         os.close(self._handle)
         self.control.close()
         self._remove_cgroup()
 
     def _remove_cgroup(self) -> None:
-        # The server has removed it, unless it was killed; then its last run's processes take a moment to go.
+        # A server that was killed leaves it; its last processes take a moment to end.
         end = time.monotonic() + _CGROUP_S
         while self.cgroup is not None and os.path.isdir(self.cgroup) and time.monotonic() < end:
             with suppress(OSError):
@@ -197,73 +187,67 @@ class WarmServer:
 
 
 class _Follower:
-    """Reads a run's output and the server's events until the server says that all is over."""
+    """Reads a run's output and the server's events until its end."""
 
-    def __init__(self, control: Any, stdout: int, stderr: int, limits: Limits, ending: Ending) -> None:
+    def __init__(self, control: Any, stdout: int, stderr: int, limits: Limits, seen: Observations) -> None:
         self._control = control
         self._limits = limits
         self._pieces: dict[int, bytearray] = {stdout: bytearray(), stderr: bytearray()}
         self._streams = (stdout, stderr)
-        for stream in self._streams:
-            os.set_blocking(stream, False)  # a solution can take away what poll has announced
         self._open = set(self._streams)
         self._deadline = time.monotonic() + _SET_UP_S
         self._failure: str | None = None
-        self.ending = ending
-        self.facts: dict[str, bool] = {}
+        self.seen = seen
+        self.protections: dict[str, bool] = {}
 
     def follow(self) -> None:
-        poll = select.poll()
-        poll.register(self._control, select.POLLIN)
-        for stream in self._streams:
-            poll.register(stream, select.POLLIN)
         over = False
         while not over:
-            left = self._deadline - time.monotonic()
-            ready = [descriptor for descriptor, _ in poll.poll(max(0.0, left) * 1000)]
+            control = self._control.fileno()
+            if control < 0:  # closed with the whole sandbox
+                raise ServerDied
+            ready = channel.ready([control, *self._open], self._deadline - time.monotonic())
             if not ready:
                 self._out_of_time()
-            for stream in self._open.intersection(ready):
+            for stream in self._open & ready:
                 self._read(stream)
-                if stream not in self._open:
-                    poll.unregister(stream)
-            if self._control.fileno() in ready:
+            if control in ready:
                 over = self._event()
         for stream in tuple(self._open):
             self._drain(stream)
         if self._failure is not None:
             raise SetUpFailed(f"cannot make a sandbox: {self._failure}")
         cap = self._limits.output_kb << 10
-        self.ending.stdout, self.ending.stderr = (bytes(self._pieces[stream][:cap]) for stream in self._streams)
+        self.seen.stdout, self.seen.stderr = (bytes(self._pieces[stream][:cap]) for stream in self._streams)
 
     def _event(self) -> bool:
         message, descriptors = channel.receive(self._control)
         if message is None:
             raise ServerDied
         event = message["event"]
-        self.ending.note(message, descriptors)
+        self.seen.note(message, descriptors)
         if event == "started":
-            self.facts = message["facts"]
+            self.protections = message["protections"]
             self._deadline = message["at"] + self._limits.wall_s
         elif event == "exit":
             self._deadline = time.monotonic() + _END_S
         elif event == "failed":
             self._failure = message["why"]
         elif event == "ended":
-            if self.ending.started is None and self._failure is None:
+            if self.seen.started is None and self._failure is None:
                 self._failure = "its first process ended before the solution began"
             return True
         return False
 
     def _out_of_time(self) -> None:
-        running = self.ending.started is not None and self.ending.code is None and self.ending.stopped_for is None
+        running = self.seen.started is not None and self.seen.code is None and self.seen.stopped_for is None
         if not running:
             raise ServerDied
         self._stop("timeout")
 
     def _stop(self, reason: str) -> None:
-        if self.ending.stopped_for is None and self.ending.code is None:
-            self.ending.stopped_for = reason
+        if self.seen.stopped_for is None and self.seen.code is None:
+            self.seen.stopped_for = reason
             self._deadline = time.monotonic() + _END_S
             with suppress(BrokenPipeError, ConnectionResetError):
                 channel.send(self._control, {"kill": True})
@@ -277,16 +261,16 @@ class _Follower:
         kept += piece
         too_much = len(kept) > self._limits.output_kb << 10
         if too_much:
-            # The reader goes before the writer is killed: a full pipe must not hold anything up.
-            if self.ending.code is not None and self.ending.stopped_for is None:
-                self.ending.stopped_for = "output"
+            # Stop reading before the writer is killed: a full pipe must not block it.
+            if self.seen.code is not None and self.seen.stopped_for is None:
+                self.seen.stopped_for = "output"
             self._stop("output")
         if too_much or not piece:
             os.close(stream)
             self._open.discard(stream)
 
     def _drain(self, stream: int) -> None:
-        while stream in self._open and _is_readable(stream, 0):
+        while stream in self._open and channel.ready([stream], 0):
             self._read(stream)
 
     def close(self) -> None:

@@ -1,9 +1,15 @@
 """Scaffolds: how an agent works on a task. They import records and prompts; models, sandboxes and graders reach them as
-an Environment (interface).
-
-`single` turns tasks into questions and replies into records. The others are subclasses of Scaffold, found by name here.
-One of the user's own is `module:Name` or `path/to/file.py:Name` (components, registered).
+an Environment (interface). Each is a subclass of Scaffold, by its name here or as `module:Name` or `path/file.py:Name`.
 """
+
+import importlib
+import importlib.util
+import sys
+from pathlib import Path
+from typing import Any
+
+from ..records.errors import ToolError
+from .interface import Scaffold
 
 SCAFFOLDS = {
     "single": "single:Single",
@@ -15,3 +21,49 @@ SCAFFOLDS = {
     "search": "search:SearchScaffold",
 }
 IN_TURNS = tuple(name for name in SCAFFOLDS if name != "single")
+
+
+def open_scaffold(name: str) -> Scaffold[Any]:
+    """A scaffold by name. ToolError: there is none, or it is no scaffold."""
+    spec = f"{__package__}.{SCAFFOLDS[name]}" if name in SCAFFOLDS else name
+    if ":" not in spec:
+        raise ToolError(
+            f"--scaffold {name}: known are {', '.join(SCAFFOLDS)}; one of your own is module:Name or path/to/file.py:Name"
+        )
+    kind = load(spec, f"--scaffold {name}")
+    if not (isinstance(kind, type) and issubclass(kind, Scaffold)):
+        raise ToolError(f"--scaffold {name}: it is no subclass of mletools.scaffolds.interface.Scaffold")
+    try:
+        scaffold: Scaffold[Any] = kind()
+    except TypeError as error:
+        raise ToolError(f"--scaffold {name}: {error}") from None
+    if not hasattr(scaffold, "settings"):
+        raise ToolError(f"--scaffold {name}: it has no settings (a dataclass, Settings or a subclass of it)")
+    return scaffold
+
+
+def load(spec: str, what: str) -> Any:
+    """The attribute that `module:Name` or `path/to/file.py:Name` names. ToolError, beginning with `what`: there is none."""
+    module, _, attribute = spec.rpartition(":")
+    try:
+        return getattr(_imported(module), attribute)
+    except (ImportError, FileNotFoundError) as error:
+        raise ToolError(f"{what}: {error}") from None
+    except AttributeError:
+        raise ToolError(f"{what}: {module} has no {attribute}") from None
+
+
+def _imported(module: str) -> Any:
+    if not module.endswith(".py"):
+        here = str(Path.cwd())
+        if here not in sys.path:  # as with python -m: a module of the current folder is found
+            sys.path.insert(0, here)
+        return importlib.import_module(module)
+    path = Path(module).resolve()
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None or not path.is_file():
+        raise FileNotFoundError(f"{module}: no such file")
+    loaded = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = loaded  # dataclasses look themselves up there
+    spec.loader.exec_module(loaded)
+    return loaded

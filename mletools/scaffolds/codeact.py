@@ -1,7 +1,7 @@
 """Scaffold `codeact`: a Python session and a shell in the sandbox, and an ideator to ask (MLE-Ideator, section 3.1).
 
-Covered: the actions as tags or tool calls, a session that dies and is begun anew, the ideator or what stands in its
-place, the state at every request. Not covered: ideas carried out by another model (idea), the session itself (the sandbox).
+Covered: actions as tags or tool calls, a session that dies and is restarted, the ideator or a fixed answer, the state at
+every request. Not covered: ideas implemented by another model (idea), the session itself (the sandbox).
 """
 
 from collections.abc import Iterator, Mapping
@@ -12,12 +12,11 @@ from .. import prompts
 from ..records.errors import ToolError
 from ..records.ids import content_id
 from ..records.options import option
-from . import ideas, observations
-from .calls import Fault, Tool, as_functions, read_action
+from . import ideas, messages
 from .episode import Episode
-from .facts import split_told, tell
 from .interface import Ended, Environment, Job, Scaffold, Settings
-from .quoting import fenced
+from .messages import fenced, task_prompt, validation_note
+from .reading import Fault, Tool, as_functions, read_action
 
 
 @dataclass(frozen=True)
@@ -30,38 +29,30 @@ class CodeactSettings(Settings):
     max_seconds: float | None = 3600.0
     execution_seconds: float = 1200.0
     ideator: str | None = option(
-        "Answers <seek_help>: a model, or null or vague, which say nothing useful (default: nobody, and it is not "
+        "Who answers <seek_help>: a model, or null or vague for a fixed, useless answer (default: the action is not "
         "offered).",
         metavar="MODEL",
     )
-    ideator_url: str | None = option("The ideator's server (default: --model-url).", kind="url", machine=True)
+    ideator_url: str | None = option("URL of the ideator's server (default: --model-url).", kind="url", machine=True)
     states: str | None = option(
-        "Write the state at each request for help here, for --scaffold idea.",
+        "Write the state at each request for help to FILE, for --scaffold idea.",
         flags=("--write-states",),
         kind="file",
         metavar="FILE",
         machine=True,
     )
     trajectory_tokens: int = option(
-        "Tokens of the trajectory that the ideator sees.", default=32000, at_least=1, metavar="N"
+        "Maximum tokens of the trajectory in the ideator's question.", default=32000, at_least=1, metavar="N"
     )
 
 
 PYTHON, BASH, HELP, FINISH = "execute_ipython", "execute_bash", "seek_help", "finish"
 TOOLS = (
-    Tool(PYTHON, "Run Python in the session.", {"code": "the code"}),
-    Tool(BASH, "Run a shell command in the working folder.", {"command": "the command"}),
+    Tool(PYTHON, "Run Python in the session.", {"code": "the code"}, ("python", "ipython", "code_interpreter")),
+    Tool(BASH, "Run a shell command in the working folder.", {"command": "the command"}, ("bash", "shell", "terminal")),
     Tool(FINISH, "End the work; the submission.csv that lies there is final."),
 )
-ASKING = Tool(
-    HELP,
-    "Ask a colleague for an idea.",
-    {
-        "problem_statement": "one sentence: what is in the way",
-        "attempts_so_far": "a short list of what was tried",
-        "goal": "one sentence: what success would be in this step",
-    },
-)
+ASKING = Tool(HELP, "Ask a colleague for an idea.", ideas.QUERY)
 KINDS = {PYTHON: "python", BASH: "bash"}
 
 
@@ -73,26 +64,24 @@ class Codeact(Scaffold[CodeactSettings]):
     sessions = True
 
     def check(self, settings: CodeactSettings) -> CodeactSettings:
-        """The settings as they are to be. ToolError for some that this scaffold cannot work with."""
+        """The settings. ToolError for an empty ideator."""
         if settings.ideator == "":
-            raise ToolError("--ideator: name a model, or null or vague")
+            raise ToolError("--ideator needs the name of a model, or null or vague")
         return settings
 
     def play(self, job: Job[CodeactSettings], environment: Environment) -> Iterator[dict[str, Any]]:
-        """The rollout of one episode; before it, where there is an ideator, a state for each request (stop_reason asked)."""
+        """The state at each request for help (stop_reason asked), then the rollout of the episode."""
         settings = job.settings
-        help_told = prompts.render("codeact-help") + "\n\n" if settings.ideator else ""
         system = prompts.render(
             "codeact-system",
-            help=help_told,
+            help=prompts.render("codeact-help") + "\n\n" if settings.ideator else "",
             max_turns=str(settings.max_turns),
             max_minutes=f"{(settings.max_seconds or 86400.0) / 60:g}",
             execution_seconds=f"{settings.execution_seconds:g}",
         )
-        question = tell("task", job.task, split=split_told(settings.validation > 0, settings.reveal_test))
-        episode = Episode(
-            job, environment, [{"role": "system", "content": system}, {"role": "user", "content": question}]
-        )
+        question = task_prompt("task", job.task, split=validation_note(settings.validation > 0, settings.reveal_test))
+        opening = [{"role": "system", "content": system}, {"role": "user", "content": question}]
+        episode = Episode(job, environment, opening)
         try:
             yield from _turns(episode)
             reason = "finished"
@@ -107,68 +96,63 @@ def _turns(episode: Episode[CodeactSettings]) -> Iterator[dict[str, Any]]:
     functions = as_functions(tools) if episode.settings.tool_calls == "openai" else None
     while True:
         action = read_action(episode.ask(functions), tools)
-        episode.well_formed.append(not isinstance(action, Fault))
+        episode.note_format(action.format)
         if isinstance(action, Fault):
             episode.correct(action, f"Take exactly one action a message: {names}.")
-        elif action.name == FINISH:
-            episode.turn["action"] = "finish"
+            continue
+        episode.turn["action"] = KINDS.get(action.name, action.name)
+        if action.name == FINISH:
             return
-        elif action.name == HELP:
-            episode.turn["action"] = "seek_help"
+        if action.name == HELP:
             yield _state(episode, action.fields)
-            episode.observe(_ask_ideator(episode, action.fields), action)
+            observation = _ask_ideator(episode, action.fields)
         else:
-            kind = KINDS[action.name]
-            episode.turn["action"] = kind
-            episode.observe(_ran(episode, kind, *action.fields.values()), action)
+            observation = _run_cell(episode, KINDS[action.name], *action.fields.values())
+        episode.observe(observation, action)
 
 
-def _ran(episode: Episode[CodeactSettings], kind: str, text: str) -> str:
-    """Run a cell, and what the policy is told of it."""
-    step = episode.cell(kind, text)
-    cell = step["cell"]
-    text = observations.text_of(cell["output"])
+def _run_cell(episode: Episode[CodeactSettings], kind: str, text: str) -> str:
+    """Run a cell; returns the observation."""
+    result = episode.cell(kind, text)
+    cell = result["cell"]
+    text = messages.output_text(cell["output"])
     paragraphs = [fenced(text) if text else "(no output)"]
     if cell["status"] != "ok":
-        words = observations.WORDS[cell["status"]].replace("program", "step")
-        paragraphs.append(f"[{words} {observations.after(cell['duration_s'])}.]")
+        words = messages.STATUS_WORDS[cell["status"]].replace("program", "step")
+        paragraphs.append(f"[{words} {messages.duration_text(cell['duration_s'])}.]")
     if not cell["alive"]:
         paragraphs.append("[The session ended with it. The next step begins a new one: variables and files are gone.]")
-    if step["submission"] is not None:
-        judged = observations.judged(episode.turn, episode.job.task, episode.settings.reveal_test)
+    if result["submission"] is not None:
+        judged = messages.score_message(episode.turn, episode.job.task, episode.settings.reveal_test)
         paragraphs.append(f"[{judged}]")
     return "\n\n".join(paragraphs)
 
 
 def _ask_ideator(episode: Episode[CodeactSettings], query: Mapping[str, str]) -> str:
-    who = str(episode.settings.ideator)
-    if who in ideas.FIXED:
-        answer, idea = ideas.FIXED[who], None
+    """Ask the ideator, or take a fixed answer; returns the observation."""
+    ideator = str(episode.settings.ideator)
+    entry: dict[str, Any] = {}
+    if ideator in ideas.FIXED:
+        answer, idea = ideas.FIXED[ideator], None
     else:
         messages = ideas.question(episode.messages, query, episode.settings.trajectory_tokens)
         reply = episode.consult("ideator", "ideator", messages)
-        refused = reply.get("refused")
-        if refused is not None:
+        if "refused" in reply:
+            entry["refused"] = reply["refused"]
             reply = {"text": "", "prompt_tokens": None, "completion_tokens": None, "seconds": 0.0, "usd": None}
-        idea = ideas.read_idea(reply["text"])
-        # an answer in another form is of no use to anybody, and not the implementer's fault
+        # An answer that is cut off or in another format helps nobody, and is no fault of the implementer.
+        idea = None if reply.get("finish_reason") == "length" else ideas.read_idea(reply["text"])
         answer = ideas.as_text(idea) if idea else ideas.FIXED["null"]
         episode.charge(reply)
-        episode.turn["help"] = {"said": reply["text"], **({} if refused is None else {"refused": refused})}
-    episode.turn["help"] = {
-        **episode.turn.get("help", {}),
-        "query": dict(query),
-        "answer": answer,
-        "idea": idea,
-        "model": who,
-    }
+        entry = {"said": reply["text"], **entry}
+    episode.turn["help"] = {**entry, "query": dict(query), "answer": answer, "idea": idea, "model": ideator}
     return answer
 
 
 def _state(episode: Episode[CodeactSettings], query: Mapping[str, str]) -> dict[str, Any]:
-    """The rollout so far as a state of its own: where an ideator takes up the work."""
+    """The rollout so far as a record of its own, from which an ideator starts."""
     turn = len(episode.turns) - 1
     state = {**episode.state(), "query": dict(query), "rollout": episode.job.id, "turn": turn}
     so_far = episode.record("asked", state=state)
     copied = {**so_far, "id": content_id("state", episode.job.id, turn)}
-    return {**copied, "messages": list(episode.messages), "turns": [dict(each) for each in episode.turns]}
+    return {**copied, "messages": list(episode.messages), "turns": [dict(turn) for turn in episode.turns]}

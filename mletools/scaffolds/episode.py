@@ -6,14 +6,37 @@ is handed in, the record. Not covered: what is said and which actions there are 
 graders, which stand behind a Environment.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Generic
 
 from ..records.ids import derive_seed
-from . import context
-from .calls import Action, Fault, sendable
-from .handing_in import code_of, execution_of
 from .interface import Ended, Environment, Job, S, Usage
+from .messages import CHARACTERS_A_TOKEN, tokens_of, visible
+from .reading import Action, Fault, sendable
+
+NOT_CARRIED_OUT = "Not carried out: only the first action of a message is."
+
+# Shell commands that may change files; others only look.
+_WRITES = re.compile(r"(?<![0-9&<])>|\b(?:tee|cp|mv|rm|python3?|pip|patch|unzip|tar)\b|\bsed\b.*\s-i")
+NOTHING_RAN: dict[str, Any] = {
+    "by": "mle-rollout",
+    "status": "no_code",
+    "exit_code": None,
+    "duration_s": 0.0,
+    "cpu_s": 0.0,
+    "peak_memory_mb": 0.0,
+    "stdout": {"head": "", "tail": "", "bytes": 0},
+    "stderr": {"head": "", "tail": "", "bytes": 0},
+    "markers": [],
+    "submission": None,
+    "submission_problem": "no code",
+    "backend": None,
+    "start": None,
+    "gpu": None,
+    "protections": {},
+    "limits": {},
+}
 
 
 class Episode(Generic[S]):
@@ -27,6 +50,7 @@ class Episode(Generic[S]):
         self.sampled = 0  # tokens of the policy, estimated where nobody counts
         self.best_submission_turn: dict[str, Any] | None = None  # the turn whose submission would be handed in now
         self.latest: dict[str, Any] | None = None  # the turn that left the latest submission
+        self._latest_valid: dict[str, Any] | None = None
         self.well_formed: list[bool] = []
         self._failed: list[int] = []
         self._from = 0
@@ -65,6 +89,7 @@ class Episode(Generic[S]):
                 "usage": {name: reply[name] for name in ("prompt_tokens", "completion_tokens", "seconds", "usd")},
             }
         )
+        self.turn.update(declined(reply))
         dropped = sorted(set(range(len(self.messages))) - set(shown))
         if dropped:
             self.turn["dropped"] = dropped
@@ -94,11 +119,11 @@ class Episode(Generic[S]):
         bounds, begin = self.settings, self._from
         messages = self.messages[begin:]
         if bounds.when_full == "end":
-            if bounds.context_tokens is not None and sum(map(context.tokens_of, messages)) > bounds.context_tokens:
+            if bounds.context_tokens is not None and sum(map(tokens_of, messages)) > bounds.context_tokens:
                 raise Ended("context")
             return list(range(begin, len(self.messages)))
         failed = [place - begin for place in self._failed if place >= begin]
-        return [begin + place for place in context.shown(messages, failed, bounds.context_tokens)]
+        return [begin + place for place in visible(messages, failed, bounds.context_tokens)]
 
     def charge(self, reply: Mapping[str, Any]) -> None:
         """Count what another model's reply used to the turn at hand."""
@@ -108,13 +133,12 @@ class Episode(Generic[S]):
     def _append(self, reply: Mapping[str, Any]) -> None:
         """Keep the policy's message, with the tokens that it was really made of."""
         message: dict[str, Any] = {"role": "assistant", "content": reply["text"], "loss": True}
+        if "policy_version" in reply:
+            message["policy_version"] = reply["policy_version"]
         if reply.get("reasoning"):
             message["reasoning"] = reply["reasoning"]
         if reply.get("tool_calls"):
-            message["tool_calls"] = [
-                {"id": call["id"], "type": "function", "function": {k: call[k] for k in ("name", "arguments")}}
-                for call in reply["tool_calls"]
-            ]
+            message["tool_calls"] = [_as_call(call) for call in reply["tool_calls"]]
         prompt, ids = reply.get("prompt_token_ids"), reply.get("token_ids")
         if ids is not None and prompt is not None:
             seen = self._seen
@@ -138,7 +162,7 @@ class Episode(Generic[S]):
         if bounds.max_seconds is not None and spent.seconds >= bounds.max_seconds:
             raise Ended("timeout")
         if bounds.max_tokens is not None and self.sampled >= bounds.max_tokens:
-            raise Ended("budget")
+            raise Ended("length")
         # what cannot be counted cannot be kept to: an answer without counts of its tokens is the last
         if bounds.max_usd is not None and (spent.usd is None or spent.usd >= bounds.max_usd):
             raise Ended("budget")
@@ -150,12 +174,21 @@ class Episode(Generic[S]):
         """The turn at hand."""
         return self.turns[-1]
 
+    def note_format(self, form: Mapping[str, str | None], well_formed: bool | None = None) -> None:
+        """Keep how the turn's message was read, and whether that counts as well-formed (default: by `form`)."""
+        self.turn["format"] = dict(form)
+        self.well_formed.append(self.settings.accepts(form) if well_formed is None else well_formed)
+
     def observe(self, text: str, action: Action | None = None, role: str = "user") -> None:
         """Tell the policy what came of its message; where it was a tool call, in the tool's name."""
         message: dict[str, Any] = {"role": role, "content": text}
         if action is not None and action.id is not None:
             message.update(role="tool", tool_call_id=action.id)
+        calls = self.messages[-1].get("tool_calls", ()) if action is not None else ()
         self.messages.append(message)
+        for call in calls:  # the protocol wants an answer to each
+            if call["id"] != action.id:  # type: ignore[union-attr]
+                self.messages.append({"role": "tool", "content": NOT_CARRIED_OUT, "tool_call_id": call["id"]})
 
     def correct(self, fault: Fault, how: str) -> None:
         """Answer a message that takes no action with what is wrong and how it is done, and mark the turn."""
@@ -209,6 +242,8 @@ class Episode(Generic[S]):
     def _hand_in(self) -> None:
         """Whether the turn at hand has what is to be handed in: the last, or the best by the score that is told."""
         self.latest = self.turn
+        if _is_valid(self.turn):
+            self._latest_valid = self.turn
         if (
             self.settings.hand_in == "best"
             and self.best_submission_turn is not None
@@ -230,29 +265,27 @@ class Episode(Generic[S]):
     # --- the record -----------------------------------------------------------------------------------------------
 
     def state(self) -> dict[str, Any]:
-        """Score, validation score and code of the solution at hand: what improvement is measured from."""
-        turn = self.best_submission_turn or {}
+        """Score, validation score and code of the solution at hand: what improvement is measured from.
+
+        After an invalid submission that is the last valid one: repairing what one has broken is no improvement.
+        """
+        turn = self.best_submission_turn
+        if turn is not None and not _is_valid(turn):
+            turn = self._latest_valid or turn
         return {
-            "score": (turn.get("grade") or {}).get("score"),
-            "validation": (turn.get("validation") or {}).get("score"),
-            "code": code_of(self.turns, self.best_submission_turn),
+            "score": ((turn or {}).get("grade") or {}).get("score"),
+            "validation": ((turn or {}).get("validation") or {}).get("score"),
+            "code": code_of(self.turns, turn),
         }
 
     def record(self, stop_reason: str, **more: Any) -> dict[str, Any]:
         """The rollout record; lineage is left empty."""
         job, turn = self.job, self.best_submission_turn
+        execution = execution_of(self.turns, turn, self._box)
+        if self.settings.refit and stop_reason != "asked":
+            execution, more = self._refit(execution, more)
         rollout: dict[str, Any] = {
-            "kind": "rollout",
-            "version": 1,
-            "id": job.id,
-            "lineage": [],
-            "task": job.task,
-            "group": job.group,
-            "group_size": job.group_size,
-            "sample": job.sample,
-            "seed": job.seed,
-            "scaffold": job.scaffold,
-            "policy": job.policy,
+            **job.as_record(),
             "settings": job.settings.as_record(),
             "messages": self.messages,
             "turns": self.turns,
@@ -266,12 +299,27 @@ class Episode(Generic[S]):
             rollout["format_rate"] = sum(self.well_formed) / len(self.well_formed)
         if self.settings.reveal_test:
             rollout["reveal_test"] = True
-        return {**rollout, "execution": execution_of(self.turns, self.best_submission_turn, self._box)}
+        return {**rollout, "execution": execution}
+
+    def _refit(self, execution: dict[str, Any], more: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Run the program that is handed in on all training rows; a valid submission of it takes the other's place.
+
+        Returns the execution that counts, and `more` fields of the record with `refit`.
+        """
+        code, rows_held_out = code_of(self.turns, self.best_submission_turn), self.settings.validation > 0
+        if self.best_submission_turn is None or code is None or not rows_held_out or self.settings.reveal_test:
+            return execution, more
+        seed = derive_seed(self.job.seed, "refit")
+        outcome = self._environment.run(code, self.settings.execution_seconds, seed, rows="all")
+        self.spent.seconds += outcome["execution"]["duration_s"]
+        if (outcome["grade"] or {}).get("valid"):
+            return outcome["execution"], {**more, "refit": {"used": True}}
+        return execution, {**more, "refit": {"used": False, "execution": outcome["execution"]}}
 
 
 def _wire(message: Mapping[str, Any], whole: bool) -> dict[str, Any]:
     """A message as it is sent; with its ids, from which an engine may go on exactly, where they are one sequence."""
-    names = ("role", "content", "tool_calls", "tool_call_id", *(["token_ids"] if whole else []))
+    names = ("role", "content", "reasoning", "tool_calls", "tool_call_id", *(["token_ids"] if whole else []))
     sent = {name: message[name] for name in names if name in message}
     if "tool_calls" in sent:
         calls = [(call, call["function"]) for call in sent["tool_calls"]]
@@ -281,7 +329,77 @@ def _wire(message: Mapping[str, Any], whole: bool) -> dict[str, Any]:
     return sent
 
 
+def declined(reply: Mapping[str, Any]) -> dict[str, str]:
+    """`finish_reason` of a turn whose message holds no answer: the server's filter, or the model declined."""
+    reason = reply.get("finish_reason")
+    return {"finish_reason": reason} if reason in ("content_filter", "refusal") else {}
+
+
+def _as_call(call: Mapping[str, Any]) -> dict[str, Any]:
+    """A reply's tool call as the chat protocol has it, with what its server wants back."""
+    function = {name: call[name] for name in ("name", "arguments")}
+    extra = {"extra_content": call["extra_content"]} if call.get("extra_content") else {}
+    return {"id": call["id"], "type": "function", "function": function, **extra}
+
+
+def _is_valid(turn: Mapping[str, Any]) -> bool:
+    return bool((turn.get("grade") or {}).get("valid"))
+
+
 def _counted(reply: Mapping[str, Any]) -> int:
     if reply["completion_tokens"] is not None:
         return int(reply["completion_tokens"])
-    return len(reply["text"]) // context.CHARACTERS_A_TOKEN + 1
+    return len(reply["text"]) // CHARACTERS_A_TOKEN + 1
+
+
+def code_of(turns: Sequence[Mapping[str, Any]], submission_turn: Mapping[str, Any] | None) -> str | None:
+    """The program of `submission_turn`; in a session, its cells up to there as one program.
+
+    Without a submission the last program that ran, None where none did.
+    """
+    if submission_turn is None:
+        return next((each["code"] for each in reversed(turns) if each.get("execution")), None)
+    if "cell" not in submission_turn:
+        return str(submission_turn["code"])
+    upto = list(turns)[: list(turns).index(submission_turn) + 1]
+    ends = [at for at, each in enumerate(upto[:-1]) if "cell" in each and not each["cell"]["alive"]]
+    own = upto[ends[-1] + 1 :] if ends else upto
+    cells = [each for each in own if "cell" in each and (each["action"] == "python" or _WRITES.search(each["code"]))]
+    return (
+        "\n\n".join(each["code"] if each["action"] == "python" else _in_python(each["code"]) for each in cells) or None
+    )
+
+
+def _in_python(command: str) -> str:
+    """A shell command as a statement of Python: agents write programs with `cat > train.py` and run them."""
+    fits = "'''" not in command and not command.endswith(("\\", "'"))
+    text = f"r'''{command}'''" if fits else repr(command)
+    return f'import subprocess\n\nsubprocess.run(["bash", "-c", {text}], check=False)'
+
+
+def execution_of(
+    turns: Sequence[Mapping[str, Any]], submission_turn: Mapping[str, Any] | None, box: Mapping[str, Any]
+) -> dict[str, Any]:
+    """`execution` of what is handed in; without that, of the last program that ran. `box`: what a session ran in."""
+    turn = submission_turn or next((each for each in reversed(turns) if "execution" in each or "cell" in each), None)
+    if turn is None:
+        return dict(NOTHING_RAN)
+    if "execution" in turn:
+        execution = dict(turn["execution"])
+        if turn is not submission_turn and execution["submission"] is not None:  # of a program that was only tried
+            execution.update(submission=None, submission_problem="nothing was handed in")
+        return execution
+    cell = turn["cell"]
+    return {
+        "status": cell["status"],
+        "exit_code": None,
+        "duration_s": round(sum(each["cell"]["duration_s"] for each in turns if "cell" in each), 4),
+        "cpu_s": None,
+        "peak_memory_mb": None,
+        "stdout": cell["output"],
+        "stderr": {"head": "", "tail": "", "bytes": 0},
+        "markers": [],
+        "submission": turn.get("submission"),
+        "submission_problem": turn.get("submission_problem"),
+        **box,
+    }

@@ -1,8 +1,8 @@
-"""Scaffold `idea`: from a state, one idea of the policy's, carried out by a frozen implementer in one step.
+"""Scaffold `idea`: from a state, one idea of the policy, implemented by a frozen model in one step.
 
-MLE-Ideator, section 3.2: the rollouts that an ideator is trained on. The record's messages are the ideator's; what the
-implementer made of the idea is the code, which is run here, and mle-grade --reward improvement compares its score with
-the state's (+1, 0, -1). Covered: the ideator's format, an implementer that fails. Not covered: the rewards; more steps.
+MLE-Ideator, section 3.2: the rollouts that train an ideator. The record's messages are the ideator's; its code is the
+implementer's, executed here, and mle-grade --reward improvement compares its score with the state's (+1, 0, -1).
+Covered: the ideator's format, an implementer that fails. Not covered: the rewards; more steps.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,11 +13,10 @@ from .. import prompts
 from ..records.errors import RecordError, ToolError
 from ..records.options import option
 from . import ideas
-from .answers import split_answer
 from .episode import Episode
-from .facts import split_told, tell
 from .interface import Ended, Environment, Job, Scaffold, Settings
-from .quoting import fenced
+from .messages import fenced, task_prompt, validation_note
+from .reading import read_answer
 
 
 @dataclass(frozen=True)
@@ -29,10 +28,12 @@ class IdeaSettings(Settings):
     max_turns: int = 1
     max_answer_tokens: int = 8192
     execution_seconds: float = 1200.0
-    implementer: str | None = option("The frozen model that carries each idea out.", metavar="MODEL")
-    implementer_url: str | None = option("The implementer's server (default: --model-url).", kind="url", machine=True)
+    implementer: str | None = option("The frozen model that implements each idea.", metavar="MODEL")
+    implementer_url: str | None = option(
+        "URL of the implementer's server (default: --model-url).", kind="url", machine=True
+    )
     trajectory_tokens: int = option(
-        "Tokens of the trajectory that the ideator sees.", default=32000, at_least=1, metavar="N"
+        "Maximum tokens of the trajectory in the ideator's question.", default=32000, at_least=1, metavar="N"
     )
 
 
@@ -44,39 +45,40 @@ class Idea(Scaffold[IdeaSettings]):
     prompts = ("ideator", "implementer", "task")
 
     def check(self, settings: IdeaSettings) -> IdeaSettings:
-        """The settings as they are to be. ToolError for some that this scaffold cannot work with."""
+        """The settings. ToolError without an implementer."""
         if not settings.implementer:
-            raise ToolError("--scaffold idea needs a model that carries the ideas out: --implementer MODEL")
+            raise ToolError("--scaffold idea needs a model that implements ideas: give --implementer MODEL")
         return settings
 
     def play(self, job: Job[IdeaSettings], environment: Environment) -> Iterator[dict[str, Any]]:
-        """The rollout of one idea. RecordError where the record is no state."""
+        """The rollout of one idea. RecordError for a record that is no state."""
         assert job.record is not None
         start = job.record.get("state")
         if job.record["stop_reason"] != "asked" or not start:
-            raise RecordError("no state: give what mle-rollout --scaffold codeact --write-states wrote")
+            raise RecordError("not a state: use the output of mle-rollout --scaffold codeact --write-states")
         question = ideas.question(job.record["messages"], start.get("query"), job.settings.trajectory_tokens)
         episode = Episode(job, environment, question)
+        idea, implemented = None, None
         try:
             reply = episode.ask()
+            reason = "format"
+            idea, form = ideas.idea_and_format(reply["text"], reply["finish_reason"])
+            episode.turn["action"] = "idea"
+            episode.note_format(form)
+            if idea is None:
+                episode.turn["problem"] = form["rule"]
         except Ended as ended:
-            yield episode.record(ended.reason, state=start, idea=None, implementer=None)
-            return
-        episode.turn["action"] = "idea"
-        idea = None if reply["finish_reason"] == "length" else ideas.read_idea(reply["text"])
-        episode.well_formed.append(idea is not None)
-        if idea is None:
-            episode.turn["problem"] = "length" if reply["finish_reason"] == "length" else "malformed"
-            yield episode.record("format", state=start, idea=None, implementer=None)
-            return
-        implemented = _carry_out(episode, idea, start)
-        yield episode.record("finished", state=start, idea=idea, implementer=implemented)
+            reason = ended.reason
+        if idea is not None:
+            implemented = _implement(episode, idea, start)
+            reason = "finished" if episode.well_formed[-1] else "format"
+        yield episode.record(reason, state=start, idea=idea, implementer=implemented)
 
 
-def _carry_out(episode: Episode[IdeaSettings], idea: dict[str, str], start: dict[str, Any]) -> dict[str, Any]:
-    """Let the implementer write the program and run it; what it said and used."""
-    job, settings = episode.job, episode.settings
-    task = tell("task", job.task, split=split_told(settings.validation > 0, settings.reveal_test))
+def _implement(episode: Episode[IdeaSettings], idea: dict[str, str], start: dict[str, Any]) -> dict[str, Any]:
+    """Ask the implementer for the program and run it; returns its messages and usage."""
+    settings = episode.settings
+    task = task_prompt("task", episode.job.task, split=validation_note(settings.validation > 0, settings.reveal_test))
     score = start.get("validation")
     standing = "It has no valid submission yet." if score is None else f"Its score on the validation rows: {score:g}."
     instructions = prompts.render(
@@ -91,7 +93,7 @@ def _carry_out(episode: Episode[IdeaSettings], idea: dict[str, str], start: dict
     if "refused" in reply:
         return {"model": settings.implementer, "messages": messages, "refused": reply["refused"]}
     episode.charge(reply)
-    code = None if reply["finish_reason"] == "length" else split_answer(reply["text"])[1]
+    code = read_answer(reply["text"], reply["finish_reason"]).code
     if code is not None:
         episode.run(code)
     usage = {name: reply[name] for name in ("prompt_tokens", "completion_tokens", "seconds", "usd")}

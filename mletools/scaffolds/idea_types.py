@@ -1,8 +1,8 @@
-"""What kind of idea each one of an ideator's is, and whether the work was better for it.
+"""The types of an ideator's ideas, and whether each improved the work.
 
-MLE-Ideator, appendices C and E. Covered: where a rollout's ideas stand, six classes, a table of words that guesses the
-class offline, reading a model's answer, the effect of an idea. Not covered: asking the model (rollout.idea_judges); ideas in
-another language than English.
+MLE-Ideator, appendices C and E. Covered: the ideas of a rollout, six types, a table of words that classifies offline,
+reading a model's answer, the effect of an idea. Not covered: asking the model (rollout.idea_judges); ideas in other
+languages than English.
 """
 
 import re
@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .. import prompts
-from .answers import after_thinking
-from .calls import sections
+from .reading import after_thinking, sections
 
 TYPES = (
     "Data Preparation",
@@ -23,108 +22,83 @@ TYPES = (
     "Others",
 )
 
-# The table: for each class the words that say it (2 points each) and those that hint at it (1 point), as regular
-# expressions that begin at the beginning of a word, over text in small letters without hyphens and underscores.
-WORDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+# For each type its strong words (2 points each) and weak words (1 point), separated by ", ": regular expressions that start
+# at the start of a word, for lower-case text without hyphens and underscores.
+WORDS: dict[str, tuple[str, str]] = {
     "Data Preparation": (
-        (
-            r"missing", r"imput", r"outlier", r"duplicat", r"dedup", r"augment", r"mixup", r"cutmix", r"oversampl",
-            r"undersampl", r"resampl", r"smote", r"clean", r"mislabel", r"label noise", r"noisy label", r"pseudo label",
-            r"back translat", r"winsor", r"external data", r"(?:drop|remov|discard|throw)\w* (?:\w+ ){0,3}(?:rows|records|samples)",
-            r"fillna", r"interpolat", r"spelling", r"typing errors", r"exclude", r"measurement errors", r"unify", r"balance the", r"background noise", r"corrupted", r"errors in the data",
-        ),
-        (
-            r"nan\b", r"null value", r"flip", r"crop", r"rotat", r"minority", r"imbalance", r"contradict", r"corrupt",
-            r"synthetic", r"html", r"whitespace", r"lower ?cas", r"denois", r"preprocess", r"labels", r"records", r"strings?\b",
-            r"more data", r"percentile", r"stop ?words", r"data types?\b", r"dtypes?\b", r"units\b", r"resiz", r"repeating",
-            r"rare", r"noise\b", r"gaps?\b", r"mask", r"raw data", r"throw out", r"discard", r"cap\b", r"capping", r"broken",
-            r"merge", r"empty", r"brightness", r"paraphras", r"translat",
-        ),
+        r"""missing, imput, outlier, duplicat, dedup, augment, mixup, cutmix, oversampl, undersampl, resampl, smote, clean,
+        mislabel, label noise, noisy label, pseudo label, back translat, winsor, external data,
+        (?:drop|remov|discard|throw)\w* (?:\w+ ){0,3}(?:rows|records|samples), fillna, interpolat, spelling,
+        typing errors, exclude, measurement errors, unify, balance the, background noise, corrupted, errors in the data""",
+        r"""nan\b, null value, flip, crop, rotat, minority, imbalance, contradict, corrupt, synthetic, html, whitespace,
+        lower ?cas, denois, preprocess, labels, records, strings?\b, more data, percentile, stop ?words, data types?\b,
+        dtypes?\b, units\b, resiz, repeating, rare, noise\b, gaps?\b, mask, raw data, throw out, discard, cap\b,
+        capping, broken, merge, empty, brightness, paraphras, translat""",
     ),
     "Feature Engineering": (
-        (
-            r"features?\b", r"(?<!auto )encod(?:e|ed|ing)\b", r"one hot", r"interaction", r"ratios?\b", r"polynomial",
-            r"lags?\b", r"lagged", r"rolling", r"tf ?idf", r"n ?grams?\b", r"bigram", r"log transform", r"binning",
-            r"pca\b", r"principal component", r"mutual information", r"permutation importance", r"mfcc", r"spectrogram",
-        ),
-        (
-            r"standardi[sz]", r"(?<!batch )(?<!layer )normali[sz]", r"scaler", r"scaling", r"deriv", r"extract",
-            r"aggregat", r"group ?by", r"timestamp", r"weekday", r"day of", r"holiday", r"importance",
-            r"correlat", r"skew", r"categor", r"bag of words", r"length", r"count", r"fourier", r"select", r"distance",
-            r"vectors\b", r"embedding", r"predictive", r"comput", r"parse", r"hour", r"month", r"sine\b", r"per\b", r"differences",
-            r"domain", r"chi squared", r"number of words", r"terms\b", r"new columns?\b", r"append",
-            r"fingerprint", r"factori[sz]e", r"predictors?\b", r"multipl", r"squared? (?!error)", r"coefficient", r"informative",
-            r"inputs?\b", r"constant columns", r"median income", r"cluster",
-        ),
+        r"""features?\b, (?<!auto )encod(?:e|ed|ing)\b, one hot, interaction, ratios?\b, polynomial, lags?\b, lagged,
+        rolling, tf ?idf, n ?grams?\b, bigram, log transform, binning, pca\b, principal component, mutual information,
+        permutation importance, mfcc, spectrogram""",
+        r"""standardi[sz], (?<!batch )(?<!layer )normali[sz], scaler, scaling, deriv, extract, aggregat, group ?by,
+        timestamp, weekday, day of, holiday, importance, correlat, skew, categor, bag of words, length, count, fourier,
+        select, distance, vectors\b, embedding, predictive, comput, parse, hour, month, sine\b, per\b, differences,
+        domain, chi squared, number of words, terms\b, new columns?\b, append, fingerprint, factori[sz]e, predictors?\b,
+        multipl, squared? (?!error), coefficient, informative, inputs?\b, constant columns, median income, cluster""",
     ),
     "Model Architecture": (
-        (
-            r"lightgbm", r"lgbm", r"xgboost", r"catboost", r"random forest", r"extra trees", r"neural network",
-            r"efficientnet", r"resnet", r"convnext", r"swin", r"vit\b", r"u ?net\b", r"\w*bert[aw]?\b", r"transformers?\b",
-            r"lstm", r"gru\b", r"rnn", r"cnn", r"mlp\b", r"pre ?trained", r"transfer learning", r"backbone", r"ensembl",
-            r"stack", r"blend", r"meta learner", r"architecture", r"(?:hidden|dense|dropout|convolution\w*) layer",
-            r"residual", r"hist ?gradient", r"random field", r"graph neural", r"\w+boost(?:classifier|regressor)", r"two stage",
-        ),
-        (
-            r"boosted", r"boosting", r"gradient boost", r"forest", r"switch", r"replace", r"layers?\b", r"attention", r"dropout", r"batch norm",
-            r"fine tun", r"support vector", r"svm\b", r"logistic", r"ridge", r"linear (?:model|regression)", r"voting",
-            r"nearest neighbo", r"gaussian process", r"naive bayes", r"kernel", r"classifier", r"regressor", r"multi (?:output|task)",
-            r"average the (?:probabilities|predictions) of", r"skip connection", r"network", r"combine", r"in place of", r"classification head", r"bidirectional", r"deeper", r"wider", r"shallow", r"convolution",
-        ),
+        r"""lightgbm, lgbm, xgboost, catboost, random forest, extra trees, neural network, efficientnet, resnet, convnext,
+        swin, vit\b, u ?net\b, \w*bert[aw]?\b, transformers?\b, lstm, gru\b, rnn, cnn, mlp\b, pre ?trained,
+        transfer learning, backbone, ensembl, stack, blend, meta learner, architecture,
+        (?:hidden|dense|dropout|convolution\w*) layer, residual, hist ?gradient, random field, graph neural,
+        \w+boost(?:classifier|regressor), two stage""",
+        r"""boosted, boosting, gradient boost, forest, switch, replace, layers?\b, attention, dropout, batch norm, fine tun,
+        support vector, svm\b, logistic, ridge, linear (?:model|regression), voting, nearest neighbo, gaussian process,
+        naive bayes, kernel, classifier, regressor, multi (?:output|task), average the (?:probabilities|predictions) of,
+        skip connection, network, combine, in place of, classification head, bidirectional, deeper, wider, shallow,
+        convolution""",
     ),
     "Hyperparameter Tuning": (
-        (
-            r"hyper ?parameter", r"optuna", r"hyperopt", r"bayesian (?:optimi[sz]|search)", r"m(?:in|ax) df", r"grid ?search",
-            r"random(?:i[sz]ed)? ?search", r"(?<!fine )tun(?:e|ing)\b", r"max depth", r"num leaves", r"min child",
-            r"n estimators", r"learning rate (?!schedul|warm|decay)", r"subsample", r"colsample", r"reg (?:alpha|lambda)",
-            r"weight decay", r"trials", r"eta\b", r"max features", r"min samples", r"number of (?:boosting|trees|neighbo|leaves|estimators|clusters|components)",
-        ),
-        (
-            r"defaults?\b", r"batch size", r"grid\b", r"parameters?\b", r"best combination", r"better \w{1,8} for", r"shrinkage", r"halve", r"double", r"width", r"knob", r"reduce the", r"values of", r"rates of", r"try \w+ (?:values|rates)", r"regulari[sz]ation", r"depth", r"sweep", r"alpha\b", r"gamma\b",
-            r"lambda\b", r"search", r"threshold", r"increase", r"lower the", r"raise", r"best (?:value|setting)",
-            r"learning rate",
-        ),
+        r"""hyper ?parameter, optuna, hyperopt, bayesian (?:optimi[sz]|search), m(?:in|ax) df, grid ?search,
+        random(?:i[sz]ed)? ?search, (?<!fine )tun(?:e|ing)\b, max depth, num leaves, min child, n estimators,
+        learning rate (?!schedul|warm|decay), subsample, colsample, reg (?:alpha|lambda), weight decay, trials, eta\b,
+        max features, min samples, number of (?:boosting|trees|neighbo|leaves|estimators|clusters|components)""",
+        r"""defaults?\b, batch size, grid\b, parameters?\b, best combination, better \w{1,8} for, shrinkage, halve, double,
+        width, knob, reduce the, values of, rates of, try \w+ (?:values|rates), regulari[sz]ation, depth, sweep,
+        alpha\b, gamma\b, lambda\b, search, threshold, increase, lower the, raise, best (?:value|setting),
+        learning rate""",
     ),
     "Model Training": (
-        (
-            r"loss function", r"focal", r"huber", r"cross entropy", r"objective", r"label smoothing", r"class weight",
-            r"sample weight", r"cross validat", r"k ?fold", r"\w+ folds?\b", r"early stopping", r"schedul", r"warm ?up",
-            r"cosine", r"one ?cycle", r"optimi[sz]er", r"adamw?\b", r"sgd\b", r"mixed precision", r"gradient (?:clip|accum)",
-            r"leak", r"freeze", r"unfreeze", r"moving average of the weights", r"language model(?:l?ing)", r"self supervis", r"split by", r"mse\b", r"seeds\b",
-        ),
-        (
-            r"loss\b", r"epochs?\b", r"patience", r"checkpoint", r"metric", r"evaluat", r"validation", r"stratif",
-            r"train (?:for|with|on|longer)", r"distil", r"freez", r"calibrat", r"folds\b", r"weight the", r"validate\b",
-            r"held out", r"direct\w* optimi", r"optimi[sz]e\b", r"learned cut", r"kappa", r"auc\b", r"gradients?\b", r"best weights",
-            r"on all\b", r"all of the training", r"future", r"log ?loss", r"monitor", r"unlabelled", r"weights of",
-        ),
+        r"""loss function, focal, huber, cross entropy, objective, label smoothing, class weight, sample weight,
+        cross validat, k ?fold, \w+ folds?\b, early stopping, schedul, warm ?up, cosine, one ?cycle, optimi[sz]er,
+        adamw?\b, sgd\b, mixed precision, gradient (?:clip|accum), leak, freeze, unfreeze,
+        moving average of the weights, language model(?:l?ing), self supervis, split by, mse\b, seeds\b""",
+        r"""loss\b, epochs?\b, patience, checkpoint, metric, evaluat, validation, stratif, train (?:for|with|on|longer),
+        distil, freez, calibrat, folds\b, weight the, validate\b, held out, direct\w* optimi, optimi[sz]e\b,
+        learned cut, kappa, auc\b, gradients?\b, best weights, on all\b, all of the training, future, log ?loss,
+        monitor, unlabelled, weights of""",
     ),
     "Others": (
-        (
-            r"submission", r"keyerror", r"exception", r"traceback", r"crash", r"bugs?\b", r"debug", r"time ?limit",
-            r"timeout", r"out of memory", r"memory", r"read the (?:description|task)", r"inspect", r"in the background", r"post ?process",
-            r"clip the pred", r"hand (?:it )?in", r"submit", r"grader", r"undo", r"revert", r"go back",
-        ),
-        (
-            r"errors? message", r"fix", r"print", r"look at", r"save", r"file", r"install", r"path\b", r"script", r"round the",
-            r"stop\b", r"output", r"header", r"chunk", r"shapes", r"version", r"check", r"order of", r"fails?\b",
-        ),
+        r"""submission, keyerror, exception, traceback, crash, bugs?\b, debug, time ?limit, timeout, out of memory, memory,
+        read the (?:description|task), inspect, in the background, post ?process, clip the pred, hand (?:it )?in,
+        submit, grader, undo, revert, go back""",
+        r"""errors? message, fix, print, look at, save, file, install, path\b, script, round the, stop\b, output, header,
+        chunk, shapes, version, check, order of, fails?\b""",
     ),
-}  # fmt: skip
-IN_ACTION, IN_RATIONALE = 3, 1  # what a point is worth by where the word stands
-LOOKED_AT = 4000  # characters of each; more of them are programs
+}
+IN_ACTION, IN_RATIONALE = 3, 1  # weights of points
+LOOKED_AT = 4000  # characters of each item; longer items contain programs
 
-# A pattern that begins with its letters is searched 50 times as fast as one that begins with a word's boundary, which
-# `_found` looks at afterwards; but not one with a run of letters, which would take the square of a long word.
+# A pattern that starts with literal letters is searched 50 times as fast as one that starts with \b; `_first_match` checks
+# the word boundary afterwards. A pattern with \w+ or \w* needs the \b: without it a long word takes quadratic time.
 _PATTERNS = {
     kind: [
         (re.compile(rf"\b(?:{word})" if r"\w" in word else word), points)
         for words, points in zip(lists, (2, 1), strict=True)
-        for word in words
+        for word in " ".join(words.split()).split(", ")
     ]
     for kind, lists in WORDS.items()
 }
-# What an idea turns away from says nothing of what it turns to; bounded, for a text may be anything.
+# The rejected alternative in an idea is no evidence of its type. Repetition is bounded, because texts are arbitrary.
 _LEFT = re.compile(
     r"\b(?:instead of|rather than)\b[^.;,]{0,120}"
     r"|\b(?<=replace)\b [^.;]{0,80}?(?= (?:by|with)\b)"
@@ -134,7 +108,7 @@ _LEFT = re.compile(
 
 @dataclass(frozen=True)
 class Posed:
-    """An idea of a rollout: its turn, its items, the messages before it, and whether it was effective (None: unknown)."""
+    """An idea of a rollout: its turn, its items, the messages before it, and its effect (None: unknown)."""
 
     turn: int
     idea: Mapping[str, str]
@@ -143,29 +117,31 @@ class Posed:
 
 
 def by_words(idea: Mapping[str, str]) -> tuple[str, str]:
-    """(class, the words that told) by the table: points in the action count threefold, a word counts once, and only
-    the first LOOKED_AT characters of each item are read.
+    """(type, matching words) by the table. Points in the action count threefold and each word counts once; only the
+    first LOOKED_AT characters of each item are read.
 
-    Of two with as many points the one whose word stands first in the action, then the first of TYPES. No word: Others.
+    Ties: the type whose word comes first in the action, then the order of TYPES. Without any word: Others.
     """
     texts = {name: _plain(idea.get(name, "")) for name in ("action", "rationale")}
     best: tuple[int, int, str, str] | None = None
     for kind in TYPES:
-        score, first, told = 0, len(texts["action"]), []
-        for name, worth in (("action", IN_ACTION), ("rationale", IN_RATIONALE)):
-            matches = [(match, points) for words, points in _PATTERNS[kind] if (match := _found(words, texts[name]))]
-            score += worth * sum(points for _, points in matches)
+        score, first, evidence = 0, len(texts["action"]), []
+        for name, weight in (("action", IN_ACTION), ("rationale", IN_RATIONALE)):
+            matches = [
+                (match, points) for words, points in _PATTERNS[kind] if (match := _first_match(words, texts[name]))
+            ]
+            score += weight * sum(points for _, points in matches)
             if matches:
-                told.append(f"{name.upper()}: {', '.join(match.group() for match, _ in matches)}")
+                evidence.append(f"{name.upper()}: {', '.join(match.group() for match, _ in matches)}")
             if matches and name == "action":
                 first = min(match.start() for match, _ in matches)
         if score and (best is None or (-score, first) < best[:2]):
-            best = (-score, first, kind, "; ".join(told))
+            best = (-score, first, kind, "; ".join(evidence))
     return (best[2], best[3]) if best else ("Others", "no word of the table")
 
 
-def _found(words: re.Pattern[str], text: str) -> re.Match[str] | None:
-    """The first place that begins a word."""
+def _first_match(words: re.Pattern[str], text: str) -> re.Match[str] | None:
+    """The first match at the start of a word."""
     match = words.search(text)
     while match and match.start() and (text[match.start() - 1].isalnum() or text[match.start() - 1] == "_"):
         match = words.search(text, match.start() + 1)
@@ -177,47 +153,43 @@ def _plain(text: str) -> str:
 
 
 def read_answer(text: str) -> tuple[str | None, str]:
-    """(class, rationale) of a model's answer; the class is None where it cannot be read, and the rationale says why."""
+    """(type, rationale) of a model's answer; if it cannot be parsed, the type is None and the rationale is the reason."""
     try:
         fields = sections(after_thinking(text), ("type", "rationale"))
     except ValueError as error:
         return None, f"not in the format: {error}"
     named = " ".join(fields["type"].strip("\"'*`. \n").lower().split())
-    kind = next((each for each in TYPES if each.lower() == named), None)
+    kind = next((name for name in TYPES if name.lower() == named), None)
     return (kind, fields["rationale"]) if kind else (None, f"no such class: {named[:80]!r}")
 
 
 def posed(rollout: Mapping[str, Any]) -> Iterator[Posed]:
-    """The ideas of a rollout in order: those that its agent was helped with, or the one that it is about."""
+    """The ideas of a rollout in order: those that its agent asked for, or the policy's own."""
     turns, messages = rollout.get("turns", []), rollout["messages"]
     if rollout.get("idea"):
-        at = turns[0].get("message", len(messages)) if turns else len(messages)
-        yield Posed(0, rollout["idea"], _history(messages[:at]), _improved(rollout))
+        end = turns[0].get("message", len(messages)) if turns else len(messages)
+        yield Posed(0, rollout["idea"], _history(messages[:end]), _improved(rollout))
     for number, turn in enumerate(turns):
-        idea = turn.get("help", {}).get("idea")
-        if idea:
-            upto = turn.get("message", len(messages) - 1) + 1
-            yield Posed(number, idea, messages[:upto], _bettered(turns, number, _lower(rollout)))
+        if idea := turn.get("help", {}).get("idea"):
+            end = turn.get("message", len(messages) - 1) + 1
+            yield Posed(number, idea, messages[:end], _improved_next(turns, number, _lower(rollout)))
 
 
-def _history(messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """What an ideator was shown, without what it was told to do, which is not the classifier's business."""
+def _history(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """An ideator's messages with only the query and trajectory of its prompt."""
     head, _, tail = prompts.text("ideator").partition("{{trajectory}}")
-    before = head.rpartition("}}")[2]
-    return [
-        {
-            **message,
-            "content": message["content"].partition(before)[2].removesuffix(tail.rstrip()) or message["content"],
-        }
-        for message in messages
-    ]
+    before, after = head.rpartition("}}")[2], tail.rstrip()
+    contents = (
+        message["content"].partition(before)[2].removesuffix(after) or message["content"] for message in messages
+    )
+    return [{**message, "content": content} for message, content in zip(messages, contents, strict=True)]
 
 
-def _bettered(turns: Sequence[Mapping[str, Any]], at: int, lower: bool) -> bool | None:
-    """Whether the next submission after a turn has a better test score than the last valid one up to it.
+def _improved_next(turns: Sequence[Mapping[str, Any]], at: int, lower: bool) -> bool | None:
+    """True if the next submission after a turn has a better test score than the last valid one up to it.
 
-    Any valid one is better than none, and an invalid one is not better; None where no submission followed. Two ideas
-    before the same submission share its verdict.
+    A valid submission is better than none; an invalid one is not better. None if no submission follows. Two ideas before
+    the same submission have the same effect.
     """
     graded = [(number, turn["grade"]) for number, turn in enumerate(turns) if turn.get("grade")]
     after = next((grade for number, grade in graded if number > at), None)
@@ -226,7 +198,7 @@ def _bettered(turns: Sequence[Mapping[str, Any]], at: int, lower: bool) -> bool 
 
 
 def _improved(rollout: Mapping[str, Any]) -> bool | None:
-    """By the reward of mle-grade --reward improvement, else by the grade and the state's score; None without a grade."""
+    """By the reward of mle-grade --reward improvement, else by the scores of grade and state; None without a grade."""
     grade = rollout.get("grade")
     if grade is None:
         return None

@@ -1,56 +1,65 @@
-"""An ideator's side: what it is asked, what its answer has to look like, and the two that answer without thinking.
+"""An ideator's question and answer, and the two ablations with a fixed answer.
 
 MLE-Ideator, section 3.1 and appendix D. Covered: the query, the trajectory as text cut to a number of tokens, the three
-items. Not covered: who asks (codeact) and who carries an idea out (idea).
+items of an idea. Not covered: asking for an idea (codeact), implementing it (idea).
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .. import prompts
-from .answers import after_thinking
-from .calls import sections
-from .context import cut
+from .messages import shortened
+from .reading import after_thinking, read_sections
 
-QUERY = ("problem_statement", "attempts_so_far", "goal")
+QUERY = {  # the fields of a request for help
+    "problem_statement": "one sentence: what is in the way",
+    "attempts_so_far": "a short list of what was tried",
+    "goal": "one sentence: what success would be in this step",
+}
 ITEMS = ("analysis_on_current_progress", "action", "rationale")
-# The ablations of MLE-Ideator's table 2: what is said in an ideator's place.
+# The ablations of MLE-Ideator's table 2: fixed answers in place of an ideator's.
 FIXED = {
     "null": "I have no suggestions for improving the solution. Please proceed using your best judgment.",
     "vague": "Keep improving the performance of your solution.",
 }
+ROLES = {"assistant": "Agent", "system": "Instructions"}
 
 
 def read_idea(text: str) -> dict[str, str] | None:
-    """The three items of an answer; None where it is not exactly those."""
+    """The three items of an answer; None where it does not hold them."""
+    return idea_and_format(text)[0]
+
+
+def idea_and_format(text: str, finish_reason: str = "stop") -> tuple[dict[str, str] | None, dict[str, str | None]]:
+    """(the three items of an answer or None, `format` of a turn)."""
+    if finish_reason == "length":
+        return None, {"read": "none", "rule": "length"}
     try:
-        return sections(after_thinking(text), ITEMS)
+        idea, rule = read_sections(after_thinking(text), ITEMS)
     except ValueError:
-        return None
+        return None, {"read": "none", "rule": "malformed"}
+    return idea, {"read": "lenient" if rule else "exact", "rule": rule}
 
 
 def as_text(parts: Mapping[str, str]) -> str:
-    """A query or an idea as it is written."""
+    """A query or an idea as text, the inverse of `sections`."""
     return "\n\n".join(f"{name.upper()}:\n{text}" for name, text in parts.items())
 
 
 def trajectory(messages: Sequence[Mapping[str, Any]], tokens: int) -> str:
     """The messages as one text of at most about `tokens` tokens: the beginning, which has the task, and the end."""
-    names = {"assistant": "Agent", "system": "Instructions"}
     parts = []
     for message in messages:
-        calls = [
-            f"{call['function']['name']}({call['function']['arguments']})" for call in message.get("tool_calls", ())
-        ]
-        said = "\n".join([message["content"], *calls]).strip()
-        parts.append(f"## {names.get(message['role'], 'Observation')}\n\n{said}")
-    return cut("\n\n".join(parts), tokens)
+        calls = [call["function"] for call in message.get("tool_calls", ())]
+        lines = [message["content"], *(f"{call['name']}({call['arguments']})" for call in calls)]
+        parts.append(f"## {ROLES.get(message['role'], 'Observation')}\n\n" + "\n".join(lines).strip())
+    return shortened("\n\n".join(parts), tokens)
 
 
 def question(
     messages: Sequence[Mapping[str, Any]], query: Mapping[str, str] | None, tokens: int
 ) -> list[dict[str, Any]]:
-    """What an ideator is asked at a state: the messages up to it, and the implementer's query."""
+    """The messages for an ideator, from the agent's messages so far and its query."""
     request = f"# What the agent asks\n\n{as_text(query)}" if query else "The agent has asked nothing in particular."
-    question = prompts.render("ideator", query=request, trajectory=trajectory(messages, tokens))
-    return [{"role": "user", "content": question}]
+    content = prompts.render("ideator", query=request, trajectory=trajectory(messages, tokens))
+    return [{"role": "user", "content": content}]

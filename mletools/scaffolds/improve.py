@@ -1,20 +1,19 @@
-"""Scaffold `improve`: a solution from scratch, then one that improves on it; the better by the told score is handed in.
+"""Scaffold `improve`: a solution from scratch, then an improved one; the one with the better shown score is handed in.
 
-RL for MLE agents at test time (section 3.3, prompts C.1 and C.2). Covered: both questions, a first answer that cannot be
-improved on because it holds no program. Not covered: training, where half of the rollouts of `single` begin from a pool
-(--improve-ratio), and the recorded ids of two separate conversations as one sequence: the second begins anew.
+RL for MLE agents at test time (section 3.3, prompts C.1 and C.2). Covered: both questions, a first answer without a program.
+Not covered: training, where half of the rollouts of `single` begin from a pool (--improve-ratio); token ids of the two
+conversations as one sequence: the second conversation begins anew.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from . import observations
-from .answers import split_answer
+from . import messages
 from .episode import Episode
-from .facts import split_told, tell
 from .interface import Ended, Environment, Job, Scaffold, Settings
-from .quoting import fenced
+from .messages import fenced, task_prompt, validation_note
+from .reading import read_answer, split_answer
 
 
 @dataclass(frozen=True)
@@ -46,43 +45,42 @@ class Improve(Scaffold[ImproveSettings]):
 
 
 def _answer(episode: Episode[ImproveSettings], action: str) -> str:
-    """Ask once, and run the program of the answer; the stop reason that it would have by itself."""
+    """Ask once and run the program of the answer; returns the stop reason of this answer alone."""
     reply = episode.ask()
     episode.turn["action"] = action
-    code = split_answer(reply["text"])[1]
-    if reply["finish_reason"] == "length":
-        episode.turn["problem"] = "length"
-    elif code is None:
-        episode.turn["problem"] = "malformed"
-    episode.well_formed.append(episode.turn["problem"] is None)
-    if episode.turn["problem"] is not None:
-        return "length" if episode.turn["problem"] == "length" else "format"
-    assert code is not None
-    episode.run(code)
+    answer = read_answer(reply["text"], reply["finish_reason"], reply.get("reasoning"))
+    episode.note_format(answer.format)
+    if answer.code is None:
+        cut = reply["finish_reason"] == "length"
+        episode.turn["problem"] = "length" if cut else "malformed"
+        return "length" if cut else "format"
+    episode.run(answer.code)
     return "finished"
 
 
 def _first_question(job: Job[ImproveSettings]) -> str:
-    split = split_told(job.settings.validation > 0, job.settings.reveal_test)
-    return f"{tell('single', job.task)}\n\n# The data\n\n{split}"
+    return _with_data(task_prompt("single", job.task), job)
+
+
+def _with_data(question: str, job: Job[ImproveSettings]) -> str:
+    return f"{question}\n\n# The data\n\n{validation_note(job.settings.validation > 0, job.settings.reveal_test)}"
 
 
 def _question(episode: Episode[ImproveSettings]) -> str:
-    """The question to improve on the first answer; where that holds no program, to solve the task."""
-    job, settings, first = episode.job, episode.settings, episode.turns[0]
+    """The question to improve on the first answer, or, if that has no program, to solve the task."""
+    job, first = episode.job, episode.turns[0]
     if first.get("code") is None:
         return _first_question(job)
     plan = split_answer(episode.messages[first["message"]]["content"])[0]
-    output = observations.ran(first["execution"])
+    output = messages.execution_message(first["execution"])
     if first["execution"]["submission"] is not None:
-        output += f"\n\n{observations.judged(first, job.task, settings.reveal_test)}"
-    split = split_told(settings.validation > 0, settings.reveal_test)
-    return f"{improve_question(job.task, plan, first['code'], output)}\n\n# The data\n\n{split}"
+        output += f"\n\n{messages.score_message(first, job.task, job.settings.reveal_test)}"
+    return _with_data(improve_question(job.task, plan, first["code"], output), job)
 
 
 def improve_question(task: dict[str, Any], plan: str, code: str, output: str) -> str:
-    """The question to improve on a solution, given its plan, its program and what running it printed."""
-    return tell(
+    """The question to improve on a solution, given its plan, program and output."""
+    return task_prompt(
         "improve",
         task,
         plan=plan or "(none was given)",

@@ -4,12 +4,14 @@ A scaffold of one's own is a subclass of `Scaffold` in a file (docs/agents.md). 
 covered: the work of a trajectory (episode), who stands behind an Environment (the room `rollout`).
 """
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
+from .. import prompts
 from ..records.options import option
 
 Item = TypeVar("Item")
@@ -51,7 +53,8 @@ class Environment(Protocol):
     ) -> dict[str, Any]:
         """Run a program in a fresh sandbox: {execution, validation, grade}, the latter two None without a submission.
 
-        rows: which training rows are held out and scored as `validation`: the agent's own, or others by another name.
+        rows: which training rows are held out and scored as `validation`: the agent's own, none (`all`), or others by
+        another name.
         """
 
     def cell(
@@ -102,7 +105,7 @@ class Settings:
     Fields without a declared option cannot be set on the command line.
     """
 
-    EVALUATION: ClassVar[Mapping[str, Any]] = {}  # defaults that differ in the paper's evaluation
+    EVALUATION: ClassVar[Mapping[str, Any]] = {"format": "lenient"}  # defaults that differ in the papers' evaluation
     WITHOUT: ClassVar[tuple[str, ...]] = ()  # options below that the scaffold has no use for
     MODELS: ClassVar[Mapping[str, tuple[str, str]]] = {}  # {role: (field with the model, field with its server's URL)}
 
@@ -136,11 +139,32 @@ class Settings:
         metavar="SHARE",
     )
     reveal_test: bool = option("Show scores on the test rows instead. Stamped on the record.", default=False)
+    refit: bool = option(
+        "At the end, run the program that is handed in on all training rows, with those held out for validation.",
+        default=False,
+    )
+    format: str = option(
+        "Messages that count as well-formed: in the exact form that the prompt asks for, or all that can be read. "
+        "Both are carried out.",
+        default="strict",
+        choices=("strict", "lenient"),
+    )
 
     def as_record(self) -> dict[str, Any]:
         """`settings` of a record: the fields of every scaffold, and the scaffold's own under "own"."""
         values = {each.name: getattr(self, each.name) for each in fields(Settings)}
         return {**values, "own": self.own()}
+
+    def accepts(self, form: Mapping[str, str | None]) -> bool:
+        """Whether a message that was read so (`format` of a turn) counts as well-formed."""
+        return form["read"] == "exact" or (form["read"] == "lenient" and self.format == "lenient")
+
+    def identity(self) -> dict[str, Any]:
+        """The settings that decide what happens in an episode; record ids depend on them."""
+        values = {name: value for name, value in self.as_record().items() if name != "format"}
+        if not self.refit:
+            del values["refit"]
+        return values
 
     def own(self) -> dict[str, Any]:
         """The scaffold's own settings, without those that only say how to work."""
@@ -168,7 +192,24 @@ class Job(Generic[S]):
     policy: dict[str, Any]
     scaffold: str
     settings: S
-    record: dict[str, Any] | None = None  # the state that it begins from
+    record: dict[str, Any] | None = None  # the input record: the task, or the state that it begins from
+    start: Any = None  # what the scaffold drew for the group; see Scaffold.start
+
+    def as_record(self) -> dict[str, Any]:
+        """The fields of a rollout that are known before anything is asked; lineage is left empty."""
+        return {
+            "kind": "rollout",
+            "version": 1,
+            "id": self.id,
+            "lineage": [],
+            "task": self.task,
+            "group": self.group,
+            "group_size": self.group_size,
+            "sample": self.sample,
+            "seed": self.seed,
+            "scaffold": self.scaffold,
+            "policy": self.policy,
+        }
 
 
 class Scaffold(ABC, Generic[S]):
@@ -178,14 +219,22 @@ class Scaffold(ABC, Generic[S]):
     input: str = "task"  # the kind of record that it works on: task or rollout
     prompts: tuple[str, ...] = ()  # names of prompt files; record ids depend on their text
     sessions: bool = False  # each episode has a session in the sandbox
+    executes: bool = True  # episodes run programs and see validation scores
 
     def check(self, settings: S) -> S:
         """The settings as they are to be. ToolError for some that this scaffold cannot work with."""
         return settings
 
     def describe(self, settings: S) -> str:
-        """More about the settings, for a dry run."""
-        return ""
+        """How long a rollout is at most, for a dry run."""
+        return f"{settings.max_turns} messages"
+
+    def start(self, record: dict[str, Any], settings: S, seed: int) -> tuple[list[Any], Any]:
+        """What the rollouts of one input record begin from: what their ids depend on (JSON), and Job.start."""
+        texts = [prompts.text(name) for name in self.prompts]
+        if type(self).__module__.rpartition(".")[0] != __package__:
+            texts.append(_source_of(type(self)))
+        return [settings.identity(), texts, seed], None
 
     @abstractmethod
     def play(self, job: Job[S], environment: Environment) -> Iterator[dict[str, Any]]:
@@ -218,3 +267,9 @@ class Usage:
     def as_record(self) -> dict[str, Any]:
         usd = None if self.usd is None else round(self.usd, 9)
         return {**asdict(self), "seconds": round(self.seconds, 4), "usd": usd}
+
+
+def _source_of(kind: type) -> str:
+    """The source text of the module that defines a class; "" where there is none."""
+    file = getattr(sys.modules.get(kind.__module__), "__file__", None)
+    return Path(file).read_text(encoding="utf-8") if file else ""

@@ -1,8 +1,8 @@
-"""Scaffold `memory`: trace after trace, from scratch or from one of the best solutions so far (MLE-RL, section 4).
+"""Scaffold `memory`: a series of traces, each from scratch or from one of the best solutions so far (MLE-RL, section 4).
 
-Covered: the actions request_info, validate_code and execute_code as tags or tool calls, traces that end at their turns or
-at a full context, the pool that they share, reset and memory traces marked. Not covered: steps cut out of traces, and
-which of them are worth training on (filters).
+Covered: the actions request_info, validate_code and execute_code as tags or tool calls, traces that end by turns or by a
+full context, their shared pool, marks of reset and memory traces. Not covered: steps cut out of traces, and which of them
+to train on (filters).
 """
 
 import math
@@ -15,22 +15,26 @@ from .. import prompts
 from ..records.errors import ToolError
 from ..records.ids import content_id, derive_seed
 from ..records.options import option
-from . import observations
-from .calls import Action, Fault, Tool, as_functions, read_action
+from . import messages
 from .episode import Episode
-from .facts import facts, split_told, tell
 from .interface import Ended, Environment, Job, Scaffold, Settings
+from .messages import fenced, task_facts, task_prompt, validation_note
 from .pool import ALIKE, Entry, Pool, entry_id
-from .quoting import fenced
+from .reading import Action, Fault, Tool, as_functions, read_action
 
 
 @dataclass(frozen=True)
 class MemorySettings(Settings):
-    """The bounds and the pool of MLE-RL, in training and in evaluation."""
+    """The bounds and pool of MLE-RL, in training and in evaluation."""
 
-    EVALUATION: ClassVar[Mapping[str, Any]] = {"pool_size": 3, "reset_ratio": 0.5, "memory_by": "validation"}
+    EVALUATION: ClassVar[Mapping[str, Any]] = {
+        **Settings.EVALUATION,
+        "pool_size": 3,
+        "reset_ratio": 0.5,
+        "memory_by": "validation",
+    }
 
-    max_turns: int = option("Messages of the policy in a trace.", default=15, at_least=1, metavar="N")
+    max_turns: int = option("Messages of the policy in each trace.", default=15, at_least=1, metavar="N")
     max_seconds: float | None = 43200.0
     max_answer_tokens: int = 16384
     execution_seconds: float = 3600.0
@@ -39,21 +43,21 @@ class MemorySettings(Settings):
     )
     when_full: str = "end"
     hand_in: str = "best"
-    max_traces: int | None = option("Traces of a run (default: as many as the time allows).", at_least=1, metavar="N")
-    pool_size: int = option("Solutions kept.", default=5, at_least=1, metavar="N")
+    max_traces: int | None = option("Number of traces (default: until a budget is used up).", at_least=1, metavar="N")
+    pool_size: int = option("Number of solutions in the pool.", default=5, at_least=1, metavar="N")
     pool_dir: str | None = option(
-        "Keep the pools here, shared with other runs (default: each run its own).", kind="folder", metavar="DIR"
+        "Folder of pools, shared with other runs (default: each series of traces has its own pool).",
+        kind="folder",
+        metavar="DIR",
     )
-    reset_ratio: float = option("Probability of a trace from scratch.", default=0.7, at_least=0, at_most=1, metavar="P")
+    reset_ratio: float = option(
+        "Probability that a trace starts from scratch.", default=0.7, at_least=0, at_most=1, metavar="P"
+    )
     similarity: float = option(
-        "Solutions more similar than this compete for one slot.",
-        default=ALIKE,
-        at_least=0,
-        at_most=1,
-        metavar="T",
+        "Solutions more similar than this compete for one slot.", default=ALIKE, at_least=0, at_most=1, metavar="T"
     )
     memory_by: str = option(
-        "The score by which solutions are kept; test is never shown.", default="test", choices=("validation", "test")
+        "Score that ranks solutions in the pool; test is never shown.", default="test", choices=("validation", "test")
     )
 
 
@@ -64,7 +68,7 @@ TOOLS = (
     Tool(EXECUTE, "Run a program and hand in the submission.csv that it writes.", {"code": "the program"}),
 )
 HOW = f"Take exactly one action a message: {', '.join(f'<{tool.name}>' for tool in TOOLS)}."
-OUTPUT = 2000  # characters of an earlier solution's output that a memory trace is shown
+OUTPUT = 2000  # characters of an earlier solution's output in a memory trace's question
 
 
 class Memory(Scaffold[MemorySettings]):
@@ -74,14 +78,14 @@ class Memory(Scaffold[MemorySettings]):
     prompts = ("memory-system", "memory-start", "task")
 
     def check(self, settings: MemorySettings) -> MemorySettings:
-        """The settings as they are to be. ToolError for some that this scaffold cannot work with."""
+        """The settings. ToolError for a pool ranked by validation scores that do not exist."""
         shows_scores = settings.validation > 0 or settings.reveal_test
         if not shows_scores and settings.memory_by == "validation":
             raise ToolError("--memory-by validation needs a validation score: give --validation a share above 0")
         return settings
 
     def play(self, job: Job[MemorySettings], environment: Environment) -> Iterator[dict[str, Any]]:
-        """The rollouts of a run's traces, each as it ends."""
+        """The rollouts of the traces, each as it ends."""
         bounds = job.settings
         folder = Path(bounds.pool_dir) if bounds.pool_dir else None
         lower = job.task["metric"]["lower_is_better"]
@@ -103,7 +107,7 @@ class Memory(Scaffold[MemorySettings]):
             usd += math.inf if rollout["usage"]["usd"] is None else rollout["usage"]["usd"]
             number += 1
             if not rollout["turns"]:
-                break  # not even one message fits: another trace would not do better
+                break  # not even one message fits, and another trace would be no shorter
 
 
 def _trace(job: Job[MemorySettings], environment: Environment, pool: Pool) -> dict[str, Any]:
@@ -112,9 +116,9 @@ def _trace(job: Job[MemorySettings], environment: Environment, pool: Pool) -> di
     system = prompts.render(
         "memory-system", execution_seconds=f"{settings.execution_seconds:g}", max_turns=str(settings.max_turns)
     )
-    question = tell("task", job.task, split=split_told(settings.validation > 0, settings.reveal_test))
+    question = task_prompt("task", job.task, split=validation_note(settings.validation > 0, settings.reveal_test))
     if start is not None:
-        question += "\n\n" + _told_of(start, settings)
+        question += "\n\n" + _earlier_solution(start, settings)
     episode = Episode(job, environment, [{"role": "system", "content": system}, {"role": "user", "content": question}])
     try:
         reason = _turns(episode, environment, pool)
@@ -122,18 +126,12 @@ def _trace(job: Job[MemorySettings], environment: Environment, pool: Pool) -> di
         reason = ended.reason
     if start is None:
         return episode.record(reason, trace="reset")
-    state = {
-        "score": start["test"],
-        "validation": start["validation"],
-        "code": start["code"],
-        "rollout": start["trace"],
-        "turn": start["step"],
-    }
-    return episode.record(reason, trace="memory", state=state)
+    state = {"score": start["test"], **{name: start[name] for name in ("validation", "code")}}
+    return episode.record(reason, trace="memory", state={**state, "rollout": start["trace"], "turn": start["step"]})
 
 
 def _draw(job: Job[MemorySettings], environment: Environment, pool: Pool) -> dict[str, Any] | None:
-    """The entry that a trace begins from; None from scratch, with probability p and where there is none."""
+    """The pool entry that a trace starts from, or None: from scratch, by chance or with an empty pool."""
 
     def from_pool() -> dict[str, Any]:
         entry = pool.get(derive_seed(job.seed, "pool"))
@@ -141,25 +139,23 @@ def _draw(job: Job[MemorySettings], environment: Environment, pool: Pool) -> dic
 
     if derive_seed(job.seed, "reset") / 2**62 < job.settings.reset_ratio:
         return None
-    drawn: dict[str, Any] | None = environment.remember("pool", job.id, from_pool)["entry"]
-    return drawn
+    entry: dict[str, Any] | None = environment.remember("pool", job.id, from_pool)["entry"]
+    return entry
 
 
-def _told_of(start: dict[str, Any], settings: Settings) -> str:
-    score = start["test"] if settings.reveal_test else start["validation"]
-    rows = "test rows" if settings.reveal_test else "validation rows"
-    standing = "its score is not told." if score is None else f"its score on the {rows} was {score:g}."
+def _earlier_solution(start: dict[str, Any], settings: Settings) -> str:
+    score, rows = (start["test"], "test") if settings.reveal_test else (start["validation"], "validation")
+    standing = "its score is not told." if score is None else f"its score on the {rows} rows was {score:g}."
     output = f"What it printed:\n\n{fenced(start['output'])}" if start["output"] else "It printed nothing."
-    return prompts.render(
-        "memory-start", standing=standing, code=fenced(start["code"].strip(), "python"), output=output
-    )
+    code = fenced(start["code"].strip(), "python")
+    return prompts.render("memory-start", standing=standing, code=code, output=output)
 
 
 def _turns(episode: Episode[MemorySettings], environment: Environment, pool: Pool) -> str:
     functions = as_functions(TOOLS) if episode.settings.tool_calls == "openai" else None
     while True:
         action = read_action(episode.ask(functions), TOOLS)
-        episode.well_formed.append(not isinstance(action, Fault))
+        episode.note_format(action.format)
         if isinstance(action, Fault):
             episode.correct(action, HOW)
             continue
@@ -169,30 +165,27 @@ def _turns(episode: Episode[MemorySettings], environment: Environment, pool: Poo
             continue
         judged = action.name == EXECUTE
         execution = episode.run(action.fields["code"], judged)["execution"]
-        observation = observations.ran(execution)
+        observation = messages.execution_message(execution)
         if not judged:
-            observation += "\n\n" + observations.handed_in(execution)
+            observation += "\n\n" + messages.submission_message(execution)
         elif execution["submission"] is None:
             observation += f"\n\nNothing was handed in: {execution['submission_problem']}."
         else:
-            observation += "\n\n" + observations.judged(episode.turn, episode.job.task, episode.settings.reveal_test)
+            observation += "\n\n" + messages.score_message(episode.turn, episode.job.task, episode.settings.reveal_test)
             _push(episode, pool)
         episode.observe(observation, action)
 
 
 def _push(episode: Episode[MemorySettings], pool: Pool) -> None:
     """Offer the turn's solution to the pool, if its submission is valid."""
-    turn, settings = episode.turn, episode.settings
+    turn, settings, job = episode.turn, episode.settings, episode.job
     test, validation = ((turn[key] or {}).get("score") for key in ("grade", "validation"))
     score = test if settings.reveal_test or settings.memory_by == "test" else validation
     if score is None:
         return
-    job, number = episode.job, len(episode.turns) - 1
-    output = observations.text_of(turn["execution"]["stdout"], OUTPUT)
-    id = entry_id(job.task["id"], turn["code"])
-    pool.push(
-        Entry(id, job.task["id"], turn["code"], score, number, job.id, "", output, validation=validation, test=test)
-    )
+    task, code, step = job.task["id"], turn["code"], len(episode.turns) - 1
+    output = messages.output_text(turn["execution"]["stdout"], OUTPUT)
+    pool.push(Entry(entry_id(task, code), task, code, score, step, job.id, "", output, validation, test))
 
 
 def _info(episode: Episode[MemorySettings], environment: Environment, action: Action) -> str:
@@ -200,8 +193,8 @@ def _info(episode: Episode[MemorySettings], environment: Environment, action: Ac
     if what == "overview":
         return str(task["description"])
     if what == "metric":
-        task_facts = facts(task)
-        return f"The score is {task_facts['metric']}; {task_facts['direction']}."
+        facts = task_facts(task)
+        return f"The score is {facts['metric']}; {facts['direction']}."
     if what in ("files", "sample"):
         return environment.look("sample_submission.csv" if what == "sample" else None)
     episode.turn["problem"] = "unknown"

@@ -9,18 +9,18 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from .. import prompts
-from . import observations
-from .calls import Action, Fault, Tool, as_functions, named_call, read_action, thinks, without_fence
+from . import messages
 from .episode import Episode
-from .facts import split_told, tell
 from .interface import Ended, Environment, Job, Scaffold, Settings
+from .messages import task_prompt, validation_note
+from .reading import Action, Fault, Tool, as_functions, named_call, read_action, thinks, without_fence
 
 
 @dataclass(frozen=True)
 class ReactSettings(Settings):
     """The bounds of SandMLE, in training and in evaluation."""
 
-    EVALUATION: ClassVar[Mapping[str, Any]] = {"max_turns": 20}
+    EVALUATION: ClassVar[Mapping[str, Any]] = {**Settings.EVALUATION, "max_turns": 20}
 
     max_seconds: float | None = 1200.0
     max_tokens: int | None = 32768
@@ -32,8 +32,9 @@ class ReactSettings(Settings):
 TIMED_OUT = 0.2
 
 PYTHON, SCORE, ANSWER = "PythonInterpreter", "Score", "answer"
+ALIASES = ("python", "python_interpreter", "code_interpreter", "ipython")
 TOOLS = (
-    Tool(PYTHON, "Run a complete Python program in an empty folder.", {"code": "the program"}),
+    Tool(PYTHON, "Run a complete Python program in an empty folder.", {"code": "the program"}, ALIASES),
     Tool(SCORE, "Score the submission.csv that the last successful run left."),
     Tool(ANSWER, "End the work; the latest submission.csv is final."),
 )
@@ -54,7 +55,7 @@ class React(Scaffold[ReactSettings]):
         settings = job.settings
         limits = {"execution_seconds": f"{settings.execution_seconds:g}", "max_turns": str(settings.max_turns)}
         system = prompts.render("react-system", name=job.task["name"], **limits)
-        question = tell("task", job.task, split=split_told(settings.validation > 0, settings.reveal_test))
+        question = task_prompt("task", job.task, split=validation_note(settings.validation > 0, settings.reveal_test))
         episode = Episode(
             job, environment, [{"role": "system", "content": system}, {"role": "user", "content": question}]
         )
@@ -72,10 +73,11 @@ def _turns(episode: Episode[ReactSettings]) -> str:
     functions = as_functions(TOOLS) if episode.settings.tool_calls == "openai" else None
     while True:
         reply = episode.ask(functions)
-        action = read_action({**reply, "text": _own_part(reply["text"])}, TOOLS, _body, ("tool_call", "answer"))
+        action = read_action(reply, TOOLS, _body, ("tool_call", "answer"))
+        # SandMLE's format is the reasoning part, whatever the action is
+        episode.note_format(action.format, thinks(reply, lenient=episode.settings.format == "lenient"))
         if isinstance(action, Action) and action.name == ANSWER and episode.latest is None:
             action = Fault("early", "No program of yours has left a submission.csv yet: there is nothing to hand in.")
-        episode.well_formed.append(thinks(reply))
         if isinstance(action, Fault):
             episode.correct(action, HOW)
         elif action.name == ANSWER:
@@ -84,28 +86,16 @@ def _turns(episode: Episode[ReactSettings]) -> str:
         elif action.name == PYTHON:
             episode.turn["action"] = "python"
             execution = episode.run(action.fields["code"])["execution"]
-            observation = f"{observations.ran(execution)}\n\n{observations.handed_in(execution)}"
+            observation = f"{messages.execution_message(execution)}\n\n{messages.submission_message(execution)}"
             episode.observe(_response(observation, action), action)
         else:
             episode.turn["action"] = "score"
             latest, revealed = episode.latest or {}, episode.settings.reveal_test
-            observation = observations.judged(latest, episode.job.task, revealed)
+            observation = messages.score_message(latest, episode.job.task, revealed)
             shown = "grade" if revealed else "validation"
             if shown in latest:
                 episode.turn[shown] = latest[shown]
             episode.observe(_response(observation, action), action)
-
-
-def _own_part(text: str) -> str:
-    """A message up to the first tool response that it invents; one in the reasoning or in a program is a text like any other."""
-    thought, ended, rest = text.partition("</think>")
-    if not ended:
-        thought, rest = "", text
-    before, opened, after = rest.partition("<tool_call>")
-    call, closed, behind = after.partition("</tool_call>")
-    if "<tool_response>" in before:
-        return thought + ended + before.partition("<tool_response>")[0]
-    return thought + ended + before + opened + call + closed + behind.partition("<tool_response>")[0]
 
 
 def _response(text: str, action: Action) -> str:

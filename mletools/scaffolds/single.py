@@ -1,32 +1,44 @@
 """Scaffold `single`: one question, one answer of a plan and one block of code (RL for MLE agents, appendix C.1).
 
-Covered: the questions of a task, known by id before anything is sampled, and the record of an answer.
-Not covered: asking (the command does, with any model), running or grading the code, further turns, which solution to improve on.
+Covered: both questions (from scratch, or to improve on a solution of --pool), the record of an answer. Not covered:
+running and grading the code (mle-sandbox and mle-grade come next).
 """
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, ClassVar
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
 from .. import prompts
-from ..records.ids import content_id, derive_seed
+from ..records.errors import OptionError, RecordError
+from ..records.ids import derive_seed
 from ..records.options import option
-from .answers import split_answer
-from .facts import tell
+from .episode import declined
 from .improve import improve_question
-from .previous import Previous
-from .quoting import fenced
+from .interface import Environment, Job, Scaffold, Settings
+from .messages import fenced, task_prompt
+from .previous import Previous, PreviousPool
+from .reading import read_answer
 
-NAME = "single"
+IMPROVE_RATIO = 0.5  # where there is a pool (RL for MLE agents, section 3.3)
 
 
 @dataclass(frozen=True)
-class SingleSettings:
-    """What the options of this scaffold say."""
+class SingleSettings(Settings):
+    """What an answer is asked for, and how long it may be."""
 
-    WITHOUT: ClassVar[tuple[str, ...]] = ()
-    EVALUATION: ClassVar[Mapping[str, Any]] = {}
-    MODELS: ClassVar[Mapping[str, tuple[str, str]]] = {}
+    WITHOUT = (
+        "max_turns",
+        "max_seconds",
+        "max_answer_tokens",
+        "max_usd",
+        "context_tokens",
+        "hand_in",
+        "tool_calls",
+        "validation",
+        "reveal_test",
+        "refit",
+    )
 
     prompt: str = option(
         "single, single-brief, or the path of a Markdown file with {{name}} placeholders.", default="single"
@@ -46,114 +58,89 @@ class SingleSettings:
     )
 
 
-class Single:
-    """The scaffold by name. Its answers are asked in batches (rollout.single), without an environment."""
+class Single(Scaffold[SingleSettings]):
+    """See the module."""
 
     settings = SingleSettings
+    executes = False
+    _pool: PreviousPool | None = None
+
+    def check(self, settings: SingleSettings) -> SingleSettings:
+        """The settings of an episode of one turn."""
+        if settings.improve_ratio and not settings.pool:
+            raise OptionError("--improve-ratio: improve on what? --pool FILE holds executed rollouts")
+        return replace(settings, max_turns=1, max_answer_tokens=settings.max_tokens)
+
+    def describe(self, settings: SingleSettings) -> str:
+        """See Scaffold.describe."""
+        return f"an answer of at most {settings.max_tokens} tokens"
+
+    def start(self, record: dict[str, Any], settings: SingleSettings, seed: int) -> tuple[list[Any], Previous | None]:
+        """A group answers one question: from scratch, or to improve on one solution (algorithm 1)."""
+        identity: list[Any] = [prompts.text(settings.prompt), seed]
+        task: str = record["id"]
+        ratio = IMPROVE_RATIO if settings.improve_ratio is None else settings.improve_ratio
+        if derive_seed(seed, "improve", task) / 2**62 >= ratio:
+            return identity, None
+        if self._pool is None:
+            self._pool = PreviousPool.read([Path(path) for path in settings.pool])
+        previous = self._pool.draw(task, derive_seed(seed, "previous", task))
+        return identity if previous is None else [*identity, [prompts.text("improve"), previous.rollout]], previous
+
+    def play(self, job: Job[SingleSettings], environment: Environment) -> Iterator[dict[str, Any]]:
+        """The rollout of one answer. RecordError: the question is too long for the model."""
+        question: dict[str, Any] = {"role": "user", "content": question_of(job)}
+        reply = environment.ask("policy", "", [question], job.seed, None, job.settings.max_answer_tokens)
+        if "refused" in reply:
+            raise RecordError(reply["refused"])
+        yield record_of(job, question, reply)
 
 
-@dataclass(frozen=True)
-class Sampling:
-    """How answers are sampled; `max_tokens` bounds one answer."""
-
-    temperature: float = 1.0
-    top_p: float = 1.0
-    max_tokens: int = 1024
-
-
-@dataclass(frozen=True)
-class Job:
-    """One answer to ask for: its record's id is known before it is sampled, so that a resumed run can skip it."""
-
-    id: str
-    group: str
-    group_size: int
-    sample: int
-    seed: int
-    task: dict[str, Any]
-    policy: dict[str, Any]
-    messages: list[dict[str, Any]]
-    state: dict[str, Any] | None = None  # the solution that it is to improve on
+def question_of(job: Job[SingleSettings]) -> str:
+    """What a job asks the policy."""
+    previous: Previous | None = job.start
+    if previous is None:
+        return task_prompt(job.settings.prompt, job.task)
+    output = fenced(previous.output) if previous.output else ""
+    return improve_question(job.task, previous.plan, previous.code, output)
 
 
-def jobs(
-    task: dict[str, Any],
-    *,
-    group_size: int,
-    seed: int,
-    model_name: str,
-    model_version: str | int | None = None,
-    sampling: Sampling | None = None,
-    prompt: str = "single",
-    previous: Previous | None = None,
-) -> list[Job]:
-    """The `group_size` jobs of one task, sample 0 first. `prompt` is a prompt's name or the path of one.
+def record_of(job: Job[SingleSettings], question: dict[str, Any], reply: Mapping[str, Any]) -> dict[str, Any]:
+    """The rollout of a reply (see Environment.ask); lineage is left empty.
 
-    `previous` is a solution to improve on: then the question is another one (appendix C.2). Ids depend on the task, the
-    policy, the prompt's text, `previous`, `sampling` and the run's `seed`; not on `group_size`, so a larger group repeats
-    the samples of a smaller one. ToolError: a prompt that asks for what a task cannot give.
+    stop_reason: length where the answer was cut; format where it holds no program, or only one in another form than the
+    settings accept; else finished.
     """
-    policy = {"model": model_name, "version": model_version, "sampling": asdict(sampling or Sampling())}
-    same = ["rollout", task["id"], NAME, policy, prompts.text(prompt), seed]
-    state, content = None, question(task, prompt) if previous is None else ""
-    if previous is not None:
-        content = improve_question(
-            task, previous.plan, previous.code, fenced(previous.output) if previous.output else ""
-        )
-        state = {"validation": previous.score, "code": previous.code, "rollout": previous.rollout}
-        same.append([prompts.text("improve"), previous.rollout])
-    messages = [{"role": "user", "content": content}]
-    group, ids = content_id(*same), [content_id(*same, sample) for sample in range(group_size)]
-    return [
-        Job(id, group, group_size, sample, derive_seed(seed, id), task, policy, messages, state)
-        for sample, id in enumerate(ids)
-    ]
-
-
-def question(task: dict[str, Any], prompt: str = "single") -> str:
-    """The prompt, filled in with what an agent may know of a task: nothing of answers, thresholds or provenance."""
-    return tell(prompt, task)
-
-
-def record(job: Job, reply: Any, seconds: float) -> dict[str, Any]:
-    """The rollout record of a job's reply (a Reply of mletools.models), which took `seconds`; lineage is left empty.
-
-    stop_reason: length where the answer was cut, format where it holds no single block of code, else finished.
-    """
-    plan, code = split_answer(reply.text)
-    stop_reason = "finished" if code is not None else "format"
-    if reply.finish_reason == "length":
+    read = read_answer(reply["text"], reply["finish_reason"], reply["reasoning"])
+    stop_reason = "finished" if job.settings.accepts(read.format) else "format"
+    if reply["finish_reason"] == "length":
         stop_reason = "length"
-    question_message = dict(job.messages[-1])
-    if reply.prompt_token_ids is not None:
-        question_message["token_ids"] = reply.prompt_token_ids
-    answered: dict[str, Any] = {"role": "assistant", "content": reply.text, "loss": True}
-    if reply.token_ids is not None:
-        answered["token_ids"] = reply.token_ids
-        if reply.logprobs is not None:
-            answered["logprobs"] = reply.logprobs
+    if reply["prompt_token_ids"] is not None:
+        question["token_ids"] = reply["prompt_token_ids"]
+    answer: dict[str, Any] = {"role": "assistant", "content": reply["text"], "loss": True}
+    if reply["reasoning"]:
+        answer["reasoning"] = reply["reasoning"]
+    if reply["token_ids"] is not None:
+        answer["token_ids"] = reply["token_ids"]
+        if reply["logprobs"] is not None:
+            answer["logprobs"] = reply["logprobs"]
+    previous: Previous | None = job.start
     rollout = {
-        "kind": "rollout",
-        "version": 1,
-        "id": job.id,
-        "lineage": [],
-        "task": job.task,
-        "group": job.group,
-        "group_size": job.group_size,
-        "sample": job.sample,
-        "seed": job.seed,
-        "scaffold": NAME,
-        "policy": job.policy,
-        "messages": [*job.messages[:-1], question_message, answered],
-        "turns": [{"action": "improve" if job.state else "solve", "duration_s": seconds}],
-        "usage": {
-            "prompt_tokens": reply.prompt_tokens,
-            "completion_tokens": reply.completion_tokens,
-            "seconds": seconds,
-            "usd": None,
-        },
+        **job.as_record(),
+        "messages": [question, answer],
+        "turns": [
+            {
+                "action": "improve" if previous else "solve",
+                "duration_s": reply["seconds"],
+                "format": read.format,
+                **declined(reply),
+            }
+        ],
+        "usage": {name: reply[name] for name in ("prompt_tokens", "completion_tokens", "seconds", "usd")},
         "stop_reason": stop_reason,
-        "plan": plan,
-        "code": code,
+        "plan": read.plan,
+        "code": read.code,
     }
-    return {**rollout, "state": job.state} if job.state else rollout
+    if previous is not None:
+        rollout["state"] = {"validation": previous.score, "code": previous.code, "rollout": previous.rollout}
+    return rollout

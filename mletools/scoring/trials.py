@@ -10,9 +10,9 @@ from ..grading.code import box
 from ..models.scripted import answer, solves
 from ..records.errors import RecordError
 from ..sandbox import Limits
-from ..scaffolds.answers import split_answer
+from ..scaffolds.reading import split_answer
 from ..tasks.soundness import Trial
-from .lazy_sandbox import LazySandbox
+from .code_metrics import LazySandbox
 
 # The level of the scripted model whose program stands for a standard solution.
 LEVEL = "forest"

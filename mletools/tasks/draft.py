@@ -78,20 +78,20 @@ class Draft:
         return {"submission": self.submission, "metric": {"name": self.metric, "params": self.params}}
 
 
-def make_draft(table: Table, draws: Any, wanted: Wanted | None = None) -> Draft:
+def make_draft(table: Table, rng: Any, wanted: Wanted | None = None) -> Draft:
     """Draws metric, split and ids with the RandomState `draws`, but for what is `wanted`.
 
     Rejected when a class is too rare to be split.
     """
     if wanted is None:
         menu = METRICS[table.problem]
-        metric = menu[draws.randint(len(menu))]
-        train, test = _split(table, draws)
+        metric = menu[rng.randint(len(menu))]
+        train, test = _split(table, rng)
         form = form_of(metric, ["label"] if table.labels else ["number"], table.labels)
         wanted = Wanted(metric, {}, form, "label" if form == "label" else "number", train, test)
     train, test, form = wanted.train, wanted.test, wanted.form
     key = table.id_name
-    ids = [table.ids[at] for at in (*train, *test)] if table.ids else make_ids(len(train) + len(test), draws)
+    ids = [table.ids[at] for at in (*train, *test)] if table.ids else make_ids(len(train) + len(test), rng)
     targets, cells = _train_targets(table, form)
     names = [column.name for column in targets]
     submission = submission_part([key], names, form, wanted.parse, table.labels, len(test))
@@ -139,16 +139,16 @@ def submission_csv(draft: Draft, predictions: Any) -> bytes:
     return csv_bytes([*draft.submission["id"], *draft.submission["target"]], [draft.test_ids, *columns])
 
 
-def _split(table: Table, draws: Any) -> tuple[list[int], list[int]]:
+def _split(table: Table, rng: Any) -> tuple[list[int], list[int]]:
     """(train rows, test rows), both shuffled, no two rows with the same features; each class in its share in both."""
     seen = set()
     order = []
-    for at in draws.permutation(table.rows):
+    for at in rng.permutation(table.rows):
         features = tuple(table.cells[column.name][at] for column in table.features)
         if features not in seen:
             seen.add(features)
             order.append(int(at))
-    share = float(draws.uniform(*TEST_SHARE))
+    share = float(rng.uniform(*TEST_SHARE))
     groups: dict[str, list[int]] = {}
     for at in order:
         groups.setdefault(table.cells[table.targets[0].name][at] if table.labels else "", []).append(at)
@@ -163,12 +163,12 @@ def _split(table: Table, draws: Any) -> tuple[list[int], list[int]]:
     return [at for at in order if at not in test], [at for at in order if at in test]
 
 
-def make_ids(count: int, draws: Any) -> list[str]:
+def make_ids(count: int, rng: Any) -> list[str]:
     """Different numbers of one length in no order, six digits where that is enough: an id tells nothing of its row."""
     least = 100000
     while 9 * least < count:
         least *= 10
-    return [str(least + number) for number in draws.permutation(9 * least)[:count]]
+    return [str(least + number) for number in rng.permutation(9 * least)[:count]]
 
 
 def _train_targets(table: Table, form: str) -> tuple[list[Column], dict[str, list[str]]]:

@@ -121,10 +121,10 @@ class _Attempt:
 
     def world(self) -> dict[str, Any]:
         """The record of a procedural task."""
-        draws = generator(self.derived)
-        world = draw_world(self.source, draws, self.shape.samples, self.shape.mutations)
+        rng = generator(self.derived)
+        world = draw_world(self.source, rng, self.shape.samples, self.shape.mutations)
         self.drawn = world.origin
-        challenge = make_challenge(world, draws, self.marking.lower_is_better(world.origin["dna"]["metric"]))
+        challenge = make_challenge(world, rng, self.marking.lower_is_better(world.origin["dna"]["metric"]))
         self.stage, self.samples = "generated", len(challenge.ids)
         lower, grading = challenge.metric["lower_is_better"], challenge.grading
         score = partial(self.marking.score, grading, challenge.answers)
@@ -150,8 +150,8 @@ class _Attempt:
 
     def table(self) -> dict[str, Any]:
         """The record of a task out of a real table."""
-        draws = generator(self.derived)
-        draft = make_draft(TABLES[self.source](draws), draws)
+        rng = generator(self.derived)
+        draft = make_draft(TABLES[self.source](rng), rng)
         lower = self.marking.lower_is_better(draft.metric)
         self.stage, self.samples = "generated", len(draft.train) + len(draft.test)
         baselines, thresholds, _ = rate(draft, self.marking.score, self.derived, lower)

@@ -15,11 +15,11 @@ NAMES = ("breast_cancer", "diabetes", "digits", "iris", "linnerud", "wine")
 MOST_ROWS = 500
 
 
-def real_table(name: str, draws: Any) -> Table:
+def real_table(name: str, rng: Any) -> Table:
     """The table `name` (one of NAMES) with at most MOST_ROWS rows, drawn with the RandomState `draws`."""
     about = json.loads((Path(__file__).parent / "real.json").read_text(encoding="utf-8"))[name]
     values, answers = _load(name)
-    order = draws.permutation(len(values))[:MOST_ROWS]
+    order = rng.permutation(len(values))[:MOST_ROWS]
     features = _columns(about["features"])
     targets = _columns(about["targets"])
     labels = about.get("labels", [])

@@ -82,6 +82,15 @@ class Sample:
         return all(sequence.logprobs is not None for sequence in self.sequences if sequence.loss_tokens)
 
 
+def _oldest_version(messages: Iterable[Mapping[str, Any]], version: int | str | None) -> int | str | None:
+    """The oldest policy that sampled a message to train on; `version` where no message says.
+
+    A rollout of hours may begin with one policy and end with another, and its last step is no older than its message.
+    """
+    versions = [message.get("policy_version") for message in messages if message.get("loss")]
+    return min((each for each in versions if isinstance(each, int)), default=version)
+
+
 def sample_of(record: dict[str, Any], vocab_size: int | None = None, tokenizer: Any = None) -> Sample:
     """The training sample of a rollout record.
 
@@ -110,7 +119,7 @@ def sample_of(record: dict[str, Any], vocab_size: int | None = None, tokenizer: 
         group=record["group"],
         sequences=sequences,
         reward=decision.get("reward", record.get("reward")),
-        policy_version=policy.get("version"),
+        policy_version=_oldest_version(messages, policy.get("version")),
         duration_s=_duration(record),
         temperature=sampling.get("temperature"),
         top_p=sampling.get("top_p"),

@@ -1,6 +1,6 @@
 """Every folder in tests/cases: `cmd` with `input` must give `expout`, `experr` and `expcode`, to the letter.
 
-Seconds in a summary line are written as `# s`.
+Seconds in a summary line are written as `# s`. In place of `input`, `records` names an input of tests/case_inputs.py.
 """
 
 import os
@@ -8,6 +8,7 @@ import re
 import subprocess
 from pathlib import Path
 
+import case_inputs
 import pytest
 from conftest import BIN, TESTS
 
@@ -19,7 +20,8 @@ FOLDERS = sorted(path.parent for path in CASES.glob("*/*/cmd"))
 def test_case(folder: Path, tmp_path: Path) -> None:
     environment = {"PATH": f"{BIN}:{os.environ['PATH']}", "COLUMNS": "100", "HF_HUB_OFFLINE": "1"}
     command = (folder / "cmd").read_text()
-    content = (folder / "input").read_bytes()
+    builder = folder / "records"
+    content = case_inputs.lines(builder.read_text().strip()) if builder.exists() else (folder / "input").read_bytes()
     done = subprocess.run(["bash", "-c", command], input=content, capture_output=True, cwd=tmp_path, env=environment)
     told = re.sub(r"[0-9]+\.[0-9] s$", "# s", done.stderr.decode(), flags=re.MULTILINE)
     assert (done.stdout.decode(), told) == ((folder / "expout").read_text(), (folder / "experr").read_text())

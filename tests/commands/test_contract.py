@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import BIN, COMMANDS, records, run_command, without_times
+from conftest import BIN, COMMANDS, records, start_command, without_times
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ def module(command: str) -> str:
 def call(command: str, *more: str, files: bool = True, **options: Any) -> subprocess.CompletedProcess[bytes]:
     case = CASES[command]
     source = [f"{case.source}.jsonl"] if case.source and files else []
-    return run_command(command, *case.args, *more, *source, **options)
+    return start_command(command, *case.args, *more, *source, **options)
 
 
 def written(command: str, output: bytes) -> list[Any]:
@@ -125,8 +125,8 @@ def test_help_shows_two_examples_and_loads_nothing_heavy(command: str) -> None:
     text = done.stdout.decode()
     assert text.count(f"{command}") >= 3 and "Examples:" in text
     assert any(word in text for word in ("Streams", "Reads all", "Holds the input"))
-    assert run_command(command, "--version").stdout.startswith(f"{command} ".encode())
-    assert run_command(command, "--no-such-option", check=False).returncode == 2
+    assert start_command(command, "--version").stdout.startswith(f"{command} ".encode())
+    assert start_command(command, "--no-such-option", check=False).returncode == 2
 
 
 @pytest.mark.parametrize("command", without_twin(READERS, "mle-train-grpo"))
@@ -145,7 +145,7 @@ def test_file_and_pipe_give_the_same_records(command: str, ready: Path) -> None:
 def test_an_empty_input_is_a_failure_unless_it_may_be(command: str, ready: Path) -> None:
     done = call(command, "-o", "none.jsonl", files=False, check=False, cwd=ready)
     assert done.returncode == 1 and not (ready / "none.jsonl").exists()
-    assert done.stderr.decode().startswith(f"{command}: standard input: no record came; ")
+    assert done.stderr.decode().startswith(f"{command}: standard input: no records; ")
     shutil.rmtree(ready / "out", ignore_errors=True)
     done = call(command, "-o", "none.jsonl", "--allow-empty", files=False, cwd=ready)
     assert done.stdout == b"" and (ready / "none.jsonl").read_bytes() == b""

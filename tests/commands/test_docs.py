@@ -233,7 +233,9 @@ class Scripted:
         role = min(found)[1]
         named = re.search(r"(?m)^# Task: (.*)$", told)
         task = self.tasks().get(named[1]) if named else None
-        request = Request(messages, body["seed"], body["temperature"], 1.0, body["max_tokens"], task, role=role)
+        request = Request(
+            messages, body.get("seed", 0), body.get("temperature"), 1.0, body["max_tokens"], task, role=role
+        )
         return self.model.sample([request])[0].text
 
     def tasks(self) -> dict[str, dict[str, Any]]:

@@ -86,7 +86,7 @@ def test_sizes_are_two() -> None:
     assert done.returncode == 2 and "SIZE is tiny or paper, not huge" in done.stderr
 
 
-def test_what_the_check_refuses() -> None:
+def test_the_check_of_commands_refuses_unknown_options_and_values() -> None:
     script = [sys.executable, str(EXAMPLES / "options.py")]
     text = "mle-rollout --scaffold search --no-such x.jsonl | mle-grade -q \\\n  --reward best > y\nx=$$(( 1 + 2 )); mle-filter --top $x\n"
     done = subprocess.run(script, input=text, capture_output=True, text=True, check=False)
@@ -104,7 +104,7 @@ def test_what_the_check_refuses() -> None:
     done = subprocess.run(script, input=text, capture_output=True, text=True, check=False)
     assert done.returncode == 1 and done.stdout.endswith("4 commands, 3 refused\n")
     assert (
-        "'' is no address" in done.stdout and "--publish-url loads adapters" in done.stdout
+        "'' is no URL" in done.stdout and "--publish-url loads adapters" in done.stdout
     )  # one before, one behind the parser
     assert subprocess.run(script, input="echo", capture_output=True, text=True, check=False).returncode == 1
 

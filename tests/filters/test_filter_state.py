@@ -190,7 +190,7 @@ def test_states_that_cannot_be_used(tmp_path: Path) -> None:
     )
 
 
-def test_marks_are_for_who_counts(tmp_path: Path) -> None:
+def test_marked_and_unmarked_output_hold_the_same_decisions(tmp_path: Path) -> None:
     kept = filtered(tmp_path, *WINDOW)
     done = run_command(*WINDOW, "--mark", "--dropped", "d.jsonl", input=as_lines(*ROLLOUTS), cwd=tmp_path)
     marked = records(done.stdout)

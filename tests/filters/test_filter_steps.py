@@ -147,7 +147,7 @@ def test_a_session_hands_in_all_its_cells(tmp_path: Path) -> None:
     assert steps[0]["execution"]["backend"] == made.records[0]["execution"]["backend"] == "local"
 
 
-def test_what_gives_no_step_is_counted(tmp_path: Path) -> None:
+def test_rollouts_that_give_no_step_are_counted(tmp_path: Path) -> None:
     none = one_graded(0, None)
     ran = {"submission": {"file": "s", "digest": "sha256:s", "bytes": 1}}
     bad = one_graded(1, None)
@@ -169,7 +169,7 @@ def test_what_gives_no_step_is_counted(tmp_path: Path) -> None:
     assert reasons[0] == "no step: nothing was handed in" and len(reasons) == 4
 
 
-def test_one_answer_is_one_step_and_a_step_is_none(tmp_path: Path) -> None:
+def test_a_single_answer_is_one_step_and_a_cut_step_is_not_cut_again(tmp_path: Path) -> None:
     answer = one_graded(0, 0.5, turns=[{"action": "solve", "duration_s": 1.0}])
     done = run_command("mle-filter", "--cut-steps", input=as_lines(answer), cwd=tmp_path)
     (step,) = records(done.stdout)

@@ -205,6 +205,14 @@ def test_masks_are_on_bad_form_and_invalid_hand_ins() -> None:
     messages = [{**one, "loss": False} if at < 5 else one for at, one in enumerate(rollout["messages"])]
     earlier = {**rollout, "messages": messages}
     assert masked(earlier) == [5, 9, 11]
+    # a message that only a lenient reading finds is in bad form where the exact one is demanded
+    lenient = {"format": {"read": "lenient", "rule": "first_action"}}
+    for form, masks in (("strict", [1]), ("lenient", [])):
+        settings = {"format": form}
+        assert masked(in_turns({**turn(1, "python", **ran), **lenient}, turn(3, "python"), settings=settings)) == masks
+    for stop_reason, masks in (("finished", []), ("format", [1])):
+        alone = one_graded(0, 0.5, turns=[{"action": "solve", "duration_s": 1.0}], stop_reason=stop_reason)
+        assert masked(alone) == masks
     # mle-grade has the last word on the submission that it read
     late = in_turns(turn(1, **left, grade={"valid": True}), grade={"valid": False, "digest": "sha256:a"})
     assert masked(late) == [1]

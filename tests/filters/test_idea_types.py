@@ -49,11 +49,11 @@ def test_words_tell_the_types_of_these_ideas() -> None:
         ("Use early-stopping; lags.", "", "Model Training", "ACTION: early stopping"),
     ],
 )
-def test_points_by_hand(action: str, rationale: str, kind: str, told: str) -> None:
+def test_types_of_ideas_by_hand(action: str, rationale: str, kind: str, told: str) -> None:
     assert by_words({"action": action, "rationale": rationale}) == (kind, told)
 
 
-def test_an_endless_idea_is_read_at_its_beginning() -> None:
+def test_only_the_beginning_of_a_very_long_idea_is_read() -> None:
     assert by_words({"action": "w" * 4100 + " lags", "rationale": ""}) == ("Others", "no word of the table")
     for text in ("replace ", "instead of ", "drop ", "switch from "):
         assert by_words({"action": "Use lags. " + text * 500_000, "rationale": text * 500_000})[0] in TYPES
@@ -172,7 +172,8 @@ def types_of(output: bytes) -> list[str | None]:
 
 def test_a_model_is_asked_about_each_idea() -> None:
     with FaultyServer(lambda body: GOOD, faults=["500", "429"]) as server:
-        done = run_command(*COMMAND, "-j", "2", "--model-url", server.url, input=INPUT)
+        set_by_user = ("--seed", "0", "--temperature", "0")
+        done = run_command(*COMMAND, *set_by_user, "-j", "2", "--model-url", server.url, input=INPUT)
     assert types_of(done.stdout) == ["Model Training"] * 8
     entries = records(done.stdout)[0]["idea_types"]
     assert entries[0] == {
@@ -196,6 +197,7 @@ def test_answers_that_cannot_be_read_are_records() -> None:
     said = ["Others.", "TYPE: Fishing\nRATIONALE: R", "TYPE: Others\nRATIONALE: " + "word " * 5000, GOOD]
     with FaultyServer(lambda body: said[len(server.requests) % len(said) - 1]) as server:
         done = run_command(*COMMAND, "--model-url", server.url, input=INPUT)
+    assert not any(body.keys() & {"seed", "temperature"} for body in server.requests)
     entries = [entry for record in records(done.stdout) for entry in record["idea_types"]]
     assert [(entry["type"], entry["rationale"]) for entry in entries[:4]] == [
         (None, "not in the format: it has to begin with TYPE:"),

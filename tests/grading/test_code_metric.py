@@ -147,7 +147,7 @@ STRICT_CLASS = CLASS.replace(
         *(pytest.param(*each, marks=pytest.mark.slow) for each in (("class", STRICT_CLASS), ("script", FRAGILE))),
     ],
 )
-def test_a_submission_that_is_no_table_is_a_verdict(make: Any, style: str, source: str) -> None:
+def test_a_submission_that_is_not_a_table_is_invalid(make: Any, style: str, source: str) -> None:
     folder = make(style, source, GOOD, *NO_TABLES)
     good, *bad = [record["grade"] for record in records(run_command("mle-grade", "-k", "in.jsonl", cwd=folder).stdout)]
     assert good["valid"] and len(bad) == len(NO_TABLES)

@@ -189,7 +189,7 @@ def test_answers_that_give_no_score() -> None:
         our.quadratic_weighted_kappa(np.array([1, 1.5]), np.full(2, 3.0))
 
 
-def test_grades_that_are_none() -> None:
+def test_predictions_that_are_no_grades_have_no_kappa() -> None:
     truth = np.array([1.0, 2, 3])
     with pytest.raises(Undefined, match=r"2\.5 is no whole number; predict grades, rounded"):
         our.quadratic_weighted_kappa(truth, np.array([1, 2.5, 3]))
@@ -201,7 +201,7 @@ def test_grades_that_are_none() -> None:
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("name", sorted(set(MAKE) - {"quadratic_weighted_kappa"}))
-def test_as_many_labels_as_rows(name: str) -> None:
+def test_a_label_for_each_row_costs_no_extra_time(name: str) -> None:
     """Labels are free text: a NUL at the end is part of one, and none of 50,000 new ones costs more than its row."""
     rows = 50_000
     case = MAKE[name](np.random.RandomState(0), rows)

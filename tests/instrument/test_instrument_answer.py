@@ -108,7 +108,7 @@ def test_reports_stand_in_the_program_s_own_text_where_the_model_put_them() -> N
         (PROGRAM.replace('"""Reads a file."""', '"""Reads a file."""; print("imported packages")'), [(8, "imported packages")]),
     ],
 )  # fmt: skip
-def test_places(answer: str, reports: list[tuple[int, str]]) -> None:
+def test_reports_in_any_allowed_place_are_found(answer: str, reports: list[tuple[int, str]]) -> None:
     result = instrument_as(PROGRAM, answer)
     assert where(result) == reports
     assert taken_out(result) == ast.dump(ast.parse(PROGRAM))

@@ -233,7 +233,7 @@ def test_programs_print_hand_in_and_fail_as_before(place: Path, stages: dict[str
         ("hostile", {"ast"}),
         *(
             pytest.param(*each, marks=pytest.mark.slow)
-            for each in (("looping", {"ast"}), ("malformed", {"ast"}), ("solver", {"lm"}))
+            for each in (("looping", {"ast"}), ("malformed", {"ast", "lm"}), ("solver", {"lm"}))
         ),
     ],
 )
@@ -259,7 +259,22 @@ def test_what_a_bad_model_makes_of_programs_never_runs(place: Path, persona: str
     assert told in done.stderr.decode()
 
 
-@pytest.mark.parametrize("how", instrumenter.CARELESS)
+READ = ("blocks", "unclosed")  # the same program twice, and a block that is never closed: no doubt what is meant
+
+
+@pytest.mark.parametrize("how", READ)
+def test_an_answer_in_another_form_is_read(place: Path, how: str) -> None:
+    said = instrumenter.careless(SOLUTIONS["whole"][0], how).text
+    source = (place / "solutions.jsonl").read_bytes().split(b"\n")[0]
+    with FaultyServer(lambda body: said) as server:
+        command = ("mle-instrument", "-q", "--mode", "lm", "-m", "m", "--model-url", server.url)
+        (record,) = records(run_command(*command, input=source).stdout)
+    added = record["instrument"]
+    assert (added["mode"], added["refusal"]) == ("lm", None)
+    assert added["markers"] == [marker for marker in SEVEN if not marker.endswith("loss:")]
+
+
+@pytest.mark.parametrize("how", [how for how in instrumenter.CARELESS if how not in READ])
 def test_each_careless_answer_is_refused(place: Path, how: str) -> None:
     code = SOLUTIONS["whole"][0]
     said = instrumenter.careless(code, how).text
@@ -272,10 +287,8 @@ def test_each_careless_answer_is_refused(place: Path, how: str) -> None:
         "corrects": "changes the program: line 1 of the answer",
         "drops": "leaves out line 16 of the program",
         "value": "changes the program: line 23 of the answer",
-        "blocks": "has no single block of Python",
         "text": "has no single block of Python",
         "early": "reports 'trained model' before anything that earns it",
-        "unclosed": "has no single block of Python",
         "endless": "cut off after 8192 tokens",
     }
     assert (added["mode"], added["refusal"], added["markers"]) == ("ast", expected[how], SEVEN)
@@ -295,7 +308,7 @@ def test_the_model_sees_no_nonce_and_jobs_change_nothing(place: Path) -> None:
             record["instrument"].get("usage", {}).pop("seconds", None)
         outputs.append(found)
         asked = json.dumps(server.requests)
-        assert "[mle:" not in asked and {body["temperature"] for body in server.requests} == {0.0}
+        assert "[mle:" not in asked and not any("temperature" in body for body in server.requests)
     assert outputs[0] == outputs[1] and {r["instrument"]["mode"] for r in found} >= {"lm"}
 
 

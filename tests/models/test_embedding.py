@@ -8,15 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from embedding_server import Server, cut, listed, send, status, vector
+from embedding_server import Server, cut, listed, vector
+from step_server import drop, send, status, without_keys_and_proxies
 
 from mletools.models import embedding, wire
 from mletools.models.embedding import HttpEmbeddings, open_embeddings, read_vectors
 from mletools.records.errors import RecordError, ToolError
-
-
-def drop(handler: Any) -> None:
-    handler.close_connection = True
 
 
 def changed(change: Callable[[dict[str, Any]], Any]) -> Callable[[Any], None]:
@@ -34,12 +31,8 @@ def first(**values: Any) -> Callable[[Any], None]:
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    for name in ("OPENAI_API_KEY", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
-        monkeypatch.delenv(name, raising=False)
-    found = Server()
-    yield found
-    found.http.shutdown()
-    found.http.server_close()
+    with without_keys_and_proxies(Server(), monkeypatch) as server:
+        yield server
 
 
 def model(server: Server, url: str = "", **options: Any) -> HttpEmbeddings:
@@ -76,13 +69,13 @@ def test_many_texts_go_in_batches_and_equal_ones_go_once(server: Server) -> None
     assert server.asked[10:] == [["new"]]
 
 
-def test_what_the_caller_does_to_a_vector_changes_nothing(server: Server) -> None:
+def test_a_change_of_a_returned_vector_does_not_reach_the_cache(server: Server) -> None:
     engine = model(server)
     engine.embed(["a"])[0].clear()
     assert engine.embed(["a"]) == [vector("a")]
 
 
-def test_the_text_that_was_used_longest_ago_is_forgotten(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_least_recently_used_text_is_evicted(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(embedding, "CACHED_TEXTS", 3)
     engine = model(server)
     for text in ("a", "b", "c", "a", "d"):  # the last pushes b out, for a was used since
@@ -129,7 +122,7 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(("trouble", "problem"), BROKEN)
-def test_trouble_is_tried_again_and_told_when_it_lasts(
+def test_a_failure_is_retried_and_reported_when_it_lasts(
     trouble: Callable[[Any], None], problem: str, server: Server
 ) -> None:
     server.script = [trouble, trouble]
@@ -154,7 +147,7 @@ def test_a_length_that_changes_between_answers_is_trouble(server: Server) -> Non
     assert engine.embed(["b"]) == [vector("b")]
 
 
-def test_retry_after_is_kept_to(server: Server) -> None:
+def test_retry_after_is_respected(server: Server) -> None:
     server.script = [status(429, Retry_After="1")]
     started = time.monotonic()
     assert model(server, backoff=0.0).embed(["a"]) == [vector("a")]
@@ -170,13 +163,14 @@ def test_a_body_without_end_is_bounded(server: Server, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize(("code", "blames_texts"), [(400, True), (413, True), (422, True), (401, False), (404, False)])
-def test_a_refusal_is_told_at_once(code: int, blames_texts: bool, server: Server) -> None:
+def test_a_refusal_is_reported_without_a_retry(code: int, blames_texts: bool, server: Server) -> None:
     server.script = [status(code, "no such thing")]
     engine = model(server)
     with pytest.raises(ToolError) as error:
         engine.embed(["a"])
     assert isinstance(error.value, RecordError) == blames_texts
-    assert str(error.value) == f"{server.endpoint}: {code}: no such thing"
+    keyless = " (no key was sent)" if code == 401 else ""
+    assert str(error.value) == f"{server.endpoint}: {code}: no such thing{keyless}"
     assert len(server.seen) == 1
     assert engine.embed(["a"]) == [vector("a")]
 
@@ -213,7 +207,7 @@ def test_the_key_is_sent_and_never_shown(server: Server, tmp_path: Path, monkeyp
         ("words", "host", "--embedding-url: not the address of a server, e.g. http://localhost:8000/v1"),
     ],
 )
-def test_what_cannot_be_opened(name: str, url: str | None, message: str) -> None:
+def test_invalid_names_and_addresses_are_refused(name: str, url: str | None, message: str) -> None:
     with pytest.raises(ToolError) as error:
         open_embeddings(name, url=url)
     assert str(error.value) == message
@@ -248,7 +242,7 @@ def test_many_threads_ask_for_each_text_once(server: Server) -> None:
     assert len(asked) == len(set(asked)) == 32 + 20
 
 
-def test_a_failure_of_one_thread_is_not_the_others(server: Server) -> None:
+def test_a_failure_of_one_thread_does_not_reach_the_others(server: Server) -> None:
     arrived, go = threading.Event(), threading.Event()
 
     def refuse(handler: Any) -> None:

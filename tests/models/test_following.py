@@ -6,11 +6,19 @@ import shutil
 import threading
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from scaffold_task import TASK
 
 from mletools.models import Reply, Request
 from mletools.models.following import FollowingModel
+from mletools.records import schema
+from mletools.rollout.metered_model import MeteredModel
+from mletools.scaffolds.episode import Episode
+from mletools.scaffolds.interface import Job
+from mletools.scaffolds.react import ReactSettings
+from mletools.training.samples import sample_of
 
 
 class Engine:
@@ -94,6 +102,32 @@ def test_an_engine_that_swaps_stays_and_one_that_does_not_is_opened_anew(tmp_pat
         publish(folder, 1)
         assert (ask(model), model.version) == ("policy-1", 1)
         assert len(opened) == engines and [each.closed for each in opened] == [True, False][-engines:]
+
+
+def test_each_message_says_which_policy_sampled_it(tmp_path: Path) -> None:
+    model, _ = following(tmp_path, SwappingEngine)
+    metered = MeteredModel(model)
+    job = Job("id", "group", 1, 0, 0, TASK, {"model": "m", "version": 0, "sampling": {}}, "react", ReactSettings())
+    environment = SimpleNamespace(
+        ask=lambda who, role, messages, seed, tools, most: metered.ask(role, [], seed, tools, 9)
+    )
+    episode = Episode(job, environment, [{"role": "user", "content": "begin"}])  # type: ignore[arg-type]
+    for version in (0, 1, 3):
+        publish(tmp_path, version) if version else None
+        episode.ask()
+        episode.observe("go on")
+    record = episode.record("finished")
+    schema.check(record, "rollout")
+    own = [message for message in record["messages"] if message.get("loss")]
+    assert [message["policy_version"] for message in own] == [0, 1, 3]
+    # a trainer goes by the oldest message that it trains on
+    tokens = {"token_ids": [1], "logprobs": [0.0]}
+    record["messages"] = [{**message, **tokens} for message in record["messages"]]
+    assert sample_of(record).policy_version == 0
+    for message in record["messages"][:3]:
+        message["loss"] = False
+    assert sample_of(record).policy_version == 1
+    assert "policy_version" not in MeteredModel(SwappingEngine("policy-0", 1)).ask("", [], 1, None, 9)
 
 
 def test_other_weights_than_an_adapter_are_opened_anew(tmp_path: Path) -> None:

@@ -162,6 +162,9 @@ def test_a_next_turn_goes_on_from_exactly_what_was_written(model: HfModel) -> No
     assert tokenizer.decode(ids[len(known) :]) == "<|end|><|user|>Go on.<|end|><|assistant|>"  # it was cut: no end yet
     messages[1]["token_ids"] = [*first.token_ids, tokenizer.eos_token_id]
     assert tokenizer.decode(prompt_ids(tokenizer, messages)[len(known) + 1 :]) == "<|user|>Go on.<|end|><|assistant|>"
+    del messages[0]["token_ids"]
+    with pytest.raises(RecordError, match="message 1 has token_ids, but the messages before it have none"):
+        prompt_ids(tokenizer, messages)
 
 
 def test_version_comes_from_the_checkpoint(folder: Path, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from mletools.models.embedding import HttpEmbeddings
 from mletools.models.http import HttpModel
 from mletools.records.errors import ToolError
 
-ASK = Request([{"role": "user", "content": "say it twice"}], seed=11)
+ASK = Request([{"role": "user", "content": "say it twice"}], seed=11, training=True)
 KEY = "sk-secret-0123456789"
 CHAT = completion(
     {"model": "tiny", "messages": ASK.messages, "max_tokens": 99, "logprobs": True, "return_token_ids": True},

@@ -10,11 +10,12 @@ import pytest
 from model_server import BROKEN, RUBBISH, FaultyServer, completion, prompt_ids, token_ids
 
 from mletools.models import ContextExceeded, Reply, Request, ToolCall, wire
-from mletools.models.completion import exceeds_context, read_reply
+from mletools.models.completion import read_reply
 from mletools.models.http import HttpModel
+from mletools.models.server_errors import exceeds_context
 from mletools.records.errors import RecordError, ToolError
 
-ASK = Request([{"role": "user", "content": "say it twice"}], seed=11)
+ASK = Request([{"role": "user", "content": "say it twice"}], seed=11, training=True)
 TOOLS = [{"type": "function", "function": {"name": "run", "parameters": {"type": "object", "properties": {}}}}]
 CALL = {"id": "c1", "type": "function", "function": {"name": "run", "arguments": '{"code": "1 + 1"}'}}
 
@@ -133,12 +134,14 @@ def test_a_conversation_with_tools(engine: Callable[..., HttpModel]) -> None:
 
     with FaultyServer(agent) as server:
         model = engine(server)
-        first = model.sample([Request(ASK.messages, 1, tools=TOOLS, stop=("Observation:",), role="react")])[0]
+        first = model.sample(
+            [Request(ASK.messages, 1, tools=TOOLS, stop=("Observation:",), role="react", training=True)]
+        )[0]
         assert first.tool_calls == (ToolCall("c1", "run", '{"code": "1 + 1"}'),)
         assert (first.text, first.finish_reason, first.reasoning) == ("", "stop", "let me run it")
         said = {"role": "assistant", "content": "", "tool_calls": [CALL], "loss": True, "token_ids": [4, 5]}
         heard = {"role": "tool", "content": "2", "tool_call_id": "c1", "name": "run", "duration_s": 0.1}
-        second = model.sample([Request([*ASK.messages, said, heard], 2, tools=TOOLS)])[0]
+        second = model.sample([Request([*ASK.messages, said, heard], 2, tools=TOOLS, training=True)])[0]
         assert (second.text, second.tool_calls) == ("it is 2", ())
     assert server.requests[0]["tools"] == TOOLS and server.requests[0]["stop"] == ["Observation:"]
     assert "role" not in server.requests[0] and "stop" not in server.requests[1]
@@ -254,12 +257,12 @@ def test_a_prompt_that_is_too_long_is_an_error_of_its_own(engine: Callable[..., 
     with FaultyServer(echo, context=40) as server:
         model = engine(server)
         with pytest.raises(ContextExceeded) as error:
-            model.sample([Request(ASK.messages, 1, max_tokens=35)])
+            model.sample([Request(ASK.messages, 1, max_tokens=35, training=True)])
         assert str(error.value) == (
             f"{model.url}: 400: This model's maximum context length is 40 tokens. However, you requested 41. (the prompt"
             " and up to 35 tokens of answer share the model's context)"
         )
-        assert model.sample([Request(ASK.messages, 11, max_tokens=34)]) == [GOOD]
+        assert model.sample([Request(ASK.messages, 11, max_tokens=34, training=True)]) == [GOOD]
     assert len(server.requests) == 2  # nothing was asked again in vain
     assert isinstance(error.value, RecordError)
 

@@ -1,7 +1,6 @@
 """Models: choosing one, the scripted one against real tables, the one over HTTP against a real server."""
 
 import csv
-import json
 import re
 import subprocess
 import sys
@@ -10,17 +9,18 @@ import time
 import wave as wave_file
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
 import pytest
 from conftest import mostly_slow
+from step_server import StepServer, drop, send, status, without_keys_and_proxies
 
 from mletools.grading import grade
 from mletools.models import Reply, Request, bank, open_model, readers, scripted
-from mletools.models.http import HttpModel, wait_s
+from mletools.models.http import HttpModel
+from mletools.models.waits import wait_s
 from mletools.records.errors import RecordError, ToolError
 
 # ---- choosing one
@@ -247,7 +247,7 @@ def test_answers_are_short_and_regular(tmp_path: Path) -> None:
         assert len(set(plans)) == len(plans) and all(3 <= plan.count(". ") + 1 <= 5 for plan in plans)
 
 
-def test_what_is_no_table_is_the_records_fault(tmp_path: Path) -> None:
+def test_a_task_without_a_table_is_a_record_error(tmp_path: Path) -> None:
     task = make_task(tmp_path, "label")
     task["data"]["public"].remove("train.csv")
     with pytest.raises(RecordError) as error:
@@ -281,7 +281,9 @@ def test_what_is_no_table_is_the_records_fault(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_no_program_solves_is_told(change: Callable[[Any], Any], message: str, tmp_path: Path) -> None:
+def test_tasks_that_the_scripted_model_cannot_solve_are_refused(
+    change: Callable[[Any], Any], message: str, tmp_path: Path
+) -> None:
     task = make_task(tmp_path, "label")
     assert scripted.solves(task)
     change(task)
@@ -484,65 +486,11 @@ GOOD: dict[str, Any] = {
     }],
     "usage": {"prompt_tokens": 3, "completion_tokens": 2},
 }  # fmt: skip
-ASK = Request([{"role": "user", "content": "hi", "token_ids": [1]}], seed=2**40 + 5)
+ASK = Request([{"role": "user", "content": "hi", "token_ids": [1]}], seed=2**40 + 5, training=True)
 
 
 def good(**choice: Any) -> dict[str, Any]:
     return {**GOOD, "choices": [{**GOOD["choices"][0], **choice}]}
-
-
-class Server:
-    """Answers each request with the next of `script` (the last one for ever): a JSON value, bytes, or a function."""
-
-    def __init__(self) -> None:
-        self.script: list[Any] = [GOOD]
-        self.seen: list[dict[str, Any]] = []
-        self.connections = 0
-        server = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def setup(self) -> None:
-                server.connections += 1
-                super().setup()
-
-            def do_POST(self) -> None:
-                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                self.body = body
-                server.seen.append({"path": self.path, "headers": dict(self.headers), "body": body})
-                step = server.script.pop(0) if len(server.script) > 1 else server.script[0]
-                step(self) if callable(step) else answer(self, 200, step)
-
-            def log_message(self, *args: Any) -> None:
-                pass
-
-        class Crowd(ThreadingHTTPServer):
-            request_queue_size = 256
-            daemon_threads = True
-
-        self.http = Crowd(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.http.server_port}"
-        self.endpoint = f"{self.url}/v1/chat/completions"
-        threading.Thread(target=self.http.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
-
-
-def answer(handler: Any, status: int, body: Any, length: int | None = None, **headers: str) -> None:
-    content = body if isinstance(body, bytes) else json.dumps(body).encode()
-    handler.send_response(status)
-    for name, value in {"Content-Length": str(length or len(content)), **headers}.items():
-        handler.send_header(name.replace("_", "-"), value)
-    handler.end_headers()
-    handler.wfile.write(content)
-    handler.close_connection = length is not None
-
-
-def status(code: int, message: str = "not now", **headers: str) -> Callable[[Any], None]:
-    return lambda handler: answer(handler, code, {"error": {"message": message}}, **headers)
-
-
-def drop(handler: Any) -> None:
-    handler.close_connection = True
 
 
 def slow(handler: Any) -> None:
@@ -551,20 +499,16 @@ def slow(handler: Any) -> None:
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    for name in ("OPENAI_API_KEY", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
-        monkeypatch.delenv(name, raising=False)
-    found = Server()
-    yield found
-    found.http.shutdown()
-    found.http.server_close()
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[StepServer]:
+    with without_keys_and_proxies(StepServer("/v1/chat/completions", GOOD), monkeypatch) as server:
+        yield server
 
 
-def model(server: Server, url: str = "", **options: Any) -> HttpModel:
+def model(server: StepServer, url: str = "", **options: Any) -> HttpModel:
     return HttpModel("tiny", url=url or server.url, **{"timeout": 20.0, "retries": 2, "backoff": 0.01, **options})
 
 
-def test_an_answer_with_tokens(server: Server) -> None:
+def test_an_answer_with_tokens(server: StepServer) -> None:
     engine = model(server)
     assert engine.sample([ASK, ASK])[1] == Reply("hello", "stop", [1, 2, 3], [4, 5], [-0.25, 0.0], 3, 2)
     assert (engine.name, engine.version, engine.batch) == ("tiny", None, 1)
@@ -587,15 +531,15 @@ def test_an_answer_with_tokens(server: Server) -> None:
         ({"choices": [{"message": {"content": None}}]}, Reply("")),
     ],
 )
-def test_answers_of_servers_that_tell_less(server: Server, body: Any, reply: Reply) -> None:
-    server.script = [body]
+def test_answers_without_token_ids_logprobs_or_usage(server: StepServer, body: Any, reply: Reply) -> None:
+    server.always = body
     assert model(server).sample([ASK]) == [reply]
 
 
-def test_logprobs_of_another_distribution_are_not_kept(server: Server) -> None:
-    assert model(server).sample([Request(ASK.messages, 1, temperature=0.7)])[0].logprobs is None
-    assert model(server).sample([Request(ASK.messages, 1, top_p=0.9)])[0].logprobs is None
-    told = model(server, processed_logprobs=True).sample([Request(ASK.messages, 1, temperature=0.7, top_p=0.9)])
+def test_logprobs_of_another_distribution_are_not_kept(server: StepServer) -> None:
+    assert model(server).sample([Request(ASK.messages, 1, 0.7, training=True)])[0].logprobs is None
+    assert model(server).sample([Request(ASK.messages, 1, top_p=0.9, training=True)])[0].logprobs is None
+    told = model(server, processed_logprobs=True).sample([Request(ASK.messages, 1, 0.7, 0.9, training=True)])
     assert told[0].logprobs == [-0.25, 0.0]
 
 
@@ -604,11 +548,11 @@ def test_logprobs_of_another_distribution_are_not_kept(server: Server) -> None:
     [
         status(429, Retry_After="0"), status(408), status(409), status(500), status(503), drop, slow,
         b'{"choices": [{"mess', b"[]", {"choices": []}, good(finish_reason="abort"),
-        lambda handler: answer(handler, 200, GOOD, length=10_000),
+        lambda handler: send(handler, 200, GOOD, cut=True),
     ],
 )  # fmt: skip
-def test_passing_trouble_is_tried_again(server: Server, trouble: Any) -> None:
-    server.script = [trouble, trouble, GOOD]
+def test_a_passing_failure_is_retried(server: StepServer, trouble: Any) -> None:
+    server.script = [trouble, trouble]
     assert model(server, timeout=0.3 if trouble is slow else 20.0).sample([ASK])[0].text == "hello"
     assert [one["body"]["seed"] for one in server.seen] == [5] * 3
 
@@ -623,17 +567,16 @@ def test_passing_trouble_is_tried_again(server: Server, trouble: Any) -> None:
         (good(finish_reason="abort"), "the server ended the answer with 'abort'"),
     ],
 )
-def test_lasting_trouble_is_an_error(server: Server, trouble: Any, message: str) -> None:
-    server.script = [trouble]
+def test_a_lasting_failure_is_an_error(server: StepServer, trouble: Any, message: str) -> None:
+    server.always = trouble
     with pytest.raises(ToolError) as error:
         model(server, retries=1, timeout=0.3 if trouble is slow else 20.0).sample([ASK])
     assert str(error.value) == f"{server.endpoint}: no answer after 2 tries; the last error: {message}"
     assert len(server.seen) == 2
 
 
-def test_a_server_that_is_not_there(server: Server) -> None:
-    server.http.shutdown()
-    server.http.server_close()
+def test_a_server_that_is_not_there(server: StepServer) -> None:
+    server.close()
     with pytest.raises(ToolError) as error:
         model(server, retries=0).sample([ASK])
     assert str(error.value) == (
@@ -641,19 +584,19 @@ def test_a_server_that_is_not_there(server: Server) -> None:
     )
 
 
-def test_retry_after_is_kept_to_and_waits_depend_on_the_seed_alone(server: Server) -> None:
-    server.script = [status(429, Retry_After="1"), GOOD]
+def test_retry_after_is_respected_and_waits_depend_on_the_seed_alone(server: StepServer) -> None:
+    server.script = [status(429, Retry_After="1")]
     started = time.monotonic()
     model(server).sample([ASK])
     assert time.monotonic() - started >= 1
     assert wait_s(0, 7, 0.5) == wait_s(0, 7, 0.5) != wait_s(0, 8, 0.5)
     assert [0.5 * 2**at <= wait_s(at, 7, 0.5) <= 0.75 * 2**at for at in range(6)] == [True] * 6
-    assert 3 <= wait_s(0, 7, 0.5, "3") < 3.25 and wait_s(0, 7, 0.5, "soon") == wait_s(0, 7, 0.5)
-    assert wait_s(30, 7, 0.5) == wait_s(0, 7, 0.5, "86400") == 60
+    assert 3 <= wait_s(0, 7, 0.5, 3.0) < 3.25 and 86400 <= wait_s(0, 7, 0.5, 86400.0) < 86401
+    assert wait_s(30, 7, 0.5) == wait_s(999, 7, 0.5) == 60
 
 
-def test_a_server_that_rejects_unknown_fields_is_asked_without_them_from_then_on(server: Server) -> None:
-    server.script = [status(400, "Unrecognized request argument: top_k"), GOOD]
+def test_a_server_that_rejects_unknown_fields_is_asked_without_them_from_then_on(server: StepServer) -> None:
+    server.script = [status(400, "Unrecognized request argument: top_k")]
     engine = model(server)
     assert [reply.text for reply in engine.sample([ASK, ASK])] == ["hello", "hello"]
     assert [sorted(one["body"]) for one in server.seen[1:]] == [
@@ -662,8 +605,8 @@ def test_a_server_that_rejects_unknown_fields_is_asked_without_them_from_then_on
     assert len(server.seen) == 3
 
 
-def test_a_request_that_is_wrong_in_itself_is_an_error_and_does_not_blame_the_extras(server: Server) -> None:
-    server.script = [status(400, "too long"), status(400, "too long:\n 9000 tokens"), GOOD]
+def test_a_request_that_is_wrong_in_itself_is_an_error_and_does_not_blame_the_extras(server: StepServer) -> None:
+    server.script = [status(400, "too long"), status(400, "too long:\n 9000 tokens")]
     engine = model(server)
     with pytest.raises(RecordError) as error:
         engine.sample([ASK])
@@ -672,28 +615,28 @@ def test_a_request_that_is_wrong_in_itself_is_an_error_and_does_not_blame_the_ex
     assert "return_token_ids" in server.seen[-1]["body"]
 
 
-def test_the_key_is_sent_and_never_shown(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_key_is_sent_and_never_shown(server: StepServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-environment")
-    server.script = [status(401, "wrong key sk-environment given")]
+    server.always = status(401, "wrong key sk-environment given")
     with pytest.raises(ToolError) as error:
         model(server).sample([ASK])
     assert str(error.value) == f"{server.endpoint}: 401: wrong key *** given"
     assert len(server.seen) == 1
     (tmp_path / "key").write_text("sk-file\n")
-    server.script = [GOOD]
+    server.always = GOOD
     model(server, key_file=str(tmp_path / "key")).sample([ASK])
     address = server.url.replace("//", "//ann:secret%21@") + "/v1/"
     model(server, url=address).sample([ASK])
     assert [one["headers"]["Authorization"] for one in server.seen] == [
         "Bearer sk-environment", "Bearer sk-file", "Basic YW5uOnNlY3JldCE=",
     ]  # fmt: skip
-    server.script = [status(404, "no such model")]
+    server.always = status(404, "no such model")
     with pytest.raises(ToolError) as error:
         model(server, url=address).sample([ASK])
     assert str(error.value) == f"{server.endpoint}: 404: no such model"
 
 
-def test_keys_that_cannot_be_sent(server: Server, tmp_path: Path) -> None:
+def test_keys_that_cannot_be_sent(server: StepServer, tmp_path: Path) -> None:
     (tmp_path / "key").write_text("sk-one\nsk-two\n")
     with pytest.raises(ToolError) as error:
         model(server, key_file=str(tmp_path / "key"))
@@ -704,7 +647,7 @@ def test_keys_that_cannot_be_sent(server: Server, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("url", ["localhost:8000", "ftp://host/v1", "http://", "http://host/v1?key=x", "http://host:x"])
-def test_what_is_no_address(url: str) -> None:
+def test_invalid_addresses_are_refused(url: str) -> None:
     with pytest.raises(ToolError) as error:
         HttpModel("tiny", url=url)
     assert str(error.value) == "--model-url: not the address of a server, e.g. http://localhost:8000/v1"
@@ -719,13 +662,18 @@ def test_what_is_no_address(url: str) -> None:
         ("https://host/proxy", "https://host/proxy/v1/chat/completions"),
         ("https://host/v1beta/openai", "https://host/v1beta/openai/chat/completions"),
         ("http://[::1]:8000", "http://[::1]:8000/v1/chat/completions"),
+        ("https://me.openai.azure.com/openai/v1/", "https://me.openai.azure.com/openai/v1/chat/completions"),
+        (
+            "https://me.openai.azure.com/openai/deployments/gpt?api-version=2024-10-21",
+            "https://me.openai.azure.com/openai/deployments/gpt/chat/completions",
+        ),
     ],
 )
 def test_addresses(url: str, endpoint: str) -> None:
     assert HttpModel("tiny", url=url).url == endpoint
 
 
-def test_the_usual_variables_name_a_proxy(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_usual_variables_name_a_proxy(server: StepServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", server.url)
     monkeypatch.delenv("no_proxy", raising=False)
     monkeypatch.delenv("NO_PROXY", raising=False)
@@ -736,21 +684,21 @@ def test_the_usual_variables_name_a_proxy(server: Server, monkeypatch: pytest.Mo
     assert server.seen[1]["path"] == "/v1/chat/completions"
 
 
-def test_many_threads_share_one_model_and_its_connections(server: Server) -> None:
+def test_many_threads_share_one_model_and_its_connections(server: StepServer) -> None:
     def echo(handler: Any) -> None:
         time.sleep(0.02)
-        answer(handler, 200, good(message={"content": str(handler.body["seed"])}))
+        send(handler, 200, good(message={"content": str(handler.body["seed"])}))
 
-    server.script = [echo]
+    server.always = echo
     engine = model(server)
     with ThreadPoolExecutor(64) as pool:
-        replies = list(pool.map(lambda seed: engine.sample([Request(ASK.messages, seed)]), range(512)))
+        replies = list(pool.map(lambda seed: engine.sample([Request(ASK.messages, seed, send_seed=True)]), range(512)))
     assert [reply.text for (reply,) in replies] == [str(seed) for seed in range(512)]
     assert server.connections <= 64
 
 
-def test_closing_ends_the_wait_for_another_try(server: Server) -> None:
-    server.script = [status(503, "starting", Retry_After="50")]
+def test_closing_ends_the_wait_for_another_try(server: StepServer) -> None:
+    server.always = status(503, "starting", Retry_After="50")
     engine = model(server)
     threading.Timer(0.2, engine.close).start()
     started = time.monotonic()

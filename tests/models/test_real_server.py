@@ -45,7 +45,7 @@ def engine(server: RealServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Http
 
 
 def ask(engine: HttpModel, messages: list[dict[str, Any]], seed: int, **options: Any) -> Reply:
-    return engine.sample([Request(messages, seed, **{"max_tokens": 24, **options})])[0]
+    return engine.sample([Request(messages, seed, **{"max_tokens": 24, "training": True, **options})])[0]
 
 
 def ids(reply: Reply) -> tuple[list[int], list[int]]:
@@ -228,9 +228,9 @@ def test_a_published_adapter_answers_in_place_of_the_one_before(
         model = HttpModel("policy", url=server.url, timeout=120, retries=1)
         for version in range(6):
             publisher.publish(version, lambda folder, seed=version or None: tiny_adapter(checkpoint, folder, seed))
-            (greedy,) = model.sample([Request(messages, 1, temperature=0.0, max_tokens=24)])
+            (greedy,) = model.sample([Request(messages, 1, temperature=0.0, max_tokens=24, training=True)])
             here = HfModel(tmp_path / "pub" / "latest", device="cpu", threads=1)
-            (expected,) = here.sample([Request(messages, 1, temperature=0.0, max_tokens=24)])
+            (expected,) = here.sample([Request(messages, 1, temperature=0.0, max_tokens=24, training=True)])
             assert (greedy.prompt_token_ids, greedy.token_ids) == (expected.prompt_token_ids, expected.token_ids)
             seen.append(tuple(greedy.token_ids or ()))  # its text may be empty: bytes that make no character
             assert here.version == version

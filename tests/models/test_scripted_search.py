@@ -20,7 +20,7 @@ from mletools.models.agents.search_recipes import CHANGES, Recipe, applied, chan
 from mletools.models.agents.solutions import SeededRng
 from mletools.models.bank import choices
 from mletools.sandbox import Limits, Outcome, Sandbox, Setup, open_sandbox
-from mletools.scaffolds.answers import split_answer
+from mletools.scaffolds.reading import read_answer, split_answer
 from mletools.scaffolds.search.replies import json_in
 
 TASK: dict[str, Any] = {
@@ -286,8 +286,8 @@ def test_personas_stay_what_they_are() -> None:
         assert "Dummy" in (lazy or "")
         assert any(attack in ask(role, persona="hostile") for attack in hostile.ATTACKS)
         assert ask(role, persona="looping") == ask(role, EARLIER, DEBUG, seed=5, persona="looping")
-        # one of the ways stops in the middle; none is a whole program of a right answer
-        assert all(split_answer(ask(role, seed=seed, persona="malformed"))[1] is None for seed in range(10))
+        # one of the ways stops in the middle; none is a right answer
+        assert all(read_answer(ask(role, seed=seed, persona="malformed")).read != "exact" for seed in range(10))
 
 
 # --- programs that run --------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from mletools.records.jsonl import read_files
 from mletools.records.output import Output
 
 OURS = '{"kind": "task", "id": "a", "lineage": [{"tool": "mle-gen-task"}], "text": "}" }'
-CUT = "the stream was cut off: the command that writes it failed or was killed; what it had written until then was read"
+CUT = "the stream was cut off: the command that writes it failed or was killed; the records before this point were read"
 
 
 def shell(line: str, folder: Path) -> subprocess.CompletedProcess[bytes]:
@@ -167,7 +167,7 @@ def test_where_the_pieces_of_a_pipe_end_makes_no_difference(pause: float, tmp_pa
 def test_two_streams_in_one_of_which_the_first_was_cut_off(tmp_path: Path) -> None:
     for pause in (0.0, 0.05):
         found = sent(tmp_path, OURS.encode(), f"{OURS}\n".encode(), pause=pause) if pause else None
-        assert found is None or (found[0] == ["a"] and "cut off here, and another stream goes on" in str(found[1]))
+        assert found is None or (found[0] == ["a"] and "cut off here, and another stream continues" in str(found[1]))
     (tmp_path / "records").write_text(f"{OURS}{OURS}\n")
     (line,) = read_files([str(tmp_path / "records")])
     assert line.problem is not None and line.problem.startswith("not JSON: Extra data")
@@ -384,7 +384,7 @@ def test_what_is_there_is_replaced_by_force_alone(place: Path) -> None:
     (place / "out.jsonl").write_text("mine\n")
     done = run_command("mle-grade", "executed.jsonl", "-o", "out.jsonl", cwd=place, check=False)
     assert done.returncode == 1 and (place / "out.jsonl").read_text() == "mine\n"
-    assert done.stderr == b"mle-grade: out.jsonl: is there already; --resume goes on with it, --force writes it anew\n"
+    assert done.stderr == b"mle-grade: out.jsonl: already exists; --resume continues it, --force replaces it\n"
     run_command("mle-grade", "executed.jsonl", "-o", "out.jsonl", "--force", cwd=place)
     assert len(records((place / "out.jsonl").read_bytes())) == 12
     both = run_command("mle-grade", "executed.jsonl", "-o", "out.jsonl", "--force", "--resume", cwd=place, check=False)
@@ -396,10 +396,7 @@ def test_what_a_killed_run_left_is_discarded_by_force_alone(place: Path) -> None
     (place / "out.jsonl.partial").write_bytes(left)
     done = run_command("mle-grade", "executed.jsonl", "-o", "out.jsonl", cwd=place, check=False)
     assert done.returncode == 1 and (place / "out.jsonl.partial").read_bytes() == left
-    assert (
-        b"out.jsonl.partial: left by a run that did not end; --resume goes on with it, --force discards it"
-        in done.stderr
-    )
+    assert b"out.jsonl.partial: left by an unfinished run; --resume continues it, --force discards it" in done.stderr
     run_command("mle-grade", "executed.jsonl", "-o", "out.jsonl", "--force", cwd=place)
     assert len(records((place / "out.jsonl").read_bytes())) == 12
     (place / "other.jsonl.partial").write_bytes(b"")  # killed before it had anything
@@ -410,7 +407,7 @@ def test_a_second_output_is_not_replaced_either(place: Path) -> None:
     for name in ("--rejects", "--dropped"):
         (place / "mine").write_text("mine\n")
         done = run_command("mle-filter", name, "mine", "graded.jsonl", cwd=place, check=False)
-        assert done.returncode == 1 and b"mine: is there already" in done.stderr
+        assert done.returncode == 1 and b"mine: already exists" in done.stderr
         assert (place / "mine").read_text() == "mine\n"
         run_command("mle-filter", name, "mine", "--force", "graded.jsonl", cwd=place)
         assert (place / "mine").read_text() != "mine\n"
@@ -426,7 +423,7 @@ def test_no_record_is_a_failure_unless_it_may_be(line: str, tmp_path: Path) -> N
     done = run_command(command, *options, "none.jsonl", "-o", "out", cwd=tmp_path, check=False)
     assert (done.returncode, done.stderr.decode()) == (
         1,
-        f"{command}: none.jsonl: no record came; where that may be, --allow-empty takes it\n",
+        f"{command}: none.jsonl: no records; --allow-empty accepts an empty input\n",
     )
     assert not (tmp_path / "out").exists()
     run_command(command, *options, "none.jsonl", "--allow-empty", "-o", "out", cwd=tmp_path)

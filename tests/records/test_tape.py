@@ -108,7 +108,7 @@ def test_a_file_of_something_else_is_refused_and_left_alone(line: bytes, before:
     assert path.read_bytes() == content
 
 
-def test_a_place_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+def test_a_tape_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ToolError, match=r"/tape: No such file or directory$"):
         Tapes(tmp_path / "nowhere" / "tape")
     with pytest.raises(ToolError, match=r": Is a directory$"):
@@ -117,9 +117,7 @@ def test_a_place_that_cannot_be_written_is_told(tmp_path: Path) -> None:
 
 def test_a_full_disk_is_an_error_and_not_a_lost_answer() -> None:
     tapes = Tapes(Path("/dev/full"))
-    with pytest.raises(
-        ToolError, match=r"^/dev/full: No space left on device: what was just paid for could not be kept$"
-    ):
+    with pytest.raises(ToolError, match=r"^/dev/full: No space left on device: the last answer could not be stored$"):
         play(tapes.tape("a"), Counting(), 0, 1)
 
 

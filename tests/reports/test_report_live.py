@@ -63,17 +63,17 @@ def test_what_is_counted() -> None:
     live.add(step(1, waited_s=3.0, staleness=0.5, staleness_max=1, sampler_waited_s=2.0), 1002.0)
     live.add(step(2, waited_s=3.0, staleness=0.5, staleness_max=1, sampler_waited_s=3.0), 1006.0)
     rows = {name: (lately, total) for name, lately, total in live.rows(1006.0)}
-    assert rows["rollouts"] == ("30.0 a minute", "4")
+    assert rows["rollouts"] == ("30.0 per minute", "4")
     assert rows["valid"] == ("75%", "75%")
-    assert rows["sandboxes at work"] == ("1.5", "")  # 9 s of programs in 6 s
-    assert rows["updates"] == ("20.0 a minute", "2, policy 2")
-    assert rows["trainer works"] == ("25%", "")
+    assert rows["busy sandboxes"] == ("1.5", "")  # 9 s of programs in 6 s
+    assert rows["updates"] == ("20.0 per minute", "2, policy 2")
+    assert rows["trainer busy"] == ("25%", "")
     assert rows["sampler idle"] == ("25%", "")  # 1 s of 4
     later = {name: (lately, total) for name, lately, total in live.rows(2000.0)}
-    assert later["rollouts"] == ("0.0 a minute", "4")
+    assert later["rollouts"] == ("0.0 per minute", "4")
 
 
-def test_sparks() -> None:
+def test_sparklines() -> None:
     assert sparks([0.0, 0.5, 1.0]) == "▁▅█" and sparks([1.0, 1.0]) == "▄▄" and sparks([1.0]) == ""
 
 
@@ -81,7 +81,7 @@ def test_the_command_watches_until_it_is_told_to_stop(tmp_path: Path) -> None:
     command = [str(BIN / "mle-report"), "--follow", "--interval", "0.2", "--train-steps", "steps.jsonl", "graded.jsonl"]
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stderr is not None and process.stdout is not None
-        assert b"rollouts 0.0 a minute, 0;" in process.stderr.readline()
+        assert b"rollouts 0.0 per minute, 0;" in process.stderr.readline()
         (tmp_path / "graded.jsonl").write_bytes(lines(rollout(1)))
         (tmp_path / "steps.jsonl").write_bytes(lines(step(1)))
         end = time.monotonic() + 60
@@ -97,4 +97,4 @@ def test_it_watches_files_alone(tmp_path: Path) -> None:
     done = run_command("mle-report", "--follow", cwd=tmp_path, check=False)
     assert done.returncode == 1 and b"--follow watches files that grow: let `tee FILE` write one" in done.stderr
     done = run_command("mle-report", "--follow", "--json", os.devnull, cwd=tmp_path, check=False)
-    assert done.returncode == 2 and b"--follow shows what a running pipe does, and nothing else" in done.stderr
+    assert done.returncode == 2 and b"--follow excludes all other outputs" in done.stderr

@@ -117,7 +117,7 @@ def test_the_pages_numbers_are_those_of_the_report(folder: Path) -> None:
         if row["task"] == "all":
             assert f"<td>{row['valid']:.1%}</td>" in text and f"<td>{row['reward_mean']:.3f}</td>" in text
     titles = [html.unescape(title) for title in re.findall(r'<h3 id="title-[^"]*">(.*?)</h3>', text)]
-    assert "How far rollouts came" in titles and "second against first" in titles
+    assert "Rollouts by stage" in titles and "second against first" in titles
 
 
 def test_hostile_text_stays_text(folder: Path) -> None:
@@ -155,10 +155,10 @@ def test_plots_are_files(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (("--html", "--json"), "--html is a page of its own: --json, --compare and --over-... are about other output"),
-        (("--full",), "--full and --title are about --html"),
-        (("--tasks", "tasks.jsonl"), "--tasks are drawn: give --html or --plots DIR too"),
-        (("--train-steps", "steps.jsonl"), "--train-steps is drawn: give --html, --plots DIR or --follow too"),
+        (("--html", "--json"), "--html excludes --json, --compare and --over-..., which are other outputs"),
+        (("--full",), "--full and --title need --html"),
+        (("--tasks", "tasks.jsonl"), "--tasks needs --html or --plots DIR"),
+        (("--train-steps", "steps.jsonl"), "--train-steps needs --html, --plots DIR or --follow"),
     ],
 )
 def test_options_that_do_not_go_together(folder: Path, arguments: tuple[str, ...], complaint: str) -> None:

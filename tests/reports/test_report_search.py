@@ -62,7 +62,7 @@ def test_what_the_phases_used() -> None:
     assert cost(record) == {"research": {"seconds": 3.0, "usd": None, **none}, "develop": usd(0.5)}
 
 
-def test_the_share_used_is_of_what_there_is_least_left() -> None:
+def test_the_share_used_is_that_of_the_scarcest_budget() -> None:
     def used(budget: dict[str, Any], *paid: float | None) -> list[float]:
         nodes = [
             node(at, (), 1.0, when, usage=usd(each))
@@ -155,11 +155,13 @@ def searches() -> list[dict[str, Any]]:
     ]
     second = [node(0, (), 0.3, 30, grade=verdict(0.3, None, 30.0)), node(1, (), 0.4, 50, grade=bronze)]
     other = [node(at, (), 0.1, 5 * (at + 1)) for at in range(10)]
-    return [
+    records = [
         run("a", 0, *first, chosen=1, cost=spent, **BOARD),
         run("a", 1, *second, chosen=1, cost=cheap, **BOARD),
         run("b", 0, *other, chosen=0, cost=cheap),
     ]
+    records[0]["search"]["fallbacks"] = {"search-idea": 2, "search-choose": 1}
+    return records
 
 
 def test_means_are_over_repeats_and_then_over_tasks() -> None:
@@ -240,11 +242,11 @@ def test_the_table_of_searches(tmp_path: Path) -> None:
     table = next(part for part in told.split("\n\n") if "first medal s" in part).split("\n")
     assert table[0].split()[:5] == ["task", "set", "searches", "loops", "±"]
     assert [line.split() for line in table[2:]] == [
-        ["a", "x", "2", "3.0", "1.0", "66.7%", "33.3%", "35", "15", "2/2"],
-        ["b", "x", "1", "10.0", "-", "0.0%", "-", "-", "-", "0/1"],
-        ["all", "x", "3", "6.5", "2.5", "33.3%", "41.7%", "35", "15", "2/3"],
+        ["a", "x", "2", "3.0", "1.0", "66.7%", "33.3%", "35", "15", "2/2", "3"],
+        ["b", "x", "1", "10.0", "-", "0.0%", "-", "-", "-", "0/1", "0"],
+        ["all", "x", "3", "6.5", "2.5", "33.3%", "41.7%", "35", "15", "2/3", "3"],
     ]
-    phases = next(part for part in told.split("\n\n") if part.startswith("a search's")).split("\n")
+    phases = next(part for part in told.split("\n\n") if part.startswith("cost of a search")).split("\n")
     assert [line.split() for line in phases[2:]] == [
         ["research", "x", "1.0", "1", "1", "1.2500"],
         ["develop", "x", "8.0", "1", "1", "3.0000"],

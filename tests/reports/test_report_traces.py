@@ -45,7 +45,7 @@ def test_a_run_by_hand() -> None:
     assert life([]) == Life(0.0, ())
 
 
-def test_what_is_no_trace_on_a_leaderboard_has_none() -> None:
+def test_rollouts_without_a_trace_or_a_leaderboard_have_no_curve() -> None:
     assert traced(rollout("a", 0, 0.5)) is None
     assert traced({**one("a", "reset", 0.5), "trace": "else"}) is None
     without = {**agent("a", 0, *ranked(0.5)), "trace": "reset"}
@@ -120,11 +120,11 @@ def test_the_table(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert [line[3] for line in over_time[2:]] == ["long", "short", "long", "short"]
     assert by_submission[2:4] == [
-        ["runs", "that", "have", "it", "long", "3", "2", "1", "1", "1"],
-        ["runs", "that", "have", "it", "short", "1", "1", "-", "-", "-"],
+        ["runs", "with", "as", "many", "long", "3", "2", "1", "1", "1"],
+        ["runs", "with", "as", "many", "short", "1", "1", "-", "-", "-"],
     ]
-    assert by_submission[-1] == ["the", "best", "until", "it", "short", "0.400", "1.000", "1.000", "1.000", "1.000"]
-    assert "3 runs, 2 of them with valid submissions of both kinds (long)" in told
+    assert by_submission[-1] == ["best", "so", "far", "short", "0.400", "1.000", "1.000", "1.000", "1.000"]
+    assert "3 runs, 2 with valid submissions of both kinds (long)" in told
     none = run_command("mle-report", "--over-traces", "none.jsonl", cwd=tmp_path).stdout.decode()
     assert none == "no runs of traces on tasks with a leaderboard\n"
 
@@ -139,7 +139,7 @@ def test_the_figures() -> None:
     assert [row[1] for row in traces] == [tenth / 10 for tenth in range(1, 11)]
     assert [row[2] for row in traces][-2:] == pytest.approx([0.45, 0.6])
     assert {row[0] for row in made["within-submissions"].rows} == {
-        f"{words}, {name}" for words in ("best of the first", "this one") for name in "xy"
+        f"{words}, {name}" for words in ("best of the first k", "the k-th") for name in "xy"
     }
 
 

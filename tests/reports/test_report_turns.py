@@ -64,7 +64,10 @@ def test_the_table(tmp_path: Path) -> None:
     told = run_command("mle-report", "--over-turns", "long.jsonl", "short.jsonl", cwd=tmp_path).stdout.decode()
     table = [line.split() for line in told.partition("\n\n")[0].split("\n")]
     assert table[0] == ["after", "turn", "set", "1", "2", "3"]
-    assert table[2:4] == [["at", "work", "long", "100%", "75%", "25%"], ["at", "work", "short", "100%", "100%", "-"]]
+    assert table[2:4] == [
+        ["still", "working", "long", "100%", "75%", "25%"],
+        ["still", "working", "short", "100%", "100%", "-"],
+    ]
     assert table[4] == ["asks", "for", "help", "long", "0.0%", "50.0%", "0.0%"]
     assert table[-1] == ["normalised", "score", "so", "far", "long", "15.0", "15.0", "45.0"]
     assert "3 rollouts of 2.0 turns (long), 1 rollouts of 2.0 turns (short)" in told
@@ -117,4 +120,4 @@ def test_a_run_of_traces_hands_in_the_best_by_validation(tmp_path: Path, lower: 
     every = run_command("mle-report", "--json", "x.jsonl", cwd=tmp_path).stdout.decode()
     assert json.loads(every.splitlines()[0])["rollouts"] == 6
     refused = run_command("mle-report", "--best-trace", "--html", "x.jsonl", cwd=tmp_path, check=False)
-    assert refused.returncode == 2 and b"--best-trace is about tables of runs" in refused.stderr
+    assert refused.returncode == 2 and b"--best-trace is for tables of runs" in refused.stderr

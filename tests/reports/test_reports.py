@@ -14,6 +14,7 @@ from report_builders import a_set, rollout, rows
 from mletools.records import schema
 from mletools.records.errors import ToolError
 from mletools.reports.comparison import compare
+from mletools.reports.formats import formats
 from mletools.reports.means import effective_runs
 from mletools.reports.runs import RunSet, aligned, expected_runs
 from mletools.reports.statistics import (
@@ -26,6 +27,7 @@ from mletools.reports.statistics import (
     t_interval,
     wilson_interval,
 )
+from mletools.reports.tables import report
 
 # --- formulas -------------------------------------------------------------------------------------------------------
 
@@ -141,7 +143,7 @@ def test_missing_runs_count_as_invalid_or_are_ignored_or_stop() -> None:
     assert counted["all", "x"]["medal"] == 0.75 and counted["b", "x"]["score_mean"] == 0.7
     ignored = rows([run_set], missing="ignore")
     assert (ignored["b", "x"]["medal"], ignored["b", "x"]["reward_mean"], ignored["b", "x"]["missing"]) == (1.0, 0.8, 1)
-    with pytest.raises(ToolError, match=r"^x: 1 of 4 runs are missing: 1 of b \(--missing invalid or ignore goes on without\)$"):  # fmt: skip
+    with pytest.raises(ToolError, match=r"^x: 1 of 4 runs are missing: 1 of b \(--missing invalid or ignore continues without them\)$"):  # fmt: skip
         rows([run_set], missing="error")
     full = a_set("y", *run_set_rollouts(2))
     assert rows([full], missing="error")["all", "y"]["missing"] == 0
@@ -246,6 +248,33 @@ def test_human_ranks_of_two_rules_do_not_mix() -> None:
         rows([run_set])
 
 
+def test_answers_are_counted_by_how_they_were_read() -> None:
+    def turns(*formats: tuple[str, str | None]) -> list[dict[str, Any]]:
+        return [{"action": "a", "duration_s": 1.0, "format": {"read": read, "rule": rule}} for read, rule in formats]
+
+    exact, first, missing = ("exact", None), ("lenient", "first_action"), ("none", "missing")
+    one = rollout("a", 0, 0.5, turns=turns(exact, exact, first, missing))
+    other = rollout("b", 0, 0.5, turns=turns(exact, first, first, ("lenient", "hermes")))
+    old = rollout("c", 0, 0.5, turns=[{"action": "a", "duration_s": 1.0}])  # of a version that did not say
+    found = rows([a_set("x", one, other, old)])
+    assert found["a", "x"]["format"] == {
+        "answers": 4, "exact": 0.5, "lenient": {"first_action": 0.25}, "none": {"missing": 0.25},
+    }  # fmt: skip
+    assert found["all", "x"]["format"] == {
+        "answers": 8, "exact": 3 / 8, "lenient": {"first_action": 3 / 8, "hermes": 1 / 8}, "none": {"missing": 1 / 8},
+    }  # fmt: skip
+    assert "format" not in found["c", "x"]
+    table = formats([found["all", "x"]])
+    assert table is not None and [line.split() for line in table.split("\n")[2:]] == [
+        ["exact", "x", "8", "37.5%"],
+        ["lenient", "first_action", "x", "37.5%"],
+        ["lenient", "hermes", "x", "12.5%"],
+        ["not", "read", "missing", "x", "12.5%"],
+    ]
+    assert formats([rows([a_set("y", old)])["all", "y"]]) is None
+    assert table in report(list(found.values()))
+
+
 def test_costs_are_summed_over_the_rollouts_that_tell() -> None:
     told = {"prompt_tokens": 100, "completion_tokens": 20, "seconds": 2.0, "usd": 0.5}
     run_set = a_set(
@@ -347,6 +376,8 @@ def test_a_rollout_counts_once(tmp_path: Path) -> None:
     write(tmp_path / "x.jsonl", *[rollout("a", 0, 0.5)] * 2)
     done = run_command("mle-report", "x.jsonl", cwd=tmp_path, check=False)
     assert done.returncode == 1
-    assert done.stderr.decode() == "mle-report: x.jsonl:2: rollout a-0-0 again, first in line 1: a run counts once\n"
+    assert (
+        done.stderr.decode() == "mle-report: x.jsonl:2: duplicate rollout a-0-0, first in line 1: a run counts once\n"
+    )
     done = run_command("mle-report", "--json", "--max-rejects", "1", "x.jsonl", cwd=tmp_path)
     assert json.loads(done.stdout.splitlines()[0])["rollouts"] == 1

@@ -26,7 +26,7 @@ def text(record: dict[str, Any], colour: bool = False, **view: Any) -> str:
     return "".join(show.printer(colour)(show.lines(record, show.View(**view))))
 
 
-def test_the_top_says_what_it_came_to() -> None:
+def test_the_header_gives_task_policy_outcome_and_cost() -> None:
     top = text(react()).partition("── turn 1 ")[0]
     assert "pond (pond-1), rmse, lower is better" in top
     assert "react: pond-8b version 3, temperature 1.0" in top

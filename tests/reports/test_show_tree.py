@@ -188,6 +188,15 @@ def test_the_top_says_what_was_searched_and_chosen() -> None:
     assert rows[4].split()[:5] == ["4", "3", "0", "improve", "slow"]
 
 
+def test_the_top_counts_answers_read_leniently_and_replaced() -> None:
+    record = pond()
+    assert "lenient" not in text(record) and "fallbacks" not in text(record)
+    record["search"] |= {"lenient": {"search-choose": 2, "search-idea": 1}, "fallbacks": {"search-select": 3}}
+    shown = text(record, width=200)
+    assert "lenient    answers read leniently: search-choose 2, search-idea 1\n" in shown
+    assert "fallbacks  answers replaced: search-select 3\n" in shown
+
+
 def test_a_node_says_what_was_thought_and_learnt() -> None:
     shown = text(pond())
     assert "── the task " in shown and shown.count("# Pond") == 1 and "after the last turn" not in shown

@@ -11,14 +11,13 @@ from conftest import COMMANDS, records, run_command
 
 from mletools.cli_options import options, value_of
 from mletools.records.options import declarations, option
-from mletools.scaffolds import IN_TURNS, SCAFFOLDS
-from mletools.scaffolds.loading import open_scaffold
+from mletools.scaffolds import IN_TURNS, SCAFFOLDS, open_scaffold
 
 OWN = """
 from dataclasses import dataclass
 from mletools.records.options import option
 from mletools.scaffolds.episode import Episode
-from mletools.scaffolds.facts import tell
+from mletools.scaffolds.messages import task_prompt
 from mletools.scaffolds.interface import Ended, Scaffold, Settings
 
 @dataclass(frozen=True)
@@ -30,7 +29,7 @@ class Once(Scaffold[Few]):
     settings = Few
 
     def play(self, job, environment):
-        episode = Episode(job, environment, [{{"role": "user", "content": tell("single", job.task)}}])
+        episode = Episode(job, environment, [{{"role": "user", "content": task_prompt("single", job.task)}}])
         try:
             while True:
                 episode.ask()

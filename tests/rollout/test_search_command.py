@@ -121,6 +121,28 @@ def test_killed_and_resumed_loses_and_pays_nothing_twice(preset: str, share: flo
     assert not [*tmp_path.glob("*.tape"), *tmp_path.glob("*.graph"), *tmp_path.glob("*.partial")]
 
 
+@pytest.mark.parametrize(
+    ("component", "field", "words"),
+    [("MODEL", "lenient", "2 answers read leniently"), ("Magic", "fallbacks", "2 fallbacks"), ("Model", "", "")],
+)
+def test_the_summary_counts_lenient_readings_and_fallbacks(
+    component: str, field: str, words: str, tmp_path: Path
+) -> None:
+    write_tasks(tmp_path, 1)
+    with FaultyServer(lambda body: searching(body).replace('"Model"', f'"{component}"')) as server:
+        line = [word for word in search(server, "aide", 2, "-o", "out.jsonl") if word != "-q"]
+        summary = run_command(*line, cwd=tmp_path).stderr.decode().splitlines()[-1]
+    (made,) = records((tmp_path / "out.jsonl").read_bytes())
+    ideas = {"search-idea": 2}
+    assert {name: made["search"].get(name) for name in ("lenient", "fallbacks") if name in made["search"]} == (
+        {field: ideas} if field else {}
+    )
+    assert words in summary and ("leniently" in summary, "fallbacks" in summary) == (
+        field == "lenient",
+        field == "fallbacks",
+    )
+
+
 @pytest.mark.slow
 def test_graphs_are_kept_where_the_user_says(tmp_path: Path) -> None:
     write_tasks(tmp_path)
@@ -158,7 +180,7 @@ def test_knowledge_reaches_the_researcher_by_tf_idf_or_a_servers_embeddings(embe
     with FaultyServer(searching) as server:
         run_command(*search(server, "aide", 3, "--knowledge", "texts", *options), cwd=tmp_path)
         prompts = [request["messages"][-1]["content"] for request in server.requests]
-    vectors.http.shutdown()
+    vectors.close()
     assert any("# Knowledge" in prompt and "Tell-tale passage" in prompt for prompt in prompts)
     assert any("Tell-tale passage" in text for texts in vectors.asked for text in texts) == embedded
 
@@ -169,7 +191,7 @@ def test_knowledge_reaches_the_researcher_by_tf_idf_or_a_servers_embeddings(embe
         (("--paths", "spiral"), "--paths spiral: known are chain, greedy, greedy-merge, mcts, evolution, adaptive"),
         (("--set", "paths.branches=0"), "branches 0: at least 1"),
         (("--set", "wings=2"), "--set wings=2: which constant?"),
-        (("--validation", "0"), "--evaluation aggregated goes by the score on held-out rows"),
+        (("--validation", "0"), "--evaluation aggregated needs scores on held-out rows"),
         (("--hand-in", "best"), "--hand-in is about --scaffold improve or react or codeact or memory or idea"),
         (("--knowledge", "texts"), "texts: "),
     ],
@@ -187,6 +209,6 @@ def test_a_dry_run_lists_components_and_constants(tmp_path: Path) -> None:
     write_tasks(tmp_path)
     line = ["mle-rollout", "--scaffold", "search", "--preset", "aide", "--set", "drafts=3", "--dry-run", "tasks.jsonl"]
     told = run_command(*line, cwd=tmp_path).stderr.decode()
-    assert "each of at most 500 nodes, by scripted:\n" in told
+    assert "rollouts of scripted (1 tasks x 1), each of at most 500 nodes:\n" in told
     assert re.search(r"paths +greedy +\(drafts=3 debug_probability=0\.5 debug_depth=3\)", told)
     assert os.listdir(tmp_path).count("views") == 0

@@ -44,7 +44,7 @@ from mletools.records import schema
         ("--scaffold memory --pool tasks.jsonl", "--pool is about --scaffold single"),
         ("--scaffold improve --pool tasks.jsonl", "--pool is about --scaffold single"),
         ("--scaffold react --prompt single-brief", "--prompt is about --scaffold single"),
-        ("--price 1,1", "--price is about agents in turns, not --scaffold single"),
+        ("--max-usd 1", "--max-usd is about agents in turns, not --scaffold single"),
         (
             "--scaffold codeact --max-usd 1 --price 1,1 --ideator adviser",
             "--max-usd: no price is known for adviser, the ideator",
@@ -70,8 +70,8 @@ def test_options_that_make_no_sense_are_usage_errors(options: str, told: str, tm
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ("--scaffold idea", "--scaffold idea needs a model that carries the ideas out: --implementer MODEL"),
-        ("--scaffold codeact --ideator=", "--ideator: name a model, or null or vague"),
+        ("--scaffold idea", "--scaffold idea needs a model that implements ideas: give --implementer MODEL"),
+        ("--scaffold codeact --ideator=", "--ideator needs the name of a model, or null or vague"),
         (
             "--scaffold memory --defaults evaluation --validation 0",
             "--memory-by validation needs a validation score: give --validation a share above 0",
@@ -92,7 +92,7 @@ def test_a_dry_run_asks_nobody_and_writes_nothing(tmp_path: Path) -> None:
     done = run_command(*line, cwd=tmp_path)
     assert done.stdout == b"" and sorted(tmp_path.rglob("*")) == before
     assert done.stderr.decode() == (
-        "mle-rollout: would play 12 rollouts (3 tasks x 4), each of at most 15 messages of played\n"
+        "mle-rollout: would play 12 rollouts of played (3 tasks x 4), each of at most 15 messages\n"
     )
 
 

@@ -16,7 +16,7 @@ from mletools.training.samples import sample_of
 @pytest.mark.parametrize(
     ("options", "turns", "reason"),
     [
-        (("--max-tokens", "30"), 1, "budget"),
+        (("--max-tokens", "30"), 1, "length"),
         (("--price", "1000,2000", "--max-usd", "0.5"), 2, "budget"),
         (("--max-seconds", "0.00001"), 1, "timeout"),
         (("--max-turns", "2"), 2, "max_turns"),
@@ -53,7 +53,7 @@ def test_tokens_of_all_messages_together(tmp_path: Path) -> None:
         done = play(server, "react", tmp_path, tasks, "--max-tokens", "100")
     record = done.of("mill_0")
     used = [usage["completion_tokens"] for usage in usages(record)]
-    assert record["stop_reason"] == "budget" and sum(used) == 100 and record["code"] == program(2.5)
+    assert record["stop_reason"] == "length" and sum(used) == 100 and record["code"] == program(2.5)
     assert [body["max_tokens"] for body in done.requests] == [100 - sum(used[:at]) for at in range(len(used))]
 
 

@@ -1,6 +1,8 @@
 """mle-rollout --scaffold codeact and idea, played by script: a session, an ideator, states, and ideas carried out."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +52,7 @@ SCRIPTS: dict[str, list[Any]] = {
         cell(program(2.9)),
         FINISHES,
     ],
-    # nobody to ask; no action; several; nothing is handed in
+    # nobody to ask; no action; the first of several; a tag that is never closed; nothing is handed in
     "mill_1": [HELP, "well", cell("1") + FINISHES, "<execute_ipython>1", cell("7 * 6"), FINISHES],
     # worse in the end, and taken away again
     "mill_2": [cell(program(2.9)), cell(program(2.0)), "<execute_bash>rm submission.csv</execute_bash>", FINISHES],
@@ -102,12 +104,14 @@ def test_a_session_that_lives_ends_and_is_begun_anew(done: Played) -> None:
 
 def test_what_is_no_action_and_nothing_handed_in(done: Played) -> None:
     record = done.of("mill_1")
-    assert [turn["problem"] for turn in record["turns"]] == ["missing", "missing", "several", "malformed", None, None]
+    assert [turn["problem"] for turn in record["turns"]] == ["missing", "missing", None, None, None, None]
+    rules = ["missing", "missing", "first_action", "unclosed_tag", None, None]
+    assert [turn["format"]["rule"] for turn in record["turns"]] == rules
     told = "Take exactly one action a message: <execute_ipython>, <execute_bash>, <finish>."
-    assert (
-        all(observed(record, turn).endswith(f"\n\n{told}") for turn in range(4))
-        and observed(record, 4) == "```\n42\n```"
-    )
+    assert all(observed(record, turn).endswith(f"\n\n{told}") for turn in range(2)) and [
+        observed(record, turn) for turn in (2, 3, 4)
+    ] == ["```\n1\n```", "```\n1\n```", "```\n42\n```"]
+    # --format strict: what only a lenient reading finds is carried out, and counts as malformed
     assert record["format_rate"] == 2 / 6 and record["code"] is None and record["validation"] is None
     assert record["execution"]["submission"] is None and record["execution"]["status"] == "ok"
 
@@ -230,6 +234,34 @@ def test_states_end_in_a_question_and_say_where_it_stands(asked: Played) -> None
     assert HELP in second["messages"][-1]["content"] and [t["action"] for t in second["turns"]][-1] == "seek_help"
 
 
+def test_a_state_has_the_program_that_a_shell_wrote_and_the_last_valid_score(tmp_path: Path) -> None:
+    tasks = write_tasks(tmp_path)
+    shell = f"cat > train.py <<'EOF'\n{program(2.5)}EOF\npython3 train.py"
+    broken = cell("open('submission.csv', 'w').write('nothing')")
+    script = [f"<execute_bash>\n{shell}\n</execute_bash>", "<execute_bash>ls</execute_bash>", broken, HELP, FINISHES]
+    with FaultyServer(in_steps(script)) as server:
+        done = play(server, "codeact", tmp_path, tasks, "--ideator", "null", "--write-states", "states.jsonl")
+    (state,) = (record["state"] for record in states_of(done))
+    assert [turn["grade"]["valid"] for turn in done.of("mill_0")["turns"] if "grade" in turn] == [True, False]
+    assert state["score"] == test_score(tmp_path, tasks[0], 2.5)
+    assert state["validation"] == validation_score(tmp_path, tasks[0], 2.5)
+    assert "cat > train.py" in state["code"] and "ls" not in state["code"].split()
+    folder = tmp_path / "again"
+    folder.mkdir()
+    (folder / "input").symlink_to(tmp_path / tasks[0]["data"]["dir"] / "public")
+    subprocess.run([sys.executable, "-c", state["code"]], cwd=folder, check=True)
+    assert (folder / "submission.csv").stat().st_size > len("nothing")
+
+
+def test_an_idea_that_was_cut_is_none(tmp_path: Path) -> None:
+    tasks = write_tasks(tmp_path)
+    policies = {"played": in_steps([HELP, FINISHES]), "adviser": lambda body: IDEA + " and so on" * 500}
+    with FaultyServer(by_model(policies)) as server:
+        done = play(server, "codeact", tmp_path, tasks, "--ideator", "adviser", "--max-answer-tokens", "200")
+    told = done.of("mill_0")["turns"][0]["help"]
+    assert (told["idea"], told["answer"]) == (None, FIXED["null"]) and told["said"].startswith(IDEA)
+
+
 def test_ideas_are_rewarded_by_what_they_improve(asked: Played, tmp_path: Path) -> None:
     """+1 better than the state, 0 no better or without a submission, -1 in another form; by the test rows."""
     state = next(s for s in states_of(asked) if s["state"]["turn"] == 2)
@@ -284,5 +316,5 @@ def test_what_is_no_state_is_set_aside(asked: Played, tmp_path: Path) -> None:
         done = run_command(*line, cwd=tmp_path, check=False)
     assert done.returncode == 1 and server.requests == []
     assert done.stderr.decode() == (
-        "mle-rollout: runs.jsonl:1: no state: give what mle-rollout --scaffold codeact --write-states wrote\n"
+        "mle-rollout: runs.jsonl:1: not a state: use the output of mle-rollout --scaffold codeact --write-states\n"
     )

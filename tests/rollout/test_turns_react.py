@@ -5,15 +5,17 @@ import re
 from pathlib import Path
 
 import pytest
-from conftest import run_command
+from conftest import records, run_command
 from model_server import FaultyServer
 from played import (
     ENDS,
     SCORES,
     SEARCH,
     THOUGHTLESS,
+    TRAINED,
     Played,
     by_task,
+    command,
     in_steps,
     play,
     program,
@@ -30,6 +32,7 @@ from played_checks import (
     observed,
 )
 
+from mletools.records import schema
 from mletools.scaffolds.react import HOW
 from mletools.training.samples import sample_of
 
@@ -90,12 +93,22 @@ def test_the_usual_way(last: Played) -> None:
 
 def test_what_is_no_action_is_answered_and_marked(last: Played) -> None:
     record = last.of("mill_1")
-    problems = ["early", None, "missing", "several", "malformed", "unknown", "malformed", None, "missing"]
+    problems = ["early", None, "missing", None, "malformed", "unknown", "early", None, "missing"]
     assert [turn["problem"] for turn in record["turns"]] == problems and record["stop_reason"] == "max_turns"
-    assert [turn["action"] for turn in record["turns"]] == ["none", "score", *["none"] * 5, "python", "none"]
+    assert [turn["action"] for turn in record["turns"]] == [
+        "none",
+        "score",
+        "none",
+        "python",
+        *["none"] * 3,
+        "python",
+        "none",
+    ]
+    rules = [None, None, "missing", "first_action", "malformed", "unknown", "unclosed_tag", None, "missing"]
+    assert [turn["format"]["rule"] for turn in record["turns"]] == rules
     assert observed(record, 0) == f"{NONE_YET}\n\n{HOW}"
     assert observed(record, 1) == "<tool_response>\nThere is no submission.csv to score.\n</tool_response>"
-    for turn in (2, 3, 4, 5, 6):
+    for turn in (2, 4, 5, 6):
         assert observed(record, turn).endswith(f"\n\n{HOW}")
     # the first two, the program and the last one reason first; two begin with their number instead
     reasoned = [m["content"].startswith("<think>") for m in record["messages"] if m["role"] == "assistant"]
@@ -219,3 +232,45 @@ def test_hostile_programs_find_nothing(tmp_path: Path) -> None:
     assert seen[0][-1] in output["head"] + output["tail"]  # it can read what it may
     check_nothing_told(tmp_path, done.records, done.requests)
     run_command("mle-grade", "-q", input=json.dumps(record).encode(), cwd=tmp_path)
+
+
+def test_prompts_of_a_folder_are_asked_and_make_other_records(tmp_path: Path) -> None:
+    write_tasks(tmp_path)
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "react-system.md").write_text("Win {{name}} in {{max_turns}} messages.\n")
+    with FaultyServer(in_steps([ENDS])) as server:
+        line = command(server, "react", "--max-turns", "2")
+        (plain,) = records(run_command(*line, cwd=tmp_path).stdout)
+        (own,) = records(run_command(*line, "--prompts", "own", cwd=tmp_path).stdout)
+        wrong = run_command(*line, "--prompts", "tasks", cwd=tmp_path, check=False)
+    assert own["messages"][0]["content"] == "Win mill_0 in 2 messages." != plain["messages"][0]["content"]
+    assert own["messages"][1]["content"] == plain["messages"][1]["content"] and own["id"] != plain["id"]
+    assert (
+        wrong.returncode == 1
+        and b"mle-rollout: tasks: holds no prompt; a file NAME.md replaces one of " in wrong.stderr
+    )
+
+
+def test_a_refit_gives_the_held_out_rows_back(tmp_path: Path) -> None:
+    tasks = write_tasks(tmp_path, 2)
+    counting = "rows = sum(1 for _ in open('input/train.csv')) - 1\nprint('rows', rows)\n"
+    held_out = f"{counting}assert rows < {TRAINED}\n"
+    scripts = {"mill_0": [runs(counting + program(2.5)), ENDS], "mill_1": [runs(held_out + program(2.5)), ENDS]}
+    with FaultyServer(by_task({name: in_steps(script) for name, script in scripts.items()})) as server:
+        plain = play(server, "react", tmp_path, tasks)
+        refitted = play(server, "react", tmp_path, tasks, "--refit")
+    for done in (plain, refitted):
+        for record in done.records:
+            schema.check(record, "rollout")
+    assert not any("refit" in record for record in plain.records)
+    good, bad = refitted.of("mill_0"), refitted.of("mill_1")
+    assert good["refit"] == {"used": True} and good["id"] != plain.of("mill_0")["id"]
+    assert good["execution"]["stdout"]["head"].startswith(f"rows {TRAINED}\n")
+    seen = good["turns"][0]["execution"]["stdout"]["head"]
+    assert seen.startswith("rows ") and int(seen.split()[1]) < TRAINED
+    assert good["validation"] == plain.of("mill_0")["validation"]
+    (graded_record,) = graded(tmp_path, [good])
+    assert graded_record["grade"]["score"] == test_score(tmp_path, good["task"], 2.5)
+    # a program that fails on all rows leaves what was handed in
+    assert bad["refit"]["used"] is False and bad["refit"]["execution"]["status"] == "error"
+    assert bad["execution"] == bad["turns"][0]["execution"]

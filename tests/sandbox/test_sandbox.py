@@ -202,7 +202,7 @@ def test_nothing_is_left_for_the_next_run(sandbox: LocalSandbox, public: Path) -
     assert "LEFT" not in printed(run(sandbox, public, "import os; print(os.environ)"))
 
 
-def test_no_memory_of_the_last_run(public: Path) -> None:
+def test_memory_holds_nothing_of_the_last_run(public: Path) -> None:
     scan = """
         import re
         # A pattern that does not hold the token itself, or the scan would find its own copy.
@@ -775,9 +775,9 @@ def test_module_that_fails_to_import_is_an_error(tmp_path: Path) -> None:
         open_sandbox("local", Setup(1, ("json", "no_such_module_anywhere"))) as sandbox,
     ):
         assert sandbox.protections["no_new_privs"]
-        assert sandbox.notes == ["not installed, so not imported ahead: no_such_module_anywhere"]
+        assert sandbox.notes == ["not installed, so not preimported: no_such_module_anywhere"]
     with LocalSandbox(Setup(1, ("antigravity.broken",))) as broken:
-        assert broken.notes == ["not installed, so not imported ahead: antigravity.broken"]
+        assert broken.notes == ["not installed, so not preimported: antigravity.broken"]
 
 
 def test_importing_the_package_is_cheap() -> None:

@@ -78,7 +78,7 @@ def test_as_large_as_they_may_be_and_no_larger(started: LocalSandbox, public: Pa
     for given in ([most, ""], ["a\0b"]):
         with pytest.raises(ToolError) as caught:
             started.run(CODE, public, Limits(), 0, given)
-        assert str(caught.value) == "arguments of a program hold no zero byte and take at most 32 KB"
+        assert str(caught.value) == "program arguments may have no zero byte and at most 32 KB"
 
 
 def test_arguments_in_a_container(docker_daemon: Daemon, public: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,9 +22,7 @@ import pytest
 
 from mletools.records.errors import ToolError
 from mletools.sandbox import Limits, Outcome, Sandbox, Setup
-from mletools.sandbox.attacks import ATTACKS, Attack, AttackWorld
-from mletools.sandbox.attacks import world as world_module
-from mletools.sandbox.attacks.attack import held
+from mletools.sandbox.attacks import ATTACKS, Attack, AttackTargets, memory_use
 from mletools.sandbox.container import DockerSandbox
 from mletools.sandbox.local import LocalSandbox
 from mletools.sandbox.on_ray import RaySandbox
@@ -32,6 +30,7 @@ from mletools.sandbox.process_tree import remove_folder
 from mletools.sandbox.selftest import Finding, attempt, failed, selftest, table
 
 SMALL_SERVER = ("json",)
+PLAIN = Attack("any", "files", "")
 
 
 class BareSandbox:
@@ -42,7 +41,7 @@ class BareSandbox:
     def __init__(self) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="mletools-bare-"))
         self._work = self._folder / "work"
-        # Only the world's own descriptors are passed on: attacks write to all that they find.
+        # Only the targets's own descriptors are passed on: attacks write to all that they find.
         self.inherits: tuple[int, ...] = ()
 
     @property
@@ -111,7 +110,7 @@ class BareSandbox:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-# A backend is opened by its name, once a session, with a world around it. To try another one, fill in a line here.
+# A backend is opened by its name, once a session, with a targets around it. To try another one, fill in a line here.
 BACKENDS: dict[str, Callable[[], Sandbox]] = {
     "local": lambda: LocalSandbox(Setup(2)),
     "local without namespaces": lambda: LocalSandbox(Setup(2), namespaces=False, cgroup=False),
@@ -127,23 +126,23 @@ SLOW = set(BACKENDS) - {"local", "bare"}
 # What is open where the kernel grants no namespaces and no cgroup, and why. Landlock and seccomp close the rest.
 _NO_IPC = "/dev/shm is the machine's own without a mount namespace"
 WITHOUT_NAMESPACES = {
-    "shared memory of the machine": _NO_IPC,
-    "files of a run beside it": _NO_IPC,
+    "shared memory of the host": _NO_IPC,
+    "files of a concurrent run": _NO_IPC,
     "writing outside the work folder": "/dev/shm can be written to, for multiprocessing needs it",
     "shared memory and files left behind": _NO_IPC,
-    "disk filler": "no disk of its own",
-    "files without number": "no disk of its own",
+    "filling the disk": "no disk of its own",
+    "using up the inodes": "no disk of its own",
 }
 # Open or sealed as the kernel's version and the user's rights have it.
 UNSURE_WITHOUT_NAMESPACES = {
     "signals to other processes": "Landlock scopes signals from Linux 6.12 on",
-    "killing everything in reach": "not tried where signals reach others",
+    "killing every reachable process": "not tried where signals reach others",
     "killing its process group": "not tried where signals reach others",
     "killing its parent": "not tried where signals reach others",
     "stopping its parent": "not tried where signals reach others",
     "writing to the interpreter's folders": "an ordinary user may own them; Landlock closes them but for unnamed files",
-    "ahead of others": "an ordinary user's run may take back its place in line when memory ends",
-    "folders that nobody may enter": "two runs of one user may meet in /tmp",
+    "raising its priority": "an ordinary user's run may take back its place in line when memory ends",
+    "unreadable folders": "two runs of one user may meet in /tmp",
 }
 
 _TAKEN = Outcome("ok", 0, 0.1, 0.1, 1.0, b"OPEN all of it was taken\ntried\n", b"", None, "no submission.csv")
@@ -153,43 +152,43 @@ _OTHER = Outcome("ok", 0, 0.1, 0.1, 1.0, b"patched\ntried\n", b"", b"x,y\n1,1\n"
 # Attacks that are not tried bare, or that a bare run holds: why, and an outcome that their judge must call open.
 NOT_BARE = {
     "fork bomb": ("a bomb", _TAKEN),
-    "threads without end": ("a bomb", _TAKEN),
+    "thread bomb": ("a bomb", _TAKEN),
     "memory bomb": ("a bomb", _FINISHED),
     "memory of many processes": ("a bomb", _FINISHED),
-    "memory in files without a name": ("a bomb", _FINISHED),
-    "memory in shared segments": ("a bomb", _FINISHED),
-    "disk filler": ("fills the disk", _FINISHED),
-    "files without number": ("fills the disk", _FINISHED),
+    "memory in memfd files": ("a bomb", _FINISHED),
+    "memory in System V segments": ("a bomb", _FINISHED),
+    "filling the disk": ("fills the disk", _FINISHED),
+    "using up the inodes": ("fills the disk", _FINISHED),
     "sparse file of 10 GB": ("fills the disk", _TAKEN),
     "endless stdout": ("fills the disk", _FINISHED),
     "endless stderr": ("fills the disk", _FINISHED),
     "endless output of many processes": ("fills the disk", _FINISHED),
-    "raising its limits": ("this machine may have set none", _TAKEN),
+    "raising its resource limits": ("this machine may have set none", _TAKEN),
     "a folder": ("no reader takes it for a file", _FORGED),
     "a socket": ("no reader takes it for a file", _FORGED),
-    "messages like the sandbox's own": ("a bare run has no messages", _FORGED),
-    "a good end told by a child": ("the kernel tells whose end it was", _FORGED),
+    "forged sandbox messages": ("a bare run has no messages", _FORGED),
+    "forged exit code from a child": ("the kernel tells whose end it was", _FORGED),
     "libraries patched in memory": ("each bare run is a new process", _OTHER),
-    "numbers changed in place": ("each bare run is a new process", _OTHER),
-    "settings of the process": ("each bare run is a new process", _OTHER),
+    "integers changed in place": ("each bare run is a new process", _OTHER),
+    "process settings": ("each bare run is a new process", _OTHER),
 }
 # What the kernel refuses to ordinary users even bare, or refuses on some machines.
 BARE_AS_ROOT = {attack.name for attack in ATTACKS if attack.group == "kernel"} | {
-    "memory of others",
-    "memory of a run beside it",
-    "ahead of others",
-    "turning the clock",
-    "keys left with the kernel",
+    "memory of other processes",
+    "memory of a concurrent run",
+    "raising its priority",
+    "changing the clock",
+    "keys left in kernel keyrings",
     "packet and raw sockets",
     "a hard link to the answers",
-    "memory in pipes full to the brim",
-    "memory in sockets under way in sockets",
+    "memory in full pipes",
+    "memory in sockets in flight",
 }
 MAY_BE_REFUSED = {
-    "a route out": "this machine has no network",
-    "calls by other machines' numbers": "a kernel without 32-bit programs",
+    "route to other networks": "this machine has no network",
+    "system calls of other ABIs": "a kernel without 32-bit programs",
     "setuid programs": "none is installed",
-    "keys left with the kernel": "a kernel without keyrings",
+    "keys left in kernel keyrings": "a kernel without keyrings",
     "keyrings": "a kernel without keyrings",
     "memory pinned by pipes": "a kernel without huge pages",
 }
@@ -197,15 +196,15 @@ MAY_BE_REFUSED = {
 # tried by default.
 QUICK_DEAR = {
     "memory in page tables",
-    "memory in sockets' queues",
+    "memory in socket queues",
     "signals to other processes",
-    "files of a run beside it",
+    "files of a concurrent run",
     "fork bomb",
 }
 
 
-def open_backend(name: str, stack: ExitStack, fixture: Callable[[str], Any]) -> tuple[Sandbox, AttackWorld]:
-    """The backend and a world planted around it, both taken away with `stack`; skips where the machine has it not."""
+def open_backend(name: str, stack: ExitStack, fixture: Callable[[str], Any]) -> tuple[Sandbox, AttackTargets]:
+    """The backend and a targets planted around it, both taken away with `stack`; skips where the machine has it not."""
     with pytest.MonkeyPatch.context() as patch:
         if name.startswith("docker"):
             daemon = fixture("docker_daemon")
@@ -213,27 +212,27 @@ def open_backend(name: str, stack: ExitStack, fixture: Callable[[str], Any]) -> 
             patch.setenv("MLE_SANDBOX_IMAGE", daemon.image)
         if name.endswith("ray") and find_spec("ray") is None:
             pytest.skip("needs the [ray] extra")
-        world = stack.enter_context(AttackWorld())
+        targets = stack.enter_context(AttackTargets())
         sandbox = BACKENDS[name]()
     stack.callback(sandbox.close)
     if isinstance(sandbox, BareSandbox):
-        sandbox.inherits = (world.held,)
-        return sandbox, world
+        sandbox.inherits = (targets.descriptor,)
+        return sandbox, targets
     try:
         protections = sandbox.protections
     except ToolError as error:
         pytest.skip(f"no backend {name} here: {error}")
     if name == "local" and not protections["mount_namespace"]:
         pytest.skip(f"no namespaces here: {'; '.join(sandbox.notes)}")
-    return sandbox, world
+    return sandbox, targets
 
 
 @pytest.fixture(scope="module")  # no longer: a process can be connected to one Ray cluster only
-def opened(request: pytest.FixtureRequest) -> Iterator[Callable[[str], tuple[Sandbox, AttackWorld]]]:
-    kept: dict[str, tuple[Sandbox, AttackWorld]] = {}
+def opened(request: pytest.FixtureRequest) -> Iterator[Callable[[str], tuple[Sandbox, AttackTargets]]]:
+    kept: dict[str, tuple[Sandbox, AttackTargets]] = {}
     with ExitStack() as stack:
 
-        def take(name: str) -> tuple[Sandbox, AttackWorld]:
+        def take(name: str) -> tuple[Sandbox, AttackTargets]:
             if name not in kept:
                 with ExitStack() as attempt_stack:
                     kept[name] = open_backend(name, attempt_stack, request.getfixturevalue)
@@ -248,7 +247,7 @@ def cases() -> list[object]:
     for backend in BACKENDS:
         if backend != "bare":
             for attack in ATTACKS:
-                dear = (attack.measured or attack.beside) and attack.name not in QUICK_DEAR
+                dear = (attack.measured or attack.concurrent) and attack.name not in QUICK_DEAR
                 slow = backend in SLOW or dear
                 marks = [pytest.mark.slow] if slow else []
                 found.append(pytest.param(backend, attack, id=f"{backend}-{attack.name}", marks=marks))
@@ -259,17 +258,17 @@ def quick_bare() -> set[str]:
     """The last of each group that is tried bare: its judge, by default."""
     names: dict[str, list[str]] = {}
     for attack in ATTACKS:
-        if attack.name not in NOT_BARE and not (attack.measured or attack.beside or attack.limits.cpu_s):
+        if attack.name not in NOT_BARE and not (attack.measured or attack.concurrent or attack.limits.cpu_s):
             names.setdefault(attack.group, []).append(attack.name)
     return {name for group in names.values() for name in group[-1:]}
 
 
 @pytest.mark.parametrize(("backend", "attack"), cases())
-def test_attack_is_held(opened: Callable[[str], tuple[Sandbox, AttackWorld]], backend: str, attack: Attack) -> None:
+def test_attack_is_held(opened: Callable[[str], tuple[Sandbox, AttackTargets]], backend: str, attack: Attack) -> None:
     finding = attempt(attack, *opened(backend))
     if backend == "local without namespaces":
         if attack.name in UNSURE_WITHOUT_NAMESPACES:
-            assert "broke" not in finding.seen
+            assert "error of the sandbox" not in finding.seen
             return
         known = WITHOUT_NAMESPACES.get(attack.name)
         assert finding.sealed == (known is None), finding.seen
@@ -290,32 +289,32 @@ def test_attack_is_held(opened: Callable[[str], tuple[Sandbox, AttackWorld]], ba
     ],
 )
 def test_bare_run_is_judged_open(
-    opened: Callable[[str], tuple[Sandbox, AttackWorld]], attack: Attack, monkeypatch: pytest.MonkeyPatch
+    opened: Callable[[str], tuple[Sandbox, AttackTargets]], attack: Attack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mletools.sandbox.selftest._WEIGHED_AGAIN", 1)
+    monkeypatch.setattr("mletools.sandbox.selftest._MEASUREMENTS", 1)
     if attack.name in BARE_AS_ROOT and os.geteuid() != 0:
         pytest.skip("the kernel refuses it to ordinary users")
-    sandbox, world = opened("bare")
+    sandbox, targets = opened("bare")
     assert isinstance(sandbox, BareSandbox)
     for _ in range(3):  # on a busy machine a race may be lost even where nothing is sealed
         sandbox.wipe()
-        finding = attempt(attack, sandbox, world)
+        finding = attempt(attack, sandbox, targets)
         if not finding.sealed:
             break
     if finding.sealed and attack.name in MAY_BE_REFUSED:
         pytest.skip(f"refused even bare: {MAY_BE_REFUSED[attack.name]}")
     assert not finding.sealed
-    assert "did not get to its end" not in finding.seen
-    assert "broke" not in finding.seen
+    assert "did not run to its end" not in finding.seen
+    assert "error of the sandbox" not in finding.seen
 
 
 @pytest.mark.parametrize("name", NOT_BARE)
 def test_judge_can_fail(name: str) -> None:
     attack = next(attack for attack in ATTACKS if attack.name == name)
-    with AttackWorld() as world:
-        world.honest = Outcome("ok", 0, 0.1, 0.1, 1.0, b"honest\ntried\n", b"", b"x,y\n1,0\n", None)
-        world.begin()
-        assert not attack.judge(NOT_BARE[name][1], world).sealed
+    with AttackTargets() as targets:
+        targets.honest = Outcome("ok", 0, 0.1, 0.1, 1.0, b"honest\ntried\n", b"", b"x,y\n1,0\n", None)
+        targets.begin()
+        assert not attack.judge(NOT_BARE[name][1], targets).sealed
 
 
 # The table's own promises
@@ -324,34 +323,35 @@ def test_judge_can_fail(name: str) -> None:
 def test_names_are_unique_and_lists_name_attacks() -> None:
     names = [attack.name for attack in ATTACKS]
     assert len(set(names)) == len(names)
-    assert {attack.after for attack in ATTACKS} - {None} <= set(names)
+    assert {attack.requires for attack in ATTACKS} - {None} <= set(names)
     lists = (WITHOUT_NAMESPACES, UNSURE_WITHOUT_NAMESPACES, NOT_BARE, BARE_AS_ROOT, MAY_BE_REFUSED)
     assert set().union(*lists) <= set(names)
 
 
 def test_judge_goes_by_traces_not_by_words() -> None:
-    with AttackWorld() as world:
-        world.begin()
-        assert held(_FINISHED, world).sealed
-        answers = world.answers.read_bytes()
-        assert held(Outcome("ok", 0, 0, 0, 0, answers + b"tried\n", b"", None, None), world).seen == "read the answers"
-        assert not held(Outcome("ok", 0, 0, 0, 0, b"all is sealed\n", b"", None, None), world).sealed
-        (world.public / "train.csv").write_text("changed")
-        assert held(_FINISHED, world).seen == "changed the public folder"
-        world.begin()
-        left = world.folder / f"{world.mark}.txt"
+    with AttackTargets() as targets:
+        targets.begin()
+        assert PLAIN.judge(_FINISHED, targets).sealed
+        answers = targets.answers.read_bytes()
+        printed = Outcome("ok", 0, 0, 0, 0, answers + b"tried\n", b"", None, None)
+        assert PLAIN.judge(printed, targets).seen == "read the answers"
+        assert not PLAIN.judge(Outcome("ok", 0, 0, 0, 0, b"all is sealed\n", b"", None, None), targets).sealed
+        (targets.public / "train.csv").write_text("changed")
+        assert PLAIN.judge(_FINISHED, targets).seen == "changed the public folder"
+        targets.begin()
+        left = targets.folder / f"{targets.mark}.txt"
         left.write_text("left")
-        assert held(_FINISHED, world).seen == f"left {left}"
-        world.begin()
-        assert held(_FINISHED, world).sealed
+        assert PLAIN.judge(_FINISHED, targets).seen == f"left {left}"
+        targets.begin()
+        assert PLAIN.judge(_FINISHED, targets).sealed
         assert not left.exists()
 
 
-def test_world_takes_itself_away() -> None:
+def test_the_world_removes_its_files_processes_and_variables() -> None:
     before = dict(os.environ)
-    with AttackWorld() as world:
-        known = world.known()
-        places = [world.folder, Path(f"/proc/{known['victim']}"), Path(known["shm_file"])]
+    with AttackTargets() as targets:
+        known = targets.known()
+        places = [targets.folder, Path(f"/proc/{known['victim']}"), Path(known["shm_file"])]
         assert all(place.exists() for place in places)
         assert os.environ != before
     assert not any(place.exists() for place in places)
@@ -368,12 +368,12 @@ class BrokenSandbox(BareSandbox):
 def test_trouble_of_the_sandbox_is_a_finding() -> None:
     sandbox = BrokenSandbox()
     try:
-        with AttackWorld() as world:
-            finding = attempt(ATTACKS[0], sandbox, world)
-        assert (finding.sealed, finding.seen) == (False, "the sandbox itself broke: no room on this machine")
+        with AttackTargets() as targets:
+            finding = attempt(ATTACKS[0], sandbox, targets)
+        assert (finding.sealed, finding.seen) == (False, "error of the sandbox: no room on this machine")
         with pytest.raises(ToolError, match="no room on this machine"):
             selftest(sandbox, 2, None)
-        with pytest.raises(ToolError, match="needs 2 slots, for attacks on a run beside them, not 1: use -j 2"):
+        with pytest.raises(ToolError, match="needs 2 slots, for attacks on a concurrent run, not 1: use -j 2"):
             selftest(sandbox, 1, None)
     finally:
         sandbox.close()
@@ -381,20 +381,20 @@ def test_trouble_of_the_sandbox_is_a_finding() -> None:
 
 def test_table() -> None:
     findings = [
-        Finding("answers by their path", "files", True, True, "no trace", 0.1),
-        Finding("tcp to this machine", "network", True, False, "reached tcp 127.0.0.1", 0.1),
-        Finding("a route out", "network", True, True, "no trace", 0.1),
-        Finding("disk filler", "disk", False, False, "160 MB \u00fc " + "x" * 200, 0.1),
+        Finding("answers by path", "files", True, True, "no trace", 0.1),
+        Finding("TCP to the host", "network", True, False, "reached tcp 127.0.0.1", 0.1),
+        Finding("route to other networks", "network", True, True, "no trace", 0.1),
+        Finding("filling the disk", "disk", False, False, "160 MB \u00fc " + "x" * 200, 0.1),
     ]
     text = table(findings, {"seccomp": True, "disk_limit": False})
     assert text.isascii()
     assert max(map(len, text.split("\n"))) < 100
     assert text.split("\n") == [
-        "group    attack                 verdict    seen",
-        "files    answers by their path  sealed     no trace",
-        "network  tcp to this machine    OPEN       reached tcp 127.0.0.1",
-        "         a route out            sealed     no trace",
-        "disk     disk filler            open       160 MB ? " + "x" * 33 + "...",
+        "group    attack                   verdict    seen",
+        "files    answers by path          sealed     no trace",
+        "network  TCP to the host          OPEN       reached tcp 127.0.0.1",
+        "         route to other networks  sealed     no trace",
+        "disk     filling the disk         open       160 MB ? " + "x" * 33 + "...",
         "",
         "not active here: disk_limit",
         "2 sealed, 1 OPEN (answers, other programs or the reward are in reach), 1 open (weaker)",
@@ -406,24 +406,26 @@ def test_table() -> None:
 def test_memory_is_judged_by_what_is_missing_for_long() -> None:
     attack = next(attack for attack in ATTACKS if attack.measured)
     limit = attack.limits.memory_mb
-    with AttackWorld() as world:
+    with AttackTargets() as targets:
         for mb, seconds, sealed in ((limit + 200, 2.0, True), (limit + 900, 0.3, True), (limit + 900, 2.0, False)):
-            world._weighed = [(at / 50, float(mb) if 1 <= at / 50 <= 1 + seconds else 10.0) for at in range(200)]
-            world.begin()
-            assert attack.judge(_FINISHED, world).sealed == sealed, (mb, seconds)
+            targets.memory.samples = [
+                (at / 50, float(mb) if 1 <= at / 50 <= 1 + seconds else 10.0) for at in range(200)
+            ]
+            targets.begin()
+            assert attack.judge(_FINISHED, targets).sealed == sealed, (mb, seconds)
 
 
 @pytest.mark.parametrize("gone", [True, False])
-def test_what_outlasts_a_run_was_not_the_runs(gone: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_missing_for_long_after_a_run_is_not_the_runs(gone: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     lacking = [100.0]
-    monkeypatch.setattr(world_module, "_lacking_mb", lambda: lacking[0])
-    with AttackWorld() as world:
-        with world.weighing():
+    monkeypatch.setattr(memory_use, "used_mb", lambda: lacking[0])
+    with AttackTargets() as targets:
+        with targets.memory.measure():
             lacking[0] = 700.0
             time.sleep(1.0)
             if gone:
                 lacking[0] = 100.0
-        assert world.lacking_mb(0.5) == (600.0 if gone else 0.0)
+        assert targets.memory.sustained_mb(0.5) == (600.0 if gone else 0.0)
 
 
 @pytest.mark.slow
@@ -431,11 +433,11 @@ def test_memory_of_the_machine_is_seen() -> None:
     """The whole machine is weighed: other tests take and leave memory beside this one."""
 
     def seen() -> float:
-        before = world_module._lacking_mb()
+        before = memory_use.used_mb()
         kept = bytearray(b"x") * (600 << 20)
         time.sleep(0.5)
-        lacking = world_module._lacking_mb() - before
+        used = memory_use.used_mb() - before
         assert len(kept) == 600 << 20
-        return lacking
+        return used
 
     assert any(seen() > 200 for _ in range(5))

@@ -51,7 +51,7 @@ def needs(module: str) -> None:
     ("args", "told"),
     [
         (["--gpus", "any"], "name the devices, e.g. --gpus 0,1"),
-        (["--gpus", "0", "--on", "ray"], "a cluster chooses the devices itself: give --gpus any"),
+        (["--gpus", "0", "--on", "ray"], "a cluster chooses the devices: give --gpus any"),
         (["--selftest", "--on", "ray"], "--selftest attacks the machine that it runs on"),
         (["--backend", "moon"], "'moon' is not one of"),
         (["--start", "tepid"], "'tepid' is not one of"),
@@ -87,7 +87,7 @@ def test_records_say_how_and_where_a_program_ran(stages: dict[str, Any], tmp_pat
     assert (warm["backend"], warm["start"], warm["gpu"], warm["stdout"]["head"]) == ("local", "warm", "978", "978\n")
     assert (cold["start"], cold["gpu"]) == ("cold", "978")
     assert warm["protections"] == cold["protections"]
-    assert b"not installed, so not imported ahead: no_such_module" in done.stderr
+    assert b"not installed, so not preimported: no_such_module" in done.stderr
 
 
 @pytest.mark.slow

@@ -145,7 +145,7 @@ def test_the_interface_opens_it(daemon: Daemon, public: Path, client: Any) -> No
     before = len(ours(client))
     with open_sandbox("docker", Setup(1, (*SMALL, "no_such_module"), image=daemon.small)) as opened:
         assert printed(run(opened, public, "print(1)")) == "1\n"
-        assert opened.notes[1:] == ["not installed, so not imported ahead: no_such_module"]
+        assert opened.notes[1:] == ["not installed, so not preimported: no_such_module"]
     assert wait_until(lambda: len(ours(client)) == before)
     with pytest.raises(ToolError, match="the sandbox is closed"):
         run(opened, public, "print(1)")

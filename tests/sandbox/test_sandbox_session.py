@@ -24,7 +24,7 @@ from solving import SECRET, make_public, processes_with, run
 import mletools
 from mletools.records.errors import ToolError
 from mletools.sandbox import Cell, Limits, Outcome, Sandbox, Session, Setup
-from mletools.sandbox.attacks import ATTACKS, Attack, AttackWorld
+from mletools.sandbox.attacks import ATTACKS, Attack, AttackTargets
 from mletools.sandbox.container import DockerSandbox
 from mletools.sandbox.local import LocalSandbox
 from mletools.sandbox.on_ray import RaySandbox
@@ -177,7 +177,7 @@ def test_cold_start(public: Path) -> None:
         assert printed(python(session, "2 + 2")) == "4\n"
 
 
-def test_streams_are_mended(session: Session) -> None:
+def test_closed_and_replaced_streams_are_opened_again(session: Session) -> None:
     assert python(session, "import sys, io, os\nsys.stdout = sys.stderr = io.StringIO()\nprint('lost')").output == b""
     assert printed(python(session, "print('a')")) == "a\n"
     assert python(session, "sys.stdout.close(); sys.stderr.close(); sys.stdin.close(); os.close(0)").status == "ok"
@@ -371,7 +371,7 @@ def test_an_answer_forged_ahead_wins_nothing(session: Session) -> None:
     assert not cell.alive or cell.status == "timeout"
 
 
-def test_children_that_write_on(sandbox: LocalSandbox, session: Session, public: Path) -> None:
+def test_children_that_write_after_their_cell(sandbox: LocalSandbox, session: Session, public: Path) -> None:
     code = """
         import os, time
         for _ in range(3):
@@ -399,7 +399,7 @@ def test_signals_to_the_processes_around_it(sandbox: LocalSandbox, public: Path,
     assert run(sandbox, public, "print(1)").stdout == b"1\n"
 
 
-def test_output_that_it_takes_away_itself(sandbox: LocalSandbox, public: Path) -> None:
+def test_a_cell_that_reads_its_own_output_pipe(sandbox: LocalSandbox, public: Path) -> None:
     steal = """
         import os, time
         end = os.open("/proc/self/fd/1", os.O_RDONLY | os.O_NONBLOCK)
@@ -442,24 +442,24 @@ class Sessions:
 
 # What is otherwise in a session, and why.
 OTHERWISE = {
-    "inherited descriptors": "the socket of its own cells",
-    "disk filler": "an error of the cell, which the session survives",
-    "files without number": "an error of the cell, which the session survives",
-    "silent, with every descriptor closed": "ends the session as killed",
-    "never done with its exit": "hooks of the exit are not waited for",
-    "messages like the sandbox's own": "ends the session as killed",
+    "inherited file descriptors": "the socket of its own cells",
+    "filling the disk": "an error of the cell, which the session survives",
+    "using up the inodes": "an error of the cell, which the session survives",
+    "closing every descriptor": "ends the session as killed",
+    "hanging at exit": "hooks of the exit are not waited for",
+    "forged sandbox messages": "ends the session as killed",
 }
-QUICK = {"answers by their path", "tcp to this machine", "killing its parent", "a route out"}
+QUICK = {"answers by path", "TCP to the host", "killing its parent", "route to other networks"}
 
 
 @pytest.fixture(scope="module")
-def attacked() -> Iterator[tuple[Sessions, AttackWorld]]:
+def attacked() -> Iterator[tuple[Sessions, AttackTargets]]:
     with ExitStack() as stack:
-        world = stack.enter_context(AttackWorld())
+        targets = stack.enter_context(AttackTargets())
         inner = stack.enter_context(LocalSandbox(Setup(2, ("numpy",))))
         if not inner.protections["mount_namespace"]:
             pytest.skip(f"no namespaces here: {'; '.join(inner.notes)}")
-        yield Sessions(inner), world
+        yield Sessions(inner), targets
 
 
 @pytest.mark.parametrize(
@@ -470,9 +470,9 @@ def attacked() -> Iterator[tuple[Sessions, AttackWorld]]:
         if attack.name not in OTHERWISE
     ],
 )
-def test_attack_is_held(attacked: tuple[Sessions, AttackWorld], attack: Attack) -> None:
-    sandbox, world = attacked
-    finding = attempt(attack, sandbox, world)  # type: ignore[arg-type]
+def test_attack_is_held(attacked: tuple[Sessions, AttackTargets], attack: Attack) -> None:
+    sandbox, targets = attacked
+    finding = attempt(attack, sandbox, targets)  # type: ignore[arg-type]
     if attack.group == "memory" and not sandbox.protections["memory_cgroup"] and not finding.sealed:
         pytest.skip(f"no memory cgroup here: {finding.seen}")
     assert finding.sealed, finding.seen

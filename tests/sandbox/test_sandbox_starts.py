@@ -185,7 +185,7 @@ def test_modules_that_start_threads_are_named(public: Path, tmp_path: Path, monk
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     with LocalSandbox(Setup(1, ("json", "busybody"))) as sandbox:
-        assert sandbox.notes == ["busybody: started threads when imported ahead, which no program has after the fork"]
+        assert sandbox.notes == ["busybody: started threads when preimported, which are lost in a fork"]
         assert sandbox.run("print(1)", public, Limits(), 0).stdout == b"1\n"
 
 

@@ -1,12 +1,13 @@
 """What action a message takes, in all its forms, and what of a long conversation is still shown; worked by hand."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from mletools.scaffolds import codeact, context, memory, react
-from mletools.scaffolds.calls import (
+from mletools.scaffolds import codeact, memory, messages, react
+from mletools.scaffolds.reading import (
     Action,
     Fault,
     Tool,
@@ -70,17 +71,19 @@ def test_an_action_in_tags(text: str, name: str, fields: dict[str, str]) -> None
     [
         ("", "missing", "Your message takes no action."),
         ("print(1)", "missing", "Your message takes no action."),
-        ("```python\nprint(1)\n```", "missing", "Your message takes no action."),
         ("<other>x</other>", "missing", "Your message takes no action."),
-        ("<RUN>print(1)</RUN>", "missing", "Your message takes no action."),
         ("<think><run>print(1)</run></think>", "missing", "Your message takes no action."),
         ("<think><run>print(1)</run>", "missing", "Your message takes no action."),
-        ("<run>print(1)", "malformed", "<run> is opened and never closed."),
-        ("<end></end><run>print(1)</RUN>", "malformed", "<run> is opened and never closed."),
-        ("<run>1</run><run>2</run>", "several", SEVERAL),
-        ("<run>1</run><end></end>", "several", SEVERAL),
-        ("<think>a</think><run>1</run><think>b</think><end></end>", "several", SEVERAL),
-        ("a</think><run>1</run><think>b</think><end></end>", "several", SEVERAL),
+        ("<run>print(1", "malformed", "<run> is opened and never closed."),
+        ("<run>print(1", "malformed", "<run> is opened and never closed."),
+        ("<ask>WISH: a\nGOAL: b", "malformed", "<ask> is opened and never closed."),
+        (
+            "<end>or shall I rather go on with another model, and then see?",
+            "malformed",
+            "<end> is opened and never closed.",
+        ),
+        ("```python\nprint(1\n```", "missing", "Your message takes no action."),
+        ("```python\nprint(1)\n```\nor\n```python\nprint(2)\n```", "missing", "Your message takes no action."),
         ("<run></run>", "malformed", "run needs code."),
         ("<run> \n\n </run>", "malformed", "run needs code."),
         ("<run>```python\n\n```</run>", "malformed", "run needs code."),
@@ -96,9 +99,40 @@ def test_a_message_in_tags_that_takes_no_action(text: str, kind: str, told: str)
     assert read_action(reply(text), TOOLS) == Fault(kind, told)
 
 
-def test_a_message_that_was_cut_off_takes_no_action_even_where_it_is_whole() -> None:
-    found = read_action(reply("<end></end>", finish="length"), TOOLS)
-    assert isinstance(found, Fault) and found.kind == "length"
+@pytest.mark.parametrize(
+    ("text", "name", "fields", "rule"),
+    [
+        ("```python\nprint(1)\n```", "run", {"code": "print(1)\n"}, "fence_as_action"),
+        ("<RUN>print(1)</RUN>", "run", {"code": "print(1)\n"}, "tag_case"),
+        ("<run>print(1)</Run>", "run", {"code": "print(1)\n"}, "tag_case"),
+        ("<end/>", "end", {}, "self_closing"),
+        ("<end>", "end", {}, "unclosed_tag"),
+        ("<run>print(1)", "run", {"code": "print(1)\n"}, "unclosed_tag"),
+        ("<run>\n```py\nprint(1)\n", "run", {"code": "print(1)\n"}, "unclosed_tag"),
+        ("<run>Like so:\n```\nprint(1)\n```\n</run>", "run", {"code": "print(1)\n"}, "fence_in_tag"),
+        ("<end></end><run>print(1)</RUN>", "end", {}, "first_action"),
+        ("<run>1</run><run>2</run>", "run", {"code": "1\n"}, "first_action"),
+        ("<run>1</run><end></end>", "run", {"code": "1\n"}, "first_action"),
+        ("<think>a</think><run>1</run><think>b</think><end></end>", "run", {"code": "1\n"}, "first_action"),
+        ("a</think><run>1</run><think>b</think><end></end>", "run", {"code": "1\n"}, "first_action"),
+        ("<run>1</run>\nObservation: 1\n<end></end>", "run", {"code": "1\n"}, "invented_observation"),
+        ("<run>1</run><|im_end|>", "run", {"code": "1\n"}, "end_of_turn"),
+    ],
+)
+def test_an_action_that_is_read_leniently(text: str, name: str, fields: dict[str, str], rule: str) -> None:
+    found = read_action(reply(text), TOOLS)
+    assert found == Action(name, fields, None, rule)
+    assert found.format == {"read": "lenient", "rule": rule}
+
+
+def test_of_a_message_that_was_cut_off_only_a_whole_action_counts() -> None:
+    assert read_action(reply("<end></end> And", finish="length"), TOOLS) == Action("end", {}, None, "cut_after_action")
+    for text in ("<run>print(1)", "<run>print(1)</ru", "print(1)", '{"name": "run", "arguments": {"code": "print(1)"'):
+        found = read_action(reply(text, finish="length"), TOOLS)
+        assert isinstance(found, Fault) and found.kind == "length"
+    call = ("c1", "run", '{"code": "1"}')
+    found = read_action(reply("", call, finish="length"), TOOLS)
+    assert isinstance(found, Fault) and found.kind == "length"  # it was cut off inside the call
 
 
 # ---- tool calls
@@ -126,7 +160,8 @@ def test_an_action_as_a_tool_call(name: str, arguments: str, fields: dict[str, s
     ("name", "arguments", "kind", "told"),
     [
         ("run", '{"code": "print(1)', "malformed", "the arguments are no JSON: "),
-        ("run", "print(1)", "malformed", "the arguments are no JSON: "),
+        ("run", "print(1", "malformed", "the arguments are no JSON: "),
+        ("ask", "what now", "malformed", "the arguments are no JSON: "),
         ("run", '["print(1)"]', "malformed", "the arguments are no JSON object"),
         ("run", "null", "malformed", "the arguments are no JSON object"),
         ("run", "[" * 100_000, "malformed", "the arguments are no JSON: "),
@@ -144,7 +179,9 @@ def test_a_tool_call_that_is_no_action(name: str, arguments: str, kind: str, tol
 
 def test_calls_and_tags_are_counted_together() -> None:
     one = ("c1", "run", '{"code": "1"}')
-    assert read_action(reply("", one, ("c2", "end", "{}")), TOOLS) == Fault("several", SEVERAL)
+    first = Action("run", {"code": "1"}, "c1", "first_action")
+    assert read_action(reply("", one, ("c2", "end", "{}")), TOOLS) == first
+    assert read_action(reply("<run>1</run>", one), TOOLS) == replace(first, rule="same_action_twice")
     assert read_action(reply("<end></end>", one), TOOLS) == Fault("several", SEVERAL)
     assert read_action(reply("<think><end></end></think>", one), TOOLS) == Action("run", {"code": "1"}, "c1")
 
@@ -214,25 +251,49 @@ def test_an_action_of_react(text: str, name: str, fields: dict[str, str]) -> Non
 @pytest.mark.parametrize(
     ("text", "kind", "told"),
     [
-        ("<tool_call>python\nprint(1)</tool_call>", "malformed", "a program stands between <code> and </code>"),
-        ("<tool_call>python <code>print(1)</tool_call>", "malformed", "a program stands between <code> and </code>"),
+        ("<tool_call>python\nprint(1</tool_call>", "malformed", "a program stands between <code> and </code>"),
+        ("<tool_call>python <code>print(1</tool_call>", "malformed", "a program stands between <code> and </code>"),
         ("<tool_call>python <code></code></tool_call>", "malformed", "PythonInterpreter needs code."),
-        ("<tool_call>print(1)</tool_call>", "malformed", "what stands in the call is no JSON: "),
+        ("<tool_call>print(1</tool_call>", "malformed", "what stands in the call is no JSON: "),
         ("<tool_call></tool_call>", "malformed", "what stands in the call is no JSON: "),
         ('<tool_call>{"name": "Score"</tool_call>', "malformed", "what stands in the call is no JSON: "),
         ('<tool_call>["Score"]</tool_call>', "malformed", 'a call is {"name": ..., "arguments": {...}}'),
         ('<tool_call>{"name": 3}</tool_call>', "malformed", 'a call is {"name": ..., "arguments": {...}}'),
         ('<tool_call>{"name": "Score", "arguments": [1]}</tool_call>', "malformed", "the arguments are no JSON object"),
         ('<tool_call>{"name": "Search", "arguments": {}}</tool_call>', "unknown", "There is no action named 'Search'"),
-        ("<tool_call>python <code>print(1)</code>", "malformed", "<tool_call> is opened and never closed."),
-        ("<answer>submission", "malformed", "<answer> is opened and never closed."),
-        ("<Score></Score>", "missing", "Your message takes no action."),
-        ('<tool_call>{"name": "Score"}</tool_call><answer>submission</answer>', "several", SEVERAL),
+        ("<tool_call>python <code>print(1", "malformed", "<tool_call> is opened and never closed."),
+        ("<answer>submission\n" * 5, "malformed", "<answer> is opened and never closed."),
+        ("<Marks></Marks>", "missing", "Your message takes no action."),
+        (
+            '<tool_response>1</tool_response><tool_call>{"name": "Score"}</tool_call>',
+            "missing",
+            "Your message takes no",
+        ),
     ],
 )
 def test_a_message_to_react_that_takes_no_action(text: str, kind: str, told: str) -> None:
     found = read_react(text)
     assert isinstance(found, Fault) and found.kind == kind and found.explanation.startswith(told)
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "rule"),
+    [
+        ("<tool_call>python\nprint(1)</tool_call>", react.PYTHON, "raw_argument"),
+        ("<tool_call>python <code>print(1)</tool_call>", react.PYTHON, "raw_argument"),
+        ("<tool_call>print(1)</tool_call>", react.PYTHON, "raw_argument"),
+        ("<tool_call>\n```python\nprint(1)\n```\n</tool_call>", react.PYTHON, "raw_argument"),
+        ("<tool_call>python <code>print(1)</code>", react.PYTHON, "unclosed_tag"),
+        ("<answer>submission", react.ANSWER, "unclosed_tag"),
+        ("<Score></Score>", react.SCORE, "tool_tag"),
+        ('<tool_call>{"name": "Score",}</tool_call>', react.SCORE, "trailing_comma"),
+        ('<tool_call>{"name": "Score"}</tool_call><answer>submission</answer>', react.SCORE, "first_action"),
+        ('<tool_call>{"name": "Score"}</tool_call>\n<tool_response>1', react.SCORE, "invented_observation"),
+    ],
+)
+def test_an_action_of_react_that_is_read_leniently(text: str, name: str, rule: str) -> None:
+    fields = {"code": "print(1)\n"} if name == react.PYTHON else {}
+    assert read_react(text) == Action(name, fields, None, rule)
 
 
 @pytest.mark.parametrize("tool", [*codeact.TOOLS, codeact.ASKING, *memory.TOOLS])
@@ -289,9 +350,9 @@ def conversation(text: str) -> list[dict[str, Any]]:
 
 
 def test_tokens_are_estimated_at_four_characters() -> None:
-    assert [context.tokens_of({"content": "x" * length}) for length in (0, 3, 4, 36)] == [1, 1, 2, 10]
+    assert [messages.tokens_of({"content": "x" * length}) for length in (0, 3, 4, 36)] == [1, 1, 2, 10]
     called = {"content": "x" * 8, "tool_calls": [{"function": {"name": "f", "arguments": "y" * 8}}]}
-    assert context.tokens_of(called) == 5
+    assert messages.tokens_of(called) == 5
 
 
 @pytest.mark.parametrize(
@@ -315,7 +376,7 @@ def test_tokens_are_estimated_at_four_characters() -> None:
     ],
 )
 def test_what_is_still_shown(roles: str, failed: list[int], most: int | None, expected: list[int]) -> None:
-    assert context.shown(conversation(roles), failed, most) == expected
+    assert messages.visible(conversation(roles), failed, most) == expected
 
 
 @pytest.mark.parametrize(
@@ -328,15 +389,15 @@ def test_what_is_still_shown(roles: str, failed: list[int], most: int | None, ex
     ],
 )
 def test_no_answer_to_a_call_is_shown_without_the_call(roles: str, expected: list[int]) -> None:
-    messages = conversation(roles)
-    for at, message in enumerate(messages[:-1]):
-        if messages[at + 1]["role"] == "tool" and message["role"] == "assistant":
+    talk = conversation(roles)
+    for at, message in enumerate(talk[:-1]):
+        if talk[at + 1]["role"] == "tool" and message["role"] == "assistant":
             message["tool_calls"] = [{"function": {"name": "f", "arguments": ""}}]
-    assert context.shown(messages, [], 41) == expected
+    assert messages.visible(talk, [], 41) == expected
 
 
 def test_a_text_is_cut_in_its_middle() -> None:
-    assert context.cut("x" * 40, 10) == "x" * 40
+    assert messages.shortened("x" * 40, 10) == "x" * 40
     text = json.dumps(list(range(1000)))
-    cut = context.cut(text, 10)
+    cut = messages.shortened(text, 10)
     assert cut == f"{text[:10]}\n[... {len(text) - 40} characters left out ...]\n{text[-30:]}"

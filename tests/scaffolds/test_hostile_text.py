@@ -15,14 +15,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mletools.instrument import instrument_as, read_report
-from mletools.models import completion, embedding
+from mletools.models import completion, embedding, server_errors
 from mletools.records.difference import hunks
 from mletools.reports.show import View, turns
 from mletools.reports.show import visible as terminal
 from mletools.reports.show.lines import block, changes, code
-from mletools.scaffolds import answers, calls, codeact, idea_types, ideas, likeness, memory, quoting, react
-from mletools.scaffolds.search import coding, debug_run, evaluation, planning, reasoning
+from mletools.scaffolds import codeact, idea_types, ideas, likeness, memory, messages, react, reading
+from mletools.scaffolds.search import coding, evaluation, planning, reasoning, repair, sections
 from mletools.scaffolds.search import memory as research
+from mletools.scaffolds.search import replies as search_replies
 from mletools.tasks.roles import replies as roles
 
 LENGTH = 100_000
@@ -31,7 +32,12 @@ NOISE_S = 0.02
 UNITS = [
     *"`~[{<( \n\t\r\\'\"*#-_|=!&0a,.:", "``` ", "```\n", "a```\n", "```python\n", "```json\n", "``` json\n", "~~~\n", "~~~ a\n",
     '["', '{"a":', '["[", ', "[1,", "[],", "{},", "[[],", " \n", " \t", "\r\n", '"""\n', "'''a\n", "<think>", "</think>",
-    "<think></think>", "<tool_call>", "<tool_call></tool_call>", "<execute_ipython>", "<answer>", "<execute_code>```\n", "<code>",
+    "<think></think>", "<thinking>", "[THINK]", "<|channel|>analysis<|message|>", "<|channel|>commentary to=f<|message|>",
+    "to=f ", "to=" + "a" * 80, "<function=f>", "<parameter=a>", "<invoke name=\"f\">", "<parameter name=\"a\">", "<arg_key>a</arg_key>",
+    "<arg_value>", "<|tool_call_begin|>", "<|tool_call_argument_begin|>{", "[TOOL_CALLS]", "[TOOL_CALLS][", "<|python_tag|>",
+    "Action: f\nAction Input: ", "\n{", "\n[", "```json\n{", "execute_ipython(", "<EXECUTE_IPYTHON>", "<finish/>", "<execute_ipython >",
+    "<|im_end|>", "\nObservation:", "<tool_response>", "import a\n", "```python\nimport a\n```\n", "```\nf(1)\n```\n", "<code>", "{\"name\": \"f\"}\n",
+    "<tool_call>", "<tool_call></tool_call>", "<execute_ipython>", "<answer>", "<execute_code>```\n", "<code>",
     "# ", "**a", "ACTION:\n", "RATIONALE:", "ANALYSIS_ON_CURRENT_PROGRESS: a\n", "TYPE:", "type: a\n", " :", "\x1b[31m", "\x1b]8;;",
     "\x9b1;", "\u202e", "\u200b", "é", "漢", "\U0001f600", "e\u0301", "\ud800", "\u2028", "\x00", "\x85", "a ", "a-b_", "1.", "1e", "%",
     "&lt;", "x = ", "print('loaded data')\n", "if 1:\n", "\\\n", "f'{", "lambda:", "not ", "1+", "a[", "a(", "@a\n", "#\n",
@@ -47,6 +53,9 @@ WRAPPED = {
     "in a request": ("<seek_help>", "</seek_help>"),
     "after a section's head": ("TYPE: a\nRATIONALE:", ""),
     "after thinking": ("<think>", "</think>"),
+    "in a call of Qwen3-Coder": ("<function=execute_ipython><parameter=code>", "</parameter></function>"),
+    "in an open tag": ("<execute_ipython>", ""),
+    "in Markdown": ("```markdown\n", "\n```"),
     "in a list": ("[", "]"),
     "in an object": ('{"experiment": "', '"}'),
 }
@@ -131,37 +140,46 @@ def encoded(text: str) -> bytes:
 
 
 READERS: dict[str, Callable[[str], Any]] = {
-    "a block of code": answers.split_answer,
-    "react": lambda text: calls.read_action(reply(text), react.TOOLS, react._body, ("tool_call", "answer")),
-    "react's format": lambda text: calls.thinks(reply(text)),
-    "codeact": lambda text: calls.read_action(reply(text), TOOLS),
-    "a call's arguments": lambda text: calls.read_action(call(text), TOOLS),
-    "arguments sent back": calls.sendable,
-    "memory": lambda text: calls.read_action(reply(text), memory.TOOLS),
-    "what a fence holds": calls.without_fence,
+    "a block of code": reading.split_answer,
+    "an answer that was cut off": lambda text: reading.read_answer(text, "length"),
+    "JSON with faults": reading.read_json,
+    "react": lambda text: reading.read_action(reply(text), react.TOOLS, react._body, ("tool_call", "answer")),
+    "react's format": lambda text: reading.thinks(reply(text)),
+    "codeact": lambda text: reading.read_action(reply(text), TOOLS),
+    "a call's arguments": lambda text: reading.read_action(call(text), TOOLS),
+    "arguments sent back": reading.sendable,
+    "memory": lambda text: reading.read_action(reply(text), memory.TOOLS),
+    "what a fence holds": reading.without_fence,
     "an idea": ideas.read_idea,
     "a trajectory": lambda text: ideas.trajectory([{"role": "user", "content": text}], 32_000),
     "a type of idea": idea_types.read_answer,
     "a type by words": lambda text: idea_types.by_words({"action": text, "rationale": text}),
     "a search's idea": reasoning.read_idea,
     "challenges": lambda text: reasoning.read_challenges(text, 5),
+    "hypotheses": lambda text: reasoning.read_hypotheses(text, [reasoning.Challenge("a", "b", "scenario")], 5),
+    "a choice among hypotheses": lambda text: reasoning.read_choice(text, []),
+    "repaired JSON": lambda text: list(repair.repaired_values(text)),
+    "a number in words": lambda text: search_replies.number_of({"n": text}, "n", (1, 10)),
+    "a label in words": lambda text: search_replies.label_of({"n": text, text: 1}, "n", ["a", "b"]),
+    "an index in words": lambda text: search_replies.index_of({"n": text}, "n", 3),
+    "a flag in words": lambda text: search_replies.flag_of({"n": text}, "n"),
     "a lesson": research.read_lesson,
-    "an analysis": planning.analysis_in,
+    "an analysis": planning.read_analysis,
     "a check": coding.read_check,
-    "a choice": lambda text: evaluation.chosen_in(text, {1}),
-    "a text in a fence": research.fenced,
-    "a hypothesis": lambda text: research.plain(text, 400),
+    "a choice": lambda text: evaluation.read_choice(text, {1}),
+    "a text in a fence": messages.fenced,
+    "a hypothesis": lambda text: sections.plain(text, 400),
     "changes to a parent": lambda text: research._changes(PROGRAM, text),
-    "a debug run": debug_run.read_block,
+    "a debug run": search_replies.read_block,
     "likeness": lambda text: likeness.similarity(PROGRAM, text),
-    "an earlier output": quoting.shown,
+    "an earlier output": messages.escaped,
     "a role's object": lambda text: roles.json_of(text, dict),
     "a role's list": lambda text: roles.json_of(text, list),
     "a role's program": roles.code_of,
     "a role's page": roles.page_of,
     "an instrumented program": lambda text: instrument_as(PROGRAM, text),
     "a report": lambda text: read_report(encoded(text), encoded(text), "nonce"),
-    "a server's complaint": lambda text: completion.exceeds_context(400, encoded(text)),
+    "a server's complaint": lambda text: server_errors.exceeds_context(400, encoded(text)),
     "a completion": lambda text: completion.read_reply(encoded(text)),
     "embeddings": lambda text: embedding.read_vectors(encoded(text), 1),
     "terminal text": terminal.visible,
@@ -204,10 +222,12 @@ def check(name: str, texts: Iterable[str], length: int = LENGTH) -> None:
             )
 
 
-# One for each way in which a reader was slow once.
+# One for each way in which a reader was slow once, or could be.
 WORST = [
     *map(repr, "~` \t\n["), "'a```\\n'", "'ACTION:\\n'", "'[\"[\", '", "'~' in a call of a tool", "'~' in a cell", "' ' in a request",
     "growing lines of ' '", "lines of '`'", "'é'", "lines that repeat now and then",
+    "'<tool_call>'", "'<function=f>'", "'<|channel|>analysis<|message|>'", "'\\n{'", "'{\"a\":'", "'<EXECUTE_IPYTHON>'", "'```python\\nimport a\\n```\\n'",
+    "'```\\nf(1)\\n```\\n'", "'to=" + "a" * 80 + "'", "nested JSON", "opened up to the limit", "'`' in an open tag", "' ' in Markdown", "'\\nObservation:'",
 ]  # fmt: skip
 
 
@@ -263,11 +283,11 @@ def test_the_measure_notices_a_reader_that_takes_the_square(monkeypatch: pytest.
     ],
 )
 def test_the_fence_around_code(text: str, inside: str) -> None:
-    assert calls.without_fence(text) == inside
+    assert reading.without_fence(text) == inside
 
 
 def test_sections_stand_at_the_beginnings_of_lines() -> None:
-    read = calls.sections(
+    read = reading.sections(
         "\n \n ##**ACTION :** do\n it\nnot ACTION: this\n\t*RATIONALE:why: so\n", ["action", "rationale"]
     )
     assert read == {"action": "do\n it\nnot ACTION: this", "rationale": "why: so"}
@@ -277,7 +297,7 @@ def test_sections_stand_at_the_beginnings_of_lines() -> None:
         "ACTION: b\nRATIONALE: ": "RATIONALE: is missing or empty",
     }.items():
         with pytest.raises(ValueError, match=f"^{problem}$"):
-            calls.sections(text, ["action", "rationale"])
+            reading.sections(text, ["action", "rationale"])
 
 
 @given(

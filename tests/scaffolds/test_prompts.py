@@ -63,3 +63,40 @@ def test_the_shipped_prompts_ask_for_these_names() -> None:
     }
     assert prompts.placeholders("single-brief") == {"name", "problem", "metric", "direction"}
     assert len(prompts.text("single-brief").strip().split("\n")) <= 2
+
+
+# ---- a folder of one's own prompts
+
+
+def test_files_of_a_folder_replace_prompts_until_the_end_of_the_block(tmp_path: Path) -> None:
+    before = prompts.text("single")
+    (tmp_path / "single.md").write_text("Solve {{name}}, please.")
+    with prompts.replaced(tmp_path):
+        assert prompts.text("single") == "Solve {{name}}, please."
+        assert prompts.render("single", name="wine", metric="mae") == "Solve wine, please."
+        assert prompts.text("improve") != prompts.text("single")
+    with prompts.replaced(None):
+        assert prompts.text("single") == before
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "problem"),
+    [
+        ("singel.md", "", "no prompt has this name; known are codeact-help, "),
+        ("single.md", "{{thresholds}}", "nothing to put for {{thresholds}}; known are columns, "),
+        ("single.md", "{{Name}}", "{{Name}} is no placeholder: write {{name}} in small letters"),
+    ],
+)
+def test_a_file_that_can_replace_nothing_is_an_error(tmp_path: Path, name: str, text: str, problem: str) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(ToolError) as error, prompts.replaced(tmp_path):
+        pass
+    assert str(error.value).startswith(f"{tmp_path}/{name}: {problem}")
+
+
+def test_a_folder_without_prompts_is_an_error(tmp_path: Path) -> None:
+    with (
+        pytest.raises(ToolError, match=r"holds no prompt; a file NAME\.md replaces one of "),
+        prompts.replaced(tmp_path),
+    ):
+        pass

@@ -9,43 +9,65 @@ import pytest
 from conftest import records, run_command
 from scaffold_task import TASK
 
-from mletools.models import Reply
 from mletools.records import schema
 from mletools.records.errors import ToolError
 from mletools.records.options import declarations
-from mletools.rollout.single import _previous
-from mletools.scaffolds import SCAFFOLDS, single
-from mletools.scaffolds.answers import split_answer
-from mletools.scaffolds.interface import Scaffold
-from mletools.scaffolds.loading import open_scaffold
-from mletools.scaffolds.previous import PreviousPool
+from mletools.rollout.runner import group_jobs
+from mletools.scaffolds import SCAFFOLDS, open_scaffold
+from mletools.scaffolds.interface import Job, Scaffold
+from mletools.scaffolds.messages import task_prompt
+from mletools.scaffolds.reading import split_answer
+from mletools.scaffolds.single import Single, SingleSettings
 
 BLOCK = "```python\nprint(1)\n```"
 
 
-def jobs(**changes: Any) -> list[single.Job]:
-    options: dict[str, Any] = {"group_size": 2, "seed": 0, "model_name": "m", **changes}
-    return single.jobs(options.pop("task", TASK), **options)
+class Replying:
+    """An environment whose model has one reply."""
+
+    def __init__(self, **reply: Any):
+        self.reply = {
+            "text": "", "finish_reason": "stop", "reasoning": None, "tool_calls": [], "prompt_token_ids": None,
+            "token_ids": None, "logprobs": None, "prompt_tokens": None, "completion_tokens": None, "seconds": 1.25,
+            "usd": None, **reply,
+        }  # fmt: skip
+        self.asked: list[Any] = []
+
+    def ask(self, *arguments: Any) -> dict[str, Any]:
+        self.asked.append(arguments)
+        return self.reply
+
+
+def jobs(**changes: Any) -> list[Job[Any]]:
+    task, size, seed = changes.pop("task", TASK), changes.pop("group_size", 2), changes.pop("seed", 0)
+    policy = {"model": "m", "version": None, "sampling": {}, **changes.pop("policy", {})}
+    scaffold = Single()
+    settings = scaffold.check(SingleSettings(**changes))
+    return group_jobs(scaffold, "single", settings, task, policy, size, seed)
+
+
+def rollout(job: Job[Any], **reply: Any) -> dict[str, Any]:
+    return next(Single().play(job, Replying(**reply)))  # type: ignore[arg-type]
 
 
 def test_the_table_of_scaffolds_leads_to_classes_with_settings() -> None:
     for name in SCAFFOLDS:
         scaffold = open_scaffold(name)
         assert declarations(scaffold.settings)
-        assert isinstance(scaffold, Scaffold) == (name != "single")
+        assert isinstance(scaffold, Scaffold)
 
 
 def test_the_question_in_brief() -> None:
-    assert single.question(TASK, "single-brief") == "wine: multiclass classification, f1_macro, higher is better."
+    assert task_prompt("single-brief", TASK) == "wine: multiclass classification, f1_macro, higher is better."
     lower = {**TASK, "metric": {"name": "pinball", "params": {"alpha": 0.9}, "lower_is_better": True}}
-    assert single.question(lower, "single-brief") == (
+    assert task_prompt("single-brief", lower) == (
         "wine: multiclass classification, pinball alpha=0.9, lower is better."
     )
 
 
 @pytest.mark.parametrize("prompt", ["single", "single-brief"])
 def test_no_question_tells_answers_thresholds_or_provenance(prompt: str) -> None:
-    question = single.question(TASK, prompt)
+    question = task_prompt(prompt, TASK)
     assert "7411" not in question and "741" not in question
     assert "wine" in question and "f1_macro" in question
 
@@ -53,10 +75,10 @@ def test_no_question_tells_answers_thresholds_or_provenance(prompt: str) -> None
 def test_a_prompt_of_the_user_may_leave_facts_out_but_not_make_them_up(tmp_path: Path) -> None:
     path = tmp_path / "mine.md"
     path.write_text("Solve {{name}}.")
-    assert single.question(TASK, str(path)) == "Solve wine."
+    assert task_prompt(str(path), TASK) == "Solve wine."
     path.write_text("Solve {{name}} above {{thresholds}}.")
     with pytest.raises(ToolError) as error:
-        single.question(TASK, str(path))
+        task_prompt(str(path), TASK)
     assert str(error.value) == f"{path}: nothing to put for {{{{thresholds}}}}; known are name"
 
 
@@ -69,7 +91,7 @@ def test_ids_are_known_beforehand_and_depend_on_what_matters(tmp_path: Path) -> 
     path = tmp_path / "mine.md"
     path.write_text("{{name}}")
     changed: list[dict[str, Any]] = [
-        {"seed": 1}, {"model_name": "n"}, {"model_version": 3}, {"sampling": single.Sampling(0.7)},
+        {"seed": 1}, {"policy": {"model": "n"}}, {"policy": {"version": 3}}, {"policy": {"sampling": {"top_p": 0.7}}},
         {"prompt": "single-brief"}, {"prompt": str(path)}, {"task": {**TASK, "id": "wine-2"}},
     ]  # fmt: skip
     groups = {jobs(**change)[0].group for change in changed}
@@ -80,20 +102,23 @@ def test_ids_are_known_beforehand_and_depend_on_what_matters(tmp_path: Path) -> 
 
 
 def test_a_record_holds_the_exact_tokens_and_passes_its_schema() -> None:
-    job = jobs(model_version=4, sampling=single.Sampling(0.5, 0.9, 77))[1]
-    reply = Reply(f"I guess.\n{BLOCK}", "stop", [5, 6], [7, 8], [-0.5, 0.0], 2, 2)
-    record = single.record(job, reply, 1.25)
+    policy = {"model": "m", "version": 4, "sampling": {"temperature": 0.5, "top_p": 0.9, "max_tokens": 77}}
+    job = jobs(policy=policy, max_tokens=77)[1]
+    environment = Replying(
+        text=f"I guess.\n{BLOCK}", prompt_token_ids=[5, 6], token_ids=[7, 8], logprobs=[-0.5, 0.0],
+        prompt_tokens=2, completion_tokens=2,
+    )  # fmt: skip
+    [record] = Single().play(job, environment)  # type: ignore[arg-type]
     schema.check(record, "rollout")
     assert json.loads(json.dumps(record)) == record
-    assert record["policy"] == {
-        "model": "m", "version": 4, "sampling": {"temperature": 0.5, "top_p": 0.9, "max_tokens": 77},
-    }  # fmt: skip
+    assert environment.asked == [("policy", "", [{**record["messages"][0]}], job.seed, None, 77)]
+    assert record["policy"] == policy
     asked, answered = record["messages"]
     assert (asked["role"], asked["token_ids"], "loss" in asked) == ("user", [5, 6], False)
     assert answered == {
-        "role": "assistant", "content": reply.text, "loss": True, "token_ids": [7, 8], "logprobs": [-0.5, 0.0],
+        "role": "assistant", "content": environment.reply["text"], "loss": True, "token_ids": [7, 8], "logprobs": [-0.5, 0.0],
     }  # fmt: skip
-    assert record["turns"] == [{"action": "solve", "duration_s": 1.25}]
+    assert record["turns"] == [{"action": "solve", "duration_s": 1.25, "format": {"read": "exact", "rule": None}}]
     assert record["usage"] == {"prompt_tokens": 2, "completion_tokens": 2, "seconds": 1.25, "usd": None}
     assert (record["plan"], record["code"], record["stop_reason"]) == ("I guess.", "print(1)\n", "finished")
     assert (record["sample"], record["group_size"], record["lineage"]) == (1, 2, [])
@@ -102,7 +127,7 @@ def test_a_record_holds_the_exact_tokens_and_passes_its_schema() -> None:
 def test_a_record_without_tokens_has_no_empty_lists_and_leaves_the_job_alone() -> None:
     job = jobs()[0]
     before = copy.deepcopy(job)
-    record = single.record(job, Reply("no code", prompt_token_ids=[1]), 0.0)
+    record = rollout(job, text="no code", prompt_token_ids=[1])
     schema.check(record, "rollout")
     assert record["messages"][1] == {"role": "assistant", "content": "no code", "loss": True}
     assert (record["code"], record["stop_reason"], record["plan"]) == (None, "format", "no code")
@@ -115,14 +140,21 @@ def test_a_record_without_tokens_has_no_empty_lists_and_leaves_the_job_alone() -
         (BLOCK, "stop", "finished", "print(1)\n"),
         (f"a\n{BLOCK}\nb", "length", "length", "print(1)\n"),
         ("a\n```python\nprint(1)", "length", "length", None),
-        ("a\n```python\nprint(1)", "stop", "format", None),
+        ("a\n```python\nprint(1)", "stop", "format", "print(1)\n"),  # read, and not in the exact form
+        ("a\n```python\nprint(1", "stop", "format", None),
         ("", "stop", "format", None),
         ("", "length", "length", None),
     ],
 )
 def test_why_an_answer_ended(text: str, finish: str, stop_reason: str, code: str | None) -> None:
-    record = single.record(jobs()[0], Reply(text, finish), 0.1)
+    record = rollout(jobs()[0], text=text, finish_reason=finish)
     assert (record["stop_reason"], record["code"]) == (stop_reason, code)
+
+
+def test_reasoning_that_a_server_keeps_apart_is_recorded() -> None:
+    record = rollout(jobs()[0], text=BLOCK, reasoning="I think.")
+    schema.check(record, "rollout")
+    assert record["messages"][1]["reasoning"] == "I think."
 
 
 @pytest.mark.parametrize(
@@ -139,14 +171,15 @@ def test_why_an_answer_ended(text: str, finish: str, stop_reason: str, code: str
         ('````python\ns = """\n```python\n"""\n```\n````', "", 's = """\n```python\n"""\n```\n'),
         # fences within a line, and indented as deep as code
         ("Use ```python```.\n```python\nx = '```'\n    ```\n```", "Use ```python```.", "x = '```'\n    ```\n"),
-        # two, none, not marked, never closed, empty
-        (f"Plan.\n{BLOCK}\n{BLOCK}", "Plan.", None),
+        # twice the same, two, none, not marked, never closed, empty
+        (f"Plan.\n{BLOCK}\n{BLOCK}", "Plan.", "print(1)\n"),
+        (f"Plan.\n{BLOCK}\n{BLOCK.replace('1', '2')}", "Plan.", None),
         ("Just words.", "Just words.", None),
-        ("Plan.\n```\nprint(1)\n```", "Plan.", None),
+        ("Plan.\n```\nprint(1)\n```", "Plan.", "print(1)\n"),
         ("Plan.\n```python\nprint(1)\n``", "Plan.", None),
-        (f"{BLOCK}\n```text\nand", "", None),
+        (f"{BLOCK}\n```text\nand", "", "print(1)\n"),
         ("```python\n \n```", "", None),
-        ("```python\ns = '''\n```\n'''\n```", "", None),
+        ("```python\ns = '''\n```\n'''\n```", "", "s = '''\n```\n'''\n"),
         # what a reasoning model thought first
         (f"<think>try\n{BLOCK}\n</think>\nPlan.\n{BLOCK}", "Plan.", "print(1)\n"),
         (f"<think>try\n{BLOCK}\n", "", None),
@@ -180,11 +213,11 @@ def test_a_group_improves_on_one_earlier_solution(stages: dict[str, Any], tmp_pa
 
 
 def test_half_of_the_tasks_improve(stages: dict[str, Any]) -> None:
-    executed = records(stages["executed"].read_bytes())
-    pool = PreviousPool.read([stages["executed"]])
-    assert all(pool.draw(record["task"]["id"], 0) is not None for record in executed)
-    task = executed[0]["task"]["id"]
-    drawn = [_previous(pool, task, 0.5, seed) is not None for seed in range(400)]
+    task = records(stages["executed"].read_bytes())[0]["task"]
+    settings = SingleSettings(pool=(str(stages["executed"]),))
+    scaffold = Single()
+    scaffold.check(settings)
+    drawn = [scaffold.start(task, settings, seed)[1] is not None for seed in range(400)]
     assert 160 < sum(drawn) < 240
 
 

@@ -11,14 +11,12 @@ from mletools.records.tape import Tapes
 from mletools.rollout.execution import text_record
 from mletools.rollout.taped import TapedEnvironment
 from mletools.scaffolds.interface import Job
-from mletools.scaffolds.search import SearchSettings
-from mletools.scaffolds.search.components import constants_of
+from mletools.scaffolds.search.components import SearchSettings, constants_of
 from mletools.scaffolds.search.evaluation import (
     AgentReported,
     Aggregated,
     Judged,
     Standard,
-    best_first,
     candidates_of,
     reported,
 )
@@ -128,6 +126,13 @@ def task_of(lower: bool = False) -> dict[str, Any]:
 def chosen(evaluation: Any, graph: Graph, world: World) -> Choice:
     choice: Choice = evaluation.choose(graph, context_of(world, task_of(graph.lower)))
     return choice
+
+
+@pytest.mark.parametrize(("finish_reason", "code"), [("stop", "print(1)\n"), ("length", None)])
+def test_a_program_that_was_cut_off_is_none(finish_reason: str, code: str | None) -> None:
+    said = {"text": "```python\nprint(1)", **SAID, "finish_reason": finish_reason}
+    context = context_of(World([said]), task_of())
+    assert context.program("develop", "search-draft", "?") == code
 
 
 # --- the score that a program prints -------------------------------------------------------------------------------------
@@ -257,7 +262,7 @@ def test_a_model_is_told_where_less_is_better(tmp_path: Path) -> None:
     assert "of its training; lower is better." in world.asked[0][1][0]["content"]
 
 
-@pytest.mark.parametrize("wrong", [3, 5, 99, -1, 1.5, True, "7", None, [7], 1e300])
+@pytest.mark.parametrize("wrong", [3, 5, 99, -1, 1.5, True, "7 or 1", None, [7], 1e300])
 def test_a_number_that_was_not_asked_about(tmp_path: Path, wrong: Any) -> None:
     world = World([answer(wrong), answer(wrong)])
     choice = chosen(Judged(candidates=4), graph_of(tmp_path, NODES), world)
@@ -309,7 +314,7 @@ def test_who_is_a_candidate(tmp_path: Path, lower: bool, most: int, numbers: lis
 def test_a_program_is_a_candidate_once(tmp_path: Path) -> None:
     nodes: list[Any] = [(0, 0.9, "a"), (1, 0.8, "a"), (0, 0.7, "b"), (1, 0.6, "c"), (0, 0.5, "b"), (0, 0.4, None)]
     graph = graph_of(tmp_path, nodes)
-    assert [node.number for node in best_first(graph)] == [0, 1, 2, 3, 4, 5]
+    assert [node.number for node in graph.ranked()] == [0, 1, 2, 3, 4, 5]
     assert [node.number for node in candidates_of(graph, 6)] == [0, 2, 3]
 
 

@@ -264,7 +264,7 @@ def test_components_of_ones_own_are_found_by_name(tmp_path: Path) -> None:
         ({}, ("wings=2",), r"--set wings=2: which constant\? These components have .*paths\.drafts=5"),
         ({}, ("drafts=few",), "--set drafts=few: no int, as its default 5 is"),
         ({"preset": "aide3"}, (), "--preset aide3: known are rd-agent, aide"),
-        ({"evaluation": "standard", "validation": 0.0}, (), "--evaluation standard goes by the score on held-out rows"),
+        ({"evaluation": "standard", "validation": 0.0}, (), "--evaluation standard needs scores on held-out rows"),
     ],
 )
 def test_what_makes_no_search_is_refused(own: dict[str, Any], constants: tuple[str, ...], told: str) -> None:
@@ -311,3 +311,145 @@ def test_the_schema_knows_every_operation_and_problem() -> None:
 def test_every_prompt_of_a_search_is_part_of_what_a_record_depends_on() -> None:
     found = {path.stem for path in (Path(prompts.__file__).parent).glob("search-*.md")}
     assert found | {"task"} == set(search.PROMPTS)
+
+
+# --- answers with faults ------------------------------------------------------------------------------------------
+
+
+def python_literals(text: str) -> str:
+    return repr(json.loads(text))
+
+
+def trailing_comma(text: str) -> str:
+    return f"{text[:-1]},{text[-1]}"
+
+
+def words_in_values(text: str) -> str:
+    """Labels, numbers and flags as models also write them; hypotheses and lessons as they are."""
+    words = {"Model": "MODEL", "create": "Created", "scenario": "Scenario ", True: "yes", False: "No."}
+
+    def changed(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: changed(item) for name, item in value.items()}
+        if isinstance(value, list):
+            return [changed(item) for item in value]
+        if isinstance(value, int) and not isinstance(value, bool):
+            return f"{value}"
+        return words.get(value, value)
+
+    return json.dumps(changed(json.loads(text)))
+
+
+FAULTS: dict[str, Callable[[str], str]] = {
+    "trailing comma": trailing_comma,
+    "Python literals": python_literals,
+    "comment": lambda text: f"{text[0]} // as asked\n{text[1:]}",
+    "no closing bracket": lambda text: text[:-1],
+    "fence and words": lambda text: f"Here [so]:\n```JSON\n{trailing_comma(text)}\n```\nThat is {{all}}.",
+    "words in values": words_in_values,
+}
+QUESTIONS = {
+    "rd-agent": {"search-analysis", "search-challenges", "search-hypotheses", "search-select", "search-check"}
+    | {"search-lesson"},
+    "aide": {"search-idea", "search-choose"},
+}
+
+
+class FaultyTown(Town):
+    """Changes the text of every answer in JSON; `only`: of these questions."""
+
+    def __init__(self, folder: Path, fault: Callable[[str], str], only: set[str] | None = None, **more: Any):
+        super().__init__(folder, **more)
+        self.fault, self.only, self.asked = fault, only, list[str]()
+
+    def ask(self, who: str, role: str, messages: Any, seed: int, tools: Any, most: int) -> dict[str, Any]:
+        reply = super().ask(who, role, messages, seed, tools, most)
+        if role == "search-choose":
+            listed = messages[-1 if len(messages) == 1 else 0]["content"].partition("- experiment ")[2]
+            reply["text"] = json.dumps({"experiment": int(listed.partition(":")[0]), "why": "so"})
+        self.asked.append(role)
+        if reply["text"][0] in "[{" and (self.only is None or role in self.only):
+            reply["text"] = self.fault(reply["text"])
+        return reply
+
+
+def play_with(town: FaultyTown, found: SearchSettings) -> dict[str, Any]:
+    tapes = Tapes(town.folder / "tape", resume=False)
+    try:
+        environment: Any = TapedEnvironment(town, tapes.tape("search"))  # type: ignore[arg-type]
+        record = list(SearchScaffold().play(job(found), environment))[-1]
+    finally:
+        tapes.close(complete=False)
+    return record
+
+
+def settings_of(preset: str) -> SearchSettings:
+    more = {"evaluation": "judged"} if preset == "aide" else {}
+    return settings(preset=preset, max_turns=6, max_seconds=None, **more)
+
+
+def without_notes(record: dict[str, Any]) -> list[Any]:
+    return [
+        [turn["action"], turn["problem"], turn["code"]]
+        + [turn["node"][name] for name in ("hypothesis", "component", "score", "lesson", "scores", "action")]
+        for turn in record["turns"]
+    ]
+
+
+@pytest.mark.parametrize("preset", QUESTIONS)
+@pytest.mark.parametrize("fault", FAULTS)
+def test_no_fault_of_json_costs_anything_and_all_are_counted(tmp_path: Path, fault: str, preset: str) -> None:
+    (tmp_path / "good").mkdir()
+    good = play_with(FaultyTown(tmp_path / "good", lambda text: text), settings_of(preset))
+    assert not {"lenient", "fallbacks"} & {*good["search"], *(name for turn in good["turns"] for name in turn["node"])}
+    town = FaultyTown(tmp_path, FAULTS[fault])
+    record = play_with(town, settings_of(preset))
+    assert without_notes(record) == without_notes(good)
+    asked = {role: town.asked.count(role) for role in QUESTIONS[preset]}
+    assert all(asked.values())
+    assert record["search"]["lenient"] == asked and "fallbacks" not in record["search"]
+    noted = [note["question"] for turn in record["turns"] for note in turn["node"].get("lenient", ())]
+    outside = {"search-analysis", "search-choose"}
+    assert {role: noted.count(role) for role in QUESTIONS[preset] - outside} == {
+        role: count for role, count in asked.items() if role not in outside
+    }
+
+
+@pytest.mark.parametrize(
+    ("preset", "question"), [(preset, question) for preset in QUESTIONS for question in sorted(QUESTIONS[preset])]
+)
+def test_every_fallback_is_counted(tmp_path: Path, preset: str, question: str) -> None:
+    town = FaultyTown(tmp_path, lambda text: "I would rather not say.", only={question})
+    record = play_with(town, settings_of(preset))
+    assert record["search"]["fallbacks"] == {question: town.asked.count(question) // 2}
+    assert "lenient" not in record["search"]
+    notes = [note for turn in record["turns"] for note in turn["node"].get("fallbacks", ())]
+    if question in ("search-analysis", "search-choose"):
+        assert not notes
+    else:
+        assert {note["question"] for note in notes} == {question}
+        assert all("your answer holds no JSON" in note["what"] for note in notes)
+    lost = [turn for turn in record["turns"] if turn["problem"] == "unanswered"]
+    assert bool(lost) == (question == "search-idea")
+
+
+def test_a_component_that_stays_in_doubt_loses_no_node(tmp_path: Path) -> None:
+    town = FaultyTown(tmp_path, lambda text: text.replace('"Model"', '"Magic"'), only={"search-idea"})
+    record = play_with(town, settings_of("aide"))
+    assert "unanswered" not in {turn["problem"] for turn in record["turns"]}
+    assert {turn["node"]["component"] for turn in record["turns"]} == {None}
+    assert record["search"]["fallbacks"] == {"search-idea": town.asked.count("search-idea") // 2}
+    assert '"component\\" has to be one of DataLoadSpec' in "".join(town.prompts)
+
+
+def test_an_answer_that_was_cut_is_not_repaired(tmp_path: Path) -> None:
+    class CuttingTown(FaultyTown):
+        def ask(self, who: str, role: str, *more: Any) -> dict[str, Any]:
+            cut = role == "search-idea" and self.asked.count(role) % 2 == 0
+            return {**super().ask(who, role, *more), "finish_reason": "length" if cut else "stop"}
+
+    town = CuttingTown(tmp_path, lambda text: text[:-1], only={"search-idea"})
+    record = play_with(town, settings_of("aide"))
+    ideas = sum(turn["action"] != "debug" for turn in record["turns"])
+    assert town.asked.count("search-idea") == 2 * ideas
+    assert record["search"]["lenient"] == {"search-idea": ideas} and "fallbacks" not in record["search"]

@@ -12,23 +12,23 @@ import pytest
 from search_graphs import TASK, child, graph_of, made, node
 
 from mletools.records.errors import ToolError
-from mletools.scaffolds.search import kernel, knowledge
+from mletools.scaffolds.messages import fenced
 from mletools.scaffolds.search.graph import Graph
 from mletools.scaffolds.search.interfaces import Expansion, Unanswered
 from mletools.scaffolds.search.memory import (
-    MOST_HYPOTHESIS,
     MOST_LINES,
-    MOST_PRINTED,
     Kernel,
     NoMemory,
     Siblings,
-    experiment_line,
-    fenced,
-    mechanical_lesson,
-    plain,
+    draw,
+    potential,
+    probabilities,
     read_lesson,
+    score_lesson,
 )
-from mletools.scaffolds.search.similarity import cosines, tf_idf_cosines
+from mletools.scaffolds.search.reasoning import scen_prob_multiplier, weighted
+from mletools.scaffolds.search.sections import MOST_HYPOTHESIS, MOST_PRINTED, experiment_line, plain
+from mletools.scaffolds.search.similarity import best_passages, cosines, read_passages, tf_idf_cosines
 
 
 def never(text: str, others: Sequence[str]) -> list[float]:
@@ -60,28 +60,28 @@ class NodeContext:
 
 def test_the_potential_of_equation_1() -> None:
     # a path of 30 nodes halves the similarity: exp(-30 ln2 / 30) = 0.5; tanh(0) = 0
-    assert kernel.potential(0.6, 30, 0.0) == pytest.approx(0.3)
+    assert potential(0.6, 30, 0.0) == pytest.approx(0.3)
     # 1 * 0.6 * 1 + 1 * tanh(0.5) = 0.6 + 0.46211716 (e = 2.71828183: (e - 1)/(e + 1) = 1.71828183/3.71828183)
-    assert kernel.potential(0.6, 0, 0.5) == pytest.approx(1.06211716)
+    assert potential(0.6, 0, 0.5) == pytest.approx(1.06211716)
     # a worse node: 0.6 - 0.46211716
-    assert kernel.potential(0.6, 0, -0.5) == pytest.approx(0.13788284)
+    assert potential(0.6, 0, -0.5) == pytest.approx(0.13788284)
     # no score to compare with: beta = 0
-    assert kernel.potential(0.6, 0, 9.0, beta=0.0) == pytest.approx(0.6)
+    assert potential(0.6, 0, 9.0, beta=0.0) == pytest.approx(0.6)
     # 2 * 0.25 * exp(-ln2) + 0.5 * tanh(0) = 0.25
-    assert kernel.potential(0.25, 1, 0.0, alpha=2.0, beta=0.5, gamma=math.log(2)) == pytest.approx(0.25)
+    assert potential(0.25, 1, 0.0, alpha=2.0, beta=0.5, gamma=math.log(2)) == pytest.approx(0.25)
 
 
 def test_the_potential_is_clipped() -> None:
-    assert kernel.potential(1.0, 0, 100.0, alpha=3.0) == 2.0  # 3 + 1
-    assert kernel.potential(-1.0, 0, -100.0, alpha=3.0) == -2.0
-    assert kernel.potential(1.0, 0, 100.0) == pytest.approx(2.0)  # the defaults reach the bound, and not beyond it
+    assert potential(1.0, 0, 100.0, alpha=3.0) == 2.0  # 3 + 1
+    assert potential(-1.0, 0, -100.0, alpha=3.0) == -2.0
+    assert potential(1.0, 0, 100.0) == pytest.approx(2.0)  # the defaults reach the bound, and not beyond it
 
 
 def test_the_softmax() -> None:
     # exp(0) : exp(ln 3) = 1 : 3
-    assert kernel.probabilities([0.0, math.log(3)]) == pytest.approx([0.25, 0.75])
-    assert kernel.probabilities([-2.0, -2.0, -2.0, -2.0]) == pytest.approx([0.25] * 4)
-    assert kernel.probabilities([]) == []
+    assert probabilities([0.0, math.log(3)]) == pytest.approx([0.25, 0.75])
+    assert probabilities([-2.0, -2.0, -2.0, -2.0]) == pytest.approx([0.25] * 4)
+    assert probabilities([]) == []
 
 
 def test_draws_follow_the_cumulative_weights() -> None:
@@ -89,14 +89,14 @@ def test_draws_follow_the_cumulative_weights() -> None:
     for seed in range(200):
         at = random.Random(seed).random()
         wanted = 0 if at < 0.125 else 1 if at < 0.375 else 2
-        assert kernel.draw([1.0, 2.0, 5.0], 1, random.Random(seed)) == [wanted]
+        assert draw([1.0, 2.0, 5.0], 1, random.Random(seed)) == [wanted]
 
 
 def test_draws_are_distinct_and_in_proportion_to_what_is_left() -> None:
-    dice = random.Random(0)
+    rng = random.Random(0)
     firsts, orders = Counter[int](), Counter[tuple[int, ...]]()
     for _ in range(4000):
-        found = kernel.draw([1.0, 2.0, 5.0], 2, dice)
+        found = draw([1.0, 2.0, 5.0], 2, rng)
         assert len(set(found)) == 2
         firsts[found[0]] += 1
         orders[tuple(found)] += 1
@@ -109,10 +109,10 @@ def test_draws_are_distinct_and_in_proportion_to_what_is_left() -> None:
 
 def test_a_weight_of_0_is_never_drawn_unless_all_are_0() -> None:
     for seed in range(50):
-        assert sorted(kernel.draw([0.0, 1.0, 0.0, 1.0], 3, random.Random(seed))) == [1, 3]
-    seen = {kernel.draw([0.0, 0.0], 1, random.Random(seed))[0] for seed in range(50)}
+        assert sorted(draw([0.0, 1.0, 0.0, 1.0], 3, random.Random(seed))) == [1, 3]
+    seen = {draw([0.0, 0.0], 1, random.Random(seed))[0] for seed in range(50)}
     assert seen == {0, 1}
-    assert kernel.draw([], 2, random.Random(0)) == []
+    assert draw([], 2, random.Random(0)) == []
 
 
 def test_how_often_a_scenario_challenge_counts() -> None:
@@ -120,13 +120,13 @@ def test_how_often_a_scenario_challenge_counts() -> None:
     # sota 4 fail 2: 16 // 2 = 8 -> 2; sota 8: 12 -> 3; sota 20: 30 // 4 = 7
     table = {(0, 0): 3, (1, 2): 3, (0, 3): 3, (0, 4): 2, (3, 0): 2, (4, 2): 1, (0, 8): 1, (8, 0): 0, (20, 0): 0}
     for (sota, fail), wanted in table.items():
-        assert kernel.scen_prob_multiplier(sota, fail) == wanted, (sota, fail)
+        assert scen_prob_multiplier(sota, fail) == wanted, (sota, fail)
 
 
 def test_the_weights_of_the_axes() -> None:
     scores = {"alignment": 8.0, "impact": 5.0, "novelty": 3.0, "feasibility": 10.0, "risk_reward": 4.0}
-    assert kernel.weighted(scores) == pytest.approx(1.6 + 2.0 + 0.6 + 1.0 + 0.4)
-    assert kernel.weighted(dict.fromkeys(scores, 7.0)) == pytest.approx(7.0)
+    assert weighted(scores) == pytest.approx(1.6 + 2.0 + 0.6 + 1.0 + 0.4)
+    assert weighted(dict.fromkeys(scores, 7.0)) == pytest.approx(7.0)
 
 
 # --- who is recalled ----------------------------------------------------------------------------------------------
@@ -262,9 +262,9 @@ def test_what_scores_alone_teach(tmp_path: Path, new: dict[str, Any], wanted: st
 
 
 def test_what_scores_teach_where_lower_is_better(tmp_path: Path) -> None:
-    assert mechanical_lesson(graph_of(tmp_path / "a"), made(0)) == "the first with a score"
+    assert score_lesson(graph_of(tmp_path / "a"), made(0)) == "the first with a score"
     graph = two_branches(tmp_path / "b", lower=True)
-    assert mechanical_lesson(graph, child(5, 2, 0, score=0.5)) == (
+    assert score_lesson(graph, child(5, 2, 0, score=0.5)) == (
         "0.1 better than its parent, 0.1 worse than the best so far"
     )
 
@@ -333,9 +333,9 @@ def test_long_programs_are_not_compared_line_by_line(tmp_path: Path) -> None:
     ("answer", "problem"),
     [
         ("no JSON", "your answer holds no JSON object that can be read"),
-        ('{"lesson": "x"}', '"supported" has to be true or false'),
-        ('{"supported": "yes", "lesson": "x"}', '"supported" has to be true or false'),
-        ('{"supported": true, "lesson": ["x"]}', '"lesson" has to be a text'),
+        ('{"lesson": "x"}', '"supported" has to be true or false; it is missing or null'),
+        ('{"supported": "partly", "lesson": "x"}', '"supported" has to be true or false, not "partly"'),
+        ('{"supported": true, "lesson": ["x"]}', '"lesson" has to be a text, not ["x"]'),
     ],
 )
 def test_lessons_that_cannot_be_read(answer: str, problem: str) -> None:
@@ -376,41 +376,39 @@ def test_passages_are_cut_at_blank_lines(tmp_path: Path) -> None:
     (tmp_path / "b" / "one.TXT").write_text("x " * 1000)
     (tmp_path / "a.md").write_text("\ufeffFirst.\r\n\r\nSecond.\n \n" + "w" * 1490 + "\n\nLast.\n", encoding="utf-8")
     (tmp_path / "c.csv").write_text("not,read\n")
-    found = knowledge.passages(tmp_path)
+    found = read_passages(tmp_path)
     assert found[:3] == ["First.\n\nSecond.", "w" * 1490 + "\n\nLast.", ("x " * 750).strip()]
     assert found[3:] == [("x " * 250).strip()]
-    assert knowledge.passages(tmp_path) == found
+    assert read_passages(tmp_path) == found
 
 
 def test_a_word_that_never_ends_is_cut_all_the_same(tmp_path: Path) -> None:
     (tmp_path / "a.md").write_text("z" * 3100)
-    assert [len(passage) for passage in knowledge.passages(tmp_path)] == [1500, 1500, 100]
+    assert [len(passage) for passage in read_passages(tmp_path)] == [1500, 1500, 100]
 
 
 def test_knowledge_that_cannot_be_used(tmp_path: Path) -> None:
     with pytest.raises(ToolError) as error:
-        knowledge.passages(tmp_path / "none")
+        read_passages(tmp_path / "none")
     assert str(error.value) == f"{tmp_path}/none: no such folder of knowledge"
     (tmp_path / "a.md").write_text(" \n\n")
     with pytest.raises(ToolError) as error:
-        knowledge.passages(tmp_path)
-    assert (
-        str(error.value) == f"{tmp_path}: no knowledge in it: it needs files that end in .md or .txt, with text in them"
-    )
+        read_passages(tmp_path)
+    assert str(error.value) == f"{tmp_path}: no knowledge in it: it needs .md or .txt files with text"
     (tmp_path / "a.md").write_bytes(b"\xff\xfe\xfa")
     with pytest.raises(ToolError) as error:
-        knowledge.passages(tmp_path)
+        read_passages(tmp_path)
     assert str(error.value) == f"{tmp_path}/a.md: not UTF-8"
     (tmp_path / "a.md").unlink()
     (tmp_path / "a.md").symlink_to(tmp_path / "gone")
     with pytest.raises(ToolError) as error:
-        knowledge.passages(tmp_path)
+        read_passages(tmp_path)
     assert str(error.value) == f"{tmp_path}/a.md: No such file or directory"
 
 
 def test_the_nearest_passages_come_first_and_strangers_not_at_all() -> None:
     near = {"a": 0.1, "b": 0.0, "c": 0.5, "d": 0.1, "e": -0.2}
-    assert knowledge.best("q", list(near), alike(near)) == ["c", "a", "d"]
-    assert knowledge.best("q", list(near), alike(near), most=1) == ["c"]
-    assert knowledge.best("q", ["b", "e"], alike(near)) == []
-    assert knowledge.best("q", [], never) == []
+    assert best_passages("q", list(near), alike(near)) == ["c", "a", "d"]
+    assert best_passages("q", list(near), alike(near), most=1) == ["c"]
+    assert best_passages("q", ["b", "e"], alike(near)) == []
+    assert best_passages("q", [], never) == []

@@ -101,14 +101,14 @@ class Told(random.Random):
 
 
 def told(*throws: float) -> Told:
-    dice = Told(0)
-    dice.throws = list(throws)
-    return dice
+    rng = Told(0)
+    rng.throws = list(throws)
+    return rng
 
 
-def one(paths: Any, graph: Graph, plan: Plan = WITHOUT, dice: random.Random | None = None) -> tuple[Any, ...]:
+def one(paths: Any, graph: Graph, plan: Plan = WITHOUT, rng: random.Random | None = None) -> tuple[Any, ...]:
     """The operation and the parents of a round of one node."""
-    (found,) = paths.select(graph, plan, dice or told())
+    (found,) = paths.select(graph, plan, rng or told())
     return found.operation, *found.parents
 
 
@@ -151,7 +151,7 @@ def test_what_has_no_program_is_not_repaired(build: Build, problem: str, step: s
 def test_greedy_drafts_five_whatever_comes_of_them(build: Build) -> None:
     rows = [draft(0.5), draft(None), draft(0.7), draft(None)]
     assert one(Greedy(), build(rows), REPAIRS) == ("draft",)
-    assert one(Greedy(), build([*rows, draft(0.6)])) == ("improve", 2)  # no dice are thrown where none may be repaired
+    assert one(Greedy(), build([*rows, draft(0.6)])) == ("improve", 2)  # no rng are thrown where none may be repaired
     assert one(Greedy(drafts=4), build(rows)) == ("improve", 2)
 
 
@@ -309,9 +309,9 @@ def test_schedulers_by_chance(build: Build) -> None:
 
 
 def test_drawn_are_different() -> None:
-    dice = random.Random(1)
-    assert all(len(set(drawn({3: 1.0, 5: 2.0, 8: 0.1}, 2, dice))) == 2 for _ in range(100))
-    assert sorted(drawn({3: 1.0, 5: 2.0}, 9, dice)) == [3, 5]
+    rng = random.Random(1)
+    assert all(len(set(drawn({3: 1.0, 5: 2.0, 8: 0.1}, 2, rng))) == 2 for _ in range(100))
+    assert sorted(drawn({3: 1.0, 5: 2.0}, 9, rng)) == [3, 5]
 
 
 @pytest.mark.parametrize("name", SCHEDULERS)
@@ -403,12 +403,12 @@ def test_adaptive_merges_at_the_end(build: Build) -> None:
 
 def grown(build: Build, size: int) -> Graph:
     """A graph of random steps, a third of which fail."""
-    dice = random.Random(size)
+    rng = random.Random(size)
     rows: list[Row] = []
     for number in range(size):
-        score = None if dice.random() < 1 / 3 else round(dice.random(), 2)
-        parent = dice.randrange(number) if number else 0
-        if number < 3 or dice.random() < 0.05:
+        score = None if rng.random() < 1 / 3 else round(rng.random(), 2)
+        parent = rng.randrange(number) if number else 0
+        if number < 3 or rng.random() < 0.05:
             rows.append(draft(score))
         else:
             rows.append(debug(parent, score) if rows[parent][2] is None else improve(parent, score))
@@ -430,16 +430,16 @@ def test_same_graph_and_seed_same_answer(build: Build, tmp_path: Path, name: str
 @pytest.mark.parametrize("repairs", [False, True])
 @pytest.mark.parametrize("name", PATHS)
 def test_a_whole_search_makes_sense(build: Build, name: str, repairs: bool) -> None:
-    graph, paths, dice = build([]), load("paths", name, {}), random.Random(11)
+    graph, paths, rng = build([]), load("paths", name, {}), random.Random(11)
     made: Counter[str] = Counter()
     for turn in range(60):
         stage = "draft" if turn < 6 else "improvement" if turn < 50 else "merge"
-        found = paths.select(graph, Plan(turn / 60, stage, repairs=repairs), dice)
+        found = paths.select(graph, Plan(turn / 60, stage, repairs=repairs), rng)
         assert found, "the search would be over"
         for each in found:
             check_sound(graph, each, repairs)
             made[each.operation] += 1
-        extend(graph, [(each.operation, each.parents, dice.choice([None, round(dice.random(), 2)])) for each in found])
+        extend(graph, [(each.operation, each.parents, rng.choice([None, round(rng.random(), 2)])) for each in found])
     special = {"greedy-merge": {"merge"}, "evolution": {"crossover"}, "adaptive": {"merge"}}.get(name, set())
     assert set(made) == {"draft", "improve"} | special | ({"debug"} if repairs else set())
 

@@ -8,13 +8,11 @@ from typing import Any
 import pytest
 
 from mletools.scaffolds.interface import Job
-from mletools.scaffolds.search import SearchSettings
-from mletools.scaffolds.search.components import constants_of
+from mletools.scaffolds.search.components import SearchSettings, constants_of
 from mletools.scaffolds.search.graph import Graph
 from mletools.scaffolds.search.interfaces import STAGES, Plan
 from mletools.scaffolds.search.node_context import NodeContext
-from mletools.scaffolds.search.planning import MODEL_FIRST, DynamicPlanning, NoPlanning
-from mletools.scaffolds.search.stages import stage_of
+from mletools.scaffolds.search.planning import MODEL_FIRST, DynamicPlanning, NoPlanning, stage_of
 
 TASK: dict[str, Any] = {
     "id": "t-1",
@@ -160,7 +158,7 @@ def test_a_task_that_needs_long_training_is_advised_the_whole_limit() -> None:
         "no idea",
         "[]",
         json.dumps({**ANALYSIS, "metric": ""}),
-        json.dumps({**ANALYSIS, "longer_limit": "no"}),
+        json.dumps({**ANALYSIS, "longer_limit": "perhaps"}),
         "{" * 5000,
     ],
 )

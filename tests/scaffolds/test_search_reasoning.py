@@ -37,7 +37,7 @@ class NodeContext:
     """Feeds prepared answers through the real readers, as the real context does: one correction, then Unanswered."""
 
     def __init__(self, answers: Mapping[str, Sequence[str]], seed: int = 0):
-        self.task, self.dice = TASK, random.Random(seed)
+        self.task, self.rng = TASK, random.Random(seed)
         self.job = SimpleNamespace(settings=SimpleNamespace(validation=0.2, reveal_test=False))
         self.answers = {role: list(texts) for role, texts in answers.items()}
         self.asked: list[tuple[str, str]] = []
@@ -197,7 +197,10 @@ def test_one_step_that_cannot_be_read_is_unanswered(graph: Graph) -> None:
     context = NodeContext({"search-idea": ["no", '{"hypothesis": "x", "component": "Magic"}']})
     with pytest.raises(Unanswered) as error:
         reason(OneStep(), context, question(graph, "improve", 2))
-    assert str(error.value) == '"component" has to be one of DataLoadSpec, FeatureEng, Model, Ensemble, Workflow'
+    assert (
+        str(error.value)
+        == '"component" has to be one of DataLoadSpec, FeatureEng, Model, Ensemble, Workflow, not "Magic"'
+    )
 
 
 # --- the scientific pipeline --------------------------------------------------------------------------------------
@@ -420,6 +423,10 @@ CANDIDATES = [Hypothesis("a", "Model"), Hypothesis("b", "Model")]
 NO_OBJECT = "your answer holds no JSON object that can be read"
 COMPONENT = '"component" has to be one of DataLoadSpec, FeatureEng, Model, Ensemble, Workflow'
 NUMBER = '"candidate" has to be a number from 0 to 1'
+MISSING = "; it is missing or null"
+ITEM = "item 1 of the list: "
+INDEX = '"challenge" has to be a number from 0 to 1'
+ACTION = '"action" has to be select, modify or create'
 SCORES = {"alignment": 5, "impact": 5, "novelty": 5, "feasibility": 5, "risk_reward": 5}
 READ = {"hypothesis": "x", "component": "Model", "challenge": 0, "scores": SCORES}
 
@@ -440,39 +447,62 @@ def as_challenges(text: str) -> Any:
     ("reader", "answer", "problem"),
     [
         (read_idea, "I would use trees.", NO_OBJECT),
-        (read_idea, '{"component": "Model"}', '"hypothesis" has to be a text'),
-        (read_idea, '{"hypothesis": " ", "component": "Model"}', '"hypothesis" has to be a text'),
-        (read_idea, '{"hypothesis": "x", "component": ["Model"]}', COMPONENT),
+        (read_idea, '{"component": "Model"}', f'"hypothesis" has to be a text{MISSING}'),
+        (read_idea, '{"hypothesis": " ", "component": "Model"}', '"hypothesis" has to be a text, not " "'),
+        (read_idea, '{"hypothesis": "x", "component": ["Model"]}', f'{COMPONENT}, not ["Model"]'),
+        (read_idea, '{"hypothesis": "x", "component": "Model or Ensemble"}', f'{COMPONENT}, not "Model or Ensemble"'),
         (as_challenges, '{"challenge": "x"}', "your answer holds no JSON list that can be read"),
         (as_challenges, "[]", 'the list has to hold objects, each with a "challenge"'),
         (as_challenges, '["x"]', 'the list has to hold objects, each with a "challenge"'),
-        (as_challenges, '[{"challenge": "x", "reason": "y"}]', '"origin" has to be scenario or feedback'),
-        (as_challenges, '[{"challenge": "x", "origin": "scenario"}]', '"reason" has to be a text'),
+        (
+            as_challenges,
+            '[{"challenge": "x", "reason": "y"}]',
+            f'{ITEM}"origin" has to be scenario or feedback{MISSING}',
+        ),
+        (as_challenges, '[{"challenge": "x", "origin": "scenario"}]', f'{ITEM}"reason" has to be a text{MISSING}'),
         (as_hypotheses, "[null]", 'the list has to hold objects, each with a "hypothesis"'),
-        (as_hypotheses, json.dumps([{**READ, "challenge": 2}]), '"challenge" has to be a number from 0 to 1'),
-        (as_hypotheses, json.dumps([{**READ, "challenge": True}]), '"challenge" has to be a number from 0 to 1'),
-        (as_hypotheses, json.dumps([{**READ, "challenge": "gap 0"}]), '"challenge" has to be a number from 0 to 1'),
+        (as_hypotheses, json.dumps([{**READ, "challenge": 2}]), f"{ITEM}{INDEX}, not 2"),
+        (as_hypotheses, json.dumps([{**READ, "challenge": True}]), f"{ITEM}{INDEX}, not true"),
+        (as_hypotheses, json.dumps([{**READ, "challenge": "gap 0"}]), f'{ITEM}{INDEX}, not "gap 0"'),
         (
             as_hypotheses,
             json.dumps([{**READ, "scores": [5] * 5}]),
-            '"scores" has to be an object with alignment, impact, novelty, feasibility, risk_reward',
+            f'{ITEM}"scores" has to be an object with alignment, impact, novelty, feasibility, risk_reward, '
+            "not [5, 5, 5, 5, 5]",
         ),
-        (as_hypotheses, json.dumps([{**READ, "scores": {**SCORES, "novelty": "5"}}]), '"novelty" has to be a number'),
+        (
+            as_hypotheses,
+            json.dumps([READ, {**READ, "scores": {**SCORES, "novelty": "high"}}]),
+            'item 2 of the list: "novelty" has to be a number from 1 to 10, not "high"',
+        ),
+        (
+            as_hypotheses,
+            json.dumps([{**READ, "scores": {**SCORES, "novelty": "60/100"}}]),
+            f'{ITEM}"novelty" has to be a number from 1 to 10, not "60/100"',
+        ),
         (
             as_hypotheses,
             json.dumps([{**READ, "scores": {"alignment": 1, "impact": 2}}]),
-            '"novelty" has to be a number',
+            f'{ITEM}"novelty" has to be a number from 1 to 10{MISSING}',
         ),
-        (as_hypotheses, json.dumps([READ]).replace("5", "NaN", 1), '"alignment" has to be a number'),
-        (as_hypotheses, json.dumps([{**READ, "component": "model"}]), COMPONENT),
-        (as_choice, '{"action": "drop"}', '"action" has to be select, modify or create'),
-        (as_choice, '{"action": {"a": 1}, "candidate": 0}', '"action" has to be select, modify or create'),
-        (as_choice, '{"action": "select", "candidate": 2}', NUMBER),
-        (as_choice, '{"action": "select", "candidate": -1}', NUMBER),
-        (as_choice, '{"action": "select", "candidate": null}', NUMBER),
-        (as_choice, '{"action": "modify", "hypothesis": "x", "component": "Model"}', NUMBER),
-        (as_choice, '{"action": "modify", "candidate": 0, "component": "Model"}', '"hypothesis" has to be a text'),
-        (as_choice, '{"action": "create", "hypothesis": "x"}', COMPONENT),
+        (
+            as_hypotheses,
+            json.dumps([READ]).replace("5", "NaN", 1),
+            f'{ITEM}"alignment" has to be a number from 1 to 10, not NaN',
+        ),
+        (as_hypotheses, json.dumps([{**READ, "component": "tuning"}]), f'{ITEM}{COMPONENT}, not "tuning"'),
+        (as_choice, '{"action": "drop"}', f'{ACTION}, not "drop"'),
+        (as_choice, '{"action": {"a": 1}, "candidate": 0}', f'{ACTION}, not {{"a": 1}}'),
+        (as_choice, '{"action": "select", "candidate": 2}', f"{NUMBER}, not 2"),
+        (as_choice, '{"action": "select", "candidate": -1}', f"{NUMBER}, not -1"),
+        (as_choice, '{"action": "select", "candidate": null}', NUMBER + MISSING),
+        (as_choice, '{"action": "modify", "hypothesis": "x", "component": "Model"}', NUMBER + MISSING),
+        (
+            as_choice,
+            '{"action": "modify", "candidate": 0, "component": "Model"}',
+            f'"hypothesis" has to be a text{MISSING}',
+        ),
+        (as_choice, '{"action": "create", "hypothesis": "x"}', COMPONENT + MISSING),
     ],
 )
 def test_answers_that_cannot_be_read_are_told_why(reader: Callable[[str], Any], answer: str, problem: str) -> None:

@@ -4,7 +4,10 @@ from typing import Any
 
 import pytest
 
-from mletools.scaffolds.search.replies import json_in, number_of, text_of
+from mletools.scaffolds.search.interfaces import PARTS
+from mletools.scaffolds.search.leniency import reading
+from mletools.scaffolds.search.reasoning import PART_SYNONYMS
+from mletools.scaffolds.search.replies import flag_of, index_of, json_in, label_of, number_of, text_of
 
 
 @pytest.mark.parametrize(
@@ -27,7 +30,13 @@ def test_the_value_is_found(text: str, kind: type, found: Any) -> None:
     ("text", "kind", "told"),
     [
         ("no", dict, "no JSON object"),
-        ('{"a": 1', dict, "no JSON object"),
+        (
+            '{"a": 1,',
+            dict,
+            r"no JSON object .* read: Expecting property name enclosed in double quotes \(line 1, column",
+        ),
+        ('{"a": "cut', dict, "no JSON object .* read: Unterminated string"),
+        ('{"a": "use {x}', dict, "no JSON object"),
         ('{"a": [1], "b": [2]}', list, "no JSON list"),
         ("<think>[1]", list, "no JSON list"),
         ("[" * 100_000, list, "no JSON list"),
@@ -48,7 +57,7 @@ def test_a_text_is_cut_and_can_be_kept() -> None:
     assert text_of({"why": " ab\ud83d" + "c" * 50}, "why", 5) == "ab\ufffdcc"
 
 
-@pytest.mark.parametrize("value", [True, "3", None, float("nan"), float("inf"), 10**400])
+@pytest.mark.parametrize("value", [True, "3 or 4", "60/100", "high", "", None, float("nan"), float("inf"), 10**400])
 def test_a_number_has_to_be_one(value: Any) -> None:
     with pytest.raises(ValueError, match='"n" has to be a number'):
         number_of({"n": value}, "n")
@@ -56,3 +65,94 @@ def test_a_number_has_to_be_one(value: Any) -> None:
 
 def test_a_number_is_a_float() -> None:
     assert number_of({"n": 3}, "n") == 3.0
+
+
+REPAIRED = {
+    '{"a": 1,}': {"a": 1},
+    "{'a': True, 'b': None}": {"a": True, "b": None},
+    '{"a": 1 // one\n}': {"a": 1},
+    '{"a": /* one */ 1}': {"a": 1},
+    '{"a": "x", # it\'s "so"\n "b": 2}': {"a": "x", "b": 2},
+    '{"a": [1, {"b": 2': {"a": [1, {"b": 2}]},
+    'I {do} so: {"a": 1,} as said.': {"a": 1},
+    'So:\n```JSON\n{"a": 1,\n "b": 2,}\n```\nThat is [all': {"a": 1, "b": 2},
+    '```json\n{"a": "x"\n```': {"a": "x"},
+    '{"a": "he said "hi" to me"}': {"a": 'he said "hi" to me'},
+    '{"a": "\\sigma"}': {"a": "\\sigma"},
+}
+
+
+@pytest.mark.parametrize("text", REPAIRED)
+def test_json_with_faults_is_repaired_and_noted(text: str) -> None:
+    with reading(last=False) as notes:
+        assert json_in(text, dict, ("a",)) == REPAIRED[text]
+    assert notes.lenient == ["JSON was repaired"]
+
+
+def test_a_part_of_a_broken_value_is_not_taken_for_the_whole() -> None:
+    with reading(last=False) as notes:
+        assert json_in('{"a": "x", "b": {"c": 1},}', dict, ("a", "b")) == {"a": "x", "b": {"c": 1}}
+        assert json_in('[{"a": [1]}, {"a": [2]},]', list, ("a",)) == [{"a": [1]}, {"a": [2]}]
+    assert notes.lenient
+    with reading(last=False) as notes:
+        assert json_in('{"a": 1}', dict, ("a",)) == {"a": 1}
+    assert not notes.lenient
+
+
+def test_a_repair_that_loses_words_is_not_taken() -> None:
+    with pytest.raises(ValueError, match="no JSON object that can be read: Expecting ',' delimiter"):
+        json_in('{"a": "He wrote "x, y", and "z: w" too", "b": 1}', dict, ("a", "b"))
+
+
+@pytest.mark.parametrize(
+    ("value", "number"),
+    [("8", 8), ("8.0", 8), (" 7/10 ", 7), ("7 out of 10", 7), ("8 (high)", 8), ("8.5/10 (very high)", 8.5)],
+)
+def test_numbers_in_words_are_read_and_noted(value: str, number: float) -> None:
+    with reading(last=False) as notes:
+        assert number_of({"n": value}, "n", (1, 10)) == number
+    assert notes.lenient == ['"n"']
+
+
+@pytest.mark.parametrize("value", ["11/10", "7/100", "7-8", "8, high", "1_0", "NaN", "1e3"])
+def test_numbers_in_doubt_are_not(value: str) -> None:
+    with pytest.raises(ValueError, match='"n" has to be a number from 1 to 10, not "'):
+        number_of({"n": value}, "n", (1, 10))
+
+
+@pytest.mark.parametrize(("value", "flag"), [("yes", True), ("True", True), (" NO. ", False), ("false", False)])
+def test_flags_in_words_are_read(value: str, flag: bool) -> None:
+    assert flag_of({"f": value}, "f") is flag
+    for doubt in ("maybe", "", 1, 0, None, ["yes"]):
+        with pytest.raises(ValueError, match='"f" has to be true or false'):
+            flag_of({"f": doubt}, "f")
+
+
+@pytest.mark.parametrize(("value", "index"), [("1", 1), (1.0, 1), ("#1", 1), ("Candidate 1", 1), ("1.0", 1), (0, 0)])
+def test_indices_are_read(value: Any, index: int) -> None:
+    assert index_of({"candidate": value}, "candidate", 2) == index
+    for doubt in (2, "2", -1, 0.5, "0 or 1", True, "first", float("nan")):
+        with pytest.raises(ValueError, match='"candidate" has to be a number from 0 to 1'):
+            index_of({"candidate": doubt}, "candidate", 2)
+
+
+@pytest.mark.parametrize(
+    ("value", "part"),
+    [
+        ("model", "Model"),
+        ("Model ", "Model"),
+        ("**FeatureEng**", "FeatureEng"),
+        ("feature_eng", "FeatureEng"),
+        ("Feature Engineering", "FeatureEng"),
+        ("features", "FeatureEng"),
+        ("data-loading", "DataLoadSpec"),
+        ("ensembling", "Ensemble"),
+    ],
+)
+def test_labels_are_matched(value: str, part: str) -> None:
+    with reading(last=False) as notes:
+        assert label_of({"Component": value}, "component", PARTS, PART_SYNONYMS) == part
+    assert notes.lenient == ['the name "component"', '"component"']
+    for doubt in ("preprocessing", "Model, Ensemble", "", None, 3):
+        with pytest.raises(ValueError, match='"component" has to be one of DataLoadSpec, FeatureEng'):
+            label_of({"component": doubt}, "component", PARTS, PART_SYNONYMS)

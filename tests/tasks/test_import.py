@@ -282,7 +282,7 @@ def test_a_competition_whose_grader_is_code(tmp_path: Path) -> None:
     assert "near.py cannot be read as Python: " in told[0]
 
 
-def test_known_competitions_that_no_record_can_say(tmp_path: Path) -> None:
+def test_known_competitions_that_a_record_cannot_express(tmp_path: Path) -> None:
     name = "the-winton-stock-market-challenge"
     note = competition("mle-dojo", name)["note"].rstrip(".")
     source = dojo(tmp_path / "data", name)
@@ -656,7 +656,7 @@ def test_single_files_are_no_way_out_either(tmp_path: Path, name: str) -> None:
     )
 
 
-def test_strange_things_among_the_files(tmp_path: Path) -> None:
+def test_pipes_and_circular_links_among_the_files_are_refused(tmp_path: Path) -> None:
     public = bench(tmp_path / "data") / "prepared" / "public"
     os.mkfifo(public / "pipe")
     with pytest.raises(Rejected, match="public/pipe is neither a file nor a folder: refused"):

@@ -102,7 +102,7 @@ def test_a_mutation_spoils_files_and_never_helps(mutation):
 
 
 @pytest.mark.slow
-def test_size_tells_nothing():
+def test_file_sizes_do_not_reveal_the_factors():
     found = []
     for seed in SEEDS:
         factors, rendered = drawn(seed, rows=150)

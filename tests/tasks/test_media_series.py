@@ -147,7 +147,7 @@ def learnt(features, y):
 
 @pytest.mark.parametrize("problem", ["forecasting", "reconstruction"])
 @pytest.mark.parametrize("family", list(FAMILIES))
-def test_one_who_knows_the_rule_finds_the_values_and_a_quick_pipeline_less(family, problem, monkeypatch):
+def test_features_from_the_rule_predict_the_values_better_than_plain_ones(family, problem, monkeypatch):
     monkeypatch.setattr(series_future, "FAMILIES", {family: FAMILIES[family]})
     found = []
     for seed, faults in ((1, {}), (2, {"missing_steps": 0.5, "duplicate_steps": 0.5})):

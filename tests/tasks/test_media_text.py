@@ -80,7 +80,7 @@ def test_a_clean_note_tells_its_facts(seed):
     assert min(agreement(factors, rendered).values()) > 0.87
 
 
-def test_length_tells_nothing():
+def test_note_lengths_do_not_reveal_the_factors():
     found = []
     for seed in SEEDS:
         factors, rendered = drawn(seed, rows=150)
@@ -138,7 +138,7 @@ def test_no_wording_uses_a_word_that_counts():
         assert glue & counting == set(), scenario["key"]
 
 
-def test_a_reader_mends_words():
+def test_a_reader_corrects_misspelt_and_shortened_words():
     draws = generator(0)
     scenario = next(each for each in scenarios() if each["key"] == "bakery")
     reader = Reader(make_plan(scenario, text.factors(scenario, 5, draws), draws))

@@ -561,7 +561,7 @@ def test_a_task_whose_evaluator_was_wrong_at_first(place: Path, serve: Any) -> N
     assert record["provenance"]["cost"]["calls"] == 7
 
 
-def test_three_evaluators_are_enough(place: Path, serve: Any) -> None:
+def test_a_third_wrong_evaluator_ends_the_task(place: Path, serve: Any) -> None:
     server = serve(evaluator=[printing(FORGED)])
     with pytest.raises(Rejected, match=r"evaluator: 3 attempts used up"):
         make(place, server)
@@ -814,7 +814,7 @@ def test_a_spoilt_journal_is_told(place: Path, serve: Any) -> None:
         (b'{"digest": "b", "reply": null}', 1),
     ],
 )
-def test_a_torn_line_is_mended(tmp_path: Path, tail: bytes, kept: int) -> None:
+def test_a_journals_torn_last_line_is_cut(tmp_path: Path, tail: bytes, kept: int) -> None:
     path = tmp_path / "deep" / "journal.jsonl"
     path.parent.mkdir()
     path.write_bytes(b'{"digest": "a", "reply": "x"}\n' + tail)

@@ -25,7 +25,7 @@ from mletools.models import scripted
 from mletools.records import schema
 from mletools.records.errors import RecordError
 from mletools.sandbox import Limits, Setup, open_sandbox
-from mletools.scaffolds.answers import split_answer
+from mletools.scaffolds.reading import split_answer
 from mletools.tasks.folder import ANSWERS, data_digest, private_digest
 from mletools.tasks.record import Parts, finish
 from mletools.tasks.validation import View, validation_view
@@ -198,7 +198,7 @@ def test_two_processes_make_one_view(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "views").iterdir()] == [f"{task['id']}-0.2"]
 
 
-def test_a_process_that_dies_half_way_is_in_nobodys_way(tmp_path: Path) -> None:
+def test_a_view_left_half_made_by_a_killed_process_is_made_anew(tmp_path: Path) -> None:
     task = example("loan_office_tabular", tmp_path)
     child = start(tmp_path, task, "dies")
     assert child.stdout and child.stdout.readline() == b"made\n"
@@ -253,7 +253,7 @@ def is_validation(loan: tuple[dict[str, Any], Path, View], row: dict[str, str]) 
     ],
     ids=["plain", "crlf", "cr", "bom", "no_end", "same", "quotes", "more", "gaps", "zeros", "floats"],
 )  # fmt: skip
-def test_ways_to_write_the_same(loan: Any, change: Any) -> None:
+def test_other_spellings_of_a_submission_get_the_same_verdicts(loan: Any, change: Any) -> None:
     content = change(text_of(whole(loan)))
     test, validation = verdicts(loan, content)
     assert (test.valid, validation.valid) == (True, True), (test.reason, validation.reason)
@@ -497,7 +497,7 @@ def refused(task: dict[str, Any], data: Path, reason: str) -> None:
           "test": numbered(100, 9, w="1")}, "the metric needs column 'w' of the answers, which train.csv has not"),
     ],
 )  # fmt: skip
-def test_what_has_no_view(tmp_path: Path, changed: dict[str, Any], reason: str) -> None:
+def test_tasks_without_a_validation_view_are_refused(tmp_path: Path, changed: dict[str, Any], reason: str) -> None:
     given = {"train": numbered(0, 20), "test": numbered(100, 9), **changed}
     refused(plain(tmp_path, given.pop("train"), given.pop("test"), **given), tmp_path, reason)
 

@@ -125,7 +125,7 @@ def test_a_submission_is_graded_on_a_part(tmp_path: Path, name: str) -> None:
     assert not grade(second.task, second.folder, second.validation_part(elsewhere)).valid
 
 
-def test_what_comes_last_is_taken_where_a_stratum_has_no_others() -> None:
+def test_a_stratum_without_other_rows_shares_its_rows_with_the_last_part() -> None:
     units = {(f"{at}",): [at] for at in range(10)}
     strata = {(f"{at}",): "few" if at < 3 else "many" for at in range(10)}
     first = held_out(units, strata, {}, "a", 0.5)

@@ -47,7 +47,7 @@ def test_gradients_by_hand() -> None:
 
 
 @pytest.mark.parametrize("bandit", bias.BANDITS, ids=lambda bandit: bandit.name)
-def test_what_has_no_bias_and_what_has(bandit: bias.Bandit) -> None:
+def test_which_weights_have_a_bias(bandit: bias.Bandit) -> None:
     p = np.arange(1.0, 9.0) / 36
     true = bias.gradient(p, p, bandit, np.ones(8))
 

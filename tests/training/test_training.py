@@ -126,7 +126,7 @@ def test_a_new_sequence_begins_where_the_policy_lost_sight_of_something() -> Non
     )
 
 
-def test_what_a_filter_says_is_obeyed() -> None:
+def test_samples_follow_the_decisions_of_a_filter() -> None:
     record = rollout(1, "g", 0.5, [([5], None), ([7, 8], [-0.1, -0.2]), ([9], None), ([10], [-0.3])])
     record["filter"] = {"kept": True, "reason": None, "masked": [1], "reward": 1, "members": 3, "arrived": 4}
     record["group_size"] = 4

@@ -61,7 +61,7 @@ def test_a_folder_holds_the_policies_of_one_run(tmp_path: Path) -> None:
         publisher(tmp_path, run="other").publish(0, write)
 
 
-def test_what_was_refused_makes_room_for_more(tmp_path: Path) -> None:
+def test_dropped_rollouts_let_a_sampler_begin_more(tmp_path: Path) -> None:
     """A step's worth was begun, a filter marked some of it: the sampler need not wait for a policy that cannot come."""
     sink = publisher(tmp_path)
     sink.publish(0, write)
@@ -76,7 +76,7 @@ def test_what_was_refused_makes_room_for_more(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("policy", [True, False], ids=["that wait for room", "that wait for a first policy"])
-def test_samplers_see_that_nobody_reads_them(tmp_path: Path, policy: bool) -> None:
+def test_samplers_end_when_their_reader_has_gone(tmp_path: Path, policy: bool) -> None:
     if policy:
         publisher(tmp_path / "pub").publish(0, write)
     task = ROOT / "examples" / "tasks" / "tasks.jsonl"
@@ -90,7 +90,7 @@ def test_samplers_see_that_nobody_reads_them(tmp_path: Path, policy: bool) -> No
     assert done.returncode == 141, done.stderr
 
 
-def test_something_else_is_no_policy(tmp_path: Path) -> None:
+def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:
     (tmp_path / "latest").mkdir()
     with pytest.raises(ToolError, match="which is no published policy"):
         published.newest(tmp_path)
@@ -240,7 +240,7 @@ def test_options_that_do_not_go_together(options: dict, message: str) -> None:
         EndlessOptions(**options).check("never ends" in message)
 
 
-def test_so_many_passes_over_the_tasks(tmp_path: Path) -> None:
+def test_passes_bound_the_rollouts_of_each_task(tmp_path: Path) -> None:
     """A run that goes on with the same --state begins what is left, and nothing once all is done."""
     tasks = EXAMPLES.joinpath("tasks.jsonl").read_bytes().split(b"\n")[:2]
 

@@ -127,7 +127,7 @@ def test_weights_by_hand() -> None:
 
 
 @given(st.lists(st.floats(0, 1e4), min_size=1, max_size=16), st.integers(0, 40))
-def test_what_came_stands_for_all_that_were_begun(seconds: list[float], lost: int) -> None:
+def test_arrived_rollouts_are_weighed_for_all_that_were_begun(seconds: list[float], lost: int) -> None:
     weights = arrival_weights(seconds, lost)
     assert sum(weights) == pytest.approx(len(seconds))
     for (one, weight), (other, heavier) in itertools.pairwise(sorted(zip(seconds, weights, strict=True))):

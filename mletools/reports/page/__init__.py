@@ -1,8 +1,8 @@
 """A report as one HTML page that needs no server and no network: overview, figures, a table of rollouts, a viewer.
 
-All text is escaped by the template (jinja2, autoescape) or by viewer; the page's security policy runs its own script and nothing
-else. Details are packed (blocks) and unpacked when a rollout is opened. Not covered: the formulas (reports.summary), what a
-rollout looks like (reports.show).
+The template (jinja2, autoescape) or viewer escapes all text; the page's security policy allows only its own script.
+Details are packed (blocks) and unpacked when a rollout is opened. Not covered: the formulas (reports.summary), the
+lines of a rollout (reports.show).
 """
 
 import base64
@@ -30,16 +30,16 @@ Record = dict[str, Any]
 NONE = "-"
 SECTIONS = {
     "training": ("Training", ("training-", "version-")),
-    "within": ("Within a run", ("within-",)),
-    "funnel": ("Where tasks and rollouts end", ("tasks", "funnel", "filters")),
-    "time": ("Time", ("times",)),
+    "within": ("Within runs", ("within-",)),
+    "funnel": ("Task and rollout funnels", ("tasks", "funnel", "filters")),
+    "time": ("Running time", ("times",)),
     "medals": ("Medals", ("medals-",)),
     "compare": ("Comparison", ("compare-",)),
 }
 
 
 class Page:
-    """Give it every graded rollout with `add`; `html` is the page. full: the viewer shows all of every text."""
+    """Collects graded rollouts with `add`; `html` is the page. full: the viewer shows texts in full."""
 
     def __init__(self, full: bool = False) -> None:
         self.full = full
@@ -54,7 +54,7 @@ class Page:
         self._rows.append([visible_line(cell) if isinstance(cell, str) else cell for cell in row])
 
     def html(self, title: str, summaries: Sequence[Record], drawn: Sequence[Figure], version: str) -> Iterator[str]:
-        """The page, in pieces. summaries: the records of reports.summary; drawn: what `figures` gave. ToolError: a library is missing."""
+        """The page, in pieces. summaries: of reports.summary; drawn: of `figures`. ToolError: a library is missing."""
         try:
             from jinja2 import Environment
             from markupsafe import Markup
@@ -91,13 +91,13 @@ class Page:
                 columns=Markup(json.dumps(COLUMNS)),
                 row_data=packed(self._rows),
                 blocks=self._blocks.done(),
-                footer=f"Made by mle-report {version}. Everything is in this file; it loads nothing.",
+                footer=f"Made by mle-report {version}. The file is self-contained and loads nothing.",
             )
         )
 
 
 def _of(drawn: Sequence[Figure], prefixes: Sequence[str]) -> list[dict[str, Any]]:
-    """The figures of a section as the template wants them."""
+    """The figures of a section for the template."""
     from markupsafe import Markup
 
     return [
@@ -106,7 +106,7 @@ def _of(drawn: Sequence[Figure], prefixes: Sequence[str]) -> list[dict[str, Any]
             "title": figure.title,
             "caption": figure.caption,
             "header": figure.header,
-            "rows": [[_told(cell) for cell in row] for row in figure.rows],
+            "rows": [[_cell(cell) for cell in row] for row in figure.rows],
             "svg": Markup(plots.inline(figure)),
         }
         for figure in drawn
@@ -114,7 +114,7 @@ def _of(drawn: Sequence[Figure], prefixes: Sequence[str]) -> list[dict[str, Any]
     ]
 
 
-def _told(cell: Cell) -> str:
+def _cell(cell: Cell) -> str:
     if cell is None:
         return NONE
     return visible_line(cell) if isinstance(cell, str) else f"{cell:.4g}" if isinstance(cell, float) else f"{cell:,}"
@@ -132,10 +132,10 @@ def _cards(runs: Sequence[Shown], overall: Sequence[Record]) -> Iterator[tuple[s
         if row["reward_mean"] is not None:
             yield "Reward", f"{row['reward_mean']:.3f}", _range(row["reward_ci"], "{:.3f}", row["confidence"])
     hours = sum(each.run.seconds for each in runs) / 3600
-    yield "Rollout hours", f"{hours:,.1f}" if hours >= 0.05 else f"{hours:.2g}", "asking and running, summed"
+    yield "Rollout hours", f"{hours:,.1f}" if hours >= 0.05 else f"{hours:.2g}", "requests and programs, summed"
     paid = [each.run.usd for each in runs if each.run.usd is not None]
     if paid:
-        yield "Cost", f"{sum(paid):,.2f} USD", "" if len(paid) == len(runs) else f"told by {len(paid)} of {len(runs)}"
+        yield "Cost", f"{sum(paid):,.2f} USD", "" if len(paid) == len(runs) else f"known for {len(paid)} of {len(runs)}"
 
 
 def _range(interval: Sequence[float] | None, form: str, confidence: float) -> str:
@@ -157,8 +157,8 @@ def _over_tasks(overall: Sequence[Record]) -> dict[str, Any] | None:
         for row in overall:
             if row[field] is not None:
                 interval = row[f"{name}_ci"]
-                told = NONE if interval is None else f"{interval[0]:{form}} to {interval[1]:{form}}"
-                values = (_number(row[field], form), _number(row[f"{name}_sem"], form), told)
+                ends = NONE if interval is None else f"{interval[0]:{form}} to {interval[1]:{form}}"
+                values = (_number(row[field], form), _number(row[f"{name}_sem"], form), ends)
                 rows.append([words, visible_line(row["set"]), *values])
     confidence = f"{100 * overall[0]['confidence']:.4g} % CI" if overall else ""
     header = ("over tasks", "set", "mean", "± SEM", confidence)

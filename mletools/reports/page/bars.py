@@ -1,4 +1,4 @@
-"""Figures of how runs are spread: medals by kind of task, differences between two sets, running times."""
+"""Bar charts and histograms: medals by kind of task, differences between two sets, running times."""
 
 import math
 from collections import Counter
@@ -14,7 +14,7 @@ GROUPINGS: tuple[tuple[str, str, Callable[[Shown], str | None]], ...] = (
     ("difficulty", "Medals by difficulty", lambda each: each.split),
     (
         "mutations",
-        "Medals by how far the data was spoilt",
+        "Medals by number of mutations",
         lambda each: None if each.mutations is None else f"{each.mutations} mutations",
     ),
 )
@@ -50,13 +50,13 @@ def medals(runs: Sequence[Shown], name: str, title: str, of: Callable[[Shown], s
         legend(axes, len(MEDALS))
 
     return Figure(
-        f"medals-{name}", title, "Share of rollouts with each medal; in brackets how many rollouts.",
+        f"medals-{name}", title, "Share of rollouts with each medal; number of rollouts in brackets.",
         (name, "rollouts", "valid", *MEDALS), rows, draw, (7.0, 1.2 + 0.35 * len(names)),
     )  # fmt: skip
 
 
 def differences(record: Mapping[str, Any]) -> Figure | None:
-    """Two sets, paired by task."""
+    """Differences between two sets, paired by task."""
     tasks = sorted(record["tasks"], key=lambda row: row["difference"])
     if not tasks:
         return None
@@ -82,7 +82,7 @@ def differences(record: Mapping[str, Any]) -> Figure | None:
 
     confidence = f"{100 * record['confidence']:.4g} %"
     caption = (
-        f"{second} less {first} by {by}, task by task: {record['win']} won, {record['tie']} tied, {record['loss']} lost. "
+        f"{second} minus {first} by {by}, per task: {record['win']} won, {record['tie']} tied, {record['loss']} lost. "
         f"Dashed: the mean over tasks; shaded: its {confidence} bootstrap interval."
     )
     return Figure(
@@ -92,23 +92,23 @@ def differences(record: Mapping[str, Any]) -> Figure | None:
 
 
 def times(runs: Sequence[Shown], sets: Sequence[str]) -> Figure | None:
-    found = {
+    seconds = {
         label: sorted(e.execution_s for e in runs if e.set == label and e.execution_s is not None) for label in sets
     }
-    found = {label: values for label, values in found.items() if values and values[-1] > 0}
-    if not found:
+    seconds = {label: values for label, values in seconds.items() if values and values[-1] > 0}
+    if not seconds:
         return None
     rows: list[tuple[Cell, ...]] = [
         (label, len(values), *(_quantile(values, share) for share in (0.05, 0.25, 0.5, 0.75, 0.95, 1.0)))
-        for label, values in found.items()
+        for label, values in seconds.items()
     ]
-    least = max(min(values[0] for values in found.values()), 1e-2)
-    most = max(values[-1] for values in found.values())
+    least = max(min(values[0] for values in seconds.values()), 1e-2)
+    most = max(values[-1] for values in seconds.values())
     decades = max(math.log10(most / least), 0.5) if most > least else 0.5
     edges = [least * 10 ** (decades * at / 40) for at in range(41)]
 
     def draw(axes: Any, palette: Palette) -> None:
-        for number, (label, values) in enumerate(found.items()):
+        for number, (label, values) in enumerate(seconds.items()):
             clipped = [min(max(value, edges[0]), edges[-1]) for value in values]
             weights = [1 / len(values)] * len(values)
             axes.hist(clipped, edges, weights=weights, histtype="stepfilled", alpha=0.35, color=palette.of(number))
@@ -126,14 +126,14 @@ def times(runs: Sequence[Shown], sets: Sequence[str]) -> Figure | None:
         axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
         axes.set_xlabel("seconds (logarithmic)")
         axes.set_ylabel("share of rollouts")
-        legend(axes, len(found))
+        legend(axes, len(seconds))
 
     return Figure(
-        "times", "How long programs ran", "Wall time in the sandbox of the program that was judged, per set.",
+        "times", "Running times of programs", "Wall time in the sandbox of the graded program, per set.",
         ("set", "programs", "5 %", "25 %", "median", "75 %", "95 %", "longest"), rows, draw,
     )  # fmt: skip
 
 
 def _quantile(values: Sequence[float], share: float) -> float:
-    """Of sorted values, the nearest-rank quantile."""
+    """The nearest-rank quantile of sorted values."""
     return values[max(0, math.ceil(share * len(values)) - 1)]

@@ -1,6 +1,6 @@
-"""Texts packed for a page: gzip in base64, many in one block, so that a browser unpacks a block when one of its texts is wanted.
+"""Texts packed for a page: gzip in base64, many in one block, which a browser unpacks when it needs one of its texts.
 
-A block is a JSON list of strings. Base64 has no character that could end the element that it stands in.
+A block is a JSON list of strings. Base64 has no character that could end the enclosing element.
 """
 
 import base64
@@ -8,7 +8,7 @@ import gzip
 import json
 from typing import Any
 
-SIZE = 150_000  # characters of text in a block, about: unpacked in milliseconds, and large enough to compress well
+SIZE = 150_000  # approximate characters per block: unpacked in milliseconds, and large enough to compress well
 
 
 def packed(value: Any) -> str:
@@ -18,7 +18,7 @@ def packed(value: Any) -> str:
 
 
 class Blocks:
-    """Add texts; `done` gives the packed blocks. `add` returns where the text is: block, place in it."""
+    """Collects texts; `done` gives the packed blocks. `add` returns a text's position: block, index in it."""
 
     def __init__(self) -> None:
         self._packed: list[str] = []

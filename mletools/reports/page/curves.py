@@ -1,4 +1,4 @@
-"""Figures of what changes: over training, by version of the policy, and within runs over turns, budgets and traces."""
+"""Curves over training, by policy version, and within runs over turns, budgets and traces."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,32 +11,32 @@ from .shown import Shown
 TRAINING = (
     ("reward_mean", "Reward over training", "Mean reward of the rollouts of each optimiser step, with ± SEM."),
     ("validation_reward", "Validation reward over training", "Mean reward of the validation command's rollouts, at checkpoints."),
-    ("entropy", "Entropy over training", "Of the policy, mean over the tokens that carried loss, in nats."),
+    ("entropy", "Entropy over training", "Entropy of the policy, mean over the tokens with loss, in nats."),
     ("staleness", "Staleness over training", "Policy updates between sampling and training, mean of each step."),
 )  # fmt: skip
 TURNS, BUDGET, TRACES = "turns by_turn turn", "search over_time share", "traces over_time share"
-OVER_TASKS = "Means over tasks of the runs that are there"
-# what is in a summary over all tasks (its fields, and what goes across), and the lines of each set
+OVER_TASKS = "Means over tasks, of the runs present"
+# name, title, caption, fields of a summary over all tasks with the x axis, lines of each set, y axis
 WITHIN: tuple[tuple[str, str, str, str, tuple[tuple[str, str], ...], str], ...] = (
-    ("asked", "Requests for help by turn", f"Of the agents at work at each turn, the share that asks an ideator. {OVER_TASKS}.",
-     TURNS, (("", "asked"),), "share that asks"),
-    ("medal", "Medals by turn", f"Runs whose best submission so far, by the test, has a medal. {OVER_TASKS}.",
+    ("asked", "Requests for help by turn", f"Share of the agents still working at each turn that ask an ideator. {OVER_TASKS}.",
+     TURNS, (("", "asked"),), "share asking"),
+    ("medal", "Medals by turn", f"Share of runs whose best submission so far, by test score, has a medal. {OVER_TASKS}.",
      TURNS, (("", "medal"),), "share with a medal"),
-    ("normalised", "Normalised score by turn", f"Of the best submission so far, by the test; 0 without one. {OVER_TASKS}.",
+    ("normalised", "Normalised score by turn", f"Best submission so far, by test score; 0 without one. {OVER_TASKS}.",
      TURNS, (("", "normalised"),), "normalised score"),
-    ("search-medal", "Medals over a search's budget", f"What the search would have handed in, and the best that it had by the test. {OVER_TASKS}.",
+    ("search-medal", "Medals over a search's budget", f"The submission of the search at that time, and its best node by test score. {OVER_TASKS}.",
      BUDGET, (("handed in", "medal"), ("perfect", "perfect_medal")), "share with a medal"),
-    ("search-normalised", "Normalised score over a search's budget", f"What the search would have handed in, and the best that it had by the test. {OVER_TASKS}.",
+    ("search-normalised", "Normalised score over a search's budget", f"The submission of the search at that time, and its best node by test score. {OVER_TASKS}.",
      BUDGET, (("handed in", "normalised"), ("perfect", "perfect_normalised")), "normalised score"),
-    ("traces", "Traces from memory and from scratch", f"The best so far of each kind by the test, over a run's time; runs with valid submissions of both kinds. {OVER_TASKS}.",
+    ("traces", "Traces from memory and from scratch", f"Best so far of each kind by test score, over a run's time; runs with valid submissions of both kinds. {OVER_TASKS}.",
      TRACES, (("from memory", "memory"), ("from scratch", "reset")), "human rank"),
-    ("submissions", "Human rank by valid submission", f"Of a run's k-th valid submission, in all its traces, and of the best of the first k. {OVER_TASKS}.",
-     "traces by_submission submission", (("best of the first", "best"), ("this one", "this")), "human rank"),
+    ("submissions", "Human rank by valid submission", f"A run's k-th valid submission, over all its traces, and the best of the first k. {OVER_TASKS}.",
+     "traces by_submission submission", (("best of the first k", "best"), ("the k-th", "this")), "human rank"),
 )  # fmt: skip
 
 
 def within_runs(rows: Sequence[Mapping[str, Any]], sets: int) -> Iterator[Figure]:
-    """Figures of WITHIN that have something to show; rows: the summaries over all tasks, one a set; sets: how many there are."""
+    """The figures of WITHIN that have data. rows: summaries over all tasks, one per set; sets: the number of sets."""
     for name, title, caption, where, parts, up in WITHIN:
         field, course, across = where.split()
         lines: dict[str, list[Point]] = {}
@@ -49,7 +49,7 @@ def within_runs(rows: Sequence[Mapping[str, Any]], sets: int) -> Iterator[Figure
                 if len(points) >= FEWEST:
                     lines[label] = points
         if any(y for points in lines.values() for _, y, _ in points):
-            told = [(label, x, y) for label, points in lines.items() for x, y, _ in points]
+            values = [(label, x, y) for label, points in lines.items() for x, y, _ in points]
             drawn = line_plot(
                 lines,
                 "share of the budget" if where == BUDGET else "share of the time" if where == TRACES else across,
@@ -57,7 +57,7 @@ def within_runs(rows: Sequence[Mapping[str, Any]], sets: int) -> Iterator[Figure
                 across == "share",
                 sets,
             )
-            yield Figure(f"within-{name}", title, caption, ("set", across, up), told, drawn)
+            yield Figure(f"within-{name}", title, caption, ("set", across, up), values, drawn)
 
 
 def training(steps: Mapping[str, Sequence[Mapping[str, Any]]], field: str, title: str, caption: str) -> Figure | None:
@@ -85,13 +85,15 @@ def by_version(
 ) -> Figure | None:
     lines: dict[str, list[tuple[float, float, float | None]]] = {}
     for label in sets:
-        found: dict[int, list[float]] = {}
+        by_policy: dict[int, list[float]] = {}
         for each in runs:
             value = of(each)
             if each.set == label and each.version is not None and value is not None:
-                found.setdefault(each.version, []).append(value)
-        if len(found) >= FEWEST:
-            lines[label] = [(version, mean(found[version]) or 0.0, sem(found[version])) for version in sorted(found)]
+                by_policy.setdefault(each.version, []).append(value)
+        if len(by_policy) >= FEWEST:
+            lines[label] = [
+                (version, mean(values) or 0.0, sem(values)) for version, values in sorted(by_policy.items())
+            ]
     if not lines:
         return None
     rows = [(label, *point) for label, points in lines.items() for point in points]

@@ -1,4 +1,4 @@
-"""What every figure of a report is made of: its title, the numbers it shows, how matplotlib draws them, colours by role."""
+"""The parts of a report's figure: title, numbers, drawing by matplotlib, colours by role."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ FEWEST = 2  # points of a line
 
 @dataclass(frozen=True)
 class Palette:
-    """Colours by role. series: of the sets, told apart by colour-blind readers too (Okabe and Ito)."""
+    """Colours by role. series: of the sets, a palette for colour-blind readers (Okabe and Ito)."""
 
     series: tuple[str, ...] = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
     medals: tuple[str, ...] = ("#C9A227", "#8A9299", "#A65E2E")  # gold, silver, bronze
@@ -27,7 +27,7 @@ class Palette:
 
 @dataclass(frozen=True)
 class Figure:
-    """A picture and its numbers. name: of its file; size: inches."""
+    """A figure and its numbers. name: file name; size: inches."""
 
     name: str
     title: str
@@ -39,9 +39,9 @@ class Figure:
 
 
 def line_plot(lines: Mapping[str, Sequence[Point]], across: str, up: str, share: bool = False, sets: int = 1) -> Draw:
-    """A line for each label, with a band where its points have errors.
+    """One line per label, with a band if its points have errors.
 
-    share: what goes across is one, else it is counted; sets: of so many, where not all need have a line.
+    share: the x axis is a share, else a count; sets: the number of sets, of which some may have no line.
     """
 
     def draw(axes: Any, palette: Palette) -> None:
@@ -67,13 +67,13 @@ def line_plot(lines: Mapping[str, Sequence[Point]], across: str, up: str, share:
 
 
 def named(label: str) -> str:
-    """As matplotlib takes it: a label that begins with _ is kept out of legends, and a long one would push the axes aside."""
+    """The label for matplotlib, which hides labels that begin with _ from legends; long labels are clipped."""
     label = clipped(label, 24)
     return f" {label}" if label.startswith("_") else label
 
 
 def legend(axes: Any, count: int) -> None:
-    """Above the axes, in as many columns as the labels leave room for; the picture grows with its rows."""
+    """A legend above the axes, with as many columns as fit; the figure's height grows with its rows."""
     if count < 2:
         return
     labels = axes.get_legend_handles_labels()[1]

@@ -1,6 +1,6 @@
-"""The figures of a report: each a title, the numbers it shows as a table, and how matplotlib draws them.
+"""The figures of a report: each has a title, its numbers as a table, and a drawing function for matplotlib.
 
-One definition serves the page (where the numbers stand below the picture), `--plots` and the tests. Bands and bars of error
+The page (which shows the numbers below the figure), `--plots` and the tests share one definition. Error bands and bars
 are ± one standard error of the mean (statistics.sem). Not covered: colours of the page, files (plots).
 """
 
@@ -22,12 +22,12 @@ def figures(
     tasks: Mapping[str, Sequence[str | None]] | None = None,
     summaries: Sequence[Mapping[str, Any]] = (),
 ) -> list[Figure]:
-    """Those that the data has something for. steps: train_step records by run; comparisons: records of that kind.
+    """The figures with data. steps: train_step records by run; comparisons: records of that kind.
 
-    tasks: by file, in the order of their making, why each task was dropped; None: it was not. summaries: of the sets.
+    tasks: by file, in order of generation, the reason why each task was dropped (None: kept). summaries: of the sets.
     """
     sets = list(dict.fromkeys(each.set for each in runs))
-    made = [
+    drawn = [
         *(training(steps, field, title, caption) for field, title, caption in TRAINING),
         by_version(runs, sets, "reward", "Reward by policy version", lambda each: each.run.reward),
         by_version(runs, sets, "valid", "Valid share by policy version", lambda each: float(each.run.valid)),
@@ -42,4 +42,4 @@ def figures(
         *(medals(runs, name, title, of) for name, title, of in GROUPINGS),
         *(differences(record) for record in comparisons),
     ]
-    return [figure for figure in made if figure is not None]
+    return [figure for figure in drawn if figure is not None]

@@ -1,4 +1,4 @@
-"""Figures of where rollouts and tasks end, and why filters dropped them."""
+"""Funnels of rollouts and tasks, and reasons for drops."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +19,7 @@ def stages(runs: Sequence[Shown], sets: Sequence[str]) -> Figure | None:
         shares[label] = [count / len(reached) for count in counts]
         rows += [(label, STAGES[at], counts[at], shares[label][at]) for at in range(len(STAGES))]
     return Figure(
-        "funnel", "How far rollouts came", "Share of each set's rollouts that came at least so far.",
+        "funnel", "Rollouts by stage", "Share of each set's rollouts that reached at least this stage.",
         ("set", "stage", "rollouts", "share"), rows, _bars(STAGES, shares), (7.0, 1.2 + 0.42 * len(STAGES)),
     )  # fmt: skip
 
@@ -43,21 +43,21 @@ def _bars(names: Sequence[str], shares: Mapping[str, Sequence[float]]) -> Draw:
 
 
 def reasons(runs: Sequence[Shown]) -> Figure | None:
-    """What filters kept, and why they dropped the rest."""
+    """Decisions of the filters."""
     filtered = [each for each in runs if each.filtered]
     if not filtered:
         return None
     counts = Counter(each.dropped or "kept" for each in filtered)
     names = ["kept", *(name for name, _ in counts.most_common() if name != "kept")]
     return _counted(
-        "filters", "What the filters kept, and why not the rest", f"{len(filtered)} rollouts that a filter decided on.",
+        "filters", "Decisions of filters", f"{len(filtered)} filtered rollouts.",
         ("decision", "rollouts", "share"), {name: counts[name] for name in names}, len(filtered),
         lambda palette, label: palette.good if label == "kept" else palette.bad,
     )  # fmt: skip
 
 
 def task_funnel(files: Mapping[str, Sequence[str | None]]) -> Figure | None:
-    """SandMLE's funnel: how many tasks were begun, and how many each file has of them."""
+    """SandMLE's funnel: the number of drafts, and the tasks of each file."""
     kept = {label: sum(why is None for why in tasks) for label, tasks in files.items()}
     stages = {label: count for label, count in kept.items() if count}
     if not stages:
@@ -66,7 +66,7 @@ def task_funnel(files: Mapping[str, Sequence[str | None]]) -> Figure | None:
     drafts = max(*stages.values(), list(stages.values())[-1] + dropped)
     counts = {"drafts": drafts, **stages}
     return _counted(
-        "tasks", "How many tasks were left", "Drafts: the tasks of the last file, and all that were dropped.",
+        "tasks", "Tasks by stage", "Drafts: the tasks of the last file and all dropped ones.",
         ("", "tasks", "share of the drafts"), counts, drafts, lambda palette, label: palette.good,
     )  # fmt: skip
 
@@ -76,7 +76,7 @@ def task_reasons(files: Mapping[str, Sequence[str | None]]) -> Figure | None:
     if not counts:
         return None
     return _counted(
-        "tasks-dropped", "Why tasks were dropped", "The first check that each of them failed.",
+        "tasks-dropped", "Reasons for dropped tasks", "The first check that each task failed.",
         ("check", "tasks", "share"), dict(counts.most_common()), counts.total(), lambda palette, label: palette.bad,
     )  # fmt: skip
 
@@ -90,7 +90,7 @@ def _counted(
     whole: int,
     colour: Callable[[Palette, str], str],
 ) -> Figure:
-    """A bar for each count, and its share of `whole`."""
+    """One bar per count, with its share of `whole`."""
     names = list(counts)
     rows: list[tuple[Cell, ...]] = [(label, count, count / whole) for label, count in counts.items()]
 

@@ -1,6 +1,6 @@
 "use strict";
-// The table of rollouts and the viewer. What agents wrote is in the packed blocks, as HTML that the report has escaped; the page's
-// security policy runs this script alone.
+// The table of rollouts and the viewer. Agents' text is in the packed blocks, as HTML that the report has escaped; the page's
+// security policy allows only this script.
 (() => {
   const byId = (id) => document.getElementById(id);
   const COLUMNS = JSON.parse(byId("columns").textContent);
@@ -29,19 +29,19 @@
   }
 
   function element(name, text, className) {
-    const made = document.createElement(name);
-    if (text !== undefined) made.textContent = text;
-    if (className) made.className = className;
-    return made;
+    const node = document.createElement(name);
+    if (text !== undefined) node.textContent = text;
+    if (className) node.className = className;
+    return node;
   }
 
-  const said = (value) => value === null ? "–" : value === true ? "yes" : value === false ? "no" :
+  const formatted = (value) => value === null ? "–" : value === true ? "yes" : value === false ? "no" :
     typeof value === "number" && !Number.isInteger(value) ? String(+value.toPrecision(6)) : String(value);
 
   function compare(a, b, name) {
     let x = a[at[name]], y = b[at[name]];
     if (name === "medal") { x = MEDALS[x] || 0; y = MEDALS[y] || 0; }
-    if (x === null || y === null) return (x === null) - (y === null);  // what is not there stands last
+    if (x === null || y === null) return (x === null) - (y === null);  // missing values come last
     const order = typeof x === "string" ? x.localeCompare(y) : x - y;
     return sorted.down ? -order : order;
   }
@@ -50,7 +50,7 @@
     const words = filters.words.toLowerCase().split(/\s+/).filter(Boolean);
     chosen = rows.filter((row) =>
       (!filters.set || row[at.set] === filters.set) && (!filters.task || row[at.task] === filters.task) &&
-      (!filters.status || said(row[at.status]) === filters.status) &&
+      (!filters.status || formatted(row[at.status]) === filters.status) &&
       (!filters.medal || (filters.medal === "valid" ? row[at.valid] : filters.medal === "invalid" ? !row[at.valid] :
         filters.medal === "any" ? row[at.medal] !== null : row[at.medal] === filters.medal)) &&
       words.every((word) => row.some((cell) => typeof cell === "string" && cell.toLowerCase().includes(word))));
@@ -72,7 +72,7 @@
           link.href = "#rollout=" + encodeURIComponent(row[at.id]);
           cell.append(link);
         } else {
-          cell.textContent = said(row[at[name]]);
+          cell.textContent = formatted(row[at[name]]);
           if (name === "medal" && row[at.medal]) cell.className += " medal " + row[at.medal];
         }
         line.append(cell);
@@ -132,8 +132,8 @@
     byId("theme").addEventListener("click", theme);
     if (!byId("rows")) return;
     rows = await unpack(byId("row-data").textContent);
-    const told = (name) => new Set(rows.map((row) => row[at[name]]));
-    shown = shown.filter((name) => name === "set" ? told(name).size > 1 : [...told(name)].some((value) => value !== null));
+    const distinct = (name) => new Set(rows.map((row) => row[at[name]]));
+    shown = shown.filter((name) => name === "set" ? distinct(name).size > 1 : [...distinct(name)].some((value) => value !== null));
     byId("filter-set").parentElement.hidden = !shown.includes("set");
     const head = byId("rows").tHead.rows[0];
     for (const name of shown) {
@@ -150,7 +150,7 @@
       cell.append(button);
       head.append(cell);
     }
-    const values = (name) => [...new Set(rows.map((row) => said(row[at[name]])))].sort();
+    const values = (name) => [...new Set(rows.map((row) => formatted(row[at[name]])))].sort();
     options("set", values("set"));
     options("task", values("task"));
     options("status", values("status"));

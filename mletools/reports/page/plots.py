@@ -1,7 +1,7 @@
-"""Figures as SVG for the page, whose colours are the page's own, and as files for papers.
+"""Figures as SVG for the page, in the page's colours, and as files for papers.
 
-matplotlib draws both. For the page every colour is a variable of page.css, text stays text, and ids are the figure's own, so
-that many pictures stand in one document, in light and dark. Needs matplotlib (the extra `report`).
+matplotlib draws both. On the page every colour is a variable of page.css, text stays text, and ids are unique per
+figure, so that one document can hold many figures, in light and dark. Needs matplotlib (the extra `report`).
 """
 
 import io
@@ -14,7 +14,7 @@ from ...records.errors import ToolError
 from ..show.visible import visible
 from .figure import Figure, Palette
 
-# colours that no other thing has, and the variables of page.css that take their places
+# placeholder colours, and the variables of page.css that replace them
 _STAND_INS = Palette(
     series=tuple(f"#0a00{number:02x}" for number in range(1, 7)),
     medals=("#0a0011", "#0a0012", "#0a0013"),
@@ -36,34 +36,34 @@ _NAMED = re.compile(
 )
 _REFERENCES = re.compile(r'( id="|xlink:href="#|url\(#)([A-Za-z])')
 _HEAD = re.compile(r"^.*?(?=<svg )", re.DOTALL)
-_METADATA = re.compile(r"\s*(?:<metadata>.*?</metadata>|<!--.*?-->)", re.DOTALL)  # comments hold the texts once more
+_METADATA = re.compile(r"\s*(?:<metadata>.*?</metadata>|<!--.*?-->)", re.DOTALL)  # comments repeat the texts
 _COLOUR = re.compile(r"#0a00[0-9a-f]{2}")
 FORMATS = ("svg", "png")
 
 
 def inline(figure: Figure) -> str:
-    """The SVG element for a page."""
-    made = visible(_drawn(figure, _STAND_INS, "svg", "none").decode())
-    made = _METADATA.sub("", _HEAD.sub("", made, count=1))
-    made = _REFERENCES.sub(rf"\g<1>{figure.name}-\2", _NAMED.sub("", made))
-    made = _COLOUR.sub(lambda found: _VARIABLES[found[0]], made)
-    width = round(90 * figure.size[0])  # a quarter more than its size in points
-    made = re.sub(r'(<svg [^>]*?) width="[^"]*" height="[^"]*"', r"\1", made, count=1)
-    return made.replace(
+    """The figure as an SVG element for the page."""
+    svg = visible(_drawn(figure, _STAND_INS, "svg", "none").decode())
+    svg = _METADATA.sub("", _HEAD.sub("", svg, count=1))
+    svg = _REFERENCES.sub(rf"\g<1>{figure.name}-\2", _NAMED.sub("", svg))
+    svg = _COLOUR.sub(lambda match: _VARIABLES[match[0]], svg)
+    width = round(90 * figure.size[0])  # 1.25 times its size in points
+    svg = re.sub(r'(<svg [^>]*?) width="[^"]*" height="[^"]*"', r"\1", svg, count=1)
+    return svg.replace(
         "<svg ", f'<svg role="img" aria-labelledby="title-{figure.name}" style="max-width:{width}px" ', 1
     ).strip()
 
 
 def save(figures: Iterable[Figure], folder: Path, formats: Sequence[str] = FORMATS) -> list[Path]:
-    """A file for each figure and format, named after the figure. ToolError: matplotlib is missing."""
+    """Write one file per figure and format, named after the figure. ToolError: matplotlib is missing."""
     folder.mkdir(parents=True, exist_ok=True)
-    made = []
+    paths = []
     for figure in figures:
         for kind in formats:
             path = folder / f"{re.sub(r'[^A-Za-z0-9._-]+', '-', figure.name)}.{kind}"
             path.write_bytes(_drawn(figure, Palette(), kind, "path"))
-            made.append(path)
-    return made
+            paths.append(path)
+    return paths
 
 
 def _drawn(figure: Figure, palette: Palette, kind: str, fonttype: str) -> bytes:
@@ -98,6 +98,6 @@ def _drawn(figure: Figure, palette: Palette, kind: str, fonttype: str) -> bytes:
         axes = canvas.add_subplot()
         figure.draw(axes, palette)
         sink = io.BytesIO()
-        told: dict[str, Any] = {"Date": None} if kind == "svg" else {}
-        canvas.savefig(sink, format=kind, facecolor="none" if kind == "svg" else "white", metadata=told)
+        metadata: dict[str, Any] = {"Date": None} if kind == "svg" else {}
+        canvas.savefig(sink, format=kind, facecolor="none" if kind == "svg" else "white", metadata=metadata)
     return sink.getvalue()

@@ -1,4 +1,4 @@
-"""What the page needs of one graded rollout beside its Run: where it ended on the way to a medal, its columns in the table."""
+"""The page's view of one graded rollout beside its GradedRun: the stage that it reached, and its row in the table."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,8 +8,8 @@ from ..runs import GradedRun, graded_run
 from ..show import facts
 from ..show.visible import visible_line
 
-# The way of a rollout, each stage a part of the one before.
-STAGES = ("rollouts", "with a program", "ran to its end", "submission", "valid", "above median", "medal")
+# Stages of a rollout, each a subset of the one before.
+STAGES = ("rollouts", "with a program", "ran without error", "submission", "valid", "above median", "medal")
 MEDALS = ("gold", "silver", "bronze")
 COLUMNS = (
     *("id", "set", "task", "modality", "scaffold", "policy", "turns", "stopped", "status", "valid", "medal", "score"),
@@ -19,14 +19,14 @@ COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A rollout on the page. version: of its policy, where that is a number; execution_s: of the program that was judged."""
+    """A rollout on the page. version: of its policy, if it is a number; execution_s: seconds of the graded program."""
 
     run: GradedRun
     set: str
     name: str
     modality: str
     problem: str
-    split: str | None  # of a benchmark, by difficulty (MLE-bench: low, medium, high)
+    split: str | None  # difficulty in a benchmark (MLE-bench: low, medium, high)
     mutations: int | None
     scaffold: str
     model: str
@@ -38,12 +38,12 @@ class Shown:
     submitted: bool
     coded: bool
     markers: int | None  # progress reports that arrived; None: it was not instrumented
-    dropped: str | None  # a filter's reason; None: kept, or not filtered
+    dropped: str | None  # the filter's reason; None: kept, or not filtered
     filtered: bool
 
     @property
     def stage(self) -> int:
-        """How many of STAGES it reached."""
+        """The number of STAGES that it reached."""
         run = self.run
         reached = (
             True,
@@ -54,8 +54,8 @@ class Shown:
             run.above_median,
             run.medal is not None,
         )
-        # a program may fail after it has handed in, and a medal may need less than the median: the furthest counts
-        return max(at + 1 for at, here in enumerate(reached) if here)
+        # a program may fail after its submission, and a medal may need less than the median: the last stage counts
+        return max(at + 1 for at, passed in enumerate(reached) if passed)
 
 
 def shown(rollout: Mapping[str, Any], label: str) -> Shown:
@@ -88,7 +88,7 @@ def shown(rollout: Mapping[str, Any], label: str) -> Shown:
 
 
 def cells(each: Shown, place: tuple[int, int]) -> list[Any]:
-    """The row of COLUMNS; place: of its details, block and number."""
+    """The row of COLUMNS. place: the position of its details, block and index."""
     run = each.run
     tokens = None if run.completion_tokens is None else (run.prompt_tokens or 0) + run.completion_tokens
     policy = each.model if each.version is None else f"{each.model} {each.version}"

@@ -1,7 +1,8 @@
-"""A rollout as a piece of HTML for the page's viewer: the lines of mle-show, its headings as sections, its styles as classes.
+"""A rollout as a piece of HTML for the page's viewer: the lines of mle-show, with headings as sections and styles as
+classes.
 
-mle-show has made an agent's text harmless to terminals (visible); here it is escaped, so no tag of the piece is an
-agent's. Not covered: where the pieces are kept (blocks), how they look (page.css).
+mle-show makes agents' text harmless to terminals (visible); here it is escaped, so no tag of the piece comes from an
+agent. Not covered: storage of the pieces (blocks), styles (page.css).
 """
 
 from collections.abc import Iterator, Mapping
@@ -20,16 +21,16 @@ FLAGS = ("bold", "dim", "italic", "underline", "reverse")
 
 
 def piece(rollout: Mapping[str, Any], full: bool = False) -> str:
-    """The HTML of one valid rollout record; with `full` nothing is cut."""
+    """The HTML of one valid rollout record. full: texts are not cut."""
     from rich.console import Console
 
     console = Console(color_system="standard", force_terminal=True, width=1000, legacy_windows=False)
     view = show.View(full, WIDTH)
-    made = [_section(lines, console) for lines in _sections(show.lines(rollout, view))]
+    sections = [_section(lines, console) for lines in _sections(show.lines(rollout, view))]
     if is_search(rollout):
         graph = "".join(f"{_line(line, console)}\n" for line in show.graph(rollout, view))
-        made.insert(1, _details("the exploration graph", "", graph))
-    return "".join(made)
+        sections.insert(1, _details("exploration graph", "", graph))
+    return "".join(sections)
 
 
 def _sections(lines: Iterator["Text"]) -> Iterator[list["Text"]]:
@@ -56,7 +57,7 @@ def _section(lines: list["Text"], console: Any) -> str:
 
 
 def _three(head: "Text") -> list[Any]:
-    """The spans of a rule: title, line, what stands after it (perhaps nothing)."""
+    """The spans of a rule: title, line, and the text after it (may be empty)."""
     from rich.text import Span
 
     return [*head.spans, Span(0, 0, "")][:3]
@@ -65,8 +66,8 @@ def _three(head: "Text") -> list[Any]:
 def _details(title: str, after: str, text: str) -> str:
     from markupsafe import escape
 
-    told = f" <small>{escape(after)}</small>" if after else ""
-    return f"<details open><summary>{escape(title)}{told}</summary><pre>{text}</pre></details>"
+    small = f" <small>{escape(after)}</small>" if after else ""
+    return f"<details open><summary>{escape(title)}{small}</summary><pre>{text}</pre></details>"
 
 
 def _line(line: "Text", console: Any) -> str:
@@ -84,11 +85,11 @@ def _line(line: "Text", console: Any) -> str:
 
 
 def _classes(style: "Style | None") -> str:
-    """`bold red`, `on-red`: names that page.css knows; colours are the terminal's sixteen."""
+    """Class names of page.css, such as `bold red` and `on-red`; colours are the terminal's sixteen."""
     if style is None:
         return ""
-    found = [name for name in FLAGS if getattr(style, name)]
+    classes = [name for name in FLAGS if getattr(style, name)]
     for colour, prefix in ((style.color, ""), (style.bgcolor, "on-")):
         if colour is not None and not colour.is_default:
-            found.append(prefix + colour.name.replace("_", "-"))
-    return " ".join(found)
+            classes.append(prefix + colour.name.replace("_", "-"))
+    return " ".join(classes)

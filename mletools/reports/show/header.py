@@ -14,12 +14,12 @@ Record = Mapping[str, Any]
 WIDEST = 60  # characters of a cell
 MEDALS = {"gold": "bold yellow", "silver": "bold white", "bronze": "yellow"}
 STOPPED = {
-    "length": "its answer was cut off",
+    "length": "its answer was cut off, or its tokens are used up",
     "format": "its answer cannot be read",
     "max_turns": "no turns left",
     "context": "the context is full",
     "timeout": "the episode's time is over",
-    "budget": "tokens or USD are used up",
+    "budget": "its USD budget is used up",
     "asked": "a state: it ends in a question to an ideator",
 }
 
@@ -100,6 +100,9 @@ def _searched(search: Record) -> Iterator["Text"]:
         yield _fact("", f"node {each.get('node')}: {score}{again}")
     for phase, used in (search.get("cost") or {}).items():
         yield _fact(phase, facts.spent(used))
+    for name, words in (("lenient", "answers read leniently"), ("fallbacks", "answers replaced")):
+        if counts := search.get(name):
+            yield _fact(name, f"{words}: ", ", ".join(f"{question} {count}" for question, count in counts.items()))
 
 
 def _came_to(rollout: Record) -> Iterator["Text"]:

@@ -55,6 +55,8 @@ def turn(rollout: Record, at: int, before: Mapping[str, tuple[str, str]], view: 
     if record.get("problem"):
         problem = record["problem"]
         yield styled((f"problem: {problem}", BAD), (f", {PROBLEMS.get(problem, 'see its message')}", BAD))
+    if (record.get("format") or {}).get("read") == "lenient":
+        yield styled((f"read leniently: {record['format']['rule']}", "yellow"))
     if program is not None:
         yield from listing(program, facts.kind_of(record), before, view)
     yield from folded(came_of(record, bool(rollout.get("reveal_test")), view), view)

@@ -1,23 +1,21 @@
 """The attacks on a sandbox, one table for `mle-sandbox --selftest` and for the tests.
 
-Covered: a hostile program for everything that a solution must not do, and how to tell from outside whether it could.
-Not covered: flaws of the kernel and of the container engine, and channels in time and load.
+Covered: a hostile program for each thing that a solution must not do, and a rule that decides from outside whether it
+succeeded. Not covered: bugs of the kernel and the container engine; timing and load side channels.
 """
 
-from __future__ import annotations
-
-from . import handing_in, kernel, memory, network, next_run, processes, reading
-from .attack import Attack, Judged, program
-from .world import AttackWorld
+from . import kernel, memory, network, next_run, processes, reading, submissions
+from .attack import Attack, Verdict, program
+from .targets import AttackTargets
 
 ATTACKS: tuple[Attack, ...] = (
     *reading.ATTACKS,
     *network.ATTACKS,
     *processes.ATTACKS,
     *memory.ATTACKS,
-    *handing_in.ATTACKS,
+    *submissions.ATTACKS,
     *next_run.ATTACKS,
     *kernel.ATTACKS,
 )
 
-__all__ = ["ATTACKS", "Attack", "AttackWorld", "Judged", "program"]
+__all__ = ["ATTACKS", "Attack", "AttackTargets", "Verdict", "program"]

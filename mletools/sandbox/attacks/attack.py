@@ -1,11 +1,9 @@
-"""One attack of the table: a hostile program, and a judge who looks from outside.
+"""An attack: a hostile program and a rule that decides from outside whether the sandbox held.
 
-Covered: what every hostile program starts with, and the judges that most attacks share. A program is believed when it
-says that something was open to it, never when it says that all was closed: that is judged by the outcome and by the
-traces in the world around the sandbox (`world`). Not covered: trying an attack (`selftest`).
+Covered: the preamble of every hostile program, and rules that several attacks share. A program is believed when it
+reports success, never when it reports failure: failure is judged by the outcome and by traces on the planted targets
+(`targets`). Not covered: running an attack (`selftest`).
 """
-
-from __future__ import annotations
 
 import json
 import textwrap
@@ -14,175 +12,173 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ..interface import Limits, Outcome
-from .world import AttackWorld
+from .targets import AttackTargets
 
-# Groups whose attacks reach answers, other programs or the reward; the others use up what is limited.
+# Groups whose attacks reach answers, other programs or the reward; the others exceed a limit.
 CRITICAL_GROUPS = ("files", "network", "processes", "submission", "next run", "forgery")
 
 _PREAMBLE = """
 import ctypes, errno, glob, json, os, re, signal, socket, stat, struct, subprocess, sys, time
+from contextlib import suppress
+from itertools import product
 
-W = json.loads({known!r})
+W = json.loads(KNOWN)
 libc = ctypes.CDLL(None, use_errno=True)
+libc.shmat.restype = ctypes.c_void_p
 libc.prctl(15, W["mark"].encode(), 0, 0, 0)
 ARM = os.uname().machine == "aarch64"
 HOME, TEMPORARY = os.environ.get("HOME", "."), os.environ.get("TMPDIR", "/tmp")
 
 
-def opened(what):
+def report_open(what):
     print("OPEN", what, flush=True)
 
 
 def search(where, content):
-    for hit in set(re.findall(b"canary-[0-9a-f]{{32}}", content)):
+    for hit in set(re.findall(b"canary-[0-9a-f]{32}", content)):
         print("found in", where, hit.decode(), flush=True)
 
 
 def look(path, at=0, size=1 << 20, folder=None):
     try:
-        end = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY, dir_fd=folder)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY, dir_fd=folder)
     except (OSError, ValueError):
         return
-    try:
-        search(path, os.pread(end, size, at))
-    except (OSError, OverflowError):
-        pass
-    os.close(end)
+    with suppress(OSError, OverflowError):
+        search(path, os.pread(descriptor, size, at))
+    os.close(descriptor)
 
 
-def host_in_sight():
+def attach(segment, flags=0):
+    address = libc.shmat(segment, None, flags)
+    return None if address in (None, ctypes.c_void_p(-1).value) else ctypes.c_void_p(address)
+
+
+def write(path, text="left here"):
+    with suppress(OSError), open(path, "w") as file:
+        file.write(text)
+
+
+def reach(family, kind, address):
+    with suppress(OSError), socket.socket(family, kind) as connection:
+        connection.settimeout(1)
+        connection.connect(address)
+        connection.send(b"hello")
+
+
+def repeat(seconds, pause):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        yield
+        time.sleep(pause)
+
+
+def sees_host():
     try:
-        with open(f"/proc/{{W['victim']}}/cmdline") as file:
+        with open(f"/proc/{W['victim']}/cmdline") as file:
             return file.read().split("\\0")[:2] == W["victim_command"]
     except OSError:
         return False
 
 
 def pids():
-    # Where the machine's processes are in sight, only those of the selftest are touched.
-    ours = {{W["pid"], W["victim"], os.getppid(), *named(W["beside"])}}
-    seen = set() if host_in_sight() else {{1, *map(int, filter(str.isdigit, os.listdir("/proc")))}}
-    return sorted((seen | ours) - {{0, os.getpid()}})
+    # Where the machine's processes are visible, attack only those of the selftest.
+    ours = {W["pid"], W["victim"], os.getppid(), *pids_named(W["concurrent"])}
+    visible = set() if sees_host() else {1, *map(int, filter(str.isdigit, os.listdir("/proc")))}
+    return sorted((visible | ours) - {0, os.getpid()})
 
 
-def named(mark):
-    found = []
+def pids_named(mark):
+    numbers = []
     for pid in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            with open(f"/proc/{{pid}}/comm") as file:
-                if file.read().strip() == mark:
-                    found.append(int(pid))
-        except OSError:
-            pass
-    return found
+        with suppress(OSError), open(f"/proc/{pid}/comm") as file:
+            if file.read().strip() == mark:
+                numbers.append(int(pid))
+    return numbers
 
 
-def deaf():
-    for number in set(signal.Signals) - {{signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD}}:
+def ignore_signals():
+    for number in set(signal.Signals) - {signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD}:
         signal.signal(number, signal.SIG_IGN)
 
 
 def call(name, function, *arguments, refused=("EPERM", "ENOSYS", "EACCES")):
-    # In a child, so that a call that works changes nothing here.
+    # In a child process, so that a permitted call changes nothing here.
     child = os.fork()
     if child == 0:
         ctypes.set_errno(0)
         result = function(*arguments)
-        why = errno.errorcode.get(ctypes.get_errno(), "?")
-        if result >= 0 or why not in refused:
-            opened(name + ": " + ("worked" if result >= 0 else why))
+        reason = errno.errorcode.get(ctypes.get_errno(), "?")
+        if result >= 0 or reason not in refused:
+            report_open(name + ": " + ("worked" if result >= 0 else reason))
         os._exit(0)
     os.waitpid(child, 0)
 """
 
 
-class Judged(NamedTuple):
-    """What a judge found."""
+class Verdict(NamedTuple):
+    """Whether the sandbox held, and the evidence in a few words."""
 
     sealed: bool
     seen: str
 
 
-Judge = Callable[[Outcome, AttackWorld], Judged]
+Rule = Callable[[Outcome, AttackTargets], Verdict]
 
 
 def program(known: Mapping[str, Any], code: str) -> str:
-    """The text of a hostile program that knows `known` of the world and says at its end that it got there."""
-    return _PREAMBLE.format(known=json.dumps(dict(known))) + textwrap.dedent(code) + "\nprint('tried', flush=True)\n"
+    """The source of a hostile program; `known` is its W, and "tried" on stdout marks its regular end."""
+    preamble = _PREAMBLE.replace("KNOWN", repr(json.dumps(dict(known))))
+    return preamble + textwrap.dedent(code) + "\nprint('tried', flush=True)\n"
 
 
-def traced(outcome: Outcome, world: AttackWorld) -> str | None:
-    """The worst that the run says was open to it, or that is seen of it in the world; None where there is nothing."""
-    for line in outcome.stdout.decode(errors="replace").split("\n"):
-        if line.startswith("OPEN "):
-            return line[5:]
-    traces = world.traces(outcome)
-    return traces[0] if traces else None
+def status_and_error(outcome: Outcome) -> str:
+    """The status and the last line of stderr."""
+    error = outcome.stderr.decode(errors="replace").strip().rpartition("\n")[2]
+    return f"{outcome.status}: {error}" if error else outcome.status
 
 
-def last_words(outcome: Outcome) -> str:
-    """The status and the last line on stderr, for a reader who has to find out why."""
-    words = outcome.stderr.decode(errors="replace").strip().rpartition("\n")[2]
-    return f"{outcome.status}: {words}" if words else outcome.status
-
-
-def held(outcome: Outcome, world: AttackWorld) -> Judged:
-    """Sealed when the attack ran to its end and neither read, reached, changed nor left anything."""
-    trace = traced(outcome, world)
-    if trace is not None:
-        return Judged(False, trace)
+def runs_to_end(outcome: Outcome, targets: AttackTargets) -> Verdict:
+    """Sealed when the attack ran to its end."""
     if outcome.status != "ok" or not outcome.stdout.endswith(b"tried\n"):
-        return Judged(False, f"the attack did not get to its end: {last_words(outcome)}")
-    return Judged(True, "no trace")
+        return Verdict(False, f"the attack did not run to its end: {status_and_error(outcome)}")
+    return Verdict(True, "no trace")
 
 
-def ends(*statuses: str) -> Judge:
-    """Sealed when the run was stopped with one of `statuses` and left no trace."""
-
-    def judge(outcome: Outcome, world: AttackWorld) -> Judged:
-        trace = traced(outcome, world)
-        if trace is not None:
-            return Judged(False, trace)
-        return Judged(outcome.status in statuses, f"status {outcome.status}")
-
-    return judge
+def ends_with(*statuses: str) -> Rule:
+    """Sealed when the run ended with one of `statuses`."""
+    return lambda outcome, targets: Verdict(outcome.status in statuses, f"status {outcome.status}")
 
 
-def survives(outcome: Outcome, world: AttackWorld) -> Judged:
-    """For the honest run after an attack that ended whatever it could: sealed when the sandbox still serves."""
-    trace = traced(outcome, world)
-    if trace is not None:
-        return Judged(False, trace)
+def next_run_works(outcome: Outcome, targets: AttackTargets) -> Verdict:
+    """For STILL_HERE, run after an attack: sealed when the sandbox still works."""
     works = outcome.status == "ok" and outcome.stdout.endswith(b"still here\ntried\n")
-    return Judged(works, "the next run works" if works else f"the next run: {last_words(outcome)}")
+    return Verdict(works, "the next run works" if works else f"the next run: {status_and_error(outcome)}")
 
 
-def as_ever(outcome: Outcome, world: AttackWorld) -> Judged:
-    """For the honest run after an attack: sealed when it comes to what it came to before."""
-    trace = traced(outcome, world)
-    if trace is not None:
-        return Judged(False, trace)
-    before = world.honest
+def next_run_unchanged(outcome: Outcome, targets: AttackTargets) -> Verdict:
+    """For the honest program, run after an attack: sealed when its outcome is the same as before."""
+    before = targets.honest
     if before is None or before.status != "ok":
-        return Judged(False, "an honest run does not work here")
-    for what, old, new in (
+        return Verdict(False, "an honest run does not work here")
+    for name, old, new in (
         ("status", before.status, outcome.status),
         ("submission", before.submission, outcome.submission),
         ("output", before.stdout, outcome.stdout),
     ):
         if old != new:
-            return Judged(False, f"the next run's {what} changed: {last_words(outcome)}")
-    return Judged(True, "the next run is as ever")
+            return Verdict(False, f"the next run's {name} changed: {status_and_error(outcome)}")
+    return Verdict(True, "the next run is unchanged")
 
 
-def no_submission(outcome: Outcome, world: AttackWorld) -> Judged:
-    """Sealed when nothing was taken for a submission and the reason was told."""
-    judged = held(outcome, world)
-    if not judged.sealed:
-        return judged
+def no_submission(outcome: Outcome, targets: AttackTargets) -> Verdict:
+    """Sealed when the sandbox accepted no submission and gave a reason."""
+    verdict = runs_to_end(outcome, targets)
+    if not verdict.sealed:
+        return verdict
     if outcome.submission is not None:
-        return Judged(False, f"{len(outcome.submission)} bytes were taken for a submission")
-    return Judged(outcome.submission_problem is not None, outcome.submission_problem or "no reason was given")
+        return Verdict(False, f"a submission of {len(outcome.submission)} bytes was accepted")
+    return Verdict(outcome.submission_problem is not None, outcome.submission_problem or "no reason was given")
 
 
 STILL_HERE = "print('still here')"
@@ -190,21 +186,27 @@ STILL_HERE = "print('still here')"
 
 @dataclass(frozen=True)
 class Attack:
-    """A hostile program and how to judge it; `limits` are small, and so is what a program takes if nothing stops it."""
+    """A hostile program and its rule; `limits` are small, and the program takes little more where nothing stops it."""
 
     name: str
     group: str
     code: str
-    judge: Judge = held
+    rule: Rule = runs_to_end
     limits: Limits = field(default_factory=lambda: Limits(wall_s=20.0))
-    beside: bool = False  # another run goes on at the same time: its secrets are in reach, or it may be harmed
-    then: str | None = None  # a second program, run after the first; the judge sees its outcome
-    after: str | None = None  # harms the machine unless this attack was found sealed; else it is not tried
-    measured: bool = False  # judged by what the machine lacks, so a neighbour's doing may be taken for the attack's
-    weaker: bool = False  # counts as one of the weaker findings in a group of critical ones
-    serious: bool = False  # counts as a critical finding in a group of weaker ones
+    concurrent: bool = False  # a second run is active, whose secrets are exposed and which may be harmed
+    followed_by: str | None = None  # a second program, run afterwards; the rule gets its outcome
+    requires: str | None = None  # an attack that must be sealed first, because this one would harm the machine
+    measured: bool = False  # judged by the machine's free memory, so other processes may disturb the result
+    weaker: bool = False  # not critical although its group is
+    serious: bool = False  # critical although its group is not
 
     @property
     def critical(self) -> bool:
-        """Whether answers, other programs or the reward are in reach where this is open."""
+        """Whether success exposes answers, other programs or the reward."""
         return self.serious or (self.group in CRITICAL_GROUPS and not self.weaker)
+
+    def judge(self, outcome: Outcome, targets: AttackTargets) -> Verdict:
+        """Open when the program reports success or left a trace; otherwise by the attack's rule."""
+        reported = [line[5:] for line in outcome.stdout.decode(errors="replace").split("\n") if line[:5] == "OPEN "]
+        traces = reported[:1] or targets.traces(outcome)
+        return Verdict(False, traces[0]) if traces else self.rule(outcome, targets)

@@ -1,98 +1,63 @@
-"""Attacks over the network: this machine's own services, another run's, and ways out of the machine.
+"""Attacks over the network: services of the host, services of another run, other networks.
 
-Covered: TCP, UDP, Unix sockets by name and by path, a route out (asked for; nothing is sent), sockets of other
+Covered: TCP, UDP, Unix sockets by name and by path, a route to other networks (nothing is sent), other socket
 families. Not covered: name lookups, which need one of these.
 """
 
-from __future__ import annotations
-
 from .attack import Attack
 
-_TCP = """
-for name, port in W["ports"].items():
+_PROGRAMS = {
+    "TCP to the host": """
+hosts = ("127.0.0.1", "::1", "0.0.0.0", "::", "::ffff:127.0.0.1", "host.docker.internal")
+for (name, port), host in product(W["ports"].items(), hosts):
     if name.startswith("tcp"):
-        for host in ("127.0.0.1", "::1", "0.0.0.0", "::", "::ffff:127.0.0.1", "host.docker.internal"):
-            try:
-                socket.create_connection((host, port), 1).close()
-            except OSError:
-                pass
-"""
-
-_UDP = """
+        with suppress(OSError):
+            socket.create_connection((host, port), 1).close()
+""",
+    "UDP to the host": """
 for name, port in W["ports"].items():
     if name.startswith("udp"):
-        for family, host in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
-            try:
-                with socket.socket(family, socket.SOCK_DGRAM) as end:
-                    end.sendto(b"hello", (host, port))
-            except OSError:
-                pass
-"""
-
-_ROUTE = """
+        reach(socket.AF_INET, socket.SOCK_DGRAM, ("127.0.0.1", port))
+        reach(socket.AF_INET6, socket.SOCK_DGRAM, ("::1", port))
+""",
+    "route to other networks": """
 for family, host in ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1")):
-    try:
-        with socket.socket(family, socket.SOCK_DGRAM) as end:
-            end.connect((host, 9))
-            opened(f"there is a route out from {end.getsockname()[0]}")
-    except OSError:
-        pass
-"""
-
-_ABSTRACT = """
-for kind, name in ((socket.SOCK_STREAM, W["abstract"]), (socket.SOCK_DGRAM, W["abstract"] + "-d")):
-    try:
-        with socket.socket(socket.AF_UNIX, kind) as end:
-            end.connect("\\0" + name)
-            end.send(b"hello")
-    except OSError:
-        pass
-"""
-
-_SOCKET_FILES = """
-for kind, path in zip((socket.SOCK_STREAM, socket.SOCK_DGRAM), W["sockets"]):
-    for name in (path, f"/proc/1/root{path}", f"/proc/{os.getppid()}/root{path}"):
-        try:
-            with socket.socket(socket.AF_UNIX, kind) as end:
-                end.connect(name)
-                end.send(b"hello")
-        except OSError:
-            pass
-"""
-
-_BESIDE = """
-end = time.monotonic() + 0.4
-while time.monotonic() < end:
-    for address in ("\\0" + W["beside"], ("127.0.0.1", 20000 + W["beside_key"] % 10000)):
-        try:
-            family = socket.AF_UNIX if isinstance(address, str) else socket.AF_INET
-            with socket.socket(family, socket.SOCK_STREAM) as link:
-                link.settimeout(0.3)
-                link.connect(address)
-                search("a socket of another run", link.recv(100))
-        except OSError:
-            pass
-    libc.shmat.restype = ctypes.c_void_p
-    address = libc.shmat(libc.shmget(W["beside_key"], 0, 0), None, 0o10000)
-    if address not in (None, ctypes.c_void_p(-1).value):
+    with suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as connection:
+        connection.connect((host, 9))
+        report_open(f"there is a route from {connection.getsockname()[0]}")
+""",
+    "abstract unix sockets": """
+reach(socket.AF_UNIX, socket.SOCK_STREAM, "\\0" + W["abstract"])
+reach(socket.AF_UNIX, socket.SOCK_DGRAM, "\\0" + W["abstract"] + "-d")
+""",
+    "unix socket files": """
+for root in ("", "/proc/1/root", f"/proc/{os.getppid()}/root"):
+    for kind, path in zip((socket.SOCK_STREAM, socket.SOCK_DGRAM), W["sockets"]):
+        reach(socket.AF_UNIX, kind, root + path)
+""",
+    "sockets and memory of a concurrent run": """
+names = ((socket.AF_UNIX, "\\0" + W["concurrent"]), (socket.AF_INET, ("127.0.0.1", 20000 + W["concurrent_key"] % 10000)))
+for _ in repeat(0.4, 0.1):
+    for family, address in names:
+        with suppress(OSError), socket.socket(family, socket.SOCK_STREAM) as connection:
+            connection.settimeout(0.3)
+            connection.connect(address)
+            search("a socket of another run", connection.recv(100))
+    address = attach(libc.shmget(W["concurrent_key"], 0, 0), 0o10000)
+    if address:
         search("shared memory of another run", ctypes.string_at(address, 64))
-        libc.shmdt(ctypes.c_void_p(address))
-    time.sleep(0.1)
-"""
-
-_RAW = """
+        libc.shmdt(address)
+""",
+    "packet and raw sockets": """
 for family, kind, protocol, name in (
     (17, 3, 0x0300, "packet"), (17, 2, 0x0300, "packet"), (2, 3, 255, "raw"), (2, 3, 1, "raw icmp"), (10, 3, 58, "raw"),
     (44, 3, 0, "xdp"),
 ):
-    try:
+    with suppress(OSError):
         socket.socket(family, kind, protocol).close()
-        opened(f"a {name} socket can be made")
-    except OSError:
-        pass
-"""
-
-_OTHER_FAMILIES = """
+        report_open(f"a {name} socket can be made")
+""",
+    "other socket families": """
 names = {
     3: "ax25", 4: "ipx", 5: "appletalk", 9: "x25", 15: "key", 16: "netlink", 21: "rds", 23: "irda", 26: "llc", 29: "can",
     30: "tipc", 31: "bluetooth", 33: "rxrpc", 35: "phonet", 36: "ieee802154", 37: "caif", 38: "alg", 39: "nfc",
@@ -100,21 +65,16 @@ names = {
 }
 for family, name in names.items():
     for kind in (1, 2, 3, 5):
-        try:
+        with suppress(OSError):
             socket.socket(family, kind).close()
-            opened(f"a socket of the family {name} can be made")
+            report_open(f"a socket of the family {name} can be made")
             break
-        except OSError:
-            pass
-"""
+""",
+}
 
-ATTACKS = (
-    Attack("tcp to this machine", "network", _TCP),
-    Attack("udp to this machine", "network", _UDP),
-    Attack("a route out", "network", _ROUTE),
-    Attack("abstract unix sockets", "network", _ABSTRACT),
-    Attack("unix socket files", "network", _SOCKET_FILES),
-    Attack("sockets and memory of a run beside it", "network", _BESIDE, beside=True),
-    Attack("packet and raw sockets", "network", _RAW),
-    Attack("sockets of other families", "network", _OTHER_FAMILIES, weaker=True),
+_CONCURRENT = {"sockets and memory of a concurrent run"}
+_WEAKER = {"other socket families"}
+ATTACKS = tuple(
+    Attack(name, "network", code, concurrent=name in _CONCURRENT, weaker=name in _WEAKER)
+    for name, code in _PROGRAMS.items()
 )

@@ -1,16 +1,14 @@
-"""Attacks on the run that comes next: changed libraries, planted modules, settings, shared memory, keys.
+"""Attacks on the next run: changed libraries, planted modules, settings, shared memory, keys.
 
-Covered: two runs one after the other; the second is honest and must come to what it always comes to, looking at all
-that a process could inherit, or looks for what the first has left. Not covered: channels in time or load between runs.
+Covered: two runs in sequence. The second one is honest, prints everything that a process can inherit and must give the
+same outcome as always; or it looks for what the first one left. Not covered: timing and load side channels.
 """
 
-from __future__ import annotations
-
-from .attack import Attack, as_ever
+from .attack import Attack, next_run_unchanged
 
 HONEST = """
 import random, resource, sys
-seeded = "numpy" in sys.modules  # loaded ahead, so every run gets its own seed
+seeded = "numpy" in sys.modules  # preimported, so the run has seeded it
 import pandas
 from sklearn.linear_model import LogisticRegression
 
@@ -24,7 +22,7 @@ print(sorted(name for name in os.environ if name not in ("OLDPWD", "PWD")), sign
 
 import builtins, decimal, gc, importlib, locale, logging, pickle, tempfile, threading, warnings
 import numpy, sklearn, sklearn.metrics, sklearn.model_selection
-print([(each.__module__, each.__qualname__) for each in (
+print([(function.__module__, function.__qualname__) for function in (
     pandas.read_csv, pandas.DataFrame.to_csv, sklearn.metrics.accuracy_score, sklearn.metrics.log_loss,
     LogisticRegression.fit, LogisticRegression.predict, open, print, sorted, json.loads, pickle.loads, numpy.mean, time.time)])
 print(sklearn.metrics.accuracy_score([1, 0, 1], [1, 1, 1]), numpy.random.random() if seeded else None, numpy.mean([1, 2]), json.loads("[1]"))
@@ -45,7 +43,72 @@ for top in (".", HOME, TEMPORARY):
             folders.clear()
 """
 
-_PATCHED = """
+_MODULES = """
+poison = "import os\\nos.environ['PLANTED'] = '1'\\nraise ImportError('planted')\\n"
+places = {".", HOME, TEMPORARY, os.path.dirname(os.path.abspath(sys.argv[0])), *sys.path[:1]}
+version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
+places |= {f"{HOME}/.local/lib/{version}/site-packages", f"{HOME}/.config/matplotlib", f"{HOME}/.ipython"}
+for place in places:
+    for name in ("pandas.py", "sklearn/__init__.py", "sitecustomize.py", "usercustomize.py"):
+        with suppress(OSError):
+            os.makedirs(os.path.dirname(f"{place}/{name}"), exist_ok=True)
+        write(f"{place}/{name}", poison)
+    write(f"{place}/planted.pth", "import os; os.environ['PLANTED'] = '1'\\n")
+"""
+
+_IMPORTED = """
+# One change of each kind; those that a sandbox refuses are skipped.
+import atexit, builtins, decimal, gc, json, locale, logging, pickle, random, resource, tempfile, threading, warnings
+import numpy, pandas, sklearn, sklearn.metrics
+from sklearn.linear_model import LogisticRegression
+"""
+
+_LEAVE_SHARED = """
+address = attach(libc.shmget(W["key"], 4096, 0o666 | 0o1000))
+if address:
+    ctypes.memmove(address, b"left here", 9)
+libc.semget(W["key"], 1, 0o666 | 0o1000)
+libc.msgget(W["key"], 0o666 | 0o1000)
+for place in ("/dev/shm", "/tmp", TEMPORARY, HOME, "."):
+    write(f"{place}/{W['mark']}")
+libc.mq_open(b"/" + W["mark"].encode(), os.O_CREAT | os.O_RDWR, 0o666, None)
+"""
+
+_FIND_SHARED = """
+shared, queue, semaphore = libc.shmget(W["key"], 0, 0), libc.msgget(W["key"], 0), libc.semget(W["key"], 0, 0)
+for name, number in (("shared memory", shared), ("a message queue", queue), ("a semaphore", semaphore)):
+    if number >= 0:
+        report_open(name + " of the previous run exists")
+for place in ("/dev/shm", "/tmp", TEMPORARY, HOME, "."):
+    if os.path.exists(f"{place}/{W['mark']}"):
+        report_open(f"a file of the previous run is in {place}")
+if libc.mq_open(b"/" + W["mark"].encode(), os.O_RDWR) >= 0:
+    report_open("a message queue of the previous run exists")
+libc.mq_unlink(b"/" + W["mark"].encode())
+if semaphore >= 0:
+    libc.semctl(semaphore, 0, 0)
+if queue >= 0:
+    libc.msgctl(queue, 0, None)
+"""
+
+_LEAVE_KEY = """
+add, control = (217, 219) if ARM else (248, 250)
+for ring in (-4, -5, -3):
+    key = libc.syscall(add, b"user", W["mark"].encode(), b"left here", 9, ctypes.c_long(ring))
+    if key >= 0:
+        libc.syscall(control, 15, key, 10)  # expires after 10 s
+        libc.syscall(control, 5, key, 0x3F3F3F3F)
+"""
+
+_FIND_KEY = """
+control = 219 if ARM else 250
+for ring in (-4, -5, -3):
+    if libc.syscall(control, 10, ctypes.c_long(ring), b"user", W["mark"].encode(), 0) >= 0:
+        report_open("a key of the previous run exists")
+"""
+
+_CHANGES = {
+    "libraries patched in memory": """
 import builtins, json, random
 import pandas, sklearn.linear_model
 from sklearn.linear_model import LogisticRegression
@@ -56,37 +119,15 @@ random.random = lambda: 0.5
 builtins.sorted = builtins.open = lambda *rest, **more: []
 os.environ["PLANTED"] = os.environ["PYTHONSTARTUP"] = "1"
 sys.path.insert(0, "/tmp")
-"""
-
-_POKED = """
-# Numbers that every program shares are changed in place; then the program leaves before it trips over them.
+""",
+    "integers changed in place": """
+# Changes integers that all Python code shares, and exits before it uses them.
 for number in (7, 8):
     ctypes.c_uint32.from_address(id(number) + 24).value = 1000
 os.write(1, b"tried\\n")
 os._exit(0)
-"""
-
-_MODULES = """
-poison = "import os\\nos.environ['PLANTED'] = '1'\\nraise ImportError('planted')\\n"
-places = {".", HOME, TEMPORARY, os.path.dirname(os.path.abspath(sys.argv[0])), *sys.path[:1]}
-version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
-places |= {f"{HOME}/.local/lib/{version}/site-packages", f"{HOME}/.config/matplotlib", f"{HOME}/.ipython"}
-for place in places:
-    for name in ("pandas.py", "sklearn/__init__.py", "sitecustomize.py", "usercustomize.py"):
-        try:
-            os.makedirs(os.path.dirname(f"{place}/{name}"), exist_ok=True)
-            with open(f"{place}/{name}", "w") as file:
-                file.write(poison)
-        except OSError:
-            pass
-    try:
-        with open(f"{place}/planted.pth", "w") as file:
-            file.write("import os; os.environ['PLANTED'] = '1'\\n")
-    except OSError:
-        pass
-"""
-
-_SETTINGS = """
+""",
+    "process settings": """
 import resource
 os.umask(0o777)
 os.nice(5)
@@ -99,17 +140,8 @@ resource.setrlimit(resource.RLIMIT_NOFILE, (16, 16))
 resource.setrlimit(resource.RLIMIT_STACK, (1 << 20, 1 << 20))
 sys.setrecursionlimit(50)
 os.closerange(3, 1024)
-"""
-
-_IMPORTED = """
-# One of each kind; what a sandbox refuses is passed over.
-import atexit, builtins, decimal, gc, json, locale, logging, pickle, random, resource, tempfile, threading, warnings
-import numpy, pandas, sklearn, sklearn.metrics
-from sklearn.linear_model import LogisticRegression
-"""
-
-_ALL = (
-    _IMPORTED
+""",
+    "one change of every kind": _IMPORTED
     + _MODULES
     + """
 class Finder:
@@ -117,11 +149,9 @@ class Finder:
         raise ImportError("planted")
 class Action:
     pass
-def mend(attempt):
-    try:
-        attempt()
-    except Exception:
-        pass
+def attempt(change):
+    with suppress(Exception):
+        change()
 wrong = lambda *rest, **more: 1.0
 def code():
     sklearn.metrics.accuracy_score = sklearn.metrics.log_loss = pandas.read_csv = pandas.DataFrame.to_csv = wrong
@@ -156,93 +186,38 @@ def descriptors():
     for number in range(100, 140):
         os.dup2(os.open("/dev/zero", os.O_RDONLY), number, inheritable=True)
 def files():
-    for folder in (".cache", ".cache/joblib", ".config", ".local", "__pycache__", "joblib_memmapping_folder_1"):
-        for place in (HOME, TEMPORARY, ".", "/dev/shm" if os.getcwd().startswith("/box") else "."):
-            os.makedirs(f"{place}/{folder}", exist_ok=True)
-            open(f"{place}/{folder}/planted", "w").close()
+    folders = (".cache", ".cache/joblib", ".config", ".local", "__pycache__", "joblib_memmapping_folder_1")
+    places = (HOME, TEMPORARY, ".", "/dev/shm" if os.getcwd().startswith("/box") else ".")
+    for place, folder in product(places, folders):
+        os.makedirs(f"{place}/{folder}", exist_ok=True)
+        open(f"{place}/{folder}/planted", "w").close()
 def kernel():
     with open("/proc/self/oom_score_adj", "w") as file:
         file.write("900")
     libc.prctl(4, 0, 0, 0, 0)
     os.nice(3)
-for each in (files, descriptors, kernel, processes, settings, code):
-    mend(each)
+for change in (files, descriptors, kernel, processes, settings, code):
+    attempt(change)
 atexit.register(lambda: open(HOME + "/planted", "w").close())
 threading.settrace(wrong)
 sys.meta_path.insert(0, Finder())
-"""
-)
-
-_FOLDERS = """
+""",
+    "unreadable folders": """
 os.mkdir(W["mark"])
 open(W["mark"] + "/file", "w").close()
 for place in (W["mark"], ".", HOME, TEMPORARY):
-    try:
+    with suppress(OSError):
         os.chmod(place, 0)
-    except OSError:
-        pass
 os.write(1, b"tried\\n")
 os._exit(0)
-"""
-
-_LEAVE_SHARED = """
-libc.shmat.restype = ctypes.c_void_p
-address = libc.shmat(libc.shmget(W["key"], 4096, 0o666 | 0o1000), None, 0)
-if address not in (None, ctypes.c_void_p(-1).value):
-    ctypes.memmove(ctypes.c_void_p(address), b"left here", 9)
-libc.semget(W["key"], 1, 0o666 | 0o1000)
-libc.msgget(W["key"], 0o666 | 0o1000)
-for place in ("/dev/shm", "/tmp", TEMPORARY, HOME, "."):
-    try:
-        with open(f"{place}/{W['mark']}", "w") as file:
-            file.write("left here")
-    except OSError:
-        pass
-if libc.mq_open("/" .encode() + W["mark"].encode(), os.O_CREAT | os.O_RDWR, 0o666, None) >= 0:
-    pass
-"""
-
-_FIND_SHARED = """
-for name, kind in (("shared memory", libc.shmget), ("a message queue", libc.msgget)):
-    if kind(*((W["key"], 0, 0) if kind is libc.shmget else (W["key"], 0))) >= 0:
-        opened(name + " of the run before is there")
-if libc.semget(W["key"], 0, 0) >= 0:
-    opened("a semaphore of the run before is there")
-for place in ("/dev/shm", "/tmp", TEMPORARY, HOME, "."):
-    if os.path.exists(f"{place}/{W['mark']}"):
-        opened(f"a file of the run before is in {place}")
-if libc.mq_open("/".encode() + W["mark"].encode(), os.O_RDWR) >= 0:
-    opened("a message queue of the run before is there")
-libc.mq_unlink("/".encode() + W["mark"].encode())
-for kind, control in ((libc.semget, libc.semctl), (libc.msgget, libc.msgctl)):
-    number = kind(*((W["key"], 0, 0) if kind is libc.semget else (W["key"], 0)))
-    if number >= 0:
-        control(*((number, 0, 0) if kind is libc.semget else (number, 0, None)))
-"""
-
-_LEAVE_KEY = """
-add, control = (217, 219) if ARM else (248, 250)
-for ring in (-4, -5, -3):
-    key = libc.syscall(add, b"user", W["mark"].encode(), b"left here", 9, ctypes.c_long(ring))
-    if key >= 0:
-        libc.syscall(control, 15, key, 10)  # it goes by itself after 10 s
-        libc.syscall(control, 5, key, 0x3F3F3F3F)
-"""
-
-_FIND_KEY = """
-control = 219 if ARM else 250
-for ring in (-4, -5, -3):
-    if libc.syscall(control, 10, ctypes.c_long(ring), b"user", W["mark"].encode(), 0) >= 0:
-        opened("a key of the run before is there")
-"""
+""",
+}
 
 ATTACKS = (
-    Attack("libraries patched in memory", "next run", _PATCHED, as_ever, then=HONEST),
-    Attack("numbers changed in place", "next run", _POKED, as_ever, then=HONEST),
-    Attack("modules planted in every folder", "next run", _MODULES, as_ever, then=HONEST),
-    Attack("settings of the process", "next run", _SETTINGS, as_ever, then=HONEST),
-    Attack("one of everything", "next run", _ALL, as_ever, then=HONEST),
-    Attack("folders that nobody may enter", "next run", _FOLDERS, as_ever, then=HONEST),
-    Attack("shared memory and files left behind", "next run", _LEAVE_SHARED, then=_FIND_SHARED),
-    Attack("keys left with the kernel", "next run", _LEAVE_KEY, then=_FIND_KEY),
+    *(
+        Attack(name, "next run", code, next_run_unchanged, followed_by=HONEST)
+        for name, code in {**_CHANGES, "modules planted in every folder": _MODULES}.items()
+    ),
+    Attack("shared memory and files left behind", "next run", _LEAVE_SHARED, followed_by=_FIND_SHARED),
+    Attack("keys left in kernel keyrings", "next run", _LEAVE_KEY, followed_by=_FIND_KEY),
 )

@@ -1,110 +1,34 @@
-"""Attacks with processes: outliving the run, harming others, and using up processes, disk, output and time.
+"""Attacks with processes: outliving the run, harming others, and exceeding limits of processes, disk, output and time.
 
-Covered: daemons, signals, bombs, games with the clock and with limits. What is taken is small even where nothing stops
-it: a bomb ends at a few hundred processes. Not covered: memory (`memory`), how fast a limit bites.
+Covered: daemons, signals, bombs, tricks with the clock and with limits. All stay small even where nothing stops them: a
+bomb ends at a few hundred processes. Not covered: memory (`memory`), how fast a limit acts.
 """
-
-from __future__ import annotations
 
 from dataclasses import replace
 
 from ..interface import Limits, Outcome
-from .attack import STILL_HERE, Attack, Judged, ends, held, survives
-from .world import AttackWorld
-
-_DAEMON = """
-deaf()
-for kind in range(3):
-    if os.fork() == 0:
-        os.setsid()
-        if os.fork() == 0:
-            os.setsid()
-            os.closerange(0, 1024)
-            if kind == 0:
-                os.execvp(sys.executable, [sys.executable, "-c", "import time; time.sleep(30)", W["mark"]])
-            if kind == 1:
-                os.chdir("/")
-            time.sleep(30)
-        os._exit(0)
-time.sleep(0.1)
-"""
-
-_HYDRA = """
-# Each child makes the next and ends, so that a list of processes is always out of date.
-if os.fork() == 0:
-    deaf()
-    end = time.monotonic() + 4
-    while time.monotonic() < end:
-        if os.fork():
-            os._exit(0)
-        os.setsid()
-        time.sleep(0.02)
-    os._exit(0)
-time.sleep(0.05)
-"""
-
-_ADOPTED = """
-# Keeps its descendants when their parents end, and holds stdout open in all of them.
-libc.prctl(36, 1, 0, 0, 0)
-for _ in range(4):
-    if os.fork() == 0:
-        if os.fork() == 0:
-            deaf()
-            time.sleep(30)
-        os._exit(0)
-"""
-
-_SIGNALS = """
-targets = {W["victim"], *named(W["beside"])}
-calm = signal.SIGURG
-for pid in targets:
-    for attempt in (
-        lambda: os.kill(pid, calm),
-        lambda: os.killpg(pid, calm),
-        lambda: signal.pidfd_send_signal(os.pidfd_open(pid), calm),
-        lambda: libc.syscall(131 if ARM else 234, pid, pid, int(calm)),
-        lambda: libc.sigqueue(pid, int(calm), None),
-    ):
-        try:
-            attempt()
-        except OSError:
-            pass
-"""
-
-_KILL_ALL = """
-deaf()
-for number in (signal.SIGURG, signal.SIGTERM, signal.SIGINT, signal.SIGSTOP, signal.SIGKILL):
-    for target in (os.getppid(), 1, -1, -os.getpgid(os.getppid()) if os.getppid() else -1):
-        if target:
-            try:
-                os.kill(target, number)
-            except OSError:
-                pass
-"""
-
-_KILL_GROUP = "os.kill(0, signal.SIGKILL)"
-_KILL_PARENT = "os.kill(os.getppid() or 1, signal.SIGKILL)\ntime.sleep(0.1)"
-_STOP_PARENT = "os.kill(os.getppid() or 1, signal.SIGSTOP)\nos.kill(os.getpid(), signal.SIGSTOP)"
+from .attack import STILL_HERE, Attack, Verdict, ends_with, next_run_works, runs_to_end
+from .targets import AttackTargets
 
 _FORK_BOMB = """
 LIMIT, BOUND = 32, 200
-counter, told = os.pipe()
+counter, signal_end = os.pipe()
 origin = os.getpid()
 end = time.monotonic() + 0.6
-def made():
+def forked():
     import fcntl
     return struct.unpack("i", fcntl.ioctl(counter, 0x541B, b"0000"))[0]
-while made() < BOUND and time.monotonic() < end:
+while forked() < BOUND and time.monotonic() < end:
     try:
         if os.fork() == 0:
-            os.write(told, b".")
+            os.write(signal_end, b".")
     except OSError:
         time.sleep(0.05)
 if os.getpid() != origin:
     time.sleep(5)
     os._exit(0)
-if made() > 2 * LIMIT:
-    opened(f"{made()} processes where {LIMIT} are allowed")
+if forked() > 2 * LIMIT:
+    report_open(f"{forked()} processes where {LIMIT} are allowed")
 """
 
 _THREAD_BOMB = """
@@ -112,15 +36,13 @@ import threading
 LIMIT, BOUND = 32, 200
 stop = threading.Event()
 begun = []
-try:
+with suppress(RuntimeError):
     for _ in range(BOUND):
         thread = threading.Thread(target=stop.wait, daemon=True)
         thread.start()
         begun.append(thread)
-except RuntimeError:
-    pass
 if len(begun) > 2 * LIMIT:
-    opened(f"{len(begun)} threads where {LIMIT} are allowed")
+    report_open(f"{len(begun)} threads where {LIMIT} are allowed")
 stop.set()
 """
 
@@ -130,20 +52,20 @@ total, block = 0, bytes(4 << 20)
 for number in range(40):
     with open(f"{places[number % 4]}/{W['mark']}{number}", "wb") as file:
         file.write(block)
-opened("160 MB on disk where 32 are allowed")
+report_open("160 MB on disk where 32 are allowed")
 """
 
 _MANY_FILES = """
 for number in range(20000):
     os.close(os.open(f"{W['mark']}{number}", os.O_CREAT | os.O_WRONLY))
-opened("20000 files on a disk of 32 MB")
+report_open("20000 files on a disk of 32 MB")
 """
 
 _SPARSE = """
 try:
     with open(W["mark"], "wb") as file:
         file.truncate(10 << 30)
-    opened("a file of 10 GB where 8 MB are allowed")
+    report_open("a file of 10 GB where 8 MB are allowed")
     os.unlink(W["mark"])
 except OSError:
     os.unlink(W["mark"])
@@ -174,28 +96,102 @@ for _ in range(6):
     os.wait()
 """
 
-_DEAF = "deaf()\ntime.sleep(20)"
-_STOPPED = "deaf()\nos.kill(os.getpid(), signal.SIGSTOP)\ntime.sleep(20)"
-_SILENT = """
-deaf()
+_CPU = """
+ignore_signals()
+while time.process_time() < 3:
+    pass
+report_open("3 s of CPU time where 1 is allowed")
+"""
+
+_KILL_ALL = """
+ignore_signals()
+for number in (signal.SIGURG, signal.SIGTERM, signal.SIGINT, signal.SIGSTOP, signal.SIGKILL):
+    for target in filter(None, (os.getppid(), 1, -1, -os.getpgid(os.getppid()) if os.getppid() else -1)):
+        with suppress(OSError):
+            os.kill(target, number)
+"""
+
+_PLAIN = {
+    "daemons that outlive the run": """
+ignore_signals()
+for kind in range(3):
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            os.setsid()
+            os.closerange(0, 1024)
+            if kind == 0:
+                os.execvp(sys.executable, [sys.executable, "-c", "import time; time.sleep(30)", W["mark"]])
+            if kind == 1:
+                os.chdir("/")
+            time.sleep(30)
+        os._exit(0)
+time.sleep(0.1)
+""",
+    "a chain of forks": """
+# Each child forks the next one and ends, so that a list of processes is always out of date.
+if os.fork() == 0:
+    ignore_signals()
+    for _ in repeat(4, 0.02):
+        if os.fork():
+            os._exit(0)
+        os.setsid()
+    os._exit(0)
+time.sleep(0.05)
+""",
+    "orphans that hold stdout": """
+# Becomes the parent of its orphans (subreaper), all of which hold stdout open.
+libc.prctl(36, 1, 0, 0, 0)
+for _ in range(4):
+    if os.fork() == 0:
+        if os.fork() == 0:
+            ignore_signals()
+            time.sleep(30)
+        os._exit(0)
+""",
+    "signals to other processes": """
+victims = {W["victim"], *pids_named(W["concurrent"])}
+harmless = signal.SIGURG
+for pid in victims:
+    for attempt in (
+        lambda: os.kill(pid, harmless),
+        lambda: os.killpg(pid, harmless),
+        lambda: signal.pidfd_send_signal(os.pidfd_open(pid), harmless),
+        lambda: libc.syscall(131 if ARM else 234, pid, pid, int(harmless)),
+        lambda: libc.sigqueue(pid, int(harmless), None),
+    ):
+        with suppress(OSError):
+            attempt()
+""",
+}
+_KILLING = {
+    "killing its process group": "os.kill(0, signal.SIGKILL)",
+    "killing its parent": "os.kill(os.getppid() or 1, signal.SIGKILL)\ntime.sleep(0.1)",
+    "stopping its parent": "os.kill(os.getppid() or 1, signal.SIGSTOP)\nos.kill(os.getpid(), signal.SIGSTOP)",
+}
+_TIMEOUTS = {
+    "ignoring every signal": "ignore_signals()\ntime.sleep(20)",
+    "stopping itself": "ignore_signals()\nos.kill(os.getpid(), signal.SIGSTOP)\ntime.sleep(20)",
+    "closing every descriptor": """
+ignore_signals()
 if os.fork() == 0:
     os.setsid()
 os.closerange(0, 1024)
 time.sleep(20)
-"""
-_VFORK = """
-# The parent waits where no signal but a deadly one reaches it, until the child runs another program or ends.
-deaf()
+""",
+    "waiting in vfork": """
+# The parent waits uninterruptibly, but for deadly signals, until the child runs another program or ends.
+ignore_signals()
 if libc.syscall(*((220, 0x4000 | 17, 0, 0, 0, 0) if ARM else (56, 0x4000 | 17, 0, 0, 0, 0))) == 0:
     time.sleep(20)
     os._exit(0)
 time.sleep(20)
-"""
-_CLOCK = """
+""",
+    "changing the clock": """
 class Adjust(ctypes.Structure):
     _fields_ = [("modes", ctypes.c_uint), ("rest", ctypes.c_byte * 204)]
-deaf()
-# A tick of 0 is refused as wrong where the clock may be set and as forbidden where it may not: no clock is touched.
+ignore_signals()
+# A tick of 0 is always refused: as invalid where the clock may be set, as forbidden where it may not.
 for name, function in (
     ("clock_adjtime", lambda: libc.clock_adjtime(0, ctypes.byref(Adjust(0x4000)))),
     ("adjtimex", lambda: libc.adjtimex(ctypes.byref(Adjust(0x4000)))),
@@ -205,32 +201,26 @@ os.environ["FAKETIME"] = "-10d"
 time.monotonic = time.time = time.perf_counter = lambda: 0.0
 signal.setitimer(signal.ITIMER_REAL, 0)
 time.sleep(20)
-"""
-_EXIT_HANGS = """
+""",
+    "hanging at exit": """
 import atexit, threading
-deaf()
+ignore_signals()
 atexit.register(time.sleep, 20)
 threading.Thread(target=time.sleep, args=(20,)).start()
-"""
-_CPU = """
-deaf()
-while time.process_time() < 3:
-    pass
-opened("3 s of CPU time where 1 is allowed")
-"""
-_RAISED = """
+""",
+}
+_LIMITS = {
+    "raising its resource limits": """
 import resource
 for name in sorted(name for name in dir(resource) if name.startswith("RLIMIT_")):
     kind = getattr(resource, name)
     soft, hard = resource.getrlimit(kind)
     if hard != resource.RLIM_INFINITY:
-        try:
+        with suppress(OSError, ValueError):
             resource.setrlimit(kind, (soft, hard + 1))
-            opened(f"{name} can be raised")
-        except (OSError, ValueError):
-            pass
-"""
-_NICE = """
+            report_open(f"{name} can be raised")
+""",
+    "raising its priority": """
 before = os.getpriority(os.PRIO_PROCESS, 0)
 def nicer():
     os.setpriority(os.PRIO_PROCESS, 0, before - 1)
@@ -240,73 +230,47 @@ def oom():
 for name, attempt in (
     ("a better nice value", nicer),
     ("real-time scheduling", lambda: os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))),
-    ("to be last in line when memory ends", oom),
+    ("a lower OOM score", oom),
 ):
-    try:
+    with suppress(OSError):
         attempt()
-        opened(name)
-    except OSError:
-        pass
+        report_open(name)
 if libc.syscall(30 if ARM else 251, 1, 0, 1 << 13) == 0:
-    opened("real-time priority on the disk")
-"""
+    report_open("real-time priority on the disk")
+""",
+}
 
+_SIGNALS = "signals to other processes"
 SMALL = Limits(wall_s=20.0, processes=32, memory_mb=400, file_mb=40, disk_mb=32, output_kb=64)
 _BRIEF = replace(SMALL, wall_s=0.6)
 
 
-def _output_is_cut(outcome: Outcome, world: AttackWorld) -> Judged:
-    judged = ends("output")(outcome, world)
+def _output_is_cut(outcome: Outcome, targets: AttackTargets) -> Verdict:
     longest = max(len(outcome.stdout), len(outcome.stderr))
     if longest > SMALL.output_kb << 10:
-        return Judged(False, f"{longest} bytes of output where {SMALL.output_kb} KB are allowed")
-    return judged
+        return Verdict(False, f"{longest} bytes of output where {SMALL.output_kb} KB are allowed")
+    return ends_with("output")(outcome, targets)
 
 
 ATTACKS = (
-    Attack("daemons that outlive the run", "processes", _DAEMON),
-    Attack("a child that keeps forking away", "processes", _HYDRA),
-    Attack("adopted children that hold stdout", "processes", _ADOPTED),
-    Attack("signals to other processes", "processes", _SIGNALS, beside=True),
+    *(Attack(name, "processes", code, concurrent=name == _SIGNALS) for name, code in _PLAIN.items()),
     Attack(
-        "killing everything in reach",
-        "processes",
-        _KILL_ALL,
-        survives,
-        SMALL,
-        beside=True,
-        then=STILL_HERE,
-        after="signals to other processes",
+        "killing every reachable process", "processes", _KILL_ALL, next_run_works, SMALL, True, STILL_HERE, _SIGNALS
     ),
     *(
-        Attack(name, "processes", code, survives, _BRIEF, then=STILL_HERE, after="signals to other processes")
-        for name, code in (
-            ("killing its process group", _KILL_GROUP),
-            ("killing its parent", _KILL_PARENT),
-            ("stopping its parent", _STOP_PARENT),
-        )
+        Attack(name, "processes", code, next_run_works, _BRIEF, False, STILL_HERE, _SIGNALS)
+        for name, code in _KILLING.items()
     ),
-    Attack("fork bomb", "processes", _FORK_BOMB, held, SMALL, beside=True, weaker=True),
-    Attack("threads without end", "processes", _THREAD_BOMB, held, SMALL, weaker=True),
-    Attack("disk filler", "disk", _FILLER, ends("disk", "memory"), SMALL),
-    Attack("files without number", "disk", _MANY_FILES, ends("disk", "memory"), SMALL),
-    Attack("sparse file of 10 GB", "disk", _SPARSE, held, replace(SMALL, file_mb=8)),
-    Attack("folders 1500 deep", "disk", _DEEP, survives, then=STILL_HERE),
+    Attack("fork bomb", "processes", _FORK_BOMB, runs_to_end, SMALL, concurrent=True, weaker=True),
+    Attack("thread bomb", "processes", _THREAD_BOMB, runs_to_end, SMALL, weaker=True),
+    Attack("filling the disk", "disk", _FILLER, ends_with("disk", "memory"), SMALL),
+    Attack("using up the inodes", "disk", _MANY_FILES, ends_with("disk", "memory"), SMALL),
+    Attack("sparse file of 10 GB", "disk", _SPARSE, runs_to_end, replace(SMALL, file_mb=8)),
+    Attack("folders nested 1500 deep", "disk", _DEEP, next_run_works, followed_by=STILL_HERE),
     Attack("endless stdout", "output", _OUTPUT.format(descriptor=1), _output_is_cut, SMALL),
     Attack("endless stderr", "output", _OUTPUT.format(descriptor=2), _output_is_cut, SMALL),
     Attack("endless output of many processes", "output", _OUTPUT_OF_MANY, _output_is_cut, SMALL),
-    *(
-        Attack(name, "limits", code, ends("timeout"), _BRIEF)
-        for name, code in (
-            ("deaf to every signal", _DEAF),
-            ("stopped by itself", _STOPPED),
-            ("silent, with every descriptor closed", _SILENT),
-            ("waiting where no signal reaches", _VFORK),
-            ("turning the clock", _CLOCK),
-            ("never done with its exit", _EXIT_HANGS),
-        )
-    ),
-    Attack("deaf to the end of its CPU time", "limits", _CPU, ends("timeout"), replace(SMALL, wall_s=15.0, cpu_s=1.0)),
-    Attack("raising its limits", "limits", _RAISED),
-    Attack("ahead of others", "limits", _NICE),
+    *(Attack(name, "limits", code, ends_with("timeout"), _BRIEF) for name, code in _TIMEOUTS.items()),
+    Attack("ignoring the CPU time limit", "limits", _CPU, ends_with("timeout"), replace(SMALL, wall_s=15.0, cpu_s=1.0)),
+    *(Attack(name, "limits", code) for name, code in _LIMITS.items()),
 )

@@ -1,16 +1,9 @@
-"""Scaffold `search`: R&D-Agent's loop over an exploration graph, with six components that can be exchanged.
+"""Scaffold `search`: R&D-Agent's loop over an exploration graph, with six exchangeable components.
 
-    settings     its options
-    interfaces   what passes between the parts, and the six protocols
-    components   the components by name, and the presets: rd-agent and its rivals
-    loop         the loop itself (algorithm 1)
-    graph        the exploration graph, on disk
-    node_context one node's models and programs, counted by phase
-    record       the rollout of a search, and those of its steps
-    planning, paths/, reasoning, memory, coding, evaluation   the components
-
-Covered: searches that end with their budget, of seconds, nodes, tokens or USD. Not covered: what a model is asked in
-order to be trained on whole searches; their steps are rollouts of their own.
+interfaces: protocols and data; components: names, presets, settings; loop: algorithm 1; graph: nodes, on disk;
+node_context: models and runs of one node; record: rollouts of searches and steps; sections, replies, similarity,
+authenticity: what the components share; repair, leniency: answers with faults; planning, paths/, reasoning, memory,
+coding, evaluation: the components.
 """
 
 from collections.abc import Iterator
@@ -19,35 +12,14 @@ from typing import Any
 
 from ...records.errors import ToolError
 from ..interface import Environment, Job, Scaffold
-from .components import COMPONENTS, PRESETS, constants_of, load, read_constants
-from .settings import SearchSettings
+from .components import COMPONENTS, PRESETS, SearchSettings, constants_of, load, read_constants
 
 PROMPTS = (
-    "task",
-    "search-analysis",
-    "search-challenges",
-    "search-check",
-    "search-choose",
-    "search-crossover",
-    "search-debug",
-    "search-debug-mode",
-    "search-draft",
-    "search-fix",
-    "search-guidance-draft",
-    "search-guidance-ensemble",
-    "search-guidance-improvement",
-    "search-guidance-merge",
-    "search-hypotheses",
-    "search-idea",
-    "search-improve",
-    "search-lesson",
-    "search-merge",
-    "search-reports",
-    "search-role",
-    "search-select",
-    "search-stage-draft",
-    "search-stage-improvement",
-    "search-stage-merge",
+    *("task", "search-analysis", "search-challenges", "search-check", "search-choose", "search-crossover"),
+    *("search-debug", "search-debug-mode", "search-draft", "search-fix", "search-guidance-draft"),
+    *("search-guidance-ensemble", "search-guidance-improvement", "search-guidance-merge", "search-hypotheses"),
+    *("search-idea", "search-improve", "search-lesson", "search-merge", "search-reports", "search-role"),
+    *("search-select", "search-stage-draft", "search-stage-improvement", "search-stage-merge"),
 )
 
 
@@ -58,24 +30,24 @@ class SearchScaffold(Scaffold[SearchSettings]):
     prompts = PROMPTS
 
     def check(self, settings: SearchSettings) -> SearchSettings:
-        """The settings with every component by its name, and its constants. ToolError: they do not make a search."""
+        """The settings with the name and all constants of every component. ToolError: they do not make a search."""
         if settings.preset not in PRESETS:
             raise ToolError(f"--preset {settings.preset}: known are {', '.join(PRESETS)}")
         names: dict[str, str] = {kind: getattr(settings, kind) or PRESETS[settings.preset][kind] for kind in COMPONENTS}
-        constants_by_kind = read_constants(settings.set, names)
-        components = {kind: load(kind, name, constants_by_kind.get(kind, {})) for kind, name in names.items()}
+        changed = read_constants(settings.set, names)
+        components = {kind: load(kind, name, changed.get(kind, {})) for kind, name in names.items()}
         if settings.validation == 0 and not components["evaluation"].reports:
             raise ToolError(
-                f"--evaluation {names['evaluation']} goes by the score on held-out rows: give --validation a share "
-                "above 0, or --evaluation agent"
+                f"--evaluation {names['evaluation']} needs scores on held-out rows: set --validation above 0, "
+                "or use --evaluation agent"
             )
         constants = {kind: constants_of(component) for kind, component in components.items()}
         changes: dict[str, Any] = {**names, "constants": constants}
         return replace(settings, **changes)
 
     def describe(self, settings: SearchSettings) -> str:
-        """The components and their constants, a line each."""
-        lines = []
+        """The bound of nodes; the components and their constants, a line each."""
+        lines = [f"{settings.max_turns} nodes:"]
         for kind in COMPONENTS:
             constants = " ".join(f"{name}={value}" for name, value in settings.constants[kind].items())
             lines.append(f"  {kind:10} {getattr(settings, kind)}" + (f"  ({constants})" if constants else ""))
@@ -90,7 +62,7 @@ class SearchScaffold(Scaffold[SearchSettings]):
         try:
             choice = search.explore()
             yield from step_records(job, search.graph)
-            yield search_record(job, search.graph, choice, search.usage(), search.clock)
+            yield search_record(job, search.graph, choice, search.usage(), search.clock, search.notes())
             search.done()
         finally:
             search.graph.close()

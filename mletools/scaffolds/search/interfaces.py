@@ -1,33 +1,41 @@
-"""What the parts of a search are to each other: the data that passes between them, and the six components' interfaces.
+"""Data that passes between the parts of a search, and the protocols of its six components (R&D-Agent, algorithm 1).
 
-The loop (R&D-Agent, algorithm 1) plans, selects parents, recalls, reasons, develops, evaluates and adds to a graph. Each
-component is an object with the one or two methods below; a frozen dataclass, whose fields are its constants and can be
-given by --set, will do. Components keep nothing between calls: what they need to know of the past is in the graph, so a
-search that was killed goes on as if it had not been. Not covered: which components there are (components).
+A component is any object with the methods and attributes of its protocol. The fields of a frozen dataclass are its
+constants, which --set changes. Components keep no state between calls: the graph holds the past, so a killed search
+resumes exactly.
 """
+
+from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-if TYPE_CHECKING:
-    from mletools.scaffolds.search.graph import Graph, Node
-    from mletools.scaffolds.search.node_context import NodeContext
+from .graph import Details, Graph, Node
 
-# What a node is made by: from nothing; from one parent that works, or that failed; from two; from the best of branches.
+if TYPE_CHECKING:
+    from .node_context import NodeContext
+
+# How a node is made: without parents; from one that works, or one that failed; from two; from the best of branches.
 OPERATIONS = ("draft", "improve", "debug", "crossover", "merge")
 STAGES = ("draft", "improvement", "ensemble", "merge")  # of a search, by the share of its budget that is used
-PARTS = ("DataLoadSpec", "FeatureEng", "Model", "Ensemble", "Workflow")  # what of a program a hypothesis is about
-AXES = {"alignment": 0.2, "impact": 0.4, "novelty": 0.2, "feasibility": 0.1, "risk_reward": 0.1}  # and their weights
+PARTS = ("DataLoadSpec", "FeatureEng", "Model", "Ensemble", "Workflow")  # parts of a program that hypotheses change
+AXES = {"alignment": 0.2, "impact": 0.4, "novelty": 0.2, "feasibility": 0.1, "risk_reward": 0.1}  # weights of scores
+# unanswered: unreadable answers, or the prompt was too long; debug: no debug run passed; slow: the full run would not
+# fit; failed: the run failed; invalid: the submission is; inauthentic: the submission is no model's prediction
+PROBLEMS = ("unanswered", "no_code", "debug", "slow", "failed", "invalid", "inauthentic", "no_score")
+
+
+class Unanswered(Exception):
+    """The model's answers could not be read, or the prompt was too long for it."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What planning decides for a round.
+    """A round's plan: the used share of the budget, text for the researcher, limits of one run.
 
-    share: of the budget that is used, 0 to 1. guidance: words for the researcher, "" for none. full_seconds and
-    debug_seconds bound one run. repairs: failed nodes may be taken up again (the coding component's choice).
+    repairs: failed nodes may be repaired (set by the coding component).
     """
 
     share: float
@@ -40,7 +48,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Expansion:
-    """A node to make: its operation and its parents' numbers; the first parent is the one whose branch it goes on."""
+    """A node to make: its operation and its parents' numbers. It joins the branch of the first parent."""
 
     operation: str
     parents: tuple[int, ...] = ()
@@ -48,10 +56,10 @@ class Expansion:
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """What is to be tried and why. scores: on AXES, 1 to 10. origin: of the challenge it answers, scenario or feedback."""
+    """A proposed change. component: one of PARTS. scores: on AXES, 1 to 10. origin: scenario or feedback."""
 
     text: str
-    component: str | None = None  # one of PARTS
+    component: str | None = None
     challenge: str | None = None
     origin: str | None = None
     scores: Mapping[str, float] = field(default_factory=dict)
@@ -59,10 +67,8 @@ class Hypothesis:
 
 @dataclass(frozen=True)
 class Idea:
-    """What the research phase hands to the development phase.
-
-    action: how it came out of the candidates (select, modify, create; None: there were none). considered: the other
-    hypotheses, best first. recalled: numbers of the earlier nodes that it was weighed against.
+    """The result of research. action: select, modify or create; None: nothing to choose from. considered: the other
+    hypotheses, best first. recalled: numbers of the earlier nodes that were shown.
     """
 
     hypothesis: Hypothesis
@@ -72,21 +78,20 @@ class Idea:
     challenges: tuple[str, ...] = ()
 
 
-Recall = Callable[[Sequence[str]], list["Node"]]  # earlier nodes that matter to these hypotheses' texts
+Recall = Callable[[Sequence[str]], list[Node]]  # earlier nodes that are relevant to the texts of hypotheses
+Similar = Callable[[str, Sequence[str]], list[float]]  # cosines of a text's embedding with those of others, in [-1, 1]
 
 
 @dataclass(frozen=True)
 class Question:
-    """What reasoning is to answer with an idea. parents: their details (Graph.details), in the expansion's order.
-
-    beside: the hypotheses of the round's other branches that were thought of before this one; a new one should differ.
-    know(query): passages from the user's knowledge folder, best first; none where there is no folder.
+    """The input of reasoning. parents: their details (Graph.details). beside: hypotheses earlier in this round, from
+    which a new one should differ. know(query): passages of the user's knowledge, best first.
     """
 
-    graph: "Graph"
+    graph: Graph
     expansion: Expansion
     plan: Plan
-    parents: tuple[Mapping[str, Any], ...]
+    parents: tuple[Details, ...]
     recall: Recall
     beside: tuple[str, ...] = ()
     know: Callable[[str], list[str]] = lambda query: []
@@ -94,25 +99,21 @@ class Question:
 
 @dataclass(frozen=True)
 class Brief:
-    """What coding is to turn into a program. lessons: a line each on earlier nodes that matter. reports: the program is
-    to print its own score, in a line `Validation score: NUMBER`.
-    """
+    """Coding's input. lessons: a line for each earlier node. reports: programs print `Validation score: NUMBER`."""
 
     expansion: Expansion
     idea: Idea
     plan: Plan
-    parents: tuple[Mapping[str, Any], ...]
+    parents: tuple[Details, ...]
     lessons: tuple[str, ...] = ()
     reports: bool = False
 
 
 @dataclass(frozen=True)
 class Developed:
-    """What coding came to.
-
-    result: what Environment.run returned for the full run ({execution, validation, grade}); None: there was none. problem: why the
-    program does not count, one of PROBLEMS; None: it ran and left a valid, authentic submission. trials: the runs ahead
-    of the last, {debug, status, duration_s, problem, estimated_s}. why: the problem in words.
+    """The result of coding. result: Environment.run's of the full run, or None. problem: one of PROBLEMS; None: the
+    submission is valid and authentic. trials: the runs before, {debug, status, duration_s, problem, estimated_s}. why:
+    the problem in words.
     """
 
     code: str | None
@@ -122,16 +123,11 @@ class Developed:
     why: str = field(default="", compare=False)
 
 
-# unanswered: the model's answers could not be read, or the prompt was too long; debug: no debug run passed; slow: the full
-# run would not fit; failed: it did not end well; invalid: its submission; inauthentic: that is no model's prediction
-PROBLEMS = ("unanswered", "no_code", "debug", "slow", "failed", "invalid", "inauthentic", "no_score")
-
-
 @dataclass(frozen=True)
 class Choice:
-    """The node that is handed in (None: no node is fit), in words how it was chosen, and what was compared.
+    """The node to hand in, or None, how it was chosen, and the candidates {node, score, holdout}, best first.
 
-    candidates: {node, score, holdout}, best first; holdout None where the node was not run again.
+    holdout: the score on fresh rows; None: not run again.
     """
 
     number: int | None
@@ -140,60 +136,48 @@ class Choice:
 
 
 class Planning(Protocol):
-    def begin(self, context: "NodeContext") -> str:
-        """What all prompts of the search begin with (a system message); "" for nothing. May ask models."""
+    def begin(self, context: NodeContext) -> str:
+        """The system message of all prompts of the search, "" for none. May ask models."""
 
-    def plan(self, graph: "Graph", share: float, stage: str, full_seconds: float) -> Plan:
-        """The round's plan; full_seconds is the user's limit of one run."""
+    def plan(self, graph: Graph, share: float, stage: str, full_seconds: float) -> Plan:
+        """The plan of the next round. full_seconds: the user's limit of one run."""
 
 
 class Paths(Protocol):
-    def select(self, graph: "Graph", plan: Plan, dice: random.Random) -> list[Expansion]:
-        """The nodes to make in this round, at once; none: the search is over."""
+    def select(self, graph: Graph, plan: Plan, rng: random.Random) -> list[Expansion]:
+        """The nodes to make in this round, concurrently; none ends the search."""
+
+
+class Reasoning(Protocol):
+    def reason(self, context: NodeContext, question: Question) -> Idea:
+        """The idea of a node that is no repair. Unanswered: no answer could be read."""
 
 
 class Memory(Protocol):
     def recall(
-        self,
-        graph: "Graph",
-        expansion: Expansion,
-        hypotheses: Sequence[str],
-        similar: Callable[[str, Sequence[str]], list[float]],
-        dice: random.Random,
-    ) -> list["Node"]:
-        """Earlier nodes that the research is told of. similar(text, others): cosines of their embeddings, in [-1, 1]."""
+        self, graph: Graph, expansion: Expansion, hypotheses: Sequence[str], similar: Similar, rng: random.Random
+    ) -> list[Node]:
+        """Earlier nodes to show to research."""
 
-    def lesson(self, context: "NodeContext", graph: "Graph", node: Mapping[str, Any]) -> str:
-        """What is to be learnt from a node that is about to be added: one or two sentences. May ask models.
-
-        node: the node's details (Graph.details), with its score.
-        """
-
-
-class Reasoning(Protocol):
-    def reason(self, context: "NodeContext", question: Question) -> Idea:
-        """An idea for a node that is no repair. Unanswered: nothing that can be read was answered."""
+    def lesson(self, context: NodeContext, graph: Graph, node: Details) -> str:
+        """The lesson of a node that is not added yet, a sentence or two. node: its details. May ask models."""
 
 
 class Coding(Protocol):
-    repairs: bool  # whether paths may take failed nodes up again, with the operation debug
+    repairs: bool  # whether paths may select failed nodes for the operation debug
 
-    def develop(self, context: "NodeContext", brief: Brief) -> Developed:
+    def develop(self, context: NodeContext, brief: Brief) -> Developed:
         """Write the program and run it."""
 
 
 class Evaluation(Protocol):
-    reports: bool  # whether programs are asked to print their own score
+    reports: bool  # whether programs have to print their own score
 
     def score(self, developed: Developed) -> float | None:
-        """What the search goes by, of a program that came to something; None: it has none."""
+        """The score of a program without a problem; None: it has none."""
 
-    def reserve(self, graph: "Graph") -> float:
-        """Seconds that `choose` would take now, and that are to be kept for it."""
+    def reserve(self, graph: Graph) -> float:
+        """Seconds to reserve for `choose`, as of now."""
 
-    def choose(self, graph: "Graph", context: "NodeContext") -> Choice:
+    def choose(self, graph: Graph, context: NodeContext) -> Choice:
         """The node to hand in at the end."""
-
-
-class Unanswered(Exception):
-    """The model's answers could not be read, or the prompt was too long for it."""

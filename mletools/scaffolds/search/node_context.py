@@ -1,85 +1,105 @@
-"""Where one node is worked on: asks models and runs programs, counts by phase, keeps what was said.
-
-Covered: who answers in which phase, one correction of an answer that cannot be read, exact tokens of the policy's
-answers, seeds, the time that is left. Not covered: what is asked (the components), who stands behind a Environment.
-"""
+"""The context of one node: asks models and runs programs, counts usage by phase, and keeps the conversations."""
 
 import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from ...records.ids import derive_seed
-from ..interface import Environment, Job
+from ..interface import Environment
+from ..reading import read_answer
+from .components import SearchJob
 from .graph import added
 from .interfaces import Unanswered
-from .settings import SearchSettings
+from .leniency import reading
 
 T = TypeVar("T")
 Item = TypeVar("Item")
-PHASES = ("research", "develop")
-NOTHING = {"prompt_tokens": 0, "completion_tokens": 0, "seconds": 0.0, "usd": 0.0}
+PHASES = {"research": "researcher", "develop": "developer"}  # and the model role of each
+NO_USAGE = {"prompt_tokens": 0, "completion_tokens": 0, "seconds": 0.0, "usd": 0.0}
+CONSEQUENCES = {  # of a question without an answer that can be read
+    "search-analysis": "no expert role in the prompts",
+    "search-idea": "no hypothesis",
+    "search-challenges": "one question for an idea in place of challenges and hypotheses",
+    "search-hypotheses": "one question for an idea in place of challenges and hypotheses",
+    "search-select": "the best drawn candidate in place of the model's choice",
+    "search-check": "no review of the program",
+    "search-lesson": "a lesson from the scores alone",
+    "search-choose": "the best score in place of the model's choice",
+}
 AGAIN = "{problem}. Answer again, in the form that was asked for."
-USED = ("prompt_tokens", "completion_tokens", "seconds", "usd")
 
 
 class NodeContext:
-    """See the module. `name` tells the node from others of its search: of it depend the seeds and the tape.
+    """See the module. `name` is unique in the search; seeds and the tape depend on it.
 
-    system: what every prompt begins with, "" for nothing. seconds: what the search has left for this node; None: no end.
+    system: the system message of every prompt, "" for none. seconds: time left for this node; None: no limit.
     """
 
     def __init__(
-        self,
-        job: Job[SearchSettings],
-        environment: Environment,
-        name: str,
-        system: str = "",
-        seconds: float | None = None,
+        self, job: SearchJob, environment: Environment, name: str, system: str = "", seconds: float | None = None
     ):
         self.job, self.task, self._environment, self._name = job, job.task, environment, name
         self.system, self._seconds = system, seconds
         self._parts = list[NodeContext]()
         self._seed = derive_seed(job.seed, "search", name)
-        self.dice = random.Random(derive_seed(self._seed, "dice"))
+        self.rng = random.Random(derive_seed(self._seed, "dice"))
         self.asked: list[dict[str, Any]] = []
-        self.usage: dict[str, dict[str, Any]] = {phase: dict(NOTHING) for phase in PHASES}
+        self.usage: dict[str, dict[str, Any]] = {phase: dict(NO_USAGE) for phase in PHASES}
+        self.lenient: list[dict[str, str]] = []  # {question, what} of answers that were read leniently
+        self.fallbacks: list[dict[str, str]] = []  # {question, what} of what a default replaced
         self._runs = 0
-        self._beside = 0.0  # seconds of what went on beside something longer
+        self._concurrent = 0.0  # seconds that were hidden by longer concurrent work
 
     @property
     def seconds(self) -> float:
-        """Used here so far, of asking and running."""
+        """Time of models and runs so far, added up."""
         return float(sum(used["seconds"] for used in self.usage.values()))
 
     @property
     def clock(self) -> float:
-        """Seconds of the clock: what went on at once counts as long as its longest."""
-        return self.seconds - self._beside
+        """Time so far, of concurrent work the longest."""
+        return self.seconds - self._concurrent
 
     @property
     def seconds_left(self) -> float:
-        """On the clock. At least a second: what is begun is not cut off at nothing."""
+        """Time left on the clock, at least a second."""
         return float("inf") if self._seconds is None else max(1.0, self._seconds - self.clock)
 
     def ask(self, phase: str, role: str, prompt: str) -> str:
-        """The answer to a prompt that stands alone. `role`, e.g. "search-idea", names the protocol that it is part of.
+        """The answer to a single prompt, of the prompt file `role`. Unanswered: it is too long for the model."""
+        return str(self._ask(phase, role, [{"role": "user", "content": prompt}])["text"])
 
-        Unanswered: the prompt is too long for the model.
-        """
-        return str(self._say(phase, role, [{"role": "user", "content": prompt}])["text"])
+    def program(self, phase: str, role: str, prompt: str) -> str | None:
+        """The program in the answer to a single prompt; None without one. Unanswered: as `ask`."""
+        reply = self._ask(phase, role, [{"role": "user", "content": prompt}])
+        return read_answer(reply["text"], reply["finish_reason"]).code
 
     def read(self, phase: str, role: str, prompt: str, reader: Callable[[str], T]) -> T:
-        """What `reader` makes of the answer. Where it raises ValueError, the model is told why and asked once more.
+        """The result of `reader` on the answer. After a ValueError the model gets its text, and one more attempt.
 
-        Unanswered: the second answer could not be read either, or the prompt is too long.
+        Unanswered: the second answer could not be read either, or the prompt is too long. Lenient readings and
+        fallbacks are noted, an Unanswered too.
         """
+        try:
+            return self._read(phase, role, prompt, reader)
+        except Unanswered as error:
+            consequence = CONSEQUENCES.get(role, "no answer")
+            self.fallbacks.append({"question": role, "what": f"{consequence}: {error}"})
+            raise
+
+    def _read(self, phase: str, role: str, prompt: str, reader: Callable[[str], T]) -> T:
         messages = [{"role": "user", "content": prompt}]
-        reply = self._say(phase, role, messages)
         for last in (False, True):
+            reply = self._ask(phase, role, messages)
             try:
                 if reply["finish_reason"] == "length":
                     raise ValueError("your answer was cut off at the limit of its length: say it in fewer words")
-                return reader(reply["text"])
+                with reading(last) as notes:
+                    result = reader(reply["text"])
+                if notes.lenient:
+                    self.lenient.append({"question": role, "what": ", ".join(notes.lenient)})
+                self.fallbacks += [{"question": role, "what": what} for what in notes.fallbacks]
+                return result
             except ValueError as error:
                 self.asked[-1]["problem"] = str(error)
                 if last:
@@ -88,80 +108,75 @@ class NodeContext:
                     {"role": "assistant", "content": reply["text"]},
                     {"role": "user", "content": AGAIN.format(problem=str(error).rstrip("."))},
                 ]
-                reply = self._say(phase, role, messages)
-        raise AssertionError("two answers were read")
+        raise AssertionError("the second answer returns or raises")
 
-    def _say(self, phase: str, role: str, messages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        who = {"research": "researcher", "develop": "developer"}[phase]
-        if getattr(self.job.settings, f"{phase}_model") is None:
-            who = "policy"
-        prompt_messages = [dict(message) for message in messages]
-        sent = [{"role": "system", "content": self.system}, *prompt_messages] if self.system else prompt_messages
+    @property
+    def notes(self) -> dict[str, list[dict[str, str]]]:
+        """The lenient readings and the fallbacks, each only if there are any."""
+        lists = {"lenient": self.lenient, "fallbacks": self.fallbacks}
+        return {name: list(notes) for name, notes in lists.items() if notes}
+
+    def _ask(self, phase: str, role: str, messages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        who = "policy" if getattr(self.job.settings, f"{phase}_model") is None else PHASES[phase]
+        sent = [dict(message) for message in messages]
+        if self.system:
+            sent.insert(0, {"role": "system", "content": self.system})
         seed, most = derive_seed(self._seed, "ask", len(self.asked)), self.job.settings.max_answer_tokens
         reply = self._environment.ask(who, role, sent, seed, None, most)
         if "refused" in reply:
             raise Unanswered(reply["refused"])
-        self.usage[phase] = added(self.usage[phase], {name: reply[name] for name in USED})
+        used = {name: reply[name] for name in NO_USAGE}
+        self.usage[phase] = added(self.usage[phase], used)
         answer: dict[str, Any] = {"role": "assistant", "content": reply["text"], "loss": who == "policy"}
         if reply.get("reasoning"):
             answer["reasoning"] = reply["reasoning"]
         if reply.get("token_ids") is not None and reply.get("prompt_token_ids") is not None:
             sent[-1] = {**sent[-1], "token_ids": reply["prompt_token_ids"]}  # of the whole prompt
-            answer["token_ids"] = reply["token_ids"]
-            if reply.get("logprobs") is not None:
-                answer["logprobs"] = reply["logprobs"]
-        used = {name: reply[name] for name in USED}
+            answer.update({name: reply[name] for name in ("token_ids", "logprobs") if reply.get(name) is not None})
         self.asked.append({"phase": phase, "role": role, "who": who, "messages": [*sent, answer], "usage": used})
         return reply
 
     def run(self, code: str, wall_s: float, *, debug: bool = False, rows: str = "validation") -> dict[str, Any]:
-        """Run a program in a fresh box, for at most wall_s seconds and what is left: what Environment.run tells.
+        """The result of Environment.run, for at most wall_s seconds and the time left.
 
-        debug: with the argument --debug. rows: which training rows are held out of what it sees and judged as
-        `validation`: those of the search, or `selection`, drawn apart from them.
+        debug: with the argument --debug. rows: the training rows that are held out and scored as `validation`: those of
+        the search, or `selection`, drawn separately.
         """
-        seed = derive_seed(self._seed, "run", self._runs)
+        seed, arguments = derive_seed(self._seed, "run", self._runs), ("--debug",) if debug else ()
         self._runs += 1
-        arguments = ("--debug",) if debug else ()
-        wall_s = min(wall_s, self.seconds_left)
-        outcome = self._environment.run(code, wall_s, seed, arguments=arguments, rows=rows)
-        self.charge(outcome["execution"]["duration_s"])
-        return outcome
+        result = self._environment.run(code, min(wall_s, self.seconds_left), seed, arguments=arguments, rows=rows)
+        seconds = self.usage["develop"]["seconds"] + result["execution"]["duration_s"]
+        self.usage["develop"] = {**self.usage["develop"], "seconds": round(seconds, 4)}
+        return result
 
     def each(self, items: Sequence[Item], work: Callable[["NodeContext", Item], T]) -> list[T]:
-        """What `work` makes of each item at a context of its own, at once, in order; what they use counts here."""
-        names = [f"{len(self._parts) + at}" for at in range(len(items))]
-        left = None if self._seconds is None else self.seconds_left
+        """The results of `work` on each item, in order, from concurrent contexts whose usage counts here."""
+        left, first = None if self._seconds is None else self.seconds_left, len(self._parts)
         contexts = [
-            NodeContext(self.job, self._environment.part(name), f"{self._name}/{name}", self.system, left)
-            for name in names
+            NodeContext(self.job, self._environment.part(f"{at}"), f"{self._name}/{at}", self.system, left)
+            for at in range(first, first + len(items))
         ]
-        results = self._environment.at_once(lambda both: work(*both), list(zip(contexts, items, strict=True)))
+        results = self._environment.at_once(lambda pair: work(*pair), list(zip(contexts, items, strict=True)))
         for context in contexts:
             self.asked += context.asked
+            self.lenient += context.lenient
+            self.fallbacks += context.fallbacks
             self.usage = {phase: added(used, context.usage[phase]) for phase, used in self.usage.items()}
-        clocks = [context.clock for context in contexts]
-        self._beside += sum(context.seconds for context in contexts) - max(clocks, default=0.0)
+        longest = max((context.clock for context in contexts), default=0.0)
+        self._concurrent += sum(context.seconds for context in contexts) - longest
         self._parts += contexts
         return results
 
     def done(self) -> None:
-        """What was made here is kept elsewhere: nothing of it need be played again."""
+        """Drop the tapes: the results are stored."""
         for context in self._parts:
             context.done()
         self._environment.done()
 
-    def charge(self, seconds: float) -> None:
-        """Count seconds of running to the development phase."""
-        used = self.usage["develop"]
-        self.usage["develop"] = {**used, "seconds": round(used["seconds"] + seconds, 4)}
-
-    def inauthentic(self, code: str, outcome: Mapping[str, Any]) -> str | None:
-        """Why the submission of a run is no model's prediction, in words; None where nothing speaks against it."""
-        return self._environment.inauthentic(code, outcome["execution"])
+    def inauthentic(self, code: str, result: Mapping[str, Any]) -> str | None:
+        """See Environment.inauthentic."""
+        return self._environment.inauthentic(code, result["execution"])
 
     def similar(self, text: str, others: Sequence[str]) -> list[float]:
-        """The cosines of a text's embedding with those of others, in [-1, 1]; of no others, no number."""
-        if not others:
-            return []
-        return self._environment.similar([text, *others])
+        """The cosines of a text's embedding with those of others, in [-1, 1]."""
+        return self._environment.similar([text, *others]) if others else []

@@ -1,21 +1,14 @@
-"""Planning: what a round may cost and what it is to look for, by how much of the budget is used (R&D-Agent, 3.3 and E.1).
-
-Covered: limits of a run that grow by stage, guidance by stage, an expert role made of an analysis of the task. Not
-covered: which stage it is (stages), which nodes are made (paths). A plan depends on the share of the budget alone, which
-is counted in seconds of asking and running: no clock is read.
-"""
+"""The planning components: limits of runs and guidance by the used share of the budget (R&D-Agent, 3.3 and E.1)."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ... import prompts
-from ..facts import tell
+from ..messages import task_prompt
+from .graph import Graph
 from .interfaces import Plan, Unanswered
-from .replies import json_in, text_of
-
-if TYPE_CHECKING:
-    from mletools.scaffolds.search.graph import Graph
-    from mletools.scaffolds.search.node_context import NodeContext
+from .node_context import NodeContext
+from .replies import flag_of, json_in, text_of
 
 DEBUG_SECONDS = 600.0  # of R&D-Agent's debug runs
 MODEL_FIRST = (
@@ -25,29 +18,39 @@ MODEL_FIRST = (
 ANALYSIS = {"task_type": 100, "data_type": 100, "summary": 1000, "data": 2000, "submission": 1000, "metric": 1000}
 
 
+def stage_of(share: float, draft: float = 0.1, ensemble: float = 0.7, merge: float = 0.8) -> str:
+    """One of interfaces.STAGES for a share of the budget. Constants are the shares where the next stage begins.
+
+    R&D-Agent drafts in the first tenth, and may ensemble or merge from 70 % on; the time of its final merge is in
+    hours.
+    """
+    if share >= merge:
+        return "merge"
+    if share >= ensemble:
+        return "ensemble"
+    return "draft" if share < draft else "improvement"
+
+
 @dataclass(frozen=True)
 class NoPlanning:
-    """Every round alike: the user's limit of a run, a debug run of at most 600 s, no guidance and no role."""
+    """The same plan in each round: the user's limit of a run, a debug run of at most 600 s, no guidance and no role."""
 
-    def begin(self, context: "NodeContext") -> str:
-        """See interfaces.Planning."""
+    def begin(self, context: NodeContext) -> str:
         return ""
 
-    def plan(self, graph: "Graph", share: float, stage: str, full_seconds: float) -> Plan:
-        """See interfaces.Planning."""
+    def plan(self, graph: Graph, share: float, stage: str, full_seconds: float) -> Plan:
         return Plan(share, stage, "", full_seconds, min(DEBUG_SECONDS, full_seconds))
 
 
 @dataclass(frozen=True)
 class DynamicPlanning:
-    """Little time a run and novelty early, more time and refinement late; ensembles and cross-validation only then.
+    """First short runs and novelty; later long runs and refinement, with ensembles and cross-validation.
 
-    early, middle: shares of the user's limit of a run that a draft and an improvement get; ensembles and merges get all of
-    it. The paper gives an early round a small budget and a late one more, without numbers. debug_share: of a run's limit
-    that a debug run gets (600 s of 3600 s in R&D-Agent), but least_debug seconds where there are so many: libraries want
-    to be loaded. model_until: up to this share of the search's budget ideas about
-    the model's architecture are asked for first (R&D-Agent: while more than 75 % of the time remains). role: begin with
-    an analysis of the task, of which all prompts get an expert's role.
+    early, middle: shares of the user's limit of a run in drafts and improvements; later stages get all of it. The paper
+    gives no numbers. debug_share: share of a run's limit for debug runs (R&D-Agent: 600 s of 3600 s). least_debug:
+    their minimum in seconds, since imports take time. model_until: share of the budget during which the model's
+    architecture comes first (R&D-Agent: while more than 75 % of the time remains). role: analyse the task first, and
+    give all prompts an expert's role.
     """
 
     early: float = 0.25
@@ -57,21 +60,21 @@ class DynamicPlanning:
     model_until: float = 0.25
     role: bool = True
 
-    def begin(self, context: "NodeContext") -> str:
-        """The expert's role, by one question about the task; "" where the answer cannot be read: a role is no must."""
+    def begin(self, context: NodeContext) -> str:
+        """The expert's role, from one question about the task; "" if the answer cannot be read."""
         if not self.role:
             return ""
         try:
-            analysis = context.read("research", "search-analysis", tell("search-analysis", context.task), analysis_in)
+            analysis = context.read(
+                "research", "search-analysis", task_prompt("search-analysis", context.task), read_analysis
+            )
         except Unanswered:
             return ""
         most = context.job.settings.execution_seconds
-        advised = most if analysis["longer_limit"] else self.middle * most
-        told = {name: analysis[name] for name in ("task_type", "data_type", "summary", "data", "submission", "metric")}
-        return prompts.render("search-role", **told, most=f"{most:.0f}", advised=f"{advised:.0f}")
+        advised = most if analysis.pop("longer_limit") else self.middle * most
+        return prompts.render("search-role", **analysis, most=f"{most:.0f}", advised=f"{advised:.0f}")
 
-    def plan(self, graph: "Graph", share: float, stage: str, full_seconds: float) -> Plan:
-        """See interfaces.Planning."""
+    def plan(self, graph: Graph, share: float, stage: str, full_seconds: float) -> Plan:
         seconds = full_seconds * {"draft": self.early, "improvement": self.middle}.get(stage, 1.0)
         guidance = prompts.render(f"search-guidance-{stage}", seconds=f"{seconds:.0f}")
         if share < self.model_until:
@@ -80,11 +83,10 @@ class DynamicPlanning:
         return Plan(share, stage, guidance, seconds, debug_seconds)
 
 
-def analysis_in(text: str) -> dict[str, Any]:
-    """The fields of an answer to search-analysis, each text on one line. ValueError, in words, where one is missing."""
-    answer = json_in(text, dict)
-    if not isinstance(answer.get("longer_limit"), bool):
-        raise ValueError('"longer_limit" has to be true or false')
-    # One line each: a heading in an answer would look like one of the prompts' own.
-    told = {name: " ".join(text_of(answer, name, most).split()) for name, most in ANALYSIS.items()}
-    return {**told, "longer_limit": answer["longer_limit"]}
+def read_analysis(text: str) -> dict[str, Any]:
+    """The fields of an answer to search-analysis. ValueError, worded for the model."""
+    answer = json_in(text, dict, ("longer_limit", *ANALYSIS))
+    longer_limit = flag_of(answer, "longer_limit")
+    # One line each: a heading in an answer would look like one of the prompt's own.
+    fields = {name: " ".join(text_of(answer, name, most).split()) for name, most in ANALYSIS.items()}
+    return {**fields, "longer_limit": longer_limit}

@@ -1,47 +1,50 @@
-"""How a search comes to its next idea: in one step, or through challenges, scored hypotheses and a virtual evaluation.
+"""The reasoning components: one question, or challenges, scored hypotheses and a virtual evaluation.
 
-R&D-Agent (section 3.3, appendices D.3.2 and E.3). Covered: prompts, reading the answers, the draw of candidates, the
-choice among them and what other branches found. Not covered: which earlier nodes matter (memory), what the loop does where
-nothing can be read.
+R&D-Agent, section 3.3, appendices D.3.2 and E.3. Not covered: which earlier nodes are relevant (memory).
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, TypeVar
 
 from ... import prompts
-from ..facts import split_told, tell
-from ..quoting import fenced
-from . import kernel
+from ..messages import fenced
+from .graph import Node
 from .interfaces import AXES, PARTS, Hypothesis, Idea, Question, Unanswered
-from .memory import (
-    MOST_TEXT,
-    experiment_line,
-    own_branch,
-    parents_told,
-    plain,
-)
-from .replies import json_in, number_of, text_of
+from .leniency import fall_back
+from .memory import draw
+from .node_context import NodeContext
+from .replies import field_of, index_of, json_in, label_of, number_of, text_of, wrong
+from .sections import MOST_TEXT, experiment_line, listed, own_branch, parent_sections, plain, task_text
 
-if TYPE_CHECKING:
-    from mletools.scaffolds.search.graph import Node
-    from mletools.scaffolds.search.node_context import NodeContext
-
-OPERATIONS_TOLD = {
+OPERATION_TEXTS = {
     "draft": "The program will be written from nothing. It has to take another kind of approach than any that is told above.",
     "improve": "The program will be the present program with one change that makes its score better.",
     "crossover": "The program will join the two programs above: what of each goes into it, so that it is better than both?",
     "merge": "The program will join the programs above, the best of lines of work that went apart: what of each goes into it, "
     "so that it is better than all of them?",
 }
-STAGES_TOLD = {"draft": "draft", "improvement": "improvement", "ensemble": "merge", "merge": "merge"}
+STAGE_PROMPTS = {"draft": "draft", "improvement": "improvement", "ensemble": "merge", "merge": "merge"}
+T = TypeVar("T")
 ORIGINS = ("scenario", "feedback")
 ACTIONS = ("select", "modify", "create")
+PART_SYNONYMS = {  # other names of PARTS that leave no doubt
+    **dict.fromkeys(("data loading", "data loader", "load data", "data cleaning", "data splitting"), "DataLoadSpec"),
+    **dict.fromkeys(("data load", "data load specification", "data loading specification"), "DataLoadSpec"),
+    **dict.fromkeys(("feature", "features", "feature engineering", "feature extraction"), "FeatureEng"),
+    **dict.fromkeys(("models", "modeling", "modelling", "model training", "model architecture"), "Model"),
+    **dict.fromkeys(("ensembles", "ensembling", "ensemble of models", "blending", "stacking"), "Ensemble"),
+    **dict.fromkeys(("workflows", "pipeline"), "Workflow"),
+}
+ACTION_SYNONYMS = {"selected": "select", "modified": "modify", "created": "create"}
+ORIGIN_SYNONYMS = {"scenarios": "scenario", "the scenario": "scenario", "the feedback": "feedback"}
 
 
 @dataclass(frozen=True)
 class Challenge:
-    """What stands in the way of a better score. origin: one of ORIGINS."""
+    """An obstacle to a better score. origin: one of ORIGINS."""
 
     text: str
     reason: str
@@ -50,23 +53,22 @@ class Challenge:
 
 @dataclass(frozen=True)
 class OneStep:
-    """One question: the parents, what memory recalls, then a hypothesis."""
+    """One question, with the parents and the recalled nodes."""
 
-    def reason(self, context: "NodeContext", question: Question) -> Idea:
+    def reason(self, context: NodeContext, question: Question) -> Idea:
         recalled = question.recall(())
-        prompt = prompts.render("search-idea", **_asked(context, question, recalled, ""))
-        hypothesis = context.read("research", "search-idea", prompt, read_idea)
+        hypothesis = _ask("search-idea", read_idea, context, question, recalled)
         return Idea(hypothesis, recalled=tuple(node.number for node in recalled))
 
 
 @dataclass(frozen=True)
 class Scientific:
-    """Challenges, hypotheses on them with scores, a weighted draw among the best, and a choice that is thought through.
+    """Challenges, hypotheses on them with scores, a weighted draw among the best, and a reasoned choice.
 
-    challenges: asked for, at most. each: hypotheses asked for on each of them. top: how many with the best weighted scores
-    stay. candidates: how many of those are drawn (kernel.scen_prob_multiplier weighs them by where their challenge was
-    seen). told: earlier experiments of the branch that prompts tell, the newest; for a draft, earlier drafts.
-    Where challenges or hypotheses cannot be read, it is one step; where the choice cannot, the best candidate drawn.
+    challenges: their maximum number. each: hypotheses for each challenge. top: hypotheses with the best weighted scores
+    that stay. candidates: draws among those, weighted by the origins of their challenges (scen_prob_multiplier). told:
+    maximum number of earlier experiments of the branch in prompts, the newest; for a draft, earlier drafts. If
+    challenges or hypotheses cannot be read, OneStep takes over; if the choice cannot, the best drawn candidate is used.
     """
 
     challenges: int = 3
@@ -75,107 +77,96 @@ class Scientific:
     each: int = 2
     told: int = 10
 
-    def reason(self, context: "NodeContext", question: Question) -> Idea:
+    def reason(self, context: NodeContext, question: Question) -> Idea:
+        history = self._history(question)
         try:
-            challenges = self._challenges(context, question)
-            ranked = self._hypotheses(context, question, challenges)
+            number, read_some = str(self.challenges), partial(read_challenges, most=max(1, self.challenges))
+            challenges = _ask("search-challenges", read_some, context, question, history, number=number)
+            lines = "\n".join(f"{at}. {item.text} ({item.origin}: {item.reason})" for at, item in enumerate(challenges))
+            more = {"challenges": lines, "each": str(self.each)}
+            query = " ".join(challenge.text for challenge in challenges)
+            reader = partial(read_hypotheses, challenges=challenges, most=max(1, self.each * len(challenges)))
+            hypotheses = _ask("search-hypotheses", reader, context, question, history, query, **more)
         except Unanswered:
             return OneStep().reason(context, question)
+        ranked = sorted(hypotheses, key=lambda hypothesis: -weighted(hypothesis.scores))
         best = ranked[: max(1, self.top)]
-        places = kernel.draw(_weights(question, best), max(1, self.candidates), context.dice)
-        drawn = [best[place] for place in sorted(places)]
-        recalled = question.recall([each.text for each in drawn])
+        drawn = [best[at] for at in sorted(draw(_weights(question, best), max(1, self.candidates), context.rng))]
+        recalled = question.recall([hypothesis.text for hypothesis in drawn])
         action, chosen = self._select(context, question, drawn, recalled)
         return Idea(
             chosen,
             action,
-            considered=tuple(each for each in ranked if each is not chosen),
+            considered=tuple(hypothesis for hypothesis in ranked if hypothesis is not chosen),
             recalled=tuple(node.number for node in recalled),
-            challenges=tuple(each.text for each in challenges),
+            challenges=tuple(challenge.text for challenge in challenges),
         )
-
-    def _challenges(self, context: "NodeContext", question: Question) -> list[Challenge]:
-        values = _asked(context, question, self._history(question), "")
-        prompt = prompts.render("search-challenges", number=str(self.challenges), **values)
-        return context.read(
-            "research", "search-challenges", prompt, lambda text: read_challenges(text, max(1, self.challenges))
-        )
-
-    def _hypotheses(
-        self, context: "NodeContext", question: Question, challenges: Sequence[Challenge]
-    ) -> list[Hypothesis]:
-        """Best first; of equals the one named first."""
-        query = " ".join(each.text for each in challenges)
-        lines = [f"{at}. {each.text} ({each.origin}: {each.reason})" for at, each in enumerate(challenges)]
-        values = _asked(context, question, self._history(question), query)
-        prompt = prompts.render("search-hypotheses", challenges="\n".join(lines), each=str(self.each), **values)
-        most = max(1, self.each * len(challenges))
-        candidate = context.read(
-            "research", "search-hypotheses", prompt, lambda text: read_hypotheses(text, challenges, most)
-        )
-        return sorted(candidate, key=lambda each: -kernel.weighted(each.scores))
 
     def _select(
-        self, context: "NodeContext", question: Question, drawn: Sequence[Hypothesis], recalled: Sequence["Node"]
+        self, context: NodeContext, question: Question, drawn: Sequence[Hypothesis], recalled: Sequence[Node]
     ) -> tuple[str | None, Hypothesis]:
-        """The virtual evaluation (algorithm 2). Nothing is asked where there is nothing to choose from."""
-        known = {each.text for each in drawn}
+        """The virtual evaluation (algorithm 2). A single candidate needs no question."""
         candidates = list(drawn)
         for node in recalled:
             text = plain(node.hypothesis, MOST_TEXT)
-            if text and text not in known:
-                known.add(text)
+            if text and all(text != candidate.text for candidate in candidates):
                 candidates.append(Hypothesis(text, node.component))
         if len(candidates) == 1:
             return None, drawn[0]
+        lines = [f"{at}. [{item.component or 'Workflow'}] {item.text}" for at, item in enumerate(candidates)]
+        merging = len(question.expansion.parents) > 1  # at whatever stage
+        more = {
+            "candidates": "\n".join(lines),
+            "stage": prompts.render(f"search-stage-{'merge' if merging else STAGE_PROMPTS[question.plan.stage]}"),
+            "sources": _sources(question, len(drawn), len(candidates)),
+        }
         earlier = {node.number: node for node in [*self._history(question), *recalled]}
-        prompt = prompts.render(
-            "search-select",
-            candidates="\n".join(
-                f"{at}. [{each.component or 'Workflow'}] {each.text}" for at, each in enumerate(candidates)
-            ),
-            stage=prompts.render(f"search-stage-{_stage(question)}"),
-            sources=_sources(question, len(drawn), len(candidates)),
-            **_asked(context, question, [earlier[number] for number in sorted(earlier)], None),
-        )
+        nodes = [earlier[number] for number in sorted(earlier)]
+        reader = partial(read_choice, candidates=candidates)
         try:
-            return context.read("research", "search-select", prompt, lambda text: read_choice(text, candidates))
+            return _ask("search-select", reader, context, question, nodes, None, **more)
         except Unanswered:
             return None, drawn[0]
 
-    def _history(self, question: Question) -> list["Node"]:
+    def _history(self, question: Question) -> list[Node]:
         nodes = question.graph.nodes
         branches = {nodes[parent].branch for parent in question.expansion.parents}
         own = [node for node in nodes if (node.branch in branches if branches else not node.parents)]
         return own[max(0, len(own) - self.told) :]
 
 
-# --- what decides -------------------------------------------------------------------------------------------------
+def weighted(scores: Mapping[str, float]) -> float:
+    """The weighted mean of a hypothesis's scores on AXES, from 1 to 10."""
+    return sum(weight * scores[axis] for axis, weight in AXES.items())
+
+
+def scen_prob_multiplier(sota: int, fail: int) -> int:
+    """Weight of a scenario challenge, from 3 down to 0; a feedback challenge has 3 minus that.
+
+    max(0, 3 - ((3 * sota + 2 * fail) // 2) // 4), as in the released code (DSProposalV2ExpGen.identify_problem): a
+    longer branch relies more on its own results. sota: its experiments that were better than all before them; fail: the
+    others.
+    """
+    return max(0, 3 - ((3 * sota + 2 * fail) // 2) // 4)
 
 
 def _weights(question: Question, hypotheses: Sequence[Hypothesis]) -> list[float]:
-    """How often each counts in the draw, by the origin of its challenge and what the branch has been through."""
+    """Weights in the draw, by the origin of each challenge and the results of the branch."""
     graph, branch = question.graph, own_branch(question.graph, question.expansion)
-    best: float | None = None
-    sota = 0
-    for node in branch:
-        if node.score is not None and (best is None or graph.gain(node.score, best) > 0):
-            best, sota = node.score, sota + 1
-    scenario = kernel.scen_prob_multiplier(sota, len(branch) - sota)
-    counts = {"scenario": scenario, "feedback": 3 - scenario}
-    return [float(counts.get(each.origin or "", 1)) for each in hypotheses]
-
-
-def _stage(question: Question) -> str:
-    """Which of the stage prompts fits; a node of several parents joins them at whatever time."""
-    return "merge" if len(question.expansion.parents) > 1 else STAGES_TOLD[question.plan.stage]
+    sota, best = 0, -math.inf
+    for node in graph.good(branch):
+        merit = graph.gain(node.score or 0.0, 0.0)
+        sota, best = sota + (merit > best), max(merit, best)
+    scenario = scen_prob_multiplier(sota, len(branch) - sota)
+    by_origin = {"scenario": scenario, "feedback": 3 - scenario}
+    return [float(by_origin.get(hypothesis.origin or "", 1)) for hypothesis in hypotheses]
 
 
 def _sources(question: Question, drawn: int, candidates: int) -> str:
-    """Where the candidates come from, and which of them go first (algorithm 2).
+    """The origins of the candidates, and which are preferred (algorithm 2).
 
-    As printed the algorithm asks whether the best of the branch is above the best of all branches, which it never is; here
-    it is whether it is above the best of all the others. A draft has no branch yet, and nothing goes first.
+    The printed algorithm compares the best of the branch with the best of all branches, which it never exceeds. Here it
+    is compared with the best of the others. A draft has no branch, and no preference.
     """
     if candidates == drawn:
         return "All candidates are new."
@@ -186,112 +177,113 @@ def _sources(question: Question, drawn: int, candidates: int) -> str:
     )
     if not branch:
         return instructions
-    mine = {node.number for node in branch}
-    own, other = graph.best(branch), graph.best(node for node in graph.nodes if node.number not in mine)
-    ahead = own is not None and (other is None or graph.gain(own.score or 0.0, other.score or 0.0) > 0)
-    first = (
-        "This line of work is ahead of all others: prefer the new ones."
-        if ahead
-        else "Another line of work is as good as this one or ahead of it: prefer those of earlier experiments."
-    )
-    return f"{instructions} {first}"
+    own, other = graph.best(branch), graph.best(node for node in graph.nodes if node.branch != branch[0].branch)
+    if own is not None and (other is None or graph.gain(own.score or 0.0, other.score or 0.0) > 0):
+        return f"{instructions} This line of work is ahead of all others: prefer the new ones."
+    return f"{instructions} Another line of work is as good as this one or ahead of it: prefer those of earlier experiments."
 
 
-# --- what is asked ------------------------------------------------------------------------------------------------
-
-
-def _asked(
-    context: "NodeContext", question: Question, experiments: Sequence["Node"], query: str | None
-) -> dict[str, str]:
-    """The values that all prompts of the research ask for.
-
-    query: what to look up in the user's knowledge; "": the task and the parents' hypotheses; None: nothing.
-    """
-    settings, plan = context.job.settings, question.plan
+def _ask(
+    prompt: str,
+    reader: Callable[[str], T],
+    context: NodeContext,
+    question: Question,
+    experiments: Sequence[Node],
+    query: str | None = "",
+    **more: str,
+) -> T:
+    """Ask the researcher. query: for the knowledge; "": the task and the parents' hypotheses; None: no knowledge."""
+    plan = question.plan
     if query == "":
-        parents = " ".join(plain(each["hypothesis"], 300) for each in question.parents)
+        parents = " ".join(plain(parent["hypothesis"], 300) for parent in question.parents)
         query = f"{context.task['name']} {context.task['description'][:600]} {parents}"
-    parts = [f"# Guidance\n\n{plan.guidance}"] if plan.guidance else []
-    parts += parents_told(question)
-    if experiments:
-        parts.append("\n".join(["# Earlier experiments\n", *map(experiment_line, experiments)]))
-    if question.beside:
-        parts.append("\n".join(["# Other branches\n", *(f"- {plain(text, MOST_TEXT)}" for text in question.beside)]))
-    if passages := [] if query is None else question.know(query):
-        parts.append("\n\n".join(["# Knowledge", *(fenced(passage, "text") for passage in passages)]))
-    return {
-        "task": tell("task", context.task, split=split_told(settings.validation > 0, settings.reveal_test)),
+    passages = [] if query is None else question.know(query)
+    parts = [
+        *([f"# Guidance\n\n{plan.guidance}"] if plan.guidance else []),
+        *parent_sections(question),
+        *listed("Earlier experiments", [experiment_line(node) for node in experiments]),
+        *listed("Other branches", [f"- {plain(text, MOST_TEXT)}" for text in question.beside]),
+        *(["\n\n".join(["# Knowledge", *(fenced(passage, "text") for passage in passages)])] if passages else []),
+    ]
+    values = {
+        "task": task_text(context.task, context.job.settings),
         "context": "\n\n".join(parts) or "Nothing has been tried yet.",
-        "operation": OPERATIONS_TOLD[question.expansion.operation],
+        "operation": OPERATION_TEXTS[question.expansion.operation],
         "seconds": f"{plan.full_seconds:.0f}",
     }
-
-
-# --- what is answered ---------------------------------------------------------------------------------------------
+    return context.read("research", prompt, prompts.render(prompt, **values, **more), reader)
 
 
 def read_idea(text: str) -> Hypothesis:
-    """ValueError, in words for the model, for anything that is not what was asked for; so do the readers below."""
-    return _hypothesis(json_in(text, dict))
+    """The hypothesis of an answer to search-idea. ValueError, worded for the model, here and below."""
+    return _hypothesis(json_in(text, dict, ("hypothesis", "component")))
 
 
 def read_challenges(text: str, most: int) -> list[Challenge]:
     """The first `most` challenges of an answer."""
-    items = []
-    for each in _objects(text, "challenge")[:most]:
-        if each.get("origin") not in ORIGINS:
-            raise ValueError(f'"origin" has to be {" or ".join(ORIGINS)}')
-        challenge, reason = (plain(text_of(each, name), MOST_TEXT) for name in ("challenge", "reason"))
-        items.append(Challenge(challenge, reason, each["origin"]))
-    return items
+
+    def read(item: dict[str, Any]) -> Challenge:
+        origin = label_of(item, "origin", ORIGINS, ORIGIN_SYNONYMS)
+        challenge, reason = (plain(text_of(item, name), MOST_TEXT) for name in ("challenge", "reason"))
+        return Challenge(challenge, reason, origin)
+
+    return _read_each(_objects(text, ("challenge", "reason", "origin"))[:most], read)
 
 
 def read_hypotheses(text: str, challenges: Sequence[Challenge], most: int) -> list[Hypothesis]:
-    """The first `most` hypotheses of an answer, with their scores; those outside 1 to 10 are moved to the nearer end."""
-    items = []
-    for each in _objects(text, "hypothesis")[:most]:
-        challenge = challenges[_index(each, "challenge", len(challenges))]
-        scores = each.get("scores")
+    """The first `most` hypotheses of an answer, with scores clipped to 1 to 10."""
+
+    def read(item: dict[str, Any]) -> Hypothesis:
+        challenge = challenges[index_of(item, "challenge", len(challenges))]
+        scores = field_of(item, "scores")
         if not isinstance(scores, dict):
-            raise ValueError(f'"scores" has to be an object with {", ".join(AXES)}')
-        clipped = {axis: max(1.0, min(10.0, number_of(scores, axis))) for axis in AXES}
-        items.append(_hypothesis(each, challenge.text, challenge.origin, clipped))
-    return items
+            raise wrong("scores", f"an object with {', '.join(AXES)}", scores)
+        clipped = {axis: max(1.0, min(10.0, number_of(scores, axis, (1, 10)))) for axis in AXES}
+        return replace(_hypothesis(item), challenge=challenge.text, origin=challenge.origin, scores=clipped)
+
+    return _read_each(_objects(text, ("hypothesis", "component", "challenge", "scores"))[:most], read)
 
 
 def read_choice(text: str, candidates: Sequence[Hypothesis]) -> tuple[str, Hypothesis]:
-    """(action, hypothesis) of an answer; a candidate that is selected stays as it is, whatever else is said."""
-    answer = json_in(text, dict)
-    action = answer.get("action")
-    if action not in ACTIONS:
-        raise ValueError(f'"action" has to be {", ".join(ACTIONS[:-1])} or {ACTIONS[-1]}')
+    """(action, hypothesis) of an answer; a selected candidate is not changed."""
+    answer = json_in(text, dict, ("action",))
+    action = label_of(answer, "action", ACTIONS, ACTION_SYNONYMS)
     if action == "create":
         return action, _hypothesis(answer)
-    base = candidates[_index(answer, "candidate", len(candidates))]
-    return action, base if action == "select" else _hypothesis(answer, base.challenge, base.origin)
+    base = candidates[index_of(answer, "candidate", len(candidates))]
+    if action == "select":
+        return action, base
+    return action, replace(_hypothesis(answer), challenge=base.challenge, origin=base.origin)
 
 
-def _hypothesis(
-    answer: dict[str, Any],
-    challenge: str | None = None,
-    origin: str | None = None,
-    scores: Mapping[str, float] | None = None,
-) -> Hypothesis:
-    if answer.get("component") not in PARTS:
-        raise ValueError(f'"component" has to be one of {", ".join(PARTS)}')
+def _hypothesis(answer: dict[str, Any]) -> Hypothesis:
+    """The hypothesis of an object. A component that stays in doubt in the last answer is left out, and that is noted."""
     text = plain(text_of(answer, "hypothesis"), MOST_TEXT)
-    return Hypothesis(text, answer["component"], challenge, origin, dict(scores or {}))
+    try:
+        return Hypothesis(text, label_of(answer, "component", PARTS, PART_SYNONYMS))
+    except ValueError as error:
+        if not fall_back(f"no component: {error}"):
+            raise
+        return Hypothesis(text)
 
 
-def _objects(text: str, name: str) -> list[dict[str, Any]]:
-    answer = json_in(text, list)
-    if not answer or not all(isinstance(each, dict) for each in answer):
-        raise ValueError(f'the list has to hold objects, each with a "{name}"')
+def _read_each(items: Sequence[dict[str, Any]], read: Callable[[dict[str, Any]], T]) -> list[T]:
+    """The results for all items. In the last answer, items that cannot be read are left out, and that is noted."""
+    results, first = list[T](), None
+    for number, item in enumerate(items, 1):
+        try:
+            results.append(read(item))
+        except ValueError as error:
+            first = first or ValueError(f"item {number} of the list: {error}")
+            if not fall_back(f"item {number} was left out: {error}"):
+                raise first from None
+    if first is not None and not results:
+        raise first
+    return results
+
+
+def _objects(text: str, fields: Sequence[str]) -> list[dict[str, Any]]:
+    answer = json_in(text, list, fields)
+    if not answer or not all(isinstance(item, dict) for item in answer):
+        raise ValueError(f'the list has to hold objects, each with a "{fields[0]}"')
     return list(answer)
-
-
-def _index(answer: dict[str, Any], name: str, number: int) -> int:
-    value = answer.get(name)
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < number:
-        raise ValueError(f'"{name}" has to be a number from 0 to {number - 1}')
-    return value

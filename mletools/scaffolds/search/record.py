@@ -1,32 +1,42 @@
-"""The rollout of a search, whose turns are its nodes, and those of its steps, each an answer of the policy's.
+"""The rollout of a search, whose turns are its nodes, and those of its steps, one for each answer of the policy."""
 
-Covered: what was handed in, cost by phase, steps with the score before and after them. Not covered: rewards (mle-grade).
-"""
-
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ...records.ids import content_id
-from ..facts import split_told, tell
-from ..handing_in import NOTHING_RAN
-from ..interface import Job
-from .components import COMPONENTS
-from .graph import Graph, added
+from ..episode import NOTHING_RAN
+from .components import COMPONENTS, SearchJob
+from .graph import Details, Graph, added
 from .interfaces import Choice
-from .settings import SearchSettings
+from .sections import task_text
+
+NODE_FIELDS = (
+    *("number", "parents", "branch", "depth", "repairs", "round", "stage"),
+    *("hypothesis", "component", "why", "score", "lesson", "trials"),
+)
+
+NOTES = ("lenient", "fallbacks")  # absent if there are none
 
 
 def search_record(
-    job: Job[SearchSettings], graph: Graph, choice: Choice, usage: Mapping[str, Mapping[str, Any]], clock: float
+    job: SearchJob,
+    graph: Graph,
+    choice: Choice,
+    usage: Mapping[str, Mapping[str, Any]],
+    clock: float,
+    notes: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
-    """The rollout record of a search that took `clock` seconds of its clock; lineage is left empty."""
+    """The rollout of a search that took `clock` seconds on its clock. Lineage is left empty.
+
+    notes: {lenient, fallbacks} outside of nodes, each a list of {question, what}.
+    """
     settings = job.settings
     chosen = None if choice.number is None else graph.details(choice.number)
-    question = tell("task", job.task, split=split_told(settings.validation > 0, settings.reveal_test))
     total = added(usage["research"], usage["develop"])
     return {
         **_head(job, job.id, job.group, job.group_size),
-        "messages": [{"role": "user", "content": question}],
+        "messages": [{"role": "user", "content": task_text(job.task, settings)}],
         "turns": [_turn(graph.details(number)) for number in range(len(graph))],
         "usage": {**total, "seconds": round(total["seconds"], 4)},
         "stop_reason": "finished",
@@ -39,29 +49,37 @@ def search_record(
             },
             "chosen": choice.number,
             "how": choice.how,
-            "candidates": [dict(each) for each in choice.candidates],
+            "candidates": [dict(candidate) for candidate in choice.candidates],
             "budget": {"seconds": settings.max_seconds, "nodes": settings.max_turns, "usd": settings.max_usd},
             "elapsed_s": round(clock, 4),
             "cost": {phase: dict(used) for phase, used in usage.items()},
+            **_note_counts(graph, notes),
         },
         "execution": dict(NOTHING_RAN) if chosen is None else chosen["execution"],
     }
 
 
-def _turn(node: Mapping[str, Any]) -> dict[str, Any]:
-    """A node as a turn of the record: all but its conversations."""
+def _note_counts(graph: Graph, notes: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, int]]:
+    """{lenient, fallbacks}: their numbers by question, in nodes and outside of them; only those that are not zero."""
+    counts = {name: Counter[str]() for name in NOTES}
+    for holder in (*notes, *(graph.details(number) for number in range(len(graph)))):
+        for name, count in counts.items():
+            count.update(note["question"] for note in holder.get(name, ()))
+    return {name: dict(sorted(count.items())) for name, count in counts.items() if count}
+
+
+def _turn(node: Details) -> dict[str, Any]:
+    """A node as a turn of the record, without its conversations."""
     turn = {
         "action": node["operation"],
         "duration_s": node["seconds"],
         "problem": node["problem"],
         "usage": added(node["usage"]["research"], node["usage"]["develop"]),
-        "code": node["code"],
-        "validation": node["validation"],
-        "grade": node["grade"],
+        **{name: node[name] for name in ("code", "validation", "grade")},
         "node": {
-            **{name: node[name] for name in ("number", "parents", "branch", "depth", "repairs", "round", "stage")},
-            **{name: node[name] for name in ("hypothesis", "component", "why", "score", "lesson", "trials")},
+            **{name: node[name] for name in NODE_FIELDS},
             **node["idea"],
+            **{name: node[name] for name in NOTES if name in node},
             "elapsed_s": node["elapsed"],
             "cost": node["usage"],
         },
@@ -69,42 +87,37 @@ def _turn(node: Mapping[str, Any]) -> dict[str, Any]:
     return turn if node["execution"] is None else {**turn, "execution": node["execution"]}
 
 
-def step_records(job: Job[SearchSettings], graph: Graph) -> Iterator[dict[str, Any]]:
-    """A rollout for each answer of the policy's in the graph, with what came of its node; lineage is left empty."""
+def step_records(job: SearchJob, graph: Graph) -> Iterator[dict[str, Any]]:
+    """A rollout for each answer of the policy in the graph, with the result of its node. Lineage is left empty."""
     for number in range(len(graph)):
         node = graph.details(number)
-        before = graph.details(node["parents"][0]) if node["parents"] else None
-        for place, asked in enumerate(node["asked"]):
-            if asked["who"] == "policy":
-                yield _step(job, node, before, place, asked)
+        before = graph.details(node["parents"][0]) if node["parents"] else {}
+        for index, exchange in enumerate(node["asked"]):
+            if exchange["who"] == "policy":
+                yield _step(job, node, before, index, exchange)
 
 
-def _step(
-    job: Job[SearchSettings],
-    node: Mapping[str, Any],
-    before: Mapping[str, Any] | None,
-    place: int,
-    exchange: Mapping[str, Any],
-) -> dict[str, Any]:
-    id = content_id(job.id, "step", node["number"], place)
-    duration = exchange["usage"]["seconds"]
+def _step(job: SearchJob, node: Details, before: Details, index: int, exchange: dict[str, Any]) -> dict[str, Any]:
+    id = content_id(job.id, "step", node["number"], index)
+    usage, malformed = exchange["usage"], bool(exchange.get("problem"))
+    seconds = round(usage["seconds"], 4)
     return {
         **_head(job, id, id, 1),
         "messages": exchange["messages"],
         "turns": [
             {
                 "action": exchange["role"].removeprefix("search-"),
-                "duration_s": round(duration, 4),
+                "duration_s": seconds,
                 "message": len(exchange["messages"]) - 1,
-                "problem": "malformed" if exchange.get("problem") else None,
-                "usage": exchange["usage"],
+                "problem": "malformed" if malformed else None,
+                "usage": usage,
             }
         ],
-        "usage": {**exchange["usage"], "seconds": round(duration, 4)},
+        "usage": {**usage, "seconds": seconds},
         "state": {
-            "score": None if before is None else (before["grade"] or {}).get("score"),
-            "validation": None if before is None else (before["validation"] or {}).get("score"),
-            "code": None if before is None else before["code"],
+            "score": (before.get("grade") or {}).get("score"),
+            "validation": (before.get("validation") or {}).get("score"),
+            "code": before.get("code"),
         },
         "step": {
             "search": job.id,
@@ -113,15 +126,15 @@ def _step(
             "phase": exchange["phase"],
             "role": exchange["role"],
         },
-        "format_rate": 0.0 if exchange.get("problem") else 1.0,
-        "stop_reason": "format" if exchange.get("problem") else "finished",
+        "format_rate": 0.0 if malformed else 1.0,
+        "stop_reason": "format" if malformed else "finished",
         "code": node["code"],
         "validation": node["validation"],
         "execution": dict(NOTHING_RAN) if node["execution"] is None else node["execution"],
     }
 
 
-def _head(job: Job[SearchSettings], id: str, group: str, group_size: int) -> dict[str, Any]:
+def _head(job: SearchJob, id: str, group: str, group_size: int) -> dict[str, Any]:
     return {
         "kind": "rollout",
         "version": 1,
@@ -130,9 +143,6 @@ def _head(job: Job[SearchSettings], id: str, group: str, group_size: int) -> dic
         "task": job.task,
         "group": group,
         "group_size": group_size,
-        "sample": job.sample,
-        "seed": job.seed,
-        "scaffold": job.scaffold,
-        "policy": job.policy,
+        **{name: getattr(job, name) for name in ("sample", "seed", "scaffold", "policy")},
         "settings": job.settings.as_record(),
     }

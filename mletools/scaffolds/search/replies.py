@@ -1,41 +1,102 @@
-"""JSON in a model's answer: after its reasoning, alone, in a fence, or with words around it.
+"""Reading what models and programs wrote: JSON in a model's answer, and the timing block of a debug run.
 
-Covered: fenced or not, of several values the longest, a list that an object is wrapped around. Not covered: mending what
-is broken.
+JSON may stand after reasoning, alone, in a fence, or among words; of several values the longest counts. JSON with
+faults is repaired (see repair), and labels, numbers and flags are read leniently where there is no doubt; both are
+noted (see leniency). Errors are worded for the model.
 """
 
 import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ..answers import after_thinking
+from ..reading import after_thinking
+from .leniency import read_leniently
+from .repair import repaired_values
 
-MOST_TRIED = 200  # brackets of a text from which a value is tried to be read
-MOST_READ = 3  # times as many characters as the text has; a bracket may be read to the end of the text in vain
+MOST_TRIED = 200  # brackets at which reading a value is tried
+MOST_READ = 3  # times the characters of the text; reading from a bracket may run to the end of the text in vain
+BEGIN = "==== Start of Debug Information ===="
+END = "==== End of Debug Information ===="
+MOST_LINE = 200  # characters of a line of the timing block
+MOST_SHOWN = 80  # characters of a wrong value in a correction
 _OPENING = re.compile(r"[\[{]")
-_FENCE = re.compile(r"```(?:json)?[ \t]*$", re.MULTILINE)
+_FENCE = re.compile(r"```(?:[jJ][sS][oO][nN]\w{0,8})?[ \t]*$", re.MULTILINE)
+_TIME = re.compile(r"(debug_time|estimated_time) ?: ?([0-9][0-9.eE+-]{0,31}) ?(?:s|sec|seconds)?")
+_NUMBER = re.compile(
+    r"([+-]?[0-9]{1,15}(?:\.[0-9]{1,15})?)(?: ?(?:/|out of) ?([0-9]{1,3})(?:\.0)?)?(?: ?\([^()]{0,100}\))?"
+)
+_FLAGS = {"yes": True, "true": True, "no": False, "false": False}
 
 
-def json_in(text: str, kind: type) -> Any:
-    """The longest value of `kind` (dict or list) in an answer. ValueError, in words for the model, where there is none.
+def json_in(text: str, kind: type, fields: Sequence[str] = ()) -> Any:
+    """The longest value of `kind` (dict or list) in an answer. ValueError: there is none.
 
-    Values in fences come first; a list may be the only one that an object holds.
+    Values in fences come first. A list may be the only one in an object. fields: what the object, or each object of the
+    list, has to have; a value that lacks them is only taken if there is no other. JSON that can be read as it stands
+    comes before repaired JSON.
     """
     answer = after_thinking(text)
-    for part in [*_fenced(answer), answer]:
-        values = list(_values(part))
-        sized = [(size, value) for size, value in values if isinstance(value, kind)]
-        if not sized and kind is list:
-            sized = [(size, lists[0]) for size, value in values if len(lists := _lists_in(value)) == 1]
-        if sized:
-            return max(sized, key=lambda each: each[0])[1]
-    raise ValueError(f"your answer holds no JSON {'object' if kind is dict else 'list'} that can be read")
+    parts = [*_fenced(answer), answer]
+    as_written = [value for part in parts if (value := _longest(_values(part), kind, fields)) is not None]
+    for value in as_written:
+        if _has_fields(value, fields):
+            return value
+    if fields or not as_written:
+        for part in parts:
+            value = _longest(repaired_values(part.rstrip().removesuffix("```")), kind, fields)
+            if value is not None and _has_fields(value, fields):
+                read_leniently("JSON was repaired")
+                return value
+    if as_written:
+        return as_written[0]
+    raise ValueError(
+        f"your answer holds no JSON {'object' if kind is dict else 'list'} that can be read{_json_fault(answer)}"
+    )
+
+
+def _longest(values: Iterator[tuple[int, Any]], kind: type, fields: Sequence[str]) -> Any:
+    """The longest value of a kind, of those with the fields if there are any; None: there is none."""
+    pairs = list(values)
+    sized = [(size, value) for size, value in pairs if isinstance(value, kind)]
+    if not sized and kind is list:
+        inner = [
+            (size, [item for item in value.values() if isinstance(item, list)])
+            for size, value in pairs
+            if isinstance(value, dict)
+        ]
+        sized = [(size, lists[0]) for size, lists in inner if len(lists) == 1]
+    sized = [pair for pair in sized if _has_fields(pair[1], fields)] or sized
+    return max(sized, key=lambda size_and_value: size_and_value[0])[1] if sized else None
+
+
+def _has_fields(value: Any, fields: Sequence[str]) -> bool:
+    """Whether an object, or each object of a list that is not empty, has all fields."""
+    if not fields:
+        return True
+    objects = value if isinstance(value, list) else [value]
+    return bool(objects) and all(
+        isinstance(item, dict) and all(_key(item, name) for name in fields) for item in objects
+    )
+
+
+def _json_fault(answer: str) -> str:
+    """Where and why the first JSON of an answer cannot be read; "" if there is none."""
+    opening = _OPENING.search(answer)
+    if opening is None:
+        return ""
+    try:
+        json.JSONDecoder(strict=False).raw_decode(answer, opening.start())
+    except json.JSONDecodeError as error:
+        return f": {error.msg} (line {error.lineno}, column {error.colno})"
+    except RecursionError:
+        return ": too many brackets within brackets"
+    return ""
 
 
 def _fenced(text: str) -> Iterator[str]:
-    """What stands in fences and may be JSON: from one at a line's end to the next one that begins a line."""
+    """The content of fences that may be JSON: from one at the end of a line to the next one that begins a line."""
     begin: int | None = None
     at = 0
     for line in text.split("\n"):
@@ -46,47 +107,177 @@ def _fenced(text: str) -> Iterator[str]:
         elif begin is None and _FENCE.search(line):
             begin = at + len(line) + 1
         at += len(line) + 1
-
-
-def _lists_in(value: Any) -> list[Any]:
-    return [each for each in value.values() if isinstance(each, list)] if isinstance(value, dict) else []
+    if begin is not None and _OPENING.search(text, begin):
+        yield text[begin:]
 
 
 def _values(text: str) -> Iterator[tuple[int, Any]]:
-    """(length in characters, value) of each JSON object and list in a text, but for those inside others."""
+    """(length in characters, value) of each outermost JSON object and list in a text."""
     decoder = json.JSONDecoder(strict=False)
-    at, left = 0, MOST_READ * len(text)
+    at, budget = 0, MOST_READ * len(text)
     for _ in range(MOST_TRIED):
         opening = _OPENING.search(text, at)
-        if opening is None or left < 0:
+        if opening is None or budget < 0:
             return
         at = opening.start()
         try:
-            found, end = decoder.raw_decode(text, at)
+            value, end = decoder.raw_decode(text, at)
         except (ValueError, RecursionError) as error:
-            left -= (error.pos if isinstance(error, json.JSONDecodeError) else len(text)) - at
+            budget -= (error.pos if isinstance(error, json.JSONDecodeError) else len(text)) - at
             at += 1
             continue
-        yield end - at, found
+        yield end - at, value
         at = end
 
 
-def text_of(answer: dict[str, Any], name: str, most: int = 2000) -> str:
-    """A field that has to be text, and not empty; cut at `most` characters. ValueError, in words, where it is not."""
-    value = answer.get(name)
+def text_of(answer: Mapping[str, Any], name: str, most: int = 2000) -> str:
+    """A field that has to be text and not empty, cut at `most` characters. ValueError: it is not."""
+    value = field_of(answer, name)
     if not isinstance(value, str) or not value.strip():
-        raise ValueError(f'"{name}" has to be a text')
-    # JSON can escape halves of surrogate pairs, which no file holds
-    return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").strip()[:most]
+        raise wrong(name, "a text", value)
+    return valid_text(value).strip()[:most]
 
 
-def number_of(answer: dict[str, Any], name: str) -> float:
-    """A field that has to be a finite number. ValueError, in words, where it is not."""
-    value = answer.get(name)
-    try:
-        number = float("nan" if isinstance(value, bool) or not isinstance(value, (int, float)) else value)
-    except OverflowError:
-        number = float("inf")
-    if not math.isfinite(number):
-        raise ValueError(f'"{name}" has to be a number')
+def valid_text(text: str) -> str:
+    """The text with U+FFFD for halves of surrogate pairs: JSON can escape them, but UTF-8 cannot encode them."""
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def flag_of(answer: Mapping[str, Any], name: str) -> bool:
+    """A field that has to be true or false; "yes" and "no" are read as such. ValueError: it is not."""
+    value = field_of(answer, name)
+    if isinstance(value, bool):
+        return value
+    flag = _FLAGS.get(value.strip(" \t\n.\"'").lower()) if isinstance(value, str) else None
+    if flag is None:
+        raise wrong(name, "true or false", value)
+    read_leniently(f'"{name}"')
+    return flag
+
+
+def number_of(answer: Mapping[str, Any], name: str, bounds: tuple[int, int] | None = None) -> float:
+    """A field that has to be a finite number; "8", "8 (high)", and of 1 to 10 "8/10" are read too. ValueError: it is not.
+
+    bounds: named in the error, and the upper one may stand behind the number; the number is not clipped.
+    """
+    value = field_of(answer, name)
+    if isinstance(value, str) and (match := _NUMBER.fullmatch(" ".join(value[:200].split()))) is not None:
+        most = None if match.group(2) is None else float(match.group(2))
+        number = finite(match.group(1))
+        if most is None or (bounds is not None and most == bounds[1] and number is not None and number <= most):
+            read_leniently(f'"{name}"')
+            return float(match.group(1))
+    number = finite(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+    if number is None:
+        raise wrong(name, "a number" + (f" from {bounds[0]} to {bounds[1]}" if bounds else ""), value)
     return number
+
+
+def index_of(answer: Mapping[str, Any], name: str, number: int) -> int:
+    """A field that has to be a whole number below `number`; "1", 1.0 and "NAME 1" are read too. ValueError: it is not."""
+    value = field_of(answer, name)
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        index = None
+    elif isinstance(value, int):
+        index = value
+    else:
+        text = value.strip().lower().removeprefix(name).strip(" #") if isinstance(value, str) else value
+        as_number = finite(text) if not isinstance(text, str) or re.fullmatch(r"[0-9]{1,6}(\.0)?", text) else None
+        index = int(as_number) if as_number is not None and as_number.is_integer() else None
+        if index is not None and 0 <= index < number:
+            read_leniently(f'"{name}"')
+    if index is None or not 0 <= index < number:
+        raise wrong(name, f"a number from 0 to {number - 1}", value)
+    return index
+
+
+def label_of(
+    answer: Mapping[str, Any], name: str, labels: Sequence[str], synonyms: Mapping[str, str] | None = None
+) -> str:
+    """A field that has to be one of `labels`, whatever its case, blanks, hyphens and underscores. ValueError: it is not.
+
+    synonyms: {other word: label}.
+    """
+    value = field_of(answer, name)
+    if isinstance(value, str):
+        if value in labels:
+            return value
+        known = {_plain(word): label for word, label in (synonyms or {}).items()}
+        known.update({_plain(label): label for label in labels})
+        label = known.get(_plain(value[:200].strip(" \t\n.\"'`*")))
+        if label is not None:
+            read_leniently(f'"{name}"')
+            return label
+    raise wrong(name, f"one of {', '.join(labels)}" if len(labels) > 3 else _either(labels), value)
+
+
+def field_of(answer: Mapping[str, Any], name: str) -> Any:
+    """A field by its name, whatever its case, blanks, hyphens and underscores; None: there is none."""
+    if name in answer:
+        return answer[name]
+    key = _key(answer, name)
+    if key is None:
+        return None
+    read_leniently(f'the name "{name}"')
+    return answer[key]
+
+
+def _key(answer: Mapping[str, Any], name: str) -> str | None:
+    """The name under which an object has a field: its own, or the only one that differs in case and marks alone."""
+    if name in answer:
+        return name
+    keys = [key for key in answer if len(key) <= 2 * len(name) and _plain(key) == _plain(name)]
+    return keys[0] if len(keys) == 1 else None
+
+
+def _plain(label: str) -> str:
+    return re.sub(r"[\s_/-]+", "", label).casefold()
+
+
+def _either(labels: Sequence[str]) -> str:
+    return f"{', '.join(labels[:-1])} or {labels[-1]}"
+
+
+def wrong(name: str, wanted: str, value: Any) -> ValueError:
+    """The error for a field: its name, what it has to be, and what it is instead."""
+    if value is None:
+        return ValueError(f'"{name}" has to be {wanted}; it is missing or null')
+    shown = json.dumps(value)
+    shown = shown if len(shown) <= MOST_SHOWN else f"{shown[: MOST_SHOWN - 3]}..."
+    return ValueError(f'"{name}" has to be {wanted}, not {shown}')
+
+
+def finite(value: str | float) -> float | None:
+    """The value as a float; None if it is no number, or not finite."""
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None
+
+
+def timing_of(output: Mapping[str, Any]) -> tuple[float, float] | None:
+    """`read_block` of a recorded output {head, tail, bytes}: of its tail, which may be empty, or of its head."""
+    return read_block(output["tail"]) or read_block(output["head"])
+
+
+def read_block(text: str) -> tuple[float, float] | None:
+    """(debug_time, estimated_time) in seconds, of the last complete block in a program's output; None: there is none.
+
+    R&D-Agent, appendix E.5. A complete block has both numbers, finite and not negative.
+    """
+    times: tuple[float, float] | None = None
+    block: dict[str, float] | None = None
+    for line in text.split("\n"):
+        line = line[:MOST_LINE].strip()
+        if line == BEGIN:
+            block = {}
+        elif line == END:
+            if block is not None and len(block) == 2:
+                times = block["debug_time"], block["estimated_time"]
+            block = None
+        elif block is not None and (match := _TIME.fullmatch(line)) is not None:
+            block.pop(match.group(1), None)
+            if (seconds := finite(match.group(2))) is not None:
+                block[match.group(1)] = seconds
+    return times

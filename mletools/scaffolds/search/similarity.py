@@ -1,37 +1,37 @@
-"""How alike texts are, as cosines: by their words (TF-IDF), or by vectors that an embedding model gave.
+"""Similar texts: cosines of words (TF-IDF) or of embeddings, and the user's notes that are similar to a query.
 
-Covered: texts without any word, vectors of nothing, rounding, so that the number of threads does not show. Not covered:
-asking an embedding model.
+Cosines are rounded, since the number of threads changes the last bits.
 """
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 from ...records.errors import ToolError
 
-DIGITS = 9  # sums in another order differ in the last bits
+DIGITS = 9
+LONGEST = 1500  # characters of a passage
+KINDS = (".md", ".txt")
 
 
 def tf_idf_cosines(texts: Sequence[str]) -> list[float]:
-    """The cosines of texts[0] with each of the others, in [0, 1]; 0 with a text without words.
-
-    Words and pairs of neighbouring words, 1 + log(count) times the inverse document frequency among these texts.
-    """
+    """The cosines of texts[0] with each of the others, in [0, 1], by words and pairs of words; 0 without words."""
     if len(texts) < 2:
         return []
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     try:
         vectors = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, token_pattern=r"\w+").fit_transform(texts)
-    except ValueError:  # scikit-learn's word for texts without a single word
+    except ValueError:  # no text has a word
         return [0.0] * (len(texts) - 1)
-    cosines = (vectors[1:] @ vectors[0].T).toarray().ravel()  # the rows have length 1, or 0
-    return [min(1.0, round(float(each), DIGITS)) for each in cosines]
+    products = (vectors[1:] @ vectors[0].T).toarray().ravel()  # the rows have length 1, or 0
+    return [round(float(cosine), DIGITS) for cosine in products]
 
 
 def cosines(vectors: Sequence[Sequence[float]]) -> list[float]:
     """The cosines of vectors[0] with each of the others, in [-1, 1]; 0 with a vector of zeros.
 
-    ToolError: the vectors differ in length, or hold something that is no finite number.
+    ToolError: the vectors differ in length, or hold something other than finite numbers.
     """
     if len(vectors) < 2:
         return []
@@ -44,7 +44,55 @@ def cosines(vectors: Sequence[Sequence[float]]) -> list[float]:
     if rows.ndim != 2 or not np.isfinite(rows).all():
         raise ToolError("the embeddings are not lists of finite numbers")
     largest = np.abs(rows).max(axis=1, keepdims=True, initial=0.0)
-    rows = np.divide(rows, largest, out=np.zeros_like(rows), where=largest > 0)  # squares of the rest stay finite
+    rows = np.divide(rows, largest, out=np.zeros_like(rows), where=largest > 0)  # so that squares stay finite
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     rows = np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0)
-    return [max(-1.0, min(1.0, round(float(each), DIGITS))) for each in rows[1:] @ rows[0]]
+    return [round(float(cosine), DIGITS) for cosine in rows[1:] @ rows[0]]
+
+
+def read_passages(folder: Path) -> list[str]:
+    """The passages of all files of KINDS below a folder, by path, each of up to LONGEST characters.
+
+    ToolError: no such folder, no text in it, or a file that cannot be read as UTF-8.
+    """
+    if not folder.is_dir():
+        raise ToolError(f"{folder}: no such folder of knowledge")
+    files = [path for path in folder.rglob("*") if path.suffix.lower() in KINDS and not path.is_dir()]
+    passages: list[str] = []
+    for path in sorted(files, key=lambda path: path.relative_to(folder).as_posix()):
+        try:
+            passages += _cut(path.read_text(encoding="utf-8-sig"))
+        except OSError as error:
+            raise ToolError(f"{path}: {error.strerror}") from None
+        except UnicodeDecodeError:
+            raise ToolError(f"{path}: not UTF-8") from None
+    if not passages:
+        raise ToolError(f"{folder}: no knowledge in it: it needs {' or '.join(KINDS)} files with text")
+    return passages
+
+
+def best_passages(
+    query: str, passages: Sequence[str], similar: Callable[[str, Sequence[str]], list[float]], most: int = 3
+) -> list[str]:
+    """Up to `most` passages with the largest cosines to the query above 0, best first."""
+    values = similar(query, passages) if passages else []
+    order = sorted(range(len(passages)), key=lambda at: -values[at])
+    return [passages[at] for at in order[:most] if values[at] > 0]
+
+
+def _cut(text: str) -> Iterator[str]:
+    """Join paragraphs into passages as long as they fit, and cut paragraphs that are too long."""
+    passage = ""
+    for paragraph in re.split(r"\n\s*\n", text):
+        paragraph = paragraph.strip()
+        if passage and len(passage) + 2 + len(paragraph) > LONGEST:
+            yield passage
+            passage = ""
+        passage = f"{passage}\n\n{paragraph}" if passage and paragraph else passage or paragraph
+        while len(passage) > LONGEST:
+            at = max(passage.rfind("\n", 1, LONGEST), passage.rfind(" ", 1, LONGEST))
+            at = at if at > 0 else LONGEST
+            yield passage[:at].rstrip()
+            passage = passage[at:].lstrip()
+    if passage:
+        yield passage

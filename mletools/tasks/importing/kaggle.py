@@ -26,7 +26,7 @@ ARCHIVES = (".zip", ".7z", ".rar", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".zst",
 DESCRIPTIONS = ("description.md", "description.txt")
 
 
-def kaggle(candidate: Candidate, options: ImportOptions, grading: Grading, draws: Any) -> tuple[Parts, Draft | str]:
+def kaggle(candidate: Candidate, options: ImportOptions, grading: Grading, rng: Any) -> tuple[Parts, Draft | str]:
     """(the parts of the task, a draft for baselines or why there is none). Rejected with the reason."""
     if options.metric is None:
         raise Rejected("a plain folder does not say how it is graded: give --metric and --target")
@@ -39,7 +39,7 @@ def kaggle(candidate: Candidate, options: ImportOptions, grading: Grading, draws
     description = Path(options.description) if options.description else found
     rest = {name: path for name, path in public.items() if name not in DESCRIPTIONS}
     if known is None:
-        files, given, draft, origin = _split(options, grading, public, draws)
+        files, given, draft, origin = _split(options, grading, public, rng)
         telling = _may_tell(rest, options.target or given["submission"]["target"])
         content: dict[str, Content] = {name: path for name, path in rest.items() if name not in telling}
         content.update(files)
@@ -140,16 +140,16 @@ def _question(options: ImportOptions, grading: Grading, public: dict[str, Path])
 
 
 def _split(
-    options: ImportOptions, grading: Grading, public: dict[str, Path], draws: Any
+    options: ImportOptions, grading: Grading, public: dict[str, Path], rng: Any
 ) -> tuple[dict[str, bytes], dict[str, Any], Draft | str, dict[str, Any]]:
     """(new public files, grading part with the answers as "content", draft or why none, provenance)."""
     asks = _question(options, grading, public)
     train, targets, submission = asks.train, asks.targets, asks.submission
     (key,) = submission["id"]
     if key not in train:
-        train = {key: make_ids(len(train[targets[0]]), draws), **train}
+        train = {key: make_ids(len(train[targets[0]]), rng), **train}
     total = len(train[key])
-    test = held_out(asks.rows, strata_of(train, targets, asks.rows, asks.form), {}, options.test_share, draws)
+    test = held_out(asks.rows, strata_of(train, targets, asks.rows, asks.form), {}, options.test_share, rng)
     if not test:
         raise Rejected(f"train.csv has {len(asks.rows)} rows with a target: too few to hold some out")
     columns = header_of(public["test.csv"]) if "test.csv" in public else list(train)

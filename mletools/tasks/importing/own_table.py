@@ -21,7 +21,7 @@ from .split import held_out, strata_of
 MOST_CLASSES = 20
 
 
-def own_table(candidate: Candidate, options: ImportOptions, grading: Grading, draws: Any) -> tuple[Parts, Draft]:
+def own_table(candidate: Candidate, options: ImportOptions, grading: Grading, rng: Any) -> tuple[Parts, Draft]:
     """(the parts of the task, the draft for baselines). Rejected with the reason."""
     if not options.target:
         raise Rejected("a table does not say what is to be predicted: give --target")
@@ -42,12 +42,12 @@ def own_table(candidate: Candidate, options: ImportOptions, grading: Grading, dr
     if form == "other" or (table.labels and form == "probability" and len(table.labels) != 2):
         raise Rejected(f"{found['name']} does not fit {_told(table)}")
     rows = list(range(table.rows))
-    test = held_out(rows, strata_of(columns, options.target, rows, form), _twins(table), options.test_share, draws)
+    test = held_out(rows, strata_of(columns, options.target, rows, form), _twins(table), options.test_share, rng)
     out = set(test)
     train = [at for at in rows if at not in out]
     if len(train) < 2 or not test:
         raise Rejected(f"{table.rows} rows are too few to hold some out")
-    draft = make_draft(table, draws, Wanted(found["name"], found["params"], form, parse_of(form, reads), train, test))
+    draft = make_draft(table, rng, Wanted(found["name"], found["params"], form, parse_of(form, reads), train, test))
     lower = found["lower_is_better"]
     description = describe(draft, lower, lambda name: grading.find(name).definition)
     checks = check_draft(draft, "", [], {}, lower, OF_SPLIT)

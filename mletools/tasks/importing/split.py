@@ -18,7 +18,7 @@ MOST_BASELINE_BYTES = 200 << 20
 
 
 def held_out(
-    rows: Sequence[int], strata: Mapping[int, str], groups: Mapping[int, Hashable], share: float, draws: Any
+    rows: Sequence[int], strata: Mapping[int, str], groups: Mapping[int, Hashable], share: float, rng: Any
 ) -> list[int]:
     """The rows of a test set, in their order: about `share` of each stratum, and no group in both sets.
 
@@ -26,7 +26,7 @@ def held_out(
     has two groups or more, one at least is held out and one is kept.
     """
     units: dict[Hashable, list[int]] = {}
-    for at in draws.permutation(len(rows)):
+    for at in rng.permutation(len(rows)):
         row = rows[at]
         units.setdefault(groups.get(row, ("alone", row)), []).append(row)
     layers: dict[str, list[list[int]]] = {}

@@ -40,12 +40,12 @@ def import_task(
     cannot be written.
     """
     drawn = derive_seed(options.seed, candidate.source)
-    draws = generator(drawn)
+    rng = generator(drawn)
     draft: Draft | str | None = None
     if candidate.format == "kaggle":
-        parts, draft = kaggle(candidate, options, grading, draws)
+        parts, draft = kaggle(candidate, options, grading, rng)
     elif candidate.format == "table":
-        parts, draft = own_table(candidate, options, grading, draws)
+        parts, draft = own_table(candidate, options, grading, rng)
     elif candidate.format == "sandmle":
         parts = bundle(candidate, options, grading)
     else:

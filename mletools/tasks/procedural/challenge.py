@@ -59,12 +59,12 @@ class Challenge:
         return _csv(self.world, self.form, self.submission, [self.ids[at] for at in self.test], self.test, predictions)
 
 
-def make_challenge(world: TaskWorld, draws: Any, lower_is_better: bool) -> Challenge:
+def make_challenge(world: TaskWorld, rng: Any, lower_is_better: bool) -> Challenge:
     """Draws the split and the ids. Rejected when a class is too rare to be split."""
     dna = world.origin["dna"]
     form, target = dna["form"], world.target
-    train, test = _split(world, draws)
-    made = make_ids(len(train) + len(test), draws)
+    train, test = _split(world, rng)
+    made = make_ids(len(train) + len(test), rng)
     ids = [""] * len(made)
     for at, name in zip((*train, *test), made, strict=True):
         ids[at] = name
@@ -77,7 +77,7 @@ def make_challenge(world: TaskWorld, draws: Any, lower_is_better: bool) -> Chall
         metric["columns"] = "flat"
     test_ids = [ids[at] for at in test]
     public = {
-        **_tables(world, train, test, ids, draws),
+        **_tables(world, train, test, ids, rng),
         **_assets(world, ids),
         "sample_submission.csv": _csv(world, form, submission, test_ids, test, _constant(world, form, train, test)),
     }
@@ -90,20 +90,20 @@ def submission_group(world: TaskWorld) -> str:
     return str(world.origin["query_column"])
 
 
-def _split(world: TaskWorld, draws: Any) -> tuple[list[int], list[int]]:
+def _split(world: TaskWorld, rng: Any) -> tuple[list[int], list[int]]:
     """(train rows, test rows), both shuffled; each class in its share in both, a query whole on one side."""
     import numpy as np
 
     target, rows = world.target, len(world.target.y)
     share = world.origin["dna"]["test_share"]
-    order = [int(at) for at in draws.permutation(rows)]
+    order = [int(at) for at in rng.permutation(rows)]
     if world.tilt is not None:
         weights = np.round(world.tilt, 6)
-        order = [int(at) for at in draws.choice(rows, size=rows, replace=False, p=weights / weights.sum())]
+        order = [int(at) for at in rng.choice(rows, size=rows, replace=False, p=weights / weights.sum())]
     if target.groups:
         groups = sorted(set(target.groups))
         chosen = {
-            groups[at] for at in draws.permutation(len(groups))[: max(LEAST_QUERIES // 2, round(share * len(groups)))]
+            groups[at] for at in rng.permutation(len(groups))[: max(LEAST_QUERIES // 2, round(share * len(groups)))]
         }
         test = {at for at in order if target.groups[at] in chosen}
     else:
@@ -119,7 +119,7 @@ def _split(world: TaskWorld, draws: Any) -> tuple[list[int], list[int]]:
         if _classes(world) and len(strata) < len(target.labels):
             raise Rejected("split: a class has no row")
     # Rows were taken in an order that may be tilted; the files must not show it.
-    shuffled = [int(at) for at in draws.permutation(rows)]
+    shuffled = [int(at) for at in rng.permutation(rows)]
     return [at for at in shuffled if at not in test], [at for at in shuffled if at in test]
 
 
@@ -147,7 +147,7 @@ def _submission(world: TaskWorld, form: str, train: Sequence[int], test: Sequenc
     return base
 
 
-def _tables(world: TaskWorld, train: list[int], test: list[int], ids: list[str], draws: Any) -> dict[str, bytes]:
+def _tables(world: TaskWorld, train: list[int], test: list[int], ids: list[str], rng: Any) -> dict[str, bytes]:
     """train.csv, test.csv and the side tables, whose lines are shuffled."""
     target = world.target
     columns, cells = _feature_cells(world, ids)
@@ -162,7 +162,7 @@ def _tables(world: TaskWorld, train: list[int], test: list[int], ids: list[str],
     for rendered in world.rendered:
         for side in rendered.sides:
             lines = [(ids[at], *line) for at in range(len(target.y)) for line in side.rows[at]]
-            lines = [lines[at] for at in draws.permutation(len(lines))]
+            lines = [lines[at] for at in rng.permutation(len(lines))]
             header = ["id", *(column.name for column in side.columns)]
             found[side.name] = csv_bytes(header, [list(column) for column in zip(*lines, strict=True)])
     return found

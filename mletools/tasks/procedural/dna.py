@@ -103,59 +103,59 @@ def draw_dna(
     offered: Mapping[str, Sequence[str]],
     samples: tuple[int, int],
     mutations: int,
-    draws: Any,
+    rng: Any,
 ) -> dict[str, Any]:
     """The DNA of one task; `offered` are the mutations of each medium, by its name in media/.
 
     `noise` is in deviations of the rule's value, shares lie between 0 and 1, a mutation's `strength` between 0.3 and 1.
     """
-    media = list(MEDIA.get(modality, ())) or _several(offered, draws)
+    media = list(MEDIA.get(modality, ())) or _several(offered, rng)
     problems = EVERYWHERE + DENSE.get(modality, ()) * 2
-    problem = problems[draws.randint(len(problems))]
-    chosen = _mutations(media, offered, problem, mutations, draws)
+    problem = problems[rng.randint(len(problems))]
+    chosen = _mutations(media, offered, problem, mutations, rng)
     names = {each["name"] for each in chosen}
     labels = {"binary_classification": 2, "multiclass_classification": len(scenario["classes"]["levels"])}.get(
         problem, 0
     )
     weights = [1.0] * labels
     if "class_imbalance" in names:
-        weights[draws.randint(labels)] = 0.3
+        weights[rng.randint(labels)] = 0.3
     menu = IMBALANCED[problem] if "class_imbalance" in names else METRICS[problem]
-    metric, form, params = menu[draws.randint(len(menu))]
+    metric, form, params = menu[rng.randint(len(menu))]
     return {
         "modality": modality,
         "media": media,
         "problem": problem,
-        "samples": int(draws.randint(samples[0], samples[1] + 1)),
+        "samples": int(rng.randint(samples[0], samples[1] + 1)),
         "metric": metric,
         "form": form,
         "params": params,
-        "factors": int(draws.randint(3, 6)),
-        "terms": int(draws.randint(2, 5)),
-        "tags": int(draws.randint(3, 5)) if problem == "multilabel_classification" else 0,
-        "query_rows": int(draws.randint(5, 9)) if problem == "ranking" else 0,
-        "target_distribution": ("even", "skewed", "late")[draws.randint(3)] if problem == "regression" else "even",
+        "factors": int(rng.randint(3, 6)),
+        "terms": int(rng.randint(2, 5)),
+        "tags": int(rng.randint(3, 5)) if problem == "multilabel_classification" else 0,
+        "query_rows": int(rng.randint(5, 9)) if problem == "ranking" else 0,
+        "target_distribution": ("even", "skewed", "late")[rng.randint(3)] if problem == "regression" else "even",
         "class_shares": [round(weight / sum(weights), 3) for weight in weights],
-        "noise": round(float(draws.uniform(0.05, 0.3)), 2),
-        "flipped": round(float(draws.uniform(0.02, 0.06)), 3) if "label_noise" in names else 0.0,
-        "test_share": round(float(draws.uniform(0.35, 0.5)), 2),
+        "noise": round(float(rng.uniform(0.05, 0.3)), 2),
+        "flipped": round(float(rng.uniform(0.02, 0.06)), 3) if "label_noise" in names else 0.0,
+        "test_share": round(float(rng.uniform(0.35, 0.5)), 2),
         "mutations": chosen,
     }
 
 
-def _several(offered: Mapping[str, Sequence[str]], draws: Any) -> list[str]:
-    count = 2 + int(draws.randint(2))
-    return [list(offered)[at] for at in sorted(draws.permutation(len(offered))[:count])]
+def _several(offered: Mapping[str, Sequence[str]], rng: Any) -> list[str]:
+    count = 2 + int(rng.randint(2))
+    return [list(offered)[at] for at in sorted(rng.permutation(len(offered))[:count])]
 
 
 def _mutations(
-    media: list[str], offered: Mapping[str, Sequence[str]], problem: str, count: int, draws: Any
+    media: list[str], offered: Mapping[str, Sequence[str]], problem: str, count: int, rng: Any
 ) -> list[dict[str, Any]]:
     """`count` different mutations that suit the problem, of the media and of no medium."""
     flat = problem in EVERYWHERE
     common = [name for name in COMMON if flat and (name != "class_imbalance" or problem in CLASSES)]
     menu = [("", name) for name in common] + [(medium, name) for medium in media for name in offered[medium]]
     return [
-        {"name": name, "medium": medium, "strength": round(float(draws.uniform(0.3, 1.0)), 2)}
-        for medium, name in (menu[at] for at in draws.permutation(len(menu))[:count])
+        {"name": name, "medium": medium, "strength": round(float(rng.uniform(0.3, 1.0)), 2)}
+        for medium, name in (menu[at] for at in rng.permutation(len(menu))[:count])
     ]

@@ -32,24 +32,24 @@ def scenarios() -> list[dict[str, Any]]:
     return [json.loads(file.read_text(encoding="utf-8")) for file in files]
 
 
-def draw_world(modality: str, draws: Any, samples: tuple[int, int] = SAMPLES, mutations: int = MUTATIONS) -> TaskWorld:
+def draw_world(modality: str, rng: Any, samples: tuple[int, int] = SAMPLES, mutations: int = MUTATIONS) -> TaskWorld:
     """A world of this modality, with `samples` rows from least to most. Rejected when the rule came out flat."""
-    scenario, dna = begin(modality, draws, samples, mutations)
+    scenario, dna = begin(modality, rng, samples, mutations)
     name, story = f"{scenario['key']}_{modality}", _told(scenario, dna)
     if dna["problem"] in medium(dna["media"][0]).DENSE:
         made = medium(dna["media"][0]).DENSE[dna["problem"]](
-            scenario, dna["samples"], _strengths(dna, dna["media"][0]), dna["noise"], draws
+            scenario, dna["samples"], _strengths(dna, dna["media"][0]), dna["noise"], rng
         )
         return _dense(name, story, dna, scenario, made)
-    return _flat(name, story, dna, scenario, draws)
+    return _flat(name, story, dna, scenario, rng)
 
 
-def begin(modality: str, draws: Any, samples: tuple[int, int], mutations: int) -> tuple[dict[str, Any], dict[str, Any]]:
+def begin(modality: str, rng: Any, samples: tuple[int, int], mutations: int) -> tuple[dict[str, Any], dict[str, Any]]:
     """(scenario, DNA): what is drawn first."""
     known = scenarios()
-    scenario = known[draws.randint(len(known))]
+    scenario = known[rng.randint(len(known))]
     offered = {name: list(medium(name).MUTATIONS) for name in MEDIA}
-    return scenario, draw_dna(modality, scenario, offered, samples, mutations, draws)
+    return scenario, draw_dna(modality, scenario, offered, samples, mutations, rng)
 
 
 def _told(scenario: Mapping[str, Any], dna: Mapping[str, Any]) -> list[str]:
@@ -78,19 +78,19 @@ def _dense(name: str, context: list[str], dna: dict[str, Any], scenario: Mapping
     )
 
 
-def _flat(name: str, context: list[str], dna: dict[str, Any], scenario: Mapping[str, Any], draws: Any) -> TaskWorld:
+def _flat(name: str, context: list[str], dna: dict[str, Any], scenario: Mapping[str, Any], rng: Any) -> TaskWorld:
     import numpy as np
 
     rows = dna["samples"]
-    by_medium = {each: medium(each).factors(scenario, rows, draws) for each in dna["media"]}
+    by_medium = {each: medium(each).factors(scenario, rows, rng) for each in dna["media"]}
     factors = [factor for each in by_medium.values() for factor in each]
-    relevant = _relevant(by_medium, max(dna["factors"], len(by_medium)), draws)
+    relevant = _relevant(by_medium, max(dna["factors"], len(by_medium)), rng)
     try:
-        rules = [compose(relevant, dna["terms"], draws) for _ in range(max(1, dna["tags"]))]
+        rules = [compose(relevant, dna["terms"], rng) for _ in range(max(1, dna["tags"]))]
     except ValueError as error:
         raise Rejected(f"rule: {error}") from None
-    target = make_target(scenario, dna, [rule.of(shown(factors)) for rule in rules], draws)
-    rendered = [medium(each).render(scenario, by_medium[each], _strengths(dna, each), draws) for each in dna["media"]]
+    target = make_target(scenario, dna, [rule.of(shown(factors)) for rule in rules], rng)
+    rendered = [medium(each).render(scenario, by_medium[each], _strengths(dna, each), rng) for each in dna["media"]]
     used = list(dict.fromkeys(name for rule in rules for name in rule.factors))
     return TaskWorld(
         name=name,
@@ -102,7 +102,7 @@ def _flat(name: str, context: list[str], dna: dict[str, Any], scenario: Mapping[
         target=target,
         plain=np.hstack([each.plain for each in rendered]),
         right=_right(rules, rendered),
-        tilt=_tilt(dna, factors, draws),
+        tilt=_tilt(dna, factors, rng),
         origin=_origin(
             dna,
             scenario,
@@ -114,15 +114,15 @@ def _flat(name: str, context: list[str], dna: dict[str, Any], scenario: Mapping[
     )
 
 
-def _relevant(by_medium: Mapping[str, list[Number | Category]], count: int, draws: Any) -> list[Number | Category]:
+def _relevant(by_medium: Mapping[str, list[Number | Category]], count: int, rng: Any) -> list[Number | Category]:
     """`count` of the factors, of each medium one at least, and two numbers at least."""
-    queues = [[factors[at] for at in draws.permutation(len(factors))] for factors in by_medium.values()]
+    queues = [[factors[at] for at in rng.permutation(len(factors))] for factors in by_medium.values()]
     for queue in queues:
         queue.sort(key=lambda factor: isinstance(factor, Category))
     dealt = [queue[turn] for turn in range(max(map(len, queues))) for queue in queues if turn < len(queue)]
     chosen = dealt[:count]
     categories = [factor for factor in dealt if isinstance(factor, Category) and factor not in chosen]
-    return chosen + categories[: int(draws.randint(2))]
+    return chosen + categories[: int(rng.randint(2))]
 
 
 def _right(rules: Sequence[Rule], rendered: Sequence[Rendered]) -> Any:
@@ -135,13 +135,13 @@ def _right(rules: Sequence[Rule], rendered: Sequence[Rendered]) -> Any:
     return np.round(np.column_stack([*(seen[name] for name in names), *terms]), 6)
 
 
-def _tilt(dna: Mapping[str, Any], factors: Sequence[Number | Category], draws: Any) -> Any:
+def _tilt(dna: Mapping[str, Any], factors: Sequence[Number | Category], rng: Any) -> Any:
     """Weights (rows,) with which rows come into the test set where the mutations ask for a shift, else None."""
     strength = next((each["strength"] for each in dna["mutations"] if each["name"] == "shift"), None)
     if strength is None:
         return None
     numbers = [factor for factor in factors if isinstance(factor, Number)]
-    place = numbers[draws.randint(len(numbers))].place
+    place = numbers[rng.randint(len(numbers))].place
     return 0.25 + strength * 2 * place
 
 

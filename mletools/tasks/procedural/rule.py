@@ -67,7 +67,7 @@ def shown(factors: Sequence[Number | Category]) -> dict[str, Any]:
     return {each.name: each.place if isinstance(each, Number) else each.code for each in factors}
 
 
-def compose(factors: Sequence[Number | Category], count: int, draws: Any) -> Rule:
+def compose(factors: Sequence[Number | Category], count: int, rng: Any) -> Rule:
     """A drawn rule of at most `count` terms over `factors`.
 
     The first term is one that a linear model finds, the second one that it cannot; the others are free. Factors are
@@ -84,17 +84,17 @@ def compose(factors: Sequence[Number | Category], count: int, draws: Any) -> Rul
         menu = [name for name in {0: PLAIN, 1: BENT}.get(position, PLAIN + BENT) if _fits(name, numbers, categories)]
         if not menu:
             continue
-        family = menu[draws.randint(len(menu))]
+        family = menu[rng.randint(len(menu))]
         number_count, category_count = NEEDS[family]
-        chosen = _take(numbers, number_count, waiting, draws), _take(categories, category_count, waiting, draws)
-        words, form = FAMILIES[family](*chosen, draws)
+        chosen = _take(numbers, number_count, waiting, rng), _take(categories, category_count, waiting, rng)
+        words, form = FAMILIES[family](*chosen, rng)
         names = [each.name for each in (*chosen[0], *chosen[1])]
         value = np.asarray(form(*(seen[name] for name in names)), dtype=float)
         spread = float(np.std(value))
         known = any(other.family == family and set(other.factors) == set(names) for other in terms)
         if spread < 1e-6 or known:
             continue
-        weight = round(float(draws.uniform(0.6, 1.6)), 2)
+        weight = round(float(rng.uniform(0.6, 1.6)), 2)
         terms.append(Term(family, words, names, form, weight, round(float(np.mean(value)), 9), round(spread, 9)))
     total = sum(term.of(seen) for term in terms)
     deviation = round(float(np.std(total)), 9) if terms else 0.0
@@ -108,59 +108,59 @@ def _fits(family: str, numbers: list[Number], categories: list[Category]) -> boo
     return number_count <= len(numbers) and category_count <= len(categories)
 
 
-def _take(factors: list[Any], count: int, used: list[str], draws: Any) -> list[Any]:
+def _take(factors: list[Any], count: int, used: list[str], rng: Any) -> list[Any]:
     """`count` different factors, those not in `used` first; adds them to `used`."""
-    order = [factors[at] for at in draws.permutation(len(factors))] if count else []
+    order = [factors[at] for at in rng.permutation(len(factors))] if count else []
     order.sort(key=lambda factor: used.count(factor.name))
     used += [factor.name for factor in order[:count]]
     return order[:count]
 
 
-def _trend(numbers: list[Number], categories: list[Category], draws: Any) -> tuple[str, Form]:
-    sign = _sign(draws)
+def _trend(numbers: list[Number], categories: list[Category], rng: Any) -> tuple[str, Form]:
+    sign = _sign(rng)
     return f"{numbers[0].name}, {'more' if sign > 0 else 'less'} is higher", lambda place: sign * place
 
 
-def _level(numbers: list[Number], categories: list[Category], draws: Any) -> tuple[str, Form]:
+def _level(numbers: list[Number], categories: list[Category], rng: Any) -> tuple[str, Form]:
     import numpy as np
 
     category = categories[0]
-    effects = draws.permutation(np.linspace(-1, 1, len(category.levels)))
+    effects = rng.permutation(np.linspace(-1, 1, len(category.levels)))
     pairs = ", ".join(f"{level} {fixed(effect, 2)}" for level, effect in zip(category.levels, effects, strict=True))
     return f"{category.name}: {pairs}", lambda code: effects[code]
 
 
-def _step(numbers: list[Number], categories: list[Category], draws: Any) -> tuple[str, Form]:
-    number, sign, cut = numbers[0], _sign(draws), _cut(draws)
+def _step(numbers: list[Number], categories: list[Category], rng: Any) -> tuple[str, Form]:
+    number, sign, cut = numbers[0], _sign(rng), _cut(rng)
     words = f"{number.name} {'above' if sign > 0 else 'below'} {number.at(cut)} is higher"
     return words, lambda place: sign * (place > cut)
 
 
-def _bump(numbers: list[Number], categories: list[Category], draws: Any) -> tuple[str, Form]:
-    number, sign, peak = numbers[0], _sign(draws), round(float(draws.uniform(0.35, 0.65)), 3)
+def _bump(numbers: list[Number], categories: list[Category], rng: Any) -> tuple[str, Form]:
+    number, sign, peak = numbers[0], _sign(rng), round(float(rng.uniform(0.35, 0.65)), 3)
     words = f"{number.name} near {number.at(peak)} is {'higher' if sign > 0 else 'lower'}, by the squared distance"
     return words, lambda place: -sign * (place - peak) ** 2
 
 
-def _wave(numbers: list[Number], categories: list[Category], draws: Any) -> tuple[str, Form]:
+def _wave(numbers: list[Number], categories: list[Category], rng: Any) -> tuple[str, Form]:
     import numpy as np
 
-    number, turns, start = numbers[0], float(draws.choice([1.0, 1.5, 2.0])), round(float(draws.uniform(0, 1)), 2)
+    number, turns, start = numbers[0], float(rng.choice([1.0, 1.5, 2.0])), round(float(rng.uniform(0, 1)), 2)
     words = f"sine of {number.name}, {turns} periods from {number.at(0)} to {number.at(1)}, phase {fixed(start, 2)}"
     return words, lambda place: np.sin(2 * np.pi * (turns * place + start))
 
 
-def _product(numbers: list[Number], categories: list[Category], draws: Any) -> tuple[str, Form]:
-    (first, second), sign = numbers, _sign(draws)
+def _product(numbers: list[Number], categories: list[Category], rng: Any) -> tuple[str, Form]:
+    (first, second), sign = numbers, _sign(rng)
     words = f"{first.name} and {second.name}, {'both on the same side' if sign > 0 else 'on opposite sides'} is higher"
     return words, lambda one, other: sign * (one - 0.5) * (other - 0.5)
 
 
-def _switch(numbers: list[Number], categories: list[Category], draws: Any) -> tuple[str, Form]:
+def _switch(numbers: list[Number], categories: list[Category], rng: Any) -> tuple[str, Form]:
     import numpy as np
 
-    number, category, sign = numbers[0], categories[0], _sign(draws)
-    level = int(draws.randint(len(category.levels)))
+    number, category, sign = numbers[0], categories[0], _sign(rng)
+    level = int(rng.randint(len(category.levels)))
     words = (
         f"{number.name}, {'more' if sign > 0 else 'less'} is higher where {category.name} is "
         f"{category.levels[level]}, the other way round elsewhere"
@@ -168,16 +168,16 @@ def _switch(numbers: list[Number], categories: list[Category], draws: Any) -> tu
     return words, lambda place, code: sign * np.where(code == level, 1.0, -1.0) * (place - 0.5)
 
 
-def _gate(numbers: list[Number], categories: list[Category], draws: Any) -> tuple[str, Form]:
-    (first, second), sign, cut = numbers, _sign(draws), _cut(draws)
+def _gate(numbers: list[Number], categories: list[Category], rng: Any) -> tuple[str, Form]:
+    (first, second), sign, cut = numbers, _sign(rng), _cut(rng)
     words = (
         f"{first.name}, {'more' if sign > 0 else 'less'} is higher, only where {second.name} is above {second.at(cut)}"
     )
     return words, lambda one, other: sign * (one - 0.5) * (other > cut)
 
 
-def _both(numbers: list[Number], categories: list[Category], draws: Any) -> tuple[str, Form]:
-    (first, second), sign, low, high = numbers, _sign(draws), _cut(draws), _cut(draws)
+def _both(numbers: list[Number], categories: list[Category], rng: Any) -> tuple[str, Form]:
+    (first, second), sign, low, high = numbers, _sign(rng), _cut(rng), _cut(rng)
     words = (
         f"{first.name} above {first.at(low)} and {second.name} above {second.at(high)} at once is "
         f"{'higher' if sign > 0 else 'lower'}"
@@ -185,8 +185,8 @@ def _both(numbers: list[Number], categories: list[Category], draws: Any) -> tupl
     return words, lambda one, other: sign * ((one > low) & (other > high))
 
 
-def _ring(numbers: list[Number], categories: list[Category], draws: Any) -> tuple[str, Form]:
-    (first, second), sign = numbers, _sign(draws)
+def _ring(numbers: list[Number], categories: list[Category], rng: Any) -> tuple[str, Form]:
+    (first, second), sign = numbers, _sign(rng)
     words = (
         f"the further {first.name} and {second.name} together lie from {first.at(0.5)} and {second.at(0.5)} "
         f"the {'higher' if sign > 0 else 'lower'}"
@@ -194,20 +194,20 @@ def _ring(numbers: list[Number], categories: list[Category], draws: Any) -> tupl
     return words, lambda one, other: sign * ((one - 0.5) ** 2 + (other - 0.5) ** 2)
 
 
-def _larger(numbers: list[Number], categories: list[Category], draws: Any) -> tuple[str, Form]:
+def _larger(numbers: list[Number], categories: list[Category], rng: Any) -> tuple[str, Form]:
     import numpy as np
 
-    (first, second), sign = numbers, _sign(draws)
+    (first, second), sign = numbers, _sign(rng)
     words = f"the larger of {first.name} and {second.name}, each over its own range, more is {'higher' if sign > 0 else 'lower'}"
     return words, lambda one, other: sign * np.maximum(one, other)
 
 
-def _sign(draws: Any) -> int:
-    return 1 if draws.randint(2) else -1
+def _sign(rng: Any) -> int:
+    return 1 if rng.randint(2) else -1
 
 
-def _cut(draws: Any) -> float:
-    return round(float(draws.uniform(0.3, 0.7)), 3)
+def _cut(rng: Any) -> float:
+    return round(float(rng.uniform(0.3, 0.7)), 3)
 
 
 FAMILIES: dict[str, Callable[[list[Number], list[Category], Any], tuple[str, Form]]] = {

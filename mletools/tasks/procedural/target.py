@@ -24,38 +24,38 @@ LEAST_QUERIES = 12
 RELEVANT = 0.35
 
 
-def make_target(scenario: Mapping[str, Any], dna: Mapping[str, Any], signals: list[Any], draws: Any) -> Target:
+def make_target(scenario: Mapping[str, Any], dna: Mapping[str, Any], signals: list[Any], rng: Any) -> Target:
     """The target of `dna["problem"]` out of rule values: one of shape (rows,) with deviation 1, for tags one a tag.
 
     `dna["noise"]` is the deviation of the noise that is added, `dna["flipped"]` the share of rows whose target is then
     replaced by that of another row.
     """
-    return MAKERS[dna["problem"]](scenario, dna, signals, draws)
+    return MAKERS[dna["problem"]](scenario, dna, signals, rng)
 
 
-def _noisy(signal: Any, dna: Mapping[str, Any], draws: Any) -> Any:
+def _noisy(signal: Any, dna: Mapping[str, Any], rng: Any) -> Any:
     import numpy as np
 
-    return np.round(signal + dna["noise"] * draws.normal(size=len(signal)), 9)
+    return np.round(signal + dna["noise"] * rng.normal(size=len(signal)), 9)
 
 
-def _flip(values: Any, dna: Mapping[str, Any], draws: Any) -> Any:
+def _flip(values: Any, dna: Mapping[str, Any], rng: Any) -> Any:
     """The values, where a share of the rows has got the value of another row: wrong labels."""
     import numpy as np
 
-    wrong = draws.uniform(size=len(values)) < dna["flipped"]
-    return np.where(wrong, values[draws.permutation(len(values))], values)
+    wrong = rng.uniform(size=len(values)) < dna["flipped"]
+    return np.where(wrong, values[rng.permutation(len(values))], values)
 
 
-def _classes(scenario: Mapping[str, Any], dna: Mapping[str, Any], signals: list[Any], draws: Any) -> Target:
+def _classes(scenario: Mapping[str, Any], dna: Mapping[str, Any], signals: list[Any], rng: Any) -> Target:
     import numpy as np
 
     entry = scenario["binary" if dna["problem"] == "binary_classification" else "classes"]
     labels = entry["levels"]
-    hidden = _noisy(signals[0], dna, draws)
+    hidden = _noisy(signals[0], dna, rng)
     rank = np.argsort(np.argsort(hidden, kind="stable"), kind="stable")
     places = np.round(np.cumsum(dna["class_shares"])[:-1] * len(hidden)).astype(int)
-    code = _flip(np.searchsorted(places, rank, side="right"), dna, draws)
+    code = _flip(np.searchsorted(places, rank, side="right"), dna, rng)
     cuts = np.sort(hidden)[np.clip(places, 0, len(hidden) - 1)]
     return Target(
         problem=dna["problem"],
@@ -86,17 +86,17 @@ def _unsure(known: Any, dna: Mapping[str, Any]) -> Any:
     return np.round((1 - doubt) * known + doubt * known.mean(axis=0), 6)
 
 
-def _tags(scenario: Mapping[str, Any], dna: Mapping[str, Any], signals: list[Any], draws: Any) -> Target:
+def _tags(scenario: Mapping[str, Any], dna: Mapping[str, Any], signals: list[Any], rng: Any) -> Target:
     import numpy as np
 
     entry = scenario["tags"]
     tags = entry["levels"][: len(signals)]
     columns, known = [], []
     for signal in signals:
-        hidden = _noisy(signal, dna, draws)
-        share = float(draws.uniform(0.25, 0.5))
+        hidden = _noisy(signal, dna, rng)
+        share = float(rng.uniform(0.25, 0.5))
         cut = np.sort(hidden)[min(len(hidden) - 1, round((1 - share) * len(hidden)))]
-        columns.append(_flip((hidden >= cut).astype(int), dna, draws))
+        columns.append(_flip((hidden >= cut).astype(int), dna, rng))
         known.append(_unsure(_between(signal, np.array([cut]), dna["noise"]), dna)[:, 1])
     y = np.column_stack(columns)
     return Target(
@@ -110,11 +110,11 @@ def _tags(scenario: Mapping[str, Any], dna: Mapping[str, Any], signals: list[Any
     )
 
 
-def _number(scenario: Mapping[str, Any], dna: Mapping[str, Any], signals: list[Any], draws: Any) -> Target:
+def _number(scenario: Mapping[str, Any], dna: Mapping[str, Any], signals: list[Any], rng: Any) -> Target:
     import numpy as np
 
     entry = scenario["quantity"]
-    hidden = _flip(_noisy(signals[0], dna, draws), dna, draws)
+    hidden = _flip(_noisy(signals[0], dna, rng), dna, rng)
     words, spread = SPREADS[dna["target_distribution"]]
     low, high = hidden.min(), hidden.max()
 
@@ -133,14 +133,14 @@ def _number(scenario: Mapping[str, Any], dna: Mapping[str, Any], signals: list[A
     )
 
 
-def _grades(scenario: Mapping[str, Any], dna: Mapping[str, Any], signals: list[Any], draws: Any) -> Target:
+def _grades(scenario: Mapping[str, Any], dna: Mapping[str, Any], signals: list[Any], rng: Any) -> Target:
     """Rows of a query compete: the grade counts against the others of that query; an offset a query means nothing."""
     import numpy as np
 
     rows = len(signals[0])
     queries = max(LEAST_QUERIES, rows // dna["query_rows"])
-    query = np.sort(np.arange(rows) % queries)[draws.permutation(rows)]
-    hidden = _flip(_noisy(signals[0], dna, draws), dna, draws)
+    query = np.sort(np.arange(rows) % queries)[rng.permutation(rows)]
+    hidden = _flip(_noisy(signals[0], dna, rng), dna, rng)
     grade = scenario["ranking"]["grade"]
     if dna["form"] == "ranked":
         cells, values = ["0"] * rows, np.zeros(rows)
@@ -152,7 +152,7 @@ def _grades(scenario: Mapping[str, Any], dna: Mapping[str, Any], signals: list[A
         words = f"the best {RELEVANT:.0%} of a query's rows are worth finding"
         column = Column(grade["name"], f"1 where this is so, else 0: {grade['meaning']}")
     else:
-        offset = draws.normal(size=queries)[query]
+        offset = rng.normal(size=queries)[query]
         values = np.round(5 + 1.5 * (hidden + offset), 2)
         cells, words = (
             [fixed(value, 2) for value in values],

@@ -124,14 +124,14 @@ class Medium(Protocol):
     MUTATIONS: Mapping[str, str]
     DENSE: Mapping[str, Any]
 
-    def factors(self, scenario: Mapping[str, Any], rows: int, draws: Any) -> list[Number | Category]: ...
+    def factors(self, scenario: Mapping[str, Any], rows: int, rng: Any) -> list[Number | Category]: ...
 
     def render(
         self,
         scenario: Mapping[str, Any],
         factors: Sequence[Number | Category],
         mutations: Mapping[str, float],
-        draws: Any,
+        rng: Any,
     ) -> Rendered: ...
 
 

@@ -46,7 +46,7 @@ class Evaluated:
 
 
 def evaluate(
-    talk: Talk, wanted: Specification, made: Developed, run_script: RunScript, score: Score, draws: Any
+    talk: Talk, wanted: Specification, made: Developed, run_script: RunScript, score: Score, rng: Any
 ) -> Evaluated:
     """An evaluator that can be trusted on the submissions that it was tried on. `draws` is a numpy RandomState."""
     environment = made.environment
@@ -64,7 +64,7 @@ def evaluate(
         columns=", ".join(wanted.columns),
         cells=WORDS[wanted.form],
     )
-    trials = sound(environment, wanted, draws)
+    trials = sound(environment, wanted, rng)
     refused = broken(environment, wanted)
     by_name = named(environment, wanted, score) if wanted.metric != CUSTOM else None
 

@@ -49,11 +49,11 @@ def make_llm_task(
     written.
     """
     drawn = derive_seed(seed, "llm", seed_task["id"], index)
-    draws = generator(drawn)
+    rng = generator(drawn)
     shared = Talk(ask, seed_task["id"])
     own = Talk(ask, f"{seed_task['id']}/{index}")
     # a draft that fails must not move the draws of what follows, so all of them are made here
-    rows, place = int(draws.randint(LEAST_ROWS, MOST_ROWS + 1)), int(draws.randint(1 << 30))
+    rows, place = int(rng.randint(LEAST_ROWS, MOST_ROWS + 1)), int(rng.randint(1 << 30))
     try:
         dna = structural_dna(shared, seed_task, seed_files)
         menu = scenarios(shared, dna)
@@ -61,7 +61,7 @@ def make_llm_task(
         mutated = mutations(own, dna, scenario)
         wanted = specification(own, dna, scenario, mutated, rows, metrics)
         made = develop(own, wanted, run_script, score, (1, 2))
-        evaluated = evaluate(own, wanted, made, run_script, score, draws)
+        evaluated = evaluate(own, wanted, made, run_script, score, rng)
         page = write_page(own, wanted, made.environment, seed_task)
     except Faulty as fault:
         raise Rejected(str(fault)) from None

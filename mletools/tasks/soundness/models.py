@@ -215,10 +215,10 @@ def shuffled(submission: bytes, ids: int, times: int) -> list[bytes]:
     import numpy as np
 
     header, *rows = csv.reader(io.StringIO(submission.decode()))
-    draws = np.random.RandomState(0)
+    rng = np.random.RandomState(0)
     found = []
     for _ in range(times):
-        order = draws.permutation(len(rows))
+        order = rng.permutation(len(rows))
         mixed = [[*row[:ids], *rows[at][ids:]] for row, at in zip(rows, order, strict=True)]
         found.append(csv_bytes(header, [list(column) for column in zip(*mixed, strict=True)]))
     return found

@@ -138,11 +138,11 @@ class View:
         """The row numbers of "train" and "test" that are compared, in order."""
         import numpy as np
 
-        draws = np.random.RandomState(0)
+        rng = np.random.RandomState(0)
         found = {}
         for part, most in MOST_COMPARED.items():
             count = rows_of(getattr(self, part))
-            found[part] = np.sort(draws.permutation(count)[:most])
+            found[part] = np.sort(rng.permutation(count)[:most])
         return found
 
     @cached_property

@@ -1,1 +1,1 @@
-"""Exploration paths: which nodes of the graph a search goes on from. Not covered: what is made of them (reasoning, coding)."""
+"""The paths components: which nodes a round makes, and from which parents."""

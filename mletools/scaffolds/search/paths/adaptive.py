@@ -1,8 +1,4 @@
-"""R&D-Agent's adaptive graph: diverse first branches, greed within each, pruning, and a merge at the end.
-
-Covered: several nodes a round, each of another branch. Not covered: how the first drafts are made to differ (reasoning),
-which share of the budget is which stage (planning).
-"""
+"""R&D-Agent's adaptive graph: several branches at once, greedy within each, pruning, and a merge at the end."""
 
 import math
 import random
@@ -12,33 +8,31 @@ from dataclasses import dataclass
 from ....records.errors import ToolError
 from ..graph import Graph, Node
 from ..interfaces import Expansion, Plan
-from ..paths.greedy import branch_bests, ranked, repairable
-from ..paths.schedulers import known, pick
+from .greedy import repairable
+from .schedulers import known, pick
 
 
 @dataclass(frozen=True)
 class Adaptive:
-    """R&D-Agent (section 3.3, exploration path structuring): `branches` drafts in the first round, and from then on:
+    """R&D-Agent (section 3.3, exploration path structuring): `branches` drafts in the first round, and then:
 
-    1. A branch goes on from its best node (improve), or repairs its newest node (debug) if that failed and fewer than
-       `debug_depth` repairs in a row led to it, where the plan allows repairs.
-    2. A branch is dead once its last `patience` nodes have no score, or if no node of it works and none can be repaired.
-    3. Pruning: with W = branches - keep and a share s of the budget used, only the best so many live branches go on, by
-       their best score, those without one last, of equals the older:
+    1. A branch continues from its best node (improve), or repairs its newest node (debug) if that failed, the plan
+       allows repairs, and fewer than `debug_depth` repairs in a row led to it.
+    2. A branch is dead if its last `patience` nodes have no score, or if it has no score and nothing to repair.
+    3. Pruning: at the used share s of the budget, only the best live branches continue, by best score, branches without
+       a score last, of equal ones the older. With W = branches - keep, their number is
            branches                                                                  while s <= prune_from,
-           max(keep, branches - 1 - floor(W (s - prune_from) / (1 - prune_from)))    from then on;
-       so one is given up at prune_from and the others one by one in even steps. If one of the best dies later, the next
-       one takes its place.
-    4. Until prune_from, a dead branch that never worked is replaced by a draft. Later, and for one that did work, only
-       where no branch is live. Drafts come first in a round; the scheduler picks different branches for what is left of
-       `at_once`, fewer where there are fewer.
+           max(keep, branches - 1 - floor(W (s - prune_from) / (1 - prune_from)))    later:
+       one is dropped at prune_from and the others one by one in even steps. If one dies, the next best replaces it.
+    4. Until prune_from, a draft replaces a dead branch that never had a score. Later, or for other branches, only if no
+       branch is live. Drafts come first in a round; the scheduler picks different branches for the rest of `at_once`.
     5. In the stage "merge" a round is one merge of the best nodes of the branches, dead or not, best first, at most
-       `merge_width`; or, if the newest node is a merge or its repair and failed, its repair as in 1. Where fewer than two
-       branches work, it goes on as before.
+       `merge_width`; or the repair of a failed newest merge, as in 1. If fewer than two branches have a score, rules 1
+       to 4 apply.
 
-    scheduler: round-robin, probabilistic, length, best, random or mcts (see schedulers). The paper names neither the
+    scheduler: round-robin, probabilistic, length, best, random or mcts (see schedulers). The paper gives neither the
     number of branches nor the rule of pruning; patience is the release's number of errors in a row.
-    ToolError: an unknown scheduler, or constants by which nothing could be done.
+    ToolError: an unknown scheduler, or constants that are too small.
     """
 
     branches: int = 3
@@ -57,7 +51,7 @@ class Adaptive:
             if getattr(self, name) < value:
                 raise ToolError(f"{name} {getattr(self, name)}: at least {value}")
 
-    def select(self, graph: Graph, plan: Plan, dice: random.Random) -> list[Expansion]:
+    def select(self, graph: Graph, plan: Plan, rng: random.Random) -> list[Expansion]:
         merge = self._merge(graph, plan) if plan.stage == "merge" else None
         if merge is not None:
             return [merge]
@@ -73,8 +67,8 @@ class Adaptive:
         early = plan.share <= self.prune_from
         wanted = max(0, self.branches - (len(branches) - stillborn)) if early else 0
         drafts = wanted if steps else max(1, wanted)
-        order = list(dict.fromkeys([*(node.branch for node in ranked(graph, bests)), *steps]))
-        picked = pick(graph, order[: self._going_on(plan.share)], self.at_once - drafts, dice, self.scheduler)
+        order = list(dict.fromkeys([*(node.branch for node in graph.ranked(bests)), *steps]))
+        picked = pick(graph, order[: self._most_branches(plan.share)], self.at_once - drafts, rng, self.scheduler)
         return [Expansion("draft")] * drafts + [steps[number] for number in picked]
 
     def _step(self, graph: Graph, plan: Plan, nodes: Sequence[Node], best: Node | None) -> Expansion | None:
@@ -85,21 +79,21 @@ class Adaptive:
             return Expansion("debug", (nodes[-1].number,))
         return None if best is None else Expansion("improve", (best.number,))
 
-    def _going_on(self, share: float) -> int:
-        """How many live branches are gone on with; see 3."""
+    def _most_branches(self, share: float) -> int:
+        """Number of live branches to continue; see 3."""
         if share <= self.prune_from:
             return self.branches
         passed = min(1.0, (share - self.prune_from) / max(1 - self.prune_from, 1e-9))
         return max(self.keep, self.branches - 1 - math.floor((self.branches - self.keep) * passed))
 
     def _merge(self, graph: Graph, plan: Plan) -> Expansion | None:
-        """See 5; None: fewer than two branches work."""
-        bests = branch_bests(graph)
+        """See 5; None: fewer than two branches have a score."""
+        bests = graph.branch_bests()
         if len(bests) < 2:
             return None
-        made = newest = graph.nodes[-1]
-        while made.operation == "debug":
-            made = graph[made.parents[0]]
-        if made.operation == "merge" and repairable(graph, newest, plan, self.debug_depth):
+        origin = newest = graph.nodes[-1]
+        while origin.operation == "debug":
+            origin = graph[origin.parents[0]]
+        if origin.operation == "merge" and repairable(graph, newest, plan, self.debug_depth):
             return Expansion("debug", (newest.number,))
         return Expansion("merge", tuple(node.number for node in bests[: self.merge_width]))

@@ -1,7 +1,6 @@
-"""Monte Carlo tree search over programs: the reward of a node, the rule PUCT, and the descent from the root by it.
+"""Monte Carlo tree search over programs: rewards of nodes, the rule PUCT, and the descent from the root.
 
-A step is one node: a program that is made and run is both the expansion and the rollout. Covered: visits and values,
-counted anew from the graph each time. Not covered: branches as the arms (schedulers).
+A node is both the expansion and the rollout of a step. Visits and values are computed from the graph each time.
 """
 
 import math
@@ -11,16 +10,16 @@ from dataclasses import dataclass
 
 from ..graph import Graph, Node
 from ..interfaces import Expansion, Plan
-from ..paths.greedy import ranked, repairable
+from .greedy import repairable
 
 
 def rewards(graph: Graph, nodes: Iterable[Node]) -> dict[int, float]:
-    """{number: reward in (0, 1]} of those with a score: its rank among them, from 1 for the worst, by how many they are.
+    """{number: reward in (0, 1]} of nodes with a score: rank, from 1 for the worst, divided by their number.
 
-    Equal scores share the mean of their ranks. Ranks, since one broken score (a log loss of 30) would press all others
-    together if the scores themselves were scaled; the worst that works is above 0, which is a failure's reward.
+    Equal scores share their mean rank. Scaled scores would depend on outliers (a log loss of 30). A failure has reward
+    0.
     """
-    order = ranked(graph, nodes)[::-1]
+    order = graph.ranked(nodes)[::-1]
     values: dict[int, float] = {}
     start = 0
     while start < len(order):
@@ -34,7 +33,7 @@ def rewards(graph: Graph, nodes: Iterable[Node]) -> dict[int, float]:
 
 
 def puct(value: float, prior: float, around: int, visits: int, c: float = 1.0) -> float:
-    """Q + c P sqrt(N) / (1 + n), Q an option's mean reward, P its prior, n its visits, N those of where it is chosen.
+    """Q + c P sqrt(N) / (1 + n): mean reward Q, prior P and visits n of an option, visits N of its parent.
 
     AlphaZero's rule (Silver et al., 2018), with the c of R&D-Agent's MCTS scheduler.
     """
@@ -45,15 +44,15 @@ def puct(value: float, prior: float, around: int, visits: int, c: float = 1.0) -
 class Mcts:
     """ML-Master (Liu et al., 2025) and AIRA-MCTS (Toledo et al., 2025), with PUCT in place of their UCT.
 
-    From the root, where N is the number of all nodes, the search goes down to the option with the largest
+    From the root, whose N is the number of all nodes, the search descends to the option with the largest
         U = Q + c P sqrt(N) / (1 + n),
-    of equals the first. A node's options are its children that lead to something, and a new child, which ends the
-    descent. n: nodes of the option's subtree, itself included, 0 for a new child; Q: their mean reward (see rewards; a
-    failure is 0), 0 for a new child; N: nodes of the subtree of where it is chosen; P: 1 / number of options.
+    of equal ones the first. A node's options are its open children, and a new child, which ends the descent. A child is
+    open if its subtree can get a new node. n: size of the option's subtree, 0 for a new child; Q: its mean reward (see
+    rewards), 0 for a new child; N: size of the parent's subtree; P: 1 / number of options.
 
-    c: weight of exploration. drafts: children of the root; a further one is made only where all lead to nothing.
-    children: at most, of a node that works; each is an improvement. debug_depth: repairs in a row; a failed node has one
-    child, its repair, and without it leads to nothing. The tree is that of first parents. One node a round; no dice.
+    c: weight of exploration. drafts: children of the root; more only if none is open. children: maximum number of
+    improvements of a node with a score. debug_depth: maximum number of repairs in a row; a failed node has one child,
+    its repair. The tree is that of first parents. One node a round; no randomness.
     """
 
     c: float = 1.0
@@ -61,38 +60,38 @@ class Mcts:
     children: int = 3
     debug_depth: int = 3
 
-    def select(self, graph: Graph, plan: Plan, dice: random.Random) -> list[Expansion]:
+    def select(self, graph: Graph, plan: Plan, rng: random.Random) -> list[Expansion]:
         below: list[list[int]] = [[] for _ in graph.nodes]
         roots: list[int] = []
         for node in graph.nodes:
             (below[node.parents[0]] if node.parents else roots).append(node.number)
         reward = rewards(graph, graph.nodes)
         visits, values = [1] * len(graph), [reward.get(number, 0.0) for number in range(len(graph))]
-        fertile = [self._fertile(graph, node, plan, len(below[node.number])) for node in graph.nodes]
-        leads = list(fertile)
+        expandable = [self._expandable(graph, node, plan, len(below[node.number])) for node in graph.nodes]
+        is_open = list(expandable)
         for node in reversed(graph.nodes):  # children come after their parents
             if node.parents:
                 parent = node.parents[0]
                 visits[parent] += visits[node.number]
                 values[parent] += values[node.number]
-                leads[parent] = leads[parent] or leads[node.number]
+                is_open[parent] = is_open[parent] or is_open[node.number]
 
-        at, around, options = None, len(graph), [number for number in roots if leads[number]]
-        room = len(roots) < self.drafts or not options
+        at, around, options = None, len(graph), [number for number in roots if is_open[number]]
+        may_expand = len(roots) < self.drafts or not options
         while True:
-            prior = 1 / (len(options) + room)
-            reached, best = None, puct(0.0, prior, around, 0, self.c) if room else -math.inf
-            for number in reversed(options):  # of equals the first, and a child before a new one
+            prior = 1 / (len(options) + may_expand)
+            reached, best = None, puct(0.0, prior, around, 0, self.c) if may_expand else -math.inf
+            for number in reversed(options):  # of equal ones the first, and a child before a new one
                 merit = puct(values[number] / visits[number], prior, around, visits[number], self.c)
                 if merit >= best:
                     reached, best = number, merit
             if reached is None:
                 return [_below(graph, at)]
-            at, around, room = reached, visits[reached], fertile[reached]
-            options = [number for number in below[reached] if leads[number]]
+            at, around, may_expand = reached, visits[reached], expandable[reached]
+            options = [number for number in below[reached] if is_open[number]]
 
-    def _fertile(self, graph: Graph, node: Node, plan: Plan, children: int) -> bool:
-        """Whether the node may have a new child."""
+    def _expandable(self, graph: Graph, node: Node, plan: Plan, children: int) -> bool:
+        """Whether the node may get a new child."""
         if node.score is None:
             return repairable(graph, node, plan, self.debug_depth)
         return children < self.children

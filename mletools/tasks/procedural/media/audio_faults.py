@@ -16,13 +16,13 @@ FAULTS = {
 }
 
 
-def spoil(level: Any, faults: Mapping[str, float], draws: Any) -> Any:
+def spoil(level: Any, faults: Mapping[str, float], rng: Any) -> Any:
     """`level` (rows, samples) with the faults (name: strength between 0 and 1), applied in the order of a recording chain."""
     import numpy as np
 
     for name, work in STEPS.items():
         if name in faults:
-            level = np.round(work(level, faults[name], draws), 9)
+            level = np.round(work(level, faults[name], rng), 9)
     return level
 
 
@@ -33,79 +33,79 @@ def filtered(level: Any, weight: Any) -> Any:
     return np.fft.irfft(np.fft.rfft(level, axis=1) * weight, n=level.shape[1], axis=1)
 
 
-def _echo(level: Any, strength: float, draws: Any) -> Any:
+def _echo(level: Any, strength: float, rng: Any) -> Any:
     import numpy as np
 
     rows, length = level.shape
-    delay = draws.randint(int(0.03 * RATE), int(0.09 * RATE), size=(rows, 1))
-    gain = strength * draws.uniform(0.3, 0.9, size=(rows, 1))
+    delay = rng.randint(int(0.03 * RATE), int(0.09 * RATE), size=(rows, 1))
+    gain = strength * rng.uniform(0.3, 0.9, size=(rows, 1))
     source = np.arange(length) - delay
     copy = np.where(source >= 0, np.take_along_axis(level, np.maximum(source, 0), axis=1), 0)
     return (level + gain * copy) / (1 + gain)
 
 
-def _noise(level: Any, strength: float, draws: Any) -> Any:
+def _noise(level: Any, strength: float, rng: Any) -> Any:
     """Noise whose power falls with the frequency, by a power of it that is drawn once."""
     import numpy as np
 
     rows, length = level.shape
     pitch = np.fft.rfftfreq(length, 1 / RATE)
-    weight = (1 + pitch / 200) ** -draws.uniform(0.2, 1.0)
-    noise = filtered(draws.normal(size=(rows, length)), weight / np.sqrt(np.mean(weight**2)))
+    weight = (1 + pitch / 200) ** -rng.uniform(0.2, 1.0)
+    noise = filtered(rng.normal(size=(rows, length)), weight / np.sqrt(np.mean(weight**2)))
     loud = np.sqrt(np.mean(level**2, axis=1, keepdims=True))
-    return level + strength * draws.uniform(0.2, 1.0, size=(rows, 1)) * loud * noise
+    return level + strength * rng.uniform(0.2, 1.0, size=(rows, 1)) * loud * noise
 
 
-def _hum(level: Any, strength: float, draws: Any) -> Any:
+def _hum(level: Any, strength: float, rng: Any) -> Any:
     import numpy as np
 
     rows, length = level.shape
     time = np.arange(length) / RATE
-    starts = draws.uniform(size=(3, rows, 1))
+    starts = rng.uniform(size=(3, rows, 1))
     wave = sum(np.sin(2 * np.pi * (50 * at * time + starts[at // 2])) / at for at in (1, 3, 5))
     loud = np.sqrt(np.mean(level**2, axis=1, keepdims=True))
-    return level + strength * draws.uniform(0.4, 1.5, size=(rows, 1)) * loud * wave
+    return level + strength * rng.uniform(0.4, 1.5, size=(rows, 1)) * loud * wave
 
 
-def _gain(level: Any, strength: float, draws: Any) -> Any:
+def _gain(level: Any, strength: float, rng: Any) -> Any:
     import numpy as np
 
     rows, length = level.shape
-    when = draws.randint(length // 6, 5 * length // 6, size=(rows, 1))
-    factor = 1 - strength * draws.uniform(0.4, 0.85, size=(rows, 1))
+    when = rng.randint(length // 6, 5 * length // 6, size=(rows, 1))
+    factor = 1 - strength * rng.uniform(0.4, 0.85, size=(rows, 1))
     late = np.arange(length) >= when
-    louder_first = draws.uniform(size=(rows, 1)) < 0.5
+    louder_first = rng.uniform(size=(rows, 1)) < 0.5
     return np.where(late == louder_first, factor, 1.0) * level
 
 
-def _clip(level: Any, strength: float, draws: Any) -> Any:
+def _clip(level: Any, strength: float, rng: Any) -> Any:
     """Cuts off at a share of the 98 % quantile of the amplitude, so that clicks do not save the rest."""
     import numpy as np
 
     loud = np.quantile(np.abs(level), 0.98, axis=1, keepdims=True)
-    top = loud * (1 - strength * draws.uniform(0.25, 0.75, size=(len(level), 1)))
+    top = loud * (1 - strength * rng.uniform(0.25, 0.75, size=(len(level), 1)))
     return np.clip(level, -top, top)
 
 
-def _dropouts(level: Any, strength: float, draws: Any) -> Any:
+def _dropouts(level: Any, strength: float, rng: Any) -> Any:
     import numpy as np
 
     rows, length = level.shape
     silent = np.zeros(level.shape, dtype=bool)
     for _ in range(2 + int(6 * strength)):
-        start = draws.randint(length, size=(rows, 1))
-        size = draws.randint(int(0.005 * RATE), int(0.02 * RATE), size=(rows, 1))
+        start = rng.randint(length, size=(rows, 1))
+        size = rng.randint(int(0.005 * RATE), int(0.02 * RATE), size=(rows, 1))
         silent |= (np.arange(length) >= start) & (np.arange(length) < start + size)
     return np.where(silent, 0.0, level)
 
 
-def _narrow(level: Any, strength: float, draws: Any) -> Any:
+def _narrow(level: Any, strength: float, rng: Any) -> Any:
     import numpy as np
 
     pitch = np.fft.rfftfreq(level.shape[1], 1 / RATE)
-    top = 1600 - 900 * strength * draws.uniform(0.3, 1.0, size=(len(level), 1))
+    top = 1600 - 900 * strength * rng.uniform(0.3, 1.0, size=(len(level), 1))
     passes = 1 / (1 + (pitch / top) ** 16)
-    weak = draws.uniform(size=(len(level), 1)) < 0.4 + 0.5 * strength
+    weak = rng.uniform(size=(len(level), 1)) < 0.4 + 0.5 * strength
     return np.where(weak, filtered(level, passes), level)
 
 

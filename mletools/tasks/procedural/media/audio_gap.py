@@ -33,25 +33,25 @@ class Wave:
 
 
 def reconstruction(
-    scenario: Mapping[str, Any], rows: int, mutations: Mapping[str, float], noise: float, draws: Any
+    scenario: Mapping[str, Any], rows: int, mutations: Mapping[str, float], noise: float, rng: Any
 ) -> Dense:
     """Recordings of one drawn family of waves, with a gap a recording whose samples are asked for."""
     import numpy as np
 
-    units = int(draws.randint(24, 33))
-    family = list(WAVES)[draws.randint(len(WAVES))]
-    wave = WAVES[family](rows, draws)
-    scale = draws.uniform(0.4, 0.75, size=(rows, 1)) / np.max(np.abs(wave.clean), axis=1, keepdims=True)
+    units = int(rng.randint(24, 33))
+    family = list(WAVES)[rng.randint(len(WAVES))]
+    wave = WAVES[family](rows, rng)
+    scale = rng.uniform(0.4, 0.75, size=(rows, 1)) / np.max(np.abs(wave.clean), axis=1, keepdims=True)
     clean = np.round(wave.clean * scale, 9)
-    level = clean + noise * np.std(clean, axis=1, keepdims=True) * draws.normal(size=clean.shape)
-    start = draws.randint(MARGIN, LENGTH - MARGIN - units, size=rows)
+    level = clean + noise * np.std(clean, axis=1, keepdims=True) * rng.normal(size=clean.shape)
+    start = rng.randint(MARGIN, LENGTH - MARGIN - units, size=rows)
     if family == "mirror":
         start = np.where(start < LENGTH // 2, start - 100, start + 100)
     at = start[:, None] + np.arange(units)
     y = np.round(np.clip(np.take_along_axis(level, at, axis=1), -1, 1), DECIMALS)
     known = np.ones(level.shape, dtype=bool)
     np.put_along_axis(known, at, False, axis=1)
-    samples = np.where(known, quantised(spoil(level, mutations, draws)), 0).astype("<i2")
+    samples = np.where(known, quantised(spoil(level, mutations, rng)), 0).astype("<i2")
     heard = samples / FULL
     names = [f"s_{unit}" for unit in range(units)]
     cells = {name: [fixed(value, DECIMALS) for value in column] for name, column in zip(names, y.T, strict=True)}
@@ -99,31 +99,31 @@ def _nearby(heard: Any, at: Any) -> Any:
     return np.round(np.stack([0 * straight + place, straight, cubic, *sides, loud], axis=2), 6)
 
 
-def _tones(rows: int, draws: Any) -> Wave:
+def _tones(rows: int, rng: Any) -> Wave:
     import numpy as np
 
-    ratios = [1.0, round(float(draws.uniform(1.6, 2.6)), 3), round(float(draws.uniform(3.2, 4.8)), 3)]
+    ratios = [1.0, round(float(rng.uniform(1.6, 2.6)), 3), round(float(rng.uniform(3.2, 4.8)), 3)]
     words = f"three tones, the second {ratios[1]} and the third {ratios[2]} times as high as the first"
-    sizes = np.array([1.0, 0.8, 0.6])[:, None, None] * draws.uniform(0.7, 1.3, size=(3, rows, 1))
-    return _chord(ratios, sizes, draws.uniform(55, 110, size=rows), (50.0, 115.0), words, draws)
+    sizes = np.array([1.0, 0.8, 0.6])[:, None, None] * rng.uniform(0.7, 1.3, size=(3, rows, 1))
+    return _chord(ratios, sizes, rng.uniform(55, 110, size=rows), (50.0, 115.0), words, rng)
 
 
-def _tremolo(rows: int, draws: Any) -> Wave:
+def _tremolo(rows: int, rng: Any) -> Wave:
     """A swelling tone is three tones; the outer two are of one size."""
     import numpy as np
 
-    part, depth = int(draws.randint(3, 8)), draws.uniform(0.5, 0.9, size=rows) / 2
+    part, depth = int(rng.randint(3, 8)), rng.uniform(0.5, 0.9, size=rows) / 2
     words = f"a tone that swells and fades once in {part} of its periods"
     sizes = np.stack([depth, np.ones(rows), depth])[:, :, None]
-    pitch = draws.uniform(90, 220, size=rows)
-    return _chord([1 - 1 / part, 1.0, 1 + 1 / part], sizes, pitch, (85.0, 225.0), words, draws)
+    pitch = rng.uniform(90, 220, size=rows)
+    return _chord([1 - 1 / part, 1.0, 1 + 1 / part], sizes, pitch, (85.0, 225.0), words, rng)
 
 
-def _chord(ratios: list[float], sizes: Any, pitch: Any, between: tuple[float, float], words: str, draws: Any) -> Wave:
+def _chord(ratios: list[float], sizes: Any, pitch: Any, between: tuple[float, float], words: str, rng: Any) -> Wave:
     """Tones at `ratios` of `pitch` (rows,), which is looked for `between` two frequencies."""
     import numpy as np
 
-    starts = draws.uniform(size=(len(ratios), len(pitch), 1))
+    starts = rng.uniform(size=(len(ratios), len(pitch), 1))
     turns = pitch[:, None] * np.arange(LENGTH) / RATE
     clean = sum(
         size * np.sin(2 * np.pi * (ratio * turns + start))
@@ -159,16 +159,16 @@ def _fitted(level: Any, known: Any, at: Any, angles: list[Any]) -> Any:
     return np.concatenate([pairs.sum(axis=2, keepdims=True), pairs], axis=2)
 
 
-def _glide(rows: int, draws: Any) -> Wave:
+def _glide(rows: int, rng: Any) -> Wave:
     import numpy as np
 
-    rate = round(float(draws.choice([-1, 1]) * draws.uniform(80, 240)), 1)
+    rate = round(float(rng.choice([-1, 1]) * rng.uniform(80, 240)), 1)
     words = f"a tone and its octave whose pitch changes by {rate} Hz a second"
-    pitch = draws.uniform(110, 190, size=(rows, 1))
+    pitch = rng.uniform(110, 190, size=(rows, 1))
     time = np.arange(LENGTH) / RATE
     bend = rate * (time**2 - SECONDS * time) / 2
-    starts = draws.uniform(size=(2, rows, 1))
-    size = draws.uniform(0.3, 0.7, size=(rows, 1))
+    starts = rng.uniform(size=(2, rows, 1))
+    size = rng.uniform(0.3, 0.7, size=(rows, 1))
     turns = pitch * time + bend
     clean = np.sin(2 * np.pi * (turns + starts[0])) + size * np.sin(2 * np.pi * (2 * turns + starts[1]))
 
@@ -184,23 +184,23 @@ def _glide(rows: int, draws: Any) -> Wave:
     return Wave(clean, words, guess)
 
 
-def _murmur(rows: int, length: int, draws: Any) -> Any:
+def _murmur(rows: int, length: int, rng: Any) -> Any:
     """Noise (rows, length) without high tones, of deviation 1."""
     import numpy as np
 
     pitch = np.fft.rfftfreq(length, 1 / RATE)
-    noise = filtered(draws.normal(size=(rows, length)), 1 / (1 + (pitch / 160) ** 4))
+    noise = filtered(rng.normal(size=(rows, length)), 1 / (1 + (pitch / 160) ** 4))
     return noise / noise.std(axis=1, keepdims=True)
 
 
-def _repeat(rows: int, draws: Any) -> Wave:
+def _repeat(rows: int, rng: Any) -> Wave:
     """A pattern of noise that comes again and again, each time weaker and perhaps turned over."""
     import numpy as np
 
-    period, keep = int(draws.randint(70, 160)), round(float(draws.choice([-1, 1]) * draws.uniform(0.94, 0.99)), 3)
+    period, keep = int(rng.randint(70, 160)), round(float(rng.choice([-1, 1]) * rng.uniform(0.94, 0.99)), 3)
     words = f"a sample is {keep} times the one {period} samples before"
     times = np.arange(LENGTH) // period
-    clean = _murmur(rows, period, draws)[:, np.arange(LENGTH) % period] * float(keep) ** times
+    clean = _murmur(rows, period, rng)[:, np.arange(LENGTH) % period] * float(keep) ** times
 
     def guess(level: Any, known: Any, at: Any) -> Any:
         back = [np.take_along_axis(level, at + step * period, axis=1) * keep**-step for step in (-2, -1, 1, 2)]
@@ -209,17 +209,17 @@ def _repeat(rows: int, draws: Any) -> Wave:
     return Wave(clean, words, guess)
 
 
-def _mirror(rows: int, draws: Any) -> Wave:
+def _mirror(rows: int, rng: Any) -> Wave:
     """Noise whose second half is the first one played backwards."""
     import numpy as np
 
-    sign, middle = int(draws.choice([-1, 1])), LENGTH // 2 + int(draws.randint(-40, 41))
+    sign, middle = int(rng.choice([-1, 1])), LENGTH // 2 + int(rng.randint(-40, 41))
     words = (
         f"from sample {middle} on the recording is {'the' if sign > 0 else 'the upturned'} part before it, backwards"
     )
     place = np.arange(LENGTH)
     source = np.abs(np.where(place < middle, place, 2 * middle - 1 - place))
-    clean = _murmur(rows, LENGTH, draws)[:, source] * np.where(place < middle, 1, sign)
+    clean = _murmur(rows, LENGTH, rng)[:, source] * np.where(place < middle, 1, sign)
 
     def guess(level: Any, known: Any, at: Any) -> Any:
         other = 2 * middle - 1 - at

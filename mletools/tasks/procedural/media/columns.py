@@ -23,24 +23,24 @@ DENSE: dict[str, Any] = {}
 MOST_LEVELS = 12
 
 
-def factors(scenario: Mapping[str, Any], rows: int, draws: Any) -> list[Number | Category]:
+def factors(scenario: Mapping[str, Any], rows: int, rng: Any) -> list[Number | Category]:
     """Five to nine numbers and one to three categories of the scenario, spread evenly or in a bell over their range."""
     import numpy as np
 
     found: list[Number | Category] = []
-    for entry in _pick(scenario["numbers"], int(draws.randint(5, 10)), draws):
+    for entry in _pick(scenario["numbers"], int(rng.randint(5, 10)), rng):
         low, high, decimals = entry["low"], entry["high"], entry["decimals"]
-        place = draws.uniform(size=rows) if draws.randint(2) else np.clip(draws.normal(0.5, 0.2, size=rows), 0, 1)
+        place = rng.uniform(size=rows) if rng.randint(2) else np.clip(rng.normal(0.5, 0.2, size=rows), 0, 1)
         # The rule sees the rounded values that the files show.
         value = np.array([float(fixed(each, decimals)) for each in low + place * (high - low)])
         found.append(Number(entry["name"], entry["unit"], low, high, decimals, (value - low) / (high - low)))
-    for entry in _pick(scenario["categories"], int(draws.randint(1, 4)), draws):
-        found.append(Category(entry["name"], entry["levels"], draws.randint(len(entry["levels"]), size=rows)))
+    for entry in _pick(scenario["categories"], int(rng.randint(1, 4)), rng):
+        found.append(Category(entry["name"], entry["levels"], rng.randint(len(entry["levels"]), size=rows)))
     return found
 
 
 def render(
-    scenario: Mapping[str, Any], factors: Sequence[Number | Category], mutations: Mapping[str, float], draws: Any
+    scenario: Mapping[str, Any], factors: Sequence[Number | Category], mutations: Mapping[str, float], rng: Any
 ) -> Rendered:
     """The columns and their cells, blemished by `mutations` (name: strength between 0 and 1)."""
     import numpy as np
@@ -60,7 +60,7 @@ def render(
     table = _Blemished(scenario, list(factors), columns, cells, measured, [], [])
     for name, work in STEPS.items():
         if name in mutations:
-            work(table, mutations[name], draws)
+            work(table, mutations[name], rng)
     plain = encode_cells(table.columns, {**table.cells, **table.moved()})
     return Rendered(
         columns=[column for column in table.columns if column.name in table.cells],
@@ -99,8 +99,8 @@ def _number(cell: str) -> float:
         return float("nan")
 
 
-def _pick(entries: list[dict[str, Any]], count: int, draws: Any) -> list[dict[str, Any]]:
-    return [entries[at] for at in draws.permutation(len(entries))[:count]]
+def _pick(entries: list[dict[str, Any]], count: int, rng: Any) -> list[dict[str, Any]]:
+    return [entries[at] for at in rng.permutation(len(entries))[:count]]
 
 
 class _Blemished:
@@ -120,10 +120,10 @@ class _Blemished:
         self.measured, self.sides, self.notes = measured, sides, notes
         self.rows = len(next(iter(cells.values())))
 
-    def numbers(self, draws: Any) -> list[Number]:
+    def numbers(self, rng: Any) -> list[Number]:
         """The numeric factors that are still columns, in a drawn order."""
         found = [each for each in self.factors if isinstance(each, Number) and each.name in self.cells]
-        return [found[at] for at in draws.permutation(len(found))]
+        return [found[at] for at in rng.permutation(len(found))]
 
     def moved(self) -> dict[str, list[str]]:
         """The first line of each sample in the side tables, by column."""
@@ -134,16 +134,16 @@ class _Blemished:
         }
 
 
-def _join(table: _Blemished, strength: float, draws: Any) -> None:
+def _join(table: _Blemished, strength: float, rng: Any) -> None:
     """Moves two or three columns into a file of their own; superseded lines hold other rows' values."""
-    names = [each.name for each in table.numbers(draws)[: 2 + int(draws.randint(2))]]
+    names = [each.name for each in table.numbers(rng)[: 2 + int(rng.randint(2))]]
     columns = [Column("revision", "number of the revision; the highest of an id counts"), *_named(table, names)]
     rows = []
     for at in range(table.rows):
         lines = []
-        revisions = 1 + int(draws.uniform() < 0.4 * strength) + int(draws.uniform() < 0.2 * strength)
+        revisions = 1 + int(rng.uniform() < 0.4 * strength) + int(rng.uniform() < 0.2 * strength)
         for revision in range(1, revisions + 1):
-            source = at if revision == revisions else int(draws.randint(table.rows))
+            source = at if revision == revisions else int(rng.randint(table.rows))
             lines.append([str(revision), *(table.cells[name][source] for name in names)])
         rows.append(lines)
     table.sides.append(SideTable("revisions.csv", "further columns; an id may have several revisions", columns, rows))
@@ -156,12 +156,12 @@ def _named(table: _Blemished, names: Sequence[str]) -> list[Column]:
     return [next(column for column in table.columns if column.name == name) for name in names]
 
 
-def _gaps(table: _Blemished, strength: float, draws: Any) -> None:
+def _gaps(table: _Blemished, strength: float, rng: Any) -> None:
     import numpy as np
 
     names = sorted(table.cells)
-    for at in draws.permutation(len(names))[: 1 + int(strength * 3)]:
-        gone = draws.uniform(size=table.rows) < 0.05 + 0.15 * strength
+    for at in rng.permutation(len(names))[: 1 + int(strength * 3)]:
+        gone = rng.uniform(size=table.rows) < 0.05 + 0.15 * strength
         name = names[at]
         table.cells[name] = ["" if empty else cell for cell, empty in zip(table.cells[name], gone, strict=True)]
         if name in table.measured:
@@ -171,11 +171,11 @@ def _gaps(table: _Blemished, strength: float, draws: Any) -> None:
     table.notes.append("Some cells are empty: the value was not recorded.")
 
 
-def _outliers(table: _Blemished, strength: float, draws: Any) -> None:
+def _outliers(table: _Blemished, strength: float, rng: Any) -> None:
     import numpy as np
 
-    for factor in table.numbers(draws)[: 1 + int(strength * 2)]:
-        wrong = draws.uniform(size=table.rows) < 0.02 + 0.05 * strength
+    for factor in table.numbers(rng)[: 1 + int(strength * 2)]:
+        wrong = rng.uniform(size=table.rows) < 0.02 + 0.05 * strength
         table.cells[factor.name] = [
             fixed(10 * float(cell), factor.decimals) if bad else cell
             for cell, bad in zip(table.cells[factor.name], wrong, strict=True)
@@ -187,32 +187,32 @@ def _outliers(table: _Blemished, strength: float, draws: Any) -> None:
     table.notes.append("Sensors are not always calibrated; implausible readings were left in.")
 
 
-def _irrelevant(table: _Blemished, strength: float, draws: Any) -> None:
+def _irrelevant(table: _Blemished, strength: float, rng: Any) -> None:
     for number in range(1, 2 + int(strength * 4)):
         name = f"channel_{number}"
         table.columns.append(Column(name, "reading of an auxiliary channel"))
-        table.cells[name] = [fixed(value, 2) for value in draws.normal(50, 12, size=table.rows)]
+        table.cells[name] = [fixed(value, 2) for value in rng.normal(50, 12, size=table.rows)]
 
 
-def _distractor(table: _Blemished, strength: float, draws: Any) -> None:
+def _distractor(table: _Blemished, strength: float, rng: Any) -> None:
     name = "expected_" + table.scenario["quantity"]["name"][:20]
     entry = table.scenario["quantity"]
-    place = draws.uniform(size=table.rows)
+    place = rng.uniform(size=table.rows)
     table.columns.append(Column(name, f"{entry['meaning']} as planned a year before", entry["unit"]))
     values = entry["low"] + place * (entry["high"] - entry["low"])
     table.cells[name] = [fixed(value, entry["decimals"]) for value in values]
 
 
-def _encodings(table: _Blemished, strength: float, draws: Any) -> None:
-    for factor in table.numbers(draws)[: 1 + int(strength * 2)]:
+def _encodings(table: _Blemished, strength: float, rng: Any) -> None:
+    for factor in table.numbers(rng)[: 1 + int(strength * 2)]:
         unit = factor.unit or "units"
-        kinds = draws.choice(3, size=table.rows, p=[1 - 0.5 * strength, 0.25 * strength, 0.25 * strength])
+        kinds = rng.choice(3, size=table.rows, p=[1 - 0.5 * strength, 0.25 * strength, 0.25 * strength])
         table.cells[factor.name] = [
             (cell, f"{cell} {unit}", cell.replace(".", ",") if "." in cell else f"{cell},0")[kind] if cell else ""
             for cell, kind in zip(table.cells[factor.name], kinds, strict=True)
         ]
     for column in (each for each in table.columns if not each.number and each.name in table.cells):
-        odd = draws.uniform(size=table.rows) < 0.3 * strength
+        odd = rng.uniform(size=table.rows) < 0.3 * strength
         table.cells[column.name] = [
             f" {cell.upper()}" if strange and cell else cell
             for cell, strange in zip(table.cells[column.name], odd, strict=True)
@@ -220,11 +220,11 @@ def _encodings(table: _Blemished, strength: float, draws: Any) -> None:
     table.notes.append("The entries were made by several people, not all in the same way.")
 
 
-def _units(table: _Blemished, strength: float, draws: Any) -> None:
-    factor = next((each for each in table.numbers(draws) if each.unit), None)
+def _units(table: _Blemished, strength: float, rng: Any) -> None:
+    factor = next((each for each in table.numbers(rng) if each.unit), None)
     if factor is None:
         return
-    small = draws.uniform(size=table.rows) < 0.2 + 0.3 * strength
+    small = rng.uniform(size=table.rows) < 0.2 + 0.3 * strength
     table.cells[factor.name] = [
         fixed(1000 * float(cell), max(0, factor.decimals - 3)) if milli and _number(cell) == _number(cell) else cell
         for cell, milli in zip(table.cells[factor.name], small, strict=True)

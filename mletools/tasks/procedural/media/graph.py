@@ -30,17 +30,17 @@ MUTATIONS = {
 DENSE: dict[str, Any] = {}
 
 
-def factors(scenario: Mapping[str, Any], rows: int, draws: Any) -> list[Number | Category]:
+def factors(scenario: Mapping[str, Any], rows: int, rng: Any) -> list[Number | Category]:
     """Five to seven properties of a network, two of them of its weights where links have weights."""
-    return draw_factors(rows, draws)
+    return draw_factors(rows, rng)
 
 
 def render(
-    scenario: Mapping[str, Any], factors: Sequence[Number | Category], mutations: Mapping[str, float], draws: Any
+    scenario: Mapping[str, Any], factors: Sequence[Number | Category], mutations: Mapping[str, float], rng: Any
 ) -> Rendered:
     """One file graphs/ID.csv a sample, spoiled by `mutations` (name: strength between 0 and 1)."""
-    plan = make_plan(factors, draws)
-    lists = link_lists(plan, grow(plan, draws), mutations, draws)
+    plan = make_plan(factors, rng)
+    lists = link_lists(plan, grow(plan, rng), mutations, rng)
     node, edge = scenario["graph"]["node"], scenario["graph"]["edge"]
     notes = [f"Each line of such a file is one {edge}: its two numbers are those of its ends; each {node} has its own."]
     weighted = any(line[2] for lines in lists for line in lines)

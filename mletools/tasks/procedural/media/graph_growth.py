@@ -54,10 +54,10 @@ class _Start:
         return first + [(self.half + at, self.half + (at + 1) % rest) for at in range(rest)]
 
 
-def grow(plan: GraphPlan, draws: Any) -> list[Network]:
+def grow(plan: GraphPlan, rng: Any) -> list[Network]:
     """One network a sample. Node 0 is the busiest of the core; the core comes first, then branch and tail."""
-    starts = [_start(plan, row, draws) for row in range(len(plan.nodes))]
-    cores = _settle(plan, starts, draws)
+    starts = [_start(plan, row, rng) for row in range(len(plan.nodes))]
+    cores = _settle(plan, starts, rng)
     networks = []
     for row, (start, free) in enumerate(zip(starts, cores, strict=True)):
         inner = [*start.cycles, *free]
@@ -68,14 +68,14 @@ def grow(plan: GraphPlan, draws: Any) -> list[Network]:
     return networks
 
 
-def _start(plan: GraphPlan, row: int, draws: Any) -> _Start:
+def _start(plan: GraphPlan, row: int, rng: Any) -> _Start:
     wanted = {name: values[row] for name, values in plan.wanted.items()}
     length, shape = round(wanted[TAIL]), SHAPES[wanted[SHAPE]]
     core = int(plan.nodes[row]) - BRANCH - length
     half = core // 2
     # Where branch and tail are joined to: nodes of one half, never the busiest.
-    side = list(range(1, half)) if draws.randint(2) else list(range(half, core))
-    ends = [side[at] for at in draws.permutation(len(side))[:3]]
+    side = list(range(1, half)) if rng.randint(2) else list(range(half, core))
+    ends = [side[at] for at in rng.permutation(len(side))[:3]]
     branch = [(core + one, core + other) for one, other in BRANCH_LINKS[shape]] + [(ends[0], core)]
     if shape == LOOP:
         branch.append((ends[1], core + BRANCH - 1))
@@ -90,14 +90,14 @@ def _start(plan: GraphPlan, row: int, draws: Any) -> _Start:
     start = _Start(core, half, branch, tail, [], outside)
     taken = {tuple(sorted(pair)) for pair in start.cycles}
     pairs = [pair for pair in itertools.combinations(range(core), 2) if pair not in taken]
-    pairs = [pairs[at] for at in draws.permutation(len(pairs))]
+    pairs = [pairs[at] for at in rng.permutation(len(pairs))]
     crossing = [pair for pair in pairs if pair[0] < half <= pair[1]][: round(wanted[CROSSING])]
     inside = [pair for pair in pairs if (pair[0] < half) == (pair[1] < half)]
     start.free.extend([*crossing, *inside][: int(plan.links[row]) - set_links - core])
     return start
 
 
-def _settle(plan: GraphPlan, starts: list[_Start], draws: Any) -> list[list[tuple[int, int]]]:
+def _settle(plan: GraphPlan, starts: list[_Start], rng: Any) -> list[list[tuple[int, int]]]:
     """The free links of each core after all moves, which are made in all networks at once."""
     import numpy as np
 
@@ -116,7 +116,7 @@ def _settle(plan: GraphPlan, starts: list[_Start], draws: Any) -> list[list[tupl
     triangles = np.einsum("rij,rjk,rki->r", joined, joined, joined, optimize=True) // 6
     wanted, hub = (np.rint(plan.wanted[name]).astype(int) for name in (TRIANGLES, HUB))
     cost = _cost(triangles - wanted, degree, hub)
-    for chance, *other in draws.randint(0, 1 << 30, size=(MOVES, 3, len(rows))):
+    for chance, *other in rng.randint(0, 1 << 30, size=(MOVES, 3, len(rows))):
         at = chance % count
         old, new = (
             free[rows, at].T,

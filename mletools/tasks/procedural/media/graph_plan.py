@@ -48,32 +48,32 @@ class GraphPlan:
     wanted: dict[str, Any]
 
 
-def draw_factors(rows: int, draws: Any) -> list[Number | Category]:
+def draw_factors(rows: int, rng: Any) -> list[Number | Category]:
     """Four numbers and one or two categories; six numbers at most and one more category where links have weights."""
-    weighted = bool(draws.randint(2))
+    weighted = bool(rng.randint(2))
     numbers = [TRIANGLES, HUB, CROSSING, TAIL]
     categories = [(SHAPE, SHAPES), (ANCHOR, ANCHORS)]
     if weighted:
-        own = [CROSS_WEIGHT, BUSY_WEIGHT][: 1 + int(draws.randint(2))] if draws.randint(2) else [BUSY_WEIGHT]
-        numbers = [*_shuffled(numbers, draws)[:3], *own]
+        own = [CROSS_WEIGHT, BUSY_WEIGHT][: 1 + int(rng.randint(2))] if rng.randint(2) else [BUSY_WEIGHT]
+        numbers = [*_shuffled(numbers, rng)[:3], *own]
         categories.append((HEAVIEST, PLACES))
     found: list[Number | Category] = [
-        Number(name, unit, low, high, decimals, _place(rows, draws))
+        Number(name, unit, low, high, decimals, _place(rows, rng))
         for name, (low, high, unit, decimals) in ((name, RANGES[name]) for name in numbers)
     ]
-    for name, levels in _shuffled(categories, draws)[: 1 + int(draws.randint(2))]:
-        found.append(Category(name, levels, draws.randint(len(levels), size=rows)))
+    for name, levels in _shuffled(categories, rng)[: 1 + int(rng.randint(2))]:
+        found.append(Category(name, levels, rng.randint(len(levels), size=rows)))
     return found
 
 
-def _place(rows: int, draws: Any) -> Any:
+def _place(rows: int, rng: Any) -> Any:
     import numpy as np
 
-    place = draws.uniform(size=rows) if draws.randint(2) else np.clip(draws.normal(0.5, 0.25, size=rows), 0, 1)
+    place = rng.uniform(size=rows) if rng.randint(2) else np.clip(rng.normal(0.5, 0.25, size=rows), 0, 1)
     return np.round(place, 6)
 
 
-def make_plan(factors: Sequence[Number | Category], draws: Any) -> GraphPlan:
+def make_plan(factors: Sequence[Number | Category], rng: Any) -> GraphPlan:
     """Sizes of all networks, and what each is to have."""
     import numpy as np
 
@@ -82,22 +82,22 @@ def make_plan(factors: Sequence[Number | Category], draws: Any) -> GraphPlan:
     wanted = {}
     for name, (low, high, _, _) in RANGES.items():
         factor = by_name.get(name)
-        place = factor.place if isinstance(factor, Number) else np.round(draws.uniform(0.2, 0.8, size=rows), 6)
+        place = factor.place if isinstance(factor, Number) else np.round(rng.uniform(0.2, 0.8, size=rows), 6)
         wanted[name] = np.round(low + place * (high - low), 6)
     for name, levels in ((SHAPE, SHAPES), (ANCHOR, ANCHORS), (HEAVIEST, PLACES)):
         factor = by_name.get(name)
-        wanted[name] = factor.code if isinstance(factor, Category) else draws.randint(len(levels), size=rows)
-    nodes = int(draws.randint(26, 30)) + draws.randint(-1, 2, size=rows)
+        wanted[name] = factor.code if isinstance(factor, Category) else rng.randint(len(levels), size=rows)
+    nodes = int(rng.randint(26, 30)) + rng.randint(-1, 2, size=rows)
     return GraphPlan(
         factors=by_name,
         weighted=any(name in by_name for name in (CROSS_WEIGHT, BUSY_WEIGHT, HEAVIEST)),
-        unit=UNITS[draws.randint(len(UNITS))],
-        typical=float((4, 12, 30)[draws.randint(3)]),
+        unit=UNITS[rng.randint(len(UNITS))],
+        typical=float((4, 12, 30)[rng.randint(3)]),
         nodes=nodes,
         links=np.round(1.65 * nodes).astype(int),
         wanted=wanted,
     )
 
 
-def _shuffled(items: Sequence[Any], draws: Any) -> list[Any]:
-    return [items[at] for at in draws.permutation(len(items))]
+def _shuffled(items: Sequence[Any], rng: Any) -> list[Any]:
+    return [items[at] for at in rng.permutation(len(items))]

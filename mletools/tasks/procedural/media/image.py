@@ -21,25 +21,25 @@ DENSE = {"segmentation": segmentation, "reconstruction": reconstruction}
 SIDES = (28, 32, 36)
 
 
-def factors(scenario: Mapping[str, Any], rows: int, draws: Any) -> list[Number | Category]:
+def factors(scenario: Mapping[str, Any], rows: int, rng: Any) -> list[Number | Category]:
     """Five or six numbers of the scene, spread evenly or in a bell, and the marker's shape, at times its quadrant."""
     found: list[Number | Category] = []
     names = list(NUMBERS)
-    for at in draws.permutation(len(names))[: int(draws.randint(5, 7))]:
+    for at in rng.permutation(len(names))[: int(rng.randint(5, 7))]:
         unit, low, high, decimals = NUMBERS[names[at]]
-        found.append(Number(names[at], unit, low, high, decimals, _places(names[at], rows, draws)))
-    levels = [MARKERS[at] for at in draws.permutation(len(MARKERS))[: int(draws.randint(3, 5))]]
-    found.append(Category(MARKER, levels, draws.randint(len(levels), size=rows)))
-    if draws.randint(2):
-        found.append(Category(QUADRANT, QUADRANTS, draws.randint(len(QUADRANTS), size=rows)))
+        found.append(Number(names[at], unit, low, high, decimals, _places(names[at], rows, rng)))
+    levels = [MARKERS[at] for at in rng.permutation(len(MARKERS))[: int(rng.randint(3, 5))]]
+    found.append(Category(MARKER, levels, rng.randint(len(levels), size=rows)))
+    if rng.randint(2):
+        found.append(Category(QUADRANT, QUADRANTS, rng.randint(len(QUADRANTS), size=rows)))
     return found
 
 
-def _places(name: str, rows: int, draws: Any) -> Any:
+def _places(name: str, rows: int, rng: Any) -> Any:
     import numpy as np
 
-    even = draws.randint(2)
-    place = draws.uniform(size=rows) if even else np.clip(draws.normal(0.5, 0.22, size=rows), 0, 1)
+    even = rng.randint(2)
+    place = rng.uniform(size=rows) if even else np.clip(rng.normal(0.5, 0.22, size=rows), 0, 1)
     if name == "image_spot_count":
         _, low, high, _ = NUMBERS[name]
         # Spots are whole.
@@ -48,7 +48,7 @@ def _places(name: str, rows: int, draws: Any) -> Any:
 
 
 def render(
-    scenario: Mapping[str, Any], factors: Sequence[Number | Category], mutations: Mapping[str, float], draws: Any
+    scenario: Mapping[str, Any], factors: Sequence[Number | Category], mutations: Mapping[str, float], rng: Any
 ) -> Rendered:
     """One PNG a sample, of one size. Properties that are no factor stay near a value that the whole task shares."""
     import numpy as np
@@ -57,18 +57,18 @@ def render(
     marker = next(each for each in factors if isinstance(each, Category) and each.name == MARKER)
     rows = len(marker.code)
     look = Look(
-        side=int(SIDES[draws.randint(len(SIDES))]),
-        channels=3 if draws.randint(2) or "image_tint" in seen else 1,
+        side=int(SIDES[rng.randint(len(SIDES))]),
+        channels=3 if rng.randint(2) or "image_tint" in seen else 1,
         markers=tuple(marker.levels),
-        sign=1 if draws.randint(2) else -1,
+        sign=1 if rng.randint(2) else -1,
     )
     for name in NUMBERS:
         if name not in seen:
-            middle = draws.uniform(0.25, 0.75)
-            seen[name] = np.clip(draws.normal(middle, 0.12, size=rows), 0, 1)
-    seen.setdefault(QUADRANT, draws.randint(len(QUADRANTS), size=rows))
-    pictures = turned(paint(look, seen, draws), mutations, draws)
-    pixels = as_bytes(flawed(pictures, mutations, draws))
+            middle = rng.uniform(0.25, 0.75)
+            seen[name] = np.clip(rng.normal(middle, 0.12, size=rows), 0, 1)
+    seen.setdefault(QUADRANT, rng.randint(len(QUADRANTS), size=rows))
+    pictures = turned(paint(look, seen, rng), mutations, rng)
+    pixels = as_bytes(flawed(pictures, mutations, rng))
     found = measure(look, pixels)
     return Rendered(
         assets=[asset(scenario, pixels)],

@@ -22,22 +22,22 @@ MUTATIONS = {
 }
 
 
-def flawed(pictures: Any, mutations: Mapping[str, float], draws: Any) -> Any:
+def flawed(pictures: Any, mutations: Mapping[str, float], rng: Any) -> Any:
     """The pictures after the mutations but rotation, in the order of MUTATIONS, whatever the order of `mutations`."""
     for name, work in FLAWS.items():
         if name in mutations:
-            pictures = work(pictures, mutations[name], draws)
+            pictures = work(pictures, mutations[name], rng)
     return pictures
 
 
-def turned(pictures: Any, mutations: Mapping[str, float], draws: Any) -> Any:
+def turned(pictures: Any, mutations: Mapping[str, float], rng: Any) -> Any:
     """The pictures, a share of them turned by quarter turns where "rotation" is among the mutations."""
     import numpy as np
 
     if "rotation" not in mutations:
         return pictures
-    moved = draws.uniform(size=len(pictures)) < 0.04 + 0.16 * mutations["rotation"]
-    turns = np.where(moved, draws.randint(1, 4, size=len(pictures)), 0)
+    moved = rng.uniform(size=len(pictures)) < 0.04 + 0.16 * mutations["rotation"]
+    turns = np.where(moved, rng.randint(1, 4, size=len(pictures)), 0)
     found = pictures.copy()
     for count in (1, 2, 3):
         found[turns == count] = np.rot90(pictures[turns == count], count, axes=(1, 2))
@@ -82,16 +82,16 @@ def mended(colours: Any) -> Any:
     return found
 
 
-def _blur(pictures: Any, strength: float, draws: Any) -> Any:
-    return smooth(pictures, 0.2 + strength * draws.uniform(0.1, 0.6, size=len(pictures)))
+def _blur(pictures: Any, strength: float, rng: Any) -> Any:
+    return smooth(pictures, 0.2 + strength * rng.uniform(0.1, 0.6, size=len(pictures)))
 
 
-def _motion(pictures: Any, strength: float, draws: Any) -> Any:
+def _motion(pictures: Any, strength: float, rng: Any) -> Any:
     """The mean over one to three positions of the camera, across in one half of the pictures, down in the other."""
     import numpy as np
 
-    steps = 1 + draws.randint(2 + (strength > 0.6), size=len(pictures))
-    across = draws.randint(2, size=len(pictures)).astype(bool)
+    steps = 1 + rng.randint(2 + (strength > 0.6), size=len(pictures))
+    across = rng.randint(2, size=len(pictures)).astype(bool)
     found = np.zeros_like(pictures)
     for step in range(int(steps.max())):
         seen = (step < steps)[:, None, None, None]
@@ -107,64 +107,64 @@ def _moved(pictures: Any, step: int, axis: int) -> Any:
     return np.take(pictures, np.maximum(np.arange(pictures.shape[axis]) - step, 0), axis=axis)
 
 
-def _noise(pictures: Any, strength: float, draws: Any) -> Any:
-    level = draws.uniform(0.005, 0.02 + 0.04 * strength, size=(len(pictures), 1, 1, 1))
-    return pictures + level * draws.normal(size=pictures.shape)
+def _noise(pictures: Any, strength: float, rng: Any) -> Any:
+    level = rng.uniform(0.005, 0.02 + 0.04 * strength, size=(len(pictures), 1, 1, 1))
+    return pictures + level * rng.normal(size=pictures.shape)
 
 
-def _occlude(pictures: Any, strength: float, draws: Any) -> Any:
+def _occlude(pictures: Any, strength: float, rng: Any) -> Any:
     import numpy as np
 
     rows, side = pictures.shape[:2]
     inside = np.ones((rows, side, side), dtype=bool)
     for axis in (1, 2):
-        length = np.rint(side * draws.uniform(0.1, 0.18 + 0.12 * strength, size=rows)).astype(int)
-        start = np.floor(draws.uniform(size=rows) * (side - length + 1)).astype(int)
+        length = np.rint(side * rng.uniform(0.1, 0.18 + 0.12 * strength, size=rows)).astype(int)
+        start = np.floor(rng.uniform(size=rows) * (side - length + 1)).astype(int)
         at = np.arange(side)[None, :]
         line = (at >= start[:, None]) & (at < (start + length)[:, None])
         inside &= line[:, :, None] if axis == 1 else line[:, None, :]
-    grey = draws.uniform(0.3, 0.7, size=(rows, 1, 1, 1))
+    grey = rng.uniform(0.3, 0.7, size=(rows, 1, 1, 1))
     return np.where(inside[:, :, :, None], grey, pictures)
 
 
-def _brightness(pictures: Any, strength: float, draws: Any) -> Any:
+def _brightness(pictures: Any, strength: float, rng: Any) -> Any:
     import numpy as np
 
     size = (len(pictures), 1, 1, 1)
-    gain = np.exp(strength * draws.uniform(-0.3, 0.3, size=size))
-    shift = strength * draws.uniform(-0.12, 0.12, size=size)
+    gain = np.exp(strength * rng.uniform(-0.3, 0.3, size=size))
+    shift = strength * rng.uniform(-0.12, 0.12, size=size)
     return np.clip(0.5 + gain * (pictures - 0.5) + shift, 0, 1)
 
 
-def _vignette(pictures: Any, strength: float, draws: Any) -> Any:
+def _vignette(pictures: Any, strength: float, rng: Any) -> Any:
     import numpy as np
 
     at = np.linspace(-1, 1, pictures.shape[1])
     far = (at[:, None] ** 2 + at[None, :] ** 2) / 2
-    return pictures * (1 - strength * draws.uniform(0.1, 0.5, size=(len(pictures), 1, 1, 1)) * far[None, :, :, None])
+    return pictures * (1 - strength * rng.uniform(0.1, 0.5, size=(len(pictures), 1, 1, 1)) * far[None, :, :, None])
 
 
-def _levels(pictures: Any, strength: float, draws: Any) -> Any:
+def _levels(pictures: Any, strength: float, rng: Any) -> Any:
     import numpy as np
 
     steps = 16 - round(8 * strength)
     return np.rint(np.round(np.clip(pictures, 0, 1) * steps, 6)) / steps
 
 
-def _pepper(pictures: Any, strength: float, draws: Any) -> Any:
+def _pepper(pictures: Any, strength: float, rng: Any) -> Any:
     import numpy as np
 
-    struck = draws.uniform(size=pictures.shape[:3]) < 0.005 + 0.03 * strength
-    white = draws.randint(2, size=pictures.shape[:3]).astype(float)
+    struck = rng.uniform(size=pictures.shape[:3]) < 0.005 + 0.03 * strength
+    white = rng.randint(2, size=pictures.shape[:3]).astype(float)
     return np.where(struck[..., None], white[..., None], pictures)
 
 
-def _dead(pictures: Any, strength: float, draws: Any) -> Any:
+def _dead(pictures: Any, strength: float, rng: Any) -> Any:
     import numpy as np
 
     rows, side = pictures.shape[:2]
-    dead = draws.uniform(size=(rows, side)) < 0.01 + 0.04 * strength
-    across = draws.randint(2, size=rows).astype(bool)
+    dead = rng.uniform(size=(rows, side)) < 0.01 + 0.04 * strength
+    across = rng.randint(2, size=rows).astype(bool)
     lines = np.where(across[:, None, None], dead[:, :, None], dead[:, None, :])
     return np.where(lines[..., None], 0.0, pictures)
 

@@ -49,24 +49,24 @@ class Texture:
 
 
 def reconstruction(
-    scenario: Mapping[str, Any], rows: int, mutations: Mapping[str, float], noise: float, draws: Any
+    scenario: Mapping[str, Any], rows: int, mutations: Mapping[str, float], noise: float, rng: Any
 ) -> Dense:
     """The 25 grey values of a hidden square of 5 x 5 pixels, which lies at one place in all pictures of a task."""
     import numpy as np
 
-    side = int(SIDES[draws.randint(len(SIDES))])
+    side = int(SIDES[rng.randint(len(SIDES))])
     # Inside one quarter of the picture, and not at its edge.
-    top, left = (int(draws.randint(1, side // 2 - GAP + 1)) for _ in range(2))
-    hole = Hole(side, top if draws.randint(2) else side - GAP - top, left if draws.randint(2) else side - GAP - left)
-    family = list(TEXTURES)[draws.randint(len(TEXTURES))]
-    texture = TEXTURES[family](rows, hole, draws)
-    level, size = draws.uniform(0.4, 0.6, size=(rows, 1, 1)), draws.uniform(0.08, 0.17, size=(rows, 1, 1))
+    top, left = (int(rng.randint(1, side // 2 - GAP + 1)) for _ in range(2))
+    hole = Hole(side, top if rng.randint(2) else side - GAP - top, left if rng.randint(2) else side - GAP - left)
+    family = list(TEXTURES)[rng.randint(len(TEXTURES))]
+    texture = TEXTURES[family](rows, hole, rng)
+    level, size = rng.uniform(0.4, 0.6, size=(rows, 1, 1)), rng.uniform(0.08, 0.17, size=(rows, 1, 1))
     clean = level + size * texture.fields
-    real = clean + size * noise * draws.normal(size=clean.shape)
-    stacked = turned(np.stack([np.clip(real, 0, 1), np.clip(clean, 0, 1)], axis=-1), mutations, draws)
+    real = clean + size * noise * rng.normal(size=clean.shape)
+    stacked = turned(np.stack([np.clip(real, 0, 1), np.clip(clean, 0, 1)], axis=-1), mutations, rng)
     y = as_bytes(stacked[..., 0]).reshape(rows, -1)[:, hole.units]
     known = np.round(255 * stacked[..., 1].reshape(rows, -1)[:, hole.units], 3)
-    pixels = as_bytes(flawed(stacked[..., :1], mutations, draws))
+    pixels = as_bytes(flawed(stacked[..., :1], mutations, rng))
     pixels[:, hole.top : hole.top + GAP, hole.left : hole.left + GAP] = COVER
     seen = pixels[..., 0].astype(float)
     plain = _quick(seen, hole)
@@ -155,11 +155,11 @@ def _grid(steps: int, degrees: Any) -> tuple[Any, Any]:
     return pairs[0].ravel(), pairs[1].ravel()
 
 
-def _stripes(rows: int, hole: Hole, draws: Any) -> Texture:
+def _stripes(rows: int, hole: Hole, rng: Any) -> Texture:
     import numpy as np
 
-    frequency, degrees = draws.uniform(*FREQUENCIES, size=rows), draws.uniform(0, 180, size=rows)
-    phase = draws.uniform(0, 2 * np.pi, size=(rows, 1))
+    frequency, degrees = rng.uniform(*FREQUENCIES, size=rows), rng.uniform(0, 180, size=rows)
+    phase = rng.uniform(0, 2 * np.pi, size=(rows, 1))
     fields = np.sqrt(2) * np.sin(_wave(hole.side, frequency, degrees) + phase)
 
     def guess(seen: Any) -> Any:
@@ -170,12 +170,12 @@ def _stripes(rows: int, hole: Hole, draws: Any) -> Texture:
     return Texture(words, fields.reshape(rows, hole.side, hole.side), guess)
 
 
-def _crossing(rows: int, hole: Hole, draws: Any) -> Texture:
+def _crossing(rows: int, hole: Hole, rng: Any) -> Texture:
     import numpy as np
 
-    turn = float(draws.choice([60, 75, 90]))
-    frequency, degrees = draws.uniform(*FREQUENCIES, size=rows), draws.uniform(0, 180, size=rows)
-    phase = draws.uniform(0, 2 * np.pi, size=(2, rows, 1))
+    turn = float(rng.choice([60, 75, 90]))
+    frequency, degrees = rng.uniform(*FREQUENCIES, size=rows), rng.uniform(0, 180, size=rows)
+    phase = rng.uniform(0, 2 * np.pi, size=(2, rows, 1))
     fields = sum(
         np.sin(_wave(hole.side, frequency, each) + own)
         for each, own in zip((degrees, degrees + turn), phase, strict=True)
@@ -190,13 +190,13 @@ def _crossing(rows: int, hole: Hole, draws: Any) -> Texture:
     return Texture(words, fields.reshape(rows, hole.side, hole.side), guess)
 
 
-def _rings(rows: int, hole: Hole, draws: Any) -> Texture:
+def _rings(rows: int, hole: Hole, rng: Any) -> Texture:
     import numpy as np
 
-    centre = [round(float(each), 1) for each in draws.uniform(0, hole.side - 1, size=2)]
+    centre = [round(float(each), 1) for each in rng.uniform(0, hole.side - 1, size=2)]
     at = np.arange(hole.side)
     away = np.hypot(at[:, None] - centre[0], at[None, :] - centre[1]).ravel()[None, :] / hole.side
-    frequency, phase = draws.uniform(*RING_FREQUENCIES, size=(rows, 1)), draws.uniform(0, 2 * np.pi, size=(rows, 1))
+    frequency, phase = rng.uniform(*RING_FREQUENCIES, size=(rows, 1)), rng.uniform(0, 2 * np.pi, size=(rows, 1))
     fields = np.sqrt(2) * np.sin(2 * np.pi * frequency * away + phase)
 
     def guess(seen: Any) -> Any:
@@ -210,11 +210,11 @@ def _rings(rows: int, hole: Hole, draws: Any) -> Texture:
     return Texture(words, fields.reshape(rows, hole.side, hole.side), guess)
 
 
-def _tiles(rows: int, hole: Hole, draws: Any) -> Texture:
+def _tiles(rows: int, hole: Hole, rng: Any) -> Texture:
     import numpy as np
 
-    down, across = (int(each) for each in draws.randint(GAP, GAP + 3, size=2))
-    motif = draws.normal(size=(rows, 3 * down, 3 * across))[:, :down, :across]
+    down, across = (int(each) for each in rng.randint(GAP, GAP + 3, size=2))
+    motif = rng.normal(size=(rows, 3 * down, 3 * across))[:, :down, :across]
     # Smoothed as a part of its own repetition, so that tiles have no seams.
     motif = smooth(np.tile(motif, (1, 3, 3)), 0.8)[:, down : 2 * down, across : 2 * across]
     motif = (motif - motif.mean(axis=(1, 2), keepdims=True)) / motif.std(axis=(1, 2), keepdims=True)
@@ -232,7 +232,7 @@ def _tiles(rows: int, hole: Hole, draws: Any) -> Texture:
     )
 
 
-def _mirror(rows: int, hole: Hole, draws: Any) -> Texture:
+def _mirror(rows: int, hole: Hole, rng: Any) -> Texture:
     import numpy as np
 
     reflections: tuple[tuple[str, Callable[[Any], Any]], ...] = (
@@ -240,9 +240,9 @@ def _mirror(rows: int, hole: Hole, draws: Any) -> Texture:
         ("the lower half mirrors the upper half", lambda each: each[:, ::-1, :]),
         ("the picture is the same when turned by 180 degrees", lambda each: each[:, ::-1, ::-1]),
     )
-    words, flip = reflections[draws.randint(3)]
-    sign = 1 if draws.randint(2) else -1
-    field = smooth(draws.normal(size=(rows, hole.side, hole.side)), 1.1)
+    words, flip = reflections[rng.randint(3)]
+    sign = 1 if rng.randint(2) else -1
+    field = smooth(rng.normal(size=(rows, hole.side, hole.side)), 1.1)
     field = field + sign * flip(field)
     field = field - field.mean(axis=(1, 2), keepdims=True)
     fields = field / field.std(axis=(1, 2), keepdims=True)

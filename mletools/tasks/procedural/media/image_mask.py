@@ -48,37 +48,37 @@ FORMS: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
 
 
 def segmentation(
-    scenario: Mapping[str, Any], rows: int, mutations: Mapping[str, float], noise: float, draws: Any
+    scenario: Mapping[str, Any], rows: int, mutations: Mapping[str, float], noise: float, rng: Any
 ) -> Dense:
     """Masks of pictures of 16 to 20 pixels a side: one unit a pixel, in row-major order."""
     import numpy as np
 
-    side = int(SIDES[draws.randint(len(SIDES))])
-    form = list(FORMS)[draws.randint(len(FORMS))]
+    side = int(SIDES[rng.randint(len(SIDES))])
+    form = list(FORMS)[rng.randint(len(FORMS))]
     # What brightness alone decides is no texture: it comes second, or not at all.
     names = [name for name in TRAITS if name != "bright"]
-    first = names[draws.randint(len(names))]
-    second = [name for name in TRAITS if name != first][draws.randint(len(TRAITS) - 1)]
+    first = names[rng.randint(len(names))]
+    second = [name for name in TRAITS if name != first][rng.randint(len(TRAITS) - 1)]
     if form == "alone":
         second = first
-    region = _regions(rows, side, draws)
-    has = {name: draws.uniform(size=(rows, region.max() + 1)) < 0.5 for name in TRAITS}
+    region = _regions(rows, side, rng)
+    has = {name: rng.uniform(size=(rows, region.max() + 1)) < 0.5 for name in TRAITS}
     belongs = FORMS[form][1](has[first].astype(int), has[second].astype(int))
     # An empty mask teaches little, so one region belongs where none did.
     empty = np.flatnonzero(~belongs.any(axis=1))
-    chosen = draws.randint(belongs.shape[1], size=rows)[empty]
+    chosen = rng.randint(belongs.shape[1], size=rows)[empty]
     has[second][empty, chosen] = form == "both"
     has[first][empty, chosen] = True
     belongs[empty, chosen] = 1
-    wrong = draws.uniform(size=belongs.shape) < WRONG * noise
+    wrong = rng.uniform(size=belongs.shape) < WRONG * noise
     known, marked = _spread(belongs, region), _spread(np.where(wrong, 1 - belongs, belongs), region)
-    pictures = _paint(region, has, draws)
+    pictures = _paint(region, has, rng)
     # A picture is turned with its mask.
-    stacked = turned(np.concatenate([pictures, known[..., None], marked[..., None]], axis=3), mutations, draws)
+    stacked = turned(np.concatenate([pictures, known[..., None], marked[..., None]], axis=3), mutations, rng)
     known, y = (np.rint(stacked[..., at]).astype(int).reshape(rows, -1) for at in (-2, -1))
     if not 0.05 < y.mean() < 0.8:
         raise Rejected(f"segmentation: {y.mean():.0%} of the pixels belong to a mask")
-    pixels = as_bytes(flawed(stacked[..., :-2], mutations, draws))
+    pixels = as_bytes(flawed(stacked[..., :-2], mutations, rng))
     seen = _measure(pixels)
     return Dense(
         rendered=Rendered(assets=[asset(scenario, pixels)], notes=[size_note(pixels), _order_note(side)]),
@@ -106,12 +106,12 @@ def _order_note(side: int) -> str:
     )
 
 
-def _regions(rows: int, side: int, draws: Any) -> Any:
+def _regions(rows: int, side: int, rng: Any) -> Any:
     """The number of each pixel's region, (rows, side, side): the nearest of four drawn centres."""
     import numpy as np
 
     places = np.array([[0.25, 0.25, 0.75, 0.75], [0.25, 0.75, 0.25, 0.75]])
-    centre = places[:, None, :] + draws.uniform(-0.17, 0.17, size=(2, rows, 4))
+    centre = places[:, None, :] + rng.uniform(-0.17, 0.17, size=(2, rows, 4))
     pixel = (np.arange(side) + 0.5) / side
     away = (pixel[None, :, None, None] - centre[0][:, None, None, :]) ** 2
     away = away + (pixel[None, None, :, None] - centre[1][:, None, None, :]) ** 2
@@ -125,22 +125,22 @@ def _spread(values: Any, region: Any) -> Any:
     return values[np.arange(len(region))[:, None, None], region]
 
 
-def _paint(region: Any, has: Mapping[str, Any], draws: Any) -> Any:
+def _paint(region: Any, has: Mapping[str, Any], rng: Any) -> Any:
     import numpy as np
 
     rows, side = region.shape[:2]
     own = {}
     for name, trait in TRAITS.items():
         low, high = (np.where(has[name], trait.having[at], trait.without[at]) for at in (0, 1))
-        own[name] = _spread(low + draws.uniform(size=low.shape) * (high - low), region)
-    phase = _spread(draws.uniform(size=has["fine"].shape), region)
+        own[name] = _spread(low + rng.uniform(size=low.shape) * (high - low), region)
+    phase = _spread(rng.uniform(size=has["fine"].shape), region)
     at = np.arange(side)
     turn = np.radians(own["steep"])
     along = np.cos(turn) * at[None, None, :] + np.sin(turn) * at[None, :, None]
-    grey = draws.uniform(0.4, 0.6, size=(rows, 1, 1)) + own["bright"]
+    grey = rng.uniform(0.4, 0.6, size=(rows, 1, 1)) + own["bright"]
     grey = grey + own["strong"] * np.sin(2 * np.pi * (along / own["fine"] + phase))
-    grey = grey + own["rough"] * draws.normal(size=grey.shape)
-    colours = draws.uniform(-0.05, 0.05, size=3) if draws.randint(2) else np.zeros(1)
+    grey = grey + own["rough"] * rng.normal(size=grey.shape)
+    colours = rng.uniform(-0.05, 0.05, size=3) if rng.randint(2) else np.zeros(1)
     return np.stack([grey + shade for shade in colours], axis=-1)
 
 

@@ -53,23 +53,23 @@ def place(name: str, values: Any) -> Any:
     return np.clip((values - low) / (high - low), 0, 1)
 
 
-def paint(look: Look, seen: Mapping[str, Any], draws: Any) -> Any:
+def paint(look: Look, seen: Mapping[str, Any], rng: Any) -> Any:
     """Pictures of shape (rows, side, side, channels) for places and codes by name, of all of NUMBERS but the tint, which
     needs colour, and of the marker and its quadrant."""
     import numpy as np
 
     rows, side = len(seen[MARKER]), look.side
-    grey = 0.5 + draws.uniform(-0.04, 0.04, size=(rows, 1, 1)) + CLOUDS * _clouds(look, seen, draws)
-    grey = grey + _stripes(look, seen, draws)
+    grey = 0.5 + rng.uniform(-0.04, 0.04, size=(rows, 1, 1)) + CLOUDS * _clouds(look, seen, rng)
+    grey = grey + _stripes(look, seen, rng)
     half = np.where(np.arange(side) >= side / 2, 0.5, -0.5)[None, None, :]
     grey = grey + _each(seen, "image_side_balance") / 100 * half
-    grey = grey - look.sign * draws.uniform(0.3, 0.4, size=(rows, 1, 1)) * _spots(look, seen, draws)
-    grey = grey + look.sign * draws.uniform(0.3, 0.4, size=(rows, 1, 1)) * _markers(look, seen, draws)
-    grey = grey + _each(seen, "image_grain") / 100 * draws.normal(size=grey.shape)
+    grey = grey - look.sign * rng.uniform(0.3, 0.4, size=(rows, 1, 1)) * _spots(look, seen, rng)
+    grey = grey + look.sign * rng.uniform(0.3, 0.4, size=(rows, 1, 1)) * _markers(look, seen, rng)
+    grey = grey + _each(seen, "image_grain") / 100 * rng.normal(size=grey.shape)
     if look.channels == 1:
         return grey[..., None]
     tint = _each(seen, "image_tint") / 100
-    shade = draws.uniform(-0.06, 0.06, size=3)
+    shade = rng.uniform(-0.06, 0.06, size=3)
     return np.stack([grey + shade[at] + weight * tint for at, weight in enumerate((0.5, 0.0, -0.5))], axis=-1)
 
 
@@ -78,14 +78,14 @@ def _each(seen: Mapping[str, Any], name: str) -> Any:
     return value(name, seen[name])[:, None, None]
 
 
-def _clouds(look: Look, seen: Mapping[str, Any], draws: Any) -> Any:
+def _clouds(look: Look, seen: Mapping[str, Any], rng: Any) -> Any:
     """Fields of deviation 1 whose right half follows the mirrored left half with the asked correlation."""
     import numpy as np
 
     rows, side, knots = len(seen[MARKER]), look.side, 8
     at = np.linspace(0, knots - 1, side)
     spread = np.clip(1 - np.abs(at[:, None] - np.arange(knots)[None, :]), 0, 1)
-    field = spread @ draws.normal(size=(rows, knots, knots)) @ spread.T
+    field = spread @ rng.normal(size=(rows, knots, knots)) @ spread.T
     field = field - field.mean(axis=(1, 2), keepdims=True)
     even, odd = field + field[:, :, ::-1], field - field[:, :, ::-1]
     share = (1 + _each(seen, "image_mirror_symmetry")) / 2
@@ -95,34 +95,34 @@ def _clouds(look: Look, seen: Mapping[str, Any], draws: Any) -> Any:
     )
 
 
-def _stripes(look: Look, seen: Mapping[str, Any], draws: Any) -> Any:
+def _stripes(look: Look, seen: Mapping[str, Any], rng: Any) -> Any:
     import numpy as np
 
     rows = len(seen[MARKER])
     angle = np.radians(_each(seen, "image_stripe_angle"))
     at = np.arange(look.side) / look.side
     along = np.cos(angle) * at[None, None, :] + np.sin(angle) * at[None, :, None]
-    phase = draws.uniform(size=(rows, 1, 1))
+    phase = rng.uniform(size=(rows, 1, 1))
     wave = np.sin(2 * np.pi * (_each(seen, "image_stripe_frequency") * along + phase))
     return _each(seen, "image_stripe_contrast") / 200 * wave
 
 
-def _spots(look: Look, seen: Mapping[str, Any], draws: Any) -> Any:
+def _spots(look: Look, seen: Mapping[str, Any], rng: Any) -> Any:
     """How far a spot covers each pixel, 0 to 1: round spots in drawn cells of the grid outside of the marker's quadrant."""
     import numpy as np
 
     rows, cell = len(seen[MARKER]), look.side / GRID
     down, across = np.divmod(np.arange(GRID * GRID), GRID)
     quadrant = 2 * (down >= GRID // 2) + (across >= GRID // 2)
-    order = draws.uniform(size=(rows, GRID * GRID)) + 9.0 * (quadrant[None, :] == seen[QUADRANT][:, None])
+    order = rng.uniform(size=(rows, GRID * GRID)) + 9.0 * (quadrant[None, :] == seen[QUADRANT][:, None])
     most = int(NUMBERS["image_spot_count"][2])
     chosen = np.argsort(order, axis=1, kind="stable")[:, :most]
     there = np.arange(most)[None, :] < np.rint(value("image_spot_count", seen["image_spot_count"]))[:, None]
-    jitter = draws.uniform(0.35, 0.65, size=(2, rows, most)) * cell
+    jitter = rng.uniform(0.35, 0.65, size=(2, rows, most)) * cell
     centre = np.stack([down[chosen], across[chosen]]) * cell + jitter - 0.5
     at = np.arange(look.side)
     radius = look.side * value("image_spot_radius", seen["image_spot_radius"])[:, None] / 100
-    radius = radius * draws.uniform(0.92, 1.08, size=(rows, most))
+    radius = radius * rng.uniform(0.92, 1.08, size=(rows, most))
     away = np.hypot(
         at[None, None, :, None] - centre[0][:, :, None, None], at[None, None, None, :] - centre[1][:, :, None, None]
     )
@@ -151,13 +151,13 @@ def stamp_size(look: Look) -> int:
     return 7 if look.side < 30 else 9
 
 
-def _markers(look: Look, seen: Mapping[str, Any], draws: Any) -> Any:
+def _markers(look: Look, seen: Mapping[str, Any], rng: Any) -> Any:
     import numpy as np
 
     rows, side, size = len(seen[MARKER]), look.side, stamp_size(look)
     stamps = np.stack([stamp(shape, size) for shape in look.markers])[seen[MARKER]]
     room = side // 2 - size
-    start = np.floor(draws.uniform(size=(2, rows)) * (room + 1)).astype(int)
+    start = np.floor(rng.uniform(size=(2, rows)) * (room + 1)).astype(int)
     start += np.stack(np.divmod(seen[QUADRANT], 2)) * (side // 2)
     found = np.zeros((rows, side, side))
     for at in range(rows):

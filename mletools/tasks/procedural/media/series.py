@@ -50,32 +50,30 @@ def _menu(scenario: Mapping[str, Any]) -> dict[str, tuple[str, float, float, int
     }
 
 
-def factors(scenario: Mapping[str, Any], rows: int, draws: Any) -> list[Number | Category]:
+def factors(scenario: Mapping[str, Any], rows: int, rng: Any) -> list[Number | Category]:
     """Five or six properties of the series and the shape of its season, all evenly spread."""
     import numpy as np
 
     menu = _menu(scenario)
     names = list(menu)
     found: list[Number | Category] = []
-    for name in (
-        names[at] for at in sorted(int(at) for at in draws.permutation(len(names))[: 5 + int(draws.randint(2))])
-    ):
-        found.append(Number(name, *menu[name], _places(name, rows, draws)))
-    found.append(Category("series_season_shape", SHAPES, np.asarray(draws.randint(len(SHAPES), size=rows))))
+    for name in (names[at] for at in sorted(int(at) for at in rng.permutation(len(names))[: 5 + int(rng.randint(2))])):
+        found.append(Number(name, *menu[name], _places(name, rows, rng)))
+    found.append(Category("series_season_shape", SHAPES, np.asarray(rng.randint(len(SHAPES), size=rows))))
     return found
 
 
-def _places(name: str, rows: int, draws: Any) -> Any:
+def _places(name: str, rows: int, rng: Any) -> Any:
     """Places between 0 and 1; spikes come in whole numbers."""
     import numpy as np
 
     if name == "series_spike_count":
-        return np.round(draws.randint(MOST_SPIKES + 1, size=rows) / MOST_SPIKES, 6)
-    return np.round(draws.uniform(size=rows), 6)
+        return np.round(rng.randint(MOST_SPIKES + 1, size=rows) / MOST_SPIKES, 6)
+    return np.round(rng.uniform(size=rows), 6)
 
 
 def render(
-    scenario: Mapping[str, Any], factors: Sequence[Number | Category], mutations: Mapping[str, float], draws: Any
+    scenario: Mapping[str, Any], factors: Sequence[Number | Category], mutations: Mapping[str, float], rng: Any
 ) -> Rendered:
     """A CSV file a sample, blemished by `mutations` (name: strength between 0 and 1)."""
     import numpy as np
@@ -83,13 +81,13 @@ def render(
     menu, scale = _menu(scenario), Scale.of(scenario)
     rows = len(factors[0].place if isinstance(factors[0], Number) else factors[0].code)
     place = {factor.name: factor.place for factor in factors if isinstance(factor, Number)}
-    place = {name: place[name] if name in place else _places(name, rows, draws) for name in menu}
+    place = {name: place[name] if name in place else _places(name, rows, rng) for name in menu}
     shape = next(factor.code for factor in factors if isinstance(factor, Category))
     sizes = {name: low + place[name] * (high - low) for name, (_, low, high, _) in menu.items()}
     span, season = scale.high - scale.low, scenario["series"]["season"]
     shares = {name: value / span if name in IN_RANGE else value for name, value in sizes.items()}
-    level = _course(shares, shape, season, LENGTHS[season], draws)
-    contents, notes = write_files(scenario, scale.value(level), mutations, draws)
+    level = _course(shares, shape, season, LENGTHS[season], rng)
+    contents, notes = write_files(scenario, scale.value(level), mutations, rng)
     read, own = read_carefully(contents, scale, level.shape[1])
     seen = measure(scale.share(read), own, season)
     measured = {}
@@ -116,13 +114,13 @@ def told(scenario: Mapping[str, Any], length: int) -> str:
     )
 
 
-def _course(sizes: Mapping[str, Any], shape: Any, season: int, length: int, draws: Any) -> Any:
+def _course(sizes: Mapping[str, Any], shape: Any, season: int, length: int, rng: Any) -> Any:
     """(rows, length) as shares of the range, from the factors' sizes (shares, steps, numbers) and the codes of the shape."""
     import numpy as np
 
     rows, step = len(shape), np.arange(length)
     at = {name: value[:, None] for name, value in sizes.items()}
-    middle = draws.uniform(0.41, 0.49, size=(rows, 1))
+    middle = rng.uniform(0.41, 0.49, size=(rows, 1))
     level = middle + at["series_trend"] * (step / (length - 1) - 0.5)
     shifted = step >= np.rint(at["series_shift_step"])
     level = level + at["series_shift_size"] * (shifted - np.mean(shifted, axis=1, keepdims=True))
@@ -130,28 +128,28 @@ def _course(sizes: Mapping[str, Any], shape: Any, season: int, length: int, draw
     seasons = np.choose(shape[:, None], [season_shape(name, turns) for name in SHAPES])
     level = level + at["series_season_size"] * seasons
     late = 2 ** (at["series_late_scatter"] * np.where(step >= length // 2, 0.5, -0.5))
-    level = level + at["series_scatter"] * late * _remembering(sizes["series_memory"], length, draws)
-    return np.round(level + _spikes(sizes["series_spike_count"], length, draws), 9)
+    level = level + at["series_scatter"] * late * _remembering(sizes["series_memory"], length, rng)
+    return np.round(level + _spikes(sizes["series_spike_count"], length, rng), 9)
 
 
-def _remembering(memory: Any, length: int, draws: Any) -> Any:
+def _remembering(memory: Any, length: int, rng: Any) -> Any:
     """Noise (rows, length) of deviation 1, each step keeping the share `memory` (rows,) of the last one."""
     import numpy as np
 
-    fresh = draws.normal(size=(len(memory), length))
+    fresh = rng.normal(size=(len(memory), length))
     found = [fresh[:, 0]]
     for at in range(1, length):
         found.append(memory * found[-1] + np.sqrt(1 - memory**2) * fresh[:, at])
     return np.column_stack(found)
 
 
-def _spikes(count: Any, length: int, draws: Any) -> Any:
+def _spikes(count: Any, length: int, rng: Any) -> Any:
     """So many spikes (rows,) of one step, three steps apart or more: (rows, length)."""
     import numpy as np
 
     rows, slots = len(count), length // 4
-    order = np.argsort(draws.uniform(size=(rows, slots)), axis=1)
-    size = np.where(np.arange(slots) < np.rint(count)[:, None], draws.uniform(0.2, 0.32, size=(rows, slots)), 0)
+    order = np.argsort(rng.uniform(size=(rows, slots)), axis=1)
+    size = np.where(np.arange(slots) < np.rint(count)[:, None], rng.uniform(0.2, 0.32, size=(rows, slots)), 0)
     found = np.zeros((rows, length))
-    np.put_along_axis(found, order * 4 + int(draws.randint(1, 3)), size, axis=1)
+    np.put_along_axis(found, order * 4 + int(rng.randint(1, 3)), size, axis=1)
     return found

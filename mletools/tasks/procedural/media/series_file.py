@@ -72,7 +72,7 @@ def write_files(
     scenario: Mapping[str, Any],
     values: Any,
     faults: Mapping[str, float],
-    draws: Any,
+    rng: Any,
     beside: Beside | None = None,
     empty: Any = None,
 ) -> tuple[list[bytes], list[str]]:
@@ -85,14 +85,14 @@ def write_files(
     rows, length = values.shape
     scale = Scale.of(scenario)
     gone = np.zeros(values.shape, dtype=bool) if empty is None else empty
-    values, moments, other = _spoiled(values, scale, faults, beside, draws)
+    values, moments, other = _spoiled(values, scale, faults, beside, rng)
     moments = np.where(gone, np.arange(length), moments)
     share = faults.get("missing_steps", 0.0)
-    left_out = draws.uniform(size=values.shape) < (0.04 + 0.16 * share if share else 0.0)
+    left_out = rng.uniform(size=values.shape) < (0.04 + 0.16 * share if share else 0.0)
     milli = np.zeros(values.shape, dtype=bool)
     if "unit_change" in faults:
-        start = draws.randint(length // 5, length, size=(rows, 1))
-        changed = draws.uniform(size=(rows, 1)) < 0.3 + 0.6 * faults["unit_change"]
+        start = rng.randint(length // 5, length, size=(rows, 1))
+        changed = rng.uniform(size=(rows, 1)) < 0.3 + 0.6 * faults["unit_change"]
         milli = (np.arange(length) >= start) & changed
     header = ["step", scenario["series"]["name"], *([beside.name] if beside else [])]
     header += ["unit"] if "unit_change" in faults else []
@@ -108,7 +108,7 @@ def write_files(
             cells += [fixed(other[row, at], 1)] if beside else []
             unit = scenario["series"]["unit"]
             lines.append(cells + ([f"{MILLI} {unit}" if milli[row, at] else unit] if "unit_change" in faults else []))
-        lines = _reordered(lines, faults, draws)
+        lines = _reordered(lines, faults, rng)
         for at in range(length, other.shape[1] if beside else 0):
             unit_cell = [scenario["series"]["unit"]] if "unit_change" in faults else []
             lines.append([str(at), "", fixed(other[row, at], 1), *unit_cell])
@@ -121,7 +121,7 @@ def _moment(step: float) -> str:
 
 
 def _spoiled(
-    values: Any, scale: Scale, faults: Mapping[str, float], beside: Beside | None, draws: Any
+    values: Any, scale: Scale, faults: Mapping[str, float], beside: Beside | None, rng: Any
 ) -> tuple[Any, Any, Any]:
     """(values, their moments in steps, the second column), after the faults of the sensor."""
     import numpy as np
@@ -131,20 +131,20 @@ def _spoiled(
     least = 10.0**-scale.decimals
     moments, other = np.tile(step, (rows, 1)), np.array(beside.values) if beside else np.zeros((rows, 0))
     if "time_jitter" in faults:
-        moments = np.clip(step + faults["time_jitter"] * draws.uniform(-0.4, 0.4, size=values.shape), 0, length - 1)
+        moments = np.clip(step + faults["time_jitter"] * rng.uniform(-0.4, 0.4, size=values.shape), 0, length - 1)
         moments = np.round(moments, 2)
         values = _between(values, moments)
         if beside:
             other[:, :length] = _between(other[:, :length], moments)
     if "drift" in faults:
-        bend = draws.uniform(0.5, 2.0, size=(rows, 1))
-        size = faults["drift"] * span * draws.uniform(-0.25, 0.25, size=(rows, 1))
+        bend = rng.uniform(0.5, 2.0, size=(rows, 1))
+        size = faults["drift"] * span * rng.uniform(-0.25, 0.25, size=(rows, 1))
         values = values + size * (step / (length - 1)) ** bend
     if "rounding" in faults:
         coarse = max(least, round(span * (0.03 + 0.07 * faults["rounding"]), scale.decimals))
         values = np.rint(np.round(values / coarse, 6)) * coarse
     if "outliers" in faults:
-        values = np.where(draws.uniform(size=values.shape) < 0.01 + 0.04 * faults["outliers"], 10 * values, values)
+        values = np.where(rng.uniform(size=values.shape) < 0.01 + 0.04 * faults["outliers"], 10 * values, values)
     return np.round(np.maximum(np.round(values, 6), least), scale.decimals), moments, other
 
 
@@ -157,19 +157,19 @@ def _between(values: Any, moments: Any) -> Any:
     return first + (moments - left) * (second - first)
 
 
-def _reordered(lines: list[list[str]], faults: Mapping[str, float], draws: Any) -> list[list[str]]:
+def _reordered(lines: list[list[str]], faults: Mapping[str, float], rng: Any) -> list[list[str]]:
     """The lines shuffled, and some preceded by a wrong one, as the faults say."""
     if "shuffled_steps" in faults:
         # A few swaps where the fault is weak, near to a full shuffle where it is strong.
         for _ in range(int(len(lines) * faults["shuffled_steps"])):
-            one, two = draws.randint(len(lines), size=2)
+            one, two = rng.randint(len(lines), size=2)
             lines[one], lines[two] = lines[two], lines[one]
     if "duplicate_steps" not in faults:
         return lines
     found: list[list[str]] = []
     for line in lines:
-        if draws.uniform() < 0.04 + 0.16 * faults["duplicate_steps"]:
-            wrong = lines[draws.randint(len(lines))]
+        if rng.uniform() < 0.04 + 0.16 * faults["duplicate_steps"]:
+            wrong = lines[rng.randint(len(lines))]
             if line[1] and wrong[1]:
                 found.append([line[0], wrong[1], *line[2:]])
         found.append(line)

@@ -13,23 +13,23 @@ from .series_rule import FAMILIES, PLAN, Course, Setting
 
 
 def forecasting(
-    scenario: Mapping[str, Any], rows: int, mutations: Mapping[str, float], noise: float, draws: Any
+    scenario: Mapping[str, Any], rows: int, mutations: Mapping[str, float], noise: float, rng: Any
 ) -> Dense:
     """The file ends at some step; the next 6 to 10 values are asked for."""
     length = LENGTHS[scenario["series"]["season"]]
-    units = int(draws.randint(6, 11))
+    units = int(rng.randint(6, 11))
     asked = range(length, length + units)
-    return _asked(scenario, rows, mutations, noise, draws, asked, length + units, "h")
+    return _asked(scenario, rows, mutations, noise, rng, asked, length + units, "h")
 
 
 def reconstruction(
-    scenario: Mapping[str, Any], rows: int, mutations: Mapping[str, float], noise: float, draws: Any
+    scenario: Mapping[str, Any], rows: int, mutations: Mapping[str, float], noise: float, rng: Any
 ) -> Dense:
     """The cells of 6 to 10 steps in the middle are empty, and asked for."""
     length = LENGTHS[scenario["series"]["season"]]
-    units = int(draws.randint(6, 11))
+    units = int(rng.randint(6, 11))
     start = (length - units) // 2
-    return _asked(scenario, rows, mutations, noise, draws, range(start, start + units), length, "g")
+    return _asked(scenario, rows, mutations, noise, rng, range(start, start + units), length, "g")
 
 
 def _asked(
@@ -37,7 +37,7 @@ def _asked(
     rows: int,
     mutations: Mapping[str, float],
     noise: float,
-    draws: Any,
+    rng: Any,
     asked: range,
     steps: int,
     letter: str,
@@ -46,14 +46,14 @@ def _asked(
 
     series, scale = scenario["series"], Scale.of(scenario)
     setting = Setting(rows, steps, series["season"], asked, noise, scale, series["unit"])
-    family = list(FAMILIES)[draws.randint(len(FAMILIES))]
-    course = FAMILIES[family](setting, draws)
+    family = list(FAMILIES)[rng.randint(len(FAMILIES))]
+    course = FAMILIES[family](setting, rng)
     values, at = scale.value(course.level), list(asked)
     shown = steps if letter == "g" else asked[0]
     empty = np.zeros((rows, shown), dtype=bool)
     empty[:, [step for step in at if step < shown]] = True
     beside = None if course.plan is None else Beside(PLAN, course.plan)
-    contents, notes = write_files(scenario, values[:, :shown], mutations, draws, beside, empty)
+    contents, notes = write_files(scenario, values[:, :shown], mutations, rng, beside, empty)
     names = [f"{letter}_{number}" for number in range(1, len(at) + 1)]
     cells = {
         name: [fixed(value, scale.decimals) for value in column]

@@ -81,21 +81,21 @@ def _line(setting: Setting) -> Any:
     return np.linspace(-0.5, 0.5, setting.steps)[None, :, None]
 
 
-def _season(setting: Setting, draws: Any) -> tuple[str, Any]:
+def _season(setting: Setting, rng: Any) -> tuple[str, Any]:
     """(its shape in words, (rows, steps) between -1 and 1): one shape for all, a high point of its own for each row."""
     import numpy as np
 
-    shape = SHAPES[draws.randint(len(SHAPES))]
-    turns = np.arange(setting.steps) / setting.season - draws.uniform(size=(setting.rows, 1))
+    shape = SHAPES[rng.randint(len(SHAPES))]
+    turns = np.arange(setting.steps) / setting.season - rng.uniform(size=(setting.rows, 1))
     return f"a {shape} season of {setting.season} steps", season_shape(shape, turns)
 
 
-def _noisy(signal: Any, setting: Setting, draws: Any) -> Any:
+def _noisy(signal: Any, setting: Setting, rng: Any) -> Any:
     """`signal` with noise of `setting.noise` of its spread inside a series."""
     import numpy as np
 
     spread = np.round(signal.std(axis=1).mean(), 9)
-    return signal + setting.noise * spread * draws.normal(size=signal.shape)
+    return signal + setting.noise * spread * rng.normal(size=signal.shape)
 
 
 def _picked(setting: Setting, *features: Any) -> Any:
@@ -118,10 +118,10 @@ def _before(values: Any, lag: int) -> Any:
     return found
 
 
-def _seasonal(setting: Setting, draws: Any) -> Course:
-    words, season = _season(setting, draws)
-    middle, rise = draws.uniform(0.4, 0.6, size=(setting.rows, 1)), draws.uniform(-0.3, 0.3, size=(setting.rows, 1))
-    expected = middle + rise * _line(setting)[:, :, 0] + draws.uniform(0.08, 0.2, size=(setting.rows, 1)) * season
+def _seasonal(setting: Setting, rng: Any) -> Course:
+    words, season = _season(setting, rng)
+    middle, rise = rng.uniform(0.4, 0.6, size=(setting.rows, 1)), rng.uniform(-0.3, 0.3, size=(setting.rows, 1))
+    expected = middle + rise * _line(setting)[:, :, 0] + rng.uniform(0.08, 0.2, size=(setting.rows, 1)) * season
 
     def guess(seen: Any, known: Any, plan: Any) -> Any:
         import numpy as np
@@ -130,7 +130,7 @@ def _seasonal(setting: Setting, draws: Any) -> Course:
         fit = _fitted(seen, known, np.concatenate([trend, phases], axis=2))
         return _picked(setting, fit, _fitted(seen, known, phases), _last_season(seen, setting))
 
-    return Course(_noisy(expected, setting, draws), expected, f"a straight trend and {words}", guess)
+    return Course(_noisy(expected, setting, rng), expected, f"a straight trend and {words}", guess)
 
 
 def _last_season(seen: Any, setting: Setting) -> Any:
@@ -139,20 +139,20 @@ def _last_season(seen: Any, setting: Setting) -> Any:
     return _before(seen, back)
 
 
-def _swing(setting: Setting, draws: Any) -> Course:
+def _swing(setting: Setting, rng: Any) -> Course:
     """The season is the larger the higher, or the lower, the trend is."""
     import numpy as np
 
-    words, season = _season(setting, draws)
-    up = bool(draws.randint(2))
-    middle, rise = draws.uniform(0.42, 0.58, size=(setting.rows, 1)), draws.uniform(-0.5, 0.5, size=(setting.rows, 1))
+    words, season = _season(setting, rng)
+    up = bool(rng.randint(2))
+    middle, rise = rng.uniform(0.42, 0.58, size=(setting.rows, 1)), rng.uniform(-0.5, 0.5, size=(setting.rows, 1))
     line = _line(setting)[:, :, 0]
 
     def swing(level: Any) -> Any:
         return 0.2 + 1.6 * np.clip(level if up else 1 - level, 0, 1)
 
     level = middle + rise * line
-    expected = level + draws.uniform(0.1, 0.18, size=(setting.rows, 1)) * swing(level) * season
+    expected = level + rng.uniform(0.1, 0.18, size=(setting.rows, 1)) * swing(level) * season
 
     def guess(seen: Any, known: Any, plan: Any) -> Any:
         design = np.concatenate([_line(setting), _phases(setting)], axis=2)
@@ -165,26 +165,26 @@ def _swing(setting: Setting, draws: Any) -> Course:
 
     words = f"a straight trend and {words} whose size is in proportion to 0.2 + 1.6 times the place of the trend "
     words += f"{'above the lower' if up else 'below the upper'} end of the range"
-    return Course(_noisy(expected, setting, draws), expected, words, guess)
+    return Course(_noisy(expected, setting, rng), expected, words, guess)
 
 
-def _lags(setting: Setting, draws: Any) -> Course:
+def _lags(setting: Setting, rng: Any) -> Course:
     """Deviations come back after a lag and after twice the lag, the first time perhaps upturned."""
     import numpy as np
 
     rows, steps = setting.rows, setting.steps
-    lag = _lag(setting, draws)
+    lag = _lag(setting, rng)
     first, second = (
-        round(float(draws.choice([-1, 1]) * draws.uniform(0.4, 0.7)), 2),
-        round(float(draws.uniform(0.25, 0.4)), 2),
+        round(float(rng.choice([-1, 1]) * rng.uniform(0.4, 0.7)), 2),
+        round(float(rng.uniform(0.25, 0.4)), 2),
     )
     # At the edge of what dies out, or noise would be all that is left at the end.
     second = round(min(second, 0.97 - abs(first)), 2)
-    middle = draws.uniform(0.4, 0.6, size=(rows, 1))
-    turns = np.arange(2 * lag) / draws.uniform(6, 20, size=(rows, 1)) + draws.uniform(size=(rows, 1))
+    middle = rng.uniform(0.4, 0.6, size=(rows, 1))
+    turns = np.arange(2 * lag) / rng.uniform(6, 20, size=(rows, 1)) + rng.uniform(size=(rows, 1))
     away = np.zeros((rows, steps))
-    away[:, : 2 * lag] = 0.2 * np.sin(2 * np.pi * turns) + 0.1 * draws.normal(size=(rows, 2 * lag))
-    noise = setting.noise * 0.15 * draws.normal(size=(rows, steps))
+    away[:, : 2 * lag] = 0.2 * np.sin(2 * np.pi * turns) + 0.1 * rng.normal(size=(rows, 2 * lag))
+    noise = setting.noise * 0.15 * rng.normal(size=(rows, steps))
     for at in range(2 * lag, steps):
         away[:, at] = first * away[:, at - lag] + second * away[:, at - 2 * lag] + noise[:, at]
 
@@ -207,23 +207,23 @@ def _lags(setting: Setting, draws: Any) -> Course:
     return Course(middle + away, middle + expects(away), words + f"{2 * lag} steps before", guess)
 
 
-def _lag(setting: Setting, draws: Any) -> int:
+def _lag(setting: Setting, rng: Any) -> int:
     """A lag that reaches over all steps asked for and is no season."""
     lags = [lag for lag in range(len(setting.asked), len(setting.asked) + 4) if lag % setting.season]
-    return int(lags[draws.randint(len(lags))])
+    return int(lags[rng.randint(len(lags))])
 
 
-def _regime(setting: Setting, draws: Any) -> Course:
+def _regime(setting: Setting, rng: Any) -> Course:
     """A level that switches once a value some steps before passed a threshold."""
     import numpy as np
 
     rows, steps = setting.rows, setting.steps
-    words, season = _season(setting, draws)
-    lag, cut = _lag(setting, draws), round(float(draws.uniform(0.45, 0.55)), 3)
-    jump = round(float(draws.choice([-1, 1]) * draws.uniform(0.1, 0.16)), 3)
-    base = draws.uniform(0.44, 0.56, size=(rows, 1)) + draws.uniform(0.06, 0.14, size=(rows, 1)) * season
-    noise = setting.noise * 0.15 * draws.normal(size=(rows, steps))
-    level = base + noise + jump * draws.choice([-1, 1], size=(rows, steps))
+    words, season = _season(setting, rng)
+    lag, cut = _lag(setting, rng), round(float(rng.uniform(0.45, 0.55)), 3)
+    jump = round(float(rng.choice([-1, 1]) * rng.uniform(0.1, 0.16)), 3)
+    base = rng.uniform(0.44, 0.56, size=(rows, 1)) + rng.uniform(0.06, 0.14, size=(rows, 1)) * season
+    noise = setting.noise * 0.15 * rng.normal(size=(rows, steps))
+    level = base + noise + jump * rng.choice([-1, 1], size=(rows, steps))
     for at in range(lag, steps):
         level[:, at] = base[:, at] + np.where(level[:, at - lag] > cut, jump, -jump) + noise[:, at]
 
@@ -237,22 +237,22 @@ def _regime(setting: Setting, draws: Any) -> Course:
     return Course(level, expected, words + f"{setting.value(cut)}, else {'less' if jump > 0 else 'more'}", guess)
 
 
-def _driver(setting: Setting, draws: Any) -> Course:
+def _driver(setting: Setting, rng: Any) -> Course:
     """A second column, known ahead, acts some steps later."""
     import numpy as np
 
     rows, steps = setting.rows, setting.steps
-    words, season = _season(setting, draws)
-    lag, bent = int(draws.randint(2, 9)), bool(draws.randint(2))
-    force = round(float(draws.choice([-1, 1]) * draws.uniform(0.3, 0.45)), 3)
-    plan = np.round(100 * _planned(rows, steps, draws), 1)
+    words, season = _season(setting, rng)
+    lag, bent = int(rng.randint(2, 9)), bool(rng.randint(2))
+    force = round(float(rng.choice([-1, 1]) * rng.uniform(0.3, 0.45)), 3)
+    plan = np.round(100 * _planned(rows, steps, rng), 1)
 
     def acts(plan: Any) -> Any:
         earlier = _before(np.asarray(plan) / 100, lag)
         return force * (2 * np.maximum(earlier - 0.5, 0) if bent else earlier)
 
-    base = draws.uniform(0.4, 0.6, size=(rows, 1)) - force / (4 if bent else 2)
-    expected = base + draws.uniform(0.08, 0.16, size=(rows, 1)) * season + acts(plan)
+    base = rng.uniform(0.4, 0.6, size=(rows, 1)) - force / (4 if bent else 2)
+    expected = base + rng.uniform(0.08, 0.16, size=(rows, 1)) * season + acts(plan)
 
     def guess(seen: Any, known: Any, plan: Any) -> Any:
         phases = _fitted(seen - acts(plan), known & (np.arange(steps) >= lag), _phases(setting))
@@ -260,17 +260,17 @@ def _driver(setting: Setting, draws: Any) -> Course:
 
     words = f"{words}, and {PLAN} of {lag} steps before: over its range {'more' if force > 0 else 'less'} by "
     words += setting.size(abs(force)) + (", but only its part above 50" if bent else "")
-    return Course(_noisy(expected, setting, draws), expected, words, guess, plan)
+    return Course(_noisy(expected, setting, rng), expected, words, guess, plan)
 
 
-def _planned(rows: int, steps: int, draws: Any) -> Any:
+def _planned(rows: int, steps: int, rng: Any) -> Any:
     """(rows, steps) between 0 and 1: levels that are kept for 2 to 7 steps, a little uneven."""
     import numpy as np
 
-    change = draws.uniform(size=(rows, steps)) < 0.3
+    change = rng.uniform(size=(rows, steps)) < 0.3
     block = np.cumsum(change, axis=1)
-    levels = np.take_along_axis(draws.uniform(0.05, 0.95, size=(rows, steps + 1)), block, axis=1)
-    return np.clip(levels + 0.03 * draws.normal(size=levels.shape), 0, 1)
+    levels = np.take_along_axis(rng.uniform(0.05, 0.95, size=(rows, steps + 1)), block, axis=1)
+    return np.clip(levels + 0.03 * rng.normal(size=levels.shape), 0, 1)
 
 
 FAMILIES: dict[str, Callable[[Setting, Any], Course]] = {

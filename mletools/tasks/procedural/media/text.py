@@ -32,20 +32,20 @@ LINE = 76
 MEANING = "the note, as it was written down"
 
 
-def factors(scenario: Mapping[str, Any], rows: int, draws: Any) -> list[Number | Category]:
+def factors(scenario: Mapping[str, Any], rows: int, rng: Any) -> list[Number | Category]:
     """Five or six properties of a note; what they refer to (themes, events, a measurement) is in their names."""
-    return draw_factors(scenario, rows, draws)
+    return draw_factors(scenario, rows, rng)
 
 
 def render(
-    scenario: Mapping[str, Any], factors: Sequence[Number | Category], mutations: Mapping[str, float], draws: Any
+    scenario: Mapping[str, Any], factors: Sequence[Number | Category], mutations: Mapping[str, float], rng: Any
 ) -> Rendered:
     """One note a sample, spoiled by `mutations` (name: strength between 0 and 1): a column `text`, or docs/ID.txt."""
-    plan = make_plan(scenario, factors, draws)
-    notes = [" ".join(note) for note in spoil(plan, write_notes(plan, draws), mutations, draws)]
+    plan = make_plan(scenario, factors, rng)
+    notes = [" ".join(note) for note in spoil(plan, write_notes(plan, rng), mutations, rng)]
     plain = bag_of_words(plan, notes)
     measured = read_notes(plan, notes)
-    if draws.randint(2):
+    if rng.randint(2):
         return Rendered(
             columns=[Column("text", MEANING, number=False)],
             cells={"text": notes},

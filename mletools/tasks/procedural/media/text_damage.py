@@ -75,11 +75,11 @@ Note = list[str]
 Step = Callable[[NotesPlan, Note, float, Any], Note]
 
 
-def spoil(plan: NotesPlan, notes: list[Note], mutations: Mapping[str, float], draws: Any) -> list[Note]:
+def spoil(plan: NotesPlan, notes: list[Note], mutations: Mapping[str, float], rng: Any) -> list[Note]:
     """The notes after all `mutations` (name: strength between 0 and 1), which always come in the same order."""
     for name, step in STEPS.items():
         if name in mutations:
-            notes = [step(plan, note, mutations[name], draws) for note in notes]
+            notes = [step(plan, note, mutations[name], rng) for note in notes]
     return notes
 
 
@@ -87,21 +87,21 @@ def _by_word(note: Note, change: Callable[[str], str]) -> Note:
     return [LETTERS.sub(lambda found: change(found.group()), sentence) for sentence in note]
 
 
-def _quoted(plan: NotesPlan, note: Note, strength: float, draws: Any) -> Note:
+def _quoted(plan: NotesPlan, note: Note, strength: float, rng: Any) -> Note:
     """One to three sentences of an older note, anywhere."""
     note = list(note)
-    for _ in range(int(draws.uniform() < 0.5 + 0.5 * strength) + int(draws.randint(1 + round(2 * strength)))):
-        clauses = [statement(plan, bool(draws.randint(2)), "", draws) for _ in range(1 + int(draws.randint(2)))]
-        opening = ("An older note says", "The page before read", "Crossed out was")[draws.randint(3)]
-        note.insert(int(draws.randint(len(note) + 1)), f'{opening} "{"; ".join(clauses)}".')
+    for _ in range(int(rng.uniform() < 0.5 + 0.5 * strength) + int(rng.randint(1 + round(2 * strength)))):
+        clauses = [statement(plan, bool(rng.randint(2)), "", rng) for _ in range(1 + int(rng.randint(2)))]
+        opening = ("An older note says", "The page before read", "Crossed out was")[rng.randint(3)]
+        note.insert(int(rng.randint(len(note) + 1)), f'{opening} "{"; ".join(clauses)}".')
     return note
 
 
-def _numbers(plan: NotesPlan, note: Note, strength: float, draws: Any) -> Note:
+def _numbers(plan: NotesPlan, note: Note, strength: float, rng: Any) -> Note:
     unit = plan.number["unit"]
 
     def change(found: re.Match[str]) -> str:
-        kind = draws.uniform() / strength
+        kind = rng.uniform() / strength
         text = found.group()
         if kind < 0.3:
             return text.replace(".", ",")
@@ -110,41 +110,41 @@ def _numbers(plan: NotesPlan, note: Note, strength: float, draws: Any) -> Note:
         return text
 
     spoiled = [NUMBER.sub(change, sentence) for sentence in note]
-    if unit and draws.uniform() < 0.5 * strength:
+    if unit and rng.uniform() < 0.5 * strength:
         spoiled = [sentence.replace(f" {unit}", "") for sentence in spoiled]
     return spoiled
 
 
-def _languages(plan: NotesPlan, note: Note, strength: float, draws: Any) -> Note:
-    if draws.uniform() > 0.2 + 0.5 * strength:
+def _languages(plan: NotesPlan, note: Note, strength: float, rng: Any) -> Note:
+    if rng.uniform() > 0.2 + 0.5 * strength:
         return note
-    words = FOREIGN[draws.randint(len(FOREIGN))]
+    words = FOREIGN[rng.randint(len(FOREIGN))]
 
     def change(word: str) -> str:
         other = words.get(word.lower())
-        if other is None or draws.uniform() > 0.8:
+        if other is None or rng.uniform() > 0.8:
             return word
         return other if word[0].islower() else other[0].upper() + other[1:]
 
     return _by_word(note, change)
 
 
-def _dropped(plan: NotesPlan, note: Note, strength: float, draws: Any) -> Note:
+def _dropped(plan: NotesPlan, note: Note, strength: float, rng: Any) -> Note:
     share = 0.03 + 0.09 * strength
     kept = [
-        " ".join(word for word in sentence.split() if not LETTERS.fullmatch(word) or draws.uniform() > share)
+        " ".join(word for word in sentence.split() if not LETTERS.fullmatch(word) or rng.uniform() > share)
         for sentence in note
     ]
     return [sentence for sentence in kept if sentence]
 
 
-def _typos(plan: NotesPlan, note: Note, strength: float, draws: Any) -> Note:
+def _typos(plan: NotesPlan, note: Note, strength: float, rng: Any) -> Note:
     share = 0.05 + 0.2 * strength
 
     def change(word: str) -> str:
-        if len(word) < SHORT or draws.uniform() > share:
+        if len(word) < SHORT or rng.uniform() > share:
             return word
-        at, kind = 1 + int(draws.randint(len(word) - 2)), int(draws.randint(3))
+        at, kind = 1 + int(rng.randint(len(word) - 2)), int(rng.randint(3))
         if kind == 0:
             return word[:at] + word[at + 1] + word[at] + word[at + 2 :]
         return word[:at] + (word[at + 1 :] if kind == 1 else word[at] + word[at:])
@@ -152,52 +152,50 @@ def _typos(plan: NotesPlan, note: Note, strength: float, draws: Any) -> Note:
     return _by_word(note, change)
 
 
-def _abbreviated(plan: NotesPlan, note: Note, strength: float, draws: Any) -> Note:
+def _abbreviated(plan: NotesPlan, note: Note, strength: float, rng: Any) -> Note:
     share = 0.1 + 0.25 * strength
 
     def change(word: str) -> str:
-        return word if len(word) < LONG or draws.uniform() > share else f"{word[: 4 + draws.randint(2)]}."
+        return word if len(word) < LONG or rng.uniform() > share else f"{word[: 4 + rng.randint(2)]}."
 
     # A point that follows the shortened word at the end of a sentence is its own point.
     return [re.sub(r"\.\.$", ".", sentence) for sentence in _by_word(note, change)]
 
 
-def _capitals(plan: NotesPlan, note: Note, strength: float, draws: Any) -> Note:
-    if draws.uniform() > 0.2 + 0.6 * strength:
+def _capitals(plan: NotesPlan, note: Note, strength: float, rng: Any) -> Note:
+    if rng.uniform() > 0.2 + 0.6 * strength:
         return note
-    kind = int(draws.randint(3))
+    kind = int(rng.randint(3))
     if kind == 2:
-        return _by_word(note, lambda word: word.upper() if draws.uniform() < 0.2 else word)
+        return _by_word(note, lambda word: word.upper() if rng.uniform() < 0.2 else word)
     return [sentence.upper() if kind else sentence.lower() for sentence in note]
 
 
-def _form(plan: NotesPlan, note: Note, strength: float, draws: Any) -> Note:
+def _form(plan: NotesPlan, note: Note, strength: float, rng: Any) -> Note:
     """A printed head and foot that hold the words which count elsewhere, some of them crossed."""
-    if draws.uniform() > 0.3 + 0.5 * strength:
+    if rng.uniform() > 0.3 + 0.5 * strength:
         return note
-    topics = [plan.themes[theme][draws.randint(len(plan.themes[theme]))] for theme in sorted(plan.themes)]
-    ticks = [words[draws.randint(len(words))] for words in (plan.praise, plan.blame, plan.praise, plan.blame)]
-    boxes = " ".join(f"[{' x'[draws.randint(2)]}] {word}" for word in ticks)
-    head = (
-        f"Form {draws.randint(10, 100)}, sheet {draws.randint(1, 9)}: {boxes} | Topics: {' / '.join(topics)} | Remarks:"
-    )
-    foot = f"{END_OF_FORM} To be kept for {draws.randint(2, 10)} years."
+    topics = [plan.themes[theme][rng.randint(len(plan.themes[theme]))] for theme in sorted(plan.themes)]
+    ticks = [words[rng.randint(len(words))] for words in (plan.praise, plan.blame, plan.praise, plan.blame)]
+    boxes = " ".join(f"[{' x'[rng.randint(2)]}] {word}" for word in ticks)
+    head = f"Form {rng.randint(10, 100)}, sheet {rng.randint(1, 9)}: {boxes} | Topics: {' / '.join(topics)} | Remarks:"
+    foot = f"{END_OF_FORM} To be kept for {rng.randint(2, 10)} years."
     return [head, *note, foot]
 
 
-def _markup(plan: NotesPlan, note: Note, strength: float, draws: Any) -> Note:
-    if draws.uniform() > 0.3 + 0.6 * strength:
+def _markup(plan: NotesPlan, note: Note, strength: float, rng: Any) -> Note:
+    if rng.uniform() > 0.3 + 0.6 * strength:
         return note
 
     def dress(found: re.Match[str]) -> str:
         word = found.group()
         if word in MARKED:
             return html.escape(word)
-        kind = draws.uniform() / (0.1 + 0.2 * strength)
+        kind = rng.uniform() / (0.1 + 0.2 * strength)
         if kind < 0.4:
             return f"<b>{word}</b>"
         if kind < 0.8:
-            at = int(draws.randint(len(word)))
+            at = int(rng.randint(len(word)))
             return f"{word[:at]}&#{ord(word[at])};{word[at + 1 :]}"
         return f"&nbsp;{word}" if kind < 1 else word
 

@@ -63,42 +63,42 @@ def order_levels(one: str, other: str) -> list[str]:
     return [f"{one} before {other}", f"{other} before {one}", f"only one of {one} and {other}"]
 
 
-def draw_factors(scenario: Mapping[str, Any], rows: int, draws: Any) -> list[Number | Category]:
+def draw_factors(scenario: Mapping[str, Any], rows: int, rng: Any) -> list[Number | Category]:
     """Five or six of them: one or two categories of two, the others numbers of six that are known."""
     text = scenario["text"]
-    one, other, placed = _shuffled(list(text["themes"]), draws)[:3]
-    entry = _pick(_readable(scenario), draws)
+    one, other, placed = _shuffled(list(text["themes"]), rng)[:3]
+    entry = _pick(_readable(scenario), rng)
     numbers = [
-        Number(PRAISE, "% of statements", 0, 100, 0, _place(rows, draws)),
-        Number(HEDGES, "% of statements", 0, 100, 0, _place(rows, draws)),
-        Number(QUESTIONS, "questions", 0, ASKED, 1, _place(rows, draws)),
-        Number(rivals_name(one, other), "% of the words of both", 0, 100, 0, _place(rows, draws)),
-        Number(placed_name(placed), "% of the note", 0, 100, 0, _place(rows, draws)),
-        _number(entry, rows, draws),
+        Number(PRAISE, "% of statements", 0, 100, 0, _place(rows, rng)),
+        Number(HEDGES, "% of statements", 0, 100, 0, _place(rows, rng)),
+        Number(QUESTIONS, "questions", 0, ASKED, 1, _place(rows, rng)),
+        Number(rivals_name(one, other), "% of the words of both", 0, 100, 0, _place(rows, rng)),
+        Number(placed_name(placed), "% of the note", 0, 100, 0, _place(rows, rng)),
+        _number(entry, rows, rng),
     ]
-    events, suspects = _shuffled(text["events"], draws)[:2], _shuffled(text["subjects"], draws)[:3]
+    events, suspects = _shuffled(text["events"], rng)[:2], _shuffled(text["subjects"], rng)[:3]
     categories = [
-        Category(ORDER, order_levels(*events), draws.randint(3, size=rows)),
-        Category(TROUBLE, suspects, draws.randint(3, size=rows)),
+        Category(ORDER, order_levels(*events), rng.randint(3, size=rows)),
+        Category(TROUBLE, suspects, rng.randint(3, size=rows)),
     ]
-    count = 1 + int(draws.randint(2))
-    found: list[Number | Category] = [*_shuffled(numbers, draws)[: 5 + int(draws.randint(2)) - count]]
-    return found + _shuffled(categories, draws)[:count]
+    count = 1 + int(rng.randint(2))
+    found: list[Number | Category] = [*_shuffled(numbers, rng)[: 5 + int(rng.randint(2)) - count]]
+    return found + _shuffled(categories, rng)[:count]
 
 
-def _place(rows: int, draws: Any) -> Any:
+def _place(rows: int, rng: Any) -> Any:
     import numpy as np
 
-    place = draws.uniform(size=rows) if draws.randint(2) else np.clip(draws.normal(0.5, 0.25, size=rows), 0, 1)
+    place = rng.uniform(size=rows) if rng.randint(2) else np.clip(rng.normal(0.5, 0.25, size=rows), 0, 1)
     return np.round(place, 6)
 
 
-def _number(entry: Mapping[str, Any], rows: int, draws: Any) -> Number:
+def _number(entry: Mapping[str, Any], rows: int, rng: Any) -> Number:
     """The rule sees the number as the note gives it, rounded."""
     import numpy as np
 
     low, high, decimals = entry["low"], entry["high"], entry["decimals"]
-    place = np.round((np.round(low + _place(rows, draws) * (high - low), decimals) - low) / (high - low), 9)
+    place = np.round((np.round(low + _place(rows, rng) * (high - low), decimals) - low) / (high - low), 9)
     return Number(number_name(entry), entry["unit"], low, high, decimals, place)
 
 
@@ -114,21 +114,21 @@ def _readable(scenario: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return found or list(scenario["numbers"])
 
 
-def make_plan(scenario: Mapping[str, Any], factors: Sequence[Number | Category], draws: Any) -> NotesPlan:
+def make_plan(scenario: Mapping[str, Any], factors: Sequence[Number | Category], rng: Any) -> NotesPlan:
     """What the factors name, and drawn values for the rest."""
     text, by_name = scenario["text"], {factor.name: factor for factor in factors}
-    themes = _shuffled(list(text["themes"]), draws)
+    themes = _shuffled(list(text["themes"]), rng)
     rivals = next((pair for pair in itertools.permutations(themes, 2) if rivals_name(*pair) in by_name), None)
     placed = next((theme for theme in themes if placed_name(theme) in by_name), None)
     free = [theme for theme in themes if theme != placed]
     rivals = rivals or (free[0], free[1])
     placed = placed or next(theme for theme in themes if theme not in rivals)
     order, trouble = by_name.get(ORDER), by_name.get(TROUBLE)
-    events = _shuffled(text["events"], draws)
+    events = _shuffled(text["events"], rng)
     pairs = itertools.permutations(events, 2)
     levels = order.levels if isinstance(order, Category) else order_levels(*events[:2])
     pair = next(pair for pair in pairs if order_levels(*pair) == levels)
-    subjects = _shuffled(text["subjects"], draws)
+    subjects = _shuffled(text["subjects"], rng)
     suspects = list(trouble.levels) if isinstance(trouble, Category) else subjects[:3]
     known = next((entry for entry in scenario["numbers"] if number_name(entry) in by_name), None)
     return NotesPlan(
@@ -138,21 +138,21 @@ def make_plan(scenario: Mapping[str, Any], factors: Sequence[Number | Category],
         rows=len(factors[0].place if isinstance(factors[0], Number) else factors[0].code),
         rivals=rivals,
         placed=placed,
-        themes={theme: _shuffled(words, draws)[:4] for theme, words in text["themes"].items()},
+        themes={theme: _shuffled(words, rng)[:4] for theme, words in text["themes"].items()},
         events=pair,
         other_events=[event for event in events if event not in pair],
         suspects=suspects,
         subjects=[subject for subject in subjects if subject not in suspects][:5],
-        praise=_shuffled(text["praise"], draws)[:4],
-        blame=_shuffled(text["blame"], draws)[:4],
-        number=known or _pick(_readable(scenario), draws),
-        negated=round(float(draws.uniform(0.15, 0.3)), 2),
+        praise=_shuffled(text["praise"], rng)[:4],
+        blame=_shuffled(text["blame"], rng)[:4],
+        number=known or _pick(_readable(scenario), rng),
+        negated=round(float(rng.uniform(0.15, 0.3)), 2),
     )
 
 
-def _shuffled(items: Sequence[Any], draws: Any) -> list[Any]:
-    return [items[at] for at in draws.permutation(len(items))]
+def _shuffled(items: Sequence[Any], rng: Any) -> list[Any]:
+    return [items[at] for at in rng.permutation(len(items))]
 
 
-def _pick(items: Sequence[Any], draws: Any) -> Any:
-    return items[draws.randint(len(items))]
+def _pick(items: Sequence[Any], rng: Any) -> Any:
+    return items[rng.randint(len(items))]

@@ -1,0 +1,187 @@
+"""What one server understands: the fields of a request, amended after each error that names a parameter.
+
+Covered: only what the user set is sent, or what training needs; parameters that are renamed or left out, once for the
+run; streams, where a server demands them; reasoning that is sent back, where a server demands or takes it.
+Not covered: connections and retries (http), reading errors (server_errors) and answers (completion).
+"""
+
+import re
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from . import Request, server_errors
+
+# Servers take omitted fields from the model's generation_config.json (vLLM: top_k 20 for Qwen3); the sampling
+# distribution would then differ from the one in the record.
+UNCUT = {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
+EXTRAS = {"logprobs": True, "return_token_ids": True, **UNCUT}
+FAMILY = {"return_token_ids", *UNCUT}  # a server that does not know one knows none; logprobs are of use with ids alone
+MESSAGE_KEYS = ("tool_calls", "tool_call_id", "name")  # sent of a message, beside role and content
+NEVER_DROPPED = {"model", "messages", "tools", "stream", "max_tokens", "max_completion_tokens"}
+REASONING = ("reasoning_content", "reasoning")
+NOTHING = "(no answer)"  # stands for an empty message where a server takes none
+_DEMANDED = r"must be|missing|required|pass(?:ed)? back|should be"
+_REFUSED = r"not permitted|extra|unknown|unexpected|unrecognized|not (?:allowed|supported)|remove"
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known of a server.
+
+    reasoning: of which messages it is sent back: none, those of the tool calls after the last question ("calls"), or
+    all; reasoning_key is the field's name. joins_user: a question behind a tool's message is sent as its end.
+    fills_empty: no message may be empty.
+    """
+
+    renamed: tuple[tuple[str, str], ...] = ()
+    dropped: frozenset[str] = frozenset()
+    streams: bool = False
+    reasoning: str = "calls"
+    reasoning_key: str = REASONING[0]
+    joins_user: bool = False
+    fills_empty: bool = False
+
+
+class Dialect:
+    """The requests to the model `name`, with the user's `options`. `say` gets each change once. Thread-safe."""
+
+    def __init__(self, name: str, options: Mapping[str, Any], say: Callable[[str], None]) -> None:
+        self.name, self.options, self._say = name, dict(options), say
+        self._lock = threading.Lock()
+        self.known = Known(streams=bool(self.options.pop("stream", False)))
+
+    def fields(self, request: Request, plain: bool = False) -> dict[str, Any]:
+        """The JSON fields of a request. plain: without EXTRAS."""
+        known = self.known
+        fields: dict[str, Any] = {"model": self.name, "messages": _messages(request.messages, known)}
+        temperature, top_p = request.temperature, request.top_p
+        if request.training:
+            temperature, top_p = request.local_temperature, request.local_top_p
+        if temperature is not None:
+            fields["temperature"] = temperature
+        if top_p is not None:
+            fields["top_p"] = top_p
+        fields["max_tokens"] = request.max_tokens
+        if request.training or request.send_seed:
+            fields["seed"] = request.seed % 2**31  # some servers keep no more bits
+        if request.tools:
+            fields["tools"] = request.tools
+        if request.stop:
+            fields["stop"] = list(request.stop)
+        if request.training and not plain:
+            fields |= EXTRAS
+        if known.streams:
+            fields |= {"stream": True, "stream_options": {"include_usage": True}}
+        fields |= self.options
+        for name, other in known.renamed:
+            if name in fields:
+                fields.setdefault(other, fields.pop(name))
+        return {name: value for name, value in fields.items() if name not in known.dropped}
+
+    def sampling(self, sent: Mapping[str, Any]) -> dict[str, Any]:
+        """What records say of the fields that were `sent`; see Reply."""
+        sampling: dict[str, Any] = {name: sent.get(name) for name in ("temperature", "top_p")}
+        return {**sampling, "options": {name: sent.get(name) for name in self.options}} if self.options else sampling
+
+    def saw(self, body: bytes) -> None:
+        """Note under which name an answer holds its reasoning."""
+        name = next((name for name in REASONING if f'"{name}"'.encode() in body), None)
+        if name is not None and self.known.reasoning == "calls" and self.known.reasoning_key != name:
+            with self._lock:
+                self.known = replace(self.known, reasoning_key=name)
+
+    def learn(self, status: int, body: bytes, sent: Mapping[str, Any]) -> bool:
+        """Whether a refused request is to be sent again because fields() has changed since `sent`."""
+        with self._lock:
+            known, notice = _learnt(self.known, status, body, sent)
+            changed, self.known = known != self.known, known
+        if changed:
+            self._say(notice)
+        return changed or self._amended(sent)
+
+    def _amended(self, sent: Mapping[str, Any]) -> bool:
+        """Whether another thread has learnt meanwhile what this request met."""
+        known = self.known
+        old_name = any(name in sent and other not in sent for name, other in known.renamed)
+        return old_name or bool(known.dropped & sent.keys()) or known.streams > ("stream" in sent)
+
+
+def _learnt(known: Known, status: int, body: bytes, sent: Mapping[str, Any]) -> tuple[Known, str]:
+    """What is known after an error, and the notice of a change."""
+    names = server_errors.refused_parameters(body, [name for name in sent if name not in ("model", "messages")])
+    message = server_errors.error_message(body)
+    key = _reasoning_named(message)
+    if key is not None and not names:
+        return _learnt_reasoning(known, key, message, sent)
+    if "stream" not in sent and "stream_options" not in names and server_errors.wants_stream(body):
+        return replace(known, streams=True), "the server answers as a stream only, and is asked for one from now on"
+    if not known.joins_user and re.search(r"role .?user.? after role .?tool", message, re.I):  # Mistral
+        return replace(known, joins_user=True), "the server takes no question behind a tool's message: they are joined"
+    if not known.fills_empty and re.search(
+        r"non-empty|(?:cannot|must not|may not) be empty", message, re.I
+    ):  # Anthropic
+        return replace(known, fills_empty=True), f"the server takes no empty message: {NOTHING!r} is sent for it"
+    if "max_tokens" in names:
+        if not server_errors.says(
+            body, "max_completion_tokens", "nsupported", "not supported", "nknown", "nrecognized"
+        ):
+            return known, ""
+        return _renamed(known, "max_tokens", "max_completion_tokens")
+    if "seed" in names and status == 422:  # Mistral
+        return _renamed(known, "seed", "random_seed")
+    if {"temperature", "top_p"} <= set(names) and server_errors.says(body, "both", "only one", "together"):
+        names = ["top_p"]
+    refused = {name for name in names if name not in NEVER_DROPPED}
+    if refused & FAMILY and server_errors.is_unknown_field(body):
+        refused |= EXTRAS.keys() & sent.keys()
+    if not refused:
+        return known, ""
+    listed = ", ".join(name for name in sent if name in refused)
+    return replace(known, dropped=known.dropped | refused), f"the server refuses {listed}: not sent from now on"
+
+
+def _renamed(known: Known, name: str, other: str) -> tuple[Known, str]:
+    if (name, other) in known.renamed:
+        return known, ""
+    notice = f"the server refuses {name}: sent as {other} from now on"
+    return replace(known, renamed=(*known.renamed, (name, other))), notice
+
+
+def _reasoning_named(message: str) -> str | None:
+    """The field with a message's reasoning, where an error names it; the plain word reasoning is no field."""
+    match = re.search(r"\breasoning_content\b|['\"`.]reasoning['\"`\]]", message)
+    return match and match[0].strip("'\"`.]")
+
+
+def _learnt_reasoning(known: Known, key: str, message: str, sent: Mapping[str, Any]) -> tuple[Known, str]:
+    """Send reasoning back with all messages where a server demands that, with none where it refuses it."""
+    if re.search(_REFUSED, message, re.I):
+        was_sent = any(name in each for each in sent["messages"] for name in REASONING)
+        known = replace(known, reasoning="none") if was_sent else known
+        return known, "the server refuses the model's reasoning with the messages: not sent from now on"
+    if re.search(_DEMANDED, message, re.I):
+        known = replace(known, reasoning="all", reasoning_key=key)
+        return known, "the server demands the model's reasoning with the messages: sent from now on"
+    return known, ""
+
+
+def _messages(messages: list[dict[str, Any]], known: Known) -> list[dict[str, Any]]:
+    """The messages as they are sent; keys outside the protocol are dropped."""
+    questions = [at for at, message in enumerate(messages) if message["role"] == "user"]
+    last_question = questions[-1] if questions else -1
+    sent = list[dict[str, Any]]()
+    for at, message in enumerate(messages):
+        fields = {"role": message["role"], "content": message["content"]}
+        fields |= {key: message[key] for key in MESSAGE_KEYS if message.get(key)}
+        in_calls = at > last_question and "tool_calls" in fields
+        if message.get("reasoning") and (known.reasoning == "all" or (known.reasoning == "calls" and in_calls)):
+            fields[known.reasoning_key] = message["reasoning"]
+        if known.fills_empty and not fields["content"] and "tool_calls" not in fields:
+            fields["content"] = NOTHING
+        if known.joins_user and fields["role"] == "user" and sent and sent[-1]["role"] == "tool":
+            sent[-1] = {**sent[-1], "content": f"{sent[-1]['content']}\n\n{fields['content']}"}
+        else:
+            sent.append(fields)
+    return sent

@@ -1,0 +1,20 @@
+"""Records of kind reject: rejected lines and drafts, with the reasons."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from .ids import content_id
+
+
+def reject_record(id_parts: Sequence[Any], source: str, line_number: int, reason: str, line: str) -> dict[str, Any]:
+    """A reject without lineage; its id is derived from `id_parts`."""
+    return {
+        "kind": "reject",
+        "version": 1,
+        "id": content_id(*id_parts),
+        "lineage": [],
+        "source": source,
+        "line_number": line_number,
+        "reason": reason,
+        "line": line,
+    }

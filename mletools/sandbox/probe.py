@@ -1,0 +1,85 @@
+"""Detects the active protections from inside a run, by the kernel's record of the process and harmless attempts."""
+
+import errno
+import os
+import resource
+import socket
+from contextlib import suppress
+from typing import Any
+
+from .cgroup import MemoryCgroup
+from .mounts import revealing_folders
+
+_THREADS = {"OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OMP_WAIT_POLICY"}
+_OURS = {"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "PATH", "HOME", "TMPDIR", "LANG", "PYTHONHASHSEED"} | _THREADS
+_SKLEARN = {"KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK"}  # set by its import
+_NAMESPACES = {"user": "user", "mnt": "mount", "pid": "pid", "net": "network", "ipc": "ipc", "uts": "uts"}
+
+
+def own_namespaces() -> dict[str, str]:
+    """The kernel's names of the namespaces of this process."""
+    namespaces = {}
+    for name in _NAMESPACES:
+        with suppress(OSError):
+            namespaces[name] = os.readlink(f"/proc/self/ns/{name}")
+    return namespaces
+
+
+def _status() -> dict[str, str]:
+    with open("/proc/self/status") as file:
+        return dict(line.rstrip("\n").split(":\t", 1) for line in file if ":\t" in line)
+
+
+def _network_is_closed() -> bool:
+    for family, address in ((socket.AF_INET, ("192.0.2.1", 9)), (socket.AF_INET6, ("2001:db8::1", 9))):
+        try:
+            with socket.socket(family, socket.SOCK_DGRAM) as probe:
+                probe.connect(address)  # looks up a route, sends nothing
+                return False
+        except OSError as error:
+            if error.errno not in (errno.ENETUNREACH, errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL):
+                return False
+    return True
+
+
+def _root_is_closed() -> bool:
+    try:
+        # Every Linux machine has this folder; neither the new root nor Landlock's list contains it.
+        os.listdir("/var")
+    except OSError:
+        return True
+    return False
+
+
+def _input_is_read_only() -> bool:
+    try:
+        descriptor = os.open("input/.probe", os.O_CREAT | os.O_WRONLY, 0o600)
+    except OSError:
+        return True
+    os.close(descriptor)
+    os.unlink("input/.probe")
+    return False
+
+
+def active_protections(
+    outside: dict[str, str], cgroup: MemoryCgroup | None, limits: dict[str, Any], import_path: list[str]
+) -> dict[str, bool]:
+    """By name, whether the calling process has it; `outside` are the warm server's namespaces."""
+    status, inside = _status(), own_namespaces()
+    active = {f"{word}_namespace": inside.get(name) != outside.get(name) for name, word in _NAMESPACES.items()}
+    with open("/proc/self/cgroup") as file:
+        in_cgroup = cgroup is not None and cgroup.path.name in file.read()
+    active.update(
+        private_files=_root_is_closed(),
+        no_bundled_answers=not any(os.listdir(folder) for folder in revealing_folders(import_path)),
+        read_only_input=_input_is_read_only(),
+        no_network=_network_is_closed(),
+        no_new_privs=status.get("NoNewPrivs") == "1",
+        no_capabilities=all(int(status.get(name, "1"), 16) == 0 for name in ("CapPrm", "CapEff", "CapInh", "CapAmb")),
+        seccomp=status.get("Seccomp") == "2",
+        rlimits=resource.getrlimit(resource.RLIMIT_FSIZE)[1] <= limits["file_mb"] << 20,
+        clean_environment=set(os.environ) <= _OURS | _SKLEARN,
+        disk_limit=os.statvfs(".").f_blocks * os.statvfs(".").f_frsize <= limits["disk_mb"] << 20,
+        memory_cgroup=in_cgroup,
+    )
+    return active

@@ -1,0 +1,231 @@
+"""What an agent reads: the facts of a task, what came of its programs and submissions, and which messages it still sees.
+
+Covered: a task's facts by the names that prompts use, never its answers, thresholds or provenance; outputs in a fence
+that they cannot close, with control characters and chat markers escaped, so that nobody takes them for our own words;
+test scores only where revealed; SandMLE's rule for a long conversation. Not covered: the prompts (mletools.prompts).
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from .. import prompts
+
+# --- a task ------------------------------------------------------------------------------------------------------------
+
+MOST_COLUMNS = 40  # named in a prompt
+MOST_FILES = 5  # of one folder
+
+
+def task_facts(task: Mapping[str, Any]) -> dict[str, str]:
+    """The values of the placeholders that a prompt about a task may use."""
+    submission, metric = task["submission"], task["metric"]
+    return {
+        "name": task["name"],
+        "description": task["description"].strip(),
+        "modality": task["modality"],
+        "problem": task["problem"].replace("_", " "),
+        "metric": _metric(metric),
+        "direction": "lower is better" if metric["lower_is_better"] else "higher is better",
+        "files": _files(task["data"]["public"]),
+        "columns": _columns(submission["id"] + submission["target"]),
+    }
+
+
+def task_prompt(prompt: str, task: Mapping[str, Any], **more: str) -> str:
+    """The prompt, filled in with the facts that it asks for and with `more`."""
+    known = {**task_facts(task), **more}
+    return prompts.render(prompt, **{name: known[name] for name in prompts.placeholders(prompt) & known.keys()})
+
+
+def _files(names: list[str]) -> str:
+    """The public files; of a folder with many only how many, and the first."""
+    by_folder: dict[str, list[str]] = {}
+    for name in names:
+        by_folder.setdefault(name.rpartition("/")[0], []).append(name)
+    lines = []
+    for folder, files in by_folder.items():
+        if folder and len(files) > MOST_FILES:
+            lines.append(f"{folder}/ ({len(files)} files, the first is {files[0]})")
+        else:
+            lines += files
+    return ", ".join(lines)
+
+
+def _metric(metric: Mapping[str, Any]) -> str:
+    """The metric in words: its name and parameters; one that is code has nothing to show but the description."""
+    if "name" not in metric:
+        return "the one that the description defines"
+    return " ".join([metric["name"], *(f"{key}={value}" for key, value in sorted(metric["params"].items()))])
+
+
+def _columns(names: list[str]) -> str:
+    if len(names) <= MOST_COLUMNS:
+        return ", ".join(names)
+    return f"{', '.join(names[:MOST_COLUMNS])} and {len(names) - MOST_COLUMNS} more, as in the sample submission"
+
+
+def validation_note(validation: bool, revealed: bool) -> str:
+    """How an agent is told that it will learn scores: on rows set apart from train.csv, on the test rows, or not."""
+    if revealed:
+        return "The scores that you are told are those on the rows of test.csv."
+    if not validation:
+        return "You are told whether a submission is valid, but no score."
+    return (
+        "Some rows of the original training data have been moved to test.csv and stand among those to predict, so there "
+        "may be other numbers of rows than the description says; the scores that you are told are computed on them alone, "
+        "and the final score on the others."
+    )
+
+
+# --- programs and submissions ------------------------------------------------------------------------------------------
+
+MAX_OUTPUT = 6000  # characters of an output
+
+STATUS_WORDS = {
+    "ok": "The program ended normally",
+    "error": "The program failed",
+    "timeout": "The program ran too long and was stopped",
+    "memory": "The program needed too much memory and was stopped",
+    "disk": "The program wrote too much to the disk and was stopped",
+    "output": "The program printed too much and was stopped",
+    "killed": "The program was ended by a signal",
+}
+
+
+def output_text(output: Mapping[str, Any], most: int = MAX_OUTPUT) -> str:
+    """A recorded output as text of at most about `most` characters, all that is hidden in it spelled out."""
+    head, tail, left_out = output["head"], output["tail"], 0
+    if tail:
+        left_out = max(0, output["bytes"] - len(head.encode()) - len(tail.encode()))
+    text = head if not tail else f"{head}\n[... {left_out} bytes left out ...]\n{tail}" if left_out else head + tail
+    text = escaped(text)
+    if len(text) > most:
+        text = f"{text[: most // 3]}\n[... {len(text) - most} characters left out ...]\n{text[-(most - most // 3) :]}"
+    return text.strip("\n")
+
+
+def duration_text(seconds: float) -> str:
+    """How long something took, in whole seconds: measured times differ, and what a policy reads should not."""
+    return f"after {seconds:.0f} s" if seconds >= 1 else "in less than a second"
+
+
+def execution_message(execution: Mapping[str, Any]) -> str:
+    """How a program ended, in seconds and words, and what it printed."""
+    code = f" with exit code {execution['exit_code']}" if execution["exit_code"] else ""
+    sentences = [f"{STATUS_WORDS[execution['status']]}{code} {duration_text(execution['duration_s'])}."]
+    for name in ("stdout", "stderr"):
+        text = output_text(execution[name])
+        if text:
+            sentences.append(f"{name}:\n{fenced(text)}")
+    if len(sentences) == 1:
+        sentences.append("It printed nothing.")
+    return "\n\n".join(sentences)
+
+
+def submission_message(execution: Mapping[str, Any]) -> str:
+    """Whether there is a submission, without judging it."""
+    if execution["submission"] is None:
+        return f"There is nothing to score: {execution['submission_problem']}."
+    return f"submission.csv was written ({execution['submission']['bytes']} bytes)."
+
+
+def score_message(turn: Mapping[str, Any], task: Mapping[str, Any], revealed: bool) -> str:
+    """What is said of a turn's submission: its score on the validation rows, or on the test rows where `revealed`.
+
+    Without a validation split only whether the file is valid.
+    """
+    verdict = turn.get("grade") if revealed else turn.get("validation") or turn.get("grade")
+    if verdict is None:
+        return "There is no submission.csv to score."
+    if not verdict["valid"]:
+        return f"submission.csv is invalid: {verdict['reason']}"
+    if not revealed and turn.get("validation") is None:
+        return "submission.csv is valid. No score is told in this task."
+    metric = task["metric"]
+    direction = "lower is better" if metric["lower_is_better"] else "higher is better"
+    rows = "test rows" if revealed else "validation rows"
+    return (
+        f"submission.csv is valid. {metric.get('name', 'The score')} on the {rows}: {verdict['score']:g} ({direction})."
+    )
+
+
+# --- text of programs and models ---------------------------------------------------------------------------------------
+
+# Tabs and line ends stay; joiners, which some scripts and emoji need, do too.
+_HIDDEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    "\U000e0000-\U000e007f\ud800-\udfff]"
+)
+_MARKS = re.compile(
+    "<(?=[|\uff5c]|/?(?:tool_response|tool_call|start_of_turn|end_of_turn|s)>)|\\[(?=/?INST\\])", re.IGNORECASE
+)
+_TICKS = re.compile("`+")
+
+
+def escaped(text: str) -> str:
+    """The text with all that is hidden spelled out (`\\x1b`), and a backslash in each mark of a chat's (`<\\|im_end|>`)."""
+    return _MARKS.sub(r"\g<0>\\", _HIDDEN.sub(_spelled, text.replace("\r\n", "\n")))
+
+
+def _spelled(match: re.Match[str]) -> str:
+    code = ord(match.group())
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def fenced(text: str, language: str = "") -> str:
+    """A text in a fence that it cannot close."""
+    fence = "`" * max(3, 1 + max(map(len, _TICKS.findall(text)), default=0))
+    return f"{fence}{language}\n{text}\n{fence}"
+
+
+# --- the length of a conversation --------------------------------------------------------------------------------------
+
+CHARACTERS_A_TOKEN = 4
+KEPT_AT_EACH_END = 2
+
+
+def tokens_of(message: Mapping[str, Any]) -> int:
+    """Tokens of a message, estimated at 4 characters each where nobody has counted."""
+    calls = "".join(call["function"]["arguments"] for call in message.get("tool_calls", ()))
+    return (len(message["content"]) + len(calls)) // CHARACTERS_A_TOKEN + 1
+
+
+def visible(messages: Sequence[Mapping[str, Any]], failed: Sequence[int], most: int | None) -> list[int]:
+    """The places of the messages that the policy is shown, in order, of about `most` tokens (None: all).
+
+    failed: places of the policy's messages whose program failed; each is dropped with the observations that follow it,
+    oldest first and only as far as needed, but never the last exchange. Where that is not enough: the first two
+    messages and the last two.
+    """
+    places = list(range(len(messages)))
+    if most is None:
+        return places
+    total = sum(map(tokens_of, messages))
+    last = max((place for place in places if messages[place]["role"] == "assistant"), default=-1)
+    for place in failed:
+        if total <= most:
+            break
+        if place == last:
+            continue
+        gone = [place]
+        while (following := gone[-1] + 1) < len(messages) and messages[following]["role"] != "assistant":
+            gone.append(following)
+        total -= sum(tokens_of(messages[each]) for each in gone)
+        places = [each for each in places if each not in gone]
+    if total <= most or len(places) <= 2 * KEPT_AT_EACH_END:
+        return places
+    end = len(places) - KEPT_AT_EACH_END
+    while messages[places[end]]["role"] == "tool":  # servers refuse an answer to a call without the call before it
+        end -= 1
+    return places[:KEPT_AT_EACH_END] + places[end:]
+
+
+def shortened(text: str, tokens: int) -> str:
+    """The text, or its beginning and its end with a note between them, of about `tokens` tokens."""
+    most = tokens * CHARACTERS_A_TOKEN
+    if len(text) <= most:
+        return text
+    head = most // 4
+    note = f"\n[... {len(text) - most} characters left out ...]\n"
+    return text[:head] + note + text[len(text) - (most - head) :]

@@ -1,0 +1,34 @@
+"""Reading replies: reasoning, text, actions and programs out of what a model wrote, for all scaffolds.
+
+A reply is read as a person would who has no doubt what is meant, and never repaired. Every reading says how it was
+done: exact (the form that the prompt asks for), lenient (by a rule with a name), or none (for a reason with a name).
+`actions` reads messages that act, `programs` answers with a program, `sections` answers under headings, `values` JSON.
+"""
+
+from .actions import Body, named_call, plain, read_action
+from .programs import Answer, read_answer, split_answer
+from .sections import read_sections, sections
+from .tools import Action, Fault, Tool, as_functions, sendable
+from .values import read_json, without_fence
+from .visible import after_thinking, thinks
+
+__all__ = [
+    "Action",
+    "Answer",
+    "Body",
+    "Fault",
+    "Tool",
+    "after_thinking",
+    "as_functions",
+    "named_call",
+    "plain",
+    "read_action",
+    "read_answer",
+    "read_json",
+    "read_sections",
+    "sections",
+    "sendable",
+    "split_answer",
+    "thinks",
+    "without_fence",
+]

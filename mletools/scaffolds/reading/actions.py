@@ -1,0 +1,357 @@
+"""The action of a message: the papers' tags, the chat protocol's tool calls, and what agents write instead.
+
+Exact: one action in the form that the prompt asks for, or as one tool call. Lenient: any family's form of a call, the
+first of several actions, small faults of form (docs/replies.md lists the rules). A message without an action that is
+clear gets a Fault, which is answered with a correction and marked. Not covered: repairing programs.
+"""
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from .calls import Arguments, Call, first_call, next_call
+from .programs import read_answer
+from .sections import sections
+from .tools import Action, Fault, Tool, read_arguments, strict_arguments
+from .values import acts, parsed, read_json, without_fence
+from .visible import after_first_thought, foreign_part, other_reasoning, own_length
+
+SEVERAL = "Your message takes more than one action, and none was carried out."
+_MOST_AFTER_END = 40  # characters after an unclosed tag that ends the work
+CUT_OFF = "Your message was cut off at the limit of its length: say the same in fewer words."
+
+
+# Reads what stands between a tool's tags. ValueError, in words for the policy, where it cannot.
+Body = Callable[[Tool, str], tuple[str, dict[str, str]]]
+
+
+def read_action(
+    reply: Mapping[str, Any], tools: Sequence[Tool], body: Body | None = None, tags: Sequence[str] = ()
+) -> Action | Fault:
+    """The action of a reply ({"text", "finish_reason", "tool_calls", "reasoning"}).
+
+    Tags are the tools' names, unless `tags` names others; `body` reads what stands between them (default: `plain`). A
+    finished reply that is reasoning alone takes the only action in it: the server took the answer for reasoning.
+    """
+    action = _read_text(reply, tools, body, tags)
+    apart = not reply["text"].strip() and not reply.get("tool_calls") and reply["finish_reason"] == "stop"
+    if isinstance(action, Action) or not apart or not reply.get("reasoning"):
+        return action
+    inside = _read_text({"text": reply["reasoning"], "finish_reason": "stop"}, tools, body, tags)
+    if isinstance(inside, Action) and inside.rule != "first_action":
+        return replace(inside, rule="answer_in_reasoning")
+    return action
+
+
+def _read_text(
+    reply: Mapping[str, Any], tools: Sequence[Tool], body: Body | None, tags: Sequence[str]
+) -> Action | Fault:
+    reader = _Reader(tools, body or plain, tags or [tool.name for tool in tools])
+    exact = reader.exact(reply)
+    if isinstance(exact, Action) and not _holds_fence(exact):
+        return exact
+    lenient = reader.lenient(reply)
+    if isinstance(exact, Action):
+        return lenient if isinstance(lenient, Action) and lenient.rule == "fence_in_tag" else exact
+    if isinstance(lenient, Action) or (exact.kind in ("missing", "several") and lenient is not None):
+        return lenient
+    return exact
+
+
+def plain(tool: Tool, text: str) -> tuple[str, dict[str, str]]:
+    """The body of a tool with one field is that field; with several, sections that begin with NAME: in capitals."""
+    if len(tool.fields) <= 1:
+        return tool.name, dict.fromkeys(tool.fields, without_fence(text))
+    return tool.name, sections(text, list(tool.fields))
+
+
+def named_call(text: str) -> tuple[str, dict[str, str]]:
+    """(name, fields) of {"name": ..., "arguments": {...}}. ValueError, in words, for anything else."""
+    try:
+        call = json.loads(text, strict=False)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"what stands in the call is no JSON: {error}") from None
+    if not isinstance(call, dict) or not isinstance(call.get("name"), str):
+        raise ValueError('a call is {"name": ..., "arguments": {...}}')
+    arguments = call.get("arguments", {})
+    return call["name"], strict_arguments(arguments if isinstance(arguments, str) else json.dumps(arguments))
+
+
+@dataclass(frozen=True)
+class _Tagged:
+    """What stands in a tag, from `begin` to `end`; `rule` is the leniency that it takes to see the tag."""
+
+    tag: str
+    body: str
+    begin: int
+    end: int
+    rule: str | None = None
+
+
+@dataclass(frozen=True)
+class _Reader:
+    tools: Sequence[Tool]
+    body: Body
+    tags: Sequence[str]
+
+    @property
+    def known(self) -> dict[str, Tool]:
+        return {tool.name: tool for tool in self.tools}
+
+    def exact(self, reply: Mapping[str, Any]) -> Action | Fault:
+        """The only action, in the form that the prompt asks for."""
+        if reply["finish_reason"] == "length":
+            return Fault("length", CUT_OFF)
+        calls = reply.get("tool_calls") or []
+        _, text, reasoning_rule = other_reasoning(reply["text"])
+        text = text if reasoning_rule else after_first_thought(text)
+        try:
+            tagged = _tagged(text, self.tags)
+        except ValueError as error:
+            return Fault("malformed", str(error))
+        tagged = [each for each in tagged if each.begin <= own_length(text)]
+        if len(calls) + len(tagged) == 0:
+            return Fault("missing", "Your message takes no action.")
+        if len(calls) + len(tagged) > 1:
+            return Fault("several", SEVERAL)
+        try:
+            if calls:
+                return self._action(calls[0]["name"], strict_arguments(calls[0]["arguments"]), calls[0]["id"])
+            read = self._in_tag(tagged[0])
+        except ValueError as error:
+            return Fault("malformed", str(error))
+        if isinstance(read, Action):
+            foreign = foreign_part(text, tagged[0].end)
+            return replace(read, rule=foreign[1] if foreign else reasoning_rule)
+        return read
+
+    def lenient(self, reply: Mapping[str, Any]) -> Action | Fault | None:
+        """The first action, in any form; None where there is none, Fault where it is no action of these tools."""
+        calls, cut = reply.get("tool_calls") or [], reply["finish_reason"] == "length"
+        _, text, reasoning_rule = other_reasoning(reply["text"])
+        text = text if reasoning_rule else after_first_thought(text)
+        if calls:
+            return self._native(calls, text, cut)
+        action, rule = self._first_in(text, cut, len(text) if reasoning_rule == "harmony" else own_length(text))
+        if isinstance(action, Action):
+            rule = action.rule or rule if rule == "end_of_turn" else rule or action.rule
+            return replace(action, rule=rule or reasoning_rule or "end_of_turn")
+        return action
+
+    # --- tool calls -----------------------------------------------------------------------------------------------
+
+    def _native(self, calls: Sequence[Mapping[str, Any]], text: str, cut: bool) -> Action | Fault | None:
+        if cut and len(calls) == 1:  # it was cut off inside the call
+            return None
+        call = calls[0]
+        action = self._resolved(call["name"], call["arguments"], True, call["id"])
+        if not isinstance(action, Action):
+            return action
+        others: list[Action | Fault | None]
+        try:
+            others = [self._in_tag(tagged) for tagged in _tagged(text, self.tags)]
+        except ValueError:
+            return None
+        others += [self._resolved(each["name"], each["arguments"], True) for each in calls[1:]]
+        if not others:
+            return action
+        same = all(isinstance(other, Action) and _alike(other, action) for other in others)
+        if len(calls) - 1 < len(others) and not same:  # another action stands in the text: which one is meant?
+            return None
+        return replace(action, rule="same_action_twice" if same else "first_action")
+
+    # --- text -----------------------------------------------------------------------------------------------------
+
+    def _first_in(self, text: str, cut: bool, own_length: int) -> tuple[Action | Fault | None, str | None]:
+        """(the first action of a text, the rule that says what followed it)."""
+        tagged = self._first_tag(text)
+        call, second = first_call(text, self._names)
+        if tagged and (call is None or tagged.begin <= call.begin):
+            begin, end, closed = tagged.begin, tagged.end, tagged.rule != "unclosed_tag"
+            action = self._leniently_in_tag(tagged)
+            if action is None and call is not None and call.begin == tagged.begin:
+                action, end, closed = self._resolved_call(call), call.end, call.closed
+            second = next_call(text, end, self._names)
+        elif call is not None:
+            action, begin, end, closed = self._resolved_call(call), call.begin, call.end, call.closed
+        else:
+            return self._fence(text, cut), None
+        if begin > own_length or (cut and not closed):
+            return None, None
+        if second is None and (following := self._first_tag(text[end:])):
+            second = end + following.begin
+        foreign = foreign_part(text, end)
+        if foreign is not None and (second is None or foreign[0] <= second):
+            return action, foreign[1]
+        if second is not None:
+            return action, "first_action"
+        return action, "cut_after_action" if cut else None
+
+    def _first_tag(self, text: str) -> _Tagged | None:
+        """The first tag of a tool, whatever its case; <finish/> is empty, one that is never closed runs to the end."""
+        names = {name.lower(): name for name in (*self.tags, *self.known)}
+        opening = re.compile(rf"<({'|'.join(map(re.escape, names.values()))})[ \t]{{0,9}}(/?)>", re.IGNORECASE)
+        match = opening.search(text)
+        if match is None:
+            return None
+        tag, begin = names[match[1].lower()], match.start()
+        if match[2]:
+            return _Tagged(tag, "", begin, match.end(), "self_closing")
+        rule = "tag_case" if match[1] != tag else None if tag in self.tags else "tool_tag"
+        end = text.find(f"</{match[1]}>", match.end())
+        if end < 0:
+            closing = re.compile(rf"</{re.escape(tag)}\s{{0,9}}>", re.IGNORECASE).search(text, match.end())
+            if closing:
+                return _Tagged(tag, text[match.end() : closing.start()], begin, closing.end(), "tag_case")
+            foreign = foreign_part(text, match.end())
+            end = foreign[0] if foreign else len(text)
+            return _Tagged(tag, text[match.end() : end], begin, end, "unclosed_tag")
+        return _Tagged(tag, text[match.end() : end], begin, end + len(match[1]) + 3, rule)
+
+    def _in_tag(self, tagged: _Tagged) -> Action | Fault:
+        """The action in a tag. ValueError, in words, where it cannot be read."""
+        body = self.body if tagged.tag in self.tags else plain
+        return self._action(*body(self.known.get(tagged.tag, Tool(tagged.tag, "")), tagged.body))
+
+    def _leniently_in_tag(self, tagged: _Tagged) -> Action | Fault | None:
+        unclosed = tagged.rule == "unclosed_tag"
+        try:
+            read = self._in_tag(replace(tagged, body=self._completed(tagged) if unclosed else tagged.body))
+        except ValueError:
+            return self._from_json(tagged) or self._raw_program(tagged)
+        if not isinstance(read, Action):
+            return read
+        code = read.fields.get("code")
+        rule = tagged.rule
+        if code is not None and parsed(code) is None:
+            inner = read_answer(code)
+            if inner.code is not None:
+                return replace(read, fields={**read.fields, "code": inner.code}, rule=rule or "fence_in_tag")
+            if unclosed:
+                return None
+        elif unclosed and code is None and (read.fields or len(tagged.body.strip()) > _MOST_AFTER_END):
+            return None
+        return replace(read, rule=rule)
+
+    def _completed(self, tagged: _Tagged) -> str:
+        """The body of a tag that is never closed, with a react program's inner tag closed."""
+        inside = tagged.body.rstrip()
+        return f"{inside}\n</code>" if "<code>" in inside and not inside.endswith("</code>") else inside
+
+    def _from_json(self, tagged: _Tagged) -> Action | Fault | None:
+        """The action of a tag that holds JSON: the tool's fields, or a call with small faults."""
+        try:
+            value, rule = read_json(tagged.body)
+        except ValueError:
+            return None
+        if not isinstance(value, dict):
+            return None
+        if isinstance(value.get("name"), str):
+            arguments = value.get("arguments", value.get("parameters", {}))
+            if not isinstance(arguments, (dict, str)):
+                return None
+            return self._resolved(value["name"], arguments, True, rule=tagged.rule or rule or "hermes")
+        if tagged.tag in self.known:
+            return self._resolved(tagged.tag, value, True, rule=tagged.rule or rule or "json_in_tag")
+        return None
+
+    def _raw_program(self, tagged: _Tagged) -> Action | None:
+        """The program that stands in a tag of calls as it is: after the word python, in a fence, in half a <code>."""
+        if tagged.tag in self.known or self._program_tool is None:
+            return None
+        code = tagged.body.strip().removeprefix("python").strip()
+        code = without_fence(code.removeprefix("<code>").removesuffix("</code>"))
+        tree = parsed(code)
+        if tree is None or not acts(tree):
+            return None
+        return Action(self._program_tool.name, {"code": code}, rule=tagged.rule or "raw_argument")
+
+    def _fence(self, text: str, cut: bool) -> Action | None:
+        """The action of a message that is one block of Python, where one tool alone takes a program."""
+        if self._program_tool is None or text.count("```") != 2 or cut:
+            return None
+        answer = read_answer(text)
+        if answer.read != "exact" or answer.code is None or parsed(answer.code) is None:
+            return None
+        return Action(self._program_tool.name, {"code": answer.code}, rule="fence_as_action")
+
+    @property
+    def _program_tool(self) -> Tool | None:
+        """The only tool that takes a program; None where several do."""
+        takers = [tool for tool in self.tools if list(tool.fields) == ["code"]]
+        return takers[0] if len(takers) == 1 else None
+
+    # --- calls ----------------------------------------------------------------------------------------------------
+
+    def _names(self, name: str) -> bool:
+        return self._tool(name) is not None
+
+    def _tool(self, name: str) -> Tool | None:
+        bare = name.strip().removeprefix("functions.")
+        for tool in self.tools:
+            if bare == tool.name or bare in tool.aliases:
+                return tool
+        alike = [tool for tool in self.tools if bare.lower() in (tool.name.lower(), *tool.aliases)]
+        return alike[0] if len(alike) == 1 else None
+
+    def _resolved_call(self, call: Call) -> Action | Fault | None:
+        return self._resolved(call.name, call.arguments, call.closed, rule=call.form)
+
+    def _resolved(
+        self, name: str, arguments: Arguments, closed: bool, id: str | None = None, rule: str | None = None
+    ) -> Action | Fault | None:
+        """The action that a call means; None where its arguments cannot be read without doubt."""
+        tool = self._tool(name)
+        if tool is None:
+            return self._unknown(name)
+        if name != tool.name and rule is None:
+            rule = "tool_name"
+        fields, own_rule = read_arguments(tool, arguments)
+        if fields is None:
+            return None
+        if not closed and "code" in tool.fields and parsed(fields.get("code", "")) is None:
+            return None
+        if not closed and "code" not in tool.fields and not isinstance(arguments, str) and tool.fields:
+            return None
+        read = self._action(tool.name, fields, id)
+        rule = rule if rule and own_rule == "fence" else own_rule or rule
+        return replace(read, rule=rule) if isinstance(read, Action) else read
+
+    def _unknown(self, name: str) -> Fault:
+        return Fault("unknown", f"There is no action named {name[:80]!r}; there are {', '.join(self.known)}.")
+
+    def _action(self, name: str, fields: dict[str, str], id: str | None = None) -> Action | Fault:
+        if name not in self.known:
+            return self._unknown(name)
+        tool = self.known[name]
+        missing = [each for each in tool.fields if not fields.get(each, "").strip()]
+        if missing:
+            return Fault("malformed", f"{name} needs {' and '.join(missing)}.")
+        return Action(name, {each: fields[each] for each in tool.fields}, id)
+
+
+def _holds_fence(action: Action) -> bool:
+    """Whether the program of an action is no Python, but a text with a fence."""
+    code = action.fields.get("code", "")
+    return "```" in code and parsed(code) is None
+
+
+def _alike(one: Action, other: Action) -> bool:
+    return one.name == other.name and [text.strip() for text in one.fields.values()] == [
+        text.strip() for text in other.fields.values()
+    ]
+
+
+def _tagged(text: str, names: Sequence[str]) -> list[_Tagged]:
+    """Each tag in turn; what looks like a tag inside a body is part of the body."""
+    opening = re.compile(rf"<({'|'.join(map(re.escape, names))})>")
+    found, at = [], 0
+    while match := opening.search(text, at):
+        end = text.find(f"</{match.group(1)}>", match.end())
+        if end < 0:
+            raise ValueError(f"<{match.group(1)}> is opened and never closed.")
+        at = end + len(match.group(1)) + 3
+        found.append(_Tagged(match.group(1), text[match.end() : end], match.start(), at))
+    return found

@@ -1,0 +1,299 @@
+"""Calls of tools that stand in a reply's text, in the forms of the model families, where no server has parsed them.
+
+Covered: Hermes and Qwen (JSON in <tool_call>), Qwen3-Coder, GLM, DeepSeek V3 to V3.2, Kimi K2, Mistral, Llama 3 and 4,
+gpt-oss, Claude, ReAct's "Action:", Python calls, JSON in a fence or bare. Not covered: the scaffolds' own tags and
+whether there is such a tool (actions).
+"""
+
+# ruff: noqa: RUF001 - DeepSeek writes a full-width bar in its markers
+
+import ast
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from .values import parsed, read_json
+
+Arguments = dict[str, Any] | str  # by name, or text: JSON, or a tool's only field
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call in a text, from `begin` to `end`. `form`: the family's; `closed`: it ends before the text does."""
+
+    name: str
+    arguments: Arguments
+    begin: int
+    end: int
+    form: str
+    closed: bool = True
+    more: bool = False  # the same list holds further calls
+
+
+_NAME = r"[\w.:-]{1,80}"
+_OPENERS: dict[str, str] = {
+    "hermes": r"<tool_call>",
+    "claude": rf'<(?:antml:)?invoke\s{{1,9}}name="({_NAME})"\s{{0,9}}>',
+    "deepseek_dsml": rf'<[｜|]DSML[｜|]invoke\s{{1,9}}name="({_NAME})"\s{{0,9}}>',
+    "qwen3_coder": rf"<function=({_NAME})>",
+    "deepseek": r"<｜tool▁call▁begin｜>",
+    "kimi": r"<\|tool_call_begin\|>",
+    "mistral": r"\[TOOL_CALLS\]",
+    "llama": r"<\|python_tag\|>|<\|python_start\|>",
+    "harmony": rf"\bto=(?:functions\.)?({_NAME})(?![\w.:-])[^\n]{{0,80}}?<\|message\|>",
+    "react_text": rf"(?:^|\n)[ \t]{{0,9}}Action:[ \t]{{0,9}}({_NAME})[ \t]{{0,9}}\n[ \t]{{0,9}}Action Input:",
+}
+_OPENING = re.compile("|".join(f"(?P<{form}>{pattern})" for form, pattern in _OPENERS.items()))
+_PARAMETER = {
+    "qwen3_coder": (re.compile(rf"<parameter=({_NAME})>"), "</parameter>"),
+    "claude": (re.compile(rf'<(?:antml:)?parameter\s{{1,9}}name="({_NAME})"[^<>\n]{{0,40}}>'), "parameter>"),
+    "deepseek_dsml": (re.compile(rf'<[｜|]DSML[｜|]parameter\s{{1,9}}name="({_NAME})"[^<>\n]{{0,40}}>'), "DSML"),
+    "glm": (re.compile(r"<arg_key>([^<>]{1,80})</arg_key>\s{0,9}<arg_value>"), "</arg_value>"),
+}
+_KEYS = ("name", "tool", "tool_name", "function", "action")
+_VALUES = ("arguments", "parameters", "args", "input", "tool_input", "action_input")
+_JSON_FENCE = re.compile(r"(?:^|\n)[ \t]{0,9}```(?:json|tool_call|tool_code)?[ \t]*\n(?=\s{0,9}[{\[])", re.IGNORECASE)
+_JSON_LINE = re.compile(r"(?:^|\n)[ \t]{0,9}(?=\{)")
+_PYTHON_CALL = re.compile(r"\s*\[?\s{0,9}(\w{1,80})\(")
+_MOST_TRIED = 20  # places at which bare JSON is tried
+
+
+def first_call(text: str, known: Callable[[str], bool]) -> tuple[Call | None, int | None]:
+    """(the first call of a text, where a second one begins). `known`: whether a tool has such a name.
+
+    Bare JSON and Python calls count only where they name a known tool.
+    """
+    call = next(_marked(text), None) or _bare(text, known)
+    if call is None:
+        return None, None
+    return call, call.end if call.more else next_call(text, call.end, known)
+
+
+def next_call(text: str, at: int, known: Callable[[str], bool]) -> int | None:
+    """Where the next call begins from a place on; None without one."""
+    following = _OPENING.search(text, at)
+    if following:
+        return following.start()
+    call = _bare(text[at:], known)
+    return at + call.begin if call else None
+
+
+def _marked(text: str) -> Iterator[Call]:
+    """Calls that begin with a family's marker, in order; what looks like one but cannot be read is passed over."""
+    for at, match in enumerate(_OPENING.finditer(text)):
+        if at == _MOST_TRIED:
+            return
+        name = next((group for group in match.groups() if group and group != match[0]), "")
+        call = _READERS[str(match.lastgroup)](text, match, name)
+        if call is not None:
+            yield call
+
+
+def _until(text: str, at: int, closing: str) -> tuple[str, int, bool]:
+    """(text up to `closing`, where that ends, whether it is there)."""
+    end = text.find(closing, at)
+    return (text[at:], len(text), False) if end < 0 else (text[at:end], end + len(closing), True)
+
+
+def _parameters(body: str, form: str) -> dict[str, Any]:
+    """The values of XML-like parameters; the last may be unclosed."""
+    opening, closing = _PARAMETER[form]
+    found: dict[str, Any] = {}
+    at = 0
+    while match := opening.search(body, at):
+        value, at, closed = _until(body, match.end(), closing)
+        if form in ("claude", "deepseek_dsml") and closed:
+            value = value.rpartition("</")[0]
+        if form == "deepseek_dsml":
+            at = body.find(">", at) + 1 or len(body)
+        found[match[1].strip()] = _value(value)
+    return found
+
+
+def _value(text: str) -> str:
+    """A parameter's text without the line ends after its opening and before its closing tag."""
+    return text.removeprefix("\n").removesuffix("\n")
+
+
+# --- forms ------------------------------------------------------------------------------------------------------------
+
+
+def _hermes(text: str, match: "re.Match[str]", name: str) -> Call | None:
+    """<tool_call> with JSON, with <function=...> (Qwen3-Coder), or with <arg_key> (GLM)."""
+    begin = match.start()
+    decoded = _decoded(text, match.end())
+    if decoded is not None:
+        value, at = decoded
+        _, end, closed = _until(text, at, "</tool_call>")
+        return _named(value, begin, end if closed else at, "hermes", True)
+    body, end, closed = _until(text, match.end(), "</tool_call>")
+    inner = re.compile(_OPENERS["qwen3_coder"]).match(text, match.end() + len(body) - len(body.lstrip()))
+    if inner:
+        call = _function(text, inner, inner[1])
+        return call and replace(call, begin=begin, end=max(call.end, end))
+    head = body.partition("<arg_key>")[0].strip()
+    if re.fullmatch(_NAME, head):
+        return Call(head, _parameters(body, "glm"), begin, end, "glm", closed)
+    try:
+        value, rule = read_json(body)
+    except ValueError:
+        return None
+    return _named(value, begin, end, rule or "hermes", closed)
+
+
+def _function(text: str, match: "re.Match[str]", name: str) -> Call | None:
+    body, end, closed = _until(text, match.end(), "</function>")
+    if body.lstrip().startswith("{") and "<parameter=" not in body:
+        return Call(name, body, match.start(), end, "llama", closed)
+    return Call(name, _parameters(body, "qwen3_coder"), match.start(), end, "qwen3_coder", closed)
+
+
+def _invoke(text: str, match: "re.Match[str]", name: str) -> Call | None:
+    body, end, closed = _until(text, match.end(), "invoke>")
+    return Call(name, _parameters(body, "claude"), match.start(), end, "claude", closed)
+
+
+def _dsml(text: str, match: "re.Match[str]", name: str) -> Call | None:
+    body, end, closed = text[match.end() :], len(text), False
+    closing = re.compile(r"</[｜|]DSML[｜|]invoke>").search(text, match.end())
+    if closing:
+        body, end, closed = text[match.end() : closing.start()], closing.end(), True
+    return Call(name, _parameters(body, "deepseek_dsml"), match.start(), end, "deepseek", closed)
+
+
+def _deepseek(text: str, match: "re.Match[str]", name: str) -> Call | None:
+    body, end, closed = _until(text, match.end(), "<｜tool▁call▁end｜>")
+    head, separator, rest = body.partition("<｜tool▁sep｜>")
+    if not separator:
+        return None
+    if not rest.lstrip().startswith("{"):  # V3: type, separator, name, and the arguments in a fence
+        head, _, rest = rest.partition("\n")
+    return Call(head.strip(), rest, match.start(), end, "deepseek", closed)
+
+
+def _kimi(text: str, match: "re.Match[str]", name: str) -> Call | None:
+    body, end, closed = _until(text, match.end(), "<|tool_call_end|>")
+    head, separator, rest = body.partition("<|tool_call_argument_begin|>")
+    return Call(re.sub(r":\d+$", "", head.strip()), rest, match.start(), end, "kimi", closed) if separator else None
+
+
+def _mistral(text: str, match: "re.Match[str]", name: str) -> Call | None:
+    decoded = _decoded(text, match.end())
+    if decoded is not None and isinstance(decoded[0], list) and decoded[0]:
+        call = _named(decoded[0][0], match.start(), decoded[1], "mistral", True)
+        return call and replace(call, more=len(decoded[0]) > 1)
+    head = re.compile(rf"\s{{0,9}}({_NAME})(?:\[CALL_ID\]\w{{0,40}})?(?:\[ARGS\])?\s{{0,9}}(?=\{{)").match(
+        text, match.end()
+    )
+    if not head:
+        return None
+    decoded = _decoded(text, head.end())
+    end = decoded[1] if decoded else len(text)
+    return Call(head[1], text[head.end() : end], match.start(), end, "mistral", decoded is not None)
+
+
+def _llama(text: str, match: "re.Match[str]", name: str) -> Call | None:
+    decoded = _decoded(text, match.end())
+    if decoded is not None:
+        return _named(decoded[0], match.start(), decoded[1], "llama", True)
+    body, end, closed = _until(text, match.end(), "<|python_end|>")
+    body, _, _ = body.partition("<|eom_id|>")
+    python = _python_call(body.strip(), match.start(), end)
+    return python or Call("python", body, match.start(), end, "llama", closed)
+
+
+def _harmony(text: str, match: "re.Match[str]", name: str) -> Call | None:
+    end = re.compile(r"<\|(?:call|end|start|channel|return)\|>").search(text, match.end())
+    at = end.start() if end else len(text)
+    return Call(name, text[match.end() : at], match.start(), at, "harmony", end is not None)
+
+
+def _react_text(text: str, match: "re.Match[str]", name: str) -> Call | None:
+    end = re.compile(r"\n[ \t]{0,9}(?:Observation|Thought|Action):").search(text, match.end())
+    at = end.start() if end else len(text)
+    return Call(name, text[match.end() : at].strip(), match.start(), at, "react_text", True)
+
+
+_READERS: Mapping[str, Callable[[str, "re.Match[str]", str], Call | None]] = {
+    "hermes": _hermes,
+    "claude": _invoke,
+    "deepseek_dsml": _dsml,
+    "qwen3_coder": _function,
+    "deepseek": _deepseek,
+    "kimi": _kimi,
+    "mistral": _mistral,
+    "llama": _llama,
+    "harmony": _harmony,
+    "react_text": _react_text,
+}
+
+
+# --- JSON and Python without a marker ---------------------------------------------------------------------------------
+
+
+def _bare(text: str, known: Callable[[str], bool]) -> Call | None:
+    """The first call in a JSON fence, in JSON that begins a line, or that is all of the text as Python."""
+    left = 3 * len(text)
+    for form, pattern in (("fenced_json", _JSON_FENCE), ("bare_json", _JSON_LINE)):
+        at = 0
+        for _ in range(_MOST_TRIED):
+            match = pattern.search(text, at)
+            if match is None or left < 0:
+                break
+            decoded = _decoded(text, match.end())
+            if decoded is None:
+                left -= len(text) - match.end()
+                at = match.end() + 1
+                continue
+            value, end = decoded
+            closing = re.compile(r"\s{0,9}```").match(text, end)
+            at = closing.end() if closing and form == "fenced_json" else end
+            first = value[0] if isinstance(value, list) and len(value) == 1 else value
+            call = _named(first, match.start(), at, form, True)
+            if call and known(call.name):
+                return call
+    name = _PYTHON_CALL.match(text)
+    return _python_call(text.strip(), 0, len(text)) if name and known(name[1]) else None
+
+
+def _python_call(text: str, begin: int, end: int) -> Call | None:
+    """`f(a="...")`, or a list whose first item is such a call; all arguments are constants with names."""
+    tree = parsed(text)
+    statement = tree.body[0] if tree and len(tree.body) == 1 else None
+    node = statement.value if isinstance(statement, ast.Expr) else None
+    if isinstance(node, ast.List) and node.elts:
+        node = node.elts[0]
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name) or node.args:
+        return None
+    arguments: dict[str, Any] = {
+        word.arg: word.value.value for word in node.keywords if word.arg and isinstance(word.value, ast.Constant)
+    }
+    complete = len(arguments) == len(node.keywords)
+    return Call(node.func.id, arguments, begin, end, "pythonic") if complete else None
+
+
+def _decoded(text: str, at: int) -> tuple[Any, int] | None:
+    """(value, end) of the JSON object or list at a place, blanks before it passed over; None where there is none."""
+    start = re.compile(r"\s*").match(text, at).end()  # type: ignore[union-attr]
+    if not text.startswith(("{", "["), start):
+        return None
+    try:
+        return json.JSONDecoder(strict=False).raw_decode(text, start)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _named(value: Any, begin: int, end: int, form: str, closed: bool) -> Call | None:
+    """The call that a JSON object is: {"name": ..., "arguments": ...}, or by one of the other usual keys."""
+    if not isinstance(value, dict):
+        return None
+    inner = value.get("function")
+    if isinstance(inner, dict):
+        value = inner
+    name = next((value[key] for key in _KEYS if isinstance(value.get(key), str)), None)
+    if name is None:
+        return None
+    arguments: Any = next((value[key] for key in _VALUES if value.get(key) is not None), {})
+    return Call(name, arguments, begin, end, form, closed) if isinstance(arguments, (dict, str)) else None

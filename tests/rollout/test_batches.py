@@ -1,0 +1,106 @@
+"""Jobs whose requests an engine samples in one call: who is sampled with whom, and requests that are at fault."""
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from mletools.models import ContextExceeded, Reply, Request
+from mletools.records.errors import RecordError, ToolError
+from mletools.rollout.metered_model import MeteredModel
+
+
+class Engine:
+    """Answers with the seed; notes the seeds of each call."""
+
+    name, batch, version = "engine", 4, None
+
+    def __init__(self) -> None:
+        self.calls: list[list[int]] = []
+
+    def sample(self, requests: Sequence[Request]) -> list[Reply]:
+        texts = [request.messages[0]["content"] for request in requests]
+        if "long" in texts:
+            error = ContextExceeded("too long")
+            error.index = texts.index("long")
+            raise error
+        if "odd" in texts:
+            raise RecordError("the template refuses it")
+        if "broken" in texts:
+            raise ToolError("the engine is broken")
+        self.calls.append([request.seed for request in requests])
+        return [Reply(str(request.seed)) for request in requests]
+
+    def close(self) -> None:
+        pass
+
+
+def play(engine: Engine, jobs: list[list[str]]) -> list[Any]:
+    """What each job's questions are answered with; job k asks with the seeds 10k, 10k + 1, ..."""
+    model, answers = MeteredModel(engine), [None] * len(jobs)
+
+    def job(at: int) -> None:
+        try:
+            answers[at] = [  # type: ignore[call-overload]
+                model.ask("", [{"role": "user", "content": text}], 10 * at + turn, None, 9)
+                for turn, text in enumerate(jobs[at])
+            ]
+        except Exception as error:
+            answers[at] = error  # type: ignore[call-overload]
+        finally:
+            company.leave()
+
+    with model.batch(len(jobs)) as company:
+        threads = [threading.Thread(target=job, args=(at,)) for at in reversed(range(len(jobs)))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+            assert not thread.is_alive()
+    return answers
+
+
+def texts(answers: Any) -> list[str]:
+    return [answer.get("text", "refused") for answer in answers]
+
+
+def test_jobs_are_sampled_together_turn_by_turn_in_the_order_of_their_seeds() -> None:
+    engine = Engine()
+    answers = play(engine, [["a", "b", "c"], ["a"], ["a", "b"]])
+    assert engine.calls == [[0, 10, 20], [1, 21], [2]]
+    assert list(map(texts, answers)) == [["0", "1", "2"], ["10"], ["20", "21"]]
+
+
+def test_a_job_that_asks_nothing_holds_up_nobody() -> None:
+    engine = Engine()
+    assert texts(play(engine, [[], ["a"], []])[1]) == ["10"]
+    assert engine.calls == [[10]]
+
+
+def test_a_question_that_is_too_long_is_refused_alone() -> None:
+    engine = Engine()
+    assert list(map(texts, play(engine, [["a"], ["long"], ["a"]]))) == [["0"], ["refused"], ["20"]]
+    assert engine.calls == [[0, 20]]
+
+
+def test_where_the_engine_does_not_say_whose_fault_it_is_each_is_sampled_alone() -> None:
+    engine = Engine()
+    first, second, third = play(engine, [["a"], ["odd"], ["a"]])
+    assert (texts(first), texts(third)) == (["0"], ["20"])
+    assert isinstance(second, RecordError)
+    assert engine.calls == [[0], [20]]
+
+
+def test_a_broken_engine_is_everybodys_error() -> None:
+    answers = play(Engine(), [["a"], ["broken"]])
+    assert [type(answer) for answer in answers] == [ToolError, ToolError]
+
+
+@pytest.mark.parametrize("size", [1, 7])
+def test_an_engine_in_this_process_takes_one_call_at_a_time_without_a_batch(size: int) -> None:
+    engine = Engine()
+    model = MeteredModel(engine)
+    asked = [model.ask("", [{"role": "user", "content": "a"}], seed, None, 9) for seed in range(size)]
+    assert texts(asked) == [str(seed) for seed in range(size)]
+    assert engine.calls == [[seed] for seed in range(size)]
