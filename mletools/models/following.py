@@ -100,14 +100,22 @@ class FollowingModel:
 
     def _load(self, policy: published.Policy, open: Callable[[str], Model]) -> tuple[published.Policy, Model]:
         while True:
+            before = _inode(policy.folder)
             try:
                 return policy, open(str(policy.folder))
             except Exception:
                 newer = published.newest(self.folder)
-                if policy.folder.exists() or newer is None:
+                if newer is None or before is not None and _inode(policy.folder) == before:
                     raise
-                policy = newer  # the trainer removed it while it was being loaded
+                policy = newer  # the trainer removed or replaced it while it was being loaded
 
     def _newer(self) -> published.Policy | None:
         policy = published.newest(self.folder)
         return policy if policy is not None and policy.version != self._policy.version else None
+
+
+def _inode(folder: Path) -> int | None:
+    try:
+        return folder.stat().st_ino
+    except FileNotFoundError:
+        return None

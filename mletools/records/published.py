@@ -9,12 +9,14 @@ Each appears complete or not at all. Not covered: writing weights (training), lo
 
 import json
 import os
+import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from .errors import ToolError
 
 LATEST, WANTED = "latest", "wanted.json"
+REPLACED = 2.0  # seconds: longer than a version of the same name is absent while it is published again
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,7 @@ def newest(folder: Path) -> Policy | None:
     link = folder / LATEST
     if not link.is_symlink() and not link.exists():
         return None
+    last = time.monotonic() + REPLACED
     while True:
         target = link.resolve()
         try:
@@ -53,6 +56,9 @@ def newest(folder: Path) -> Policy | None:
         except (OSError, ValueError, KeyError) as error:
             if link.resolve() != target:
                 continue  # a newer policy was published, and this one deleted
+            if time.monotonic() < last:
+                time.sleep(0.02)
+                continue
             raise ToolError(f"{link}: points at {target}, which is no published policy") from error
         return Policy(int(version), target)
 

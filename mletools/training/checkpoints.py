@@ -50,13 +50,16 @@ def save(
             _sync(Path(root, name))
         _sync(Path(root))
     if final.exists():
-        _retire(final)
-    os.rename(partial, final)
+        before = _set_aside(final)
+        os.rename(partial, final)
+        shutil.rmtree(before)
+    else:
+        os.rename(partial, final)
     _point(out, LATEST, final.name)
     best = os.readlink(out / BEST) if (out / BEST).is_symlink() else ""
     for old in sorted(out.glob(f"{prefix}-??????"))[: -max(keep, 1)]:
         if old.name not in (final.name, best):
-            _retire(old)
+            shutil.rmtree(_set_aside(old))
     return final
 
 
@@ -124,12 +127,12 @@ def lock(out: Path) -> Iterator[None]:
         yield
 
 
-def _retire(folder: Path) -> None:
-    """Remove a whole checkpoint so that no moment leaves half of it under its final name."""
+def _set_aside(folder: Path) -> Path:
+    """Rename a whole checkpoint to a name that `clean` removes: no moment leaves half of it under its final name."""
     doomed = folder.with_name(folder.name + ".old" + PARTIAL)
     _remove(doomed)
     os.rename(folder, doomed)
-    shutil.rmtree(doomed)
+    return doomed
 
 
 def _remove(path: Path) -> None:

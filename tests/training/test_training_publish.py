@@ -20,6 +20,7 @@ from mletools.records import published
 from mletools.records.errors import OptionError, ToolError
 from mletools.records.jsonl import Line
 from mletools.rollout.endless import Ahead, EndlessOptions, State
+from mletools.training import checkpoints
 from mletools.training.publish import Publisher, load_adapter
 
 EXAMPLES = ROOT / "examples" / "tasks"
@@ -97,6 +98,27 @@ def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:
     (tmp_path / "wanted.json").write_text("{}")
     with pytest.raises(ToolError, match=r"wanted\.json: not readable"):
         published.wanted(tmp_path)
+
+
+def test_a_version_published_again_is_never_missed(tmp_path: Path) -> None:
+    """A run that is resumed publishes its version once more, while samplers read."""
+    checkpoints.save(tmp_path, 3, write, {"policy_version": 3}, prefix="policy")
+    done = threading.Event()
+
+    def again() -> None:
+        for _ in range(200):
+            checkpoints.save(tmp_path, 3, write, {"policy_version": 3}, prefix="policy")
+        done.set()
+
+    writer = threading.Thread(target=again)
+    writer.start()
+    reads = 0
+    while not done.is_set():
+        policy = published.newest(tmp_path)
+        assert policy is not None and policy.version == 3
+        reads += 1
+    writer.join()
+    assert reads > 100 and not list(tmp_path.glob("*.partial"))
 
 
 class Server:
