@@ -21,6 +21,7 @@ from .visible import after_first_thought, foreign_part, only_reasoning, other_re
 SEVERAL = "Your message takes more than one action, and none was carried out."
 _FRAMES = ("fence_in_tag", "argument_tag", "tag_in_string", "mentioned_tag")
 _MOST_CLOSINGS = 4  # closing tags in a program's strings
+_MOST_CALL = 10_000  # characters of a tag that may hold a family's call
 _MOST_AFTER_END = 40  # characters after an unclosed tag that ends the work
 CUT_OFF = "Your message was cut off at the limit of its length: say the same in fewer words."
 
@@ -248,6 +249,9 @@ class _Reader:
         try:
             read = self._in_tag(replace(tagged, body=self._completed(tagged) if unclosed else tagged.body))
         except ValueError:
+            call = first_call(tagged.body, self._names)[0] if len(tagged.body) < _MOST_CALL else None
+            if call is not None and tagged.tag not in self.known and not unclosed:
+                return self._resolved(call.name, call.arguments, call.closed, rule=call.form)
             return self._from_json(tagged) or self._raw_program(tagged)
         if not isinstance(read, Action):
             return read
@@ -270,7 +274,7 @@ class _Reader:
         inside = tagged.body.rstrip()
         other = re.search(r"\n</(\w{1,80})>\Z", inside)  # closed by another name
         if other and f"<{other[1]}>" not in inside:
-            inside = inside[: other.start() + 1]
+            inside = inside[: other.start()].rstrip()
         return f"{inside}\n</code>" if "<code>" in inside and not inside.endswith("</code>") else inside
 
     def _from_json(self, tagged: _Tagged) -> Action | Fault | None:
@@ -303,23 +307,18 @@ class _Reader:
 
     def _fence(self, text: str, cut: bool) -> Action | None:
         """The action of a message that is one block of code, where one tool alone takes such code, or a tool's name."""
-        named = [
-            tool for tool in self.tools if not tool.fields and text.strip("<>/\n .!*`").lower() == tool.name.lower()
-        ]
-        if named:
-            return Action(named[0].name, {}, rule="tool_name")
-        if text.count("```") != 2 or cut:
+        word = text.strip("<>/\n .!*`").lower()
+        for tool in self.tools:
+            if not tool.fields and word == tool.name.lower():
+                return Action(tool.name, {}, rule="tool_name")
+        if cut or text.count("```") != (0 if "<code>" in text else 2):
             return None
         answer, shell = read_answer(text), _SHELL_FENCE.search(text)
-        if (
-            self._program_tool is not None
-            and answer.rule in (None, "language")
-            and parsed(answer.code or "") is not None
-        ):
-            return Action(self._program_tool.name, {"code": str(answer.code)}, rule="fence_as_action")
-        shell_tool = self._taker("command")
-        if shell_tool is not None and shell is not None and shell[1].strip():
-            return Action(shell_tool.name, {"command": shell[1]}, rule="fence_as_action")
+        takes_python, takes_shell = self._program_tool, self._taker("command")
+        if takes_python and answer.rule in (None, "language", "code_tags") and parsed(answer.code or "") is not None:
+            return Action(takes_python.name, {"code": str(answer.code)}, rule="fence_as_action")
+        if takes_shell and shell and shell[1].strip():
+            return Action(takes_shell.name, {"command": shell[1]}, rule="fence_as_action")
         return None
 
     @property

@@ -43,6 +43,7 @@ _OPENERS: dict[str, str] = {
     "mistral": r"\[TOOL_CALLS\]",
     "llama": r"<\|python_tag\|>|<\|python_start\|>",
     "harmony": rf"\bto=(?:functions\.)?({_NAME})(?![\w.:-])[^\n]{{0,80}}?<\|message\|>",
+    "react_brackets": rf"(?:^|\n)[ \t]{{0,9}}Action:[ \t]{{0,9}}({_NAME})\[(?=[^\[\]\n]{{0,500}}\][ \t]{{0,9}}(?:\n|$))",
     "react_text": rf"(?:^|\n)[ \t]{{0,9}}Action:[ \t]{{0,9}}({_NAME})[ \t]{{0,9}}\n[ \t]{{0,9}}Action Input:",
 }
 _OPENING = re.compile("|".join(f"(?P<{form}>{pattern})" for form, pattern in _OPENERS.items()))
@@ -222,6 +223,11 @@ def _react_text(text: str, match: "re.Match[str]", name: str) -> Call | None:
     return Call(name, text[match.end() : at].strip(), match.start(), at, "react_text", True)
 
 
+def _react_brackets(text: str, match: "re.Match[str]", name: str) -> Call | None:
+    body, end, _ = _until(text, match.end(), "]")
+    return Call(name, body, match.start(), end, "react_text")
+
+
 _READERS: Mapping[str, Callable[[str, "re.Match[str]", str], Call | None]] = {
     "hermes": _hermes,
     "claude": _invoke,
@@ -232,6 +238,7 @@ _READERS: Mapping[str, Callable[[str, "re.Match[str]", str], Call | None]] = {
     "mistral": _mistral,
     "llama": _llama,
     "harmony": _harmony,
+    "react_brackets": _react_brackets,
     "react_text": _react_text,
 }
 
