@@ -14,13 +14,13 @@ from typing import Any
 from .calls import Arguments, Call, first_call, next_call
 from .programs import read_answer
 from .sections import sections
+from .tags import Tagged, all_tags, first_tag
 from .tools import Action, Fault, Tool, read_arguments, strict_arguments
 from .values import acts, parsed, read_json, without_fence
 from .visible import after_first_thought, foreign_part, only_reasoning, other_reasoning, own_length
 
 SEVERAL = "Your message takes more than one action, and none was carried out."
 _FRAMES = ("fence_in_tag", "argument_tag", "tag_in_string", "mentioned_tag")
-_MOST_CLOSINGS = 4  # closing tags in a program's strings
 _MOST_CALL = 10_000  # characters of a tag that may hold a family's call
 _MOST_AFTER_END = 40  # characters after an unclosed tag that ends the work
 CUT_OFF = "Your message was cut off at the limit of its length: say the same in fewer words."
@@ -84,17 +84,6 @@ def named_call(text: str) -> tuple[str, dict[str, str]]:
 
 
 @dataclass(frozen=True)
-class _Tagged:
-    """What stands in a tag, from `begin` to `end`; `rule` is the leniency that it takes to see the tag."""
-
-    tag: str
-    body: str
-    begin: int
-    end: int
-    rule: str | None = None
-
-
-@dataclass(frozen=True)
 class _Reader:
     tools: Sequence[Tool]
     body: Body
@@ -112,7 +101,7 @@ class _Reader:
         _, text, reasoning_rule = other_reasoning(reply["text"])
         text = text if reasoning_rule else after_first_thought(text)
         try:
-            tagged = _tagged(text, self.tags)
+            tagged = all_tags(text, self.tags)
         except ValueError as error:
             return Fault("malformed", str(error))
         tagged = [each for each in tagged if each.begin <= own_length(text)]
@@ -155,7 +144,7 @@ class _Reader:
             return action
         others: list[Action | Fault | None]
         try:
-            others = [self._in_tag(tagged) for tagged in _tagged(text, self.tags)]
+            others = [self._in_tag(tagged) for tagged in all_tags(text, self.tags)]
         except ValueError:
             return None
         others += [self._resolved(each["name"], each["arguments"], True) for each in calls[1:]]
@@ -170,7 +159,7 @@ class _Reader:
 
     def _first_in(self, text: str, cut: bool, own_length: int) -> tuple[Action | Fault | None, str | None]:
         """(the first action of a text, the rule that says what followed it)."""
-        tagged = self._first_tag(text)
+        tagged = first_tag(text, self.tools, self.tags)
         call, second = first_call(text, self._names)
         if tagged and (call is None or tagged.begin <= call.begin):
             begin, end, closed = tagged.begin, tagged.end, tagged.rule != "unclosed_tag"
@@ -184,7 +173,7 @@ class _Reader:
             return self._fence(text, cut), None
         if begin > own_length or (cut and not closed):
             return None, None
-        if second is None and (following := self._first_tag(text[end:])):
+        if second is None and (following := first_tag(text[end:], self.tools, self.tags)):
             second = end + following.begin
         foreign = foreign_part(text, end)
         if foreign is not None and (second is None or foreign[0] <= second):
@@ -193,58 +182,12 @@ class _Reader:
             return action, "first_action"
         return action, "cut_after_action" if cut else None
 
-    def _first_tag(self, text: str) -> _Tagged | None:
-        """The first tag of a tool, by any of its names; <finish/> is empty, one that is never closed runs to the end.
-
-        A tag that is only spoken of, in words ahead of one that begins a line, is passed over.
-        """
-        names = {alias: tool.name for tool in self.tools for alias in tool.aliases}
-        names |= {name.lower(): name for name in (*self.tags, *self.known)}
-        opening = re.compile(rf"<({'|'.join(map(re.escape, names))})(?:\s[^<>/\n]{{0,80}})?(/?)>", re.IGNORECASE)
-        match = opening.search(text)
-        if match is None:
-            return None
-        mentioned = self._begins_line(text, opening, match)
-        match, rule = mentioned or match, "mentioned_tag" if mentioned else None
-        tag, begin = names[match[1].lower()], match.start()
-        if match[2]:
-            return _Tagged(tag, "", begin, match.end(), "self_closing")
-        if match[0] != f"<{tag}>":
-            rule = "tag_case" if match[1].lower() == tag.lower() else "tool_tag"
-        elif tag not in self.tags:
-            rule = "tool_tag"
-        closing = re.compile(rf"</{re.escape(match[1])}\s{{0,9}}>", re.IGNORECASE)
-        for _, closed in zip(range(_MOST_CLOSINGS), closing.finditer(text, match.end()), strict=False):
-            if rule is None and closed[0] != f"</{tag}>":
-                rule = "tag_case"
-            found = _Tagged(tag, text[match.end() : closed.start()], begin, closed.end(), rule)
-            if "code" not in self.known.get(tag, Tool(tag, "")).fields or parsed(found.body) is not None:
-                return found
-            rule = "tag_in_string"
-        closed_first = closing.search(text, match.end())
-        if closed_first is not None:
-            rule = None if rule == "tag_in_string" else rule
-            return _Tagged(tag, text[match.end() : closed_first.start()], begin, closed_first.end(), rule)
-        foreign = foreign_part(text, match.end())
-        end = foreign[0] if foreign else len(text)
-        return _Tagged(tag, text[match.end() : end], begin, end, "unclosed_tag")
-
-    def _begins_line(self, text: str, opening: "re.Pattern[str]", first: "re.Match[str]") -> "re.Match[str] | None":
-        """The tag that begins a line, where the first one stands among words and is not closed ahead of it."""
-        line = text[text.rfind("\n", 0, first.start()) + 1 : text.find("\n", first.end()) % (len(text) + 1)]
-        if not line.partition(first[0])[0].strip() or not line.partition(first[0])[2].strip():
-            return None
-        following = next((m for m in opening.finditer(text, first.end()) if text[m.start() - 1] == "\n"), None)
-        if following is None or f"</{first[1]}>" in text[first.end() : following.start()]:
-            return None
-        return following
-
-    def _in_tag(self, tagged: _Tagged) -> Action | Fault:
+    def _in_tag(self, tagged: Tagged) -> Action | Fault:
         """The action in a tag. ValueError, in words, where it cannot be read."""
         body = self.body if tagged.tag in self.tags else plain
         return self._action(*body(self.known.get(tagged.tag, Tool(tagged.tag, "")), tagged.body))
 
-    def _leniently_in_tag(self, tagged: _Tagged) -> Action | Fault | None:
+    def _leniently_in_tag(self, tagged: Tagged) -> Action | Fault | None:
         unclosed = tagged.rule == "unclosed_tag"
         try:
             read = self._in_tag(replace(tagged, body=self._completed(tagged) if unclosed else tagged.body))
@@ -269,7 +212,7 @@ class _Reader:
             return None
         return replace(read, rule=rule)
 
-    def _completed(self, tagged: _Tagged) -> str:
+    def _completed(self, tagged: Tagged) -> str:
         """The body of a tag that is never closed, with a react program's inner tag closed."""
         inside = tagged.body.rstrip()
         other = re.search(r"\n</(\w{1,80})>\Z", inside)  # closed by another name
@@ -277,7 +220,7 @@ class _Reader:
             inside = inside[: other.start()].rstrip()
         return f"{inside}\n</code>" if "<code>" in inside and not inside.endswith("</code>") else inside
 
-    def _from_json(self, tagged: _Tagged) -> Action | Fault | None:
+    def _from_json(self, tagged: Tagged) -> Action | Fault | None:
         """The action of a tag that holds JSON: the tool's fields, or a call with small faults."""
         try:
             value, rule = read_json(tagged.body)
@@ -294,7 +237,7 @@ class _Reader:
             return self._resolved(tagged.tag, value, True, rule=tagged.rule or rule or "json_in_tag")
         return None
 
-    def _raw_program(self, tagged: _Tagged) -> Action | None:
+    def _raw_program(self, tagged: Tagged) -> Action | None:
         """The program that stands in a tag of calls as it is: after the word python, in a fence, in half a <code>."""
         if tagged.tag in self.known or self._program_tool is None:
             return None
@@ -400,16 +343,3 @@ def _alike(one: Action, other: Action) -> bool:
     return one.name == other.name and [text.strip() for text in one.fields.values()] == [
         text.strip() for text in other.fields.values()
     ]
-
-
-def _tagged(text: str, names: Sequence[str]) -> list[_Tagged]:
-    """Each tag in turn; what looks like a tag inside a body is part of the body."""
-    opening = re.compile(rf"<({'|'.join(map(re.escape, names))})>")
-    found, at = [], 0
-    while match := opening.search(text, at):
-        end = text.find(f"</{match.group(1)}>", match.end())
-        if end < 0:
-            raise ValueError(f"<{match.group(1)}> is opened and never closed.")
-        at = end + len(match.group(1)) + 3
-        found.append(_Tagged(match.group(1), text[match.end() : end], match.start(), at))
-    return found
