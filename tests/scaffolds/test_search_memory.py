@@ -27,7 +27,7 @@ from mletools.scaffolds.search.memory import (
     score_lesson,
 )
 from mletools.scaffolds.search.reasoning import scen_prob_multiplier, weighted
-from mletools.scaffolds.search.sections import MOST_HYPOTHESIS, MOST_PRINTED, experiment_line, plain
+from mletools.scaffolds.search.sections import MOST_HYPOTHESIS, MOST_PRINTED, experiment_line, failed_attempts, plain
 from mletools.scaffolds.search.similarity import best_passages, cosines, read_passages, tf_idf_cosines
 
 
@@ -232,6 +232,42 @@ def test_an_experiment_in_a_line() -> None:
     assert len(hostile.splitlines()) == 1 and len(hostile) < MOST_HYPOTHESIS + 500
 
 
+def test_a_failure_in_a_line_says_how() -> None:
+    failed = {"score": None, "problem": "failed", "why": "The program failed:\nKeyError: 'y'"}
+    assert experiment_line(node(**failed)) == (
+        "- experiment 7: Use trees. -> failed: failed (The program failed: KeyError: 'y')"
+    )
+    assert experiment_line(node(**failed, lesson="y is called z.")).endswith("-> failed: failed (y is called z.)")
+
+
+def test_all_failed_attempts_at_an_idea(tmp_path: Path) -> None:
+    """0 failed; 1 and 2 repair it and fail, 3 repairs 2 and fails, 4 repairs 1 and works, 5 is another idea."""
+
+    def failed(number: int, *parents: int, **changes: Any) -> dict[str, Any]:
+        exchange = {
+            "phase": "develop",
+            "messages": [{"content": "?"}, {"content": f"Plan {number}.\n\n```python\nx\n```"}],
+        }
+        operation = "debug" if parents else "draft"
+        known = {"parents": list(parents), "operation": operation, "branch": 0, "score": None, "problem": "failed"}
+        return made(number, **{**known, "why": f"why {number}", "asked": [exchange], **changes})
+
+    graph = graph_of(
+        tmp_path,
+        failed(0),
+        failed(1, 0),
+        failed(2, 0, problem="slow", why=""),
+        failed(3, 2, asked=[]),
+        failed(4, 1, score=0.5, problem=None),
+        failed(5, branch=5),
+    )
+    lines = ["Plan 0. -> failed: why 0", "Plan 1. -> failed: why 1"]
+    slow = "Plan 2. -> failed: The full run would have taken too long."
+    assert failed_attempts(graph, 3) == (*lines, slow)
+    assert failed_attempts(graph, 2) == (*lines, "no plan was stated -> failed: why 3")
+    assert failed_attempts(graph, 5) == ()
+
+
 def test_texts_of_agents_become_plain_lines() -> None:
     assert plain(" a\r\n\tb ", 10) == "a b"
     assert plain("abcdefgh", 6) == "abc..."
@@ -280,7 +316,7 @@ def test_a_lesson_is_asked_for_and_no_test_score_is_told(tmp_path: Path) -> None
         "# The present program\n\nIts score: 0.55 (higher is better).\n\n```python\nprint(2)\nprint('deep')\n```"
         in prompt
     )
-    assert "# The program that it was made from\n\nIts score: 0.6 (higher is better). What was changed:" in prompt
+    assert "# The parent program\n\nIts score: 0.6 (higher is better). The changes:" in prompt
     assert " print(2)\n+print('deep')\n" in prompt
     assert "# What it printed\n\n```\nepoch 1\nValidation score: 0.55\n```" in prompt
     assert "# The best so far\n\n- experiment 1: idea 1 -> score 0.7\n" in prompt
@@ -325,7 +361,7 @@ def test_long_programs_are_not_compared_line_by_line(tmp_path: Path) -> None:
     graph = graph_of(tmp_path, made(0, code="a = 1\n" * (MOST_LINES + 1)))
     context: Any = NodeContext('{"supported": true, "lesson": "Fine."}')
     Kernel().lesson(context, graph, child(1, 0, 0, code="a = 2\n" * 9000))
-    assert "What was changed" not in context.prompts[0]
+    assert "The changes" not in context.prompts[0]
     assert "characters left out" in context.prompts[0] and len(context.prompts[0]) < 30_000
 
 

@@ -18,7 +18,15 @@ PROMPTS = (
     *("task", "search-analysis", "search-challenges", "search-check", "search-choose", "search-crossover"),
     *("search-debug", "search-debug-mode", "search-draft", "search-fix", "search-guidance-draft"),
     *("search-guidance-ensemble", "search-guidance-improvement", "search-guidance-merge", "search-hypotheses"),
-    *("search-idea", "search-improve", "search-lesson", "search-merge", "search-reports", "search-role"),
+    *(
+        "search-idea",
+        "search-improve",
+        "search-lesson",
+        "search-merge",
+        "search-program",
+        "search-reports",
+        "search-role",
+    ),
     *("search-select", "search-stage-draft", "search-stage-improvement", "search-stage-merge"),
 )
 

@@ -129,8 +129,8 @@ class Kernel:
         if node["parents"]:
             parent = graph.details(node["parents"][0])
             changes = _changes(parent["code"], node["code"])
-            changed = f" What was changed:\n\n{changes}" if changes else ""
-            parts.append(f"# The program that it was made from\n\n{outcome(parent, graph.lower)}{changed}")
+            changed = f" The changes:\n\n{changes}" if changes else ""
+            parts.append(f"# The parent program\n\n{outcome(parent, graph.lower)}{changed}")
         best = graph.best()
         line = "No experiment has a score yet." if best is None else experiment_line(best)
         context_text = "\n\n".join([*parts, *printed_by(node), f"# The best so far\n\n{line}"])
