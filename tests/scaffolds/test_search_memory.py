@@ -17,6 +17,7 @@ from mletools.scaffolds.search.graph import Graph
 from mletools.scaffolds.search.interfaces import Expansion, Unanswered
 from mletools.scaffolds.search.memory import (
     MOST_LINES,
+    Chain,
     Kernel,
     NoMemory,
     Siblings,
@@ -195,8 +196,24 @@ def test_without_a_hypothesis_the_parents_counts(tmp_path: Path) -> None:
 
     graph = two_branches(tmp_path)
     recalled(Kernel(), graph, (2,), similar)
-    recalled(Kernel(), graph, (2,), similar, 0, "first", "second")
-    assert asked == [("idea 2", ["idea 1", "idea 4"]), ("first", ["idea 1", "idea 4"])]
+    recalled(Kernel(), graph, (2,), similar, 0, "first", "second", "first")
+    assert asked == [(text, ["idea 1", "idea 4"]) for text in ("idea 2", "first", "second")]
+
+
+def test_the_kernel_is_applied_to_every_hypothesis(tmp_path: Path) -> None:
+    graph = two_branches(tmp_path)
+    by_text = {"one": {"idea 1": 0.2, "idea 4": 0.9}, "other": {"idea 1": 0.9, "idea 4": -0.9}}
+
+    def similar(text: str, others: Sequence[str]) -> list[float]:
+        return [by_text[text][other] for other in others]
+
+    # As above p(1) = 0.408216 for "one". For "other": node 1: 0.859358 + 0.099668 = 0.959026; node 4:
+    # -0.859358 - 0.197375 = -1.056733; p(1) = 1 / (1 + exp(-2.015759)) = 1 / (1 + 0.133219) = 0.882442.
+    # Each draws one; of two different ones either stays with 1/2: node 4 with (0.591784 + 0.117558) / 2 = 0.354671
+    drew = sum(4 in recalled(Kernel(drawn=1), graph, (2,), similar, seed, "one", "other") for seed in range(4000))
+    assert drew / 4000 == pytest.approx(0.354671, abs=0.025)
+    # node 1 is always recalled, as the best of all; by the first hypothesis alone node 4 would be with 0.591784
+    assert recalled(Kernel(drawn=2), graph, (2,), similar, 0, "one", "other") in ([1, 4], [4, 1])
 
 
 def test_the_best_of_all_may_be_of_the_own_branch(tmp_path: Path) -> None:
@@ -219,6 +236,16 @@ def test_siblings_are_the_newest_children_and_failures_count(tmp_path: Path) -> 
     assert recalled(Siblings(most=0), graph, (1,), never) == []
     assert recalled(Siblings(), graph, (2, 1), never) == [3, 4, 5, 6]
     assert recalled(Siblings(), graph, (), never) == [0, 1]
+
+
+def test_a_chain_is_told_its_earlier_steps(tmp_path: Path) -> None:
+    graph = two_branches(tmp_path)
+    graph.add([child(5, 4, 1, 2, score=0.1)])
+    assert recalled(Chain(), graph, (5,), never) == [1, 3, 4]
+    assert recalled(Siblings(), graph, (5,), never) == []  # which a chain has not
+    assert recalled(Chain(most=2), graph, (5,), never) == [3, 4]
+    assert recalled(Chain(most=0), graph, (5,), never) == []
+    assert recalled(Chain(), graph, (), never) == [0, 1]
 
 
 # --- lines and lessons --------------------------------------------------------------------------------------------
