@@ -40,7 +40,7 @@ class StubDesk:
     """A context with prepared answers (an exception is raised), runs and words on authenticity, and real readers."""
 
     def __init__(self, answers: Sequence[Any], runs: Sequence[Any] = (), unreal: Sequence[str | None] = ()):
-        self.job = SimpleNamespace(settings=Settings(validation=0.2))
+        self.job = SimpleNamespace(task=TASK, settings=Settings(validation=0.2))
         self.task = TASK
         self.answers, self.runs, self.unreal = list(answers), list(runs), list(unreal)
         self.asked: list[tuple[str, str]] = []
@@ -71,6 +71,9 @@ class StubDesk:
         assert rows == "validation"
         self.ran.append((code, wall_s, debug))
         return self.runs.pop(0)
+
+    def fact(self, name: str) -> str:
+        return f"({name})"
 
     def inauthentic(self, code: str, told: Any) -> str | None:
         assert told["execution"]["submission"] is not None
@@ -145,7 +148,7 @@ def headings(prompt: str) -> list[str]:
             fence = mark.group(0)
         elif line.startswith("# "):
             found.append(line[2:])
-    return found[3:]
+    return found[4:]
 
 
 # What a debug run prints
@@ -248,7 +251,7 @@ def asked(coding: Any, what: Brief) -> str:
     prompt = context.asked[0][1]
     assert prompt.startswith("You are a machine learning engineer.") and "{{" not in prompt
     assert "# Task: flowers\n\nTell y from x." in prompt
-    assert "may run for at most 300 seconds." in " ".join(prompt.split())
+    assert "in this round for at most 300 seconds." in prompt
     assert "# The idea\n\nUse a forest.\n" in prompt
     return prompt
 

@@ -50,6 +50,9 @@ class Model:
         answer = self.answers.pop(0)
         return answer if isinstance(answer, dict) else {"text": answer, **SAID}
 
+    def fact(self, name: str) -> str:
+        return f"({name}: train.csv)"
+
 
 def context_of(model: Model, **settings: Any) -> NodeContext:
     bounds = replace(SearchSettings(max_seconds=None), **settings)
@@ -133,7 +136,7 @@ def test_a_search_begins_with_an_analysis_that_makes_the_role() -> None:
         "Predict the yield of each field.",
         "rmse",
         "lower is better",
-        "train.csv",
+        "(data_preview: train.csv)",
         "field, yield",
     ):
         assert known in prompt

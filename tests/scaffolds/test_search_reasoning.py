@@ -38,9 +38,12 @@ class NodeContext:
 
     def __init__(self, answers: Mapping[str, Sequence[str]], seed: int = 0):
         self.task, self.rng = TASK, random.Random(seed)
-        self.job = SimpleNamespace(settings=SimpleNamespace(validation=0.2, reveal_test=False))
+        self.job = SimpleNamespace(task=TASK, settings=SimpleNamespace(validation=0.2, reveal_test=False))
         self.answers = {role: list(texts) for role, texts in answers.items()}
         self.asked: list[tuple[str, str]] = []
+
+    def fact(self, name: str) -> str:
+        return f"({name})"
 
     def read(self, phase: str, role: str, prompt: str, reader: Callable[[str], Any]) -> Any:
         assert phase == "research"
@@ -131,7 +134,7 @@ def test_a_first_draft_is_told_the_task_and_nothing_else(tmp_path: Path) -> None
     found = reason(OneStep(), context, question(graph_of(tmp_path), "draft", plan=plan))
     assert found == Idea(Hypothesis("Use boosted trees.", "Model"))
     prompt = context.prompt("search-idea")
-    assert "A run may take at most 90 seconds." in prompt and "Nothing has been tried yet." in prompt
+    assert "A run may take at most 90 seconds in this round." in prompt and "Nothing has been tried yet." in prompt
     assert "written from scratch" in section(prompt, "# Your answer")
     for heading in ("# Guidance", "# The present program", "# Earlier", "# Other", "# Knowledge", "# Program"):
         assert heading not in prompt

@@ -161,7 +161,7 @@ class Efficient:
 def _review(context: NodeContext, brief: Brief, code: str, result: Mapping[str, Any]) -> _Flaw | None:
     """The reviewer's objection; None if its answers cannot be read."""
     parts = [_idea(brief), _present(code), _printed(result["execution"])]
-    task = task_text(context.task, context.job.settings)
+    task = task_text(context.job, context)
     prompt = prompts.render("search-check", task=task, context="\n\n".join(parts))
     try:
         acceptable, why = context.read("develop", "search-check", prompt, read_check)
@@ -230,7 +230,7 @@ def _rendered(context: NodeContext, brief: Brief, prompt: str, parts: list[str],
         parts.append(prompts.render("search-reports"))
     if debug_mode:
         parts.append(prompts.render("search-debug-mode", debug_seconds=f"{brief.plan.debug_seconds:.0f}"))
-    task = task_text(context.task, context.job.settings)
+    task = task_text(context.job, context)
     program = prompts.render("search-program", seconds=f"{brief.plan.full_seconds:.0f}")
     return prompts.render(prompt, task=task, context="\n\n".join(parts), program=program)
 

@@ -1,10 +1,10 @@
 """Parts of prompts that describe the task and earlier nodes. Texts of agents stay in one line or in a fence."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from ..interface import Settings
-from ..messages import fenced, output_text, task_prompt, validation_note
+from ..interface import Job
+from ..messages import Facts, fenced, output_text, task_prompt, validation_note
 from ..reading import read_answer
 from .graph import Details, Graph, Node
 from .interfaces import Expansion, Question
@@ -24,8 +24,11 @@ FAILURES = {  # the meaning of a problem, if no run shows it
 }
 
 
-def task_text(task: Mapping[str, Any], settings: Settings) -> str:
-    return task_prompt("task", task, split=validation_note(settings.validation > 0, settings.reveal_test))
+def task_text(job: Job[Any], environment: Facts) -> str:
+    settings = job.settings
+    return task_prompt(
+        "task", job.task, environment, split=validation_note(settings.validation > 0, settings.reveal_test)
+    )
 
 
 def plain(text: str, most: int) -> str:
