@@ -345,7 +345,7 @@ def test_tried_checked_and_run() -> None:
     assert [role for role, _ in context.asked] == ["search-improve", "search-check"] and context.used_up()
     prompt = context.asked[1][1]
     assert "# The idea\n\nUse a forest.\n\n# The present program\n\n```python\nprint(1)\n```\n" in prompt
-    assert "estimated_time: 100.0" in prompt and '{"acceptable": ' in prompt
+    assert "estimated_time: 100.0" in prompt and '"acceptable": ' in prompt
 
 
 FLAWS: list[tuple[dict[str, Any], str, str, float | None]] = [
