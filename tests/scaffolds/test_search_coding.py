@@ -405,6 +405,7 @@ def test_a_reviewer_refuses() -> None:
     assert developed.problem is None and context.used_up()
     assert [each["problem"] for each in developed.trials] == ["debug", None]
     assert "It ran, but a reviewer rejects it: it draws 50 %" in context.asked[2][1]
+    assert "# Earlier attempts" not in context.asked[1][1] and "rejects it: it draws 50 %" in context.asked[3][1]
     never = StubDesk([answer("print(1)"), NO] * 2, [GOOD] * 2)
     assert Efficient(coder_loops=2).develop(never, brief()).problem == "debug"  # type: ignore[arg-type]
 

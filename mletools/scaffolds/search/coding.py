@@ -146,7 +146,7 @@ class Efficient:
                 words = f"The full run would take too long: about {estimated:.0f} s, and only {longest:.0f} s are left for it."
                 flaw = _Flaw("slow", words)
             elif flaw is None and self.check:
-                flaw = _review(context, brief, code, result)
+                flaw = _review(context, brief, work, result)
             run = f"This was the run with --debug, which may take {most:.0f} s."
         else:
             flaw = flaw or _authenticity_flaw(context, code, result)
@@ -158,9 +158,9 @@ class Efficient:
         return result, None if flaw is None else _Flaw(flaw.problem, f"{run} {flaw.words}")
 
 
-def _review(context: NodeContext, brief: Brief, code: str, result: Mapping[str, Any]) -> _Flaw | None:
+def _review(context: NodeContext, brief: Brief, work: _Work, result: Mapping[str, Any]) -> _Flaw | None:
     """The reviewer's objection; None if its answers cannot be read."""
-    parts = [_idea(brief), _present(code), _printed(result["execution"])]
+    parts = [_idea(brief), *attempts_section(work.attempts), _present(work.code), _printed(result["execution"])]
     task = task_text(context.job, context)
     prompt = prompts.render("search-check", task=task, context="\n\n".join(parts))
     try:
