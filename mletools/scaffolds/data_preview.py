@@ -18,11 +18,11 @@ from pathlib import Path
 
 from .messages import escaped, fenced
 
-MOST_CHARACTERS = 3000  # of a preview, about
+MOST_CHARACTERS = 2400  # of a preview, about
 READ = 16 << 20  # bytes of a table whose rows are counted; of a larger one their number is estimated
 TYPED_ROWS = 1000  # rows that types and missing cells are taken from
 SHOWN_ROWS, CELL = 3, 24  # rows whose values are shown; characters of a cell
-FIRST_COLUMNS, LAST_COLUMNS, COLUMN = 16, 2, 40  # columns shown; characters of a name
+FIRST_COLUMNS, LAST_COLUMNS, COLUMN = 12, 2, 40  # columns shown; characters of a name
 FEW = 10  # up to so many different values of a column are counted
 TEXT_READ, TEXT_LINES, TEXT_LINE = 4096, 3, 160  # bytes, lines and characters of a line that are shown of a text
 MOST_ENTRIES = 100_000  # files that are looked at
@@ -108,7 +108,7 @@ def _table(path: Path, file: File, known: dict[str, list[str]]) -> list[str] | N
     header = text[:TEXT_READ].partition("\n")[0]
     delimiter = TABLES[file.suffix]
     if delimiter not in header:
-        delimiter = max((";", "\t", "|", delimiter), key=header.count)
+        delimiter = max((delimiter, ";", "\t", "|"), key=header.count)
     csv.field_size_limit(
         max(csv.field_size_limit(), READ)
     )  # global, and not reset because other threads may be reading
@@ -121,9 +121,9 @@ def _table(path: Path, file: File, known: dict[str, list[str]]) -> list[str] | N
         count = len(typed) + sum(1 for row in rows if row)
     except csv.Error:
         return None
-    size = f"{count:,} rows"
+    size = f"{count:,} row{'s' * (count != 1)}"
     if file.size > READ:
-        size = f"about {round(count * file.size / READ, -3):,} rows"
+        size = f"about {round(count * file.size / READ / 1000) * 1000:,} rows"
     notes = [encoding, "" if delimiter == TABLES[file.suffix] else f"delimiter {delimiter!r}"]
     head = [size, f"{len(names):,} columns" if len(names) > 1 else "1 column", *filter(None, notes), _size(file.size)]
     title = f"{_line(file.name, 200)}: {', '.join(head)}"
