@@ -77,6 +77,7 @@ def main(
     drawing = check_draws(draws, flags)
     check_scope(work, flags)
     filters = with_preset(work.preset, filters, flags)
+    run.end_dry_run(*(("task", "rollout") if drawing else ("task",) if work.tasks else ("rollout",)))
     run.open()
     state = None
     if work.state is not None:

@@ -54,6 +54,7 @@ def main(run: cli.Run, grading: GradingOptions, code_metrics: CodeMetricOptions)
       mle-grade executed.jsonl -o graded.jsonl
       mle-sandbox rollouts.jsonl | mle-grade --reward raw | jq .reward
     """
+    run.end_dry_run("rollout")
     from ..scoring.grader import Grader
 
     def count(rollout: dict[str, Any]) -> None:
