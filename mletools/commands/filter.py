@@ -107,11 +107,18 @@ def filter_rollouts(
     from ..scoring.human_ranks import HumanRanks
 
     selection = Selection(filters, state.remembered) if state else Selection(filters)
+    tasks, kept, equal = set(), set(), set()  # ids of all, of those with something kept, of those without spread
     human_ranks = HumanRanks(run.data)
 
     def write(decisions: Iterable[Decision]) -> None:
         for decision in decisions:
             record = decision.as_record()
+            task = record["task"]["id"]
+            tasks.add(task)
+            if decision.reason is None:
+                kept.add(task)
+            elif decision.reason.startswith("no spread") and record["grade"]["reward"].get("clamped"):
+                equal.add(task)
             if decision.reason is None or mark:
                 run.emit(record)
             if decision.reason is not None:
@@ -130,6 +137,11 @@ def filter_rollouts(
             else:
                 write(selection.add(line.record, measures))
         write(selection.flush())
+    if lost := len(equal - kept):
+        run.say(
+            f"{lost} of {len(tasks)} tasks have no signal: the rewards of their groups are equal, and mle-grade raised "
+            "valid scores to the best failure's reward (--scale-score thresholds)"
+        )
     if selection.decided_early:
         run.counts["groups decided before they were complete (--open-groups)"] = selection.decided_early
 
