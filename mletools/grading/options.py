@@ -2,8 +2,8 @@
 
 from dataclasses import asdict, dataclass, replace
 
-from ..records.human_rank import RULES
 from ..records.errors import OptionError
+from ..records.human_rank import RULES
 from ..records.options import option
 from . import rewards
 from .submission import MAX_BYTES
