@@ -258,6 +258,7 @@ class Execution(_Execution, total=False):
     """One run of a program in a sandbox."""
 
     by: Literal["mle-rollout", "mle-sandbox"]
+    watched: list[str]
 
 
 class Cell(TypedDict):

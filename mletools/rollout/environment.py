@@ -19,7 +19,7 @@ from ..records.ids import bytes_digest
 from ..sandbox import Cell, Limits, Sandbox, Session
 from ..tasks.private_data import check_data
 from ..tasks.validation import View, validation_view
-from .execution import ROLLOUT, execution_record, keep, text_record
+from .execution import ROLLOUT, Watch, execution_record, keep, text_record
 from .metered_model import MeteredModel
 
 Item = TypeVar("Item")
@@ -53,6 +53,7 @@ class RunResources:
     free: threading.Semaphore  # so many programs run at once
     validation: float
     reveal_test: bool
+    instrument: bool = False  # programs are watched, and report their progress
     session_start: str = "warm"
     rank_rule: str = "dojo"
     run_code: RunCode | None = None
@@ -145,14 +146,15 @@ class TaskEnvironment:
         own = {"validation": self._view, "all": None}
         view = own[rows] if rows in own else resources.view(self._task, rows)
         limits = replace(resources.limits, wall_s=min(wall_s, resources.limits.wall_s))
+        public = view.public if view else self._all_public
+        watch = Watch.of(code, public) if resources.instrument else Watch()
         with resources.free:
-            outcome = resources.sandbox.run(code, view.public if view else self._all_public, limits, seed, arguments)
+            outcome = resources.sandbox.run(code, public, limits, seed, arguments, observer=watch.observer)
         verdicts = self._judge(outcome.submission, view) if judged else {}
         mine = None if outcome.submission is None else _test_part(outcome.submission, view)
-        return {
-            "execution": execution_record(replace(outcome, submission=mine), limits, resources.data, ROLLOUT),
-            **verdicts,
-        }
+        outcome = replace(outcome, submission=mine)
+        record = execution_record(outcome, limits, resources.data, ROLLOUT, watch.nonce, watch.markers)
+        return {"execution": record, **verdicts}
 
     def inauthentic(self, code: str, execution: Mapping[str, Any]) -> str | None:
         """See Environment.inauthentic."""

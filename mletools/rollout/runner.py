@@ -155,6 +155,7 @@ class Runner:
                 threading.Semaphore(at_once),
                 settings.validation,
                 settings.reveal_test,
+                settings.instrument,
                 "cold" if self.sandbox.start == "cold" else "warm",
                 run_code=self.run_code,
                 graphs=graphs,

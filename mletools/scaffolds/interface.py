@@ -143,6 +143,9 @@ class Settings:
         "At the end, run the program that is handed in on all training rows, with those held out for validation.",
         default=False,
     )
+    instrument: bool = option(
+        "Watch each program as mle-instrument does, and tell the agent how far it came.", default=False
+    )
     format: str = option(
         "Messages that count as well-formed: in the exact form that the prompt asks for, or all that can be read. "
         "Both are carried out.",
@@ -162,9 +165,7 @@ class Settings:
     def identity(self) -> dict[str, Any]:
         """The settings that decide what happens in an episode; record ids depend on them."""
         values = {name: value for name, value in self.as_record().items() if name != "format"}
-        if not self.refit:
-            del values["refit"]
-        return values
+        return {name: value for name, value in values.items() if value or name not in ("refit", "instrument")}
 
     def own(self) -> dict[str, Any]:
         """The scaffold's own settings, without those that only say how to work."""

@@ -38,6 +38,7 @@ class SingleSettings(Settings):
         "validation",
         "reveal_test",
         "refit",
+        "instrument",
     )
 
     prompt: str = option(
@@ -101,7 +102,7 @@ def question_of(job: Job[SingleSettings]) -> str:
     previous: Previous | None = job.start
     if previous is None:
         return task_prompt(job.settings.prompt, job.task)
-    output = fenced(previous.output) if previous.output else ""
+    output = "\n\n".join([*previous.progress, *([fenced(previous.output)] if previous.output else [])])
     return improve_question(job.task, previous.plan, previous.code, output)
 
 
