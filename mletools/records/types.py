@@ -579,6 +579,7 @@ class Rollout(_Rollout, total=False):
     implementer: dict[str, Any] | None
     settings: dict[str, Any]
     refit: Refit
+    no_validation: str
     reveal_test: bool
     instrument: Instrumentation
     execution: Execution

@@ -18,7 +18,7 @@ from ..records.errors import RecordError, ToolError
 from ..records.ids import bytes_digest
 from ..sandbox import Cell, Limits, Sandbox, Session
 from ..tasks.private_data import check_data
-from ..tasks.validation import View, validation_view
+from ..tasks.validation import NoValidation, View, validation_view
 from .execution import ROLLOUT, Watch, execution_record, keep, text_record
 from .metered_model import MeteredModel
 
@@ -62,6 +62,7 @@ class RunResources:
     jobs: int = 1  # nodes of searches that are developed at once
     embeddings: HttpEmbeddings | None = None  # None: TF-IDF
     progress: Callable[[int], None] = lambda nodes: None  # told how many more nodes searches have
+    no_validation: dict[str, str] = field(default_factory=dict)  # why no rows are held out, by task id
     _views: dict[tuple[str, str], View | None] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _making: dict[tuple[str, str], threading.Lock] = field(default_factory=dict)
@@ -71,13 +72,16 @@ class RunResources:
         self._developing = threading.Semaphore(self.jobs)
 
     def environment(self, task: dict[str, Any], name: str) -> "TaskEnvironment":
-        """The environment of the episode `name` on `task`. RecordError: its data are not there, or no rows can be held out;
-        without a sandbox neither is looked at.
+        """The environment of the episode `name` on `task`. RecordError: its data are not there; without a sandbox they
+        are not looked at. Where no rows can be held out, `no_validation` says why, and programs have all rows.
         """
         return TaskEnvironment(self, task, self.view(task) if self.sandbox else None, name)
 
     def view(self, task: dict[str, Any], part: str = "") -> View | None:
-        """The task with training rows held out: those that agents are told scores on, or another `part`."""
+        """The task with training rows held out: those that agents are told scores on, or another `part`.
+
+        None: no rows are to be held out, or none can be. NoValidation: of a part.
+        """
         key = (task["id"], part)
         with self._lock:
             making = self._making.setdefault(key, threading.Lock())
@@ -86,7 +90,13 @@ class RunResources:
                 check_task(task)
                 check_data(self.data / task["data"]["dir"], task)
                 held_out = self.validation > 0 and not self.reveal_test
-                self._views[key] = validation_view(task, self.data, self.validation, part) if held_out else None
+                try:
+                    self._views[key] = validation_view(task, self.data, self.validation, part) if held_out else None
+                except NoValidation as problem:
+                    if part:
+                        raise
+                    self.no_validation[task["id"]] = problem.reason
+                    self._views[key] = None
             return self._views[key]
 
     def at_once(self, work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:

@@ -7,7 +7,7 @@ covered: the work of a trajectory (episode), who stands behind an Environment (t
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
@@ -225,6 +225,10 @@ class Scaffold(ABC, Generic[S]):
     def check(self, settings: S) -> S:
         """The settings as they are to be. ToolError for some that this scaffold cannot work with."""
         return settings
+
+    def without_validation(self, settings: S) -> S:
+        """The settings for a task of which no rows can be held out. ToolError: this scaffold cannot do without scores."""
+        return replace(settings, validation=0.0)
 
     def describe(self, settings: S) -> str:
         """How long a rollout is at most, for a dry run."""

@@ -66,15 +66,15 @@ def _columns(names: list[str]) -> str:
 
 
 def validation_note(validation: bool, revealed: bool) -> str:
-    """How an agent is told that it will learn scores: on rows set apart from train.csv, on the test rows, or not."""
+    """How an agent is told that it will learn scores: on rows set apart from the training data, on the test rows, or not."""
     if revealed:
         return "The scores that you are told are those on the rows of test.csv."
     if not validation:
         return "You are told whether a submission is valid, but no score."
     return (
-        "Some rows of the original training data have been moved to test.csv and stand among those to predict, so there "
-        "may be other numbers of rows than the description says; the scores that you are told are computed on them alone, "
-        "and the final score on the others."
+        "Some rows of the original training data, with their files, have been moved to those to predict (test.csv, or the "
+        "sample submission), so there may be other numbers of rows than the description says; the scores that you are told "
+        "are computed on them alone, and the final score on the others."
     )
 
 

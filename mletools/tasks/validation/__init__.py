@@ -22,6 +22,7 @@ from .rows import Ids, ids_of, without
 
 ANSWERS = "private/validation.csv"
 ADVICE = "give --validation 0 to work without a validation score, or --reveal-test"
+MOST_TRIED = 16 << 20  # bytes of tables and archives that validation_problem reads
 _PART = re.compile("[a-z]+")
 
 
@@ -112,9 +113,23 @@ def validation_view(task: Mapping[str, Any], data: Path, fraction: float = 0.2, 
     return View(folder / "public", folder, record, made.rows, ids_of(ours), len(ours), ids_of(theirs), len(theirs))
 
 
+def validation_problem(task: Mapping[str, Any], data: Path) -> str | None:
+    """Why the task has no validation view, without writing one; None: it has one, or is too large to be tried here."""
+    origin = data / task["data"]["dir"]
+    public = spelled_out(origin / "public", task["data"]["public"])
+    read = [name for name in public if name.lower().endswith((".csv", ".zip"))]
+    if sum((origin / "public" / name).stat().st_size for name in read) > MOST_TRIED:
+        return None
+    try:
+        made_of(task, origin, public, 0.2)
+    except Rejected as rejected:
+        return rejected.reason
+    return None
+
+
 def _left_out(task: Mapping[str, Any]) -> set[str]:
     """The private files that a view has not: the answers to the test set and the leaderboards."""
     return {task[key] for key in ("answers", "leaderboard", "public_leaderboard") if key in task}
 
 
-__all__ = ["NoValidation", "View", "validation_view"]
+__all__ = ["NoValidation", "View", "validation_problem", "validation_view"]
