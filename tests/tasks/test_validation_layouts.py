@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import records, run_command
 from validation_builders import SOURCE, perfect, snapshot, table, text_of
 
 from mletools.grading import grade
@@ -149,3 +150,26 @@ def refused(task: dict[str, Any], data: Path, reason: str) -> None:
 )  # fmt: skip
 def test_layouts_without_validation_rows(tmp_path: Path, public: dict[str, bytes], reason: str) -> None:
     refused(task_of(tmp_path, public), tmp_path, reason)
+
+
+def test_import_says_where_there_is_no_validation(tmp_path: Path) -> None:
+    """A prepared dogs-vs-cats: the labels are the names of the files in train.zip."""
+    public = tmp_path / "dogs-vs-cats-redux-kernels-edition" / "prepared" / "public"
+    private = public.parent / "private"
+    for folder in (public, private):
+        folder.mkdir(parents=True)
+    train = {f"train/{kind}.{at}.jpg": picture(f"{kind} {at}") for at in range(20) for kind in ("cat", "dog")}
+    (public / "train.zip").write_bytes(zipped(train))
+    (public / "test.zip").write_bytes(zipped({f"test/{at}.jpg": picture(str(at)) for at in range(1, 11)}))
+    (public / "sample_submission.csv").write_bytes(
+        text_of([{"id": str(at), "label": "0.5"} for at in range(1, 11)])
+    )
+    answers = text_of([{"id": str(at), "label": str(at % 2)} for at in range(1, 11)])
+    (private / "answers.csv").write_bytes(answers)
+    (private / "test.csv").write_bytes(answers)
+    (public.parents[1] / "description.md").write_text("# Dogs and cats\n")
+    done = run_command("mle-import", str(public.parent.parent), cwd=tmp_path)
+    (task,) = records(done.stdout)
+    why = "there is no public/train.csv, and no other public table with the ids of the submission"
+    assert f"no validation rows can be held out, so agents in turns will see no scores: {why}" in done.stderr.decode()
+    refused(task, tmp_path, why)
