@@ -73,14 +73,18 @@ class Codeact(Scaffold[CodeactSettings]):
     def play(self, job: Job[CodeactSettings], environment: Environment) -> Iterator[dict[str, Any]]:
         """The state at each request for help (stop_reason asked), then the rollout of the episode."""
         settings = job.settings
-        system = prompts.render(
+        system = task_prompt(
             "codeact-system",
+            job.task,
+            environment,
             help=prompts.render("codeact-help") + "\n\n" if settings.ideator else "",
             max_turns=str(settings.max_turns),
             max_minutes=f"{(settings.max_seconds or 86400.0) / 60:g}",
             execution_seconds=f"{settings.execution_seconds:g}",
         )
-        question = task_prompt("task", job.task, split=validation_note(settings.validation > 0, settings.reveal_test))
+        question = task_prompt(
+            "task", job.task, environment, split=validation_note(settings.validation > 0, settings.reveal_test)
+        )
         opening = [{"role": "system", "content": system}, {"role": "user", "content": question}]
         episode = Episode(job, environment, opening)
         try:

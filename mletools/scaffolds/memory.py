@@ -113,10 +113,16 @@ class Memory(Scaffold[MemorySettings]):
 def _trace(job: Job[MemorySettings], environment: Environment, pool: Pool) -> dict[str, Any]:
     start = _draw(job, environment, pool)
     settings = job.settings
-    system = prompts.render(
-        "memory-system", execution_seconds=f"{settings.execution_seconds:g}", max_turns=str(settings.max_turns)
+    system = task_prompt(
+        "memory-system",
+        job.task,
+        environment,
+        execution_seconds=f"{settings.execution_seconds:g}",
+        max_turns=str(settings.max_turns),
     )
-    question = task_prompt("task", job.task, split=validation_note(settings.validation > 0, settings.reveal_test))
+    question = task_prompt(
+        "task", job.task, environment, split=validation_note(settings.validation > 0, settings.reveal_test)
+    )
     if start is not None:
         question += "\n\n" + _earlier_solution(start, settings)
     episode = Episode(job, environment, [{"role": "system", "content": system}, {"role": "user", "content": question}])

@@ -7,7 +7,7 @@ test scores only where revealed; SandMLE's rule for a long conversation. Not cov
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from .. import prompts
 
@@ -15,6 +15,13 @@ from .. import prompts
 
 MOST_COLUMNS = 40  # named in a prompt
 MOST_FILES = 5  # of one folder
+
+
+class Facts(Protocol):
+    """What knows where programs run."""
+
+    def fact(self, name: str) -> str:
+        """The text of one of prompts.ENVIRONMENT_FACTS."""
 
 
 def task_facts(task: Mapping[str, Any]) -> dict[str, str]:
@@ -32,10 +39,18 @@ def task_facts(task: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def task_prompt(prompt: str, task: Mapping[str, Any], **more: str) -> str:
-    """The prompt, filled in with the facts that it asks for and with `more`."""
-    known = {**task_facts(task), **more}
-    return prompts.render(prompt, **{name: known[name] for name in prompts.placeholders(prompt) & known.keys()})
+def task_prompt(prompt: str, task: Mapping[str, Any], environment: Facts | None = None, **more: str) -> str:
+    """The prompt, filled in with the facts that it asks for and with `more`.
+
+    What `environment` knows (libraries, limits, the data) is asked for only where the prompt has the placeholder.
+    ToolError: it has one, and there is no environment.
+    """
+    known, wanted = {**task_facts(task), **more}, prompts.placeholders(prompt)
+    if environment is not None:
+        known |= {
+            name: environment.fact(name) for name in prompts.ENVIRONMENT_FACTS if name in wanted and name not in more
+        }
+    return prompts.render(prompt, **{name: known[name] for name in wanted & known.keys()})
 
 
 def _files(names: list[str]) -> str:

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from .. import prompts
 from . import messages
 from .episode import Episode
 from .interface import Ended, Environment, Job, Scaffold, Settings
@@ -54,8 +53,10 @@ class React(Scaffold[ReactSettings]):
         """The rollout of one episode."""
         settings = job.settings
         limits = {"execution_seconds": f"{settings.execution_seconds:g}", "max_turns": str(settings.max_turns)}
-        system = prompts.render("react-system", name=job.task["name"], **limits)
-        question = task_prompt("task", job.task, split=validation_note(settings.validation > 0, settings.reveal_test))
+        system = task_prompt("react-system", job.task, environment, **limits)
+        question = task_prompt(
+            "task", job.task, environment, split=validation_note(settings.validation > 0, settings.reveal_test)
+        )
         episode = Episode(
             job, environment, [{"role": "system", "content": system}, {"role": "user", "content": question}]
         )

@@ -33,6 +33,9 @@ class Replying:
         }  # fmt: skip
         self.asked: list[Any] = []
 
+    def fact(self, name: str) -> str:
+        return f"({name})"
+
     def ask(self, *arguments: Any) -> dict[str, Any]:
         self.asked.append(arguments)
         return self.reply
@@ -67,7 +70,7 @@ def test_the_question_in_brief() -> None:
 
 @pytest.mark.parametrize("prompt", ["single", "single-brief"])
 def test_no_question_tells_answers_thresholds_or_provenance(prompt: str) -> None:
-    question = task_prompt(prompt, TASK)
+    question = task_prompt(prompt, TASK, Replying())
     assert "7411" not in question and "741" not in question
     assert "wine" in question and "f1_macro" in question
 

@@ -39,7 +39,7 @@ class StubDesk:
     """A context with prepared answers (an exception is raised), runs and words on authenticity, and real readers."""
 
     def __init__(self, answers: Sequence[Any], runs: Sequence[Any] = (), unreal: Sequence[str | None] = ()):
-        self.job = SimpleNamespace(settings=Settings(validation=0.2))
+        self.job = SimpleNamespace(task=TASK, settings=Settings(validation=0.2))
         self.task = TASK
         self.answers, self.runs, self.unreal = list(answers), list(runs), list(unreal)
         self.asked: list[tuple[str, str]] = []
@@ -70,6 +70,9 @@ class StubDesk:
         assert rows == "validation"
         self.ran.append((code, wall_s, debug))
         return self.runs.pop(0)
+
+    def fact(self, name: str) -> str:
+        return f"({name})"
 
     def inauthentic(self, code: str, told: Any) -> str | None:
         assert told["execution"]["submission"] is not None

@@ -85,6 +85,9 @@ class World:
         answer = self.answers.pop(0)
         return answer if isinstance(answer, dict) else {"text": answer, **SAID}
 
+    def fact(self, name: str) -> str:
+        return f"({name})"
+
     def at_once(self, work: Any, items: Any) -> list[Any]:
         return [work(item) for item in items]
 

@@ -113,6 +113,9 @@ class Town:
             "grade": {"valid": True, "reason": None, "score": TELL_TALE},
         }
 
+    def fact(self, name: str) -> str:
+        return f"({name})"
+
     def inauthentic(self, code: str, execution: Mapping[str, Any]) -> str | None:
         return None
 

@@ -44,8 +44,11 @@ class NodeContext:
 
     def __init__(self, answer: str | None):
         self.task, self.answer = TASK, answer
-        self.job = SimpleNamespace(settings=SimpleNamespace(validation=0.2, reveal_test=False))
+        self.job = SimpleNamespace(task=TASK, settings=SimpleNamespace(validation=0.2, reveal_test=False))
         self.prompts: list[str] = []
+
+    def fact(self, name: str) -> str:
+        return f"({name})"
 
     def read(self, phase: str, role: str, prompt: str, reader: Callable[[str], Any]) -> Any:
         assert (phase, role) == ("research", "search-lesson")

@@ -38,9 +38,12 @@ class NodeContext:
 
     def __init__(self, answers: Mapping[str, Sequence[str]], seed: int = 0):
         self.task, self.rng = TASK, random.Random(seed)
-        self.job = SimpleNamespace(settings=SimpleNamespace(validation=0.2, reveal_test=False))
+        self.job = SimpleNamespace(task=TASK, settings=SimpleNamespace(validation=0.2, reveal_test=False))
         self.answers = {role: list(texts) for role, texts in answers.items()}
         self.asked: list[tuple[str, str]] = []
+
+    def fact(self, name: str) -> str:
+        return f"({name})"
 
     def read(self, phase: str, role: str, prompt: str, reader: Callable[[str], Any]) -> Any:
         assert phase == "research"

@@ -61,12 +61,14 @@ class SearchScaffold(Scaffold[SearchSettings]):
         """The rollouts of the search's steps, then its own."""
         from .loop import Search
         from .record import search_record, step_records
+        from .sections import task_text
 
         search = Search(job, environment)
         try:
             choice = search.explore()
             yield from step_records(job, search.graph)
-            yield search_record(job, search.graph, choice, search.usage(), search.clock, search.notes())
+            task = task_text(job, environment)
+            yield search_record(job, task, search.graph, choice, search.usage(), search.clock, search.notes())
             search.done()
         finally:
             search.graph.close()

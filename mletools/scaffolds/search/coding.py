@@ -159,7 +159,7 @@ class Efficient:
 def _review(context: NodeContext, brief: Brief, code: str, result: Mapping[str, Any]) -> _Flaw | None:
     """The reviewer's objection; None if its answers cannot be read."""
     parts = [_idea(brief), _present(code), _printed(result["execution"])]
-    task = task_text(context.task, context.job.settings)
+    task = task_text(context.job, context)
     prompt = prompts.render("search-check", task=task, context="\n\n".join(parts))
     try:
         acceptable, why = context.read("develop", "search-check", prompt, read_check)
@@ -221,7 +221,7 @@ def _rendered(context: NodeContext, brief: Brief, prompt: str, parts: list[str],
         parts.append(prompts.render("search-reports"))
     if debug_mode:
         parts.append(prompts.render("search-debug-mode", debug_seconds=f"{brief.plan.debug_seconds:.0f}"))
-    task, seconds = task_text(context.task, context.job.settings), f"{brief.plan.full_seconds:.0f}"
+    task, seconds = task_text(context.job, context), f"{brief.plan.full_seconds:.0f}"
     return prompts.render(prompt, task=task, context="\n\n".join(parts), seconds=seconds)
 
 

@@ -134,7 +134,7 @@ class Kernel:
         best = graph.best()
         line = "No experiment has a score yet." if best is None else experiment_line(best)
         context_text = "\n\n".join([*parts, *printed_by(node), f"# The best so far\n\n{line}"])
-        task, hypothesis = task_text(context.task, context.job.settings), plain(node["hypothesis"], MOST_TEXT)
+        task, hypothesis = task_text(context.job, context), plain(node["hypothesis"], MOST_TEXT)
         prompt = prompts.render("search-lesson", task=task, hypothesis=hypothesis, context=context_text)
         try:
             return context.read("research", "search-lesson", prompt, read_lesson)

@@ -177,6 +177,10 @@ class NodeContext:
         """See Environment.inauthentic."""
         return self._environment.inauthentic(code, result["execution"])
 
+    def fact(self, name: str) -> str:
+        """See Environment.fact."""
+        return self._environment.fact(name)
+
     def similar(self, text: str, others: Sequence[str]) -> list[float]:
         """The cosines of a text's embedding with those of others, in [-1, 1]."""
         return self._environment.similar([text, *others]) if others else []

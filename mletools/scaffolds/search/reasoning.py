@@ -206,7 +206,7 @@ def _ask(
         *(["\n\n".join(["# Knowledge", *(fenced(passage, "text") for passage in passages)])] if passages else []),
     ]
     values = {
-        "task": task_text(context.task, context.job.settings),
+        "task": task_text(context.job, context),
         "context": "\n\n".join(parts) or "Nothing has been tried yet.",
         "operation": OPERATION_TEXTS[question.expansion.operation],
         "seconds": f"{plan.full_seconds:.0f}",

@@ -1,10 +1,10 @@
 """Parts of prompts that describe the task and earlier nodes. Texts of agents stay in one line or in a fence."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from ..interface import Settings
-from ..messages import fenced, output_text, task_prompt, validation_note
+from ..interface import Job
+from ..messages import Facts, fenced, output_text, task_prompt, validation_note
 from .graph import Details, Graph, Node
 from .interfaces import Expansion, Question
 from .replies import valid_text
@@ -15,8 +15,11 @@ MOST_PROGRAM, MOST_PROGRAMS = 20_000, 40_000  # characters of a program, and of 
 MOST_PRINTED = 4000
 
 
-def task_text(task: Mapping[str, Any], settings: Settings) -> str:
-    return task_prompt("task", task, split=validation_note(settings.validation > 0, settings.reveal_test))
+def task_text(job: Job[Any], environment: Facts) -> str:
+    settings = job.settings
+    return task_prompt(
+        "task", job.task, environment, split=validation_note(settings.validation > 0, settings.reveal_test)
+    )
 
 
 def plain(text: str, most: int) -> str:
