@@ -28,7 +28,10 @@ BOASTS = "\n".join(f"print({marker!r})" for marker in MARKERS) + (
 def last(tmp_path_factory: pytest.TempPathFactory) -> Played:
     folder = tmp_path_factory.mktemp("progress")
     tasks = write_tasks(folder, 2)
-    scripts = {"mill_0": [runs(FAILS), runs("print(\n"), ENDS, runs(LOADS + program(2.5)), ENDS], "mill_1": [runs(BOASTS)]}
+    scripts = {
+        "mill_0": [runs(FAILS), runs("print(\n"), ENDS, runs(LOADS + program(2.5)), ENDS],
+        "mill_1": [runs(BOASTS)],
+    }
     with FaultyServer(by_task({name: in_steps(script) for name, script in scripts.items()})) as server:
         return play(server, "react", folder, tasks, "--max-turns", "5", "--instrument")
 
@@ -40,7 +43,9 @@ def test_a_program_that_failed_is_told_how_far_it_came(last: Played) -> None:
     assert failed["status"] == "error" and failed["markers"] == [IMPORTED, LOADED, DEFINED, TRAINED]
     assert set(failed["watched"]) == {IMPORTED, LOADED, DEFINED, TRAINED, PREDICTED}
     told = observed(record, 0)
-    assert f"{SAW}imported packages, loaded data, defined model, trained model. Not seen: predicted test labels." in told
+    assert (
+        f"{SAW}imported packages, loaded data, defined model, trained model. Not seen: predicted test labels." in told
+    )
     assert "KeyError: 'z'" in told and "[mle:" not in json.dumps(record)
     # what cannot be parsed is not watched: the traceback says it all
     assert "watched" not in record["turns"][1]["execution"] and SAW not in observed(record, 1)

@@ -31,7 +31,9 @@ def write_task(data: Path, *, tables: bool) -> dict[str, Any]:
     files = {f"test/{at}.txt": str(at % 7).encode() for at in test}
     name = "train/{0}.txt" if tables else "train/{1}.{0}.txt"
     files |= {name.format(at, at % 7): str(at % 7).encode() for at in train}
-    rows = {kind: "id,y\n" + "".join(f"{at},{at % 7}\n" for at in ats) for kind, ats in (("train", train), ("test", test))}
+    rows = {
+        kind: "id,y\n" + "".join(f"{at},{at % 7}\n" for at in ats) for kind, ats in (("train", train), ("test", test))
+    }
     files["sample_submission.csv"] = ("id,y\n" + "".join(f"{at},3\n" for at in test)).encode()
     if tables:
         files["labels.csv"] = rows["train"].encode()
@@ -50,7 +52,9 @@ def write_task(data: Path, *, tables: bool) -> dict[str, Any]:
 @pytest.mark.parametrize("scaffold", ["memory", "react"])
 def test_labels_in_a_table_of_their_own(scaffold: str, tmp_path: Path) -> None:
     task = write_task(tmp_path, tables=True)
-    script, options = ([executes(READS)], ("--max-traces", "1")) if scaffold == "memory" else ([runs(READS), SCORES, ENDS], ())
+    script, options = (
+        ([executes(READS)], ("--max-traces", "1")) if scaffold == "memory" else ([runs(READS), SCORES, ENDS], ())
+    )
     with FaultyServer(in_steps(script)) as server:
         done = play(server, scaffold, tmp_path, [task], *options, "--refit", "--max-turns", "3")
     record = done.of("mill_0")
@@ -73,7 +77,17 @@ def test_a_task_without_a_table_of_labels_has_no_validation(tmp_path: Path) -> N
     task = write_task(tmp_path, tables=False)
     sample = "import shutil\nshutil.copy('input/sample_submission.csv', 'submission.csv')\n"
     with FaultyServer(in_steps([runs(sample), SCORES, ENDS])) as server:
-        line = ["mle-rollout", "--scaffold", "react", "-m", "played", "--model-url", server.url, *FAST[:-1], "tasks.jsonl"]
+        line = [
+            "mle-rollout",
+            "--scaffold",
+            "react",
+            "-m",
+            "played",
+            "--model-url",
+            server.url,
+            *FAST[:-1],
+            "tasks.jsonl",
+        ]
         made = run_command(*line, "-g", "2", "--refit", cwd=tmp_path)
     said = [text for text in made.stderr.decode().splitlines() if "no validation rows" in text]
     reason = "there is no public/train.csv, and no other public table with the ids of the submission"

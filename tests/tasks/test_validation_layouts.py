@@ -161,9 +161,7 @@ def test_import_says_where_there_is_no_validation(tmp_path: Path) -> None:
     train = {f"train/{kind}.{at}.jpg": picture(f"{kind} {at}") for at in range(20) for kind in ("cat", "dog")}
     (public / "train.zip").write_bytes(zipped(train))
     (public / "test.zip").write_bytes(zipped({f"test/{at}.jpg": picture(str(at)) for at in range(1, 11)}))
-    (public / "sample_submission.csv").write_bytes(
-        text_of([{"id": str(at), "label": "0.5"} for at in range(1, 11)])
-    )
+    (public / "sample_submission.csv").write_bytes(text_of([{"id": str(at), "label": "0.5"} for at in range(1, 11)]))
     answers = text_of([{"id": str(at), "label": str(at % 2)} for at in range(1, 11)])
     (private / "answers.csv").write_bytes(answers)
     (private / "test.csv").write_bytes(answers)

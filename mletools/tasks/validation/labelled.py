@@ -56,7 +56,9 @@ def labelled(public: Path, names: Sequence[str], ids: Sequence[str], name: str) 
         if set(ids) <= set(features.columns):
             test, _ = read_table(public / TEST)
             keys = features.keys(ids)
-            return Labelled(_joined(table, features, ids, name), {name: (content, None), TRAIN: (own, keys)}, test, TEST)
+            return Labelled(
+                _joined(table, features, ids, name), {name: (content, None), TRAIN: (own, keys)}, test, TEST
+            )
     beside = str(PurePosixPath(name).with_name(PurePosixPath(name).name.replace("train", "test")))
     for other in (beside, TEST):
         if other != name and other in names and (other == TEST or set(ids) <= set(header_of(public / other))):
