@@ -16,12 +16,16 @@ from .programs import read_answer
 from .sections import sections
 from .tools import Action, Fault, Tool, read_arguments, strict_arguments
 from .values import acts, parsed, read_json, without_fence
-from .visible import after_first_thought, foreign_part, other_reasoning, own_length
+from .visible import after_first_thought, foreign_part, only_reasoning, other_reasoning, own_length
 
 SEVERAL = "Your message takes more than one action, and none was carried out."
+_FRAMES = ("fence_in_tag", "argument_tag", "tag_in_string", "mentioned_tag")
+_MOST_CLOSINGS = 4  # closing tags in a program's strings
 _MOST_AFTER_END = 40  # characters after an unclosed tag that ends the work
 CUT_OFF = "Your message was cut off at the limit of its length: say the same in fewer words."
 
+
+_SHELL_FENCE = re.compile(r"(?m)^```(?:bash|sh|shell)[ \t]*\n([^`]*)^```[ \t]*$")
 
 # Reads what stands between a tool's tags. ValueError, in words for the policy, where it cannot.
 Body = Callable[[Tool, str], tuple[str, dict[str, str]]]
@@ -36,10 +40,9 @@ def read_action(
     finished reply that is reasoning alone takes the only action in it: the server took the answer for reasoning.
     """
     action = _read_text(reply, tools, body, tags)
-    apart = not reply["text"].strip() and not reply.get("tool_calls") and reply["finish_reason"] == "stop"
-    if isinstance(action, Action) or not apart or not reply.get("reasoning"):
+    if isinstance(action, Action) or reply.get("tool_calls") or reply["finish_reason"] != "stop":
         return action
-    inside = _read_text({"text": reply["reasoning"], "finish_reason": "stop"}, tools, body, tags)
+    inside = _read_text({"text": only_reasoning(reply), "finish_reason": "stop"}, tools, body, tags)
     if isinstance(inside, Action) and inside.rule != "first_action":
         return replace(inside, rule="answer_in_reasoning")
     return action
@@ -50,11 +53,11 @@ def _read_text(
 ) -> Action | Fault:
     reader = _Reader(tools, body or plain, tags or [tool.name for tool in tools])
     exact = reader.exact(reply)
-    if isinstance(exact, Action) and not _holds_fence(exact):
+    if isinstance(exact, Action) and not _is_framed(exact):
         return exact
     lenient = reader.lenient(reply)
     if isinstance(exact, Action):
-        return lenient if isinstance(lenient, Action) and lenient.rule == "fence_in_tag" else exact
+        return lenient if isinstance(lenient, Action) and lenient.rule in _FRAMES else exact
     if isinstance(lenient, Action) or (exact.kind in ("missing", "several") and lenient is not None):
         return lenient
     return exact
@@ -190,25 +193,50 @@ class _Reader:
         return action, "cut_after_action" if cut else None
 
     def _first_tag(self, text: str) -> _Tagged | None:
-        """The first tag of a tool, whatever its case; <finish/> is empty, one that is never closed runs to the end."""
-        names = {name.lower(): name for name in (*self.tags, *self.known)}
-        opening = re.compile(rf"<({'|'.join(map(re.escape, names.values()))})[ \t]{{0,9}}(/?)>", re.IGNORECASE)
+        """The first tag of a tool, by any of its names; <finish/> is empty, one that is never closed runs to the end.
+
+        A tag that is only spoken of, in words ahead of one that begins a line, is passed over.
+        """
+        names = {alias: tool.name for tool in self.tools for alias in tool.aliases}
+        names |= {name.lower(): name for name in (*self.tags, *self.known)}
+        opening = re.compile(rf"<({'|'.join(map(re.escape, names))})(?:\s[^<>/\n]{{0,80}})?(/?)>", re.IGNORECASE)
         match = opening.search(text)
         if match is None:
             return None
+        mentioned = self._begins_line(text, opening, match)
+        match, rule = mentioned or match, "mentioned_tag" if mentioned else None
         tag, begin = names[match[1].lower()], match.start()
         if match[2]:
             return _Tagged(tag, "", begin, match.end(), "self_closing")
-        rule = "tag_case" if match[1] != tag else None if tag in self.tags else "tool_tag"
-        end = text.find(f"</{match[1]}>", match.end())
-        if end < 0:
-            closing = re.compile(rf"</{re.escape(tag)}\s{{0,9}}>", re.IGNORECASE).search(text, match.end())
-            if closing:
-                return _Tagged(tag, text[match.end() : closing.start()], begin, closing.end(), "tag_case")
-            foreign = foreign_part(text, match.end())
-            end = foreign[0] if foreign else len(text)
-            return _Tagged(tag, text[match.end() : end], begin, end, "unclosed_tag")
-        return _Tagged(tag, text[match.end() : end], begin, end + len(match[1]) + 3, rule)
+        if match[0] != f"<{tag}>":
+            rule = "tag_case" if match[1].lower() == tag.lower() else "tool_tag"
+        elif tag not in self.tags:
+            rule = "tool_tag"
+        closing = re.compile(rf"</{re.escape(match[1])}\s{{0,9}}>", re.IGNORECASE)
+        for _, closed in zip(range(_MOST_CLOSINGS), closing.finditer(text, match.end()), strict=False):
+            if rule is None and closed[0] != f"</{tag}>":
+                rule = "tag_case"
+            found = _Tagged(tag, text[match.end() : closed.start()], begin, closed.end(), rule)
+            if "code" not in self.known.get(tag, Tool(tag, "")).fields or parsed(found.body) is not None:
+                return found
+            rule = "tag_in_string"
+        closed_first = closing.search(text, match.end())
+        if closed_first is not None:
+            rule = None if rule == "tag_in_string" else rule
+            return _Tagged(tag, text[match.end() : closed_first.start()], begin, closed_first.end(), rule)
+        foreign = foreign_part(text, match.end())
+        end = foreign[0] if foreign else len(text)
+        return _Tagged(tag, text[match.end() : end], begin, end, "unclosed_tag")
+
+    def _begins_line(self, text: str, opening: "re.Pattern[str]", first: "re.Match[str]") -> "re.Match[str] | None":
+        """The tag that begins a line, where the first one stands among words and is not closed ahead of it."""
+        line = text[text.rfind("\n", 0, first.start()) + 1 : text.find("\n", first.end()) % (len(text) + 1)]
+        if not line.partition(first[0])[0].strip() or not line.partition(first[0])[2].strip():
+            return None
+        following = next((m for m in opening.finditer(text, first.end()) if text[m.start() - 1] == "\n"), None)
+        if following is None or f"</{first[1]}>" in text[first.end() : following.start()]:
+            return None
+        return following
 
     def _in_tag(self, tagged: _Tagged) -> Action | Fault:
         """The action in a tag. ValueError, in words, where it cannot be read."""
@@ -225,6 +253,8 @@ class _Reader:
             return read
         code = read.fields.get("code")
         rule = tagged.rule
+        if _unframed(read) is not read:
+            return _unframed(read)
         if code is not None and parsed(code) is None:
             inner = read_answer(code)
             if inner.code is not None:
@@ -238,6 +268,9 @@ class _Reader:
     def _completed(self, tagged: _Tagged) -> str:
         """The body of a tag that is never closed, with a react program's inner tag closed."""
         inside = tagged.body.rstrip()
+        other = re.search(r"\n</(\w{1,80})>\Z", inside)  # closed by another name
+        if other and f"<{other[1]}>" not in inside:
+            inside = inside[: other.start() + 1]
         return f"{inside}\n</code>" if "<code>" in inside and not inside.endswith("</code>") else inside
 
     def _from_json(self, tagged: _Tagged) -> Action | Fault | None:
@@ -269,18 +302,33 @@ class _Reader:
         return Action(self._program_tool.name, {"code": code}, rule=tagged.rule or "raw_argument")
 
     def _fence(self, text: str, cut: bool) -> Action | None:
-        """The action of a message that is one block of Python, where one tool alone takes a program."""
-        if self._program_tool is None or text.count("```") != 2 or cut:
+        """The action of a message that is one block of code, where one tool alone takes such code, or a tool's name."""
+        named = [
+            tool for tool in self.tools if not tool.fields and text.strip("<>/\n .!*`").lower() == tool.name.lower()
+        ]
+        if named:
+            return Action(named[0].name, {}, rule="tool_name")
+        if text.count("```") != 2 or cut:
             return None
-        answer = read_answer(text)
-        if answer.read != "exact" or answer.code is None or parsed(answer.code) is None:
-            return None
-        return Action(self._program_tool.name, {"code": answer.code}, rule="fence_as_action")
+        answer, shell = read_answer(text), _SHELL_FENCE.search(text)
+        if (
+            self._program_tool is not None
+            and answer.rule in (None, "language")
+            and parsed(answer.code or "") is not None
+        ):
+            return Action(self._program_tool.name, {"code": str(answer.code)}, rule="fence_as_action")
+        shell_tool = self._taker("command")
+        if shell_tool is not None and shell is not None and shell[1].strip():
+            return Action(shell_tool.name, {"command": shell[1]}, rule="fence_as_action")
+        return None
 
     @property
     def _program_tool(self) -> Tool | None:
-        """The only tool that takes a program; None where several do."""
-        takers = [tool for tool in self.tools if list(tool.fields) == ["code"]]
+        return self._taker("code")
+
+    def _taker(self, field: str) -> Tool | None:
+        """The only tool that takes this field alone; None where several do."""
+        takers = [tool for tool in self.tools if list(tool.fields) == [field]]
         return takers[0] if len(takers) == 1 else None
 
     # --- calls ----------------------------------------------------------------------------------------------------
@@ -332,10 +380,21 @@ class _Reader:
         return Action(name, {each: fields[each] for each in tool.fields}, id)
 
 
-def _holds_fence(action: Action) -> bool:
-    """Whether the program of an action is no Python, but a text with a fence."""
-    code = action.fields.get("code", "")
-    return "```" in code and parsed(code) is None
+def _is_framed(action: Action) -> bool:
+    """Whether an action's program is no Python, or a field stands in tags of its own: it may be framed once more."""
+    if any(text.lstrip().startswith(f"<{name}>") for name, text in action.fields.items()):
+        return True
+    return bool(action.fields.get("code")) and parsed(action.fields["code"]) is None
+
+
+def _unframed(action: Action) -> Action:
+    """The action with its only field out of tags of the field's name."""
+    if len(action.fields) == 1:
+        [(name, text)] = action.fields.items()
+        inside = text.strip().removeprefix(f"<{name}>").removesuffix(f"</{name}>")
+        if len(text.strip()) - len(inside) == 2 * len(name) + 5:
+            return replace(action, fields={name: inside.strip("\n") + "\n"}, rule="argument_tag")
+    return action
 
 
 def _alike(one: Action, other: Action) -> bool:
