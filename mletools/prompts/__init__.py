@@ -12,9 +12,10 @@ from pathlib import Path
 from ..records.errors import ToolError
 
 # The prompts about a task, and the placeholders that each of them, and a file in its place, may use.
-ABOUT_A_TASK = ("single", "single-brief", "task", "improve", "search-analysis")
-ABOUT_A_TASK += ("react-system", "codeact-system", "memory-system")
-TASK_FACTS = ("name", "description", "modality", "problem", "metric", "direction", "files", "columns")
+ABOUT_A_TASK = frozenset(
+    ["single", "single-brief", "task", "improve", "react-system", "codeact-system", "memory-system", "search-analysis"]
+)
+TASK_FACTS = ("name", "description", "modality", "problem", "metric", "direction", "files", "columns", "split")
 ENVIRONMENT_FACTS = ("libraries", "limits", "data_preview")  # made only where a prompt asks for them
 
 _BRACES = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)

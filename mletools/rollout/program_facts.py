@@ -65,7 +65,7 @@ class ProgramFacts:
         threads = f"{limits.threads} thread{'s' * (limits.threads > 1)}"
         return (
             f"{limits.wall_s:g} seconds, {_size(limits.memory_mb)} of memory, {_size(limits.disk_mb)} of files, "
-            f"{threads} of numerical libraries, {'one GPU' if self.gpus else 'no GPU'}"
+            f"{threads} for numerical libraries, {'one GPU' if self.gpus else 'no GPU'}"
         )
 
 

@@ -18,11 +18,11 @@ from pathlib import Path
 
 from .messages import escaped, fenced
 
-MOST_CHARACTERS = 3000  # of a preview, about
+MOST_CHARACTERS = 2400  # of a preview, about
 READ = 16 << 20  # bytes of a table whose rows are counted; of a larger one their number is estimated
 TYPED_ROWS = 1000  # rows that types and missing cells are taken from
 SHOWN_ROWS, CELL = 3, 24  # rows whose values are shown; characters of a cell
-FIRST_COLUMNS, LAST_COLUMNS, COLUMN = 16, 2, 40  # columns shown; characters of a name
+FIRST_COLUMNS, LAST_COLUMNS, COLUMN = 12, 2, 40  # columns shown; characters of a name
 FEW = 10  # up to so many different values of a column are counted
 TEXT_READ, TEXT_LINES, TEXT_LINE = 4096, 3, 160  # bytes, lines and characters of a line that are shown of a text
 MOST_ENTRIES = 100_000  # files that are looked at

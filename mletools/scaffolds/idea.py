@@ -15,7 +15,7 @@ from ..records.options import option
 from . import ideas
 from .episode import Episode
 from .interface import Ended, Environment, Job, Scaffold, Settings
-from .messages import fenced, task_prompt, validation_note
+from .messages import fenced, task_prompt
 from .reading import read_answer
 
 
@@ -80,9 +80,7 @@ def _implement(
 ) -> dict[str, Any]:
     """Ask the implementer for the program and run it; returns its messages and usage."""
     settings = episode.settings
-    task = task_prompt(
-        "task", episode.job.task, environment, split=validation_note(settings.validation > 0, settings.reveal_test)
-    )
+    task = task_prompt("task", episode.job, environment)
     score = start.get("validation")
     standing = "It has no valid submission yet." if score is None else f"Its score on the validation rows: {score:g}."
     instructions = prompts.render(

@@ -12,7 +12,7 @@ from typing import Any
 from . import messages
 from .episode import Episode
 from .interface import Ended, Environment, Job, Scaffold, Settings
-from .messages import fenced, task_prompt, validation_note
+from .messages import fenced, task_prompt
 from .reading import read_answer, split_answer
 
 
@@ -59,11 +59,7 @@ def _answer(episode: Episode[ImproveSettings], action: str) -> str:
 
 
 def _first_question(job: Job[ImproveSettings], environment: Environment) -> str:
-    return _with_data(task_prompt("single", job.task, environment), job)
-
-
-def _with_data(question: str, job: Job[ImproveSettings]) -> str:
-    return f"{question}\n\n# The data\n\n{validation_note(job.settings.validation > 0, job.settings.reveal_test)}"
+    return task_prompt("single", job, environment)
 
 
 def _question(episode: Episode[ImproveSettings], environment: Environment) -> str:
@@ -75,16 +71,17 @@ def _question(episode: Episode[ImproveSettings], environment: Environment) -> st
     output = messages.execution_message(first["execution"])
     if first["execution"]["submission"] is not None:
         output += f"\n\n{messages.score_message(first, job.task, job.settings.reveal_test)}"
-    return _with_data(improve_question(job.task, environment, plan, first["code"], output), job)
+    return improve_question(job, environment, plan, first["code"], output)
 
 
-def improve_question(task: dict[str, Any], environment: Environment, plan: str, code: str, output: str) -> str:
+def improve_question(job: Job[Any], environment: Environment, plan: str, code: str, output: str, **more: str) -> str:
     """The question to improve on a solution, given its plan, program and output."""
     return task_prompt(
         "improve",
-        task,
+        job,
         environment,
         plan=plan or "(none was given)",
         code=fenced(code.strip(), "python"),
         output=output or "(nothing)",
+        **more,
     )

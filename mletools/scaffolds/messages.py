@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from .. import prompts
+from .interface import Job
 
 # --- a task ------------------------------------------------------------------------------------------------------------
 
@@ -39,17 +40,18 @@ def task_facts(task: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def task_prompt(prompt: str, task: Mapping[str, Any], environment: Facts | None = None, **more: str) -> str:
+def task_prompt(prompt: str, job: Job[Any], environment: Facts, **more: str) -> str:
     """The prompt, filled in with the facts that it asks for and with `more`.
 
     What `environment` knows (libraries, limits, the data) is asked for only where the prompt has the placeholder.
-    ToolError: it has one, and there is no environment.
     """
-    known, wanted = {**task_facts(task), **more}, prompts.placeholders(prompt)
-    if environment is not None:
-        known |= {
-            name: environment.fact(name) for name in prompts.ENVIRONMENT_FACTS if name in wanted and name not in more
-        }
+    wanted, settings = prompts.placeholders(prompt), job.settings
+    known = {
+        **task_facts(job.task),
+        "split": validation_note(settings.validation > 0, settings.reveal_test),
+        **{name: environment.fact(name) for name in prompts.ENVIRONMENT_FACTS if name in wanted},
+        **more,
+    }
     return prompts.render(prompt, **{name: known[name] for name in wanted & known.keys()})
 
 
@@ -81,15 +83,15 @@ def _columns(names: list[str]) -> str:
 
 
 def validation_note(validation: bool, revealed: bool) -> str:
-    """How an agent is told that it will learn scores: on rows set apart from the training data, on the test rows, or not."""
+    """Which scores an agent sees: on rows held out of the training data, on the test rows, or none."""
     if revealed:
-        return "The scores that you are told are those on the rows of test.csv."
+        return "The scores that you see are computed on the rows of test.csv."
     if not validation:
-        return "You are told whether a submission is valid, but no score."
+        return "You see whether a submission is valid, but no score."
     return (
-        "Some rows of the original training data, with their files, have been moved to those to predict (test.csv, or the "
-        "sample submission), so there may be other numbers of rows than the description says; the scores that you are told "
-        "are computed on them alone, and the final score on the others."
+        "Some training rows were moved, with their files, to the rows to predict (test.csv, or else the sample submission) "
+        "for validation, so the numbers of rows may differ from the description. Predict all rows there: the scores that "
+        "you see are computed on the validation rows, the final score on the others."
     )
 
 

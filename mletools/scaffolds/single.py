@@ -22,6 +22,8 @@ from .reading import read_answer
 
 IMPROVE_RATIO = 0.5  # where there is a pool (RL for MLE agents, section 3.3)
 
+NO_SCORE = "You see no score before your work ends."
+
 
 @dataclass(frozen=True)
 class SingleSettings(Settings):
@@ -101,9 +103,9 @@ def question_of(job: Job[SingleSettings], environment: Environment) -> str:
     """What a job asks the policy."""
     previous: Previous | None = job.start
     if previous is None:
-        return task_prompt(job.settings.prompt, job.task, environment)
+        return task_prompt(job.settings.prompt, job, environment, split=NO_SCORE)
     output = "\n\n".join([*previous.progress, *([fenced(previous.output)] if previous.output else [])])
-    return improve_question(job.task, environment, previous.plan, previous.code, output)
+    return improve_question(job, environment, previous.plan, previous.code, output, split=NO_SCORE)
 
 
 def record_of(job: Job[SingleSettings], question: dict[str, Any], reply: Mapping[str, Any]) -> dict[str, Any]:

@@ -70,7 +70,7 @@ def test_labels_in_a_table_of_their_own(scaffold: str, tmp_path: Path) -> None:
     assert after["grade"]["score"] == 0
 
 
-SAYS = b"submission.csv is valid. No score is told in this task."
+SAYS = "submission.csv is valid. No score is told in this task."
 
 
 def test_a_task_without_a_table_of_labels_has_no_validation(tmp_path: Path) -> None:
@@ -99,8 +99,8 @@ def test_a_task_without_a_table_of_labels_has_no_validation(tmp_path: Path) -> N
         schema.check(record, "rollout")
         assert record["no_validation"] == reason and record["settings"]["validation"] == 0
         assert record["turns"][0]["validation"] is None and record["turns"][0]["grade"]["valid"]
-        assert SAYS.decode() in observed(record, 1) and "refit" not in record
-        assert "You are told whether a submission is valid, but no score." in record["messages"][1]["content"]
+        assert SAYS in observed(record, 1) and "refit" not in record
+        assert "You see whether a submission is valid, but no score." in record["messages"][1]["content"]
 
 
 @pytest.mark.parametrize("options", [(), ("--defaults", "evaluation")])

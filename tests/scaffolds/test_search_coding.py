@@ -147,7 +147,7 @@ def headings(prompt: str) -> list[str]:
             fence = mark.group(0)
         elif line.startswith("# "):
             found.append(line[2:])
-    return found[3:]
+    return found[4:]
 
 
 # What a debug run prints

@@ -66,7 +66,7 @@ class DynamicPlanning:
             return ""
         try:
             analysis = context.read(
-                "research", "search-analysis", task_prompt("search-analysis", context.task, context), read_analysis
+                "research", "search-analysis", task_prompt("search-analysis", context.job, context), read_analysis
             )
         except Unanswered:
             return ""

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..interface import Job
-from ..messages import Facts, fenced, output_text, task_prompt, validation_note
+from ..messages import Facts, fenced, output_text, task_prompt
 from .graph import Details, Graph, Node
 from .interfaces import Expansion, Question
 from .replies import valid_text
@@ -16,10 +16,8 @@ MOST_PRINTED = 4000
 
 
 def task_text(job: Job[Any], environment: Facts) -> str:
-    settings = job.settings
-    return task_prompt(
-        "task", job.task, environment, split=validation_note(settings.validation > 0, settings.reveal_test)
-    )
+    """The task and where its programs run, as agents in turns are shown it."""
+    return task_prompt("task", job, environment)
 
 
 def plain(text: str, most: int) -> str:
