@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from conftest import records, run_command
 from model_server import FaultyServer
-from played import ENDS, Played, by_task, executes, fenced, in_steps, play, program, runs, write_tasks
+from played import ENDS, FAST, Played, by_task, executes, fenced, in_steps, play, program, runs, write_tasks
 from played_checks import observed
 
 from mletools.instrument import MARKERS
@@ -74,30 +74,30 @@ def test_the_credit_of_an_agent_in_turns(last: Played) -> None:
 
 def test_the_improve_prompt_and_memory(tmp_path: Path) -> None:
     tasks = write_tasks(tmp_path, 1)
-    with FaultyServer(in_steps([fenced(FAILS), fenced(program(2.5))])) as server:
+    with FaultyServer(in_steps([fenced("import csv\n1 / 0\n"), fenced(program(2.5))])) as server:
         improved = play(server, "improve", tmp_path, tasks, "--instrument")
     question = improved.requests[1]["messages"][0]["content"]
-    assert f"{SAW}imported packages, loaded data, defined model, trained model." in question
-    with FaultyServer(in_steps([executes(FAILS)])) as server:
+    assert "ZeroDivisionError" in question and f"{SAW}imported packages." in question
+    with FaultyServer(in_steps([executes("import csv\n1 / 0\n")])) as server:
         traced = play(server, "memory", tmp_path, tasks, "--instrument", "--max-traces", "1", "--max-turns", "1")
-    assert f"{SAW}imported packages, loaded data" in traced.records[0]["messages"][-1]["content"]
+    assert f"{SAW}imported packages." in traced.records[0]["messages"][-1]["content"]
 
 
 @pytest.mark.parametrize(("options", "seen"), [((), True), (("--plain-markers",), False)])
 def test_a_pool_tells_what_the_sandbox_saw(options: tuple[str, ...], seen: bool, tmp_path: Path) -> None:
     """`single --pool`: the stages of an earlier program, unless it could have printed them itself."""
     write_tasks(tmp_path, 1)
-    with FaultyServer(lambda body: fenced(LOADS + program(2.5))) as server:
+    with FaultyServer(lambda body: fenced(program(2.5))) as server:
         line = ["mle-rollout", "-m", "played", "--model-url", server.url, "--data", ".", "-q"]
         rollouts = run_command(*line, "tasks.jsonl", cwd=tmp_path).stdout
         watched = run_command("mle-instrument", "-q", *options, input=rollouts, cwd=tmp_path).stdout
-        executed = run_command("mle-sandbox", "--data", ".", "-q", input=watched, cwd=tmp_path).stdout
+        executed = run_command("mle-sandbox", *FAST, input=watched, cwd=tmp_path).stdout
         (tmp_path / "pool.jsonl").write_bytes(executed)
         improve = [*line, "--pool", "pool.jsonl", "--improve-ratio", "1", "tasks.jsonl"]
         (record,) = records(run_command(*improve, cwd=tmp_path).stdout)
     question = record["messages"][0]["content"]
     assert "slope 2.5" in question
-    assert (f"{SAW}imported packages, loaded data." in question) is seen
+    assert (f"{SAW}imported packages" in question) is seen
     assert ("watched" in records(executed)[0]["execution"]) is seen
 
 
