@@ -258,6 +258,7 @@ class Execution(_Execution, total=False):
     """One run of a program in a sandbox."""
 
     by: Literal["mle-rollout", "mle-sandbox"]
+    watched: list[str]
 
 
 class Cell(TypedDict):
@@ -580,6 +581,7 @@ class Rollout(_Rollout, total=False):
     implementer: dict[str, Any] | None
     settings: dict[str, Any]
     refit: Refit
+    no_validation: str
     reveal_test: bool
     instrument: Instrumentation
     execution: Execution

@@ -120,6 +120,7 @@ class Runner:
     counting: threading.Lock = field(default_factory=threading.Lock)
     unreadable: UnreadableAnswers = field(default_factory=UnreadableAnswers)
     rejected: set[str] = field(default_factory=set)
+    unscored: set[str] = field(default_factory=set)  # tasks of which no validation rows can be held out
     batch: int = 1  # jobs whose questions an engine in this process samples in one call
 
     def play(self) -> None:
@@ -158,6 +159,7 @@ class Runner:
                 settings.validation,
                 settings.reveal_test,
                 ProgramFacts(limits, self.sandbox.gpus is not None, self._ask(sandbox, limits), self.tapes.tape("run")),
+                settings.instrument,
                 "cold" if self.sandbox.start == "cold" else "warm",
                 run_code=self.run_code,
                 graphs=graphs,
@@ -369,9 +371,14 @@ class Runner:
         kept = []
         try:
             environment = TapedEnvironment(self.resources.environment(job.task, item.tape), self.tapes.tape(item.tape))
+            reason = self.resources.no_validation.get(job.task["id"])
+            if reason is not None:
+                job = self._without_validation(job, reason)
             with closing(environment):
                 for rollout in self.scaffold.play(job, environment):
                     rollout = as_sent(rollout, environment.sent)
+                    if reason is not None:
+                        rollout = {**rollout, "no_validation": reason}
                     if self.run.keep_order or self.batch > 1:
                         kept.append(rollout)
                     else:
@@ -379,6 +386,22 @@ class Runner:
         except RecordError as error:
             return [], error
         return kept, None
+
+    def _without_validation(self, job: Job[Any], reason: str) -> Job[Any]:
+        """The job as it is played on a task of which no rows can be held out. RecordError: the scaffold needs scores."""
+        task = job.task["id"]
+        try:
+            settings = self.scaffold.without_validation(job.settings)
+        except ToolError as error:
+            raise RecordError(f"task {task}: no validation rows can be held out: {reason}: {error}") from None
+        with self.counting:
+            first, self.unscored = task not in self.unscored, self.unscored | {task}
+        if first:
+            self.run.say(
+                f"task {task}: no validation rows can be held out: {reason}: its programs have all training rows, and its "
+                "agents learn whether a submission is valid, but no score"
+            )
+        return replace(job, settings=settings)
 
     def _emit(self, rollout: dict[str, Any]) -> None:
         if rollout["stop_reason"] == "asked":
