@@ -11,6 +11,7 @@ from ..records.options import Declaration, declarations, option
 from . import Model, open_model
 from .address import DEFAULT_KEY, same_server
 from .prices import Price, price_of, read_price
+from .structured import CHOICES
 
 if TYPE_CHECKING:
     from .embedding import HttpEmbeddings
@@ -116,6 +117,12 @@ class ModelOptions:
         machine=True,
     )
 
+    structured: str = option(
+        "Answers in JSON by the server's response_format; auto: of models that reason apart from their answer.",
+        default=CHOICES[0],
+        choices=CHOICES,
+    )
+
     @property
     def fields(self) -> Field:
         """The further fields of the model's requests."""
@@ -140,7 +147,9 @@ class ModelOptions:
         """The embedding model, at `url` (default: --model-url). ToolError: it cannot be opened."""
         from .embedding import open_embeddings
 
-        return open_embeddings(model, url=url or self.model_url, **self._role(url, role))
+        served = self._role(url, role)
+        del served["structured"]  # of answers alone
+        return open_embeddings(model, url=url or self.model_url, **served)
 
     def _role(self, url: str | None, role: KeyOptions) -> dict[str, Any]:
         """The settings of a role's server: its own key, or that of --model-url where the two are one server."""
@@ -159,6 +168,7 @@ class ModelOptions:
             "timeout": self.request_timeout,
             "retries": self.retries,
             "wait_for_server": self.wait_for_server,
+            "structured": self.structured,
         }
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from .. import prompts
 from ..models import Model, Request
+from ..prompts import answers
 from ..records.ids import derive_seed
 from ..records.options import option
 from ..scaffolds import idea_types, ideas
@@ -50,6 +51,7 @@ class ModelJudge:
             role="idea-type",
             send_seed=self.send_seed,
             own_temperature=0.0,
+            schema=answers.schema("idea-type"),
         )
         (reply,) = self.model.sample([request])
         if reply.finish_reason == "length":

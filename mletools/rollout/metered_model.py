@@ -14,6 +14,7 @@ from typing import Any
 from ..models import ContextExceeded, Model, Reply, Request, ToolCall
 from ..models.following import FollowingModel
 from ..models.prices import Price
+from ..prompts import answers
 from ..records.errors import RecordError
 
 
@@ -57,6 +58,7 @@ class MeteredModel:
             training=self.training,
             send_seed=self.send_seed,
             own_temperature=self.own_temperature,
+            schema=answers.schema(role),
         )
         version = self.model.version if isinstance(self.model, FollowingModel) else None
         try:

@@ -274,16 +274,16 @@ class Case:
 
 
 EVALUATION = ("--defaults", "evaluation")
-FAMILY = "refuses logprobs, return_token_ids, top_k, min_p, repetition_penalty: not sent from now on"
+LACKS_IDS = "refuses return_token_ids: not sent from now on"
 COMPLETION = "refuses max_tokens: sent as max_completion_tokens from now on"
 CASES = {
     "o-series": Case(
         reasoning_model,
         ("--temperature", "0.7"),
-        asked=6,
+        asked=9,
         sent={"model", "messages", "max_completion_tokens", "seed"},
         sampling={"temperature": None, "top_p": None},
-        notices=(FAMILY, COMPLETION, "refuses temperature: not sent", "refuses top_p: not sent"),
+        notices=(LACKS_IDS, "refuses top_k: not", COMPLETION, "refuses temperature: not sent", "refuses top_p: not sent"),
     ),
     "gpt-5, for evaluation": Case(
         reasoning_model,

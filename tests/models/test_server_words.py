@@ -197,7 +197,7 @@ def test_the_users_fields_come_last() -> None:
     dialect, _ = learning(top_k=20, stream=True)
     fields = dialect.fields(ASK)
     assert (fields["top_k"], fields["min_p"], fields["stream"]) == (20, 0.0, True)
-    assert dialect.sampling(fields) == {"temperature": 0.5, "top_p": 0.9, "options": {"top_k": 20}}
+    assert dialect.sampling(ASK, fields) == {"temperature": 0.5, "top_p": 0.9, "options": {"top_k": 20}}
 
 
 # ---- answers
