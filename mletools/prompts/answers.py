@@ -50,7 +50,7 @@ IDEA_TYPES = (
     "Others",
 )
 SCHEMAS: Mapping[str, Schema] = {
-    "idea-type": fields(type=label(*IDEA_TYPES)),
+    "idea-type": fields(rationale=TEXT, type=label(*IDEA_TYPES)),
     "search-analysis": fields(
         task_type=TEXT, data_type=TEXT, summary=TEXT, data=TEXT, submission=TEXT, metric=TEXT, longer_limit=FLAG
     ),

@@ -11,6 +11,10 @@ from mletools.models import Reply, Request
 from mletools.models.http import PROBE, HttpModel
 from mletools.prompts import answers
 from mletools.records.errors import RecordError
+from mletools.scaffolds import idea_types
+from mletools.scaffolds.search import coding, evaluation, leniency, memory, planning, reasoning
+from mletools.scaffolds.search.interfaces import AXES, PARTS, Hypothesis
+from mletools.scaffolds.search.node_context import CONSEQUENCES
 
 SCHEMA = answers.fields(lesson=answers.TEXT, supported=answers.FLAG)
 QUESTION = [{"role": "user", "content": "What does it teach?"}]
@@ -241,3 +245,44 @@ def test_schemas_are_what_strict_servers_take() -> None:
     for schema in answers.SCHEMAS.values():
         assert schema == {} or schema["type"] == "object"
         check(json.loads(json.dumps(schema)))
+
+
+def example(schema: Any) -> Any:
+    """A value that a schema allows."""
+    if "enum" in schema:
+        return schema["enum"][0]
+    if "anyOf" in schema:
+        return example(schema["anyOf"][0])
+    made = {"string": "a", "number": 5, "integer": 0, "boolean": False}
+    if schema["type"] == "array":
+        return [example(schema["items"])] * 2
+    return made[schema["type"]] if schema["type"] in made else {k: example(v) for k, v in schema["properties"].items()}
+
+
+READERS: dict[str, Callable[[str], Any]] = {
+    "idea-type": lambda text: idea_types.read_answer(text)[0],
+    "search-analysis": planning.read_analysis,
+    "search-challenges": lambda text: reasoning.read_challenges(text, 3)[1],
+    "search-check": coding.read_check,
+    "search-choose": lambda text: evaluation.read_choice(text, {0}),
+    "search-hypotheses": lambda text: reasoning.read_hypotheses(text, [reasoning.Challenge("c", "r", "o")], 3)[1],
+    "search-idea": reasoning.read_idea,
+    "search-lesson": memory.read_lesson,
+    "search-select": lambda text: reasoning.read_choice(text, [Hypothesis("h", "Model")]),
+}
+
+
+@pytest.mark.parametrize("role", [role for role in answers.SCHEMAS if not role.startswith("strategist.")])
+def test_an_answer_by_its_schema_is_read(role: str) -> None:
+    schema = answers.SCHEMAS[role]
+    with leniency.reading(last=False) as notes:
+        assert READERS[role](json.dumps({"reasoning": "[1, {}] so", **example(schema)})) not in (None, ())
+    assert notes.lenient == []
+    assert role == "idea-type" or role in CONSEQUENCES
+
+
+def test_schemas_name_what_readers_know() -> None:
+    assert (answers.IDEA_TYPES, answers.PART["enum"]) == (idea_types.TYPES, list(PARTS))
+    assert tuple(answers.AXES) == tuple(AXES) and set(reasoning.ACTIONS) == set(
+        answers.SCHEMAS["search-select"]["properties"]["action"]["enum"]
+    )
