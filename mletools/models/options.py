@@ -61,8 +61,11 @@ class KeyOptions:
 
 @dataclass(frozen=True)
 class RoleOptions(KeyOptions):
-    """The same for a role whose model answers, with its price and further fields of its requests."""
+    """The same for a role whose model answers, with its price, its sampling and further fields of its requests."""
 
+    temperature: float | None = option("Sampling temperature of {model} (default: --temperature).", at_least=0)
+    top_p: float | None = option("Nucleus sampling of {model} (default: --top-p).", above=0, at_most=1)
+    max_tokens: int | None = option("Of one answer of {model} (default: as of the others).", at_least=1)
     price: tuple[float, float] | None = option(
         "USD per million tokens of {model} (default: the server's usage.cost, or the list price).",
         metavar="PROMPT,COMPLETION",
@@ -71,6 +74,12 @@ class RoleOptions(KeyOptions):
     option: tuple[Field, ...] = option(
         "A further field of requests to {model}. Repeatable.", default=(), metavar="KEY=JSON", read=read_field
     )
+
+    @property
+    def sampling(self) -> Field:
+        """What the user set of the sampling and of further fields, by name."""
+        own = {name: getattr(self, name) for name in ("temperature", "top_p", "max_tokens")}
+        return {name: value for name, value in own.items() if value is not None} | joined(self.option)
 
     def price_of(self, model: str, url: str | None) -> Price | None:
         """The price that the user set, else the list price; None: it is not known."""

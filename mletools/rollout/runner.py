@@ -16,7 +16,7 @@ from .. import prompts
 from ..grading import RunCode
 from ..models import Model
 from ..models.embedding import HttpEmbeddings
-from ..models.options import KeyOptions, ModelOptions, RoleOptions, joined
+from ..models.options import KeyOptions, ModelOptions, RoleOptions
 from ..models.prices import Price, price_of, read_price
 from ..records import workers
 from ..records.errors import OptionError, RecordError, ToolError
@@ -38,6 +38,7 @@ from .unreadable import UnreadableAnswers
 Result = tuple[
     list[dict[str, Any]], RecordError | None
 ]  # a job's rollouts that are still to be written, or why it has none
+NO_OPTIONS = RoleOptions()
 NOT_ASKED = "requests for help too long for the ideator"
 
 
@@ -220,10 +221,21 @@ class Runner:
         """The models of the run by their roles; closed with `stack`."""
         sampling, options = self.sampling, self.models
 
-        def metered(engine: Model, price: Price | None, own_price: bool, training: bool = False) -> MeteredModel:
+        def metered(
+            engine: Model, price: Price | None, own_price: bool, training: bool = False, role: RoleOptions = NO_OPTIONS
+        ) -> MeteredModel:
             engine = stack.enter_context(closing(engine))
-            own = (sampling.temperature, sampling.top_p)
-            return MeteredModel(engine, *own, price, own_price, training=training, send_seed=self.seeded)
+            temperature = sampling.temperature if role.temperature is None else role.temperature
+            return MeteredModel(
+                engine,
+                temperature,
+                role.top_p or sampling.top_p,
+                price,
+                own_price,
+                training=training,
+                send_seed=self.seeded,
+                max_tokens=role.max_tokens,
+            )
 
         training = self.options.defaults == "training"
         own_price = Price.of(*sampling.price) if sampling.price else None
@@ -234,7 +246,7 @@ class Runner:
             if name is not None and name not in ("null", "vague"):
                 own = self._role(role)
                 engine, price = options.open_role(name, url, own), own.price_of(name, url or options.model_url)
-                models[role] = metered(engine, price, own.price is not None)
+                models[role] = metered(engine, price, own.price is not None, role=own)
         for role, model in models.items() if self.settings.max_usd is not None else ():
             if model.price is None:
                 hint = ": give --price PROMPT,COMPLETION" if role == "policy" else ", the " + role
@@ -246,7 +258,7 @@ class Runner:
 
     def _role(self, role: str) -> RoleOptions:
         options = self.roles.get(role)
-        return options if isinstance(options, RoleOptions) else RoleOptions()
+        return options if isinstance(options, RoleOptions) else NO_OPTIONS
 
     # --- jobs -----------------------------------------------------------------------------------------------------
 
@@ -287,7 +299,7 @@ class Runner:
     def _groups(self) -> Iterator[list[Item]]:
         """The jobs of each line of the input."""
         times: Counter[str] = Counter()
-        fields = [{role: fields} for role in self.roles if (fields := joined(self._role(role).option))]
+        fields = [{role: fields} for role in self.roles if (fields := self._role(role).sampling)]
         for line, seed in self.source:
             policy = self.source.newest(self.policy, self.resources.models["policy"].model)
             name, size = self.options.scaffold, self.source.group_size
