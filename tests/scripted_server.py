@@ -45,6 +45,7 @@ class RoleServer:
     def __init__(self, replies: dict[str, list[Any]]):
         self.replies = {role: list(entries) for role, entries in replies.items()}
         self.asked: list[tuple[str, list[dict[str, str]]]] = []
+        self.sees: Callable[[dict[str, Any]], object] = lambda body: None
         self._lock = threading.Lock()
         server = self
 
@@ -53,6 +54,7 @@ class RoleServer:
 
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                server.sees(body)
                 reply = server.next(body["messages"])
                 if isinstance(reply, Raw):
                     reply.act(self)
