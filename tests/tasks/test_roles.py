@@ -452,7 +452,7 @@ SPECIFICATIONS = [
 
 @pytest.mark.parametrize(("change", "told"), SPECIFICATIONS)
 def test_a_specification_is_checked(change: dict[str, Any], told: str) -> None:
-    value = scripted.specification("`n_samples`: 60", **change)
+    value = scripted.specification('"n_samples": the number 60', **change)
     with pytest.raises(Faulty) as fault:
         read_specification(value, 60, roles.offered_metrics())
     assert told in str(fault.value)
@@ -579,7 +579,7 @@ class Told(Exception):
 @pytest.fixture(scope="module")
 def developed(sandbox: Sandbox) -> tuple[Specification, Developed]:
     """What the good strategist and the good developer make."""
-    wanted = read_specification(scripted.specification("`n_samples`: 60"), 60, roles.offered_metrics())
+    wanted = read_specification(scripted.specification('"n_samples": the number 60'), 60, roles.offered_metrics())
     talk = Talk(lambda role, task, attempt, messages: scripted.generator(messages[0]["content"]), "task")
     return wanted, develop(talk, wanted, ScriptBox(sandbox, Limits()), score_bytes, (1, 2))
 
@@ -942,6 +942,16 @@ def test_code_is_found_in_a_reply(reply: str, code: str | None) -> None:
 def test_json_and_pages_are_found_in_a_reply() -> None:
     assert replies.json_of('Sure: {"a": [1, {"b": "}"}]} I hope.', dict) == {"a": [1, {"b": "}"}]}
     assert replies.json_of("<think>[0]</think>```json\n[1]\n```", list) == [1]
+    assert replies.json_of('Of [a] and {b}:\n```json\n[{"a": [1]}]\n```\nThat is it.', list) == [{"a": [1]}]
+    assert replies.json_of('```json\n{"a": 0}\n```\nor rather\n```json\n{"a": 1}\n```', dict) == {"a": 1}
+    assert replies.json_of('{"reasoning": "as [1] says", "scenarios": [{"a": 1}]}', list) == [{"a": 1}]
+    assert replies.json_of('{"reasoning": "so", "a": [2]}', dict) == {"a": [2]}
+    for broken in ('{"a": {"b": 1}, "c": }', '```json\n{"a": {"b": 1}, "c": \n```', '{"a": {"b": 1}, "c": [1, 2'):
+        with pytest.raises(Faulty, match="no valid JSON object"):
+            replies.json_of(broken, dict)
+    for none in ("{}", "", "[]"):
+        with pytest.raises(Faulty):
+            replies.json_of(none, list if none == "{}" else dict)
     with pytest.raises(Faulty, match="no valid JSON object: nested too deeply"):
         replies.json_of('{"a":' * 50_000 + "}", dict)
     assert replies.page_of("```md\n# A\n\n```\nx\n```\n```") == "# A\n\n```\nx\n```\n"

@@ -74,23 +74,23 @@ def json_of(reply: str, kind: type) -> Any:
 
 
 def _longest(text: str) -> Any:
-    """The longest of the outermost JSON objects and lists; None: there is none, or it is a part of a broken one."""
-    decoder, at, best, value = json.JSONDecoder(), 0, 0, None
+    """The longest of the outermost JSON objects and lists; None: there is none, or a longer one is broken."""
+    decoder, at, best, broken, value = json.JSONDecoder(), 0, 0, 0, None
     for _ in range(MOST_TRIED):
         opening = _OPENING.search(text, at)
         if opening is None:
             break
-        at = opening.end()
+        begin, at = opening.start(), opening.end()
         try:
-            _, end = decoder.raw_decode(text, opening.start())
-            if end - opening.start() > best:
-                value, best = loads(text[opening.start() : end]), end - opening.start()
+            _, end = decoder.raw_decode(text, begin)
+            if end - begin > best:
+                value, best = loads(text[begin:end]), end - begin
             at = end
+        except json.JSONDecodeError as error:
+            broken = max(broken, error.pos - begin)
         except (ValueError, RecursionError):
-            continue
-    opening = _OPENING.search(text)
-    whole = 0 if opening is None else max(text.rfind("}"), text.rfind("]")) - opening.start()
-    return value if 2 * best > whole else None
+            broken = len(text)
+    return value if best > broken else None
 
 
 def _as_kind(value: Any, kind: type) -> Any:
