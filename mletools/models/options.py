@@ -182,6 +182,27 @@ class ModelOptions:
 
 
 @dataclass(frozen=True)
+class JudgeOptions:
+    """The sampling and the price of a model that works on records and is not trained."""
+
+    temperature: float | None = option(
+        "Sampling temperature; 0 is greedy (default: the server's own; 0 for hf: and vllm:).", at_least=0
+    )
+    top_p: float | None = option(
+        "Nucleus sampling (default: the server's own; 1 for hf: and vllm:).", above=0, at_most=1
+    )
+    price: tuple[float, float] | None = option(
+        "USD per million tokens (default: the server's usage.cost, or the list price).",
+        read=read_price,
+        metavar="PROMPT,COMPLETION",
+    )
+
+    def price_of(self, models: ModelOptions) -> Price | None:
+        """The model's price; None: it is not known."""
+        return Price.of(*self.price) if self.price else price_of(models.model or "", models.model_url)
+
+
+@dataclass(frozen=True)
 class SampledModelOptions(ModelOptions):
     """The same for a model whose messages may be trained on."""
 

@@ -178,6 +178,8 @@ def test_a_model_is_asked_about_each_idea() -> None:
         done = run_command(*COMMAND, *set_by_user, "-j", "2", "--model-url", server.url, input=INPUT)
     assert types_of(done.stdout) == ["Model Training"] * 8
     entries = records(done.stdout)[0]["idea_types"]
+    usage = entries[0].pop("usage")
+    assert usage["prompt_tokens"] > 0 and usage["completion_tokens"] > 0 and usage["usd"] is None
     assert entries[0] == {
         "turn": 0,
         "type": "Model Training",
