@@ -494,14 +494,18 @@ class Grade(_Grade, total=False):
     normalised_score: float | None
 
 
-class IdeaType(TypedDict):
-    """The category of one idea."""
-
+class _IdeaType(TypedDict):
     turn: int
     type: IdeaCategory | None
     rationale: str
     by: str
     effective: bool | None
+
+
+class IdeaType(_IdeaType, total=False):
+    """The category of one idea."""
+
+    usage: Usage
 
 
 class Reference(TypedDict):

@@ -16,7 +16,7 @@ from .. import prompts
 from ..grading import RunCode
 from ..models import Model
 from ..models.embedding import HttpEmbeddings
-from ..models.options import KeyOptions, ModelOptions, RoleOptions, joined
+from ..models.options import KeyOptions, ModelOptions, RoleOptions
 from ..models.prices import Price, price_of, read_price
 from ..records import workers
 from ..records.errors import OptionError, RecordError, ToolError
@@ -39,6 +39,7 @@ from .unreadable import UnreadableAnswers
 Result = tuple[
     list[dict[str, Any]], RecordError | None
 ]  # a job's rollouts that are still to be written, or why it has none
+NO_OPTIONS = RoleOptions()
 NOT_ASKED = "requests for help too long for the ideator"
 
 
@@ -239,17 +240,29 @@ class Runner:
         """The models of the run by their roles; closed with `stack`."""
         sampling, options = self.sampling, self.models
 
-        def metered(engine: Model, price: Price | None, own_price: bool, training: bool = False) -> MeteredModel:
+        def metered(
+            engine: Model, price: Price | None, own_price: bool, training: bool = False, role: RoleOptions = NO_OPTIONS
+        ) -> MeteredModel:
             engine = stack.enter_context(closing(engine))
-            own = (sampling.temperature, sampling.top_p)
-            return MeteredModel(engine, *own, price, own_price, training=training, send_seed=self.seeded)
+            temperature = sampling.temperature if role.temperature is None else role.temperature
+            return MeteredModel(
+                engine,
+                temperature,
+                role.top_p or sampling.top_p,
+                price,
+                own_price,
+                training=training,
+                send_seed=self.seeded,
+                max_tokens=role.max_tokens,
+            )
 
         prices = self._prices()
         training = self.options.defaults == "training"
         models = {"policy": metered(self._policy(), prices["policy"], sampling.price is not None, training)}
         for role, (name, url) in self._other_models().items():
             own = self._role(role)
-            models[role] = metered(options.open_role(name, url, own), prices[role], own.price is not None)
+            engine = options.open_role(name, url, own)
+            models[role] = metered(engine, prices[role], own.price is not None, role=own)
         return models
 
     def _other_models(self) -> dict[str, tuple[str, str | None]]:
@@ -288,7 +301,7 @@ class Runner:
 
     def _role(self, role: str) -> RoleOptions:
         options = self.roles.get(role)
-        return options if isinstance(options, RoleOptions) else RoleOptions()
+        return options if isinstance(options, RoleOptions) else NO_OPTIONS
 
     # --- jobs -----------------------------------------------------------------------------------------------------
 
@@ -329,7 +342,7 @@ class Runner:
     def _groups(self) -> Iterator[list[Item]]:
         """The jobs of each line of the input."""
         times: Counter[str] = Counter()
-        fields = [{role: fields} for role in self.roles if (fields := joined(self._role(role).option))]
+        fields = [{role: fields} for role in self.roles if (fields := self._role(role).sampling)]
         for line, seed in self.source:
             policy = self.source.newest(self.policy, self.resources.models["policy"].model)
             name, size = self.options.scaffold, self.source.group_size
