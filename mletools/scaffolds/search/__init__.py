@@ -18,7 +18,15 @@ PROMPTS = (
     *("task", "search-analysis", "search-challenges", "search-check", "search-choose", "search-crossover"),
     *("search-debug", "search-debug-mode", "search-draft", "search-fix", "search-guidance-draft"),
     *("search-guidance-ensemble", "search-guidance-improvement", "search-guidance-merge", "search-hypotheses"),
-    *("search-idea", "search-improve", "search-lesson", "search-merge", "search-reports", "search-role"),
+    *(
+        "search-idea",
+        "search-improve",
+        "search-lesson",
+        "search-merge",
+        "search-program",
+        "search-reports",
+        "search-role",
+    ),
     *("search-select", "search-stage-draft", "search-stage-improvement", "search-stage-merge"),
 )
 
@@ -44,6 +52,10 @@ class SearchScaffold(Scaffold[SearchSettings]):
         constants = {kind: constants_of(component) for kind, component in components.items()}
         changes: dict[str, Any] = {**names, "constants": constants}
         return replace(settings, **changes)
+
+    def without_validation(self, settings: SearchSettings) -> SearchSettings:
+        """See Scaffold.without_validation. ToolError: the evaluation needs held-out rows."""
+        return self.check(replace(settings, validation=0.0))
 
     def describe(self, settings: SearchSettings) -> str:
         """The bound of nodes; the components and their constants, a line each."""
