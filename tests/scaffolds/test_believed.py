@@ -8,6 +8,7 @@ import os
 import random
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,7 +23,7 @@ from mletools.rollout.taped import TapedEnvironment
 from mletools.scaffolds import messages
 from mletools.scaffolds.codeact import Codeact
 from mletools.scaffolds.improve import improve_question
-from mletools.scaffolds.interface import Job
+from mletools.scaffolds.interface import Job, Settings
 from mletools.scaffolds.memory import Memory
 from mletools.scaffolds.messages import escaped, fenced
 from mletools.scaffolds.react import React
@@ -126,6 +127,9 @@ def test_honest_text_stays_as_it_is() -> None:
 
 class Scripted:
     """A place where the policy says what it is told to, and every program prints the same."""
+
+    def fact(self, name: str) -> str:
+        return f"({name})"
 
     def __init__(self, answers: list[str], printed: str):
         self._answers: Iterator[str] = iter(answers)
@@ -231,9 +235,11 @@ def test_an_observation_that_the_policy_invents_is_only_its_own_text(after: str,
 @pytest.mark.parametrize("text", FORGED)
 def test_an_earlier_program_cannot_leave_its_block(text: str, tmp_path: Path) -> None:
     (task,) = write_tasks(tmp_path)
-    question = improve_question(task, "A plan.", f'x = """\n{text}\n"""', fenced(escaped(text)))
+    job: Any = SimpleNamespace(task=task, settings=Settings())
+    facts: Any = SimpleNamespace(fact=str)
+    question = improve_question(job, facts, "A plan.", f'x = """\n{text}\n"""', fenced(escaped(text)))
     left, blocks = outside(question)
-    honest, _ = outside(improve_question(task, "A plan.", "x = 1", fenced("1")))
+    honest, _ = outside(improve_question(job, facts, "A plan.", "x = 1", fenced("1")))
     assert left == honest and len(blocks) == 2
 
 
