@@ -28,7 +28,7 @@ from ..reports.tables import comparison, report
     type=int,
     default=0,
     show_default=True,
-    help="--compare, --html: of the bootstrap.",
+    help="--compare, --html: of the bootstrap (20 tasks and more).",
 )
 def main(run: cli.Run, chosen: ReportOptions) -> None:
     """Print what the graded rollouts in FILES amount to, per task and over tasks.
@@ -49,7 +49,8 @@ def main(run: cli.Run, chosen: ReportOptions) -> None:
     after each of their turns: who asks an ideator for help, and the best submission so far. --over-traces shows runs
     of several traces: what those from memory and from scratch have over time, and the first k valid submissions.
 
-    --compare pairs by task: win, tie, loss, and the mean difference with a bootstrap interval over tasks.
+    --compare pairs by task: win, tie, loss, and the mean difference. Its interval is over runs for shares (Newcombe),
+    over tasks for all others (Student's t; a bootstrap for 20 tasks and more).
 
     --html is a page for a browser, in one file: the same numbers, figures (reward over training and by policy
     version, how far tasks and rollouts came, filters' reasons, running times, medals by kind of task, each further

@@ -160,8 +160,8 @@ def comparison(record: Record) -> str:
     if record["difference_mean"] is not None:
         mean = f"mean difference over tasks: {record['difference_mean']:+{form}}"
         between = interval(record["difference_ci"], f"+{form}")
-        how = f"{100 * record['confidence']:.4g} % CI {between}: bootstrap over tasks, {record['resamples']} resamples"
-        lines_after.append(f"{mean} ({how}, --seed {record['seed']})" if record["difference_ci"] else mean)
+        how = f" ({100 * record['confidence']:.4g} % CI {between}: {method(record)})" if record["difference_ci"] else ""
+        lines_after.append(mean + how)
     elif lines:
         lines_after.append("mean difference over tasks: none, the metrics differ")
     for field, words in (("only_first", f"only in {first}"), ("only_second", f"only in {second}")):
@@ -175,6 +175,15 @@ def comparison(record: Record) -> str:
     revealed = [f"{r} of {n} ({name})" for r, n, name in _sets(record, "revealed")]
     lines_after.append(f"test feedback: revealed in {', '.join(revealed)} rollouts")
     return f"{table}\n\n" + "\n".join(lines_after)
+
+
+def method(record: Record) -> str:
+    """The method of a comparison's interval, in words."""
+    return {
+        "newcombe": "Newcombe over runs, paired by task",
+        "t": "Student's t over tasks",
+        "bootstrap": f"bootstrap over tasks, {record['resamples']} resamples, --seed {record['seed']}",
+    }[record["difference_method"]]
 
 
 def _sets(record: Record, field: str) -> list[tuple[int, int, str]]:

@@ -83,7 +83,7 @@ def differences(record: Mapping[str, Any]) -> Figure | None:
     confidence = f"{100 * record['confidence']:.4g} %"
     caption = (
         f"{second} minus {first} by {by}, per task: {record['win']} won, {record['tie']} tied, {record['loss']} lost. "
-        f"Dashed: the mean over tasks; shaded: its {confidence} bootstrap interval."
+        f"Dashed: the mean over tasks; shaded: its {confidence} interval."
     )
     return Figure(
         f"compare-{first}-{second}", f"{second} against {first}", caption,
