@@ -8,12 +8,12 @@ import click
 
 from .. import __version__, cli
 from ..cli_options import options
-from ..reports.comparison import compare, compare_with_first
+from ..reports.comparison import compare
 from ..reports.course_tables import TABLES
 from ..reports.following import follow
 from ..reports.options import TABLE, ReportOptions
-from ..reports.page import Page, figures, plots
-from ..reports.reading import drop_reason, labels, read_set
+from ..reports.page import Page, figures, headline, plots
+from ..reports.reading import drop_reason, file_date, labels, read_set
 from ..reports.runs import RunSet
 from ..reports.summary import summaries
 from ..reports.tables import comparison, report
@@ -111,14 +111,17 @@ def _draw(run: cli.Run, chosen: ReportOptions, page: Page, sets: Sequence[RunSet
         name: [line.record for line in run.lines("train_step", files=(path,))]
         for name, path in zip(labels(chosen.steps), chosen.steps, strict=True)
     }
-    comparisons = compare_with_first(sets, {**chosen.comparison, "seed": run.seed}, run.say)
+    settings = {**chosen.comparison, "seed": run.seed}
+    compared = [headline(sets[0], other, page.runs, settings, chosen.by, run.say) for other in sets[1:]]
+    headlines = [each for each in compared if each is not None]
     reasons = {
         name: [drop_reason(line.record) for line in run.lines("task", "reject", files=(path,))]
         for name, path in zip(labels(chosen.tasks), chosen.tasks, strict=True)
     }
-    drawn = figures(page.runs, steps, comparisons, reasons, records)
+    drawn = figures(page.runs, steps, [each["record"] for each in headlines], reasons, records)
     if chosen.plots:
         run.say(f"{len(plots.save(drawn, Path(chosen.plots)))} files in {chosen.plots}")
     if chosen.html:
-        for text in page.html(chosen.title or "Report", records, drawn, __version__):
+        written = {each.label: date for each, path in zip(sets, run.files, strict=False) if (date := file_date(path))}
+        for text in page.html(chosen.title or "Report", records, drawn, __version__, headlines, steps, written):
             run.emit_text(text)

@@ -7,7 +7,7 @@ change the difference. All others are over the tasks' differences (statistics.pa
 this kind could.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from ..records.errors import ToolError
@@ -76,19 +76,6 @@ def compare(
         "missing_policy": missing,
         "revealed": [sum(run.revealed for run in run_set.runs) for run_set in sets],
     }
-
-
-def compare_with_first(
-    sets: Sequence[RunSet], settings: Mapping[str, Any], say: Callable[[str], None]
-) -> list[dict[str, Any]]:
-    """Compare each further set with the first; `say` gets the reason if that fails. settings: of `compare`, by name."""
-    records = []
-    for other in sets[1:]:
-        try:
-            records.append(compare(sets[0], other, **settings))
-        except ToolError as error:
-            say(f"{other.label} is not compared with {sets[0].label}: {error}")
-    return records
 
 
 def _paired(

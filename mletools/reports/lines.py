@@ -3,6 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from .means import RATES
+
 Record = dict[str, Any]
 OVERALL = {
     "valid": "valid",
@@ -16,12 +18,25 @@ OVERALL = {
     "human_rank": "human rank",
     "normalised": "normalised score",
 }
+NAMES = {  # of the quantities that sets are compared by
+    "medal": "medals",
+    "valid": "valid submissions",
+    "reward": "reward",
+    "normalised": "normalised score",
+    "human-rank": "human rank",
+    "score": "score",
+}
 HANDLING = {"invalid": "counted as invalid", "ignore": "left out", "error": "an error"}
 
 
 def number(value: float | None, form: str = ".3f") -> str:
     """The formatted value; `-` for None."""
     return "-" if value is None else format(value, form)
+
+
+def form_of(quantity: str) -> str:
+    """The format of a quantity of runs.QUANTITIES."""
+    return ".1%" if quantity in RATES else {"normalised": ".1f", "score": ".4g"}.get(quantity, ".3f")
 
 
 def interval(ends: Sequence[float] | None, form: str = ".3f") -> str:

@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 
+from .comparison import BY
 from .course_tables import phases, searches
 from .courses import ALL
 from .formats import formats
-from .lines import HANDLING, OVERALL, Record, aligned, each, interval, number
+from .lines import HANDLING, OVERALL, Record, aligned, each, form_of, interval, number
 from .means import RATES
 
 
@@ -67,7 +68,7 @@ def over_tasks(rows: Sequence[Record]) -> str:
     for name, words in OVERALL.items():
         field = name if name in RATES else f"{name}_mean"
         for row in (row for row in rows if row[field] is not None):
-            form = ".1%" if name in RATES else ".1f" if name == "normalised" else ".4g" if name == "score" else ".3f"
+            form = form_of(name)
             values = (number(row[field], form), number(row[f"{name}_sem"], form), interval(row[f"{name}_ci"], form))
             lines.append([words, row["set"], *values])
     level = f"{100 * rows[0]['confidence']:.4g} % CI"
@@ -140,7 +141,7 @@ def report(rows: Sequence[Record]) -> str:
 def comparison(record: Record) -> str:
     """A comparison as a table of its tasks, with the verdict and notes."""
     first, second, by = record["first"], record["second"], record["by"]
-    form = ".1%" if by in RATES else ".1f" if by == "normalised" else ".4g" if by == "score" else ".3f"
+    form = form_of(BY[by])
     lines = [
         [
             row["task"],

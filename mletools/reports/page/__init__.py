@@ -1,8 +1,9 @@
-"""A report as one HTML page that needs no server and no network: overview, figures, a table of rollouts, a viewer.
+"""A report as one HTML page that needs no server and no network: overview, figures, tables, rollouts, a viewer.
 
-The template (jinja2, autoescape) or viewer escapes all text; the page's security policy allows only its own script.
-Details are packed (blocks) and unpacked when a rollout is opened. Not covered: the formulas (reports.summary), the
-lines of a rollout (reports.show).
+The page of several sets begins with the comparison of each further set with the first (headline). The template (jinja2,
+autoescape) or viewer escapes all text; the page's security policy allows only its own script. Details are packed
+(blocks) and unpacked when a rollout is opened. Not covered: the formulas (reports.summary), the lines of a rollout
+(reports.show).
 """
 
 import base64
@@ -11,30 +12,33 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
 from typing import Any
+from urllib.parse import quote
 
 from ...records.errors import ToolError
 from ..courses import ALL
-from ..lines import HANDLING, OVERALL
+from ..lines import HANDLING, OVERALL, form_of, number
 from ..means import RATES
 from ..show.visible import visible_line
 from ..tables import notes
 from . import plots
 from .blocks import Blocks, packed
+from .curves import fields
 from .figure import Cell, Figure
 from .figures import figures
+from .headline import Makers, headline
 from .shown import COLUMNS, Shown, cells, shown
 from .viewer import piece
 
-__all__ = ["Page", "figures", "plots"]
+__all__ = ["Page", "figures", "headline", "plots"]
 Record = dict[str, Any]
 NONE = "-"
 SECTIONS = {
     "training": ("Training", ("training-", "version-")),
+    "compare": ("Comparison", ("compare-",)),
+    "medals": ("Medals", ("medals-",)),
     "within": ("Within runs", ("within-",)),
     "funnel": ("Task and rollout funnels", ("tasks", "funnel", "filters")),
     "time": ("Running time", ("times",)),
-    "medals": ("Medals", ("medals-",)),
-    "compare": ("Comparison", ("compare-",)),
 }
 
 
@@ -46,15 +50,30 @@ class Page:
         self.runs: list[Shown] = []
         self._rows: list[list[Any]] = []
         self._blocks = Blocks()
+        self._makers = Makers()
 
     def add(self, rollout: Mapping[str, Any], label: str) -> None:
         each = shown(rollout, label)
         self.runs.append(each)
+        self._makers.add(rollout, label)
         row = cells(each, self._blocks.add(piece(rollout, self.full)))
         self._rows.append([visible_line(cell) if isinstance(cell, str) else cell for cell in row])
 
-    def html(self, title: str, summaries: Sequence[Record], drawn: Sequence[Figure], version: str) -> Iterator[str]:
-        """The page, in pieces. summaries: of reports.summary; drawn: of `figures`. ToolError: a library is missing."""
+    def html(
+        self,
+        title: str,
+        summaries: Sequence[Record],
+        drawn: Sequence[Figure],
+        version: str,
+        headlines: Sequence[Mapping[str, Any]] = (),
+        steps: Mapping[str, Sequence[Record]] | None = None,
+        written: Mapping[str, str] | None = None,
+    ) -> Iterator[str]:
+        """The page, in pieces. ToolError: a library is missing.
+
+        summaries: of reports.summary; drawn: of `figures`; headlines: of `headline`, one for each further set; steps:
+        train_step records by run; written: the date of each set's file.
+        """
         try:
             from jinja2 import Environment
             from markupsafe import Markup
@@ -68,12 +87,15 @@ class Page:
         overall = [row for row in summaries if row["task"] == ALL]
         groups = [(id, name, _of(drawn, prefixes)) for id, (name, prefixes) in SECTIONS.items()]
         groups = [group for group in groups if group[2]]
+        tables = [table for table in (_over_tasks(overall), _by_task(summaries, self.runs), _costs(overall)) if table]
         sections = [("overview", "Overview"), *((id, name) for id, name, _ in groups)]
+        if tables:
+            sections.append(("tables", "Tables"))
         if self.runs:
             sections.append(("rollouts", "Rollouts"))
         sets = list(dict.fromkeys(each.set for each in self.runs))
         yield from (
-            Environment(autoescape=True)
+            Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
             .from_string(template)
             .generate(
                 title=visible_line(title),
@@ -83,10 +105,13 @@ class Page:
                 script=Markup(script),
                 style=Markup(style),
                 sections=sections,
+                headlines=headlines,
+                makers=self._makers.table(written or {}) if self.runs else None,
                 cards=list(_cards(self.runs, overall)),
-                tables=[table for table in (_over_tasks(overall), _by_task(summaries), _costs(overall)) if table],
+                tables=tables,
                 notes=notes(overall).split("\n") if overall else [],
                 groups=groups,
+                step_data=packed(fields(steps)) if steps else None,
                 rollouts=bool(self.runs),
                 columns=Markup(json.dumps(COLUMNS)),
                 row_data=packed(self._rows),
@@ -105,8 +130,12 @@ def _of(drawn: Sequence[Figure], prefixes: Sequence[str]) -> list[dict[str, Any]
             "name": figure.name,
             "title": figure.title,
             "caption": figure.caption,
-            "header": figure.header,
-            "rows": [[_cell(cell) for cell in row] for row in figure.rows],
+            "numbers": {
+                "title": f"{figure.title}: numbers",
+                "header": figure.header,
+                "rows": [[_cell(cell) for cell in row] for row in figure.rows],
+                "left": (0,),
+            },
             "svg": Markup(plots.inline(figure)),
         }
         for figure in drawn
@@ -145,47 +174,82 @@ def _range(interval: Sequence[float] | None, form: str, confidence: float) -> st
     return f"{low} to {high} ({100 * confidence:.4g} % CI)"
 
 
-def _number(value: float | None, form: str) -> str:
-    return NONE if value is None else format(value, form)
+# --- tables ---------------------------------------------------------------------------------------------------------
 
 
-def _over_tasks(overall: Sequence[Record]) -> dict[str, Any] | None:
+def _table(title: str, header: Sequence[str], rows: Sequence[Sequence[Any]], left: Sequence[int]) -> Record | None:
+    """A table for the template without its empty columns; `left`: columns of text. None without rows."""
+    if not rows:
+        return None
+    kept = [at for at in range(len(header)) if any(row[at] not in (NONE, "", []) for row in rows)]
+    return {
+        "title": title,
+        "header": [header[at] for at in kept],
+        "rows": [[row[at] for at in kept] for row in rows],
+        "left": [place for place, at in enumerate(kept) if at in left],
+    }
+
+
+def _over_tasks(overall: Sequence[Record]) -> Record | None:
     rows = []
     for name, words in OVERALL.items():
         field = name if name in RATES else f"{name}_mean"
-        form = ".1%" if name in RATES else ".1f" if name == "normalised" else ".4g" if name == "score" else ".3f"
+        form = form_of(name)
         for row in overall:
             if row[field] is not None:
-                interval = row[f"{name}_ci"]
-                ends = NONE if interval is None else f"{interval[0]:{form}} to {interval[1]:{form}}"
-                values = (_number(row[field], form), _number(row[f"{name}_sem"], form), ends)
+                ends = row[f"{name}_ci"]
+                between = NONE if ends is None else f"{ends[0]:{form}} to {ends[1]:{form}}"
+                values = (number(row[field], form), number(row[f"{name}_sem"], form), between)
                 rows.append([words, visible_line(row["set"]), *values])
     confidence = f"{100 * overall[0]['confidence']:.4g} % CI" if overall else ""
-    header = ("over tasks", "set", "mean", "± SEM", confidence)
-    return {"title": "Means over tasks", "header": header, "rows": rows, "left": (0, 1)} if rows else None
+    return _table("Means over tasks", ("over tasks", "set", "mean", "± SEM", confidence), rows, (0, 1))
 
 
-def _by_task(summaries: Sequence[Record]) -> dict[str, Any] | None:
+def _by_task(summaries: Sequence[Record], runs: Sequence[Shown]) -> Record | None:
+    ends = _best_and_worst(runs)
     rows = [
         [
             visible_line(row["task"]), visible_line(row["set"]), f"{row['rollouts']:,}", f"{row['valid']:.0%}",
             f"{row['above_median']:.0%}", *(f"{row[name]:.0%}" for name in ("bronze", "silver", "gold", "medal")),
-            _number(row["reward_mean"], ".3f"), _number(row["reward_sem"], ".3f"), _number(row["score_mean"], ".4g"),
-            _number(row["human_rank_mean"], ".3f"), row["metric"],
+            number(row["reward_mean"]), number(row["reward_sem"]), number(row["score_mean"], ".4g"),
+            number(row["human_rank_mean"]), row["metric"], *ends.get((row["task"], visible_line(row["set"])), ([], [])),
         ]
         for row in summaries if row["task"] != ALL
     ]  # fmt: skip
-    header = ("task", "set", "runs", "valid", "> median", "bronze", "silver", "gold", "any medal", "reward", "± SEM", "score", "human rank", "metric")  # fmt: skip
-    return {"title": "By task", "header": header, "rows": rows, "left": (0, 1, 13)} if rows else None
+    header = ("task", "set", "runs", "valid", "> median", "bronze", "silver", "gold", "any medal", "reward", "± SEM", "score", "human rank", "metric", "best", "worst")  # fmt: skip
+    return _table("By task", header, rows, (0, 1, 13, 14, 15))
 
 
-def _costs(overall: Sequence[Record]) -> dict[str, Any] | None:
+def _best_and_worst(runs: Sequence[Shown]) -> dict[tuple[str, str], tuple[list[Any], list[Any]]]:
+    """By task and set, links to the two best and two worst rollouts, by reward, then score: (address, words)."""
+    groups: dict[tuple[str, str], list[Shown]] = {}
+    for each in runs:
+        groups.setdefault((each.run.task, each.set), []).append(each)
+    found = {}
+    for key, of in groups.items():
+        links = [(f"#{quote(each.run.id)}", _verdict(each)) for each in sorted(of, key=_rank)]
+        found[key] = links[:2], links[2:][-2:]
+    return found
+
+
+def _rank(each: Shown) -> tuple[float, float, str]:
+    """The sort key of a rollout among those of its task: the best come first."""
+    run = each.run
+    score = float("inf") if run.score is None else run.score if run.lower_is_better else -run.score
+    return float("inf") if run.reward is None else -run.reward, score, run.id
+
+
+def _verdict(each: Shown) -> str:
+    return each.run.medal or ("invalid" if not each.run.valid else number(each.run.score, ".4g"))
+
+
+def _costs(overall: Sequence[Record]) -> Record | None:
     rows = [
         [
             visible_line(row["set"]), f"{row['rollouts']:,}", f"{row['missing']:,} ({HANDLING[row['missing_policy']]})",
-            f"{row['seconds']:,.0f}", _number(row["prompt_tokens"], ",d"), _number(row["completion_tokens"], ",d"), _number(row["usd"], ",.2f"),
+            f"{row['seconds']:,.0f}", number(row["prompt_tokens"], ",d"), number(row["completion_tokens"], ",d"), number(row["usd"], ",.2f"),
         ]
         for row in overall
     ]  # fmt: skip
     header = ("set", "rollouts", "missing", "seconds", "prompt tokens", "completion tokens", "USD")
-    return {"title": "Cost", "header": header, "rows": rows, "left": (0,)} if rows else None
+    return _table("Cost", header, rows, (0,))

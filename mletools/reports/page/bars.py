@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from .figure import Cell, Figure, Palette, clipped, legend, named
@@ -20,38 +21,47 @@ GROUPINGS: tuple[tuple[str, str, Callable[[Shown], str | None]], ...] = (
 )
 
 
-def medals(runs: Sequence[Shown], name: str, title: str, of: Callable[[Shown], str | None]) -> Figure | None:
-    groups: dict[str, list[Shown]] = {}
+def medals(
+    runs: Sequence[Shown], sets: Sequence[str], name: str, title: str, of: Callable[[Shown], str | None]
+) -> Figure | None:
+    """A bar for each group of tasks and set; None if there is one group."""
+    groups: dict[tuple[str, str], list[Shown]] = {}
     for each in runs:
-        group = of(each)
-        if group is not None:
-            groups.setdefault(group, []).append(each)
-    if len(groups) < 2:
+        if (group := of(each)) is not None:
+            groups.setdefault((group, each.set), []).append(each)
+    if len({group for group, _ in groups}) < 2:
         return None
-    names = sorted(groups)
+    bars = sorted(groups, key=lambda bar: (bar[0], sets.index(bar[1])))
     rows: list[tuple[Cell, ...]] = []
-    for group in names:
-        counts = Counter(each.run.medal for each in groups[group])
-        valid = sum(each.run.valid for each in groups[group])
-        rows.append((group, len(groups[group]), valid, *(counts[medal] for medal in MEDALS)))
+    for bar in bars:
+        counts = Counter(each.run.medal for each in groups[bar])
+        valid = sum(each.run.valid for each in groups[bar])
+        rows.append((*bar, len(groups[bar]), valid, *(counts[medal] for medal in MEDALS)))
+    # bars of one group stand together
+    heights = [at + 0.6 * sum(a[0] != b[0] for a, b in pairwise(bars[: at + 1])) for at in range(len(bars))]
+    several = len(sets) > 1
+    names = [
+        f"{clipped(group, 24)}{f', {clipped(label, 16)}' if several else ''} ({len(groups[group, label])})"
+        for group, label in bars
+    ]
 
     def draw(axes: Any, palette: Palette) -> None:
-        left = [0.0] * len(names)
+        left = [0.0] * len(bars)
         for number, medal in enumerate(MEDALS):
-            widths = [float(row[3 + number] or 0) / float(row[1] or 1) for row in rows]
-            axes.barh(range(len(names)), widths, left=left, color=palette.medals[number], label=medal, height=0.7)
+            widths = [float(row[4 + number] or 0) / float(row[2] or 1) for row in rows]
+            axes.barh(heights, widths, left=left, color=palette.medals[number], label=medal, height=0.8)
             left = [a + b for a, b in zip(left, widths, strict=True)]
-        for place, share in enumerate(left):
+        for place, share in zip(heights, left, strict=True):
             axes.text(share + 0.01, place, f"{share:.0%}", va="center", fontsize=8, color=palette.text)
-        axes.set_yticks(range(len(names)), [f"{group} ({len(groups[group])})" for group in names])
+        axes.set_yticks(heights, names)
         axes.invert_yaxis()
         axes.set_xlim(0, 1.08)
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
         legend(axes, len(MEDALS))
 
     return Figure(
-        f"medals-{name}", title, "Share of rollouts with each medal; number of rollouts in brackets.",
-        (name, "rollouts", "valid", *MEDALS), rows, draw, (7.0, 1.2 + 0.35 * len(names)),
+        f"medals-{name}", title, "Share of each set's rollouts with each medal; number of rollouts in brackets.",
+        (name, "set", "rollouts", "valid", *MEDALS), rows, draw, (7.0, 1.2 + 0.3 * (heights[-1] + 1)),
     )  # fmt: skip
 
 

@@ -39,7 +39,7 @@ def figures(
         stages(runs, sets),
         reasons(runs),
         times(runs, sets),
-        *(medals(runs, name, title, of) for name, title, of in GROUPINGS),
+        *(medals(runs, sets, name, title, of) for name, title, of in GROUPINGS),
         *(differences(record) for record in comparisons),
     ]
     return [figure for figure in drawn if figure is not None]
