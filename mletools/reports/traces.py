@@ -11,8 +11,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from .runs import GradedRun
-from .search import CLOSE, better_than, lower_is_better
+from .search import CLOSE
 from .trace import Trace
+from .turns import better_than, lower_is_better
 
 
 @dataclass(frozen=True, slots=True)

@@ -234,7 +234,11 @@ def test_medals_by_difficulty() -> None:
             "split": ("low", "medium", "high")[number % 3],
         }
     made = {figure.name: figure for figure in figures([shown(one, "a") for one in runs], {}, [])}
-    assert [row[:3] for row in made["medals-difficulty"].rows] == [("high", "a", 4), ("low", "a", 4), ("medium", "a", 4)]
+    assert [row[:3] for row in made["medals-difficulty"].rows] == [
+        ("high", "a", 4),
+        ("low", "a", 4),
+        ("medium", "a", 4),
+    ]
     two = [shown(one, "b" if number < 3 else "a") for number, one in enumerate(runs)]
     made = {figure.name: figure for figure in figures(two, {}, [])}  # sets are not pooled
     assert [row[:3] for row in made["medals-difficulty"].rows] == [

@@ -21,12 +21,11 @@ from mletools.reports.statistics import (
     avg_at_k,
     best_at_k,
     chances_of_best,
-    raw_best_at_k,
-    sem,
     newcombe_interval,
     paired_interval,
+    raw_best_at_k,
+    sem,
     t_interval,
-    wilson_interval,
     wilson_interval,
 )
 from mletools.reports.tables import report

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from ..turns import Turn
 from . import facts, nodes
 from .header import graded
 from .lines import BAD, DIM, GOOD, LABEL, View, block, changes, code, count, folded, rule, styled
@@ -32,24 +33,22 @@ PROBLEMS = {
 }
 
 
-def turn(rollout: Record, at: int, before: Mapping[str, tuple[str, str]], view: View) -> Iterator["Text"]:
-    """Turn `at`, from 0. `before`: for each kind of program the last one, and where it stands."""
-    record, place = rollout["turns"][at], facts.places(rollout)
+def turn(rollout: Record, this: Turn, before: Mapping[str, tuple[str, str]], view: View) -> Iterator["Text"]:
+    """One turn. `before`: for each kind of program the last one, and where it stands."""
+    record, program = this.record, this.program
     used = record.get("usage")
     cost = [f"{record['duration_s']:.1f} s"]
     if facts.tokens(used) != "-":
         cost.insert(0, f"{facts.tokens(used)} tokens")
     if facts.usd(used) != "-":
         cost.append(f"{facts.usd(used)} USD")
-    yield rule(f"turn {at + 1} of {len(place)}: {record['action']}", view, after=", ".join(cost))
+    yield rule(f"turn {this.number} of {len(rollout['turns'])}: {record['action']}", view, after=", ".join(cost))
     if record.get("dropped"):
         yield styled((f"no longer seen by the agent: messages {_ranges(record['dropped'])}", "yellow"))
-    program, here = facts.programs(rollout)[at], place[at]
-    if here is not None:
-        last = next((was for was in reversed(place[:at]) if was is not None), -1)
-        for message in rollout["messages"][last + 1 : here]:
-            yield from seen(message, view)
-        yield from folded(said(rollout["messages"][here], program, view), view)
+    if this.message is not None:
+        for place in this.seen:
+            yield from seen(rollout["messages"][place], view)
+        yield from folded(said(rollout["messages"][this.message], program, view), view)
     if record.get("node"):
         yield from nodes.thought(record["node"], view)
     if record.get("problem"):
@@ -58,7 +57,7 @@ def turn(rollout: Record, at: int, before: Mapping[str, tuple[str, str]], view: 
     if (record.get("format") or {}).get("read") == "lenient":
         yield styled((f"read leniently: {record['format']['rule']}", "yellow"))
     if program is not None:
-        yield from listing(program, facts.kind_of(record), before, view)
+        yield from listing(program, this.kind, before, view)
     yield from folded(came_of(record, bool(rollout.get("reveal_test")), view), view)
     if record.get("node"):
         yield from nodes.learnt(record["node"], view)
