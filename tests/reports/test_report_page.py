@@ -44,6 +44,8 @@ def rollout(number: int, **more: Any) -> dict[str, Any]:
     if made["grade"] is None:
         made["grade"] = copy.deepcopy(react()["grade"])
     made.setdefault("reward", 0.5)
+    for turn in made["turns"]:
+        turn["format"] = {"read": "lenient", "rule": "hermes"} if number % 2 else {"read": "exact", "rule": None}
     if made["scaffold"] != "single":
         made["settings"] = {}
     return made
@@ -315,6 +317,36 @@ def test_every_view_in_chromium(folder: Path, browser: Any) -> None:
     assert browser.execute_script(count) == 12
     browser.execute_script(choose, "filter-words", "codeact", "input")
     assert browser.execute_script(count) == 4
+    browser.execute_script(choose, "filter-words", "", "input")
+    for filter in ("stopped", "reading"):
+        values = browser.execute_script(
+            f"return [...document.getElementById('filter-{filter}').options].map((o) => o.value)"
+        )
+        counts = []
+        for value in values[1:]:
+            browser.execute_script(choose, f"filter-{filter}", value, "change")
+            counts.append(browser.execute_script(count))
+        browser.execute_script(choose, f"filter-{filter}", "", "change")
+        assert len(counts) >= 2 and all(0 < number < 12 for number in counts), filter
+
+    # every numeric field of the steps can be drawn
+    fields = browser.execute_script("return [...document.getElementById('field').options].map((o) => o.value)")
+    assert {"loss", "entropy", "grad_norm", "duration_s", "tokens"} <= set(fields)
+    for field in fields:
+        browser.execute_script(choose, "field", field, "change")
+        assert (
+            browser.execute_script(
+                "return document.querySelector('#field-chart path').getAttribute('d').split('L').length"
+            )
+            == 5
+        )
+
+    # the two best and the two worst of a task are a click away
+    browser.execute_script("document.querySelector('#tables td[data-label=best] a').click()")
+    until(browser, "return document.querySelectorAll('#viewer-body details').length > 1")
+    assert browser.execute_script("return decodeURIComponent(location.hash.slice(1))") in browser.execute_script(
+        "return document.getElementById('viewer-title').textContent"
+    )
 
     browser.execute_script("document.querySelector('#rows tbody a').click()")
     until(browser, "return document.querySelectorAll('#viewer-body details').length > 1")
@@ -336,6 +368,8 @@ def test_every_view_in_chromium(folder: Path, browser: Any) -> None:
     browser.set_window_size(420, 900)
     wide = "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
     assert browser.execute_script(wide) <= 0, "a narrow screen has to be scrolled sideways"
+    beyond = "return [...document.querySelectorAll('.stacked td')].filter((cell) => cell.getBoundingClientRect().right > innerWidth).length"
+    assert browser.execute_script(beyond) == 0, "cells of tables leave a narrow screen"
     picture(browser, "narrow")
     browser.set_window_size(1280, 1400)
     assert browser.get_log("browser") == []
@@ -345,7 +379,7 @@ def test_every_view_in_chromium(folder: Path, browser: Any) -> None:
 def test_nothing_of_an_agent_runs_in_chromium(folder: Path, browser: Any) -> None:
     page(folder, "--label", EVIL, "--title", EVIL, "hostile.jsonl")
     for number in range(6):
-        opened(browser, folder / "report.html", f"#rollout={number:016x}")
+        opened(browser, folder / "report.html", f"#{number:016x}")
         until(browser, "return document.querySelectorAll('#viewer-body details').length > 1")
         assert browser.execute_script("return window.hacked") is None
         assert (
