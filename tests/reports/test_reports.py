@@ -289,14 +289,14 @@ def test_answers_are_counted_by_how_they_were_read() -> None:
     }  # fmt: skip
     assert "format" not in found["c", "x"]
     table = formats([found["all", "x"]])
-    assert table is not None and [line.split() for line in table.split("\n")[2:]] == [
+    assert table is not None and [line.split() for line in str(table).split("\n")[2:]] == [
         ["exact", "x", "8", "37.5%"],
         ["lenient", "first_action", "x", "37.5%"],
         ["lenient", "hermes", "x", "12.5%"],
         ["not", "read", "missing", "x", "12.5%"],
     ]
     assert formats([rows([a_set("y", old)])["all", "y"]]) is None
-    assert table in report(list(found.values()))
+    assert str(table) in report(list(found.values()))
 
 
 def test_costs_are_summed_over_the_rollouts_that_tell() -> None:

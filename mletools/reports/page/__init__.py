@@ -16,10 +16,9 @@ from urllib.parse import quote
 
 from ...records.errors import ToolError
 from ..courses import ALL
-from ..lines import HANDLING, OVERALL, form_of, number
-from ..means import RATES
+from ..lines import Table, number
 from ..show.visible import visible_line
-from ..tables import notes
+from ..tables import notes, tables
 from . import plots
 from .blocks import Blocks, packed
 from .curves import fields
@@ -87,9 +86,10 @@ class Page:
         overall = [row for row in summaries if row["task"] == ALL]
         groups = [(id, name, _of(drawn, prefixes)) for id, (name, prefixes) in SECTIONS.items()]
         groups = [group for group in groups if group[2]]
-        tables = [table for table in (_over_tasks(overall), _by_task(summaries, self.runs), _costs(overall)) if table]
+        ends = _best_and_worst(self.runs)
+        shown_tables = [_for_template(table, ends) for table in tables(summaries)]
         sections = [("overview", "Overview"), *((id, name) for id, name, _ in groups)]
-        if tables:
+        if shown_tables:
             sections.append(("tables", "Tables"))
         if self.runs:
             sections.append(("rollouts", "Rollouts"))
@@ -108,7 +108,7 @@ class Page:
                 headlines=headlines,
                 makers=self._makers.table(written or {}) if self.runs else None,
                 cards=list(_cards(self.runs, overall)),
-                tables=tables,
+                tables=shown_tables,
                 notes=notes(overall).split("\n") if overall else [],
                 groups=groups,
                 step_data=packed(fields(steps)) if steps else None,
@@ -177,54 +177,26 @@ def _range(interval: Sequence[float] | None, form: str, confidence: float) -> st
 # --- tables ---------------------------------------------------------------------------------------------------------
 
 
-def _table(title: str, header: Sequence[str], rows: Sequence[Sequence[Any]], left: Sequence[int]) -> Record | None:
-    """A table for the template without its empty columns; `left`: columns of text. None without rows."""
-    if not rows:
-        return None
+def _for_template(table: Table, ends: Mapping[tuple[str, str], tuple[list[Any], list[Any]]]) -> Record:
+    """A table without its empty columns; that of tasks has links to the best and worst rollouts."""
+    header, rows = list(table.header), [list[Any](map(visible_line, row)) for row in table.rows]
+    if table.title == "By task":
+        header += ["best", "worst"]
+        rows = [[*row, *ends.get((row[0], row[1]), ([], []))] for row in rows]
     kept = [at for at in range(len(header)) if any(row[at] not in (NONE, "", []) for row in rows)]
     return {
-        "title": title,
+        "title": table.title,
         "header": [header[at] for at in kept],
         "rows": [[row[at] for at in kept] for row in rows],
-        "left": [place for place, at in enumerate(kept) if at in left],
+        "left": [place for place, at in enumerate(kept) if header[at] in (*table.left, "best", "worst")],
     }
-
-
-def _over_tasks(overall: Sequence[Record]) -> Record | None:
-    rows = []
-    for name, words in OVERALL.items():
-        field = name if name in RATES else f"{name}_mean"
-        form = form_of(name)
-        for row in overall:
-            if row[field] is not None:
-                ends = row[f"{name}_ci"]
-                between = NONE if ends is None else f"{ends[0]:{form}} to {ends[1]:{form}}"
-                values = (number(row[field], form), number(row[f"{name}_sem"], form), between)
-                rows.append([words, visible_line(row["set"]), *values])
-    confidence = f"{100 * overall[0]['confidence']:.4g} % CI" if overall else ""
-    return _table("Means over tasks", ("over tasks", "set", "mean", "± SEM", confidence), rows, (0, 1))
-
-
-def _by_task(summaries: Sequence[Record], runs: Sequence[Shown]) -> Record | None:
-    ends = _best_and_worst(runs)
-    rows = [
-        [
-            visible_line(row["task"]), visible_line(row["set"]), f"{row['rollouts']:,}", f"{row['valid']:.0%}",
-            f"{row['above_median']:.0%}", *(f"{row[name]:.0%}" for name in ("bronze", "silver", "gold", "medal")),
-            number(row["reward_mean"]), number(row["reward_sem"]), number(row["score_mean"], ".4g"),
-            number(row["human_rank_mean"]), row["metric"], *ends.get((row["task"], visible_line(row["set"])), ([], [])),
-        ]
-        for row in summaries if row["task"] != ALL
-    ]  # fmt: skip
-    header = ("task", "set", "runs", "valid", "> median", "bronze", "silver", "gold", "any medal", "reward", "± SEM", "score", "human rank", "metric", "best", "worst")  # fmt: skip
-    return _table("By task", header, rows, (0, 1, 13, 14, 15))
 
 
 def _best_and_worst(runs: Sequence[Shown]) -> dict[tuple[str, str], tuple[list[Any], list[Any]]]:
     """By task and set, links to the two best and two worst rollouts, by reward, then score: (address, words)."""
     groups: dict[tuple[str, str], list[Shown]] = {}
     for each in runs:
-        groups.setdefault((each.run.task, each.set), []).append(each)
+        groups.setdefault((visible_line(each.run.task), each.set), []).append(each)
     found = {}
     for key, of in groups.items():
         links = [(f"#{quote(each.run.id)}", _verdict(each)) for each in sorted(of, key=_rank)]
@@ -241,15 +213,3 @@ def _rank(each: Shown) -> tuple[float, float, str]:
 
 def _verdict(each: Shown) -> str:
     return each.run.medal or ("invalid" if not each.run.valid else number(each.run.score, ".4g"))
-
-
-def _costs(overall: Sequence[Record]) -> Record | None:
-    rows = [
-        [
-            visible_line(row["set"]), f"{row['rollouts']:,}", f"{row['missing']:,} ({HANDLING[row['missing_policy']]})",
-            f"{row['seconds']:,.0f}", number(row["prompt_tokens"], ",d"), number(row["completion_tokens"], ",d"), number(row["usd"], ",.2f"),
-        ]
-        for row in overall
-    ]  # fmt: skip
-    header = ("set", "rollouts", "missing", "seconds", "prompt tokens", "completion tokens", "USD")
-    return _table("Cost", header, rows, (0,))
