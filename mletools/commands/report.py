@@ -10,7 +10,7 @@ from .. import __version__, cli
 from ..cli_options import options
 from ..reports.comparison import compare
 from ..reports.course_tables import TABLES
-from ..reports.following import follow
+from ..reports.live import follow
 from ..reports.options import TABLE, ReportOptions
 from ..reports.page import Page, figures, headline, plots
 from ..reports.reading import drop_reason, file_date, labels, read_set
@@ -52,10 +52,10 @@ def main(run: cli.Run, chosen: ReportOptions) -> None:
     --compare pairs by task: win, tie, loss, and the mean difference. Its interval is over runs for shares (Newcombe),
     over tasks for all others (Student's t; a bootstrap for 20 tasks and more).
 
-    --html is a page for a browser, in one file: the same numbers, figures (reward over training and by policy
-    version, how far tasks and rollouts came, filters' reasons, running times, medals by kind of task, each further
-    set against the first), a table of rollouts to sort and search, and every rollout as mle-show shows it. --plots
-    has the figures as files.
+    --html is a page for a browser, in one file: which set is better, by how much and by whom, what changed most;
+    figures (training, differences by task, medals by kind of task, the course of runs, funnels, running times); the
+    same numbers; a table of rollouts to sort and filter, and every rollout as mle-show shows it. --plots has the
+    figures as files.
 
     --follow shows a pipe at work, from files that `tee` and -o write (also as .partial): rollouts a minute, valid
     ones and reward of the last 100, how many sandboxes are busy, updates, staleness, who waits for whom.

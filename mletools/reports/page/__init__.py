@@ -2,7 +2,7 @@
 
 The page of several sets begins with the comparison of each further set with the first (headline). The template (jinja2,
 autoescape) or viewer escapes all text; the page's security policy allows only its own script. Details are packed
-(blocks) and unpacked when a rollout is opened. Not covered: the formulas (reports.summary), the lines of a rollout
+(viewer) and unpacked when a rollout is opened. Not covered: the formulas (reports.summary), the lines of a rollout
 (reports.show).
 """
 
@@ -20,13 +20,12 @@ from ..lines import Table, number
 from ..show.visible import visible_line
 from ..tables import notes, tables
 from . import plots
-from .blocks import Blocks, packed
 from .curves import fields
 from .figure import Cell, Figure
 from .figures import figures
 from .headline import Makers, headline
 from .shown import COLUMNS, Shown, cells, shown
-from .viewer import piece
+from .viewer import Blocks, packed, piece
 
 __all__ = ["Page", "figures", "headline", "plots"]
 Record = dict[str, Any]

@@ -2,9 +2,13 @@
 classes.
 
 mle-show makes agents' text harmless to terminals (visible); here it is escaped, so no tag of the piece comes from an
-agent. Not covered: storage of the pieces (blocks), styles (page.css).
+agent. The pieces are packed: gzip in base64, which has no character that could end the enclosing element, many in one
+block (a JSON list of strings), which a browser unpacks when it needs one of them. Not covered: styles (page.css).
 """
 
+import base64
+import gzip
+import json
 from collections.abc import Iterator, Mapping
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
@@ -17,6 +21,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 WIDTH = 110  # columns
+SIZE = 150_000  # approximate characters per block: unpacked in milliseconds, and large enough to compress well
 FLAGS = ("bold", "dim", "italic", "underline", "reverse")
 
 
@@ -93,3 +98,38 @@ def _classes(style: "Style | None") -> str:
         if colour is not None and not colour.is_default:
             classes.append(prefix + colour.name.replace("_", "-"))
     return " ".join(classes)
+
+
+# --- packed texts ---------------------------------------------------------------------------------------------------
+
+
+def packed(value: Any) -> str:
+    """A JSON value as base64 of gzip; the same value gives the same text."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return base64.b64encode(gzip.compress(text.encode("utf-8", "replace"), 9, mtime=0)).decode()
+
+
+class Blocks:
+    """Collects texts; `done` gives the packed blocks. `add` returns a text's position: block, index in it."""
+
+    def __init__(self) -> None:
+        self._packed: list[str] = []
+        self._open: list[str] = []
+        self._size = 0
+
+    def add(self, text: str) -> tuple[int, int]:
+        place = len(self._packed), len(self._open)
+        self._open.append(text)
+        self._size += len(text)
+        if self._size >= SIZE:
+            self._close()
+        return place
+
+    def _close(self) -> None:
+        self._packed.append(packed(self._open))
+        self._open, self._size = [], 0
+
+    def done(self) -> list[str]:
+        if self._open:
+            self._close()
+        return self._packed
