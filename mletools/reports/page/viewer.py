@@ -17,23 +17,19 @@ from .. import show
 from ..search import is_search
 
 if TYPE_CHECKING:
-    from rich.style import Style
     from rich.text import Text
 
 WIDTH = 110  # columns
 SIZE = 150_000  # approximate characters per block: unpacked in milliseconds, and large enough to compress well
-FLAGS = ("bold", "dim", "italic", "underline", "reverse")
 
 
 def piece(rollout: Mapping[str, Any], full: bool = False) -> str:
     """The HTML of one valid rollout record. full: texts are not cut."""
-    from rich.console import Console
-
-    console = Console(color_system="standard", force_terminal=True, width=1000, legacy_windows=False)
+    written = show.html_printer()
     view = show.View(full, WIDTH)
-    sections = [_section(lines, console) for lines in _sections(show.lines(rollout, view))]
+    sections = [_section(lines, written) for lines in _sections(show.lines(rollout, view))]
     if is_search(rollout):
-        graph = "".join(f"{_line(line, console)}\n" for line in show.graph(rollout, view))
+        graph = "".join(written(show.graph(rollout, view)))
         sections.insert(1, _details("exploration graph", "", graph))
     return "".join(sections)
 
@@ -50,11 +46,11 @@ def _sections(lines: Iterator["Text"]) -> Iterator[list["Text"]]:
         yield list(section)
 
 
-def _section(lines: list["Text"], console: Any) -> str:
+def _section(lines: list["Text"], written: show.Printer) -> str:
     body = lines[1:] if show.is_rule(lines[0]) else lines
     while body and not body[-1].plain:
         body.pop()
-    text = "".join(f"{_line(line, console)}\n" for line in body)
+    text = "".join(written(body))
     if not show.is_rule(lines[0]):
         return f"<pre>{text}</pre>"
     title, _, after = (lines[0].plain[span.start : span.end].strip("─ ") for span in _three(lines[0]))
@@ -73,31 +69,6 @@ def _details(title: str, after: str, text: str) -> str:
 
     small = f" <small>{escape(after)}</small>" if after else ""
     return f"<details open><summary>{escape(title)}{small}</summary><pre>{text}</pre></details>"
-
-
-def _line(line: "Text", console: Any) -> str:
-    from markupsafe import escape
-    from rich.segment import Segment
-
-    parts = []
-    for segment in Segment.apply_style(
-        line.render(console), console.get_style(line.style)
-    ):  # a line's own style is no span
-        classes = _classes(segment.style)
-        text = escape(segment.text)
-        parts.append(f'<span class="{classes}">{text}</span>' if classes else str(text))
-    return "".join(parts)
-
-
-def _classes(style: "Style | None") -> str:
-    """Class names of page.css, such as `bold red` and `on-red`; colours are the terminal's sixteen."""
-    if style is None:
-        return ""
-    classes = [name for name in FLAGS if getattr(style, name)]
-    for colour, prefix in ((style.color, ""), (style.bgcolor, "on-")):
-        if colour is not None and not colour.is_default:
-            classes.append(prefix + colour.name.replace("_", "-"))
-    return " ".join(classes)
 
 
 # --- packed texts ---------------------------------------------------------------------------------------------------
