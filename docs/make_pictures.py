@@ -44,11 +44,12 @@ def main() -> None:
         for name, width, height, phone, theme, top in SHOTS:
             size = {"width": width, "height": height, "deviceScaleFactor": 1.5 if phone else 1, "mobile": phone}
             chromium.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+            still = {"features": [{"name": "prefers-reduced-motion", "value": "reduce"}]}
+            chromium.execute_cdp_cmd("Emulation.setEmulatedMedia", still)
             chromium.get("about:blank")
             chromium.get(f"file://{page}#{shown if top == 'rollout' else top}")
             until(chromium, OPENED if top == "rollout" else READY)
             chromium.execute_script("document.documentElement.dataset.theme = arguments[0]", theme)
-            time.sleep(0.5)  # smooth scrolling
             chromium.save_screenshot(str(PICTURES / f"{name}.png"))
 
 

@@ -43,8 +43,9 @@ class Shown:
 
     @property
     def readings(self) -> list[str]:
-        """How its answers were read, each way once: `exact`, `lenient: first_action`, `none: missing`."""
-        ways = {read if rule is None else f"{read}: {rule}" for read, rule in self.run.readings}
+        """How its answers were read, each way once: `exact`, `lenient: first_action`, `not read: missing`."""
+        words = {"none": "not read"}
+        ways = {": ".join(filter(None, (words.get(read, read), rule))) for read, rule in self.run.readings}
         return sorted(map(visible_line, ways))
 
     @property
@@ -52,7 +53,7 @@ class Shown:
         """What a share of rollouts can be counted of: how it stopped, ran, was read, and was judged."""
         program = "no program" if not self.coded else f"program: {self.status or 'not run'}"
         above = ["above the median"] if self.run.above_median else []
-        return [f"stopped: {self.stop_reason}", program, *(f"read: {way}" for way in self.readings), *above]
+        return [f"stopped: {self.stop_reason}", program, *(f"answers {way}" for way in self.readings), *above]
 
     @property
     def stage(self) -> int:
