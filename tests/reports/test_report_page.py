@@ -53,7 +53,7 @@ def rollout(number: int, **more: Any) -> dict[str, Any]:
 
 def hostile(number: int) -> dict[str, Any]:
     made = rollout(number)
-    made["task"] = {**made["task"], "name": EVIL, "modality": EVIL, "problem": EVIL}
+    made["task"] = {**made["task"], "id": EVIL, "name": EVIL, "modality": EVIL, "problem": EVIL}
     made["policy"]["model"] = EVIL
     made["messages"] = [{**message, "content": message["content"] + EVIL} for message in made["messages"]]
     made["code"] = (made["code"] or "") + f"\n# {EVIL}\n"
@@ -123,7 +123,9 @@ def test_the_pages_numbers_are_those_of_the_report(folder: Path) -> None:
 
 
 def test_hostile_text_stays_text(folder: Path) -> None:
-    text = page(folder, "--label", EVIL, "hostile.jsonl")
+    written(folder, "hostile2.jsonl", [hostile(number) | {"reward": 0.9} for number in range(10, 16)])
+    text = page(folder, "--label", EVIL, "--label", f"2 {EVIL}", "hostile.jsonl", "hostile2.jsonl")
+    assert '<div class="headline' in text
     details = "".join(unpacked(text, "block-0"))
     for place in (text, details):
         assert "<script>window" not in place and "<img" not in place and "\u202e" not in place and "\x1b" not in place

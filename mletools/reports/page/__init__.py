@@ -94,11 +94,11 @@ class Page:
             sections.append(("rollouts", "Rollouts"))
         sets = list(dict.fromkeys(each.set for each in self.runs))
         yield from (
-            Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+            Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True, finalize=_visible)
             .from_string(template)
             .generate(
-                title=visible_line(title),
-                subtitle=visible_line(f"{len(sets)} set{'s' if len(sets) != 1 else ''}: {', '.join(sets)}"),
+                title=title,
+                subtitle=f"{len(sets)} set{'s' if len(sets) != 1 else ''}: {', '.join(sets)}",
                 version=version,
                 script_hash=f"sha256-{digest}",
                 script=Markup(script),
@@ -118,6 +118,11 @@ class Page:
                 footer=f"Made by mle-report {version}. The file is self-contained and loads nothing.",
             )
         )
+
+
+def _visible(value: Any) -> Any:
+    """A text of the template as one line in which nothing is hidden; other values, and finished HTML, as they are."""
+    return value if not isinstance(value, str) or hasattr(value, "__html__") else visible_line(value)
 
 
 def _of(drawn: Sequence[Figure], prefixes: Sequence[str]) -> list[dict[str, Any]]:
@@ -145,7 +150,7 @@ def _of(drawn: Sequence[Figure], prefixes: Sequence[str]) -> list[dict[str, Any]
 def _cell(cell: Cell) -> str:
     if cell is None:
         return NONE
-    return visible_line(cell) if isinstance(cell, str) else f"{cell:.4g}" if isinstance(cell, float) else f"{cell:,}"
+    return cell if isinstance(cell, str) else f"{cell:.4g}" if isinstance(cell, float) else f"{cell:,}"
 
 
 # --- the overview ---------------------------------------------------------------------------------------------------
@@ -198,7 +203,7 @@ def _best_and_worst(runs: Sequence[Shown]) -> dict[tuple[str, str], tuple[list[A
         groups.setdefault((visible_line(each.run.task), each.set), []).append(each)
     found = {}
     for key, of in groups.items():
-        links = [(f"#{quote(each.run.id)}", _verdict(each)) for each in sorted(of, key=_rank)]
+        links = [(f"#{quote(visible_line(each.run.id))}", _verdict(each)) for each in sorted(of, key=_rank)]
         found[key] = links[:2], links[2:][-2:]
     return found
 

@@ -1,6 +1,7 @@
 """Bar charts and histograms: funnels, reasons for drops, medals by kind of task, differences of sets, running times."""
 
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
@@ -96,7 +97,7 @@ def differences(record: Mapping[str, Any]) -> Figure | None:
         f"Dashed: the mean over tasks; shaded: its {confidence} interval."
     )
     return Figure(
-        f"compare-{first}-{second}", f"{second} against {first}", caption,
+        re.sub(r"[^A-Za-z0-9._-]+", "-", f"compare-{first}-{second}"), f"{second} against {first}", caption,
         ("task", first, second, "difference", "result"), rows, draw, (7.0, 1.2 + (0.28 * len(tasks) if few else 4)),
     )  # fmt: skip
 

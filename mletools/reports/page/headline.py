@@ -81,11 +81,10 @@ def _better(record: Record) -> str:
 
 
 def _verdict(record: Record) -> str:
-    names = {name: visible_line(record[name]) for name in ("first", "second")}
     better = _better(record)
     if better:
-        return f"{names[better]} is better than {names['first' if better == 'second' else 'second']}"
-    return f"No clear difference between {names['first']} and {names['second']}"
+        return f"{record[better]} is better than {record['first' if better == 'second' else 'second']}"
+    return f"No clear difference between {record['first']} and {record['second']}"
 
 
 def _method(record: Record) -> str:

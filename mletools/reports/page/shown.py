@@ -53,7 +53,8 @@ class Shown:
         """What a share of rollouts can be counted of: how it stopped, ran, was read, and was judged."""
         program = "no program" if not self.coded else f"program: {self.status or 'not run'}"
         above = ["above the median"] if self.run.above_median else []
-        return [f"stopped: {self.stop_reason}", program, *(f"answers {way}" for way in self.readings), *above]
+        answers = (f"answers {way}" for way in self.readings)
+        return [*map(visible_line, (f"stopped: {self.stop_reason}", program)), *answers, *above]
 
     @property
     def stage(self) -> int:
