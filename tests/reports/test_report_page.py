@@ -117,7 +117,8 @@ def test_the_pages_numbers_are_those_of_the_report(folder: Path) -> None:
     summary = run_command("mle-report", "-q", "--json", "first.jsonl", "second.jsonl", cwd=folder).stdout
     for row in map(json.loads, summary.splitlines()):
         if row["task"] == "all":
-            assert f"<td>{row['valid']:.1%}</td>" in text and f"<td>{row['reward_mean']:.3f}</td>" in text
+            for value in (f"{row['valid']:.1%}", f"{row['reward_mean']:.3f}"):
+                assert f'<td data-label="mean">{value}</td>' in text
     titles = [html.unescape(title) for title in re.findall(r'<h3 id="title-[^"]*">(.*?)</h3>', text)]
     assert "Rollouts by stage" in titles and "second against first" in titles
 
