@@ -61,6 +61,8 @@ def test_rewards_of_two_rules_do_not_decide() -> None:
     assert len(said) == 1 and said[0].startswith(
         "after is not compared with before by reward: rewards by milestone and"
     )
+    top, said = compared(first, [rollout(task, 0, 0.5, metric=f"of {task}") for task in ("a", "b")], "score")
+    assert top and said == ["after is not compared with before by score: no values, or of different metrics"]
     top, said = compared(first, [rollout("z", 0, 0.5)])
     assert top is None and said == ["after is not compared with before: no task has the same quantity in both"]
 

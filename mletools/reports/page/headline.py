@@ -46,6 +46,8 @@ def headline(
             continue
         if record["difference_mean"] is not None:
             records[quantity] = record
+        elif quantity == by:
+            say(f"{second.label} is not compared with {first.label} by {by}: no values, or of different metrics")
     if not records:
         say(f"{second.label} is not compared with {first.label}: no task has the same quantity in both")
         return None
