@@ -76,7 +76,10 @@ Writer** writes the description (3 attempts), which must name every column and n
 The generator declares the thresholds (`threshold.json`), as in the paper; they must be in order. Scripts written by a
 model are hostile: they see no network and no files but their own, and their output is unpacked like an attacker's
 archive. Every reply is stored in the journal (`--journal`) when it arrives, so resuming a killed run repeats no paid
-request. `provenance.attempts` and `provenance.cost` record the attempts and their cost.
+request. `provenance.attempts` and `provenance.cost` record the attempts and their cost, `cost_by_role` the latter by
+role; `seed_cost` is that of the DNA and the scenarios, which the tasks of one seed share. Each role may have a model, a
+server, a price and a sampling of its own: `--developer gpt-5 --developer-temperature 0.2`
+(`mle-gen-task --source llm --help`).
 """
 
 
@@ -117,6 +120,14 @@ def page() -> str:
     for module in MODULES:
         lines += [f"| {names[module]} | {name} | {words} |" for name, words in medium(module).MUTATIONS.items()]
     lines += [
+        "",
+        "## Training and test tasks",
+        "",
+        "`mle-filter --split train=0.8,validation=0.1,test=0.1 --part NAME` writes one part; a call for each part divides tasks,",
+        "or rollouts by their task, without overlap. A task's part depends on its id and `--seed` alone: it stays when tasks are",
+        "added, and a file of tasks and the rollouts on them are divided alike. The shares therefore hold on average, not",
+        "exactly: of ten tasks a part of 0.1 has none in a third of all seeds, which is an error. For an exact number use",
+        "`--sample N`.",
         "",
         "## Checks",
         "",

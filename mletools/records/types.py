@@ -258,6 +258,7 @@ class Execution(_Execution, total=False):
     """One run of a program in a sandbox."""
 
     by: Literal["mle-rollout", "mle-sandbox"]
+    watched: list[str]
 
 
 class Cell(TypedDict):
@@ -467,6 +468,8 @@ class RewardRule(TypedDict, total=False):
 
     rule: str
     failure: float | None
+    clamped: bool
+    scale: Literal["thresholds"]
 
 
 class _Grade(Feedback):
@@ -491,14 +494,18 @@ class Grade(_Grade, total=False):
     normalised_score: float | None
 
 
-class IdeaType(TypedDict):
-    """The category of one idea."""
-
+class _IdeaType(TypedDict):
     turn: int
     type: IdeaCategory | None
     rationale: str
     by: str
     effective: bool | None
+
+
+class IdeaType(_IdeaType, total=False):
+    """The category of one idea."""
+
+    usage: Usage
 
 
 class Reference(TypedDict):
@@ -578,6 +585,7 @@ class Rollout(_Rollout, total=False):
     implementer: dict[str, Any] | None
     settings: dict[str, Any]
     refit: Refit
+    no_validation: str
     reveal_test: bool
     instrument: Instrumentation
     execution: Execution

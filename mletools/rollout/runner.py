@@ -16,7 +16,7 @@ from .. import prompts
 from ..grading import RunCode
 from ..models import Model
 from ..models.embedding import HttpEmbeddings
-from ..models.options import KeyOptions, ModelOptions, RoleOptions, joined
+from ..models.options import KeyOptions, ModelOptions, RoleOptions
 from ..models.prices import Price, price_of, read_price
 from ..records import workers
 from ..records.errors import OptionError, RecordError, ToolError
@@ -25,19 +25,21 @@ from ..records.jsonl import Line
 from ..records.options import option
 from ..records.tape import Tapes
 from ..run import Run
-from ..sandbox import Sandbox
+from ..sandbox import Limits, Sandbox
 from ..sandbox.options import SandboxOptions, check_protections
 from ..scaffolds import SCAFFOLDS
 from ..scaffolds.interface import Job, Scaffold, Settings
 from .endless import EndlessOptions
 from .environment import RunResources
 from .metered_model import MeteredModel
+from .program_facts import Ask, ProgramFacts, Public, asked_here, asked_in
 from .taped import TapedEnvironment
 from .unreadable import UnreadableAnswers
 
 Result = tuple[
     list[dict[str, Any]], RecordError | None
 ]  # a job's rollouts that are still to be written, or why it has none
+NO_OPTIONS = RoleOptions()
 NOT_ASKED = "requests for help too long for the ideator"
 
 
@@ -119,6 +121,7 @@ class Runner:
     counting: threading.Lock = field(default_factory=threading.Lock)
     unreadable: UnreadableAnswers = field(default_factory=UnreadableAnswers)
     rejected: set[str] = field(default_factory=set)
+    unscored: set[str] = field(default_factory=set)  # tasks of which no validation rows can be held out
     batch: int = 1  # jobs whose questions an engine in this process samples in one call
 
     def play(self) -> None:
@@ -147,14 +150,17 @@ class Runner:
             sandbox = self._sandbox(stack, at_once) if self.scaffold.executes else None
             graph = getattr(settings, "graph", None)
             graphs = stack.enter_context(self._graphs(graph)) if hasattr(settings, "graph") else None
+            limits = self.sandbox.limits(settings.execution_seconds)
             self.resources = RunResources(
                 run.data,
                 models,
                 sandbox,
-                self.sandbox.limits(settings.execution_seconds),
+                limits,
                 threading.Semaphore(at_once),
                 settings.validation,
                 settings.reveal_test,
+                ProgramFacts(limits, self.sandbox.gpus is not None, self._ask(sandbox, limits), self.tapes.tape("run")),
+                settings.instrument,
                 "cold" if self.sandbox.start == "cold" else "warm",
                 run_code=self.run_code,
                 graphs=graphs,
@@ -175,6 +181,7 @@ class Runner:
         self.tapes.close(complete=True)
 
     def _describe(self) -> None:
+        self._check()
         kind, size = self.scaffold.input, self.options.group_size
         count = sum(1 for _ in self.run.lines(kind))
         again = ", again and again" if self.endless.forever else ""
@@ -188,6 +195,19 @@ class Runner:
         sandbox = stack.enter_context(self.sandbox.open(slots, self.run.say))
         check_protections(sandbox, self.run.say)
         return sandbox
+
+    def _ask(self, sandbox: Sandbox | None, limits: Limits) -> Ask:
+        """How the Python of programs is asked for its libraries, also where this run has no sandbox (scaffold single)."""
+        if sandbox is not None:
+            return asked_in(sandbox, limits)
+        if self.sandbox.backend == "local" and self.sandbox.on is None:
+            return asked_here
+
+        def ask(public: Public) -> dict[str, Any]:
+            with self.sandbox.open(1, self.run.say) as other:
+                return asked_in(other, limits)(public)
+
+        return ask
 
     @contextmanager
     def _graphs(self, folder: str | None) -> Iterator[Path]:
@@ -220,33 +240,68 @@ class Runner:
         """The models of the run by their roles; closed with `stack`."""
         sampling, options = self.sampling, self.models
 
-        def metered(engine: Model, price: Price | None, own_price: bool, training: bool = False) -> MeteredModel:
+        def metered(
+            engine: Model, price: Price | None, own_price: bool, training: bool = False, role: RoleOptions = NO_OPTIONS
+        ) -> MeteredModel:
             engine = stack.enter_context(closing(engine))
-            own = (sampling.temperature, sampling.top_p)
-            return MeteredModel(engine, *own, price, own_price, training=training, send_seed=self.seeded)
+            temperature = sampling.temperature if role.temperature is None else role.temperature
+            return MeteredModel(
+                engine,
+                temperature,
+                role.top_p or sampling.top_p,
+                price,
+                own_price,
+                training=training,
+                send_seed=self.seeded,
+                max_tokens=role.max_tokens,
+            )
 
+        prices = self._prices()
         training = self.options.defaults == "training"
-        own_price = Price.of(*sampling.price) if sampling.price else None
-        policy_price = own_price or price_of(options.model or "", options.model_url or "")
-        models = {"policy": metered(self._policy(), policy_price, own_price is not None, training)}
-        for role, (name_field, url_field) in self.settings.MODELS.items():
-            name, url = getattr(self.settings, name_field), getattr(self.settings, url_field)
-            if name is not None and name not in ("null", "vague"):
-                own = self._role(role)
-                engine, price = options.open_role(name, url, own), own.price_of(name, url or options.model_url)
-                models[role] = metered(engine, price, own.price is not None)
-        for role, model in models.items() if self.settings.max_usd is not None else ():
-            if model.price is None:
-                hint = ": give --price PROMPT,COMPLETION" if role == "policy" else ", the " + role
-                raise OptionError(f"--max-usd: no price is known for {model.model.name}{hint}")
+        models = {"policy": metered(self._policy(), prices["policy"], sampling.price is not None, training)}
+        for role, (name, url) in self._other_models().items():
+            own = self._role(role)
+            engine = options.open_role(name, url, own)
+            models[role] = metered(engine, prices[role], own.price is not None, role=own)
         return models
+
+    def _other_models(self) -> dict[str, tuple[str, str | None]]:
+        """(name, address) of each model beside the policy, by role."""
+        named = {
+            role: (getattr(self.settings, name), getattr(self.settings, url))
+            for role, (name, url) in self.settings.MODELS.items()
+        }
+        return {role: (name, url) for role, (name, url) in named.items() if name not in (None, "null", "vague")}
+
+    def _prices(self) -> dict[str, Price | None]:
+        """The price of each model, by role. OptionError: --max-usd with one whose price is not known."""
+        options, own = self.models, self.sampling.price
+        names = {"policy": options.model or ""}
+        prices = {"policy": Price.of(*own) if own else price_of(options.model or "", options.model_url or "")}
+        for role, (name, url) in self._other_models().items():
+            names[role], prices[role] = name, self._role(role).price_of(name, url or options.model_url)
+        for role, price in prices.items() if self.settings.max_usd is not None else ():
+            if price is None:
+                hint = ": give --price PROMPT,COMPLETION" if role == "policy" else ", the " + role
+                raise OptionError(f"--max-usd: no price is known for {names[role]}{hint}")
+        return prices
+
+    def _check(self) -> None:
+        """Check models, prices and the sandbox without opening them. ToolError or OptionError for what is wrong."""
+        if self.endless.follow is None:
+            self.models.check()
+        for role, (name, url) in self._other_models().items():
+            self.models.check_role(name, url, self._role(role))
+        self._prices()
+        if self.scaffold.executes:
+            self.sandbox.check()
 
     def _policy(self) -> Model:
         return self.endless.model(self.run, self.models, getattr(self.settings, "batch", 64))
 
     def _role(self, role: str) -> RoleOptions:
         options = self.roles.get(role)
-        return options if isinstance(options, RoleOptions) else RoleOptions()
+        return options if isinstance(options, RoleOptions) else NO_OPTIONS
 
     # --- jobs -----------------------------------------------------------------------------------------------------
 
@@ -287,7 +342,7 @@ class Runner:
     def _groups(self) -> Iterator[list[Item]]:
         """The jobs of each line of the input."""
         times: Counter[str] = Counter()
-        fields = [{role: fields} for role in self.roles if (fields := joined(self._role(role).option))]
+        fields = [{role: fields} for role in self.roles if (fields := self._role(role).sampling)]
         for line, seed in self.source:
             policy = self.source.newest(self.policy, self.resources.models["policy"].model)
             name, size = self.options.scaffold, self.source.group_size
@@ -329,9 +384,14 @@ class Runner:
         kept = []
         try:
             environment = TapedEnvironment(self.resources.environment(job.task, item.tape), self.tapes.tape(item.tape))
+            reason = self.resources.no_validation.get(job.task["id"])
+            if reason is not None:
+                job = self._without_validation(job, reason)
             with closing(environment):
                 for rollout in self.scaffold.play(job, environment):
                     rollout = as_sent(rollout, environment.sent)
+                    if reason is not None:
+                        rollout = {**rollout, "no_validation": reason}
                     if self.run.keep_order or self.batch > 1:
                         kept.append(rollout)
                     else:
@@ -339,6 +399,22 @@ class Runner:
         except RecordError as error:
             return [], error
         return kept, None
+
+    def _without_validation(self, job: Job[Any], reason: str) -> Job[Any]:
+        """The job as it is played on a task of which no rows can be held out. RecordError: the scaffold needs scores."""
+        task = job.task["id"]
+        try:
+            settings = self.scaffold.without_validation(job.settings)
+        except ToolError as error:
+            raise RecordError(f"task {task}: no validation rows can be held out: {reason}: {error}") from None
+        with self.counting:
+            first, self.unscored = task not in self.unscored, self.unscored | {task}
+        if first:
+            self.run.say(
+                f"task {task}: no validation rows can be held out: {reason}: its programs have all training rows, and its "
+                "agents learn whether a submission is valid, but no score"
+            )
+        return replace(job, settings=settings)
 
     def _emit(self, rollout: dict[str, Any]) -> None:
         if rollout["stop_reason"] == "asked":

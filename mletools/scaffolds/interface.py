@@ -7,7 +7,7 @@ covered: the work of a trajectory (episode), who stands behind an Environment (t
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
@@ -65,6 +65,13 @@ class Environment(Protocol):
 
         A session that is not there is opened, and what it ran `before` is run again. The submission is scored where its
         digest is not `known`.
+        """
+
+    def fact(self, name: str) -> str:
+        """For a prompt, the same text in all episodes of a run (and of a run that resumes it): `libraries`, the Python
+        and the machine-learning libraries of programs; `limits`, the limits of one; `data_preview`, the public files.
+
+        RecordError: the data are not there. ToolError: the interpreter of programs cannot be asked.
         """
 
     def look(self, name: str | None) -> str:
@@ -143,6 +150,9 @@ class Settings:
         "At the end, run the program that is handed in on all training rows, with those held out for validation.",
         default=False,
     )
+    instrument: bool = option(
+        "Watch each program as mle-instrument does, and tell the agent how far it came.", default=False
+    )
     format: str = option(
         "Messages that count as well-formed: in the exact form that the prompt asks for, or all that can be read. "
         "Both are carried out.",
@@ -162,9 +172,7 @@ class Settings:
     def identity(self) -> dict[str, Any]:
         """The settings that decide what happens in an episode; record ids depend on them."""
         values = {name: value for name, value in self.as_record().items() if name != "format"}
-        if not self.refit:
-            del values["refit"]
-        return values
+        return {name: value for name, value in values.items() if value or name not in ("refit", "instrument")}
 
     def own(self) -> dict[str, Any]:
         """The scaffold's own settings, without those that only say how to work."""
@@ -224,6 +232,10 @@ class Scaffold(ABC, Generic[S]):
     def check(self, settings: S) -> S:
         """The settings as they are to be. ToolError for some that this scaffold cannot work with."""
         return settings
+
+    def without_validation(self, settings: S) -> S:
+        """The settings for a task of which no rows can be held out. ToolError: this scaffold cannot do without scores."""
+        return replace(settings, validation=0.0)
 
     def describe(self, settings: S) -> str:
         """How long a rollout is at most, for a dry run."""

@@ -18,7 +18,7 @@ from ..records.options import option
 from . import messages
 from .episode import Episode
 from .interface import Ended, Environment, Job, Scaffold, Settings
-from .messages import fenced, task_facts, task_prompt, validation_note
+from .messages import fenced, task_facts, task_prompt
 from .pool import ALIKE, Entry, Pool, entry_id
 from .reading import Action, Fault, Tool, as_functions, read_action
 
@@ -43,6 +43,9 @@ class MemorySettings(Settings):
     )
     when_full: str = "end"
     hand_in: str = "best"
+    max_submissions: int | None = option(
+        "A trace ends after N submissions (MLE-RL's arm without an agent: 1).", at_least=1, metavar="N"
+    )
     max_traces: int | None = option("Number of traces (default: until a budget is used up).", at_least=1, metavar="N")
     pool_size: int = option("Number of solutions in the pool.", default=5, at_least=1, metavar="N")
     pool_dir: str | None = option(
@@ -60,6 +63,10 @@ class MemorySettings(Settings):
         "Score that ranks solutions in the pool; test is never shown.", default="test", choices=("validation", "test")
     )
 
+    def own(self) -> dict[str, Any]:
+        """As in Settings; without a bound on submissions that is not set, so that ids do not depend on it."""
+        return {name: value for name, value in super().own().items() if (name, value) != ("max_submissions", None)}
+
 
 INFO, VALIDATE, EXECUTE = "request_info", "validate_code", "execute_code"
 TOOLS = (
@@ -67,7 +74,9 @@ TOOLS = (
     Tool(VALIDATE, "Run a program without handing in what it writes.", {"code": "the program"}),
     Tool(EXECUTE, "Run a program and hand in the submission.csv that it writes.", {"code": "the program"}),
 )
-HOW = f"Take exactly one action a message: {', '.join(f'<{tool.name}>' for tool in TOOLS)}."
+HOW = (
+    f"Take exactly one action per message: {', '.join(f'<{tool.name}>' for tool in TOOLS)}. Stop after its closing tag."
+)
 OUTPUT = 2000  # characters of an earlier solution's output in a memory trace's question
 
 
@@ -113,10 +122,15 @@ class Memory(Scaffold[MemorySettings]):
 def _trace(job: Job[MemorySettings], environment: Environment, pool: Pool) -> dict[str, Any]:
     start = _draw(job, environment, pool)
     settings = job.settings
-    system = prompts.render(
-        "memory-system", execution_seconds=f"{settings.execution_seconds:g}", max_turns=str(settings.max_turns)
+    system = task_prompt(
+        "memory-system",
+        job,
+        environment,
+        execution_seconds=f"{settings.execution_seconds:g}",
+        max_turns=str(settings.max_turns),
+        until=_until(settings.max_submissions),
     )
-    question = task_prompt("task", job.task, split=validation_note(settings.validation > 0, settings.reveal_test))
+    question = task_prompt("task", job, environment)
     if start is not None:
         question += "\n\n" + _earlier_solution(start, settings)
     episode = Episode(job, environment, [{"role": "system", "content": system}, {"role": "user", "content": question}])
@@ -128,6 +142,15 @@ def _trace(job: Job[MemorySettings], environment: Environment, pool: Pool) -> di
         return episode.record(reason, trace="reset")
     state = {"score": start["test"], **{name: start[name] for name in ("validation", "code")}}
     return episode.record(reason, trace="memory", state={**state, "rollout": start["trace"], "turn": start["step"]})
+
+
+def _until(submissions: int | None) -> str:
+    """How long the agent is asked to go on, in words."""
+    if submissions is None:
+        return "keep improving your score until the last one"
+    if submissions == 1:
+        return "your work ends with the first submission, so try programs before it"
+    return f"keep improving your score until the last one, or until you have made {submissions} submissions"
 
 
 def _draw(job: Job[MemorySettings], environment: Environment, pool: Pool) -> dict[str, Any] | None:
@@ -152,6 +175,7 @@ def _earlier_solution(start: dict[str, Any], settings: Settings) -> str:
 
 
 def _turns(episode: Episode[MemorySettings], environment: Environment, pool: Pool) -> str:
+    submissions = 0
     functions = as_functions(TOOLS) if episode.settings.tool_calls == "openai" else None
     while True:
         action = read_action(episode.ask(functions), TOOLS)
@@ -173,7 +197,10 @@ def _turns(episode: Episode[MemorySettings], environment: Environment, pool: Poo
         else:
             observation += "\n\n" + messages.score_message(episode.turn, episode.job.task, episode.settings.reveal_test)
             _push(episode, pool)
+            submissions += 1
         episode.observe(observation, action)
+        if submissions == episode.settings.max_submissions:
+            return "finished"
 
 
 def _push(episode: Episode[MemorySettings], pool: Pool) -> None:

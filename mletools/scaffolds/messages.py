@@ -7,14 +7,22 @@ test scores only where revealed; SandMLE's rule for a long conversation. Not cov
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from .. import prompts
+from .interface import Job
 
 # --- a task ------------------------------------------------------------------------------------------------------------
 
 MOST_COLUMNS = 40  # named in a prompt
 MOST_FILES = 5  # of one folder
+
+
+class Facts(Protocol):
+    """What knows where programs run."""
+
+    def fact(self, name: str) -> str:
+        """The text of one of prompts.ENVIRONMENT_FACTS."""
 
 
 def task_facts(task: Mapping[str, Any]) -> dict[str, str]:
@@ -32,10 +40,19 @@ def task_facts(task: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def task_prompt(prompt: str, task: Mapping[str, Any], **more: str) -> str:
-    """The prompt, filled in with the facts that it asks for and with `more`."""
-    known = {**task_facts(task), **more}
-    return prompts.render(prompt, **{name: known[name] for name in prompts.placeholders(prompt) & known.keys()})
+def task_prompt(prompt: str, job: Job[Any], environment: Facts, **more: str) -> str:
+    """The prompt, filled in with the facts that it asks for and with `more`.
+
+    What `environment` knows (libraries, limits, the data) is asked for only where the prompt has the placeholder.
+    """
+    wanted, settings = prompts.placeholders(prompt), job.settings
+    known = {
+        **task_facts(job.task),
+        "split": validation_note(settings.validation > 0, settings.reveal_test),
+        **{name: environment.fact(name) for name in prompts.ENVIRONMENT_FACTS if name in wanted},
+        **more,
+    }
+    return prompts.render(prompt, **{name: known[name] for name in wanted & known.keys()})
 
 
 def _files(names: list[str]) -> str:
@@ -66,15 +83,15 @@ def _columns(names: list[str]) -> str:
 
 
 def validation_note(validation: bool, revealed: bool) -> str:
-    """How an agent is told that it will learn scores: on rows set apart from train.csv, on the test rows, or not."""
+    """Which scores an agent sees: on rows held out of the training data, on the test rows, or none."""
     if revealed:
-        return "The scores that you are told are those on the rows of test.csv."
+        return "The scores that you see are computed on the rows of test.csv."
     if not validation:
-        return "You are told whether a submission is valid, but no score."
+        return "You see whether a submission is valid, but no score."
     return (
-        "Some rows of the original training data have been moved to test.csv and stand among those to predict, so there "
-        "may be other numbers of rows than the description says; the scores that you are told are computed on them alone, "
-        "and the final score on the others."
+        "Some training rows were moved, with their files, to the rows to predict (test.csv, or else the sample submission) "
+        "for validation, so the numbers of rows may differ from the description. Predict all rows there: the scores that "
+        "you see are computed on the validation rows, the final score on the others."
     )
 
 
@@ -114,13 +131,32 @@ def execution_message(execution: Mapping[str, Any]) -> str:
     """How a program ended, in seconds and words, and what it printed."""
     code = f" with exit code {execution['exit_code']}" if execution["exit_code"] else ""
     sentences = [f"{STATUS_WORDS[execution['status']]}{code} {duration_text(execution['duration_s'])}."]
+    sentences += progress_sentences(execution)
+    said = len(sentences)
     for name in ("stdout", "stderr"):
         text = output_text(execution[name])
         if text:
             sentences.append(f"{name}:\n{fenced(text)}")
-    if len(sentences) == 1:
+    if len(sentences) == said:
         sentences.append("It printed nothing.")
     return "\n\n".join(sentences)
+
+
+def progress_sentences(execution: Mapping[str, Any]) -> list[str]:
+    """One sentence on the stages that the sandbox saw the program reach (RL for MLE agents, section 3.2), or none.
+
+    It speaks for the sandbox, so it needs `watched`: where programs print the reports themselves (plain markers), these
+    stand in the output alone, and nothing is said here.
+    """
+    if "watched" not in execution:
+        return []
+    reached = execution["markers"]
+    missing = [marker for marker in execution["watched"] if marker not in reached]
+    seen = ", ".join(marker.rstrip(":") for marker in reached) or "none"
+    sentence = f"Stages that the sandbox saw it complete: {seen}."
+    if missing:
+        sentence += f" Not seen: {', '.join(marker.rstrip(':') for marker in missing)}."
+    return [sentence]
 
 
 def submission_message(execution: Mapping[str, Any]) -> str:

@@ -107,7 +107,9 @@ def test_what_is_no_action_and_nothing_handed_in(done: Played) -> None:
     assert [turn["problem"] for turn in record["turns"]] == ["missing", "missing", None, None, None, None]
     rules = ["missing", "missing", "first_action", "unclosed_tag", None, None]
     assert [turn["format"]["rule"] for turn in record["turns"]] == rules
-    told = "Take exactly one action a message: <execute_ipython>, <execute_bash>, <finish>."
+    told = (
+        "Take exactly one action per message: <execute_ipython>, <execute_bash>, <finish>. Stop after its closing tag."
+    )
     assert all(observed(record, turn).endswith(f"\n\n{told}") for turn in range(2)) and [
         observed(record, turn) for turn in (2, 3, 4)
     ] == ["```\n1\n```", "```\n1\n```", "```\n42\n```"]
@@ -195,6 +197,22 @@ def test_an_ideator_is_asked_and_its_answer_is_an_observation(asked: Played) -> 
     assert other["turns"][1]["help"]["idea"] is None
     assert [check_tokens(record, asked.requests) for record in asked.records] == [1, 1]
     check_nothing_told(asked.folder, asked.records, asked.requests)
+
+
+def test_the_price_of_ones_own_ideator_reaches_the_report(tmp_path: Path) -> None:
+    tasks = write_tasks(tmp_path)
+    policies = {"played": in_steps([HELP, cell(program(2.5)), FINISHES]), "mine": lambda body: IDEA}
+    with FaultyServer(by_model(policies)) as server:
+        options = ("--ideator", "mine", "--price", "1,2", "--ideator-price", "1000,2000")
+        record = play(server, "codeact", tmp_path, tasks, *options).of("mill_0")
+    policy = [sum(turn["usage"][name] for turn in record["turns"]) for name in ("prompt_tokens", "completion_tokens")]
+    whole = [record["usage"][name] for name in ("prompt_tokens", "completion_tokens")]
+    assert all(most > own > 0 for most, own in zip(whole, policy, strict=True))
+    usd = sum(own * price + (most - own) * 1000 * price for own, most, price in zip(policy, whole, (1, 2), strict=True))
+    assert record["usage"]["usd"] == pytest.approx(usd / 1e6, abs=1e-6)
+    (tmp_path / "graded.jsonl").write_text("".join(json.dumps(each) + "\n" for each in graded(tmp_path, [record])))
+    row = json.loads(run_command("mle-report", "--json", "graded.jsonl", cwd=tmp_path).stdout.splitlines()[-1])
+    assert row["task"] == "all" and row["usd"] == record["usage"]["usd"] and row["usd_rollouts"] == 1
 
 
 def test_an_ideator_whose_context_is_too_short_is_told_of(tmp_path: Path) -> None:
