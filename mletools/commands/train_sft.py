@@ -5,7 +5,7 @@ from pathlib import Path
 
 from .. import cli
 from ..cli_options import options
-from ..training import policy, tiny
+from ..training import dry_run, policy, tiny
 from ..training.options import FOLDER, OPTIMISER, POLICY, RunFolder
 from ..training.sft import SftOptions, SftPolicy, SftRun
 from ..training.step_loader import leads
@@ -38,6 +38,9 @@ def main(run: cli.Run, start: SftPolicy, folder: RunFolder, chosen: SftOptions) 
             f"would train {start.model or start.from_scratch} on {len(lines)} rollouts for {chosen.epochs} epochs into "
             f"{folder.out}"
         )
+        if start.model is not None:
+            for text in dry_run.describe(start.model, chosen, lines, run.reject, chosen.batch):
+                run.say(text)
         return
     out, model, chosen = Path(folder.out), start.model, replace(chosen, seed=run.seed)
     if start.from_scratch is not None:

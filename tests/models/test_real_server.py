@@ -277,7 +277,6 @@ def test_published_weights_answer_in_place_of_those_before(
     changing: RealServer, checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from mletools.models.following import FollowingModel
-    from mletools.models.hf import HfModel
     from mletools.records.errors import ToolError
     from mletools.training.publish import Publisher
     from mletools.training.servers import load_weights
@@ -289,19 +288,18 @@ def test_published_weights_answer_in_place_of_those_before(
     publisher.publish(0, lambda at: other_weights(checkpoint, at, 0))
     model = FollowingModel(folder, HttpModel(server.name, url=server.url, timeout=120, retries=1), None)
     # long enough that the server keeps what it has computed of the prompt
-    asked = Request(
-        [{"role": "user", "content": "What does mle-grade do? " * 40}], 1, 24, temperature=0.0, training=True
-    )
+    question = [{"role": "user", "content": "What does mle-grade do? " * 40}]
+    asked = Request(question, 1, temperature=1.0, max_tokens=24, training=True)
     seen = []
     for version in range(4):
         if version:
             publisher.publish(version, lambda at, seed=version: other_weights(checkpoint, at, seed))
         assert model.version == version
-        (greedy,) = model.sample([asked])
-        (expected,) = HfModel(folder / "latest", device="cpu", threads=1).sample([asked])
-        assert ids(greedy) == ids(expected) and len(ids(greedy)[0]) > 256
-        seen.append(tuple(ids(greedy)[1]))
-    assert len(set(seen)) >= 3
+        (reply,) = model.sample([asked])
+        assert reply.logprobs == pytest.approx(logprobs_of(folder / "latest", reply), abs=1e-3)
+        assert len(ids(reply)[0]) > 256
+        seen.append(tuple(ids(reply)[1]))
+    assert len(set(seen)) == 4
 
     # answers in progress go on with the new weights: each token's logprob is that of the weights that sampled it
     before, so_far = (folder / "latest").resolve(), sampled_tokens(server)
@@ -338,7 +336,6 @@ def test_published_weights_answer_in_place_of_those_before(
 
 
 def test_training_all_weights_publishes_to_the_server(changing: RealServer, checkpoint: Path, tmp_path: Path) -> None:
-    from mletools.models.hf import HfModel
 
     run_command(
         "mle-gen-task", "--source", "sklearn:wine", "-n", "1", "--backend", "none", "-o", "t.jsonl", cwd=tmp_path
@@ -350,11 +347,8 @@ def test_training_all_weights_publishes_to_the_server(changing: RealServer, chec
         "mle-train-grpo", "--model", str(checkpoint), "--lora-rank", "0", "--learning-rate", "1e-2", "--run-dir", "run",
         "--groups-per-step", "1", "--publish", "pub", "--publish-url", changing.url, cwd=tmp_path, input=graded.encode(),
     )  # fmt: skip
-    asked = Request(ASK, 1, max_tokens=24, temperature=0.0, training=True)
     model = HttpModel(changing.name, url=changing.url, timeout=120, retries=1)
-    answers = {
-        name: HfModel(path, device="cpu", threads=1).sample([asked])[0].token_ids
-        for name, path in (("before", checkpoint), ("after", tmp_path / "run" / "latest"))
-    }
-    assert model.sample([asked])[0].token_ids == answers["after"] != answers["before"]
+    (reply,) = model.sample([Request(ASK, 1, temperature=1.0, max_tokens=24, training=True)])
+    assert reply.logprobs == pytest.approx(logprobs_of(tmp_path / "run" / "latest", reply), abs=1e-3)
+    assert reply.logprobs != pytest.approx(logprobs_of(checkpoint, reply), abs=1e-2)
     model.close()
