@@ -241,13 +241,15 @@ def test_a_published_adapter_answers_in_place_of_the_one_before(
     assert len(set(seen)) >= 3 and len(greedy.prompt_token_ids or ()) > 256
 
 
-def other_weights(checkpoint: Path, folder: Path, seed: int) -> None:
+def other_weights(checkpoint: Path, folder: Path, seed: int, tied: bool | None = None) -> None:
     """The checkpoint's model with weights drawn anew."""
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
+    config = AutoConfig.from_pretrained(checkpoint)
+    config.tie_word_embeddings = config.tie_word_embeddings if tied is None else tied
     torch.manual_seed(seed)
-    AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(checkpoint)).save_pretrained(folder)
+    AutoModelForCausalLM.from_config(config).save_pretrained(folder)
     AutoTokenizer.from_pretrained(checkpoint).save_pretrained(folder)
 
 
@@ -268,13 +270,21 @@ def sampled_tokens(server: RealServer) -> float:
 
 
 @pytest.fixture(scope="module")
-def changing(checkpoint: Path) -> Iterator[RealServer]:
-    with real_server(checkpoint, VLLM_SERVER_DEV_MODE="1") as server:
+def untied(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The checkpoint with an output layer of its own: vLLM on a CPU does not reload one that is the embedding."""
+    folder = tmp_path_factory.mktemp("untied") / "tiny"
+    other_weights(checkpoint, folder, 9, tied=False)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def changing(untied: Path) -> Iterator[RealServer]:
+    with real_server(untied, VLLM_SERVER_DEV_MODE="1") as server:
         yield server
 
 
 def test_published_weights_answer_in_place_of_those_before(
-    changing: RealServer, checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    changing: RealServer, checkpoint: Path, untied: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from mletools.models.following import FollowingModel
     from mletools.records.errors import ToolError
@@ -285,7 +295,7 @@ def test_published_weights_answer_in_place_of_those_before(
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     folder, server = tmp_path / "pub", changing
     publisher = Publisher(folder, server.url, "policy", steps=1, rollouts=8, groups=2)
-    publisher.publish(0, lambda at: other_weights(checkpoint, at, 0))
+    publisher.publish(0, lambda at: other_weights(untied, at, 0))
     model = FollowingModel(folder, HttpModel(server.name, url=server.url, timeout=120, retries=1), None)
     # long enough that the server keeps what it has computed of the prompt
     question = [{"role": "user", "content": "What does mle-grade do? " * 40}]
@@ -293,7 +303,7 @@ def test_published_weights_answer_in_place_of_those_before(
     seen = []
     for version in range(4):
         if version:
-            publisher.publish(version, lambda at, seed=version: other_weights(checkpoint, at, seed))
+            publisher.publish(version, lambda at, seed=version: other_weights(untied, at, seed))
         assert model.version == version
         (reply,) = model.sample([asked])
         assert reply.logprobs == pytest.approx(logprobs_of(folder / "latest", reply), abs=1e-3)
@@ -310,7 +320,7 @@ def test_published_weights_answer_in_place_of_those_before(
         ]
         while sampled_tokens(server) < so_far + 80:
             pass
-        publisher.publish(4, lambda at: other_weights(checkpoint, at, 4))
+        publisher.publish(4, lambda at: other_weights(untied, at, 4))
         answers = [future.result()[0] for future in futures]
     changed = 0
     for answer in answers:
@@ -322,6 +332,9 @@ def test_published_weights_answer_in_place_of_those_before(
         changed += 0 < at < len(old)
     assert changed
 
+    with pytest.raises(ToolError, match="keeps the output layer of a model with tied embeddings"):
+        load_weights(server.url, checkpoint)
+
     # weights that cannot be read: no answer before there are some that can
     with pytest.raises(ToolError, match=r"can the server read this folder.*The server stays paused"):
         load_weights(server.url, tmp_path / "nothing")
@@ -329,14 +342,17 @@ def test_published_weights_answer_in_place_of_those_before(
     waiting.start()
     waiting.join(2)
     assert waiting.is_alive()
-    publisher.publish(5, lambda at: other_weights(checkpoint, at, 1))
+    publisher.publish(5, lambda at: other_weights(untied, at, 1))
     waiting.join(60)
     assert not waiting.is_alive() and tuple(ids(model.sample([asked])[0])[1]) == seen[1]
     model.close()
 
 
-def test_training_all_weights_publishes_to_the_server(changing: RealServer, checkpoint: Path, tmp_path: Path) -> None:
-
+def test_training_all_weights_publishes_to_the_server(
+    changing: RealServer, untied: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
     run_command(
         "mle-gen-task", "--source", "sklearn:wine", "-n", "1", "--backend", "none", "-o", "t.jsonl", cwd=tmp_path
     )
@@ -344,11 +360,11 @@ def test_training_all_weights_publishes_to_the_server(changing: RealServer, chec
     played = records(run_command(*load, cwd=tmp_path, no_proxy="127.0.0.1", OPENAI_API_KEY="").stdout)
     graded = "".join(json.dumps({**record, "reward": float(n % 2)}) + "\n" for n, record in enumerate(played))
     run_command(
-        "mle-train-grpo", "--model", str(checkpoint), "--lora-rank", "0", "--learning-rate", "1e-2", "--run-dir", "run",
+        "mle-train-grpo", "--model", str(untied), "--lora-rank", "0", "--learning-rate", "1e-2", "--run-dir", "run",
         "--groups-per-step", "1", "--publish", "pub", "--publish-url", changing.url, cwd=tmp_path, input=graded.encode(),
     )  # fmt: skip
     model = HttpModel(changing.name, url=changing.url, timeout=120, retries=1)
     (reply,) = model.sample([Request(ASK, 1, temperature=1.0, max_tokens=24, training=True)])
     assert reply.logprobs == pytest.approx(logprobs_of(tmp_path / "run" / "latest", reply), abs=1e-3)
-    assert reply.logprobs != pytest.approx(logprobs_of(checkpoint, reply), abs=1e-2)
+    assert reply.logprobs != pytest.approx(logprobs_of(untied, reply), abs=1e-2)
     model.close()

@@ -144,6 +144,12 @@ class Server:
                 self.end_headers()
                 self.wfile.write(text.encode())
 
+            def do_GET(self) -> None:
+                code, text = answers.get(f"GET {self.path}", (404, "no such endpoint"))
+                self.send_response(code)
+                self.end_headers()
+                self.wfile.write(text.encode())
+
             def log_message(self, *args) -> None: ...
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
@@ -220,6 +226,22 @@ def test_a_server_that_takes_no_full_weights_never_resumes(
     with pytest.raises(ToolError, match=message):
         load_weights(server.url, tmp_path)
     assert server.told[-1][0].partition("?")[0] == last
+
+
+@pytest.mark.parametrize(
+    ("device", "tied", "taken"), [("cpu", True, False), ("cpu", False, True), ("cuda", True, True)]
+)
+def test_vllm_on_a_cpu_does_not_reload_a_tied_output_layer(
+    tmp_path: Path, device: str, tied: bool, taken: bool
+) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"tie_word_embeddings": tied}))
+    server = Server({**VLLM, "GET /server_info": (200, f"model='m', device_config={device}, seed=0")})
+    if taken:
+        load_weights(server.url, tmp_path)
+    else:
+        with pytest.raises(ToolError, match="vLLM on a CPU keeps the output layer"):
+            load_weights(server.url, tmp_path)
+    assert bool(server.told) == taken
 
 
 def test_a_version_is_the_newest_once_the_server_has_it(tmp_path: Path) -> None:
