@@ -25,10 +25,12 @@ from tabulate import tabulate
 
 # vocabulary, hidden size, layers, heads, key-value heads, inner size, tied embeddings
 SHAPES = {
+    "1m": ("qwen2", 768, 128, 4, 4, 4, 352, True),
     "25m": ("llama", 8192, 512, 6, 8, 4, 1408, True),
     "80m": ("qwen3", 32768, 640, 8, 10, 5, 1728, True),
     "135m": ("llama", 49152, 576, 30, 9, 3, 1536, True),
     "0.5b": ("qwen2", 151936, 896, 24, 14, 2, 4864, True),
+    "1.5b": ("qwen2", 151936, 1536, 28, 12, 2, 8960, True),
     "7b": ("qwen2", 152064, 3584, 28, 28, 4, 18944, False),
     "8b": ("qwen3", 151936, 4096, 36, 32, 8, 12288, False),
     "14b": ("qwen3", 151936, 5120, 40, 40, 8, 17408, False),
@@ -38,9 +40,9 @@ MEASURED = [("25m", 4, 256), ("25m", 8, 512), ("80m", 2, 512), ("135m", 2, 128),
 RANKS = (0, 16)
 # what docs/gpu.md plans: model, LoRA rank, rows and tokens of a micro-batch, processes, whether FSDP shards them
 PLANS = [
-    ("0.5b", 16, 8, 2048, 1, False), ("0.5b", 0, 8, 2048, 1, False), ("8b", 16, 1, 8192, 1, False),
-    ("8b", 16, 4, 8192, 1, False), ("14b", 16, 2, 8192, 1, False), ("32b", 16, 1, 8192, 1, False), ("8b", 0, 1, 16384, 1, False),
-    ("8b", 0, 1, 16384, 8, True), ("32b", 16, 1, 16384, 8, True), ("32b", 0, 1, 16384, 8, True), ("32b", 0, 1, 16384, 16, True),
+    ("0.5b", 16, 8, 2048, 1, False), ("0.5b", 0, 8, 2048, 1, False), ("1.5b", 16, 2, 8192, 1, False), ("7b", 16, 1, 4096, 1, False),
+    ("8b", 16, 4, 8192, 1, False), ("14b", 16, 1, 8192, 1, False), ("1.5b", 0, 2, 8192, 1, False), ("8b", 0, 1, 16384, 4, True),
+    ("32b", 16, 1, 16384, 4, True), ("32b", 0, 1, 16384, 8, True), ("32b", 0, 1, 16384, 16, True),
 ]  # fmt: skip
 
 
@@ -52,7 +54,7 @@ def configured(size: str, folder: Path) -> Path:
     config = AutoConfig.for_model(
         kind, vocab_size=vocabulary, hidden_size=hidden, num_hidden_layers=layers, num_attention_heads=heads,
         num_key_value_heads=pairs, intermediate_size=inner, tie_word_embeddings=tied, max_position_embeddings=32768,
-        head_dim=128 if hidden >= 2048 else 64, architectures=[{"llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM",
+        head_dim=hidden // heads, architectures=[{"llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM",
         "qwen3": "Qwen3ForCausalLM"}[kind]], bos_token_id=None, eos_token_id=1, pad_token_id=0,
     )  # fmt: skip
     folder.mkdir(parents=True, exist_ok=True)

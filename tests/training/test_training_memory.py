@@ -1,6 +1,8 @@
 """What --dry-run of the trainers says of memory: beside the tensors that autograd keeps, and a process's measured peak."""
 
 import json
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -169,3 +171,25 @@ def test_the_estimate_is_near_the_measured_peak() -> None:
     assert len(measured) == 4
     for one in measured:
         assert one["estimate"] == pytest.approx(one["peak"], rel=0.2), one
+
+
+@pytest.mark.slow
+def test_the_benchmark_for_gpus_runs_on_a_cpu(tmp_path: Path) -> None:
+    """All of its steps with a tiny model; without a GPU the program in the sandbox runs on the CPU."""
+    if shutil.which("nvidia-smi"):
+        pytest.skip("this machine may have a GPU: run benchmarks/gpu.sh itself")
+    script = [str(ROOT / "benchmarks" / "gpu.sh"), "--smoke", str(tmp_path / "out")]
+    done = subprocess.run(script, capture_output=True, text=True, env={**os.environ, "PYTHON": sys.executable})
+    assert done.returncode == 0, done.stdout + done.stderr
+    results = [json.loads(line) for line in (tmp_path / "out" / "results.jsonl").read_text().splitlines()]
+    names = ["sample", "sft-lora16", "grpo-lora16", "sft-full", "grpo-full", "lease"]
+    assert [(one["name"], one["status"]) for one in results] == [(name, "done") for name in names]
+    assert all(one["tokens"] > 0 and one["peak_bytes"] > 0 for one in results[:-1])
+    assert results[-1]["printed"].startswith("cpu") and results[-1]["program"] == "ok"
+    alone = subprocess.run(
+        [script[0], str(tmp_path / "none")],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHON": sys.executable},
+    )
+    assert alone.returncode == 1 and "no GPU: nvidia-smi lists none" in alone.stderr
