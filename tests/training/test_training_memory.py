@@ -174,6 +174,7 @@ def test_the_estimate_is_near_the_measured_peak() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_the_benchmark_for_gpus_runs_on_a_cpu(tmp_path: Path) -> None:
     """All of its steps with a tiny model; without a GPU the program in the sandbox runs on the CPU."""
     if shutil.which("nvidia-smi"):
