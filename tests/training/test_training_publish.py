@@ -88,7 +88,7 @@ def test_samplers_end_when_their_reader_has_gone(tmp_path: Path, policy: bool) -
         command = f"mle-rollout -q -m hf: --forever --follow pub {task} | true"
     done = subprocess.run(
         ["bash", "-c", command + '; exit "${PIPESTATUS[0]}"'], cwd=tmp_path, check=False, capture_output=True, text=True,
-        timeout=120, env={**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
+        timeout=120, env={**os.environ, "MLE_DATA": str(ROOT / "examples"), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
     )  # fmt: skip
     assert done.returncode == 141, done.stderr
 
@@ -376,7 +376,9 @@ def test_passes_bound_the_rollouts_of_each_task(tmp_path: Path) -> None:
 
     def rolled(passes: int) -> list[tuple[str, int]]:
         command = ("mle-rollout", "-m", "scripted", "-g", "2", "--forever", "--passes", str(passes), "--state", "state")
-        made = records(run_command(*command, input=b"\n".join(tasks) + b"\n", cwd=tmp_path).stdout)
+        made = records(
+            run_command(*command, input=b"\n".join(tasks) + b"\n", cwd=tmp_path, MLE_DATA=str(ROOT / "examples")).stdout
+        )
         assert len({record["id"] for record in made}) == len(made)
         return [(record["task"]["id"], record["sample"]) for record in made]
 
