@@ -22,7 +22,7 @@ SETTLED_LATER: dict[str, Any] = {
 }
 
 
-@cli.command("mle-train-grpo", seed=True, dry_run=True, own_resume=True)
+@cli.command("mle-train-grpo", seed=True, own_resume=True)
 @options(GrpoPolicy, "start", POLICY)
 @options(RunFolder, "folder", FOLDER)
 @options(GrpoOptions, "overrides", build=dict, **SETTLED_LATER)
@@ -56,7 +56,6 @@ def main(
     policy.require_libraries()
     if not leads():
         run.stand_by()
-    run.open()
     lines: Iterable[cli.Line] = run.lines("rollout")
     if run.dry_run:
         held = list(lines)
@@ -71,6 +70,7 @@ def main(
         ):
             run.say(text)
         return
+    run.open()
     if streaming.stream:
         policy.preload()
     else:

@@ -6,6 +6,7 @@ from typing import Any
 
 from ..records.errors import OptionError
 from ..records.options import option
+from .draws import DrawOptions
 
 SINGLE, GROUPS, STEPS, MEAN = "Single rollouts", "Groups", "Informative steps", "Running mean"  # headings
 
@@ -93,7 +94,14 @@ class FilterOptions:
 
 CHOICES = tuple(field.name for field in fields(FilterOptions))
 # Options about one kind of record only.
-OF_ROLLOUTS = (*(name for name in CHOICES if name != "keep_duplicates"), "steps", "preset", "mark", "state")
+OF_ROLLOUTS = (
+    *(name for name in CHOICES if name != "keep_duplicates"),
+    "steps",
+    "failed_steps",
+    "preset",
+    "mark",
+    "state",
+)
 OF_TASKS = ("check", "jobs", "keep_order", "backend", "metric_timeout", "metric_memory")
 OF_VALUE = ("top", "tau_adv", "tau_val", "window")
 OF_WINDOW = ("window_min", "prune", "tau_rm", "binarise", "normalise")
@@ -133,6 +141,10 @@ class WorkOptions:
     steps: bool = option(
         "Cut rollouts in turns into one rollout for each valid submission.", default=False, flags=("--cut-steps",)
     )
+    failed_steps: bool = option(
+        "--cut-steps: also a step for each program that was handed in without a valid submission, and for the rest.",
+        default=False,
+    )
     preset: str | None = option(f"mle-rl: {PRESET_FLAGS}. Options win over it.", choices=tuple(PRESETS))
     state: str | None = option(
         "Remember the rewards of --top and --window here, from run to run.", kind="file", metavar="FILE"
@@ -153,9 +165,36 @@ def check_scope(work: WorkOptions, flags: Mapping[str, str]) -> None:
         raise OptionError(
             f"{wrong} is for rollouts and does nothing with --tasks" if work.tasks else f"{wrong} needs --tasks"
         )
+    if work.failed_steps and not work.steps:
+        raise OptionError("--failed-steps needs --cut-steps")
     wrong = next((flags[name] for name in (*CHOICES, "preset", "mark", "state") if name in flags), None)
     if work.steps and wrong:
         raise OptionError(f"{wrong} does nothing with --cut-steps: it is for what mle-grade made of the steps")
+
+
+def check_draws(draws: DrawOptions, flags: Mapping[str, str]) -> bool:
+    """Whether records are drawn at random. OptionError for options that a draw needs or that do nothing with it.
+
+    `flags` are the options on the command line: {field: flag}.
+    """
+    for name, needed, value in (("per", "sample", draws.sample), ("split_by", "split", draws.split)):
+        if name in flags and value is None:
+            raise OptionError(f"{flags[name]} needs --{needed}")
+    if (draws.split is None) != (draws.part is None):
+        raise OptionError("--split needs --part NAME, the part to write" if draws.split else "--part needs --split")
+    if draws.split is not None and draws.part not in draws.split:
+        raise OptionError(f"--part {draws.part}: --split has the parts {', '.join(draws.split)}")
+    drawing = draws.sample is not None or draws.split is not None
+    if not drawing and "seed" in flags:
+        raise OptionError("--seed needs --sample or --split")
+    others = (*OF_ROLLOUTS, *OF_TASKS, "tasks", "keep_duplicates")
+    wrong = next((flags[name] for name in others if name in flags), None)
+    if drawing and wrong:
+        raise OptionError(
+            f"{wrong} does nothing with {'--sample' if draws.sample else '--split'}, which draws from any records: "
+            "filter in a mle-filter before it"
+        )
+    return drawing
 
 
 def with_preset(preset: str | None, options: FilterOptions, flags: Mapping[str, str]) -> FilterOptions:

@@ -258,6 +258,7 @@ class Execution(_Execution, total=False):
     """One run of a program in a sandbox."""
 
     by: Literal["mle-rollout", "mle-sandbox"]
+    watched: list[str]
 
 
 class Cell(TypedDict):
@@ -467,6 +468,8 @@ class RewardRule(TypedDict, total=False):
 
     rule: str
     failure: float | None
+    clamped: bool
+    scale: Literal["thresholds"]
 
 
 class _Grade(Feedback):
@@ -578,6 +581,7 @@ class Rollout(_Rollout, total=False):
     implementer: dict[str, Any] | None
     settings: dict[str, Any]
     refit: Refit
+    no_validation: str
     reveal_test: bool
     instrument: Instrumentation
     execution: Execution

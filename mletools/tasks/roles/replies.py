@@ -4,12 +4,12 @@ Covered: a reasoning model's <think> part, fences around what was asked for, wor
 the content is any good.
 """
 
-import ast
 import math
 import re
 from typing import Any
 
 from ...records.jsonl import loads
+from ...records.programs import parse_program
 from .asking import Faulty
 
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
@@ -79,7 +79,7 @@ def code_of(reply: str) -> str:
         raise Faulty(f"the script has {len(code)} characters; at most {MOST_CODE} are accepted")
     try:
         code.encode()
-        ast.parse(code)
+        parse_program(code)
     except SyntaxError as error:
         raise Faulty(f"the script is not Python: line {error.lineno}: {error.msg}") from None
     except (ValueError, RecursionError, MemoryError) as error:
