@@ -1,15 +1,19 @@
 """How large mle-report's page is, how long it takes to write, and how long a browser takes to open it.
 
-    python benchmarks/report_page.py --run-dir runs/report-page [--single 600] [--react 115] [FILES]
+    python benchmarks/report_page.py --run-dir runs/report-page [--rollouts 5000] [--single 8] [--react 3] [FILES]
 
-Without FILES the scripted model's rollouts on the seven tasks of examples/tasks are made and graded: --single of one answer a task
-and --react in turns, 5,000 by default. Opening is measured from the address to the finished table in a headless Chromium, once
-without measuring and then --repeats times; a rollout is opened too, a random one each time.
+Without FILES the scripted model's rollouts on the seven tasks of examples/tasks are made and graded: --single of one
+answer a task and --react in turns. They are repeated, each with an id and a line of text of its own, up to --rollouts
+(0: as they are). Opening is measured from the address to the finished table in a headless Chromium, once without
+measuring and then --repeats times; a rollout is opened too, a random one each time. --pages (after FILES) measures
+pages that are written already, such as those of two versions.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
+import itertools
 import json
 import os
 import random
@@ -56,6 +60,22 @@ def made(folder: Path, given: argparse.Namespace) -> list[Path]:
     return found
 
 
+def repeated(files: list[Path], folder: Path, count: int) -> list[Path]:
+    """The rollouts of the files, repeated up to `count` in all; a copy differs in its id and a line of its messages."""
+    by_file = {path: [json.loads(line) for line in path.open(encoding="utf-8")] for path in files}
+    number = itertools.count()
+    paths = []
+    for path, records in by_file.items():
+        paths.append(folder / f"repeated-{path.name}")
+        with paths[-1].open("w", encoding="utf-8") as sink:
+            for record in itertools.islice(itertools.cycle(records), count // len(files)):
+                words = hashlib.sha256(str(at := next(number)).encode()).hexdigest()
+                record["messages"] = [{**each, "content": f"{each['content']}\n{words}"} for each in record["messages"]]
+                sink.write(json.dumps({**record, "id": f"{words[:8]}{at:08x}", "sample": at}) + "\n")
+                record["messages"] = [{**each, "content": each["content"][:-65]} for each in record["messages"]]
+    return paths
+
+
 def browser() -> Any:
     from selenium import webdriver
     from selenium.webdriver.chrome.service import Service
@@ -79,29 +99,36 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", nargs="*", type=Path)
     parser.add_argument("--run-dir", type=Path, required=True)
-    parser.add_argument("--single", type=int, default=600)
-    parser.add_argument("--react", type=int, default=115)
+    parser.add_argument("--single", type=int, default=8)
+    parser.add_argument("--react", type=int, default=3)
+    parser.add_argument("--pages", nargs="+", type=Path, default=[], help="measure these pages of FILES instead")
+    parser.add_argument("--rollouts", type=int, default=5000)
     parser.add_argument("--repeats", type=int, default=7)
     given = parser.parse_args()
-    given.out.mkdir(parents=True, exist_ok=True)
-    files = given.files or made(given.out.resolve(), given)
+    given.run_dir.mkdir(parents=True, exist_ok=True)
+    files = given.files or made(given.run_dir.resolve(), given)
+    files = repeated(files, given.run_dir, given.rollouts) if given.rollouts else files
     ids = [json.loads(line)["id"] for path in files for line in path.open(encoding="utf-8")]
-    rows = []
-    for name, options in (("short", ()), ("--full", ("--full",))):
-        page = (given.out / f"report{len(rows)}.html").resolve()
+    pages: dict[str, tuple[Path, str]] = {}
+    for name, options in (("short", ()), ("--full", ("--full",))) if not given.pages else ():
+        page = (given.run_dir / f"report{len(pages)}.html").resolve()
         begun = time.perf_counter()
         subprocess.run(command("mle-report", "-q", "--html", *options, "-o", page, *files), check=True)
-        took = time.perf_counter() - begun
-        draw = random.Random(0)
-        opening, viewing = [], []
-        with browser() as chromium:
-            for _ in range(given.repeats + 1):
+        pages[name] = page, f"{time.perf_counter() - begun:.0f}"
+    pages |= {page.name: (page.resolve(), "-") for page in given.pages}
+    draw = random.Random(0)
+    times: dict[str, tuple[list[float], list[float]]] = {name: ([], []) for name in pages}
+    with browser() as chromium:
+        for _ in range(given.repeats + 1):
+            for name, (page, _) in pages.items():  # in turn, so that a busy minute is of both
                 chromium.get("about:blank")
-                opening.append(seconds(chromium, partial(chromium.get, f"file://{page}"), READY))
+                times[name][0].append(seconds(chromium, partial(chromium.get, f"file://{page}"), READY))
                 chosen = f"location.hash = 'rollout={draw.choice(ids)}'"
-                viewing.append(seconds(chromium, partial(chromium.execute_script, chosen), OPENED))
-        told = [f"{statistics.median(times[1:]):.2f} ({max(times[1:]):.2f})" for times in (opening, viewing)]
-        rows.append([name, len(ids), f"{page.stat().st_size / 1e6:.1f}", f"{took:.0f}", *told])
+                times[name][1].append(seconds(chromium, partial(chromium.execute_script, chosen), OPENED))
+    rows = []
+    for name, (page, took) in pages.items():
+        shown = [f"{statistics.median(each[1:]):.2f} ({max(each[1:]):.2f})" for each in times[name]]
+        rows.append([name, len(ids), f"{page.stat().st_size / 1e6:.1f}", took, *shown])
     head = ["page", "rollouts", "MB", "s to write", "s to open, median (most)", "s to a rollout, median (most)"]
     print(tabulate(rows, head, tablefmt="github"))
 

@@ -8,12 +8,12 @@ import click
 
 from .. import __version__, cli
 from ..cli_options import options
-from ..reports.comparison import compare, compare_with_first
+from ..reports.comparison import compare
 from ..reports.course_tables import TABLES
-from ..reports.following import follow
+from ..reports.live import follow
 from ..reports.options import TABLE, ReportOptions
-from ..reports.page import Page, figures, plots
-from ..reports.reading import drop_reason, labels, read_set
+from ..reports.page import Page, figures, headline, plots
+from ..reports.reading import drop_reason, file_date, labels, read_set
 from ..reports.runs import RunSet, divided
 from ..reports.summary import summaries
 from ..reports.tables import comparison, report
@@ -28,7 +28,7 @@ from ..reports.tables import comparison, report
     type=int,
     default=0,
     show_default=True,
-    help="--compare, --html: of the bootstrap.",
+    help="--compare, --html: of the bootstrap (20 tasks and more).",
 )
 def main(run: cli.Run, chosen: ReportOptions) -> None:
     """Print what the graded rollouts in FILES amount to, per task and over tasks.
@@ -52,12 +52,13 @@ def main(run: cli.Run, chosen: ReportOptions) -> None:
     after each of their turns: who asks an ideator for help, and the best submission so far. --over-traces shows runs
     of several traces: what those from memory and from scratch have over time, and the first k valid submissions.
 
-    --compare pairs by task: win, tie, loss, and the mean difference with a bootstrap interval over tasks.
+    --compare pairs by task: win, tie, loss, and the mean difference. Its interval is over runs for shares (Newcombe),
+    over tasks for all others (Student's t; a bootstrap for 20 tasks and more).
 
-    --html is a page for a browser, in one file: the same numbers, figures (reward over training and by policy
-    version, how far tasks and rollouts came, filters' reasons, running times, medals by kind of task, each further
-    set against the first), a table of rollouts to sort and search, and every rollout as mle-show shows it. --plots
-    has the figures as files.
+    --html is a page for a browser, in one file: which set is better, by how much and by whom, what changed most;
+    figures (training, differences by task, medals by kind of task, the course of runs, funnels, running times); the
+    same numbers; a table of rollouts to sort and filter, and every rollout as mle-show shows it. --plots has the
+    figures as files.
 
     --follow shows a pipe at work, from files that `tee` and -o write (also as .partial): rollouts a minute, valid
     ones and reward of the last 100, how many sandboxes are busy, updates, staleness, who waits for whom.
@@ -116,14 +117,17 @@ def _draw(run: cli.Run, chosen: ReportOptions, page: Page, sets: Sequence[RunSet
         name: [line.record for line in run.lines("train_step", files=(path,))]
         for name, path in zip(labels(chosen.steps), chosen.steps, strict=True)
     }
-    comparisons = compare_with_first(sets, {**chosen.comparison, "seed": run.seed}, run.say)
+    settings = {**chosen.comparison, "seed": run.seed}
+    compared = [headline(sets[0], other, page.runs, settings, chosen.by, run.say) for other in sets[1:]]
+    headlines = [each for each in compared if each is not None]
     reasons = {
         name: [drop_reason(line.record) for line in run.lines("task", "reject", files=(path,))]
         for name, path in zip(labels(chosen.tasks), chosen.tasks, strict=True)
     }
-    drawn = figures(page.runs, steps, comparisons, reasons, records)
+    drawn = figures(page.runs, steps, [each["record"] for each in headlines], reasons, records)
     if chosen.plots:
         run.say(f"{len(plots.save(drawn, Path(chosen.plots)))} files in {chosen.plots}")
     if chosen.html:
-        for text in page.html(chosen.title or "Report", records, drawn, __version__):
+        written = {each.label: date for each, path in zip(sets, run.files, strict=False) if (date := file_date(path))}
+        for text in page.html(chosen.title or "Report", records, drawn, __version__, headlines, steps, written):
             run.emit_text(text)

@@ -37,8 +37,8 @@ def main(run: cli.Run, chosen: ShowOptions) -> None:
     run.end_dry_run("rollout")
     terminal = run.terminal_columns
     coloured = chosen.in_colours(terminal is not None and run.sidecar_path("") is None)
-    written = show.page() if chosen.html else show.printer(coloured)
-    before, after = show.PAGE if chosen.html else ("", "")
+    written = show.html_printer() if chosen.html else show.printer(coloured)
+    before, after = show.page() if chosen.html else ("", "")
     view = show.View(chosen.full, chosen.columns(terminal), frozenset(chosen.turns))
     run.open()
     run.emit_text(before)

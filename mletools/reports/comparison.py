@@ -1,18 +1,20 @@
 """Compare two sets of graded rollouts, paired by task: wins, ties, losses and the mean difference.
 
 A task counts if both sets ran it and both have a mean of the chosen quantity. Its difference is the second set's mean
-less the first's, with the sign chosen so that positive is better. The mean difference weighs tasks equally. Its
-interval is a percentile bootstrap over tasks: it says how much other tasks of this kind could change the difference.
+less the first's, with the sign chosen so that positive is better. The mean difference weighs tasks equally. Intervals
+of shares (valid, medal) are Newcombe's with the effective number of runs: how much other runs of the same tasks could
+change the difference. All others are over the tasks' differences (statistics.paired_interval): how much other tasks of
+this kind could.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from ..records.errors import ToolError
 from ..records.ids import content_id
-from .means import task_mean
+from .means import RATES, effective_runs, task_mean
 from .runs import MIXED, Grid, RunSet, all_tasks, common, expected_runs, grids, human_rank_rule, missing_runs
-from .statistics import RESAMPLES, bootstrap_interval, mean
+from .statistics import MANY, RESAMPLES, Interval, mean, newcombe_interval, paired_interval
 
 TIE = 1e-9  # means this close are equal
 BY = {
@@ -42,8 +44,10 @@ def compare(
     """
     sets = (first, second)
     _same_rule(sets, by)
-    tasks, without, metrics = _paired(sets, grids(sets, missing, runs), by)
+    values = grids(sets, missing, runs)
+    tasks, without, metrics = _paired(sets, values, by)
     differences = [row["difference"] for row in tasks] if by != "score" or len(metrics) < 2 else []
+    interval, method = _interval(tasks, differences, values, by, confidence, seed)
     counts = [expected_runs(run_set, runs) for run_set in sets]
     return {
         "kind": "comparison",
@@ -56,7 +60,8 @@ def compare(
         "tasks": tasks,
         **{result: sum(row["result"] == result for row in tasks) for result in ("win", "tie", "loss")},
         "difference_mean": mean(differences),
-        "difference_ci": bootstrap_interval(differences, confidence, seed),
+        "difference_ci": interval,
+        "difference_method": method,
         "confidence": confidence,
         "resamples": RESAMPLES,
         "seed": seed,
@@ -71,19 +76,6 @@ def compare(
         "missing_policy": missing,
         "revealed": [sum(run.revealed for run in run_set.runs) for run_set in sets],
     }
-
-
-def compare_with_first(
-    sets: Sequence[RunSet], settings: Mapping[str, Any], say: Callable[[str], None]
-) -> list[dict[str, Any]]:
-    """Compare each further set with the first; `say` gets the reason if that fails. settings: of `compare`, by name."""
-    records = []
-    for other in sets[1:]:
-        try:
-            records.append(compare(sets[0], other, **settings))
-        except ToolError as error:
-            say(f"{other.label} is not compared with {sets[0].label}: {error}")
-    return records
 
 
 def _paired(
@@ -106,6 +98,24 @@ def _paired(
         rows.append({"task": task, "first": a, "second": b, "difference": difference, "result": result})
         metrics.add(metric)
     return rows, without, metrics
+
+
+def _interval(
+    tasks: Sequence[dict[str, Any]],
+    differences: Sequence[float],
+    values: Sequence[Grid],
+    by: str,
+    confidence: float,
+    seed: int,
+) -> tuple[Interval | None, str | None]:
+    """The interval of the mean difference and its method; (None, None) where the data allow none."""
+    if BY[by] in RATES:
+        shares: list[float | None] = [mean([row[which] for row in tasks]) for which in ("first", "second")]
+        runs = [effective_runs([sum(map(bool, grid[row["task"]])) for row in tasks]) for grid in values]
+        interval = newcombe_interval(shares[0], runs[0], shares[1], runs[1], confidence)
+        return interval, "newcombe" if interval else None
+    interval = paired_interval(differences, confidence, seed)
+    return interval, ("bootstrap" if len(differences) >= MANY else "t") if interval else None
 
 
 def _same_rule(sets: Sequence[RunSet], by: str) -> None:

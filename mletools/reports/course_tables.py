@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from .courses import ALL
-from .lines import HANDLING, OVERALL, Record, aligned, each, number
+from .lines import HANDLING, OVERALL, Record, Table, each, number
 
 BY_TURN = {
     "working": ("still working", ".0%"),
@@ -15,7 +15,7 @@ BY_TURN = {
 }
 
 
-def searches(rows: Sequence[Record]) -> str | None:
+def searches(rows: Sequence[Record]) -> Table | None:
     """One line per set and task with searches: loops, improve rate, first medal; None without searches."""
     rows = [row for row in rows if "search" in row]
     if not rows:
@@ -40,10 +40,10 @@ def searches(rows: Sequence[Record]) -> str | None:
         for name, form in (("loops", ".1f"), ("improve_rate", ".1%"), ("first_medal_s", ".0f")):
             line += [number(search[f"{name}_{part}"], form) for part in ("mean", "sem")]
         lines.append([*line, f"{search['medalled']}/{search['searches']}", str(search["fallbacks"])])
-    return aligned(header, lines)
+    return Table(header, lines, title="Searches")
 
 
-def phases(rows: Sequence[Record]) -> str | None:
+def phases(rows: Sequence[Record]) -> Table | None:
     """Mean cost of one search by set and phase, over tasks; None without searches."""
     forms = {"seconds": ".1f", "prompt_tokens": ".0f", "completion_tokens": ".0f", "usd": ".4f"}
     lines = [
@@ -52,7 +52,7 @@ def phases(rows: Sequence[Record]) -> str | None:
         for phase, used in row.get("search", {}).get("cost", {}).items()
     ]
     header = ["cost of a search", "set", "seconds", "prompt tokens", "completion tokens", "USD"]
-    return aligned(header, lines, ("cost of a search", "set")) if lines else None
+    return Table(header, lines, ("cost of a search", "set"), "Cost of a search") if lines else None
 
 
 def over_time(rows: Sequence[Record]) -> str:
@@ -68,7 +68,7 @@ def over_time(rows: Sequence[Record]) -> str:
                 values = [point[which] for point in row["search"]["over_time"]]
                 if set(values) != {None}:
                     lines.append([OVERALL[name], row["set"], words, *(number(value, form) for value in values)])
-    table = aligned(
+    table = Table(
         ["over time", "set", "selection", *(f"{s:.0%}" for s in shares)], lines, ("over time", "set", "selection")
     )
     policy = overall[0]["missing_policy"]
@@ -106,7 +106,7 @@ def by_turn(rows: Sequence[Record]) -> str:
         "so far: the best submission by test score, which the agent may not have seen; finished runs keep theirs",
         "means over tasks with equal weight; missing runs are left out",
     ]
-    table = aligned(["after turn", "set", *map(str, columns)], lines, ("after turn", "set"))
+    table = Table(["after turn", "set", *map(str, columns)], lines, ("after turn", "set"))
     return f"{table}\n\n" + "\n".join(notes)
 
 
@@ -136,8 +136,8 @@ def by_trace(rows: Sequence[Record]) -> str:
                 values = [points[k - 1][name] if k <= len(points) else None for k in counts]
             by_submission.append([words, row["set"], *(number(value, form) for value in values)])
     tables = [
-        aligned(["human rank by", "set", *(f"{s:.0%}" for s in shares)], over_time, ("human rank by", "set")),
-        aligned(["valid submission", "set", *map(str, counts)], by_submission, ("valid submission", "set")),
+        Table(["human rank by", "set", *(f"{s:.0%}" for s in shares)], over_time, ("human rank by", "set")),
+        Table(["valid submission", "set", *map(str, counts)], by_submission, ("valid submission", "set")),
     ]
     notes = [
         each(
@@ -151,7 +151,7 @@ def by_trace(rows: Sequence[Record]) -> str:
         "best: by the score that the run showed (validation, or test with --reveal-test), else by human rank",
         "human ranks are those of the test score, which the agent may not have seen; tasks have equal weight",
     ]
-    return "\n\n".join(tables) + "\n\n" + "\n".join(notes)
+    return "\n\n".join(map(str, tables)) + "\n\n" + "\n".join(notes)
 
 
 def _columns(longest: int) -> list[int]:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .courses import ALL, Rows
-from .lines import Record, aligned
+from .lines import Record, Table
 from .runs import RunSet
 
 Readings = Counter[tuple[str, str | None]]  # by `read` and `rule` of a turn's format
@@ -33,7 +33,7 @@ def _shares(counts: Readings) -> dict[str, Any]:
     return shares
 
 
-def formats(rows: Sequence[Record]) -> str | None:
+def formats(rows: Sequence[Record]) -> Table | None:
     """For each set the shares of its answers by how they were read; None where nobody says."""
     lines = []
     for row in (row for row in rows if "format" in row):
@@ -42,4 +42,4 @@ def formats(rows: Sequence[Record]) -> str | None:
         for read, words in (("lenient", "lenient"), ("none", "not read")):
             lines += [[words, rule, row["set"], "", f"{share:.1%}"] for rule, share in form[read].items()]
     header = ["answers", "rule or reason", "set", "of", "share"]
-    return aligned(header, lines, ("answers", "rule or reason", "set")) if lines else None
+    return Table(header, lines, ("answers", "rule or reason", "set"), "How answers were read") if lines else None

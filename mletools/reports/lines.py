@@ -1,7 +1,10 @@
 """Parts of a report's tables: aligned columns, formatted numbers, names of quantities."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
+
+from .means import RATES
 
 Record = dict[str, Any]
 OVERALL = {
@@ -16,6 +19,14 @@ OVERALL = {
     "human_rank": "human rank",
     "normalised": "normalised score",
 }
+NAMES = {  # of the quantities that sets are compared by
+    "medal": "medals",
+    "valid": "valid submissions",
+    "reward": "reward",
+    "normalised": "normalised score",
+    "human-rank": "human rank",
+    "score": "score",
+}
 HANDLING = {"invalid": "counted as invalid", "ignore": "left out", "error": "an error"}
 
 
@@ -24,18 +35,35 @@ def number(value: float | None, form: str = ".3f") -> str:
     return "-" if value is None else format(value, form)
 
 
+def form_of(quantity: str) -> str:
+    """The format of a quantity of runs.QUANTITIES."""
+    return ".1%" if quantity in RATES else {"normalised": ".1f", "score": ".4g"}.get(quantity, ".3f")
+
+
 def interval(ends: Sequence[float] | None, form: str = ".3f") -> str:
     """`0.100 to 0.200`; `-` for None."""
     return "-" if ends is None else f"{ends[0]:{form}} to {ends[1]:{form}}"
 
 
-def aligned(header: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[str] = ("task", "set")) -> str:
-    """A table with a rule under its header; columns named in `left` are left-aligned, the others right-aligned."""
-    from tabulate import tabulate
+@dataclass(frozen=True)
+class Table:
+    """Cells under their header; str() is text with a rule below the header.
 
-    align = ["left" if name in left else "right" for name in header]
-    rules = ["-" * max(map(len, column)) for column in zip(header, *rows, strict=True)]
-    return str(tabulate([header, rules, *rows], tablefmt="plain", disable_numparse=True, colalign=align))
+    left: the columns that are aligned to the left, the others to the right; title: on the page.
+    """
+
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    left: Sequence[str] = ("task", "set")
+    title: str = ""
+
+    def __str__(self) -> str:
+        from tabulate import tabulate
+
+        align = ["left" if name in self.left else "right" for name in self.header]
+        rules = ["-" * max(map(len, column)) for column in zip(self.header, *self.rows, strict=True)]
+        lines = [self.header, rules, *self.rows]
+        return str(tabulate(lines, tablefmt="plain", disable_numparse=True, colalign=align))
 
 
 def each(rows: Sequence[Record], words: Callable[[Record], str]) -> str:

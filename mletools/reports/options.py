@@ -47,7 +47,11 @@ class ReportOptions:
         heading=TABLE,
     )
     compare: bool = option("Compare the second of two sets with the first, task by task.", default=False, heading=TABLE)
-    by: str | None = option("--compare: the quantity.  [default: reward]", choices=tuple(BY), heading=TABLE)
+    by: str | None = option(
+        "--compare, --html: the quantity.  [default: reward; --html: medal, if there are any]",
+        choices=tuple(BY),
+        heading=TABLE,
+    )
     over_time: bool = option(
         "Searches: medals and normalised scores by share of the budget used.",
         default=False,

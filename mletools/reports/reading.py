@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
 from itertools import takewhile
 from typing import Any
 
@@ -43,6 +44,13 @@ def read_set(
     for graded in traces.runs():
         run_set.add(graded)
     return run_set
+
+
+def file_date(path: str) -> str | None:
+    """The date (UTC) when the file was last written; None for standard input and pipes."""
+    if path == "-" or not os.path.isfile(path):
+        return None
+    return datetime.fromtimestamp(os.path.getmtime(path), UTC).date().isoformat()
 
 
 def drop_reason(record: dict[str, Any]) -> str | None:

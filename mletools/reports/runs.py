@@ -12,7 +12,7 @@ from typing import Any
 from ..records.errors import RecordError, ToolError
 from .search import Search, searched
 from .trace import Trace, traced
-from .turns import Turn, by_turn
+from .turns import Result, by_turn
 
 MIXED = "mixed"
 POLICIES = ("invalid", "ignore", "error")
@@ -53,7 +53,7 @@ class GradedRun:
     usd: float | None
     revealed: bool
     search: Search | None = None  # if it is a search
-    turns: tuple[Turn, ...] | None = None  # if its agent works in turns
+    turns: tuple[Result, ...] | None = None  # if its agent works in turns
     trace: Trace | None = None  # if it is a trace of a run
     readings: Counter[tuple[str, str | None]] = field(default_factory=Counter)  # answers by how they were read
     models: Mapping[str, str] = field(default_factory=dict)  # by role

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from .turns import better_than, lower_is_better, turns
+
 Record = Mapping[str, Any]
 SHARES = tuple(tenth / 10 for tenth in range(1, 11))  # of a budget
 USED = ("seconds", "prompt_tokens", "completion_tokens", "usd")
@@ -41,7 +43,7 @@ class Standing:
 class Search:
     """The statistics of one search."""
 
-    loops: int
+    loops: int  # nodes, including failed ones
     improve_rate: float | None
     first_medal_s: float | None
     cost: dict[str, dict[str, float | None]]  # by phase: USED
@@ -59,7 +61,7 @@ def searched(rollout: Record) -> Search | None:
     if not is_search(rollout):
         return None
     return Search(
-        loops(rollout),
+        len(rollout["turns"]),
         improve_rate(rollout),
         first_medal_s(rollout),
         cost(rollout),
@@ -68,34 +70,13 @@ def searched(rollout: Record) -> Search | None:
     )
 
 
-def loops(rollout: Record) -> int:
-    """The number of nodes, including failed ones."""
-    return len(rollout["turns"])
-
-
-def lower_is_better(rollout: Record) -> bool:
-    return bool(rollout["task"]["metric"]["lower_is_better"])
-
-
-def gains(rollout: Record) -> list[bool]:
-    """For each node, whether its score beats those of all earlier nodes; the first score counts as a gain."""
-    best: float | None = None
-    better_nodes = []
-    for turn in rollout["turns"]:
-        score = turn["node"]["score"]
-        better = score is not None and (best is None or better_than(score, best, lower_is_better(rollout)))
-        best = score if better else best
-        better_nodes.append(better)
-    return better_nodes
-
-
 def improve_rate(rollout: Record) -> float | None:
     """Share of the nodes after the first scored node that beat the scores of all earlier nodes.
 
     Nodes without a score count as no gain. None: there are no such nodes. (R&D-Agent, table 3: "percentage of R&D loops
     yielding performance gains"; the paper does not say what a gain is measured against.)
     """
-    better = gains(rollout)
+    better = [turn.improved for turn in turns(rollout)]
     after = better[better.index(True) + 1 :] if True in better else []
     return sum(after) / len(after) if after else None
 
@@ -119,20 +100,20 @@ def shares_used(rollout: Record) -> list[float]:
     Quantities without a limit do not count, nor does USD if the cost of a turn is unknown. Without any limit, it is the
     share of the search's total time.
     """
-    turns, budget = rollout["turns"], rollout["search"].get("budget") or {}
-    rounds = [turn["node"].get("round", at) for at, turn in enumerate(turns)]
+    nodes, budget = rollout["turns"], rollout["search"].get("budget") or {}
+    rounds = [turn["node"].get("round", at) for at, turn in enumerate(nodes)]
     ends = {number: at + 1 for at, number in enumerate(rounds)}
     used: dict[str, list[float]] = {
-        "seconds": [turn["node"]["elapsed_s"] for turn in turns],
+        "seconds": [turn["node"]["elapsed_s"] for turn in nodes],
         "nodes": [float(ends[number]) for number in rounds],
     }
-    paid = [usd for turn in turns if (usd := (turn.get("usage") or {}).get("usd")) is not None]
-    if len(paid) == len(turns):
+    paid = [usd for turn in nodes if (usd := (turn.get("usage") or {}).get("usd")) is not None]
+    if len(paid) == len(nodes):
         used["usd"] = [sum(paid[: ends[number]]) for number in rounds]
     bounds = {name: most for name, most in budget.items() if most and name in used}
     if not bounds:
         bounds = {"seconds": max(used["seconds"], default=0.0) or 1.0}
-    return [max(used[name][at] / most for name, most in bounds.items()) for at in range(len(turns))]
+    return [max(used[name][at] / most for name, most in bounds.items()) for at in range(len(nodes))]
 
 
 def over_time(rollout: Record, shares: Sequence[float] = SHARES) -> list[Standing]:
@@ -141,23 +122,19 @@ def over_time(rollout: Record, shares: Sequence[float] = SHARES) -> list[Standin
     handed_in: the node with the best score so far, the first of equals; after the last node, and at 1, the node that
     the search chose. perfect: the valid node with the best test score (figure 3's bound).
     """
-    turns, when = rollout["turns"], shares_used(rollout)
-    lower, numbers = lower_is_better(rollout), [turn["node"]["number"] for turn in turns]
+    nodes, when = rollout["turns"], shares_used(rollout)
+    lower, numbers = lower_is_better(rollout), [turn["node"]["number"] for turn in nodes]
     chosen = rollout["search"].get("chosen")
     standings = []
     for share in shares:
         over = share >= 1 or all(time <= share + CLOSE for time in when)
         done = [at for at, time in enumerate(when) if over or time <= share + CLOSE]
-        best = _best(((at, turns[at]["node"]["score"]) for at in done), lower)
+        best = _best(((at, nodes[at]["node"]["score"]) for at in done), lower)
         if over:
             best = numbers.index(chosen) if chosen in numbers else None
-        perfect = _best(((at, _test_score(turns[at])) for at in done), lower)
-        standings.append(Standing(share, *(None if at is None else _verdict(turns[at]) for at in (best, perfect))))
+        perfect = _best(((at, _test_score(nodes[at])) for at in done), lower)
+        standings.append(Standing(share, *(None if at is None else _verdict(nodes[at]) for at in (best, perfect))))
     return standings
-
-
-def better_than(new: float, old: float, lower: bool) -> bool:
-    return new < old if lower else new > old
 
 
 def _best(scores: Iterable[tuple[int, float | None]], lower: bool) -> int | None:

@@ -1,10 +1,11 @@
-"""The formulas of a report, on plain numbers: means and their errors, Avg@k and Best@k, a bootstrap."""
+"""The formulas of a report, on plain numbers: means, their errors and intervals, Avg@k and Best@k."""
 
 import math
 import statistics
 from collections.abc import Sequence
 
 RESAMPLES = 10_000
+MANY = 20  # differences, from which a percentile bootstrap holds; of fewer its intervals are too narrow
 Interval = list[float]  # low, high
 
 
@@ -31,11 +32,11 @@ def t_interval(
 ) -> Interval | None:
     """Student's t interval centre ± t * sem(values), n - 1 degrees of freedom; None for fewer than two values.
 
-    low and high: the ends of the scale, where the interval is cut off. An interval of width 0 means that the repeats
-    agreed, not that the mean is certain; for shares, where that is common, use `wilson_interval`.
+    low and high: the ends of the scale, where the interval is cut off. None, too, if all values are equal: that they
+    agree does not make the mean certain. For shares, where that is common, use `wilson_interval`.
     """
     error = sem(values)
-    if centre is None or error is None:
+    if centre is None or not error:
         return None
     from scipy.special import stdtrit
 
@@ -110,13 +111,31 @@ def raw_best_at_k(valid: Sequence[float], n: int, k: int) -> float | None:
     return best / chance_of_valid(len(valid), n, k) if valid and best is not None else None
 
 
-def bootstrap_interval(differences: Sequence[float], confidence: float, seed: int) -> Interval | None:
-    """Percentile bootstrap of the mean of `differences`: 10,000 resamples of the same size, with replacement.
+def newcombe_interval(
+    first: float | None, n_first: float, second: float | None, n_second: float, confidence: float
+) -> Interval | None:
+    """Newcombe's interval of the difference `second` - `first` of two shares of n independent trials each.
 
-    Deterministic for a seed; None for fewer than two differences.
+    Method 10 of R. G. Newcombe (Statistics in Medicine 17, 1998, pages 873-890), from Wilson's limits l and u of each
+    share: d - sqrt((p2 - l2)² + (u1 - p1)²) to d + sqrt((u2 - p2)² + (p1 - l1)²). It holds for few trials, and has a
+    positive width where both shares are 0 or 1. None if a share has no trials.
     """
-    if len(differences) < 2:
+    one, two = wilson_interval(first, n_first, confidence), wilson_interval(second, n_second, confidence)
+    if first is None or second is None or one is None or two is None:
         return None
+    difference = second - first
+    low, high = math.hypot(second - two[0], one[1] - first), math.hypot(two[1] - second, first - one[0])
+    return [difference - low, difference + high]
+
+
+def paired_interval(differences: Sequence[float], confidence: float, seed: int) -> Interval | None:
+    """Interval of the mean of paired differences: Student's t, and from MANY on a percentile bootstrap.
+
+    The bootstrap has RESAMPLES resamples of the same size, with replacement, and is deterministic for a seed. None for
+    fewer than two differences, and if all are equal.
+    """
+    if len(differences) < MANY or not sem(differences):
+        return t_interval(mean(differences), differences, confidence)
     import numpy
 
     generator = numpy.random.default_rng(seed % 2**64)

@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 
+from .comparison import BY
 from .course_tables import phases, searches
 from .courses import ALL
 from .formats import formats
-from .lines import HANDLING, OVERALL, Record, aligned, each, interval, number
+from .lines import HANDLING, OVERALL, Record, Table, each, form_of, interval, number
 from .means import RATES
 
 
@@ -14,7 +15,7 @@ def _metric(name: str) -> str:
     return name.replace(", higher is better", " ↑").replace(", lower is better", " ↓")
 
 
-def by_task(rows: Sequence[Record]) -> str:
+def by_task(rows: Sequence[Record]) -> Table:
     """One line per task and set, and one per set over all tasks."""
     header = ["task", "set", "runs", "valid", "> median", "b/s/g %", "medal", "reward", "± SEM", "score"]
     header += [f"best@{rows[0]['k']}", "metric"]
@@ -35,10 +36,10 @@ def by_task(rows: Sequence[Record]) -> str:
         ]
         for row in rows
     ]
-    return aligned(header, lines, ("task", "set", "metric"))
+    return Table(header, lines, ("task", "set", "metric"), "By task")
 
 
-def leaderboards(rows: Sequence[Record]) -> str | None:
+def leaderboards(rows: Sequence[Record]) -> Table | None:
     """One line per set and task with a leaderboard; None if no task has one."""
     rows = [row for row in rows if row["human_rank_mean"] is not None or row["normalised_mean"] is not None]
     if not rows:
@@ -58,23 +59,23 @@ def leaderboards(rows: Sequence[Record]) -> str | None:
         ]
         for row in rows
     ]
-    return aligned(header, lines)
+    return Table(header, lines, title="Leaderboards")
 
 
-def over_tasks(rows: Sequence[Record]) -> str:
+def over_tasks(rows: Sequence[Record]) -> Table:
     """The mean over tasks, its SEM and its interval, by quantity and set."""
     lines = []
     for name, words in OVERALL.items():
         field = name if name in RATES else f"{name}_mean"
         for row in (row for row in rows if row[field] is not None):
-            form = ".1%" if name in RATES else ".1f" if name == "normalised" else ".4g" if name == "score" else ".3f"
+            form = form_of(name)
             values = (number(row[field], form), number(row[f"{name}_sem"], form), interval(row[f"{name}_ci"], form))
             lines.append([words, row["set"], *values])
     level = f"{100 * rows[0]['confidence']:.4g} % CI"
-    return aligned(["over tasks", "set", "mean", "± SEM", level], lines, ("over tasks", "set"))
+    return Table(["over tasks", "set", "mean", "± SEM", level], lines, ("over tasks", "set"), "Means over tasks")
 
 
-def costs(rows: Sequence[Record]) -> str:
+def costs(rows: Sequence[Record]) -> Table:
     """Total and mean costs of each set's rollouts; (5/8): known for 5 of 8 rollouts."""
     header = ["cost", "rollouts", "seconds", "per rollout", "prompt tokens", "completion tokens", "USD", "per rollout"]
     lines = []
@@ -87,7 +88,7 @@ def costs(rows: Sequence[Record]) -> str:
         line += [number(row[name], "d") + some for name in ("prompt_tokens", "completion_tokens")]
         line += [number(row["usd"], ".2f") + some_usd, number(row["usd"] / paid if paid else None, ".4f")]
         lines.append(line)
-    return aligned(header, lines, ("cost",))
+    return Table(header, lines, ("cost",), "Cost")
 
 
 def _rule(rows: Sequence[Record], field: str) -> str:
@@ -127,20 +128,26 @@ def notes(rows: Sequence[Record]) -> str:
     return "\n".join(lines)
 
 
-def report(rows: Sequence[Record]) -> str:
-    """The summaries as tables and notes."""
+def tables(rows: Sequence[Record]) -> list[Table]:
+    """The summaries as tables; those without data are left out."""
     if not rows:
-        return "no rollouts"
+        return []
     overall = [row for row in rows if row["task"] == ALL]
     parts = [by_task(rows), leaderboards(rows), over_tasks(overall), searches(rows), phases(overall)]
-    parts += [formats(overall), costs(overall)]
-    return "\n\n".join(part for part in (*parts, notes(overall)) if part is not None)
+    return [part for part in (*parts, formats(overall), costs(overall)) if part is not None]
+
+
+def report(rows: Sequence[Record]) -> str:
+    """The summaries as text: tables and notes."""
+    if not rows:
+        return "no rollouts"
+    return "\n\n".join(map(str, (*tables(rows), notes([row for row in rows if row["task"] == ALL]))))
 
 
 def comparison(record: Record) -> str:
     """A comparison as a table of its tasks, with the verdict and notes."""
     first, second, by = record["first"], record["second"], record["by"]
-    form = ".1%" if by in RATES else ".1f" if by == "normalised" else ".4g" if by == "score" else ".3f"
+    form = form_of(BY[by])
     lines = [
         [
             row["task"],
@@ -151,7 +158,7 @@ def comparison(record: Record) -> str:
         ]
         for row in record["tasks"]
     ]
-    table = aligned(["task", first, second, "difference", f"{second} against {first}"], lines, ("task",))
+    table = Table(["task", first, second, "difference", f"{second} against {first}"], lines, ("task",))
     count = f"{len(lines)} task" + ("s" if len(lines) != 1 else "")
     verdict = (
         f"by {by}, {second} against {first}: win {record['win']}, tie {record['tie']}, loss {record['loss']} of {count}"
@@ -160,8 +167,8 @@ def comparison(record: Record) -> str:
     if record["difference_mean"] is not None:
         mean = f"mean difference over tasks: {record['difference_mean']:+{form}}"
         between = interval(record["difference_ci"], f"+{form}")
-        how = f"{100 * record['confidence']:.4g} % CI {between}: bootstrap over tasks, {record['resamples']} resamples"
-        lines_after.append(f"{mean} ({how}, --seed {record['seed']})" if record["difference_ci"] else mean)
+        how = f" ({100 * record['confidence']:.4g} % CI {between}: {method(record)})" if record["difference_ci"] else ""
+        lines_after.append(mean + how)
     elif lines:
         lines_after.append("mean difference over tasks: none, the metrics differ")
     for field, words in (("only_first", f"only in {first}"), ("only_second", f"only in {second}")):
@@ -175,6 +182,15 @@ def comparison(record: Record) -> str:
     revealed = [f"{r} of {n} ({name})" for r, n, name in _sets(record, "revealed")]
     lines_after.append(f"test feedback: revealed in {', '.join(revealed)} rollouts")
     return f"{table}\n\n" + "\n".join(lines_after)
+
+
+def method(record: Record) -> str:
+    """The method of a comparison's interval, in words."""
+    return {
+        "newcombe": "Newcombe over runs, paired by task",
+        "t": "Student's t over tasks",
+        "bootstrap": f"bootstrap over tasks, {record['resamples']} resamples, --seed {record['seed']}",
+    }[record["difference_method"]]
 
 
 def _sets(record: Record, field: str) -> list[tuple[int, int, str]]:

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from ..records.errors import RecordError
 from ..records.human_rank import human_rank
+from .turns import turns
 
 KINDS = ("memory", "reset")  # start of a trace: a solution of the pool, or scratch
 
@@ -48,14 +49,14 @@ def traced(rollout: Mapping[str, Any]) -> Trace | None:
     """
     if rollout.get("trace") not in KINDS or rollout["grade"].get("teams") is None:
         return None
-    seconds, submissions = 0.0, []
-    for turn in rollout["turns"]:
-        seconds += turn["duration_s"]
-        grade = turn.get("grade") or {}
-        if grade.get("valid") and grade.get("human_rank") is not None:
-            rank = _rank(grade, rollout["grade"])
-            submissions.append(Submission(seconds, rank, shown_score(rollout, turn)))
-    return Trace(rollout["trace"], seconds, tuple(submissions))
+    of = turns(rollout)
+    graded = [(turn, turn.record.get("grade") or {}) for turn in of]
+    submissions = tuple(
+        Submission(turn.seconds, _rank(grade, rollout["grade"]), shown_score(rollout, turn.record))
+        for turn, grade in graded
+        if grade.get("valid") and grade.get("human_rank") is not None
+    )
+    return Trace(rollout["trace"], of[-1].seconds if of else 0.0, submissions)
 
 
 def _rank(turn: Mapping[str, Any], whole: Mapping[str, Any]) -> float:

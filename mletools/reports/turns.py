@@ -1,22 +1,53 @@
-"""Results of agents in turns after each turn, from their records.
+"""The turns of a rollout: each record with what follows from the turns before it.
 
-MLE-Ideator's figure 2 (best normalised score so far and share asking for help, by step) and SandMLE's figure 6 (medals
-by the number of turns, here from one long run instead of several limited ones). The best so far is by test score, which
-the agent may not have seen. Not covered: searches (search), means over tasks (summary).
+mle-show, the page, the tables and the figures read turns from here. Results by turn are MLE-Ideator's figure 2 (best
+normalised score so far and share asking for help, by step) and SandMLE's figure 6 (medals by the number of turns, here
+from one long run instead of several limited ones). Not covered: means over tasks (courses), text (show).
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .search import better_than, lower_is_better
-
 HELP = "seek_help"
+Record = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One turn: whether it asked an ideator, and the verdict on the best valid submission so far, if any."""
+    """A turn of a rollout.
+
+    number: from 1; message: the place of the policy's message, None if there is none; seen: the places of the messages
+    between the last policy's message and this; program: the code that it wrote; best: the best validation score so far
+    (of a node, the score of the search); improved: the turn has that score, and no turn before; best_grade: the verdict
+    on the best valid submission so far by test score, which the agent may not have seen, {} without any; seconds: from
+    the first turn's start to the end of this, summed.
+    """
+
+    number: int
+    record: Record
+    message: int | None
+    seen: range
+    program: str | None
+    best: float | None
+    improved: bool
+    best_grade: Record
+    seconds: float
+
+    @property
+    def ran(self) -> Record | None:
+        """Its execution or cell."""
+        return self.record.get("execution") or self.record.get("cell")
+
+    @property
+    def kind(self) -> str:
+        """The programs that its own is compared with: `bash`, `cell` (of a session) or `program`."""
+        return "bash" if self.record["action"] == "bash" else "cell" if "cell" in self.record else "program"
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """An agent after a turn: whether the turn asked an ideator, and the verdict on the best valid submission so far."""
 
     asked: bool
     valid: bool
@@ -24,19 +55,55 @@ class Turn:
     normalised: float | None  # None: no submission yet, or no leaderboard
 
 
-def by_turn(rollout: Mapping[str, Any]) -> tuple[Turn, ...] | None:
-    """A Turn for each of the rollout's turns; None for single answers and searches."""
+def turns(rollout: Record) -> list[Turn]:
+    """The turns of a rollout record, in order."""
+    lower = lower_is_better(rollout)
+    messages, records = rollout["messages"], rollout["turns"]
+    own = [at for at, message in enumerate(messages) if message["role"] == "assistant"]
+    sampled = [at for at in own if messages[at].get("loss")] or own
+    best: float | None = (rollout.get("state") or {}).get("validation")
+    best_grade: Record = {}
+    last, seconds = -1, 0.0
+    listed = []
+    for at, record in enumerate(records):
+        place = record.get("message", sampled[at] if at < len(sampled) else None)
+        # 1.0 is a whole number in JSON
+        message = int(place) if place is not None and place < len(messages) else None
+        seen = range(last + 1, message) if message is not None else range(0)
+        last = last if message is None else message
+        score = (record.get("node") or record.get("validation") or {}).get("score")
+        improved = score is not None and (best is None or better_than(score, best, lower))
+        best = score if improved else best
+        grade = record.get("grade") or {}
+        test = grade.get("score") if grade.get("valid") else None
+        if test is not None and (not best_grade or better_than(test, best_grade["score"], lower)):
+            best_grade = grade
+        # a rollout that is run after its turns: the last has written the program at the top
+        program = rollout["code"] if at == len(records) - 1 and runs_after(rollout) else record.get("code")
+        seconds += record["duration_s"]
+        listed.append(Turn(at + 1, record, message, seen, program, best, improved, best_grade, seconds))
+    return listed
+
+
+def runs_after(rollout: Record) -> bool:
+    """Whether no turn ran anything: mle-sandbox does, later."""
+    return not any(turn.get("code") or turn.get("execution") or turn.get("cell") for turn in rollout["turns"])
+
+
+def by_turn(rollout: Record) -> tuple[Result, ...] | None:
+    """A Result for each of the rollout's turns; None for single answers and searches."""
     if "settings" not in rollout or rollout.get("search") or not rollout.get("turns"):
         return None
-    lower, best = lower_is_better(rollout), dict[str, Any]()
-    turns = []
-    for turn in rollout["turns"]:
-        grade = turn.get("grade") or {}
-        if (
-            grade.get("valid")
-            and grade.get("score") is not None
-            and (not best or better_than(grade["score"], best["score"], lower))
-        ):
-            best = grade
-        turns.append(Turn(turn["action"] == HELP, bool(best), bool(best.get("medal")), best.get("normalised_score")))
-    return tuple(turns)
+    return tuple(
+        Result(turn.record["action"] == HELP, bool(best), bool(best.get("medal")), best.get("normalised_score"))
+        for turn in turns(rollout)
+        for best in (turn.best_grade,)
+    )
+
+
+def lower_is_better(rollout: Record) -> bool:
+    return bool(rollout["task"]["metric"]["lower_is_better"])
+
+
+def better_than(new: float, old: float, lower: bool) -> bool:
+    return new < old if lower else new > old

@@ -98,13 +98,13 @@ def test_the_check_of_commands_refuses_unknown_options_and_values() -> None:
     )
     text = (
         'mle-rollout -m gpt-4.1 --model-url "" x.jsonl\n'
-        "mle-train-grpo --stream --publish p --publish-url http://h/v1 --model m --run-dir o --preset mle-rl\n"
+        "mle-train-grpo --stream --publish-url http://h/v1 --model m --run-dir o --preset mle-rl\n"
         "mle-grade x.jsonl --resume\nmle-import there --metric rmsle -o tasks.jsonl\n"
     )
     done = subprocess.run(script, input=text, capture_output=True, text=True, check=False)
     assert done.returncode == 1 and done.stdout.endswith("4 commands, 3 refused\n")
     assert (
-        "'' is no URL" in done.stdout and "--publish-url loads adapters" in done.stdout
+        "'' is no URL" in done.stdout and "--publish-url needs --publish DIR" in done.stdout
     )  # one before, one behind the parser
     assert subprocess.run(script, input="echo", capture_output=True, text=True, check=False).returncode == 1
 

@@ -44,6 +44,8 @@ def rollout(number: int, **more: Any) -> dict[str, Any]:
     if made["grade"] is None:
         made["grade"] = copy.deepcopy(react()["grade"])
     made.setdefault("reward", 0.5)
+    for turn in made["turns"]:
+        turn["format"] = {"read": "lenient", "rule": "hermes"} if number % 2 else {"read": "exact", "rule": None}
     if made["scaffold"] != "single":
         made["settings"] = {}
     return made
@@ -51,7 +53,7 @@ def rollout(number: int, **more: Any) -> dict[str, Any]:
 
 def hostile(number: int) -> dict[str, Any]:
     made = rollout(number)
-    made["task"] = {**made["task"], "name": EVIL, "modality": EVIL, "problem": EVIL}
+    made["task"] = {**made["task"], "id": EVIL, "name": EVIL, "modality": EVIL, "problem": EVIL}
     made["policy"]["model"] = EVIL
     made["messages"] = [{**message, "content": message["content"] + EVIL} for message in made["messages"]]
     made["code"] = (made["code"] or "") + f"\n# {EVIL}\n"
@@ -115,13 +117,16 @@ def test_the_pages_numbers_are_those_of_the_report(folder: Path) -> None:
     summary = run_command("mle-report", "-q", "--json", "first.jsonl", "second.jsonl", cwd=folder).stdout
     for row in map(json.loads, summary.splitlines()):
         if row["task"] == "all":
-            assert f"<td>{row['valid']:.1%}</td>" in text and f"<td>{row['reward_mean']:.3f}</td>" in text
+            for value in (f"{row['valid']:.1%}", f"{row['reward_mean']:.3f}"):
+                assert f'<td data-label="mean">{value}</td>' in text
     titles = [html.unescape(title) for title in re.findall(r'<h3 id="title-[^"]*">(.*?)</h3>', text)]
     assert "Rollouts by stage" in titles and "second against first" in titles
 
 
 def test_hostile_text_stays_text(folder: Path) -> None:
-    text = page(folder, "--label", EVIL, "hostile.jsonl")
+    written(folder, "hostile2.jsonl", [hostile(number) | {"reward": 0.9} for number in range(10, 16)])
+    text = page(folder, "--label", EVIL, "--label", f"2 {EVIL}", "hostile.jsonl", "hostile2.jsonl")
+    assert '<div class="headline' in text
     details = "".join(unpacked(text, "block-0"))
     for place in (text, details):
         assert "<script>window" not in place and "<img" not in place and "\u202e" not in place and "\x1b" not in place
@@ -234,7 +239,16 @@ def test_medals_by_difficulty() -> None:
             "split": ("low", "medium", "high")[number % 3],
         }
     made = {figure.name: figure for figure in figures([shown(one, "a") for one in runs], {}, [])}
-    assert [row[:2] for row in made["medals-difficulty"].rows] == [("high", 4), ("low", 4), ("medium", 4)]
+    assert [row[:3] for row in made["medals-difficulty"].rows] == [
+        ("high", "a", 4),
+        ("low", "a", 4),
+        ("medium", "a", 4),
+    ]
+    two = [shown(one, "b" if number < 3 else "a") for number, one in enumerate(runs)]
+    made = {figure.name: figure for figure in figures(two, {}, [])}  # sets are not pooled
+    assert [row[:3] for row in made["medals-difficulty"].rows] == [
+        (group, label, count) for group in ("high", "low", "medium") for label, count in (("b", 1), ("a", 3))
+    ]
 
 
 # --- in a browser ---------------------------------------------------------------------------------------------------
@@ -306,6 +320,36 @@ def test_every_view_in_chromium(folder: Path, browser: Any) -> None:
     assert browser.execute_script(count) == 12
     browser.execute_script(choose, "filter-words", "codeact", "input")
     assert browser.execute_script(count) == 4
+    browser.execute_script(choose, "filter-words", "", "input")
+    for filter in ("stopped", "reading"):
+        values = browser.execute_script(
+            f"return [...document.getElementById('filter-{filter}').options].map((o) => o.value)"
+        )
+        counts = []
+        for value in values[1:]:
+            browser.execute_script(choose, f"filter-{filter}", value, "change")
+            counts.append(browser.execute_script(count))
+        browser.execute_script(choose, f"filter-{filter}", "", "change")
+        assert len(counts) >= 2 and all(0 < number < 12 for number in counts), filter
+
+    # every numeric field of the steps can be drawn
+    fields = browser.execute_script("return [...document.getElementById('field').options].map((o) => o.value)")
+    assert {"loss", "entropy", "grad_norm", "duration_s", "tokens"} <= set(fields)
+    for field in fields:
+        browser.execute_script(choose, "field", field, "change")
+        assert (
+            browser.execute_script(
+                "return document.querySelector('#field-chart path').getAttribute('d').split('L').length"
+            )
+            == 5
+        )
+
+    # the two best and the two worst of a task are a click away
+    browser.execute_script("document.querySelector('#tables td[data-label=best] a').click()")
+    until(browser, "return document.querySelectorAll('#viewer-body details').length > 1")
+    assert browser.execute_script("return decodeURIComponent(location.hash.slice(1))") in browser.execute_script(
+        "return document.getElementById('viewer-title').textContent"
+    )
 
     browser.execute_script("document.querySelector('#rows tbody a').click()")
     until(browser, "return document.querySelectorAll('#viewer-body details').length > 1")
@@ -327,6 +371,8 @@ def test_every_view_in_chromium(folder: Path, browser: Any) -> None:
     browser.set_window_size(420, 900)
     wide = "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
     assert browser.execute_script(wide) <= 0, "a narrow screen has to be scrolled sideways"
+    beyond = "return [...document.querySelectorAll('.stacked td')].filter((cell) => cell.getBoundingClientRect().right > innerWidth).length"
+    assert browser.execute_script(beyond) == 0, "cells of tables leave a narrow screen"
     picture(browser, "narrow")
     browser.set_window_size(1280, 1400)
     assert browser.get_log("browser") == []
@@ -336,7 +382,7 @@ def test_every_view_in_chromium(folder: Path, browser: Any) -> None:
 def test_nothing_of_an_agent_runs_in_chromium(folder: Path, browser: Any) -> None:
     page(folder, "--label", EVIL, "--title", EVIL, "hostile.jsonl")
     for number in range(6):
-        opened(browser, folder / "report.html", f"#rollout={number:016x}")
+        opened(browser, folder / "report.html", f"#{number:016x}")
         until(browser, "return document.querySelectorAll('#viewer-body details').length > 1")
         assert browser.execute_script("return window.hacked") is None
         assert (

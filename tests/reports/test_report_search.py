@@ -15,13 +15,12 @@ from mletools.reports.search import (
     Verdict,
     cost,
     first_medal_s,
-    gains,
     improve_rate,
-    loops,
     over_time,
     searched,
     shares_used,
 )
+from mletools.reports.turns import turns
 
 
 def scored(*scores: float | None, lower: bool = False) -> dict[str, Any]:
@@ -37,8 +36,8 @@ def usd(value: float | None) -> dict[str, Any]:
 
 def test_gains_are_over_all_nodes_before_in_either_direction() -> None:
     record = scored(None, 0.5, 0.4, 0.6, None, 0.6, 0.7)
-    assert gains(record) == [False, True, False, True, False, False, True]
-    assert (loops(record), improve_rate(record)) == (7, 2 / 5)  # of the five nodes after the first score; a tie is none
+    assert [turn.improved for turn in turns(record)] == [False, True, False, True, False, False, True]
+    assert improve_rate(record) == 2 / 5  # of the five nodes after the first score; a tie is none
     assert improve_rate(scored(None, 0.5, 0.4, 0.6, None, 0.6, 0.7, lower=True)) == 1 / 5
     assert (
         improve_rate(scored(0.5)) is None

@@ -20,8 +20,9 @@ from mletools.reports.runs import RunSet, aligned, expected_runs
 from mletools.reports.statistics import (
     avg_at_k,
     best_at_k,
-    bootstrap_interval,
     chances_of_best,
+    newcombe_interval,
+    paired_interval,
     raw_best_at_k,
     sem,
     t_interval,
@@ -72,6 +73,7 @@ def test_sem_and_t_interval() -> None:
     assert t_interval(2.0, [1.0, 2.0, 3.0], 0.95) == pytest.approx([2 - 4.302653 / 3**0.5, 2 + 4.302653 / 3**0.5])
     assert t_interval(1.0, [0.0, 2.0], 0.5) == pytest.approx([0.0, 2.0], abs=1e-9)
     assert t_interval(1.0, [0.0, 2.0], 0.5, 0.5, 1.5) == [0.5, 1.5]
+    assert t_interval(2.0, [2.0, 2.0], 0.95) is None  # repeats that agree are no proof
 
 
 def test_at_k_is_mle_ideators_rule_when_there_are_just_k_runs() -> None:
@@ -104,11 +106,33 @@ def test_at_k_of_many_runs_stays_finite() -> None:
 
 
 def test_the_bootstrap_is_deterministic_and_brackets_the_mean() -> None:
-    differences = [0.1, 0.21, 0.3, 0.43, 0.17, 0.38, 0.29]
-    interval = bootstrap_interval(differences, 0.95, 0)
-    assert interval == bootstrap_interval(differences, 0.95, 0) != bootstrap_interval(differences, 0.95, 1)
+    differences = [0.1, 0.21, 0.3, 0.43, 0.17, 0.38, 0.29] * 3
+    interval = paired_interval(differences, 0.95, 0)
+    assert interval == paired_interval(differences, 0.95, 0) != paired_interval(differences, 0.95, 1)
     assert interval is not None and 0.1 <= interval[0] < 0.268 < interval[1] <= 0.43
-    assert bootstrap_interval([0.5, 0.5], 0.95, 0) == [0.5, 0.5] and bootstrap_interval([0.5], 0.95, 0) is None
+
+
+def test_few_pairs_have_students_t_and_pairs_that_agree_no_interval() -> None:
+    assert paired_interval([1.0, 2.0, 3.0], 0.95, 0) == t_interval(2.0, [1.0, 2.0, 3.0], 0.95)
+    assert paired_interval([0.5], 0.95, 0) is None
+    assert paired_interval([0.5] * 3, 0.95, 0) is None and paired_interval([0.0] * 30, 0.95, 0) is None
+
+
+@pytest.mark.parametrize(("passed", "runs"), [(0, 5), (3, 7), (10, 10), (56, 70)])
+def test_wilsons_interval_is_scipys(passed: int, runs: int) -> None:
+    from scipy.stats import binomtest
+
+    expected = binomtest(passed, runs).proportion_ci(0.95, "wilson")
+    assert wilson_interval(passed / runs, runs, 0.95) == pytest.approx([expected.low, expected.high], abs=1e-12)
+
+
+def test_newcombes_interval_by_hand_and_at_the_ends_of_the_scale() -> None:
+    # Newcombe 1998, table II, method 10: 56 of 70 less 48 of 80 is 0.0524 to 0.3339, 10 of 10 less 0 of 20 0.6791 to 1
+    assert newcombe_interval(48 / 80, 80, 56 / 70, 70, 0.95) == pytest.approx([0.0524, 0.3339], abs=5e-5)
+    assert newcombe_interval(0.0, 20, 1.0, 10, 0.95) == pytest.approx([0.6791, 1.0], abs=5e-5)
+    none = newcombe_interval(0.0, 10, 0.0, 10, 0.95)
+    assert none is not None and none[0] == -none[1] < 0
+    assert newcombe_interval(0.0, 0, 1.0, 10, 0.95) is None
 
 
 # --- repeats and missing runs ---------------------------------------------------------------------------------------
@@ -266,14 +290,14 @@ def test_answers_are_counted_by_how_they_were_read() -> None:
     }  # fmt: skip
     assert "format" not in found["c", "x"]
     table = formats([found["all", "x"]])
-    assert table is not None and [line.split() for line in table.split("\n")[2:]] == [
+    assert table is not None and [line.split() for line in str(table).split("\n")[2:]] == [
         ["exact", "x", "8", "37.5%"],
         ["lenient", "first_action", "x", "37.5%"],
         ["lenient", "hermes", "x", "12.5%"],
         ["not", "read", "missing", "x", "12.5%"],
     ]
     assert formats([rows([a_set("y", old)])["all", "y"]]) is None
-    assert table in report(list(found.values()))
+    assert str(table) in report(list(found.values()))
 
 
 def test_costs_are_summed_over_the_rollouts_that_tell() -> None:

@@ -268,7 +268,7 @@ def test_a_page_says_what_the_text_says_and_loads_nothing(graded: Path, view: li
     assert not re.search(r"(src|href)\s*=|url\(|@import|http:|https:", re.sub(">[^<]*<", "><", page))
     within = re.search("<pre[^>]*>\n(.*)</pre>", page, re.DOTALL)
     assert within and html.unescape(re.sub("<[^>]*>", "", within[1])) == plain
-    assert '<span style="' in page
+    assert '<span class="' in page
 
 
 def test_pages_have_colours_of_their_own(graded: Path) -> None:

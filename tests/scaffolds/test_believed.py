@@ -8,7 +8,6 @@ import os
 import random
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,8 +21,8 @@ from mletools.records.tape import Tapes
 from mletools.rollout.taped import TapedEnvironment
 from mletools.scaffolds import messages
 from mletools.scaffolds.codeact import Codeact
-from mletools.scaffolds.improve import improve_question
-from mletools.scaffolds.interface import Job, Settings
+from mletools.scaffolds.improve import Improve, improve_question
+from mletools.scaffolds.interface import Job
 from mletools.scaffolds.memory import Memory
 from mletools.scaffolds.messages import escaped, fenced
 from mletools.scaffolds.react import React
@@ -128,9 +127,6 @@ def test_honest_text_stays_as_it_is() -> None:
 class Scripted:
     """A place where the policy says what it is told to, and every program prints the same."""
 
-    def fact(self, name: str) -> str:
-        return f"({name})"
-
     def __init__(self, answers: list[str], printed: str):
         self._answers: Iterator[str] = iter(answers)
         self._printed = printed
@@ -147,6 +143,9 @@ class Scripted:
         execution = {**ran(self._printed), **nothing, **rest, "protections": {}, "limits": {}}
         return {"execution": execution, "validation": None, "grade": None}
 
+    def fact(self, name: str) -> str:
+        return f"the {name}"
+
     def cell(self, kind: str, text: str, wall_s: float, **more: Any) -> dict[str, Any]:
         self.runs.append(text)
         found = {"status": "ok", "output": said(self._printed), "duration_s": 0.1, "alive": True}
@@ -160,13 +159,16 @@ class Scripted:
         }
 
 
+def job_of(task: dict[str, Any], settings: Any) -> Job[Any]:
+    return Job("a", "b", 1, 0, 7, task, {"model": "m", "version": None, "sampling": {}}, "played", settings)
+
+
 def episode(scaffold: Any, answers: list[str], printed: str, folder: Path) -> tuple[dict[str, Any], Scripted]:
     place = Scripted(answers, printed)
     (task,) = write_tasks(folder)
     traces = {"max_traces": 1} if isinstance(scaffold, Memory) else {}
     settings = scaffold.settings(max_turns=len(answers), **traces)
-    job = Job("a", "b", 1, 0, 7, task, {"model": "m", "version": None, "sampling": {}}, "played", settings)
-    (record,) = scaffold.play(job, TapedEnvironment(place, Tapes(None).tape("a")))
+    (record,) = scaffold.play(job_of(task, settings), TapedEnvironment(place, Tapes(None).tape("a")))
     schema.check(record, "rollout")
     return record, place
 
@@ -235,11 +237,10 @@ def test_an_observation_that_the_policy_invents_is_only_its_own_text(after: str,
 @pytest.mark.parametrize("text", FORGED)
 def test_an_earlier_program_cannot_leave_its_block(text: str, tmp_path: Path) -> None:
     (task,) = write_tasks(tmp_path)
-    job: Any = SimpleNamespace(task=task, settings=Settings())
-    facts: Any = SimpleNamespace(fact=str)
-    question = improve_question(job, facts, "A plan.", f'x = """\n{text}\n"""', fenced(escaped(text)))
+    facts = (job_of(task, Improve().settings()), Scripted([], ""))
+    question = improve_question(*facts, "A plan.", f'x = """\n{text}\n"""', fenced(escaped(text)))
     left, blocks = outside(question)
-    honest, _ = outside(improve_question(job, facts, "A plan.", "x = 1", fenced("1")))
+    honest, _ = outside(improve_question(*facts, "A plan.", "x = 1", fenced("1")))
     assert left == honest and len(blocks) == 2
 
 

@@ -1,8 +1,9 @@
-"""A report as one HTML page that needs no server and no network: overview, figures, a table of rollouts, a viewer.
+"""A report as one HTML page that needs no server and no network: overview, figures, tables, rollouts, a viewer.
 
-The template (jinja2, autoescape) or viewer escapes all text; the page's security policy allows only its own script.
-Details are packed (blocks) and unpacked when a rollout is opened. Not covered: the formulas (reports.summary), the
-lines of a rollout (reports.show).
+The page of several sets begins with the comparison of each further set with the first (headline). The template (jinja2,
+autoescape) or viewer escapes all text; the page's security policy allows only its own script. Details are packed
+(viewer) and unpacked when a rollout is opened. Not covered: the formulas (reports.summary), the lines of a rollout
+(reports.show).
 """
 
 import base64
@@ -11,30 +12,31 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
 from typing import Any
+from urllib.parse import quote
 
 from ...records.errors import ToolError
 from ..courses import ALL
-from ..lines import HANDLING, OVERALL
-from ..means import RATES
+from ..lines import Table, number
 from ..show.visible import visible_line
-from ..tables import notes
+from ..tables import notes, tables
 from . import plots
-from .blocks import Blocks, packed
+from .curves import fields
 from .figure import Cell, Figure
 from .figures import figures
+from .headline import Makers, headline
 from .shown import COLUMNS, Shown, cells, shown
-from .viewer import piece
+from .viewer import Blocks, packed, piece
 
-__all__ = ["Page", "figures", "plots"]
+__all__ = ["Page", "figures", "headline", "plots"]
 Record = dict[str, Any]
 NONE = "-"
 SECTIONS = {
     "training": ("Training", ("training-", "version-")),
+    "compare": ("Comparison", ("compare-",)),
+    "medals": ("Medals", ("medals-",)),
     "within": ("Within runs", ("within-",)),
     "funnel": ("Task and rollout funnels", ("tasks", "funnel", "filters")),
     "time": ("Running time", ("times",)),
-    "medals": ("Medals", ("medals-",)),
-    "compare": ("Comparison", ("compare-",)),
 }
 
 
@@ -46,15 +48,30 @@ class Page:
         self.runs: list[Shown] = []
         self._rows: list[list[Any]] = []
         self._blocks = Blocks()
+        self._makers = Makers()
 
     def add(self, rollout: Mapping[str, Any], label: str) -> None:
         each = shown(rollout, label)
         self.runs.append(each)
+        self._makers.add(rollout, label)
         row = cells(each, self._blocks.add(piece(rollout, self.full)))
         self._rows.append([visible_line(cell) if isinstance(cell, str) else cell for cell in row])
 
-    def html(self, title: str, summaries: Sequence[Record], drawn: Sequence[Figure], version: str) -> Iterator[str]:
-        """The page, in pieces. summaries: of reports.summary; drawn: of `figures`. ToolError: a library is missing."""
+    def html(
+        self,
+        title: str,
+        summaries: Sequence[Record],
+        drawn: Sequence[Figure],
+        version: str,
+        headlines: Sequence[Mapping[str, Any]] = (),
+        steps: Mapping[str, Sequence[Record]] | None = None,
+        written: Mapping[str, str] | None = None,
+    ) -> Iterator[str]:
+        """The page, in pieces. ToolError: a library is missing.
+
+        summaries: of reports.summary; drawn: of `figures`; headlines: of `headline`, one for each further set; steps:
+        train_step records by run; written: the date of each set's file.
+        """
         try:
             from jinja2 import Environment
             from markupsafe import Markup
@@ -68,25 +85,32 @@ class Page:
         overall = [row for row in summaries if row["task"] == ALL]
         groups = [(id, name, _of(drawn, prefixes)) for id, (name, prefixes) in SECTIONS.items()]
         groups = [group for group in groups if group[2]]
+        ends = _best_and_worst(self.runs)
+        shown_tables = [_for_template(table, ends) for table in tables(summaries)]
         sections = [("overview", "Overview"), *((id, name) for id, name, _ in groups)]
+        if shown_tables:
+            sections.append(("tables", "Tables"))
         if self.runs:
             sections.append(("rollouts", "Rollouts"))
         sets = list(dict.fromkeys(each.set for each in self.runs))
         yield from (
-            Environment(autoescape=True)
+            Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True, finalize=_visible)
             .from_string(template)
             .generate(
-                title=visible_line(title),
-                subtitle=visible_line(f"{len(sets)} set{'s' if len(sets) != 1 else ''}: {', '.join(sets)}"),
+                title=title,
+                subtitle=f"{len(sets)} set{'s' if len(sets) != 1 else ''}: {', '.join(sets)}",
                 version=version,
                 script_hash=f"sha256-{digest}",
                 script=Markup(script),
                 style=Markup(style),
                 sections=sections,
+                headlines=headlines,
+                makers=self._makers.table(written or {}) if self.runs else None,
                 cards=list(_cards(self.runs, overall)),
-                tables=[table for table in (_over_tasks(overall), _by_task(summaries), _costs(overall)) if table],
+                tables=shown_tables,
                 notes=notes(overall).split("\n") if overall else [],
                 groups=groups,
+                step_data=packed(fields(steps)) if steps else None,
                 rollouts=bool(self.runs),
                 columns=Markup(json.dumps(COLUMNS)),
                 row_data=packed(self._rows),
@@ -94,6 +118,11 @@ class Page:
                 footer=f"Made by mle-report {version}. The file is self-contained and loads nothing.",
             )
         )
+
+
+def _visible(value: Any) -> Any:
+    """A text of the template as one line in which nothing is hidden; other values, and finished HTML, as they are."""
+    return value if not isinstance(value, str) or hasattr(value, "__html__") else visible_line(value)
 
 
 def _of(drawn: Sequence[Figure], prefixes: Sequence[str]) -> list[dict[str, Any]]:
@@ -105,8 +134,12 @@ def _of(drawn: Sequence[Figure], prefixes: Sequence[str]) -> list[dict[str, Any]
             "name": figure.name,
             "title": figure.title,
             "caption": figure.caption,
-            "header": figure.header,
-            "rows": [[_cell(cell) for cell in row] for row in figure.rows],
+            "numbers": {
+                "title": f"{figure.title}: numbers",
+                "header": figure.header,
+                "rows": [[_cell(cell) for cell in row] for row in figure.rows],
+                "left": (0,),
+            },
             "svg": Markup(plots.inline(figure)),
         }
         for figure in drawn
@@ -117,7 +150,7 @@ def _of(drawn: Sequence[Figure], prefixes: Sequence[str]) -> list[dict[str, Any]
 def _cell(cell: Cell) -> str:
     if cell is None:
         return NONE
-    return visible_line(cell) if isinstance(cell, str) else f"{cell:.4g}" if isinstance(cell, float) else f"{cell:,}"
+    return cell if isinstance(cell, str) else f"{cell:.4g}" if isinstance(cell, float) else f"{cell:,}"
 
 
 # --- the overview ---------------------------------------------------------------------------------------------------
@@ -145,47 +178,42 @@ def _range(interval: Sequence[float] | None, form: str, confidence: float) -> st
     return f"{low} to {high} ({100 * confidence:.4g} % CI)"
 
 
-def _number(value: float | None, form: str) -> str:
-    return NONE if value is None else format(value, form)
+# --- tables ---------------------------------------------------------------------------------------------------------
 
 
-def _over_tasks(overall: Sequence[Record]) -> dict[str, Any] | None:
-    rows = []
-    for name, words in OVERALL.items():
-        field = name if name in RATES else f"{name}_mean"
-        form = ".1%" if name in RATES else ".1f" if name == "normalised" else ".4g" if name == "score" else ".3f"
-        for row in overall:
-            if row[field] is not None:
-                interval = row[f"{name}_ci"]
-                ends = NONE if interval is None else f"{interval[0]:{form}} to {interval[1]:{form}}"
-                values = (_number(row[field], form), _number(row[f"{name}_sem"], form), ends)
-                rows.append([words, visible_line(row["set"]), *values])
-    confidence = f"{100 * overall[0]['confidence']:.4g} % CI" if overall else ""
-    header = ("over tasks", "set", "mean", "± SEM", confidence)
-    return {"title": "Means over tasks", "header": header, "rows": rows, "left": (0, 1)} if rows else None
+def _for_template(table: Table, ends: Mapping[tuple[str, str], tuple[list[Any], list[Any]]]) -> Record:
+    """A table without its empty columns; that of tasks has links to the best and worst rollouts."""
+    header, rows = list(table.header), [list[Any](map(visible_line, row)) for row in table.rows]
+    if table.title == "By task":
+        header += ["best", "worst"]
+        rows = [[*row, *ends.get((row[0], row[1]), ([], []))] for row in rows]
+    kept = [at for at in range(len(header)) if any(row[at] not in (NONE, "", []) for row in rows)]
+    return {
+        "title": table.title,
+        "header": [header[at] for at in kept],
+        "rows": [[row[at] for at in kept] for row in rows],
+        "left": [place for place, at in enumerate(kept) if header[at] in (*table.left, "best", "worst")],
+    }
 
 
-def _by_task(summaries: Sequence[Record]) -> dict[str, Any] | None:
-    rows = [
-        [
-            visible_line(row["task"]), visible_line(row["set"]), f"{row['rollouts']:,}", f"{row['valid']:.0%}",
-            f"{row['above_median']:.0%}", *(f"{row[name]:.0%}" for name in ("bronze", "silver", "gold", "medal")),
-            _number(row["reward_mean"], ".3f"), _number(row["reward_sem"], ".3f"), _number(row["score_mean"], ".4g"),
-            _number(row["human_rank_mean"], ".3f"), row["metric"],
-        ]
-        for row in summaries if row["task"] != ALL
-    ]  # fmt: skip
-    header = ("task", "set", "runs", "valid", "> median", "bronze", "silver", "gold", "any medal", "reward", "± SEM", "score", "human rank", "metric")  # fmt: skip
-    return {"title": "By task", "header": header, "rows": rows, "left": (0, 1, 13)} if rows else None
+def _best_and_worst(runs: Sequence[Shown]) -> dict[tuple[str, str], tuple[list[Any], list[Any]]]:
+    """By task and set, links to the two best and two worst rollouts, by reward, then score: (address, words)."""
+    groups: dict[tuple[str, str], list[Shown]] = {}
+    for each in runs:
+        groups.setdefault((visible_line(each.run.task), each.set), []).append(each)
+    found = {}
+    for key, of in groups.items():
+        links = [(f"#{quote(visible_line(each.run.id))}", _verdict(each)) for each in sorted(of, key=_rank)]
+        found[key] = links[:2], links[2:][-2:]
+    return found
 
 
-def _costs(overall: Sequence[Record]) -> dict[str, Any] | None:
-    rows = [
-        [
-            visible_line(row["set"]), f"{row['rollouts']:,}", f"{row['missing']:,} ({HANDLING[row['missing_policy']]})",
-            f"{row['seconds']:,.0f}", _number(row["prompt_tokens"], ",d"), _number(row["completion_tokens"], ",d"), _number(row["usd"], ",.2f"),
-        ]
-        for row in overall
-    ]  # fmt: skip
-    header = ("set", "rollouts", "missing", "seconds", "prompt tokens", "completion tokens", "USD")
-    return {"title": "Cost", "header": header, "rows": rows, "left": (0,)} if rows else None
+def _rank(each: Shown) -> tuple[float, float, str]:
+    """The sort key of a rollout among those of its task: the best come first."""
+    run = each.run
+    score = float("inf") if run.score is None else run.score if run.lower_is_better else -run.score
+    return float("inf") if run.reward is None else -run.reward, score, run.id
+
+
+def _verdict(each: Shown) -> str:
+    return each.run.medal or ("invalid" if not each.run.valid else number(each.run.score, ".4g"))

@@ -1,12 +1,14 @@
-"""Bar charts and histograms: medals by kind of task, differences between two sets, running times."""
+"""Bar charts and histograms: funnels, reasons for drops, medals by kind of task, differences of sets, running times."""
 
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
-from .figure import Cell, Figure, Palette, clipped, legend, named
-from .shown import MEDALS, Shown
+from .figure import Cell, Draw, Figure, Palette, clipped, legend, named
+from .shown import MEDALS, STAGES, Shown
 
 GROUPINGS: tuple[tuple[str, str, Callable[[Shown], str | None]], ...] = (
     ("modality", "Medals by modality", lambda each: each.modality),
@@ -20,38 +22,47 @@ GROUPINGS: tuple[tuple[str, str, Callable[[Shown], str | None]], ...] = (
 )
 
 
-def medals(runs: Sequence[Shown], name: str, title: str, of: Callable[[Shown], str | None]) -> Figure | None:
-    groups: dict[str, list[Shown]] = {}
+def medals(
+    runs: Sequence[Shown], sets: Sequence[str], name: str, title: str, of: Callable[[Shown], str | None]
+) -> Figure | None:
+    """A bar for each group of tasks and set; None if there is one group."""
+    groups: dict[tuple[str, str], list[Shown]] = {}
     for each in runs:
-        group = of(each)
-        if group is not None:
-            groups.setdefault(group, []).append(each)
-    if len(groups) < 2:
+        if (group := of(each)) is not None:
+            groups.setdefault((group, each.set), []).append(each)
+    if len({group for group, _ in groups}) < 2:
         return None
-    names = sorted(groups)
+    bars = sorted(groups, key=lambda bar: (bar[0], sets.index(bar[1])))
     rows: list[tuple[Cell, ...]] = []
-    for group in names:
-        counts = Counter(each.run.medal for each in groups[group])
-        valid = sum(each.run.valid for each in groups[group])
-        rows.append((group, len(groups[group]), valid, *(counts[medal] for medal in MEDALS)))
+    for bar in bars:
+        counts = Counter(each.run.medal for each in groups[bar])
+        valid = sum(each.run.valid for each in groups[bar])
+        rows.append((*bar, len(groups[bar]), valid, *(counts[medal] for medal in MEDALS)))
+    # bars of one group stand together
+    heights = [at + 0.6 * sum(a[0] != b[0] for a, b in pairwise(bars[: at + 1])) for at in range(len(bars))]
+    several = len(sets) > 1
+    names = [
+        f"{clipped(group, 24)}{f', {clipped(label, 16)}' if several else ''} ({len(groups[group, label])})"
+        for group, label in bars
+    ]
 
     def draw(axes: Any, palette: Palette) -> None:
-        left = [0.0] * len(names)
+        left = [0.0] * len(bars)
         for number, medal in enumerate(MEDALS):
-            widths = [float(row[3 + number] or 0) / float(row[1] or 1) for row in rows]
-            axes.barh(range(len(names)), widths, left=left, color=palette.medals[number], label=medal, height=0.7)
+            widths = [float(row[4 + number] or 0) / float(row[2] or 1) for row in rows]
+            axes.barh(heights, widths, left=left, color=palette.medals[number], label=medal, height=0.8)
             left = [a + b for a, b in zip(left, widths, strict=True)]
-        for place, share in enumerate(left):
+        for place, share in zip(heights, left, strict=True):
             axes.text(share + 0.01, place, f"{share:.0%}", va="center", fontsize=8, color=palette.text)
-        axes.set_yticks(range(len(names)), [f"{group} ({len(groups[group])})" for group in names])
+        axes.set_yticks(heights, names)
         axes.invert_yaxis()
         axes.set_xlim(0, 1.08)
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
         legend(axes, len(MEDALS))
 
     return Figure(
-        f"medals-{name}", title, "Share of rollouts with each medal; number of rollouts in brackets.",
-        (name, "rollouts", "valid", *MEDALS), rows, draw, (7.0, 1.2 + 0.35 * len(names)),
+        f"medals-{name}", title, "Share of each set's rollouts with each medal; number of rollouts in brackets.",
+        (name, "set", "rollouts", "valid", *MEDALS), rows, draw, (7.0, 1.2 + 0.3 * (heights[-1] + 1)),
     )  # fmt: skip
 
 
@@ -83,10 +94,10 @@ def differences(record: Mapping[str, Any]) -> Figure | None:
     confidence = f"{100 * record['confidence']:.4g} %"
     caption = (
         f"{second} minus {first} by {by}, per task: {record['win']} won, {record['tie']} tied, {record['loss']} lost. "
-        f"Dashed: the mean over tasks; shaded: its {confidence} bootstrap interval."
+        f"Dashed: the mean over tasks; shaded: its {confidence} interval."
     )
     return Figure(
-        f"compare-{first}-{second}", f"{second} against {first}", caption,
+        re.sub(r"[^A-Za-z0-9._-]+", "-", f"compare-{first}-{second}"), f"{second} against {first}", caption,
         ("task", first, second, "difference", "result"), rows, draw, (7.0, 1.2 + (0.28 * len(tasks) if few else 4)),
     )  # fmt: skip
 
@@ -137,3 +148,107 @@ def times(runs: Sequence[Shown], sets: Sequence[str]) -> Figure | None:
 def _quantile(values: Sequence[float], share: float) -> float:
     """The nearest-rank quantile of sorted values."""
     return values[max(0, math.ceil(share * len(values)) - 1)]
+
+
+# --- funnels and reasons for drops ----------------------------------------------------------------------------------
+
+
+def stages(runs: Sequence[Shown], sets: Sequence[str]) -> Figure | None:
+    if not runs:
+        return None
+    rows: list[tuple[Cell, ...]] = []
+    shares: dict[str, list[float]] = {}
+    for label in sets:
+        reached = [each.stage for each in runs if each.set == label]
+        counts = [sum(stage > at for stage in reached) for at in range(len(STAGES))]
+        shares[label] = [count / len(reached) for count in counts]
+        rows += [(label, STAGES[at], counts[at], shares[label][at]) for at in range(len(STAGES))]
+    return Figure(
+        "funnel", "Rollouts by stage", "Share of each set's rollouts that reached at least this stage.",
+        ("set", "stage", "rollouts", "share"), rows, _bars(STAGES, shares), (7.0, 1.2 + 0.42 * len(STAGES)),
+    )  # fmt: skip
+
+
+def _bars(names: Sequence[str], shares: Mapping[str, Sequence[float]]) -> Draw:
+    def draw(axes: Any, palette: Palette) -> None:
+        height = 0.8 / len(shares)
+        for number, (label, values) in enumerate(shares.items()):
+            at = [place + height * (number - (len(shares) - 1) / 2) for place in range(len(names))]
+            axes.barh(at, values, height=height * 0.9, color=palette.of(number), label=named(label))
+            if len(shares) <= 2:
+                for place, value in zip(at, values, strict=True):
+                    axes.text(value + 0.01, place, f"{value:.0%}", va="center", fontsize=8, color=palette.text)
+        axes.set_yticks(range(len(names)), names)
+        axes.invert_yaxis()
+        axes.set_xlim(0, 1.08)
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+        legend(axes, len(shares))
+
+    return draw
+
+
+def reasons(runs: Sequence[Shown]) -> Figure | None:
+    """Decisions of the filters."""
+    filtered = [each for each in runs if each.filtered]
+    if not filtered:
+        return None
+    counts = Counter(each.dropped or "kept" for each in filtered)
+    names = ["kept", *(name for name, _ in counts.most_common() if name != "kept")]
+    return _counted(
+        "filters", "Decisions of filters", f"{len(filtered)} filtered rollouts.",
+        ("decision", "rollouts", "share"), {name: counts[name] for name in names}, len(filtered),
+        lambda palette, label: palette.good if label == "kept" else palette.bad,
+    )  # fmt: skip
+
+
+def task_funnel(files: Mapping[str, Sequence[str | None]]) -> Figure | None:
+    """SandMLE's funnel: the number of drafts, and the tasks of each file."""
+    kept = {label: sum(why is None for why in tasks) for label, tasks in files.items()}
+    stages = {label: count for label, count in kept.items() if count}
+    if not stages:
+        return None
+    dropped = sum(why is not None for tasks in files.values() for why in tasks)
+    drafts = max(*stages.values(), list(stages.values())[-1] + dropped)
+    counts = {"drafts": drafts, **stages}
+    return _counted(
+        "tasks", "Tasks by stage", "Drafts: the tasks of the last file and all dropped ones.",
+        ("", "tasks", "share of the drafts"), counts, drafts, lambda palette, label: palette.good,
+    )  # fmt: skip
+
+
+def task_reasons(files: Mapping[str, Sequence[str | None]]) -> Figure | None:
+    counts = Counter(clipped(why.partition(":")[0]) for tasks in files.values() for why in tasks if why is not None)
+    if not counts:
+        return None
+    return _counted(
+        "tasks-dropped", "Reasons for dropped tasks", "The first check that each task failed.",
+        ("check", "tasks", "share"), dict(counts.most_common()), counts.total(), lambda palette, label: palette.bad,
+    )  # fmt: skip
+
+
+def _counted(
+    name: str,
+    title: str,
+    caption: str,
+    header: tuple[str, str, str],
+    counts: Mapping[str, int],
+    whole: int,
+    colour: Callable[[Palette, str], str],
+) -> Figure:
+    """One bar per count, with its share of `whole`."""
+    names = list(counts)
+    rows: list[tuple[Cell, ...]] = [(label, count, count / whole) for label, count in counts.items()]
+
+    def draw(axes: Any, palette: Palette) -> None:
+        axes.barh(
+            range(len(names)), list(counts.values()), color=[colour(palette, label) for label in names], height=0.7
+        )
+        for place, count in enumerate(counts.values()):
+            axes.text(count, place, f" {count}", va="center", fontsize=8, color=palette.text)
+        axes.set_yticks(range(len(names)), names)
+        axes.invert_yaxis()
+        axes.set_xlabel(header[1])
+        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.margins(x=0.12)
+
+    return Figure(name, title, caption, header, rows, draw, (7.0, 1.0 + 0.35 * len(names)))

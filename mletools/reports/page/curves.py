@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from ..show.visible import visible_line
 from ..statistics import mean, sem
 from .figure import FEWEST, Figure, Point, line_plot
 from .shown import Shown
@@ -73,6 +74,17 @@ def training(steps: Mapping[str, Sequence[Mapping[str, Any]]], field: str, title
         f"training-{field.replace('_', '-')}", title, caption, ("run", "step", field.replace("_", " "), "SEM"),
         rows, line_plot(lines, "optimiser step", field.replace("_", " ")),
     )  # fmt: skip
+
+
+def fields(steps: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, Any]:
+    """{field: {run: [[step, value], ...]}} of every numeric field of the train_step records."""
+    found: dict[str, dict[str, list[list[float]]]] = {}
+    for label, records in steps.items():
+        for record in records:
+            for name, value in record.items():
+                if isinstance(value, int | float) and not isinstance(value, bool) and name not in ("version", "step"):
+                    found.setdefault(name, {}).setdefault(visible_line(label), []).append([record["step"], value])
+    return dict(sorted(found.items()))
 
 
 def _error(record: Mapping[str, Any], field: str) -> float | None:

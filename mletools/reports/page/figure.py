@@ -27,7 +27,7 @@ class Palette:
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure and its numbers. name: file name; size: inches."""
+    """A figure and its numbers. name: of a file and in ids, without characters special to either; size: inches."""
 
     name: str
     title: str

@@ -8,10 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..courses import ALL
-from .bars import GROUPINGS, differences, medals, times
+from .bars import GROUPINGS, differences, medals, reasons, stages, task_funnel, task_reasons, times
 from .curves import TRAINING, by_version, training, within_runs
 from .figure import Figure
-from .funnels import reasons, stages, task_funnel, task_reasons
 from .shown import Shown
 
 
@@ -39,7 +38,7 @@ def figures(
         stages(runs, sets),
         reasons(runs),
         times(runs, sets),
-        *(medals(runs, name, title, of) for name, title, of in GROUPINGS),
+        *(medals(runs, sets, name, title, of) for name, title, of in GROUPINGS),
         *(differences(record) for record in comparisons),
     ]
     return [figure for figure in drawn if figure is not None]

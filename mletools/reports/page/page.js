@@ -3,13 +3,13 @@
 // security policy allows only this script.
 (() => {
   const byId = (id) => document.getElementById(id);
-  const COLUMNS = JSON.parse(byId("columns").textContent);
+  const COLUMNS = byId("columns") ? JSON.parse(byId("columns").textContent) : [];
   const at = Object.fromEntries(COLUMNS.map((name, number) => [name, number]));
   let shown = COLUMNS.filter((name) => name !== "block" && name !== "place");
-  const TEXT = new Set(["id", "set", "task", "modality", "scaffold", "policy", "stopped", "status", "medal", "filter"]);
+  const TEXT = new Set(["id", "set", "task", "modality", "scaffold", "policy", "stopped", "status", "medal", "reading", "filter"]);
   const MEDALS = { gold: 3, silver: 2, bronze: 1 };
   const PAGE = 100;
-  const filters = { set: "", task: "", status: "", medal: "", words: "" };
+  const filters = { set: "", task: "", stopped: "", status: "", reading: "", medal: "", words: "" };
   let rows = [], chosen = [], sorted = { name: null, down: false }, first = 0, current = null;
   const blocks = new Map();
 
@@ -38,6 +38,9 @@
   const formatted = (value) => value === null ? "–" : value === true ? "yes" : value === false ? "no" :
     typeof value === "number" && !Number.isInteger(value) ? String(+value.toPrecision(6)) : String(value);
 
+  const ways = (row) => row[at.reading] === null ? [] : row[at.reading].split(" | ");
+  const title = (name) => name.replace(/_s$/, " s").replace(/_/g, " ");
+
   function compare(a, b, name) {
     let x = a[at[name]], y = b[at[name]];
     if (name === "medal") { x = MEDALS[x] || 0; y = MEDALS[y] || 0; }
@@ -50,7 +53,8 @@
     const words = filters.words.toLowerCase().split(/\s+/).filter(Boolean);
     chosen = rows.filter((row) =>
       (!filters.set || row[at.set] === filters.set) && (!filters.task || row[at.task] === filters.task) &&
-      (!filters.status || formatted(row[at.status]) === filters.status) &&
+      (!filters.status || formatted(row[at.status]) === filters.status) && (!filters.stopped || row[at.stopped] === filters.stopped) &&
+      (!filters.reading || ways(row).includes(filters.reading)) &&
       (!filters.medal || (filters.medal === "valid" ? row[at.valid] : filters.medal === "invalid" ? !row[at.valid] :
         filters.medal === "any" ? row[at.medal] !== null : row[at.medal] === filters.medal)) &&
       words.every((word) => row.some((cell) => typeof cell === "string" && cell.toLowerCase().includes(word))));
@@ -67,9 +71,10 @@
       line.classList.toggle("here", row[at.id] === current);
       for (const name of shown) {
         const cell = element("td", undefined, TEXT.has(name) ? "text" : "");
+        cell.dataset.label = title(name);
         if (name === "id") {
           const link = element("a", row[at.id].slice(0, 12));
-          link.href = "#rollout=" + encodeURIComponent(row[at.id]);
+          link.href = address(row[at.id]);
           cell.append(link);
         } else {
           cell.textContent = formatted(row[at[name]]);
@@ -102,18 +107,21 @@
     if (focus) { viewer.scrollIntoView(); byId("viewer-title").focus({ preventScroll: true }); }
   }
 
+  const address = (id) => "#" + encodeURIComponent(id);
+
   function step(by) {
     const here = chosen.findIndex((row) => row[at.id] === current);
     const next = chosen[here === -1 ? 0 : here + by];
     if (!next) return;
     const place = chosen.indexOf(next);
     if (place < first || place >= first + PAGE) first = place - place % PAGE;
-    location.hash = "rollout=" + encodeURIComponent(next[at.id]);
+    location.hash = address(next[at.id]);
   }
 
   function follow() {
-    const found = /^#rollout=(.*)$/.exec(location.hash);
-    if (found) open(decodeURIComponent(found[1]), true);
+    let id = location.hash.slice(1).replace(/^rollout=/, "");
+    try { id = decodeURIComponent(id); } catch { return; }  // a % that no page of ours writes
+    if (id && rows.some((row) => row[at.id] === id)) open(id, true);
   }
 
   function options(name, values) {
@@ -128,8 +136,57 @@
     root.dataset.theme = dark ? "light" : "dark";
   }
 
+  // --- the fields of the training steps: one is drawn at a time ---
+
+  const svg = (name, attributes, text) => {
+    const node = document.createElementNS("http://www.w3.org/2000/svg", name);
+    for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
+    if (text !== undefined) node.textContent = text;
+    return node;
+  };
+
+  function chart(name, lines) {
+    const points = Object.values(lines).flat(), left = 70, right = 690, top = 30, bottom = 250;
+    const range = (values) => {
+      const low = values.reduce((a, b) => Math.min(a, b)), high = values.reduce((a, b) => Math.max(a, b));
+      return low === high ? [low - 0.5, high + 0.5] : [low, high];
+    };
+    const [x0, x1] = range(points.map((point) => point[0])), [y0, y1] = range(points.map((point) => point[1]));
+    const x = (value) => left + (right - left) * ((value - x0) / (x1 - x0));
+    const y = (value) => bottom - (bottom - top) * ((value - y0) / (y1 - y0));
+    const drawn = svg("svg", { viewBox: "0 0 700 290", "aria-hidden": "true" });
+    for (let tick = 0; tick <= 4; tick++) {
+      const up = y0 + (y1 - y0) * tick / 4, across = x0 + (x1 - x0) * tick / 4;
+      drawn.append(svg("line", { x1: left, x2: right, y1: y(up), y2: y(up), stroke: "var(--line)" }),
+        svg("text", { x: left - 6, y: y(up) + 4, "text-anchor": "end" }, String(+up.toPrecision(3))),
+        svg("text", { x: x(across), y: bottom + 18, "text-anchor": "middle" }, String(Math.round(across))));
+    }
+    drawn.append(svg("text", { x: (left + right) / 2, y: bottom + 36, "text-anchor": "middle" }, "optimiser step"));
+    Object.entries(lines).forEach(([label, line], number) => {
+      const colour = `var(--series-${number % 6 + 1})`;
+      drawn.append(svg("path", { d: "M" + line.map(([a, b]) => `${x(a).toFixed(1)} ${y(b).toFixed(1)}`).join("L"), fill: "none", stroke: colour, "stroke-width": 2 }));
+      if (line.length === 1) drawn.append(svg("circle", { cx: x(line[0][0]), cy: y(line[0][1]), r: 3, fill: colour }));
+      drawn.append(svg("text", { x: left + 150 * (number % 4), y: 14 * (1 + Math.floor(number / 4)), fill: colour, class: "label" }, "— " + label.slice(0, 20)));
+    });
+    byId("field-chart").setAttribute("aria-label", `${title(name)} by optimiser step`);
+    byId("field-chart").replaceChildren(drawn);
+  }
+
+  async function training() {
+    const fields = await unpack(byId("step-data").textContent), select = byId("field");
+    for (const name of Object.keys(fields)) {
+      const option = element("option", title(name));
+      option.value = name;
+      select.append(option);
+    }
+    if ("loss" in fields) select.value = "loss";
+    select.addEventListener("change", () => chart(select.value, fields[select.value]));
+    if (select.value) chart(select.value, fields[select.value]);
+  }
+
   async function begin() {
     byId("theme").addEventListener("click", theme);
+    if (byId("step-data")) training();
     if (!byId("rows")) return;
     rows = await unpack(byId("row-data").textContent);
     const distinct = (name) => new Set(rows.map((row) => row[at[name]]));
@@ -142,7 +199,7 @@
       const button = element("button", name);
       button.type = "button";
       button.dataset.name = name;
-      button.dataset.title = name.replace(/_s$/, " s").replace(/_/g, " ");
+      button.dataset.title = title(name);
       button.addEventListener("click", () => {
         sorted = { name, down: sorted.name === name ? !sorted.down : !TEXT.has(name) };
         choose();
@@ -153,7 +210,10 @@
     const values = (name) => [...new Set(rows.map((row) => formatted(row[at[name]])))].sort();
     options("set", values("set"));
     options("task", values("task"));
+    options("stopped", values("stopped"));
     options("status", values("status"));
+    options("reading", [...new Set(rows.flatMap(ways))].sort());
+    for (const name of ["status", "reading"]) byId("filter-" + name).parentElement.hidden = !shown.includes(name);
     options("medal", ["valid", "invalid", "any", "gold", "silver", "bronze"]);
     byId("filter-words").addEventListener("input", (event) => { filters.words = event.target.value; choose(); });
     byId("previous").addEventListener("click", () => { first = Math.max(0, first - PAGE); show(); });

@@ -60,7 +60,7 @@ def save(figures: Iterable[Figure], folder: Path, formats: Sequence[str] = FORMA
     paths = []
     for figure in figures:
         for kind in formats:
-            path = folder / f"{re.sub(r'[^A-Za-z0-9._-]+', '-', figure.name)}.{kind}"
+            path = folder / f"{figure.name}.{kind}"
             path.write_bytes(_drawn(figure, Palette(), kind, "path"))
             paths.append(path)
     return paths

@@ -13,7 +13,7 @@ STAGES = ("rollouts", "with a program", "ran without error", "submission", "vali
 MEDALS = ("gold", "silver", "bronze")
 COLUMNS = (
     *("id", "set", "task", "modality", "scaffold", "policy", "turns", "stopped", "status", "valid", "medal", "score"),
-    *("reward", "human_rank", "seconds", "execution_s", "tokens", "usd", "filter", "block", "place"),
+    *("reward", "human_rank", "seconds", "execution_s", "tokens", "usd", "reading", "filter", "block", "place"),
 )
 
 
@@ -40,6 +40,21 @@ class Shown:
     markers: int | None  # progress reports that arrived; None: it was not instrumented
     dropped: str | None  # the filter's reason; None: kept, or not filtered
     filtered: bool
+
+    @property
+    def readings(self) -> list[str]:
+        """How its answers were read, each way once: `exact`, `lenient: first_action`, `not read: missing`."""
+        words = {"none": "not read"}
+        ways = {": ".join(filter(None, (words.get(read, read), rule))) for read, rule in self.run.readings}
+        return sorted(map(visible_line, ways))
+
+    @property
+    def outcomes(self) -> list[str]:
+        """What a share of rollouts can be counted of: how it stopped, ran, was read, and was judged."""
+        program = "no program" if not self.coded else f"program: {self.status or 'not run'}"
+        above = ["above the median"] if self.run.above_median else []
+        answers = (f"answers {way}" for way in self.readings)
+        return [*map(visible_line, (f"stopped: {self.stop_reason}", program)), *answers, *above]
 
     @property
     def stage(self) -> int:
@@ -96,7 +111,12 @@ def cells(each: Shown, place: tuple[int, int]) -> list[Any]:
         *(run.id, each.set, each.name, each.modality, each.scaffold, policy, each.turns, each.stop_reason),
         *(each.status, run.valid, run.medal, _short(run.score), _short(run.reward), _short(run.human_rank)),
         *(round(run.seconds, 1), None if each.execution_s is None else round(each.execution_s, 2), tokens),
-        *(_short(run.usd), each.dropped or ("kept" if each.filtered else None), *place),
+        *(
+            _short(run.usd),
+            " | ".join(each.readings) or None,
+            each.dropped or ("kept" if each.filtered else None),
+            *place,
+        ),
     ]
 
 

@@ -2,9 +2,13 @@
 classes.
 
 mle-show makes agents' text harmless to terminals (visible); here it is escaped, so no tag of the piece comes from an
-agent. Not covered: storage of the pieces (blocks), styles (page.css).
+agent. The pieces are packed: gzip in base64, which has no character that could end the enclosing element, many in one
+block (a JSON list of strings), which a browser unpacks when it needs one of them. Not covered: styles (page.css).
 """
 
+import base64
+import gzip
+import json
 from collections.abc import Iterator, Mapping
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
@@ -13,22 +17,19 @@ from .. import show
 from ..search import is_search
 
 if TYPE_CHECKING:
-    from rich.style import Style
     from rich.text import Text
 
 WIDTH = 110  # columns
-FLAGS = ("bold", "dim", "italic", "underline", "reverse")
+SIZE = 150_000  # approximate characters per block: unpacked in milliseconds, and large enough to compress well
 
 
 def piece(rollout: Mapping[str, Any], full: bool = False) -> str:
     """The HTML of one valid rollout record. full: texts are not cut."""
-    from rich.console import Console
-
-    console = Console(color_system="standard", force_terminal=True, width=1000, legacy_windows=False)
+    written = show.html_printer()
     view = show.View(full, WIDTH)
-    sections = [_section(lines, console) for lines in _sections(show.lines(rollout, view))]
+    sections = [_section(lines, written) for lines in _sections(show.lines(rollout, view))]
     if is_search(rollout):
-        graph = "".join(f"{_line(line, console)}\n" for line in show.graph(rollout, view))
+        graph = "".join(written(show.graph(rollout, view)))
         sections.insert(1, _details("exploration graph", "", graph))
     return "".join(sections)
 
@@ -45,11 +46,11 @@ def _sections(lines: Iterator["Text"]) -> Iterator[list["Text"]]:
         yield list(section)
 
 
-def _section(lines: list["Text"], console: Any) -> str:
+def _section(lines: list["Text"], written: show.Printer) -> str:
     body = lines[1:] if show.is_rule(lines[0]) else lines
     while body and not body[-1].plain:
         body.pop()
-    text = "".join(f"{_line(line, console)}\n" for line in body)
+    text = "".join(written(body))
     if not show.is_rule(lines[0]):
         return f"<pre>{text}</pre>"
     title, _, after = (lines[0].plain[span.start : span.end].strip("─ ") for span in _three(lines[0]))
@@ -70,26 +71,36 @@ def _details(title: str, after: str, text: str) -> str:
     return f"<details open><summary>{escape(title)}{small}</summary><pre>{text}</pre></details>"
 
 
-def _line(line: "Text", console: Any) -> str:
-    from markupsafe import escape
-    from rich.segment import Segment
-
-    parts = []
-    for segment in Segment.apply_style(
-        line.render(console), console.get_style(line.style)
-    ):  # a line's own style is no span
-        classes = _classes(segment.style)
-        text = escape(segment.text)
-        parts.append(f'<span class="{classes}">{text}</span>' if classes else str(text))
-    return "".join(parts)
+# --- packed texts ---------------------------------------------------------------------------------------------------
 
 
-def _classes(style: "Style | None") -> str:
-    """Class names of page.css, such as `bold red` and `on-red`; colours are the terminal's sixteen."""
-    if style is None:
-        return ""
-    classes = [name for name in FLAGS if getattr(style, name)]
-    for colour, prefix in ((style.color, ""), (style.bgcolor, "on-")):
-        if colour is not None and not colour.is_default:
-            classes.append(prefix + colour.name.replace("_", "-"))
-    return " ".join(classes)
+def packed(value: Any) -> str:
+    """A JSON value as base64 of gzip; the same value gives the same text."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return base64.b64encode(gzip.compress(text.encode("utf-8", "replace"), 9, mtime=0)).decode()
+
+
+class Blocks:
+    """Collects texts; `done` gives the packed blocks. `add` returns a text's position: block, index in it."""
+
+    def __init__(self) -> None:
+        self._packed: list[str] = []
+        self._open: list[str] = []
+        self._size = 0
+
+    def add(self, text: str) -> tuple[int, int]:
+        place = len(self._packed), len(self._open)
+        self._open.append(text)
+        self._size += len(text)
+        if self._size >= SIZE:
+            self._close()
+        return place
+
+    def _close(self) -> None:
+        self._packed.append(packed(self._open))
+        self._open, self._size = [], 0
+
+    def done(self) -> list[str]:
+        if self._open:
+            self._close()
+        return self._packed

@@ -4,10 +4,10 @@ Of a search the graph of its nodes as well. Lines of styled text, made one by on
 writing (the command does).
 """
 
-from .console import PAGE, page, printer
+from .console import Printer, html_printer, page, printer
 from .lines import View, is_rule
 from .listing import HEADER, row, table
 from .rollout import lines
 from .tree import graph
 
-__all__ = ["HEADER", "PAGE", "View", "graph", "is_rule", "lines", "page", "printer", "row", "table"]
+__all__ = ["HEADER", "Printer", "View", "graph", "html_printer", "is_rule", "lines", "page", "printer", "row", "table"]

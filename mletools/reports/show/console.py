@@ -2,36 +2,46 @@
 
 import io
 from collections.abc import Callable, Iterable, Iterator
+from html import escape
+from importlib.resources import files
 from itertools import islice
 from typing import IO, TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.style import Style
     from rich.text import Text
 
 BATCH = 500  # lines
 
 
-# before and after the lines of a page; whatever an agent's text may be, a browser is told to load nothing
-PAGE = (
-    """<!DOCTYPE html>
+FLAGS = ("bold", "dim", "italic", "underline", "reverse")
+Printer = Callable[[Iterable["Text"]], Iterator[str]]
+# whatever an agent's text may be, a browser is told to load nothing
+_PAGE = """<!DOCTYPE html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
 <title>mle-show</title>
+<style>{style}</style>
 </head>
-<body style="margin: 1em; color: #d9d9d9; background-color: #0c0c0c">
-<pre style="font-family: 'DejaVu Sans Mono', Menlo, Consolas, monospace; line-height: 1.25">
-""",
-    """</pre>
+<body>
+<div id="viewer"><pre>
+{lines}</pre></div>
 </body>
 </html>
-""",
-)
+"""
 
 
-def printer(colour: bool) -> Callable[[Iterable["Text"]], Iterator[str]]:
+def page() -> tuple[str, str]:
+    """What stands before and after the lines of `html_printer` in a page of their own, in the colours of the report."""
+    style = files("mletools.reports.page").joinpath("page.css").read_text(encoding="utf-8")
+    before, _, after = _PAGE.partition("{lines}")
+    return before.replace("{style}", style), after
+
+
+def printer(colour: bool) -> Printer:
     """A function from lines to text, some lines at a time, each with its line end.
 
     Sixteen colours, so that the terminal's own palette decides; every line ends its colours, as `less -R` wants it.
@@ -48,21 +58,41 @@ def printer(colour: bool) -> Callable[[Iterable["Text"]], Iterator[str]]:
     return written
 
 
-def page() -> Callable[[Iterable["Text"]], Iterator[str]]:
-    """A function from lines to HTML, to stand between the two parts of PAGE: text is escaped, styles are inline."""
-    from rich.terminal_theme import MONOKAI
-
-    console = _console(io.StringIO(), True, record=True)
+def html_printer() -> Printer:
+    """A function from lines to HTML: text is escaped, styles are classes of page.css."""
+    console = _console(io.StringIO(), True)
 
     def written(lines: Iterable["Text"]) -> Iterator[str]:
-        for _ in _batches(console, lines):
-            yield console.export_html(theme=MONOKAI, code_format="{code}", inline_styles=True)
-            console.file = io.StringIO()
+        for line in lines:
+            yield f"{_html(line, console)}\n"
 
     return written
 
 
-def _console(file: IO[str], colour: bool, record: bool = False) -> "Console":
+def _html(line: "Text", console: "Console") -> str:
+    from rich.segment import Segment
+
+    parts = []
+    # a line's own style is no span
+    for segment in Segment.apply_style(line.render(console), console.get_style(line.style)):
+        classes = _classes(segment.style)
+        text = escape(segment.text)
+        parts.append(f'<span class="{classes}">{text}</span>' if classes else text)
+    return "".join(parts)
+
+
+def _classes(style: "Style | None") -> str:
+    """Class names of page.css, such as `bold red` and `on-red`; colours are the terminal's sixteen."""
+    if style is None:
+        return ""
+    classes = [name for name in FLAGS if getattr(style, name)]
+    for colour, prefix in ((style.color, ""), (style.bgcolor, "on-")):
+        if colour is not None and not colour.is_default:
+            classes.append(prefix + colour.name.replace("_", "-"))
+    return " ".join(classes)
+
+
+def _console(file: IO[str], colour: bool) -> "Console":
     from rich.console import Console
 
     return Console(
@@ -76,7 +106,6 @@ def _console(file: IO[str], colour: bool, record: bool = False) -> "Console":
         highlight=False,
         width=1000,
         legacy_windows=False,
-        record=record,
     )
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..turns import Turn
 from . import facts
 from .lines import BAD, DIM, GOOD, LABEL, LOUD, View, block, count, folded, rule, styled
 from .visible import shortened, visible_line
@@ -151,30 +152,29 @@ def ladder(grade: Record) -> Iterator[str | tuple[str, str]]:
         yield from (" → " if at else "", part)
 
 
-def overview(rollout: Record) -> list["Text"]:
+def overview(rollout: Record, turns: Sequence[Turn]) -> list["Text"]:
     """A table with a line for each turn; nothing for a rollout of one."""
-    turns = rollout["turns"]
-    if len(turns) < 2:
+    if len(rollout["turns"]) < 2:
         return []
     shown = "test" if rollout.get("reveal_test") else "test (hidden)"
     header = ["turn", "node", "parents", "action", "status", "score", "validation", "best so far", shown]
     header += ["tokens", "seconds", "USD"]
-    best = facts.best_so_far(rollout)
     rows = [
         [
-            str(at + 1),
-            *_place_in_graph(turn.get("node")),
-            turn["action"],
-            _status(turn),
-            facts.number((turn.get("node") or {}).get("score")),
-            facts.shown_score(turn.get("validation")),
-            facts.number(best[at]),
-            facts.shown_score(turn.get("grade")),
-            facts.tokens(turn.get("usage")),
-            f"{turn['duration_s']:.1f}",
-            facts.usd(turn.get("usage")),
+            str(turn.number),
+            *_place_in_graph(record.get("node")),
+            record["action"],
+            str(record.get("problem") or (turn.ran["status"] if turn.ran else "-")),
+            facts.number((record.get("node") or {}).get("score")),
+            facts.shown_score(record.get("validation")),
+            facts.number(turn.best),
+            facts.shown_score(record.get("grade")),
+            facts.tokens(record.get("usage")),
+            f"{record['duration_s']:.1f}",
+            facts.usd(record.get("usage")),
         ]
-        for at, turn in enumerate(turns)
+        for turn in turns
+        for record in (turn.record,)
     ]
     told = [any(row[at] != "-" for row in rows) for at in range(len(header))]
     rows = [[cell for cell, kept in zip(row, told, strict=True) if kept] for row in rows]
@@ -186,11 +186,6 @@ def overview(rollout: Record) -> list["Text"]:
 def _place_in_graph(node: Record | None) -> tuple[str, str]:
     """The number and the parents of a turn that is a node."""
     return ("-", "-") if node is None else (str(node["number"]), ", ".join(map(str, node["parents"])) or "-")
-
-
-def _status(turn: Record) -> str:
-    what = facts.ran(turn)
-    return str(turn.get("problem") or (what["status"] if what else "-"))
 
 
 def aligned(header: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[str]) -> list["Text"]:

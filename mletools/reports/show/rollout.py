@@ -1,8 +1,9 @@
 """All of a rollout, line by line: the top, its turns, what came after them, and what was handed in."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..turns import Turn, runs_after, turns
 from . import facts
 from .header import graded, header, overview
 from .lines import LABEL, View, folded, rule, styled
@@ -17,7 +18,8 @@ Record = Mapping[str, Any]
 def lines(rollout: Record, view: View) -> Iterator["Text"]:
     """The rollout (a valid record) as lines without their ends; turns that `view` leaves out are compared with still."""
     yield from header(rollout, view)
-    table = overview(rollout)
+    of = turns(rollout)
+    table = overview(rollout, of)
     if table:
         yield styled("")
         yield from table
@@ -28,22 +30,22 @@ def lines(rollout: Record, view: View) -> Iterator["Text"]:
     state = rollout.get("state") or {}
     if state.get("code"):
         before["program"] = (state["code"], "the solution that it began with")
-    for at, (record, program) in enumerate(zip(rollout["turns"], facts.programs(rollout), strict=True)):
-        if not view.turns or at + 1 in view.turns:
+    for each in of:
+        if not view.turns or each.number in view.turns:
             yield styled("")
-            yield from turn(rollout, at, _compared(record, before, nodes), view)
-        if program is not None:
-            before[facts.kind_of(record)] = (program, f"turn {at + 1}")
-            if "node" in record:
-                nodes[record["node"]["number"]] = (program, f"turn {at + 1}, its parent")
-    written_last = bool(rollout["turns"]) and facts.runs_after(rollout)
+            yield from turn(rollout, each, _compared(each.record, before, nodes), view)
+        if each.program is not None:
+            before[each.kind] = (each.program, f"turn {each.number}")
+            if "node" in each.record:
+                nodes[each.record["node"]["number"]] = (each.program, f"turn {each.number}, its parent")
+    written_last = bool(of) and runs_after(rollout)
     if written_last and (not view.turns or len(rollout["turns"]) in view.turns):
         yield from folded(_judged(rollout, view), view)
     if not view.turns:
-        yield from _apart(folded(_after(rollout, view), view))
+        yield from _apart(folded(_after(rollout, of, view), view))
         yield from _apart(folded(_ideas(rollout, view), view))
         if not written_last:
-            yield from _apart(_handed_in(rollout, before, view))
+            yield from _apart(_handed_in(rollout, of, before, view))
     yield styled("")
 
 
@@ -73,9 +75,9 @@ def _apart(part: Iterator["Text"]) -> Iterator["Text"]:
         yield from part
 
 
-def _after(rollout: Record, view: View) -> Iterator["Text"]:
+def _after(rollout: Record, of: Sequence[Turn], view: View) -> Iterator["Text"]:
     """Messages that no turn of the policy answers, and the question that a state ends in."""
-    last = max((place for place in facts.places(rollout) if place is not None), default=-1)
+    last = max((turn.message for turn in of if turn.message is not None), default=-1)
     messages = [] if rollout.get("search") else rollout["messages"][last + 1 :]
     query = (rollout.get("state") or {}).get("query")
     if messages or query:
@@ -104,14 +106,16 @@ def _ideas(rollout: Record, view: View) -> Iterator["Text"]:
             yield from seen(message, view)
 
 
-def _handed_in(rollout: Record, before: Mapping[str, tuple[str, str]], view: View) -> Iterator["Text"]:
+def _handed_in(
+    rollout: Record, of: Sequence[Turn], before: Mapping[str, tuple[str, str]], view: View
+) -> Iterator["Text"]:
     """The program at the top of the record, and what came of it."""
     program = rollout["code"]
     if program is None and not rollout.get("execution") and not rollout.get("grade"):
         return
     yield rule("what was handed in", view)
     if program is not None:
-        yield from _same_or_listed(rollout, program, before, view)
+        yield from _same_or_listed(of, program, before, view)
     yield from folded(_judged(rollout, view), view)
 
 
@@ -133,18 +137,18 @@ def _judged(rollout: Record, view: View) -> Iterator["Text"]:
 
 
 def _same_or_listed(
-    rollout: Record, program: str, before: Mapping[str, tuple[str, str]], view: View
+    of: Sequence[Turn], program: str, before: Mapping[str, tuple[str, str]], view: View
 ) -> Iterator["Text"]:
     cells: list[str] = []
-    for at, (record, written) in enumerate(zip(rollout["turns"], facts.programs(rollout), strict=True)):
-        if written is None:
+    for each in of:
+        if each.program is None:
             continue
-        if written.strip() == program.strip():
-            yield styled(("code", LABEL), f" as in turn {at + 1}")
+        if each.program.strip() == program.strip():
+            yield styled(("code", LABEL), f" as in turn {each.number}")
             return
-        if "cell" in record and record["action"] == "python":
-            cells.append(written)
+        if each.kind == "cell" and each.record["action"] == "python":
+            cells.append(each.program)
             if "\n\n".join(cells).strip() == program.strip() and not view.full:
-                yield styled(("code", LABEL), f" the cells up to turn {at + 1}")
+                yield styled(("code", LABEL), f" the cells up to turn {each.number}")
                 return
     yield from listing(program, "program", before, view)

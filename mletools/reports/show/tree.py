@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..turns import lower_is_better, turns
 from . import facts
 from .header import MEDALS, revealed
 from .lines import BAD, DIM, LABEL, View, count, folded, styled
@@ -35,9 +36,8 @@ def graph(rollout: Record, view: View) -> Iterator["Text"]:
     yield from folded([_root(rollout)], view)
     if not rollout["turns"]:
         return
-    best = facts.best_so_far(rollout)
-    yield from _rows(rollout, list(drawn(rollout)), best, view)
-    direction = "lower" if rollout["task"]["metric"]["lower_is_better"] else "higher"
+    yield from _rows(rollout, list(drawn(rollout)), [turn.improved for turn in turns(rollout)], view)
+    direction = "lower" if lower_is_better(rollout) else "higher"
     legend = (
         f"* best score so far ({direction} is better); gain over the parent, + is better; "
         "test: g(old), s(ilver), b(ronze); + 2: further parents"
@@ -48,34 +48,27 @@ def graph(rollout: Record, view: View) -> Iterator["Text"]:
 
 def _root(rollout: Record) -> "Text":
     told = rollout["search"]
-    best = _best(rollout)
-    turns = {turn["node"]["number"]: turn for turn in rollout["turns"]}
+    best = next((turn.record["node"] for turn in reversed(turns(rollout)) if turn.improved), None)
+    numbered = {turn["node"]["number"]: turn for turn in rollout["turns"]}
     chosen = told.get("chosen")
     parts: list[str | tuple[str, str]] = [(f"{facts.task_name(rollout)}", LABEL), f" {rollout['id']}: "]
-    parts.append(f"{told.get('preset') or 'components of its own'}, {count(len(turns), 'node')}, ")
+    parts.append(f"{told.get('preset') or 'components of its own'}, {count(len(numbered), 'node')}, ")
     parts.append("none has a score" if best is None else f"best {best['number']} ({facts.number(best['score'])}), ")
-    if chosen in turns:
-        parts.append((f"chosen {chosen} ({facts.number(turns[chosen]['node']['score'])})", "bold"))
+    if chosen in numbered:
+        parts.append((f"chosen {chosen} ({facts.number(numbered[chosen]['node']['score'])})", "bold"))
     else:
         parts.append((", " if best is None else "") + "none chosen")
     return styled(*parts)
 
 
-def _best(rollout: Record) -> Record | None:
-    """The node with the best score, of equals the first."""
-    scored = [turn["node"] for turn in rollout["turns"] if turn["node"]["score"] is not None]
-    pick = min if rollout["task"]["metric"]["lower_is_better"] else max
-    return pick(scored, key=lambda node: node["score"]) if scored else None
-
-
 # --- the lines ------------------------------------------------------------------------------------------------------
 
 
-def first_parents(turns: Sequence[Record]) -> list[int | None]:
+def first_parents(records: Sequence[Record]) -> list[int | None]:
     """Of each node the place of its first parent; None of a draft, and where the parent is not among the turns before."""
     places: dict[Any, int] = {}
     found = []
-    for at, turn in enumerate(turns):
+    for at, turn in enumerate(records):
         parents = turn["node"]["parents"]
         found.append(places.get(parents[0]) if parents else None)
         places.setdefault(turn["node"]["number"], at)
@@ -84,18 +77,18 @@ def first_parents(turns: Sequence[Record]) -> list[int | None]:
 
 def drawn(rollout: Record) -> Iterator[Drawn]:
     """The nodes in the order of their lines. With n nodes, one is at most log2(n) + 1 lines to the right."""
-    turns = rollout["turns"]
-    parents = first_parents(turns)
-    children: list[list[int]] = [[] for _ in turns]
+    nodes = rollout["turns"]
+    parents = first_parents(nodes)
+    children: list[list[int]] = [[] for _ in nodes]
     for at, parent in enumerate(parents):
         if parent is not None:
             children[parent].append(at)
-    below = [1] * len(turns)
-    for at in reversed(range(len(turns))):  # a parent stands before its children
+    below = [1] * len(nodes)
+    for at in reversed(range(len(nodes))):  # a parent stands before its children
         parent = parents[at]
         if parent is not None:
             below[parent] += below[at]
-    chosen = _line_of(rollout["search"].get("chosen"), turns, parents)
+    chosen = _line_of(rollout["search"].get("chosen"), nodes, parents)
     drafts = [at for at, parent in enumerate(parents) if parent is None]
     # lines left of the node, lines left of those below it, its place
     todo = [("┌ " if children[at] else "─ ", "", at) for at in reversed(drafts)]
@@ -109,9 +102,9 @@ def drawn(rollout: Record) -> Iterator[Drawn]:
                 todo.append((guide + ("├─┬ " if children[side] else "├── "), guide + "│ ", side))
 
 
-def _line_of(number: Any, turns: Sequence[Record], parents: Sequence[int | None]) -> set[int]:
+def _line_of(number: Any, nodes: Sequence[Record], parents: Sequence[int | None]) -> set[int]:
     """The places of the node with this number and of all that it descends from, along first parents."""
-    at = next((at for at, turn in enumerate(turns) if turn["node"]["number"] == number), None)
+    at = next((at for at, turn in enumerate(nodes) if turn["node"]["number"] == number), None)
     found: set[int] = set()
     while at is not None:
         found.add(at)
@@ -122,26 +115,24 @@ def _line_of(number: Any, turns: Sequence[Record], parents: Sequence[int | None]
 # --- a line a node --------------------------------------------------------------------------------------------------
 
 
-def _rows(rollout: Record, order: Sequence[Drawn], best: Sequence[float | None], view: View) -> Iterator["Text"]:
+def _rows(rollout: Record, order: Sequence[Drawn], improved: Sequence[bool], view: View) -> Iterator["Text"]:
     from rich.cells import cell_len, set_cell_size
 
-    turns, parents = rollout["turns"], first_parents(rollout["turns"])
-    lower = rollout["task"]["metric"]["lower_is_better"]
+    nodes, parents, lower = rollout["turns"], first_parents(rollout["turns"]), lower_is_better(rollout)
     chosen = rollout["search"].get("chosen")
     rows: list[tuple[str, ...]] = [HEADER]
     for lead, at in order:
-        better = best[at] is not None and (at == 0 or best[at] != best[at - 1])
-        place, mark = parents[at], CHOSEN if turns[at]["node"]["number"] == chosen else ""
-        parent = None if place is None else turns[place]["node"]["score"]
-        label, told, gain = _cells(turns[at], better, parent, lower)
-        words = visible_line(_BLANK.sub(" ", turns[at]["node"]["hypothesis"][: 4 * view.width])).strip()
-        medal, seconds = (_medal(turns[at]) or "")[:1], f"{turns[at]['duration_s']:.1f}"
+        place, mark = parents[at], CHOSEN if nodes[at]["node"]["number"] == chosen else ""
+        parent = None if place is None else nodes[place]["node"]["score"]
+        label, told, gain = _cells(nodes[at], improved[at], parent, lower)
+        words = visible_line(_BLANK.sub(" ", nodes[at]["node"]["hypothesis"][: 4 * view.width])).strip()
+        medal, seconds = (_medal(nodes[at]) or "")[:1], f"{nodes[at]['duration_s']:.1f}"
         rows.append((lead + label, told, gain, medal, seconds, mark, words[: view.width]))
     widths = [max(cell_len(cell) for cell in column) for column in zip(*rows, strict=True)][:-1]
-    least = max(len(lead) + len(f"{turns[at]['node']['number']}") for lead, at in order)
+    least = max(len(lead) + len(f"{nodes[at]['node']['number']}") for lead, at in order)
     widths[0] = max(min(widths[0], view.width - ROOM - sum(widths[1:]) - 2 * len(widths)), least)
     for number, row in enumerate(rows):
-        turn = turns[order[number - 1][1]] if number else None
+        turn = nodes[order[number - 1][1]] if number else None
         style = "bold" if turn is None else BAD if turn.get("problem") else ""
         styles = {"test": MEDALS.get(_medal(turn) or "", style) if turn else style, "": "bold reverse"}
         parts: list[tuple[str, str]] = []

@@ -1,11 +1,15 @@
-"""A turn of a rollout: what the policy saw, what it wrote, the program or what changed in it, and what came of it."""
+"""A turn of a rollout: what the policy saw, what it wrote, the program or what changed in it, and what came of it.
+
+Of a node of a search also what was thought before its program, and what was learnt from it.
+"""
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from . import facts, nodes
+from ..turns import Turn
+from . import facts
 from .header import graded
 from .lines import BAD, DIM, GOOD, LABEL, View, block, changes, code, count, folded, rule, styled
 
@@ -13,7 +17,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 Record = Mapping[str, Any]
-SEEN, SAID, THOUGHT, PRINTED = (6, 4), (30, 10), (8, 4), (12, 12)  # first and last lines that are shown
+SEEN, SAID, THOUGHT, PRINTED, BRIEF = (6, 4), (30, 10), (8, 4), (12, 12), (4, 2)  # first and last lines that are shown
 _THINK = re.compile(r"\s*<think>(.*?)(?:</think>|\Z)", re.DOTALL)
 PROBLEMS = {
     "length": "the message was cut off",
@@ -32,36 +36,34 @@ PROBLEMS = {
 }
 
 
-def turn(rollout: Record, at: int, before: Mapping[str, tuple[str, str]], view: View) -> Iterator["Text"]:
-    """Turn `at`, from 0. `before`: for each kind of program the last one, and where it stands."""
-    record, place = rollout["turns"][at], facts.places(rollout)
+def turn(rollout: Record, this: Turn, before: Mapping[str, tuple[str, str]], view: View) -> Iterator["Text"]:
+    """One turn. `before`: for each kind of program the last one, and where it stands."""
+    record, program = this.record, this.program
     used = record.get("usage")
     cost = [f"{record['duration_s']:.1f} s"]
     if facts.tokens(used) != "-":
         cost.insert(0, f"{facts.tokens(used)} tokens")
     if facts.usd(used) != "-":
         cost.append(f"{facts.usd(used)} USD")
-    yield rule(f"turn {at + 1} of {len(place)}: {record['action']}", view, after=", ".join(cost))
+    yield rule(f"turn {this.number} of {len(rollout['turns'])}: {record['action']}", view, after=", ".join(cost))
     if record.get("dropped"):
         yield styled((f"no longer seen by the agent: messages {_ranges(record['dropped'])}", "yellow"))
-    program, here = facts.programs(rollout)[at], place[at]
-    if here is not None:
-        last = next((was for was in reversed(place[:at]) if was is not None), -1)
-        for message in rollout["messages"][last + 1 : here]:
-            yield from seen(message, view)
-        yield from folded(said(rollout["messages"][here], program, view), view)
+    if this.message is not None:
+        for place in this.seen:
+            yield from seen(rollout["messages"][place], view)
+        yield from folded(said(rollout["messages"][this.message], program, view), view)
     if record.get("node"):
-        yield from nodes.thought(record["node"], view)
+        yield from thought(record["node"], view)
     if record.get("problem"):
         problem = record["problem"]
         yield styled((f"problem: {problem}", BAD), (f", {PROBLEMS.get(problem, 'see its message')}", BAD))
     if (record.get("format") or {}).get("read") == "lenient":
         yield styled((f"read leniently: {record['format']['rule']}", "yellow"))
     if program is not None:
-        yield from listing(program, facts.kind_of(record), before, view)
+        yield from listing(program, this.kind, before, view)
     yield from folded(came_of(record, bool(rollout.get("reveal_test")), view), view)
     if record.get("node"):
-        yield from nodes.learnt(record["node"], view)
+        yield from learnt(record["node"], view)
 
 
 def _ranges(places: list[int]) -> str:
@@ -206,3 +208,72 @@ def described(told: Any, view: View, name: str = "") -> Iterator["Text"]:
         if name:
             yield styled((f"  {name.replace('_', ' ')}", "bold"))
         yield from block(told if isinstance(told, str) else json.dumps(told), view, ends=SAID, words=True)
+
+
+# --- a turn that is a node of a search ------------------------------------------------------------------------------
+
+
+def thought(node: Record, view: View) -> Iterator["Text"]:
+    """Its place in the graph, its hypothesis and where that came from, and the runs ahead of the last."""
+    parents = f"from {_numbers(node['parents'])}" if node["parents"] else "from nothing"
+    places = (f"{name} {node[name]}" for name in ("branch", "depth", "round", "stage") if node.get(name) is not None)
+    repairs = f", repair {node['repairs']}" if node.get("repairs") else ""
+    place = f" {node['number']} {parents}, {', '.join(places)}{repairs}"
+    yield from folded([styled(("node", LABEL), place)], view)
+    if node.get("challenges"):
+        yield styled(("challenges", LABEL))
+        for text in node["challenges"]:
+            yield from block(f"- {text}", view, ends=BRIEF, words=True)
+    how = f", {node['action']}" if node.get("action") else ""
+    yield from folded([styled(("hypothesis", LABEL), f"{_about(node)}{how}")], view)
+    yield from block(node["hypothesis"], view, ends=SAID, words=True)
+    if node.get("challenge"):
+        yield from folded([styled(("against the challenge", LABEL))], view)
+        yield from block(node["challenge"], view, ends=BRIEF, words=True)
+    considered = node.get("considered") or ()
+    if considered:
+        yield styled(("considered", LABEL), f" {len(considered)}")
+    for each in considered:
+        yield from folded([styled(f" {_about(each)}")], view)
+        yield from block(each["text"], view, ends=BRIEF, words=True)
+    if node.get("recalled"):
+        yield from folded([styled(("recalled", LABEL), f" {_numbers(node['recalled'])}")], view)
+    yield from folded((_trial(trial) for trial in node.get("trials") or ()), view)
+
+
+def learnt(node: Record, view: View) -> Iterator["Text"]:
+    """What the search goes by, the lesson, and what the node cost by phase."""
+    if node.get("why"):
+        yield styled(("why not", LABEL))
+        yield from block(node["why"], view, ends=SAID, words=True)
+    yield styled(("score", LABEL), " ", (facts.number(node["score"]), "bold"))
+    if node.get("lesson"):
+        yield styled(("lesson", LABEL))
+        yield from block(node["lesson"], view, ends=SAID, words=True)
+    yield from folded(
+        (styled((str(phase), LABEL), f" {facts.spent(used)}") for phase, used in (node.get("cost") or {}).items()), view
+    )
+
+
+def _about(hypothesis: Record) -> str:
+    """` [Model] impact 7, novelty 3`"""
+    scores = ", ".join(
+        f"{axis.replace('_', ' ')} {value:g}" for axis, value in (hypothesis.get("scores") or {}).items()
+    )
+    component = hypothesis.get("component")
+    return (f" [{component}]" if component else "") + (f" {scores}" if scores else "")
+
+
+def _trial(trial: Record) -> "Text":
+    what = "debug run" if trial.get("debug") else "run"
+    status, problem = trial.get("status"), trial.get("problem")
+    estimated, took = trial.get("estimated_s"), trial.get("duration_s")
+    more = "" if took is None else f", {took:.1f} s"
+    more += "" if estimated is None else f", the whole would take {estimated:.1f} s"
+    more += f", {problem}" if problem else ""
+    style = GOOD if status == "ok" and not problem else "yellow"
+    return styled((what, LABEL), " ", (str(status), style), more)
+
+
+def _numbers(numbers: Sequence[int]) -> str:
+    return ", ".join(map(str, numbers))
