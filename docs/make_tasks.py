@@ -118,6 +118,14 @@ def page() -> str:
         lines += [f"| {names[module]} | {name} | {words} |" for name, words in medium(module).MUTATIONS.items()]
     lines += [
         "",
+        "## Training and test tasks",
+        "",
+        "`mle-filter --split train=0.8,validation=0.1,test=0.1 --part NAME` writes one part; a call for each part divides tasks,",
+        "or rollouts by their task, without overlap. A task's part depends on its id and `--seed` alone: it stays when tasks are",
+        "added, and a file of tasks and the rollouts on them are divided alike. The shares therefore hold on average, not",
+        "exactly: of ten tasks a part of 0.1 has none in a third of all seeds, which is an error. For an exact number use",
+        "`--sample N`.",
+        "",
         "## Checks",
         "",
         "The checks apply to every generated task, and through `mle-filter --tasks` to tasks from any source. A failed",

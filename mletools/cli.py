@@ -21,7 +21,7 @@ from .cli_options import COMMON, Option
 from .records import workers
 from .records.errors import OptionError, ToolError
 from .records.jsonl import Line
-from .run import Run
+from .run import DryRunEnds, Run
 
 __all__ = ["Command", "Line", "Option", "Run", "command"]
 
@@ -86,6 +86,8 @@ def _execute(
         finally:
             run.close()
         run.complete()
+    except DryRunEnds:
+        pass
     except click.UsageError:
         raise
     except OptionError as error:
@@ -187,7 +189,6 @@ def command(
     jobs: bool = False,
     seed: bool = False,
     data: bool = False,
-    dry_run: bool = False,
     own_resume: bool = False,
     text: bool = False,
     extended: Callable[[list[str]], list[Option]] | None = None,
@@ -218,8 +219,7 @@ def command(
         added.append(_option("--max-rejects", help="Continue after up to N invalid input lines.", **_COUNT))
         added.append(_option("--rejects", help="Write rejected lines and the reasons to FILE.", **_FILE))
         added.append(_option("--allow-empty", is_flag=True, help="Accept an empty input."))
-    if dry_run:
-        added.append(_option("--dry-run", is_flag=True, help="Print the planned work and exit."))
+    added.append(_option("--dry-run", is_flag=True, help="Check options and input, print the planned work, and exit."))
     added.append(_option("-q", "--quiet", is_flag=True, help="Print no progress and no summary."))
     added.append(_option("-v", "--verbose", is_flag=True, help="Print tracebacks."))
 

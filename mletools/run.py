@@ -22,12 +22,17 @@ Work = Callable[[dict[str, Any]], dict[str, Any]]
 Watch = Callable[[dict[str, Any]], None]
 
 
+class DryRunEnds(BaseException):
+    """A dry run has checked what it checks."""
+
+
 class Run:
     """One run of a command. `writes_text`: its output is for people; `endless`: its pipe has no end (--forever)."""
 
     def __init__(self, name: str, params: dict[str, Any], options: dict[str, Any], stdout: int, text: bool = False):
         self.name, self.options, self._stdout, self.writes_text = name, options, stdout, text
         self.files: Sequence[str] = params.get("files") or ()
+        self._has_input = "files" in params
         self.seed: int = params.get("seed") or 0
         self.jobs: int = params.get("jobs") or 1
         self.data = Path(params.get("data") or ".")
@@ -53,7 +58,11 @@ class Run:
     # --- output -------------------------------------------------------------------------------------------------
 
     def open(self, key: Key = record_id) -> "Run":
-        """Open the output; `key` identifies finished records for --resume. Text is always written from the start."""
+        """Open the output; `key` identifies finished records for --resume. Text is always written from the start.
+
+        A dry run ends here at the latest.
+        """
+        self.end_dry_run()
         if self.writes_text and self.resume:
             self.resume, self.force = False, True
         stream = None if self._path else os.fdopen(self._stdout, "wb")
@@ -66,6 +75,23 @@ class Run:
         if self._rejects_path:
             self._rejects = self.rewritten(self._rejects_path)
         return self
+
+    def end_dry_run(self, *kinds: str) -> None:
+        """End a dry run: the options are valid, and so is the first record of each input, if it is one of `kinds`.
+
+        Commands call this after they have checked their options, before they open models and sandboxes. An input may
+        be empty; with no kinds none is read.
+        """
+        if not self.dry_run:
+            return
+        checked = 0
+        for name in (self.files or ("-",)) if self._has_input and kinds else ():
+            if name != "-" or not stdin_is_terminal():
+                checked += next(self.lines(*kinds, files=(name,)), None) is not None
+        if not self.quiet:
+            inputs = "" if not checked else " and the first record of the input" + ("s" if checked > 1 else "")
+            self.say(f"dry run: the options{inputs} are valid")
+        raise DryRunEnds
 
     def stand_by(self) -> None:
         """Be one of several processes of this command, another of which reads, writes and reports."""
@@ -288,7 +314,7 @@ class Run:
         for output in (self._out, self._rejects, *(side.output for side in self._sides)):
             if output is not None:
                 output.commit()
-        if not self.quiet:
+        if not self.quiet and not self.dry_run:
             counts = {what: count for what, count in self.counts.items() if count} or {"records": 0}
             numbers = ", ".join(f"{count} {what}" for what, count in counts.items())
             print(f"{self.name}: {numbers}, {time.monotonic() - self._started:.1f} s", file=sys.stderr)

@@ -54,6 +54,8 @@ def main(run: cli.Run, by: str, models: ModelOptions, answers: AnswerOptions, ta
     model = models.model
     if (by == "model") != (model is not None):
         raise OptionError("--by model needs a model: -m MODEL" if by == "model" else "-m is about --by model")
+    models.check()
+    run.end_dry_run("rollout")
     tally = Tally()
     with ExitStack() as stack:
         judge: Judge = by_words

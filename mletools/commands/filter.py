@@ -8,12 +8,13 @@ from typing import Any
 from .. import cli
 from ..cli_options import flags_on_command_line, options
 from ..filters import Decision, FilterOptions, Selection
+from ..filters.draws import DrawOptions, Sample, part_of
 from ..filters.measures import measured
-from ..filters.options import WorkOptions, check_scope, with_preset
+from ..filters.options import WorkOptions, check_draws, check_scope, with_preset
 from ..filters.state import StateFile
 from ..filters.steps import Turn, cut
 from ..filters.tasks import TaskSelection
-from ..records.errors import RecordError
+from ..records.errors import RecordError, ToolError
 from ..records.output import Output
 from ..scoring.code_metrics import CodeMetricOptions
 from ..scoring.options import TaskCheckOptions
@@ -21,15 +22,22 @@ from ..scoring.options import TaskCheckOptions
 TASKS = "Checks of tasks (--tasks)"
 
 
-@cli.command("mle-filter", jobs=True, data=True)
+@cli.command("mle-filter", jobs=True, seed=True, data=True)
 @options(WorkOptions, "work", "Work")
 @options(FilterOptions, "filters")
+@options(DrawOptions, "draws", "Random choice")
 @options(TaskCheckOptions, "checks", TASKS)
 @options(CodeMetricOptions, "code_metrics", TASKS)
 def main(
-    run: cli.Run, work: WorkOptions, filters: FilterOptions, checks: TaskCheckOptions, code_metrics: CodeMetricOptions
+    run: cli.Run,
+    work: WorkOptions,
+    filters: FilterOptions,
+    draws: DrawOptions,
+    checks: TaskCheckOptions,
+    code_metrics: CodeMetricOptions,
 ) -> None:
-    """Keep the rollouts in FILES that are worth learning from, or with --tasks the tasks that are sound.
+    """Keep the rollouts in FILES that are worth learning from, or with --tasks the tasks that are sound; or draw
+    records at random.
 
     Every drop has a reason: it is counted in the summary and stands in `filter.reason` of the records in --dropped.
     Streams rollouts by group: a group is decided when its last member has arrived, or at the end of the input. --top
@@ -47,6 +55,11 @@ def main(
     --state goes with one run at a time. With -o FILE it is written when the output is complete, and --resume decides
     again from where the run began; without, as rollouts go by.
 
+    --sample and --split take tasks and rollouts of any stage as they are, and apply no filter. Calls with the same
+    --split and --seed and each of its parts divide the records without overlap, whatever their order. With both
+    options the sample is of the part. --split streams; --sample writes in input order at the end of the input, and
+    holds N records, or N for each task. A part without any record is an error, unless --allow-empty is given.
+
     Streams tasks one by one in input order. Their thresholds, leaks, answers, descriptions and evaluators are checked,
     whoever made them; a task that fails several checks counts under each.
 
@@ -57,18 +70,23 @@ def main(
       mle-rollout --scaffold memory -m mine --model-url $URL tasks.jsonl | mle-filter --cut-steps \\
         | mle-grade --reward human-rank \\
         | mle-filter --preset mle-rl --calibrate seen --state windows.json > steps.jsonl
+      mle-gen-task -n 200 | mle-filter --split train=0.8,test=0.2 --part train -o train.jsonl
       mle-import prepared/ | mle-filter --tasks -j 4 --dropped unsound.jsonl -o sound.jsonl
     """
     flags = flags_on_command_line()
+    drawing = check_draws(draws, flags)
     check_scope(work, flags)
     filters = with_preset(work.preset, filters, flags)
+    run.end_dry_run(*(("task", "rollout") if drawing else ("task",) if work.tasks else ("rollout",)))
     run.open()
     state = None
     if work.state is not None:
         state = StateFile(Path(work.state), run.sidecar_path("partial"), run.resume, bool(run.finished_keys))
     side = run.rewritten(work.dropped) if work.dropped else None
     run.progress(run.count_lines)
-    if work.tasks:
+    if drawing:
+        draw(run, draws, side)
+    elif work.tasks:
         from ..scoring.task_checks import Examiner, filter_tasks
 
         with code_metrics.open() as metrics:
@@ -89,11 +107,18 @@ def filter_rollouts(
     from ..scoring.human_ranks import HumanRanks
 
     selection = Selection(filters, state.remembered) if state else Selection(filters)
+    tasks, kept, equal = set(), set(), set()  # ids of all, of those with something kept, of those without spread
     human_ranks = HumanRanks(run.data)
 
     def write(decisions: Iterable[Decision]) -> None:
         for decision in decisions:
             record = decision.as_record()
+            task = record["task"]["id"]
+            tasks.add(task)
+            if decision.reason is None:
+                kept.add(task)
+            elif decision.reason.startswith("no spread") and record["grade"]["reward"].get("clamped"):
+                equal.add(task)
             if decision.reason is None or mark:
                 run.emit(record)
             if decision.reason is not None:
@@ -112,8 +137,49 @@ def filter_rollouts(
             else:
                 write(selection.add(line.record, measures))
         write(selection.flush())
+    if lost := len(equal - kept):
+        run.say(
+            f"{lost} of {len(tasks)} tasks have no signal: the rewards of their groups are equal, and mle-grade raised "
+            "valid scores to the best failure's reward (--scale-score thresholds)"
+        )
     if selection.decided_early:
         run.counts["groups decided before they were complete (--open-groups)"] = selection.decided_early
+
+
+def draw(run: cli.Run, draws: DrawOptions, side: Output | None) -> None:
+    """Keep records that are drawn at random; the others go to `side`."""
+    sample = Sample(draws.sample, draws.per, run.seed) if draws.sample else None
+    seen = 0
+
+    def leave_out(record: dict[str, Any], reason: str) -> None:
+        run.counts[reason.partition(":")[0]] += 1
+        if side is not None:
+            decision = {**(record.get("filter") or {}), "kept": False, "reason": reason}
+            side.write(run.stamp({**record, "filter": decision}))
+
+    for line in run.lines("task", "rollout"):
+        if draws.split is not None:
+            part = part_of(line.record, draws.split, draws.split_by, run.seed)
+            if part != draws.part:
+                leave_out(line.record, f"in other parts: {part}")
+                continue
+        seen += 1
+        if sample is None:
+            run.emit(line.record)
+        elif (out := sample.add(line.record)) is not None:
+            leave_out(out, "not drawn: others have a smaller hash")
+    if draws.split is not None and not seen and not run.allow_empty:
+        raise ToolError(
+            f"--split: the part {draws.part} has none of {run.counts['in other parts']} records; another --seed "
+            "divides otherwise, and --allow-empty accepts it"
+        )
+    if sample is not None:
+        for record in sample.drawn():
+            run.emit(record)
+        if sample.short:
+            what = "tasks have" if draws.per == "task" else "the input has"
+            number = f"{sample.short} " if draws.per == "task" else ""
+            run.say(f"{number}{what} fewer than {draws.sample} records")
 
 
 def cut_steps(run: cli.Run, side: Output | None) -> None:

@@ -28,7 +28,8 @@ def main(run: cli.Run, task_options: TaskOptions, llm: LlmOptions) -> None:
       mle-gen-task --source llm --seeds tasks.jsonl -m Qwen/Qwen3-32B --model-url $URL -n 50 -j 8
       mle-gen-task --source image,audio -n 8 | jq -r '[.name, .problem, .metric.name] | @tsv'
     """
-    task_options.check()
+    task_options.check(llm)
+    run.end_dry_run()
     if task_options.described is not None:
         describe(run, task_options.described)
         return

@@ -47,6 +47,10 @@ def main(run: cli.Run, grading: GradingOptions, code_metrics: CodeMetricOptions)
     improvement     +1 better than the state it began from, 0 not better or invalid, -1 bad format
                     (MLE-Ideator)
 
+    partial-credit raises a valid score's reward to the best failure's, -9.3, so that failing never pays. Where a metric
+    has large errors, all valid scores are then equal, which is reported even with -q; --scale-score thresholds gives
+    rewards that can be compared over tasks and metrics.
+
     Streams.
 
     \b
@@ -54,12 +58,20 @@ def main(run: cli.Run, grading: GradingOptions, code_metrics: CodeMetricOptions)
       mle-grade executed.jsonl -o graded.jsonl
       mle-sandbox rollouts.jsonl | mle-grade --reward raw | jq .reward
     """
+    grading.check()
+    run.end_dry_run("rollout")
     from ..scoring.grader import Grader
+    from ..scoring.signal import Signal
+
+    signal = Signal()
 
     def count(rollout: dict[str, Any]) -> None:
         run.counts["valid" if rollout["grade"]["valid"] else "invalid"] += 1
         if rollout["grade"]["reward"].get("clamped"):
-            run.counts["rewards raised to the best failure's, set --failure-reward lower"] += 1
+            run.counts["rewards raised to the best failure's"] += 1
+        signal.add(rollout)
 
     with code_metrics.open() as metrics_by_code:
         run.each(Grader(run.data, grading, metrics_by_code), "rollout", processes=True, watch=count)
+    for warning in signal.warnings():
+        run.say(warning)

@@ -39,6 +39,7 @@ def main(run: cli.Run, paths: tuple[str, ...], import_options: ImportOptions) ->
     if not paths:
         raise click.UsageError("name a folder or a table to import, e.g. mle-import ~/.cache/mle-bench/data")
     import_options.check()
+    run.end_dry_run()
     from ..making.importing import import_tasks
 
     import_tasks(run, paths, import_options)

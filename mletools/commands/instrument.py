@@ -57,6 +57,8 @@ def main(run: cli.Run, mode: str, plain_markers: bool, models: ModelOptions, ans
     """
     if (mode == "lm") != (models.model is not None):
         raise OptionError("--mode lm needs a model: -m MODEL" if mode == "lm" else "-m is about --mode lm")
+    models.check()
+    run.end_dry_run("rollout")
     if plain_markers:
         run.say(PLAIN)
     if mode == "ast":

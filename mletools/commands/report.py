@@ -70,9 +70,10 @@ def main(run: cli.Run, chosen: ReportOptions) -> None:
     """
     files = run.files or ("-",)
     chosen.check(len(files))
+    names = chosen.names(files)
+    run.end_dry_run("rollout")
     if chosen.follow:
         follow(files, chosen.steps, chosen.interval, run.say)
-    names = chosen.names(files)
     run.open()
     page = Page(chosen.full) if chosen.drawn else None
 

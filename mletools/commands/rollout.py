@@ -68,7 +68,7 @@ def _hint(option: str) -> str | None:
     return f"{option} is about --scaffold {' or '.join(names)}" if names else None
 
 
-@cli.command("mle-rollout", jobs=True, seed=True, data=True, dry_run=True, extended=_options, hint=_hint)
+@cli.command("mle-rollout", jobs=True, seed=True, data=True, extended=_options, hint=_hint)
 @options(SampledModelOptions, "models", "Model", model={"help": MODEL, "default": "scripted"})
 @options(Sampling, "sampling", "Sampling")
 @options(RunOptions, "plan", "Running")

@@ -49,6 +49,8 @@ def main(run: cli.Run, selftest: bool, box: SandboxOptions) -> None:
     """
     if selftest and box.on is not None:
         raise OptionError("--selftest attacks the machine that it runs on: run it on a node of the cluster")
+    box.check()
+    run.end_dry_run(*(() if selftest else ("rollout",)))
     slots = max(2, run.jobs) if selftest else run.jobs  # a selftest has one run attack another
 
     with box.open(slots, run.say) as sandbox:

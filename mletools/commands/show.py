@@ -34,6 +34,7 @@ def main(run: cli.Run, chosen: ShowOptions) -> None:
       mle-show --tree --html -o search.html graded.jsonl
     """
     chosen.check(click.get_current_context().get_parameter_source("colour") is ParameterSource.COMMANDLINE)
+    run.end_dry_run("rollout")
     terminal = run.terminal_columns
     coloured = chosen.in_colours(terminal is not None and run.sidecar_path("") is None)
     written = show.page() if chosen.html else show.printer(coloured)

@@ -22,7 +22,7 @@ SETTLED_LATER: dict[str, Any] = {
 }
 
 
-@cli.command("mle-train-grpo", seed=True, dry_run=True, own_resume=True)
+@cli.command("mle-train-grpo", seed=True, own_resume=True)
 @options(GrpoPolicy, "start", POLICY)
 @options(RunFolder, "folder", FOLDER)
 @options(GrpoOptions, "overrides", build=dict, **SETTLED_LATER)
@@ -56,7 +56,6 @@ def main(
     policy.require_libraries()
     if not leads():
         run.stand_by()
-    run.open()
     lines: Iterable[cli.Line] = run.lines("rollout")
     if run.dry_run:
         groups = [line.record["group"] for line in lines]
@@ -65,6 +64,7 @@ def main(
             f"epochs into {folder.out}"
         )
         return
+    run.open()
     if streaming.stream:
         policy.preload()
     else:

@@ -11,7 +11,7 @@ from ..training.sft import SftOptions, SftPolicy, SftRun
 from ..training.step_loader import leads
 
 
-@cli.command("mle-train-sft", seed=True, dry_run=True, own_resume=True)
+@cli.command("mle-train-sft", seed=True, own_resume=True)
 @options(SftPolicy, "start", POLICY)
 @options(RunFolder, "folder", FOLDER)
 @options(SftOptions, "chosen", OPTIMISER)
@@ -31,14 +31,15 @@ def main(run: cli.Run, start: SftPolicy, folder: RunFolder, chosen: SftOptions) 
     policy.require_libraries()
     if not leads():
         run.stand_by()
-    run.open()
-    lines = list(run.lines("rollout")) if run.dry_run else policy.hold(run.lines("rollout"))
     if run.dry_run:
+        rollouts = sum(1 for _ in run.lines("rollout"))
         run.say(
-            f"would train {start.model or start.from_scratch} on {len(lines)} rollouts for {chosen.epochs} epochs into "
+            f"would train {start.model or start.from_scratch} on {rollouts} rollouts for {chosen.epochs} epochs into "
             f"{folder.out}"
         )
         return
+    run.open()
+    lines = policy.hold(run.lines("rollout"))
     out, model, chosen = Path(folder.out), start.model, replace(chosen, seed=run.seed)
     if start.from_scratch is not None:
         records = [line.record for line in lines]

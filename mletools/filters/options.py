@@ -6,6 +6,7 @@ from typing import Any
 
 from ..records.errors import OptionError
 from ..records.options import option
+from .draws import DrawOptions
 
 SINGLE, GROUPS, STEPS, MEAN = "Single rollouts", "Groups", "Informative steps", "Running mean"  # headings
 
@@ -156,6 +157,31 @@ def check_scope(work: WorkOptions, flags: Mapping[str, str]) -> None:
     wrong = next((flags[name] for name in (*CHOICES, "preset", "mark", "state") if name in flags), None)
     if work.steps and wrong:
         raise OptionError(f"{wrong} does nothing with --cut-steps: it is for what mle-grade made of the steps")
+
+
+def check_draws(draws: DrawOptions, flags: Mapping[str, str]) -> bool:
+    """Whether records are drawn at random. OptionError for options that a draw needs or that do nothing with it.
+
+    `flags` are the options on the command line: {field: flag}.
+    """
+    for name, needed, value in (("per", "sample", draws.sample), ("split_by", "split", draws.split)):
+        if name in flags and value is None:
+            raise OptionError(f"{flags[name]} needs --{needed}")
+    if (draws.split is None) != (draws.part is None):
+        raise OptionError("--split needs --part NAME, the part to write" if draws.split else "--part needs --split")
+    if draws.split is not None and draws.part not in draws.split:
+        raise OptionError(f"--part {draws.part}: --split has the parts {', '.join(draws.split)}")
+    drawing = draws.sample is not None or draws.split is not None
+    if not drawing and "seed" in flags:
+        raise OptionError("--seed needs --sample or --split")
+    others = (*OF_ROLLOUTS, *OF_TASKS, "tasks", "keep_duplicates")
+    wrong = next((flags[name] for name in others if name in flags), None)
+    if drawing and wrong:
+        raise OptionError(
+            f"{wrong} does nothing with {'--sample' if draws.sample else '--split'}, which draws from any records: "
+            "filter in a mle-filter before it"
+        )
+    return drawing
 
 
 def with_preset(preset: str | None, options: FilterOptions, flags: Mapping[str, str]) -> FilterOptions:

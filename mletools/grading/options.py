@@ -2,12 +2,14 @@
 
 from dataclasses import asdict, dataclass, replace
 
+from ..records.errors import OptionError
 from ..records.human_rank import RULES
 from ..records.options import option
 from . import rewards
 from .submission import MAX_BYTES
 
 REWARDS = ("milestone", "partial-credit", "raw", "human-rank", "improvement")
+OF_SCORE = ("raw", "partial-credit")  # rules whose reward is the score
 WEIGHTS = {"dense": rewards.MilestoneWeights(), "sparse": rewards.SPARSE}
 
 
@@ -39,6 +41,12 @@ class GradingOptions:
         default=rewards.MARKER_CREDIT,
         at_least=0,
     )
+    scale_score: str = option(
+        "raw, partial-credit: the score as it is, or (score - median) / (gold - median) of the task's thresholds: 0 at the "
+        "median and 1 at gold, in every metric.",
+        default="none",
+        choices=("none", "thresholds"),
+    )
     milestone: str = option(
         "milestone: dense, sparse (0.1 format + 0.9 gold), or changes such as gold=0.3,bronze=0.2.",
         default="dense",
@@ -51,3 +59,8 @@ class GradingOptions:
         choices=RULES,
     )
     max_submission: int = option("A larger file is invalid.", default=MAX_BYTES >> 20, at_least=1, metavar="MB")
+
+    def check(self) -> None:
+        """OptionError: a score is scaled for a rule that takes none."""
+        if self.scale_score != "none" and self.reward not in OF_SCORE:
+            raise OptionError(f"--scale-score is about --reward {' and '.join(OF_SCORE)}, not {self.reward}")

@@ -33,6 +33,17 @@ def raw(score: float | None, lower_is_better: bool) -> float | None:
     return -score if lower_is_better else score
 
 
+def scaled(score: float | None, median: float, gold: float) -> float | None:
+    """(score - median) / (gold - median): 0 at the task's median threshold, 1 at its gold one, higher is better.
+
+    The same for every metric and direction, and not bounded; None without a valid score. ValueError: the thresholds are
+    equal. Ours: RL for MLE agents rewards the plain score.
+    """
+    if median == gold:
+        raise ValueError(f"the thresholds of median and gold are equal ({gold:g})")
+    return None if score is None else (score - median) / (gold - median)
+
+
 def partial_credit(
     score: float | None,
     lower_is_better: bool,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from ..models.options import ModelOptions
 from ..models.prices import read_price
-from ..records.errors import OptionError
+from ..records.errors import OptionError, ToolError
 from ..records.options import option
 from ..sandbox import BACKENDS
 from ..tasks.procedural.dna import MODALITIES, MUTATIONS, SAMPLES
@@ -77,10 +77,12 @@ class TaskOptions:
         machine=True,
     )
 
-    def check(self) -> None:
-        """OptionError for sources that exclude each other."""
+    def check(self, llm: "LlmOptions") -> None:
+        """OptionError for sources that exclude each other; ToolError for a model that cannot be opened."""
         if LLM in self.source and self.source != (LLM,):
             raise OptionError("--source llm excludes other sources: use it in a separate run")
+        if LLM in self.source and self.described is None:
+            llm.check()
 
 
 @dataclass(frozen=True)
@@ -107,3 +109,13 @@ class LlmOptions(ModelOptions):
     price: tuple[float, float] | None = option(
         "USD per million tokens, to record the cost of a task.", read=read_price, metavar="PROMPT,COMPLETION"
     )
+
+    def check(self) -> None:
+        """ToolError: no model, no seeds, or a model that cannot be opened."""
+        if self.model is None:
+            raise ToolError("--source llm needs a model: give -m NAME --model-url URL, or -m hf:PATH")
+        if not self.seeds:
+            raise ToolError(
+                "--source llm needs seed tasks: give --seeds, e.g. the file that mle-gen-task or mle-import wrote"
+            )
+        super().check()

@@ -174,9 +174,8 @@ def open_maker(
     Not picklable. ToolError: no seeds, no model, a journal in use, no sandbox that hides other files from the model's
     scripts.
     """
+    options.check()
     seeds = read_seeds(options.seeds, data)
-    if options.model is None:
-        raise ToolError("--source llm needs a model: give -m NAME --model-url URL, or -m hf:PATH")
     with ExitStack() as stack:
         price = Price.of(*options.price) if options.price else None
         engine = stack.enter_context(closing(options.open()))

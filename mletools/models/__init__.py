@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from ..records.errors import RecordError, ToolError
-from .address import DEFAULT_KEY
+from .address import CHAT, DEFAULT_KEY, read_address, read_key
 
 ENGINES = {
     "scripted": "mletools.models.scripted:ScriptedModel",
@@ -151,20 +151,11 @@ def open_model(
     `processed_logprobs` (the server reports logprobs after temperature and top_p); only `hf` uses `batch` (sequences
     at once). ToolError: no `url` for a server's model, an unknown level, a library that is not installed.
     """
-    kind, _, rest = spec.partition(":")
+    kind, rest = _kind(spec, url)
     if kind == "scripted":
         return _engine("scripted", rest)
     if kind in ("hf", "vllm"):
-        if not rest:
-            raise ToolError(f"{spec}: {kind} needs a folder or a model's name, e.g. {kind}:runs/policy")
         return _engine(kind, rest, **({"batch": batch} if kind == "hf" else {}))
-    if not spec:
-        raise ToolError("no model: name one, e.g. scripted, hf:PATH, or a model that a server at --model-url serves")
-    if not url:
-        raise ToolError(
-            f"{spec}: a server's model needs its address: give --model-url or MLE_MODEL_URL"
-            " (or name scripted or hf:PATH, which need none)"
-        )
     return _engine(
         "http",
         spec,
@@ -177,6 +168,35 @@ def open_model(
         wait_for_server=wait_for_server,
         processed_logprobs=processed_logprobs,
     )
+
+
+def check_model(spec: str, *, url: str | None, key_file: str | None, key_env: str | None) -> None:
+    """Check the arguments of `open_model` without loading a checkpoint and without a server. ToolError as there."""
+    kind, rest = _kind(spec, url)
+    if kind == "scripted":
+        _engine("scripted", rest).close()
+    elif kind == "http":
+        read_address(url or "", CHAT, "--model-url")
+        read_key(key_file, key_env)
+
+
+def _kind(spec: str, url: str | None) -> tuple[str, str]:
+    """(the name in ENGINES, what the engine opens). ToolError: the name or the address is missing."""
+    kind, _, rest = spec.partition(":")
+    if kind == "scripted":
+        return kind, rest
+    if kind in ("hf", "vllm"):
+        if not rest:
+            raise ToolError(f"{spec}: {kind} needs a folder or a model's name, e.g. {kind}:runs/policy")
+        return kind, rest
+    if not spec:
+        raise ToolError("no model: name one, e.g. scripted, hf:PATH, or a model that a server at --model-url serves")
+    if not url:
+        raise ToolError(
+            f"{spec}: a server's model needs its address: give --model-url or MLE_MODEL_URL"
+            " (or name scripted or hf:PATH, which need none)"
+        )
+    return "http", spec
 
 
 def _engine(kind: str, *args: Any, **options: Any) -> Model:

@@ -105,7 +105,7 @@ class FollowingModel:
                 return policy, open(str(policy.folder))
             except Exception:
                 newer = published.newest(self.folder)
-                if newer is None or before is not None and _inode(policy.folder) == before:
+                if newer is None or (before is not None and _inode(policy.folder) == before):
                     raise
                 policy = newer  # the trainer removed or replaced it while it was being loaded
 

@@ -2,13 +2,13 @@
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ..records.errors import OptionError
 from ..records.options import Declaration, declarations, option
-from . import Model, open_model
+from . import Model, check_model, open_model
 from .address import DEFAULT_KEY, same_server
 from .prices import Price, price_of, read_price
 
@@ -131,6 +131,19 @@ class ModelOptions:
             processed_logprobs=getattr(self, "processed_logprobs", False),
             **self._served(self.model_key_file, self.model_key_env),
         )
+
+    def check(self) -> None:
+        """ToolError for a model that `open` refuses before it loads a checkpoint or asks a server."""
+        if self.model is not None:
+            self._check(self.model, self.model_url, self._served(self.model_key_file, self.model_key_env))
+
+    def check_role(self, model: str, url: str | None, role: RoleOptions) -> None:
+        """The same for the model of another role; see `open_role`."""
+        self._check(model, url or self.model_url, self._role(url, role))
+
+    @staticmethod
+    def _check(model: str, url: str | None, served: Mapping[str, Any]) -> None:
+        check_model(model, url=url, key_file=served["key_file"], key_env=served["key_env"])
 
     def open_role(self, model: str, url: str | None, role: RoleOptions) -> Model:
         """The model of another role, at `url` (default: --model-url). ToolError: it cannot be opened."""

@@ -467,6 +467,8 @@ class RewardRule(TypedDict, total=False):
 
     rule: str
     failure: float | None
+    clamped: bool
+    scale: Literal["thresholds"]
 
 
 class _Grade(Feedback):

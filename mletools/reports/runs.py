@@ -99,7 +99,7 @@ def graded_run(rollout: Mapping[str, Any]) -> GradedRun:
         lower_is_better=grade["lower_is_better"],
         score=grade["score"] if grade["valid"] else None,
         reward=rollout["reward"],
-        reward_rule=grade["reward"].get("rule", ""),
+        reward_rule=_reward_rule(grade["reward"]),
         failure_reward=failure_reward(grade["reward"]),
         human_rank=grade.get("human_rank"),
         human_rank_rule=grade.get("human_rank_rule"),
@@ -117,6 +117,12 @@ def graded_run(rollout: Mapping[str, Any]) -> GradedRun:
             (turn["format"]["read"], turn["format"]["rule"]) for turn in rollout["turns"] if "format" in turn
         ),
     )
+
+
+def _reward_rule(how: Mapping[str, Any]) -> str:
+    """The rule and, where scores were scaled, by what: rewards by other scales are another quantity."""
+    rule, scale = how.get("rule", ""), how.get("scale")
+    return f"{rule}, scores scaled by {scale}" if scale else rule
 
 
 def common(values: Iterable[Any], none: Any = None) -> Any:

@@ -175,6 +175,7 @@ class Runner:
         self.tapes.close(complete=True)
 
     def _describe(self) -> None:
+        self._check()
         kind, size = self.scaffold.input, self.options.group_size
         count = sum(1 for _ in self.run.lines(kind))
         again = ", again and again" if self.endless.forever else ""
@@ -225,21 +226,44 @@ class Runner:
             own = (sampling.temperature, sampling.top_p)
             return MeteredModel(engine, *own, price, own_price, training=training, send_seed=self.seeded)
 
+        prices = self._prices()
         training = self.options.defaults == "training"
-        own_price = Price.of(*sampling.price) if sampling.price else None
-        policy_price = own_price or price_of(options.model or "", options.model_url or "")
-        models = {"policy": metered(self._policy(), policy_price, own_price is not None, training)}
-        for role, (name_field, url_field) in self.settings.MODELS.items():
-            name, url = getattr(self.settings, name_field), getattr(self.settings, url_field)
-            if name is not None and name not in ("null", "vague"):
-                own = self._role(role)
-                engine, price = options.open_role(name, url, own), own.price_of(name, url or options.model_url)
-                models[role] = metered(engine, price, own.price is not None)
-        for role, model in models.items() if self.settings.max_usd is not None else ():
-            if model.price is None:
-                hint = ": give --price PROMPT,COMPLETION" if role == "policy" else ", the " + role
-                raise OptionError(f"--max-usd: no price is known for {model.model.name}{hint}")
+        models = {"policy": metered(self._policy(), prices["policy"], sampling.price is not None, training)}
+        for role, (name, url) in self._other_models().items():
+            own = self._role(role)
+            models[role] = metered(options.open_role(name, url, own), prices[role], own.price is not None)
         return models
+
+    def _other_models(self) -> dict[str, tuple[str, str | None]]:
+        """(name, address) of each model beside the policy, by role."""
+        named = {
+            role: (getattr(self.settings, name), getattr(self.settings, url))
+            for role, (name, url) in self.settings.MODELS.items()
+        }
+        return {role: (name, url) for role, (name, url) in named.items() if name not in (None, "null", "vague")}
+
+    def _prices(self) -> dict[str, Price | None]:
+        """The price of each model, by role. OptionError: --max-usd with one whose price is not known."""
+        options, own = self.models, self.sampling.price
+        names = {"policy": options.model or ""}
+        prices = {"policy": Price.of(*own) if own else price_of(options.model or "", options.model_url or "")}
+        for role, (name, url) in self._other_models().items():
+            names[role], prices[role] = name, self._role(role).price_of(name, url or options.model_url)
+        for role, price in prices.items() if self.settings.max_usd is not None else ():
+            if price is None:
+                hint = ": give --price PROMPT,COMPLETION" if role == "policy" else ", the " + role
+                raise OptionError(f"--max-usd: no price is known for {names[role]}{hint}")
+        return prices
+
+    def _check(self) -> None:
+        """Check models, prices and the sandbox without opening them. ToolError or OptionError for what is wrong."""
+        if self.endless.follow is None:
+            self.models.check()
+        for role, (name, url) in self._other_models().items():
+            self.models.check_role(name, url, self._role(role))
+        self._prices()
+        if self.scaffold.executes:
+            self.sandbox.check()
 
     def _policy(self) -> Model:
         return self.endless.model(self.run, self.models, getattr(self.settings, "batch", 64))

@@ -67,6 +67,10 @@ class SandboxOptions:
             threads=self.threads,
         )
 
+    def check(self) -> None:
+        """OptionError or ToolError for devices that cannot be given out."""
+        devices(self.gpus, self.on)
+
     def open(self, slots: int, say: Callable[[str], None]) -> AbstractContextManager[Sandbox]:
         """The sandbox, closed at the end of the with block; `say` receives messages for the user."""
         setup = Setup(slots, start=self.start, gpus=devices(self.gpus, self.on), image=self.image)

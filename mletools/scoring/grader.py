@@ -74,13 +74,17 @@ class Grader:
         """The reward, and the rule with what it read beside the verdict."""
         options, score, lower = self.options, graded["score"], graded["lower_is_better"]
         well_formed = rollout["stop_reason"] == "finished"
+        scale: dict[str, Any] = {}
+        if options.scale_score == "thresholds":
+            score, lower, scale = _scaled(score, graded["thresholds"]), False, {"scale": "thresholds"}
         if options.reward == "raw":
-            return rewards.raw(score, lower), {"rule": "raw"}
+            return rewards.raw(score, lower), {"rule": "raw", **scale}
         if options.reward == "partial-credit":
             failure, markers = options.failure_reward, len(rollout["execution"]["markers"])
             value = rewards.partial_credit(score, lower, markers, failure, options.marker_credit)
             clamped = score is not None and value != rewards.raw(score, lower)
-            return value, {"rule": "partial-credit", "failure": failure, "markers": markers, "clamped": clamped}
+            how = {"rule": "partial-credit", "failure": failure, "markers": markers, "clamped": clamped}
+            return value, {**how, **scale}
         if options.reward == "human-rank":
             if graded["teams"] is None:
                 raise RecordError("--reward human-rank: the task has no leaderboard")
@@ -92,6 +96,16 @@ class Grader:
         rate, weights = rollout.get("format_rate", 1.0 if well_formed else 0.0), read_weights(options.milestone)
         value = rewards.milestone(rate, graded["valid"], graded["above_median"], graded["medal"], weights)
         return value, {"rule": "milestone", "format_rate": rate}
+
+
+def _scaled(score: float | None, thresholds: dict[str, float] | None) -> float | None:
+    """The score on the scale of the thresholds. RecordError: there are none, or they are equal."""
+    if thresholds is None:
+        raise RecordError("--scale-score thresholds: the task has neither thresholds nor a leaderboard")
+    try:
+        return rewards.scaled(score, thresholds["median"], thresholds["gold"])
+    except ValueError as error:
+        raise RecordError(f"--scale-score thresholds: {error}") from None
 
 
 def _why_no_submission(execution: dict[str, Any]) -> str:

@@ -356,6 +356,60 @@ def test_workers_change_nothing(command: str, ready: Path) -> None:
     assert one == several
 
 
+DRY = {
+    "mle-instrument": ("--mode", "lm", "-m", "x", "--model-url", "http://127.0.0.1:9"),
+    "mle-classify-ideas": ("--by", "model", "-m", "x", "--model-url", "http://127.0.0.1:9"),
+    "mle-rollout": ("-m", "x", "--model-url", "http://127.0.0.1:9", "--scaffold", "react"),
+    "mle-sandbox": ("--backend", "docker", "--on", "ray://127.0.0.1:9"),
+    "mle-filter": ("--state", "state.json", "--window", "8", "--dropped", "dropped.jsonl"),
+    "mle-report": ("--plots", "plots"),
+    "mle-train-sft": ("--model", "x", "--run-dir", "out"),
+    "mle-train-grpo": ("--model", "x", "--run-dir", "out", "--publish", "pub"),
+}  # options that would reach for a server, a cluster or a file
+WRONG = {
+    "mle-gen-task": (("--source", "llm", "-m", "x"), "--source llm needs seed tasks"),
+    "mle-import": (("--format", "kaggle"), "--format kaggle needs --metric"),
+    "mle-rollout": (("-m", "nobody"), "nobody: a server's model needs its address"),
+    "mle-instrument": (("--mode", "lm"), "--mode lm needs a model"),
+    "mle-sandbox": (("--gpus", "any"), "name the devices"),
+    "mle-grade": (("--reward", "best"), "Invalid value for '--reward'"),
+    "mle-filter": (("--binarise",), "--binarise needs --window N"),
+    "mle-report": (("--compare",), "--compare needs two files"),
+    "mle-show": (("--list", "--full"), "--list shows no turns"),
+    "mle-classify-ideas": (("--by", "model", "-m", "scripted:nobody"), "unknown level 'nobody'"),
+    "mle-train-sft": (("--from-scratch", "tiny", "--model", "x", "--run-dir", "out"), "--from-scratch"),
+    "mle-train-grpo": (
+        ("--model", "x", "--run-dir", "out", "--stream", "--epochs", "2"),
+        "--stream makes one pass: leave --epochs out",
+    ),
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_dry_run_checks_the_options_and_touches_nothing(command: str, tmp_path: Path) -> None:
+    args = ["wine.csv", "--target", "quality"] if command == "mle-import" else []
+    line = [command, *DRY.get(command, ()), "--dry-run", "-o", "out.jsonl", *args]
+    done = start_command(*line, cwd=tmp_path)
+    assert done.stdout == b"" and len(done.stderr.decode().splitlines()) == 1
+    wrong, why = WRONG[command]
+    refused = start_command(command, *wrong, "--dry-run", *args, check=False, cwd=tmp_path)
+    assert refused.returncode in (1, 2) and why in refused.stderr.decode(), refused.stderr
+    assert not list(tmp_path.iterdir())
+    if command in ("mle-rollout", "mle-grade", "mle-train-grpo"):  # an input of any kind, and one that is held
+        refused = start_command(*line, "none.jsonl", check=False, cwd=tmp_path)
+        assert refused.returncode == 1 and b"none.jsonl: No such file or directory" in refused.stderr
+        refused = start_command(*line, input=b'{"kind": "reject"}\n', check=False, cwd=tmp_path)
+        assert refused.returncode == 1 and b"stdin:1: no " in refused.stderr
+        assert not list(tmp_path.iterdir())
+
+
+def test_a_pipe_of_dry_runs_ends_in_success_and_fails_with_its_first_command(tmp_path: Path) -> None:
+    line = "{bin}/mle-rollout --dry-run {wrong} < /dev/null | {bin}/mle-sandbox --dry-run | {bin}/mle-grade --dry-run"
+    for wrong, code in (("", 0), ("-m nobody", 1)):
+        script = line.format(bin=BIN, wrong=wrong)
+        assert subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True).returncode == code
+
+
 @pytest.mark.parametrize("command", [name for name in COMMANDS if "train" not in name])
 def test_resume_without_a_file_is_a_usage_error(command: str, ready: Path) -> None:
     done = call(command, "--resume", check=False, cwd=ready)

@@ -74,6 +74,8 @@ def test_places_among_teams(place: Path) -> None:
         (("--milestone", "sparse"), [1.0, 0.1, 0.1, 0.1]),
         (("--milestone", "bronze=0.2,gold=0.3"), [1.0, 0.6, 0.3, 0.1]),
         (("--reward", "raw"), [1.0, 0.75, 0.5, None]),
+        (("--reward", "raw", "--scale-score", "thresholds"), [1, 0, -1, None]),
+        (("--reward", "partial-credit", "--scale-score", "thresholds"), [1, 0, -1, -10]),
         (("--reward", "human-rank"), [1, 0.65, 0.1, None]),
         (("--reward", "human-rank", "--human-rank", "mle-rl"), [0.8, 0.6, 0.0, None]),
         (("--reward", "partial-credit", "--failure-reward", "-1"), [1.0, 0.75, 0.5, -1]),
@@ -145,3 +147,14 @@ def test_a_leaderboard_that_was_exchanged_is_noticed(place: Path, tmp_path: Path
     assert (
         done.returncode == 1 and "the files are not those of the task record (digest differs)" in done.stderr.decode()
     )
+
+
+def test_scores_that_clamping_makes_equal_are_reported_even_when_quiet(place: Path) -> None:
+    line = ("mle-grade", "-q", "--reward", "partial-credit", "--failure-reward", "5", "executed.jsonl")
+    told = run_command(*line, cwd=place).stderr.decode()
+    assert told.startswith("mle-grade: 1 of 1 tasks: every valid score was raised to the best failure's reward")
+
+
+def test_a_scale_is_for_rules_that_take_the_score(place: Path) -> None:
+    done = run_command("mle-grade", "--scale-score", "thresholds", "executed.jsonl", cwd=place, check=False)
+    assert done.returncode == 2 and b"--scale-score is about --reward raw and partial-credit" in done.stderr

@@ -6,22 +6,22 @@ fence's own indentation. Not covered: whether the program is any good.
 """
 
 import ast
+import builtins
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
-from .values import LARGEST, acts, parsed, read_json
+from .forms import PYTHON, forms
+from .values import LARGEST, acts, parsed
 from .visible import END_OF_TURN, after_thinking, other_reasoning
 
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})([^\n]*)")
-_PYTHON = {"python", "python3", "py"}
-_PYTHON_IN_OTHER_WORDS = re.compile(r"\{?\.?(?:i?python|py)[\d.]*(?:[:{}].*)?")
+_PYTHON_IN_OTHER_WORDS = re.compile(r"\{?\.?(?:i?python|py)[\d.]*(?:[:{}].*)?|tool_code")
 _CONTAINERS = {"markdown", "md"}
-_TAGS = re.compile(r"<(code|python|program)>")
 _FINAL = re.compile(r"\b(?:final|complete|full|whole|entire|corrected|revised|updated|improved|fixed)\b", re.IGNORECASE)
 _DRAFT = re.compile(r"\b(?:drafts?|sketch|skeleton|outline|rough|first (?:version|attempt|try))\b", re.IGNORECASE)
 _ANNOUNCEMENT = 300  # characters before a block that may say what it is
+_DOUBTFUL = {"no_fence", "tool_call"}  # forms that a snippet or a look at the data may have, too
 _MOST_EXTENSIONS = 4  # closing fences inside a program's strings
 
 
@@ -105,8 +105,9 @@ def _exact(lines: Sequence[str]) -> tuple[str, str | None, bool]:
         end = next((i for i in range(at + 1, len(lines)) if _closes(lines[i], fence)), None)
         if end is None:
             return plan, None, False
-        if language in _PYTHON:
-            programs.append(("\n".join(lines[at + 1 : end]) + "\n", end))
+        if language in PYTHON:
+            indent = len(lines[at]) - len(lines[at].lstrip(" "))
+            programs.append((_content(lines[at + 1 : end], indent), end))
         at = end + 1
     plan = "\n".join(lines).strip() if plan is None else plan
     if len(programs) != 1 or not programs[0][0].strip():
@@ -134,9 +135,10 @@ def _closes(line: str, fence: str, most_indent: int = 3) -> bool:
 class _Lenient:
     """The lenient reading of one answer. At most LARGEST characters are parsed in all."""
 
-    def __init__(self, text: str, cut: bool, reasoning_rule: str | None):
+    def __init__(self, text: str, cut: bool, reasoning_rule: str | None, left: int | None = None):
         self.text, self.cut, self.reasoning_rule = text, cut, reasoning_rule
-        self.left = LARGEST
+        self.inner = left is not None  # the text was rewritten from another form
+        self.left = LARGEST if left is None else left
         self.trees: dict[str, ast.Module | None] = {}
 
     def answer(self) -> Answer:
@@ -149,8 +151,8 @@ class _Lenient:
         filled = [block for block in blocks if block.code.strip()]
         read = [(block, self._is_program(block)) for block in filled]
         programs = [block for block, is_program in read if is_program]
-        broken = [block for block, is_program in read if not is_program and block.language in _PYTHON]
-        code, rule = self._chosen(programs, lines) if programs else self._without_fence(bool(filled))
+        broken = [block for block, is_program in read if not is_program and block.language in PYTHON]
+        code, rule = self._chosen(programs, lines) if programs else self._other_form(filled)
         if programs and any(self._is_whole(block) for block in broken):
             code, rule = None, "several_programs"
         if code is None:
@@ -198,8 +200,11 @@ class _Lenient:
         end = next(ends, None)
         if end is None:
             return self._unclosed(lines, at, fence, language, indent, rule)
+        again = _opening(lines[at + 1].lstrip(" \t")) if end > at + 1 else None
+        if again is not None and again[1] in PYTHON:  # opened twice
+            return _Block(language, _content(lines[at + 2 : end], indent), at, end, True, indent, "nested_fence")
         code = _content(lines[at + 1 : end], indent)
-        if language in _PYTHON and self._parsed(code) is None:
+        if language in PYTHON and self._parsed(code) is None:
             for _, later in zip(range(_MOST_EXTENSIONS), ends, strict=False):
                 longer = _content(lines[at + 1 : later], indent)
                 if self._parsed(longer) is not None:
@@ -222,7 +227,7 @@ class _Lenient:
 
     def _is_program(self, block: _Block) -> bool:
         """Whether a block is Python: marked so, or unmarked and a text that Python reads and that does something."""
-        if block.language in _PYTHON and block.closed and block.rule != "fence_in_line":
+        if block.language in PYTHON and block.closed and block.rule != "fence_in_line":
             return True
         if block.language and not _PYTHON_IN_OTHER_WORDS.fullmatch(block.language):
             return False
@@ -236,7 +241,10 @@ class _Lenient:
         if len(distinct) == 1:
             return last.code, "same_program_twice" if len(programs) > 1 else _rule(last)
         whole = [block for block in distinct.values() if self._is_whole(block)]
-        if whole and self._parsed(whole[-1].code) is not None:
+        tree = self._parsed(whole[-1].code) if whole else None
+        if tree is not None:
+            if _unbound(tree):
+                return self._in_parts(programs, whole[-1])
             if len(whole) == 1:
                 return whole[0].code, "only_program"
             if whole[-1] is last and _is_announced(whole, lines):
@@ -248,41 +256,34 @@ class _Lenient:
         if "submission" not in block.code:
             return False
         tree = self._parsed(block.code)
-        return tree is None or any(_names_submission(node) for node in ast.walk(tree))
+        return tree is None or _names_submission(tree)
 
-    def _without_fence(self, has_blocks: bool) -> tuple[str | None, str | None]:
-        """(program, rule) of an answer without a block of Python: bare, in tags, or in JSON."""
-        if has_blocks:
-            return None, "no_program"
-        text = self.text
-        end = END_OF_TURN.search(text)
-        text = text[: end.start()] if end else text
-        tag = _TAGS.search(text)
-        if tag and not _TAGS.search(text, tag.end()):
-            inside, closing, _ = text[tag.end() :].partition(f"</{tag[1]}>")
-            inside = inside.strip("\n")
-            if closing and self._parsed(inside) is not None:
-                return inside, "code_tags"
-        if text.strip().startswith("{"):
-            return self._in_json(text)
-        bare = text.strip("\n")
-        if bare.rstrip().endswith("```"):
-            bare = bare.rstrip().removesuffix("```")
-        tree = self._parsed(bare) if not self.cut else None
-        if tree is not None and any(isinstance(node, (ast.Import, ast.ImportFrom)) for node in tree.body):
-            return bare, "no_fence"
-        return None, "no_program"
+    def _in_parts(self, programs: Sequence[_Block], last: _Block) -> tuple[str | None, str | None]:
+        """(program, rule) of a program that goes on from block to block: whole only where they are put together."""
+        code = "\n".join(block.code for block in programs[: programs.index(last) + 1])
+        tree = self._parsed(code)
+        return (code, "parts") if tree is not None and not _unbound(tree) else (None, "several_programs")
 
-    def _in_json(self, text: str) -> tuple[str | None, str | None]:
-        try:
-            value: Any = read_json(text)[0]
-        except ValueError:
+    def _other_form(self, blocks: Sequence[_Block]) -> tuple[str | None, str]:
+        """(program, rule) of an answer without a block of Python: bare, or in another frame."""
+        end = END_OF_TURN.search(self.text)
+        text = self.text[: end.start()] if end else self.text
+        if not blocks:
+            bare = text.strip("\n").rstrip().removesuffix("```")
+            label, _, rest = bare.partition("\n")
+            tree = self._parsed(bare := rest if label.strip() in PYTHON else bare) if not self.cut else None
+            if tree is not None and any(isinstance(node, (ast.Import, ast.ImportFrom)) for node in tree.body):
+                return bare, "no_fence"
+        if self.inner:
             return None, "no_program"
-        if not isinstance(value, dict):
-            return None, "no_program"
-        codes = [value[name] for name in ("code", "program", "solution") if isinstance(value.get(name), str)]
-        if len(codes) == 1 and self._parsed(codes[0]) is not None:
-            return codes[0], "in_json"
+        closed = [(block.language, block.code) for block in blocks if block.closed]
+        for rule, rewritten in forms(text, closed):
+            reading = _Lenient(rewritten, self.cut, None, self.left)
+            code = reading.answer().code
+            tree = None if code is None else reading._parsed(code)
+            self.left = reading.left
+            if tree is not None and (rule not in _DOUBTFUL or _names_submission(tree)):
+                return code, rule
         return None, "no_program"
 
 
@@ -293,8 +294,29 @@ def _content(lines: Sequence[str], indent: int) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _names_submission(node: ast.AST) -> bool:
-    return isinstance(node, ast.Constant) and isinstance(node.value, str) and "submission" in node.value
+def _names_submission(tree: ast.AST) -> bool:
+    strings = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant))
+    return any(isinstance(value, str) and "submission" in value for value in strings)
+
+
+def _unbound(tree: ast.Module) -> set[str]:
+    """Names that a program uses and binds nowhere, whatever the scope; none where a star import may bind them."""
+    used: set[str] = set()
+    bound = {*dir(builtins), "__file__"}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name):
+            (used if isinstance(node.ctx, ast.Load) else bound).add(node.id)
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            bound.add(node.name)
+        elif isinstance(node, ast.arg):
+            bound.add(node.arg)
+        elif isinstance(node, ast.alias):
+            bound.add((node.asname or node.name).partition(".")[0])
+        elif isinstance(node, (ast.ExceptHandler, ast.MatchAs, ast.MatchStar)) and node.name:
+            bound.add(node.name)
+        elif isinstance(node, ast.MatchMapping) and node.rest:
+            bound.add(node.rest)
+    return set() if "*" in bound else used - bound
 
 
 def _is_announced(whole: Sequence[_Block], lines: Sequence[str]) -> bool:
@@ -312,4 +334,4 @@ def _rule(block: _Block) -> str | None:
         return block.rule
     if not block.language:
         return "no_language"
-    return None if block.language in _PYTHON else "language"
+    return None if block.language in PYTHON else "language"

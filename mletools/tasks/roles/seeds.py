@@ -48,11 +48,7 @@ def read_seeds(paths: Sequence[str], data: Path) -> list[Seed]:
                     line.record, _public_files(line.record, line.place, files[0].parent, data)
                 )
     if not found:
-        raise ToolError(
-            "--source llm needs seed tasks: give --seeds, e.g. the file that mle-gen-task or mle-import wrote"
-            if not paths
-            else f"--seeds: no task in {', '.join(paths)}"
-        )
+        raise ToolError(f"--seeds: no task in {', '.join(paths)}")
     return list(found.values())
 
 

@@ -1,0 +1,105 @@
+"""Draw records at random: so many of all or of each task, and parts of a stream by share.
+
+What is drawn depends on the seed and on ids, not on the order of the input. A split decides on each record alone, so
+it streams, agrees between streams of one set of tasks, and does not move a task when tasks are added; its shares hold
+on average. A sample holds what it has drawn, at most `number` records per key, until the input ends.
+"""
+
+import heapq
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..records.ids import derive_seed
+from ..records.options import option
+
+SPACE = 1 << 62  # derive_seed is below
+Record = dict[str, Any]
+
+
+def read_split(text: str) -> dict[str, float]:
+    """{part: share} of NAME=SHARE,NAME=SHARE,... ValueError: names repeat, or shares are not positive with sum 1."""
+    parts: dict[str, float] = {}
+    for each in text.split(","):
+        name, equals, share = (word.strip() for word in each.partition("="))
+        try:
+            number = float(share)
+        except ValueError:
+            number = 0.0
+        if not name or not equals or not 0 < number < 1:
+            raise ValueError(f"{each!r} is not NAME=SHARE with a share between 0 and 1, e.g. train=0.8,test=0.2")
+        if name in parts:
+            raise ValueError(f"two parts are named {name}")
+        parts[name] = number
+    if abs(sum(parts.values()) - 1) > 1e-6:
+        raise ValueError(f"the shares add up to {sum(parts.values()):g}, not to 1")
+    return parts
+
+
+@dataclass(frozen=True)
+class DrawOptions:
+    """Which records are drawn at random."""
+
+    sample: int | None = option("Draw N records at random.", at_least=1)
+    per: str = option("--sample: N of all, or N of each task.", default="all", choices=("all", "task"))
+    split: Mapping[str, float] | None = option(
+        "Divide the records at random; the shares hold on average. Needs --part.",
+        metavar="NAME=SHARE,...",
+        read=read_split,
+    )
+    split_by: str = option(
+        "--split: all records of a task into one part, or each record on its own.",
+        default="task",
+        choices=("task", "record"),
+    )
+    part: str | None = option("--split: write the records of this part.", metavar="NAME")
+
+
+def task_id(record: Mapping[str, Any]) -> str:
+    """The id of a task record, or of a rollout's task."""
+    name: str = record["id"] if record["kind"] == "task" else record["task"]["id"]
+    return name
+
+
+def part_of(record: Mapping[str, Any], split: Mapping[str, float], by: str, seed: int) -> str:
+    """The name of the part that a record falls into."""
+    place = derive_seed(seed, "split", task_id(record) if by == "task" else record["id"]) / SPACE
+    for name, share in split.items():
+        place -= share
+        if place < 0:
+            return name
+    return name  # the shares add up to a little less than 1
+
+
+@dataclass
+class Sample:
+    """The `number` records of each key with the smallest hash of seed and id. Of equal ids the first come first.
+
+    per: "all" has one key, "task" one per task. `add` returns the record that is out for good, if one is; `drawn` the
+    records that are in, in order of arrival.
+    """
+
+    number: int
+    per: str
+    seed: int
+    _heaps: dict[str, list[tuple[int, int, Record]]] = field(default_factory=dict)
+    _arrived: int = 0
+
+    def add(self, record: Record) -> Record | None:
+        heap = self._heaps.setdefault(task_id(record) if self.per == "task" else "", [])
+        self._arrived += 1
+        entry = (-derive_seed(self.seed, "sample", record["id"]), -self._arrived, record)  # the heap's top is the worst
+        if len(heap) < self.number:
+            heapq.heappush(heap, entry)
+            return None
+        return heapq.heappushpop(heap, entry)[2]
+
+    def drawn(self) -> Iterator[Record]:
+        entries = [entry for heap in self._heaps.values() for entry in heap]
+        for _, _, record in sorted(entries, key=lambda entry: -entry[1]):
+            yield record
+
+    @property
+    def short(self) -> int:
+        """Number of keys with fewer than `number` records."""
+        return sum(len(heap) < self.number for heap in self._heaps.values())
