@@ -100,9 +100,9 @@ INNER := $(MAKE)
 all:
 	mkdir -p $(OUT)
 	python3 ../small_model.py $(SMALL_MODEL)
-	python3 ../rehearsal_model.py $(SMALL_MODEL) $(OUT)/model
+	python3 ../rehearsal_model.py $(SMALL_MODEL) $(POLICY)
 	python3 ../competitions.py $(OUT)/bench
-	python3 ../servers.py $(OUT)/model $(PORT) $(EMBEDDING_PORT) $(OUT)/servers -- $(INNER) --no-print-directory results
+	python3 ../servers.py $(POLICY) $(PORT) $(EMBEDDING_PORT) $(OUT)/servers -- $(INNER) --no-print-directory results
 else
 all: results
 endif

@@ -94,11 +94,10 @@ def main() -> int:
     kinds = [(int(chat), "chat", CHAT), (int(embedding), "embeddings", EMBEDDINGS)]
     servers: list[subprocess.Popen[bytes]] = []
     try:
-        for port, kind, options in kinds:
-            if port:
-                log = Path(logs) / f"{kind}.log"
-                servers.append(start(folder, port, log, options))
-                wait_until_up(servers[-1], port, log)
+        used = [(port, Path(logs) / f"{kind}.log", options) for port, kind, options in kinds if port]
+        servers += [start(folder, port, log, options) for port, log, options in used]
+        for server, (port, log, _) in zip(servers, used, strict=True):
+            wait_until_up(server, port, log)
         return subprocess.run(command, check=False).returncode
     except KeyboardInterrupt:
         return 130
