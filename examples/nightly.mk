@@ -14,7 +14,7 @@ HELD_OUT ?= held-out.jsonl
 OUT ?= nightly
 UNFINISHED := $(shell cat $(OUT)/unfinished 2>/dev/null)
 TRAINED := $(if $(UNFINISHED),$(wildcard $(OUT)/$(UNFINISHED)/trained))
-# a server that takes adapters (cluster/serve.sh). Without one: SAMPLER='-m hf:' PUBLISH= EVALUATOR=-m\ hf:nightly/run/latest
+# a server that takes the policy (cluster/serve.sh). Without one: SAMPLER='-m hf:' PUBLISH= EVALUATOR=-m\ hf:nightly/run/latest
 SAMPLER ?= -m policy --model-url http://localhost:8000/v1 -j 32
 PUBLISH ?= --publish-url http://localhost:8000/v1
 EVALUATOR ?= -m policy --model-url http://localhost:8000/v1 -j 32

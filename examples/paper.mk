@@ -75,15 +75,17 @@ mkdir -p $(2); $(call whole,$(2)/graded.jsonl); \
   mle-rollout -q $(SAMPLER) --forever $(PASSES:%=--passes %) --follow $(2)/pub --max-staleness $(STALENESS) --state $(2)/begun --seed $(SEED) \
     $(SAMPLE) $(4) $(RUN) \
   | mle-grade -q --allow-empty $(5) | tee -a $(2)/graded.jsonl | $(FILTER) --allow-empty --mark \
-  | mle-train-grpo --stream --allow-empty --publish $(2)/pub --max-staleness $(STALENESS) --max-steps $(3) --model $(1) --run-dir $(2) \
+  | mle-train-grpo --stream --allow-empty --publish $(2)/pub $(SERVER:%=--publish-url %) --max-staleness $(STALENESS) --max-steps $(3) --model $(1) --run-dir $(2) \
     --seed $(SEED) $(TRAIN) $(6) -o $(2)/steps.jsonl --resume || (( $$? == 141 ))
 $(call whole,$(2)/graded.jsonl)
 endef
 
 # Who answers, while training and afterwards: transformers or vLLM in the sampler's own process, which takes each version of the policy from
-# its folder. (A server takes adapters alone; the papers train all weights.)
+# its folder. Or a vLLM server, which the trainer loads each version into (RANK=0 cluster/serve.sh):
+# SERVER=http://localhost:8000/v1. vLLM in the sampler's process starts anew for each version of all weights.
 LOCAL ?= $(if $(filter tiny,$(SIZE)),hf,vllm)
-SAMPLER := -m $(LOCAL):
+SERVER ?=
+SAMPLER := $(if $(SERVER),-m policy --model-url $(SERVER),-m $(LOCAL):)
 
 # $(call policy,ARM): who is evaluated, what ARM's training came to; base is what all of them began from
 policy = $(LOCAL):$(if $(filter base,$(1)),$(POLICY),$(OUT)/$(1)/latest)

@@ -32,11 +32,18 @@ def checkpoint_name(step: int, prefix: str = PREFIX) -> str:
 
 
 def save(
-    out: Path, step: int, write: Callable[[Path], None], state: dict[str, Any], keep: int = 3, prefix: str = PREFIX
+    out: Path,
+    step: int,
+    write: Callable[[Path], None],
+    state: dict[str, Any],
+    keep: int = 3,
+    prefix: str = PREFIX,
+    before_latest: Callable[[Path], None] = lambda folder: None,
 ) -> Path:
     """Write checkpoint `step` with write(folder) and `state`, make it the latest, and drop all but the last `keep`.
 
     `write` fills an empty folder. Nothing is visible under the final name before all of it is on the disk.
+    before_latest(folder): called with the whole checkpoint while `latest` still points at the one before.
     """
     final = out / checkpoint_name(step, prefix)
     partial = out / (final.name + PARTIAL)
@@ -55,6 +62,7 @@ def save(
         shutil.rmtree(before)
     else:
         os.rename(partial, final)
+    before_latest(final)
     _point(out, LATEST, final.name)
     best = os.readlink(out / BEST) if (out / BEST).is_symlink() else ""
     for old in sorted(out.glob(f"{prefix}-??????"))[: -max(keep, 1)]:

@@ -1,7 +1,8 @@
-"""Hand the policy to those who sample from it while it is trained: a folder, and a vLLM server.
+"""Hand the policy to those who sample from it while it is trained: a folder, and a running server.
 
-Covered: adapters and full models in a folder (records.published says how it looks), each version whole or absent; an
-adapter into a running vLLM server in place, by its run-time LoRA loading. Not covered: full weights into a server.
+Covered: adapters and full models in a folder (records.published says how it looks), each version whole or absent. A
+server (servers) has loaded a version before the folder names it the newest, so a sampler never records a version newer
+than the weights that answer.
 """
 
 from collections.abc import Callable
@@ -12,12 +13,11 @@ from ..records import published
 from ..records.errors import ToolError
 from ..records.ids import content_id
 from ..records.options import option
-from . import checkpoints
+from . import checkpoints, servers
 from .options import GrpoOptions
 
 PREFIX = "policy"
 KEEP = 3  # versions: a sampler may still be loading the one before
-TRIES, PAUSE = 6, 2.0  # seconds before the first further try, doubled each time: about two minutes
 
 
 @dataclass
@@ -65,9 +65,7 @@ class Publisher:
                     f"{self.folder}: holds policies of another run: publish into another folder, or remove it"
                 )
         state = {"policy_version": version, "run": self.run}
-        checkpoint = checkpoints.save(self.folder, version, write, state, keep=KEEP, prefix=PREFIX)
-        if self.url is not None:
-            load_adapter(self.url, self.name, checkpoint)
+        checkpoints.save(self.folder, version, write, state, keep=KEEP, prefix=PREFIX, before_latest=self._serve)
         self._say(refused, False)
 
     def starving(self, yes: bool, refused: int) -> None:
@@ -80,43 +78,15 @@ class Publisher:
         self._ended = True
         self._say(refused, False)
 
+    def _serve(self, folder: Path) -> None:
+        if self.url is not None:
+            servers.load(self.url, self.name, folder)
+
     def _say(self, refused: int, starving: bool) -> None:
         self._said = (refused, starving)
         used = self._trained + refused
         demand = published.Demand(self.version, self.rollouts, self.groups, used, starving, self._ended)
         published.say_wanted(self.folder, demand)
-
-
-def load_adapter(url: str, name: str, folder: Path, tries: int = TRIES, pause: float = PAUSE) -> None:
-    """Let the vLLM server at `url` answer for `name` with the adapter in `folder`, which it must be able to read.
-
-    A server that does not answer is asked again. ToolError: it stays away, or refuses.
-    """
-    import urllib3
-
-    address = url.rstrip("/").removesuffix("/v1") + "/v1/load_lora_adapter"
-    retries = urllib3.Retry(
-        tries - 1,
-        backoff_factor=pause,
-        status_forcelist=(500, 502, 503, 504),
-        allowed_methods=None,
-        raise_on_status=False,
-    )
-    body = {"lora_name": name, "lora_path": str(folder.resolve()), "load_inplace": True}
-    try:
-        with urllib3.PoolManager(retries=retries, timeout=300.0) as server:
-            answer = server.request("POST", address, json=body, redirect=False)
-    except urllib3.exceptions.HTTPError as error:
-        raise ToolError(
-            f"{address}: {getattr(error, 'reason', None) or error} ({tries} tries): is the server up? The checkpoint is kept: "
-            "go on with --resume"
-        ) from error
-    if answer.status != 200:
-        response_text = answer.data[:500].decode("utf-8", "replace").strip()
-        raise ToolError(
-            f"{address}: {answer.status} {response_text}: does the server take adapters? Start vLLM with --enable-lora and "
-            "VLLM_ALLOW_RUNTIME_LORA_UPDATING=True, and --max-lora-rank at least that of --lora-rank"
-        )
 
 
 @dataclass(frozen=True)
@@ -131,7 +101,10 @@ class StreamOptions:
         machine=True,
     )
     publish_url: str | None = option(
-        "Load each version into this vLLM server, too, as the model --publish-name.", kind="url", machine=True
+        "Load each version into this vLLM or SGLang server, too: an adapter as the model --publish-name, full weights "
+        "in place of the served model's.",
+        kind="url",
+        machine=True,
     )
     publish_name: str = option(default="policy", metavar="NAME", machine=True)
 
@@ -139,10 +112,8 @@ class StreamOptions:
         """The publisher of the run in `out`, or None without samplers. ToolError: what cannot be served."""
         if self.publish is None:
             if self.publish_url is not None:
-                raise ToolError("--publish-url needs --publish DIR: the server reads the adapter from there")
+                raise ToolError("--publish-url needs --publish DIR: the server reads the policy from there")
             return None
-        if self.publish_url is not None and options.lora_rank == 0:
-            raise ToolError("--publish-url loads adapters: train one (--lora-rank), or publish into a folder alone")
         run = content_id("run", str(Path(out).resolve()))
         limit, steps = options.max_staleness, options.publish_steps
         if limit is not None and limit + 1 < steps:

@@ -1,6 +1,9 @@
 """The model over HTTP against a real server, vLLM where it is installed, of a tiny checkpoint."""
 
 import json
+import re
+import threading
+import urllib.request
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -236,3 +239,122 @@ def test_a_published_adapter_answers_in_place_of_the_one_before(
             assert here.version == version
         model.close()
     assert len(set(seen)) >= 3 and len(greedy.prompt_token_ids or ()) > 256
+
+
+def other_weights(checkpoint: Path, folder: Path, seed: int) -> None:
+    """The checkpoint's model with weights drawn anew."""
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+
+    torch.manual_seed(seed)
+    AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(checkpoint)).save_pretrained(folder)
+    AutoTokenizer.from_pretrained(checkpoint).save_pretrained(folder)
+
+
+def logprobs_of(folder: Path, reply: Reply) -> list[float]:
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    prompt, tokens = ids(reply)
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    with torch.inference_mode():
+        logits = model(torch.tensor([prompt + tokens])).logits[0]
+    return logits.log_softmax(-1)[range(len(prompt) - 1, len(prompt) + len(tokens) - 1), tokens].tolist()
+
+
+def sampled_tokens(server: RealServer) -> float:
+    with urllib.request.urlopen(f"{server.url}/metrics") as page:
+        return float(re.search(r"(?m)^vllm:generation_tokens_total\S* (\S+)", page.read().decode())[1])
+
+
+@pytest.fixture(scope="module")
+def changing(checkpoint: Path) -> Iterator[RealServer]:
+    with real_server(checkpoint, VLLM_SERVER_DEV_MODE="1") as server:
+        yield server
+
+
+def test_published_weights_answer_in_place_of_those_before(
+    changing: RealServer, checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from mletools.models.following import FollowingModel
+    from mletools.models.hf import HfModel
+    from mletools.records.errors import ToolError
+    from mletools.training.publish import Publisher
+    from mletools.training.servers import load_weights
+
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    folder, server = tmp_path / "pub", changing
+    publisher = Publisher(folder, server.url, "policy", steps=1, rollouts=8, groups=2)
+    publisher.publish(0, lambda at: other_weights(checkpoint, at, 0))
+    model = FollowingModel(folder, HttpModel(server.name, url=server.url, timeout=120, retries=1), None)
+    # long enough that the server keeps what it has computed of the prompt
+    asked = Request(
+        [{"role": "user", "content": "What does mle-grade do? " * 40}], 1, 24, temperature=0.0, training=True
+    )
+    seen = []
+    for version in range(4):
+        if version:
+            publisher.publish(version, lambda at, seed=version: other_weights(checkpoint, at, seed))
+        assert model.version == version
+        (greedy,) = model.sample([asked])
+        (expected,) = HfModel(folder / "latest", device="cpu", threads=1).sample([asked])
+        assert ids(greedy) == ids(expected) and len(ids(greedy)[0]) > 256
+        seen.append(tuple(ids(greedy)[1]))
+    assert len(set(seen)) >= 3
+
+    # answers in progress go on with the new weights: each token's logprob is that of the weights that sampled it
+    before, so_far = (folder / "latest").resolve(), sampled_tokens(server)
+    with ThreadPoolExecutor(8) as pool:
+        futures = [
+            pool.submit(model.sample, [Request(ASK, seed, max_tokens=2000, temperature=1.0, training=True)])
+            for seed in range(8)
+        ]
+        while sampled_tokens(server) < so_far + 80:
+            pass
+        publisher.publish(4, lambda at: other_weights(checkpoint, at, 4))
+        answers = [future.result()[0] for future in futures]
+    changed = 0
+    for answer in answers:
+        assert answer.logprobs is not None
+        old, new = logprobs_of(before, answer), logprobs_of(folder / "latest", answer)
+        at = next((n for n, (a, b) in enumerate(zip(old, answer.logprobs, strict=True)) if abs(a - b) > 1e-3), len(old))
+        assert answer.logprobs[:at] == pytest.approx(old[:at], abs=1e-3)
+        assert answer.logprobs[at:] == pytest.approx(new[at:], abs=1e-3)
+        changed += 0 < at < len(old)
+    assert changed
+
+    # weights that cannot be read: no answer before there are some that can
+    with pytest.raises(ToolError, match=r"can the server read this folder.*The server stays paused"):
+        load_weights(server.url, tmp_path / "nothing")
+    waiting = threading.Thread(target=model.sample, args=([asked],), daemon=True)
+    waiting.start()
+    waiting.join(2)
+    assert waiting.is_alive()
+    publisher.publish(5, lambda at: other_weights(checkpoint, at, 1))
+    waiting.join(60)
+    assert not waiting.is_alive() and tuple(ids(model.sample([asked])[0])[1]) == seen[1]
+    model.close()
+
+
+def test_training_all_weights_publishes_to_the_server(changing: RealServer, checkpoint: Path, tmp_path: Path) -> None:
+    from mletools.models.hf import HfModel
+
+    run_command(
+        "mle-gen-task", "--source", "sklearn:wine", "-n", "1", "--backend", "none", "-o", "t.jsonl", cwd=tmp_path
+    )
+    load = ("mle-rollout", "-m", changing.name, "--model-url", changing.url, "-g", "8", "--max-tokens", "16", "t.jsonl")
+    played = records(run_command(*load, cwd=tmp_path, no_proxy="127.0.0.1", OPENAI_API_KEY="").stdout)
+    graded = "".join(json.dumps({**record, "reward": float(n % 2)}) + "\n" for n, record in enumerate(played))
+    run_command(
+        "mle-train-grpo", "--model", str(checkpoint), "--lora-rank", "0", "--learning-rate", "1e-2", "--run-dir", "run",
+        "--groups-per-step", "1", "--publish", "pub", "--publish-url", changing.url, cwd=tmp_path, input=graded.encode(),
+    )  # fmt: skip
+    asked = Request(ASK, 1, max_tokens=24, temperature=0.0, training=True)
+    model = HttpModel(changing.name, url=changing.url, timeout=120, retries=1)
+    answers = {
+        name: HfModel(path, device="cpu", threads=1).sample([asked])[0].token_ids
+        for name, path in (("before", checkpoint), ("after", tmp_path / "run" / "latest"))
+    }
+    assert model.sample([asked])[0].token_ids == answers["after"] != answers["before"]
+    model.close()

@@ -21,7 +21,9 @@ from mletools.records.errors import OptionError, ToolError
 from mletools.records.jsonl import Line
 from mletools.rollout.endless import Ahead, EndlessOptions, State
 from mletools.training import checkpoints
-from mletools.training.publish import Publisher, load_adapter
+from mletools.training.options import GrpoOptions
+from mletools.training.publish import Publisher, StreamOptions
+from mletools.training.servers import load_adapter, load_weights
 
 EXAMPLES = ROOT / "examples" / "tasks"
 
@@ -122,21 +124,25 @@ def test_a_version_published_again_is_never_missed(tmp_path: Path) -> None:
 
 
 class Server:
-    """Takes adapters, after `failures` answers of 503; keeps what it was told."""
+    """Answers as `answers` says by path (status, body; 200 and {} where it has the path alone), 404 elsewhere.
 
-    def __init__(self, failures: int = 0, status: int = 200) -> None:
+    The first `failures` requests get 503. `told` holds path, body and status of all.
+    """
+
+    def __init__(self, answers: dict[str, tuple[int, str]], failures: int = 0) -> None:
         told = self.told = []
         left = [failures]
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                code = 503 if left[0] > 0 else status
+                code, text = answers.get(self.path.partition("?")[0], (404, "no such endpoint"))
+                code = 503 if left[0] > 0 else code
                 left[0] -= 1
                 told.append((self.path, body, code))
                 self.send_response(code)
                 self.end_headers()
-                self.wfile.write(b"no such endpoint" if code == 404 else b"")
+                self.wfile.write(text.encode())
 
             def log_message(self, *args) -> None: ...
 
@@ -145,8 +151,12 @@ class Server:
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
 
+GOOD = (200, "{}")
+VLLM = {"/pause": GOOD, "/collective_rpc": GOOD, "/reset_prefix_cache": (200, '{"success": true}'), "/resume": GOOD}
+
+
 def test_a_server_is_told_of_each_version_until_it_listens(tmp_path: Path) -> None:
-    server = Server(failures=2)
+    server = Server({"/v1/load_lora_adapter": GOOD}, failures=2)
     load_adapter(server.url + "/v1", "policy", tmp_path, pause=0.01)
     assert [code for _, _, code in server.told] == [503, 503, 200]
     assert server.told[0][:2] == (
@@ -157,9 +167,85 @@ def test_a_server_is_told_of_each_version_until_it_listens(tmp_path: Path) -> No
 
 def test_a_server_that_cannot_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(ToolError, match="404 no such endpoint: does the server take adapters"):
-        load_adapter(Server(status=404).url, "policy", tmp_path)
+        load_adapter(Server({}).url, "policy", tmp_path)
     with pytest.raises(ToolError, match=r"\(2 tries\): is the server up\? The checkpoint is kept: go on with --resume"):
         load_adapter("http://127.0.0.1:9", "policy", tmp_path, tries=2, pause=0.01)
+
+
+def test_full_weights_replace_a_paused_servers(tmp_path: Path) -> None:
+    server = Server(VLLM, failures=1)
+    load_weights(server.url + "/v1", tmp_path, pause=0.01)
+    assert [(path, code) for path, _, code in server.told] == [
+        ("/pause?mode=keep", 503),
+        ("/pause?mode=keep", 200),
+        ("/collective_rpc", 200),
+        ("/reset_prefix_cache?reset_running_requests=true", 200),
+        ("/resume", 200),
+    ]
+    assert server.told[2][1] == {"method": "reload_weights", "kwargs": {"weights_path": str(tmp_path)}}
+
+
+def test_full_weights_go_into_sglang_too(tmp_path: Path) -> None:
+    server = Server({"/update_weights_from_disk": (200, '{"success": true}')})
+    load_weights(server.url, tmp_path)
+    assert server.told[-1] == ("/update_weights_from_disk", {"model_path": str(tmp_path)}, 200)
+
+
+@pytest.mark.parametrize(
+    ("answers", "message", "last"),
+    [
+        ({}, "takes no full weights: start vLLM with VLLM_SERVER_DEV_MODE=1", "/update_weights_from_disk"),
+        (
+            {**VLLM, "/collective_rpc": (500, "no safetensors")},
+            "500 no safetensors: can the server read this folder.*The server stays paused",
+            "/collective_rpc",
+        ),
+        (
+            {**VLLM, "/reset_prefix_cache": (200, '{"success": false}')},
+            "its cache of prompts cannot be cleared",
+            "/reset_prefix_cache",
+        ),
+        (
+            {"/update_weights_from_disk": (400, '{"success": false, "message": "no config"}')},
+            "400 .*no config.*can the server read this folder",
+            "/update_weights_from_disk",
+        ),
+    ],
+    ids=["without endpoints", "unreadable", "a cache that stays", "sglang"],
+)
+def test_a_server_that_takes_no_full_weights_never_resumes(
+    tmp_path: Path, answers: dict[str, tuple[int, str]], message: str, last: str
+) -> None:
+    server = Server(answers)
+    with pytest.raises(ToolError, match=message):
+        load_weights(server.url, tmp_path)
+    assert server.told[-1][0].partition("?")[0] == last
+
+
+def test_a_version_is_the_newest_once_the_server_has_it(tmp_path: Path) -> None:
+    """What a sampler records is never newer than the weights that answer."""
+    answers = dict(VLLM)
+    server = Server(answers)
+    sink = publisher(tmp_path, url=server.url)
+    sink.publish(0, write)
+    answers["/collective_rpc"] = (500, "out of memory")
+    with pytest.raises(ToolError, match="out of memory"):
+        sink.publish(2, write)
+    assert published.newest(tmp_path).version == 0
+    answers.update(VLLM)
+    publisher(tmp_path, url=server.url).publish(2, write)  # the run goes on
+    assert published.newest(tmp_path).version == 2
+    loaded = [body["kwargs"]["weights_path"] for path, body, _ in server.told if path == "/collective_rpc"]
+    assert loaded == [str(tmp_path / f"policy-00000{version}") for version in (0, 2, 2)]
+
+
+@pytest.mark.parametrize("rank", [0, 16])
+def test_weights_and_adapters_have_a_publisher(rank: int, tmp_path: Path) -> None:
+    options = StreamOptions(publish=str(tmp_path), publish_url="http://h/v1")
+    sink = options.publisher(GrpoOptions(lora_rank=rank), "run")
+    assert sink is not None and sink.url == "http://h/v1"
+    with pytest.raises(ToolError, match="--publish-url needs --publish DIR"):
+        StreamOptions(publish_url="http://h").publisher(GrpoOptions(lora_rank=rank), "run")
 
 
 # The sampler's side

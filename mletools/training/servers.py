@@ -1,0 +1,121 @@
+"""Put a published policy into a server that is answering: adapters and full weights into vLLM, full weights into SGLang.
+
+The server reads the folder itself, so it needs the same path. vLLM takes an adapter by its run-time LoRA loading, and
+full weights over its development endpoints: generation is paused, the weights are reloaded in place, the cache of
+prompts is cleared, generation resumes. Answers in progress continue with the new weights. SGLang reloads by
+/update_weights_from_disk, which waits for answers in progress. Not covered: weights sent from memory, several servers.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from ..records.errors import ToolError
+
+TRIES, PAUSE = 6, 2.0  # seconds before the first further try, doubled each time: about two minutes
+CONNECT, ANSWER = 30.0, 1800.0  # seconds; a large model is read from a shared disk
+AWAY = (502, 503, 504)  # of a proxy whose server restarts
+
+
+def load(url: str, name: str, folder: Path) -> None:
+    """Put the adapter (as the model `name`) or the full model in `folder` into the server at `url`. ToolError: refused."""
+    if (folder / "adapter_config.json").is_file():
+        load_adapter(url, name, folder)
+    else:
+        load_weights(url, folder)
+
+
+def load_adapter(url: str, name: str, folder: Path, tries: int = TRIES, pause: float = PAUSE) -> None:
+    """Let the vLLM server at `url` answer for `name` with the adapter in `folder`, which it must be able to read.
+
+    A server that does not answer is asked again. ToolError: it stays away, or refuses.
+    """
+    body = {"lora_name": name, "lora_path": str(folder.resolve()), "load_inplace": True}
+    with _Server(url, tries, pause) as server:
+        server.post(
+            "/v1/load_lora_adapter",
+            body,
+            "does the server take adapters? Start vLLM with --enable-lora and VLLM_ALLOW_RUNTIME_LORA_UPDATING=True, and "
+            "--max-lora-rank at least that of --lora-rank",
+            again=(500, *AWAY),
+        )
+
+
+def load_weights(url: str, folder: Path, tries: int = TRIES, pause: float = PAUSE) -> None:
+    """Replace all weights of the model that the vLLM or SGLang server at `url` serves by those in `folder`.
+
+    The model keeps the name that it is served under. ToolError: the server stays away, or cannot; a vLLM server whose
+    reload failed stays paused, because its weights may be mixed.
+    """
+    path = str(folder.resolve())
+    with _Server(url, tries, pause) as server:
+        if not server.post("/pause?mode=keep", {}, "cannot be paused", missing=True):
+            if not server.post("/update_weights_from_disk", {"model_path": path}, _UNREADABLE, missing=True):
+                raise ToolError(
+                    f"{server.url}: takes no full weights: start vLLM with VLLM_SERVER_DEV_MODE=1, on a network where "
+                    "nobody else reaches it; or train an adapter (--lora-rank), or publish into a folder alone"
+                )
+            return
+        stays = f"{_UNREADABLE}. The server stays paused: restart it, and go on with --resume"
+        server.post("/collective_rpc", {"method": "reload_weights", "kwargs": {"weights_path": path}}, stays)
+        # answers in progress are computed anew: their cache is of the weights before
+        server.post("/reset_prefix_cache?reset_running_requests=true", {}, "its cache of prompts cannot be cleared")
+        server.post("/resume", {}, "does not resume")
+
+
+_UNREADABLE = "can the server read this folder, and is it the model that the server was started with?"
+
+
+class _Server:
+    def __init__(self, url: str, tries: int, pause: float) -> None:
+        import urllib3
+
+        self.url = url.rstrip("/").removesuffix("/v1")
+        self._tries, self._pause = tries, pause
+        self._pool = urllib3.PoolManager(timeout=urllib3.Timeout(connect=CONNECT, read=ANSWER))
+
+    def __enter__(self) -> "_Server":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._pool.clear()
+
+    def post(
+        self, path: str, body: dict[str, Any], advice: str, missing: bool = False, again: tuple[int, ...] = AWAY
+    ) -> bool:
+        """POST `body` to `path`. False: the server has no such path, where `missing` allows that.
+
+        again: statuses after which it is asked again. ToolError ends with `advice`.
+        """
+        import urllib3
+
+        address = self.url + path
+        retries = urllib3.Retry(
+            self._tries - 1,
+            backoff_factor=self._pause,
+            status_forcelist=again,
+            allowed_methods=None,
+            raise_on_status=False,
+        )
+        try:
+            answer = self._pool.request("POST", address, json=body, redirect=False, retries=retries)
+        except urllib3.exceptions.HTTPError as error:
+            raise ToolError(
+                f"{address}: {getattr(error, 'reason', None) or error} ({self._tries} tries): is the server up? The "
+                "checkpoint is kept: go on with --resume"
+            ) from error
+        if answer.status == 404 and missing:
+            return False
+        text = answer.data[:500].decode("utf-8", "replace").strip()
+        if answer.status != 200 or _unsuccessful(answer.data):
+            raise ToolError(f"{address}: {answer.status} {text}: {advice}")
+        return True
+
+
+def _unsuccessful(content: bytes) -> bool:
+    """True if the answer is JSON with "success": false, which servers send with status 200, too."""
+    try:
+        answer = json.loads(content)
+    except ValueError:
+        return False
+    return isinstance(answer, dict) and answer.get("success") is False
