@@ -50,7 +50,8 @@ def main(
     test scores must not differ by more is another reading, which is not this one.)
 
     --cut-steps comes before mle-grade: a step is what the policy did from one valid submission to the next, with all
-    that went before as its prompt. The turns after the last one, and rollouts without one, are counted.
+    that went before as its prompt. The turns after the last one, and rollouts without one, are counted; with
+    --failed-steps they are steps, too, so that all that the policy wrote is in some step.
 
     --state goes with one run at a time. With -o FILE it is written when the output is complete, and --resume decides
     again from where the run began; without, as rollouts go by.
@@ -93,7 +94,7 @@ def main(
             examiner = Examiner(run.data, checks.check, metrics)
             filter_tasks(run, examiner, TaskSelection(filters.keep_duplicates), side)
     elif work.steps:
-        cut_steps(run, side)
+        cut_steps(run, side, work.failed_steps)
     else:
         filter_rollouts(run, filters, side, work.mark, state)
     if side is not None:
@@ -182,14 +183,14 @@ def draw(run: cli.Run, draws: DrawOptions, side: Output | None) -> None:
             run.say(f"{number}{what} fewer than {draws.sample} records")
 
 
-def cut_steps(run: cli.Run, side: Output | None) -> None:
+def cut_steps(run: cli.Run, side: Output | None, failed: bool) -> None:
     """Cut the rollouts of the run's input into steps; one without any goes to `side`."""
     from ..scoring.human_ranks import HumanRanks
 
     human_ranks = HumanRanks(run.data)
     for line in run.lines("rollout"):
         try:
-            result = cut(line.record, hand_in, human_ranks)
+            result = cut(line.record, hand_in, human_ranks, failed)
         except RecordError as error:
             run.reject(line, str(error))
             continue
@@ -204,7 +205,7 @@ def cut_steps(run: cli.Run, side: Output | None) -> None:
             side.write(run.stamp({**line.record, "filter": {"kept": False, "reason": result.reason}}))
 
 
-def hand_in(turns: Any, turn: Turn, box: Mapping[str, Any]) -> tuple[str | None, dict[str, Any]]:
+def hand_in(turns: Any, turn: Turn | None, box: Mapping[str, Any]) -> tuple[str | None, dict[str, Any]]:
     """The program that a turn hands in, and its execution; see filters.steps.HandIn."""
     from ..scaffolds.episode import code_of, execution_of
 

@@ -5,10 +5,9 @@ does not exist, and hand-ins that were invalid. Not covered: programs that faile
 """
 
 from ..records.types import Rollout, Turn
-from .steps import only_lenient, own_submission
+from .steps import HANDS_IN, only_lenient, own_submission
 
 FORM = {"length", "missing", "several", "malformed", "unknown", "early"}  # problems of a turn that are about its form
-HANDS_IN = {"execute_code", "solve", "improve"}  # actions whose program is to leave a submission
 
 
 def masked(rollout: Rollout) -> list[int]:

@@ -94,7 +94,14 @@ class FilterOptions:
 
 CHOICES = tuple(field.name for field in fields(FilterOptions))
 # Options about one kind of record only.
-OF_ROLLOUTS = (*(name for name in CHOICES if name != "keep_duplicates"), "steps", "preset", "mark", "state")
+OF_ROLLOUTS = (
+    *(name for name in CHOICES if name != "keep_duplicates"),
+    "steps",
+    "failed_steps",
+    "preset",
+    "mark",
+    "state",
+)
 OF_TASKS = ("check", "jobs", "keep_order", "backend", "metric_timeout", "metric_memory")
 OF_VALUE = ("top", "tau_adv", "tau_val", "window")
 OF_WINDOW = ("window_min", "prune", "tau_rm", "binarise", "normalise")
@@ -134,6 +141,10 @@ class WorkOptions:
     steps: bool = option(
         "Cut rollouts in turns into one rollout for each valid submission.", default=False, flags=("--cut-steps",)
     )
+    failed_steps: bool = option(
+        "--cut-steps: also a step for each program that was handed in without a valid submission, and for the rest.",
+        default=False,
+    )
     preset: str | None = option(f"mle-rl: {PRESET_FLAGS}. Options win over it.", choices=tuple(PRESETS))
     state: str | None = option(
         "Remember the rewards of --top and --window here, from run to run.", kind="file", metavar="FILE"
@@ -154,6 +165,8 @@ def check_scope(work: WorkOptions, flags: Mapping[str, str]) -> None:
         raise OptionError(
             f"{wrong} is for rollouts and does nothing with --tasks" if work.tasks else f"{wrong} needs --tasks"
         )
+    if work.failed_steps and not work.steps:
+        raise OptionError("--failed-steps needs --cut-steps")
     wrong = next((flags[name] for name in (*CHOICES, "preset", "mark", "state") if name in flags), None)
     if work.steps and wrong:
         raise OptionError(f"{wrong} does nothing with --cut-steps: it is for what mle-grade made of the steps")

@@ -1,6 +1,8 @@
 """Cut a rollout in turns into steps, one rollout for each valid submission (MLE-RL, section 4.1, equations 3 and 4).
 
 A step is what the policy did since its last valid submission, up to and with the message that handed in the next.
+With failed steps, each program that was handed in without a valid submission ends a step, too, and what follows the
+last one is a step without a submission: all of the data, from which the paper's first arm of table 4 learns.
 Covered: scaffolds in turns; a rollout of one answer is one step as it is. Not covered: searches (mle-rollout has
 --cut-steps for those), and how many teams a score leaves behind, which reaches this module as an argument.
 """
@@ -13,8 +15,9 @@ from ..records.errors import RecordError
 from ..records.ids import content_id
 
 Turn = Mapping[str, Any]
-# (turns up to the one that hands in, that turn, what a session ran in) -> the program and its execution
-HandIn = Callable[[Sequence[Turn], Turn, Mapping[str, Any]], tuple[str | None, dict[str, Any]]]
+HANDS_IN = {"execute_code", "solve", "improve"}  # actions whose program is to leave a submission
+# (turns up to the one that hands in, that turn or None, what a session ran in) -> the program and its execution
+HandIn = Callable[[Sequence[Turn], Turn | None, Mapping[str, Any]], tuple[str | None, dict[str, Any]]]
 # (task, test score) -> {"human_rank", "human_rank_rule"}, both None for a task without a leaderboard
 Standing = Callable[[Mapping[str, Any], float], dict[str, Any]]
 # What was said of the whole rollout, and is not true of a step.
@@ -37,8 +40,8 @@ def own_submission(turn: Turn) -> dict[str, Any] | None:
     return submission
 
 
-def cut(rollout: dict[str, Any], hand_in: HandIn, standing: Standing) -> Cut:
-    """The steps of a rollout, in order. RecordError for one that is a step already."""
+def cut(rollout: dict[str, Any], hand_in: HandIn, standing: Standing, failed: bool = False) -> Cut:
+    """The steps of a rollout, in order; `failed`: with failed steps. RecordError for one that is a step already."""
     if "cut" in rollout:
         raise RecordError(f"is a step already, of {rollout['cut']['rollout']}: give --cut-steps what mle-rollout wrote")
     turns = rollout["turns"]
@@ -48,7 +51,10 @@ def cut(rollout: dict[str, Any], hand_in: HandIn, standing: Standing) -> Cut:
         return Cut([], "no step: a search, whose steps are what mle-rollout --write-steps wrote", len(turns))
     if len(turns) == 1 and "message" not in turns[0]:
         return Cut([_alone(rollout, standing)], None, 0)
-    ends = [at for at, turn in enumerate(turns) if own_submission(turn) and (turn.get("grade") or {}).get("valid")]
+    valid = [at for at, turn in enumerate(turns) if own_submission(turn) and (turn.get("grade") or {}).get("valid")]
+    ends = valid if not failed else [at for at, turn in enumerate(turns) if _hands_in(turn)]
+    if failed and turns and len(turns) - 1 not in ends:
+        ends.append(len(turns) - 1)
     if not ends:
         tried = any(own_submission(turn) and "grade" in turn for turn in turns)
         reason = "no step: no submission was valid" if tried else "no step: nothing was handed in"
@@ -58,10 +64,16 @@ def cut(rollout: dict[str, Any], hand_in: HandIn, standing: Standing) -> Cut:
     begins = [0, *(end + 1 for end in ends[:-1])]
     steps = []
     for number, (first, last) in enumerate(zip(begins, ends, strict=True), start=1):
-        before = turns[first - 1] if first else None
+        before = next((turns[at] for at in reversed(valid) if at < first), None)
         reference = _reference(rollout, before, standing)
-        steps.append(_step(rollout, number, first, last, reference, hand_in))
+        steps.append(_step(rollout, (number, "failed") if failed else (number,), first, last, reference, hand_in))
     return Cut(steps, None, len(turns) - 1 - ends[-1])
+
+
+def _hands_in(turn: Turn) -> bool:
+    """Whether a program was handed in, with a submission or without."""
+    judged = own_submission(turn) is not None and "grade" in turn
+    return judged or (turn["action"] in HANDS_IN and "execution" in turn)
 
 
 def _reference(rollout: Mapping[str, Any], before: Turn | None, standing: Standing) -> dict[str, Any] | None:
@@ -84,25 +96,27 @@ def reference_of(rollout: Mapping[str, Any]) -> dict[str, Any] | None:
     return None if score is None else {"score": score}
 
 
-def _named(rollout: Mapping[str, Any], number: int, turns: list[int], reference: Any) -> dict[str, Any]:
-    """The keys by which a step is a rollout of its own.
+def _named(
+    rollout: Mapping[str, Any], number: tuple[int | str, ...], turns: list[int], reference: Any
+) -> dict[str, Any]:
+    """The keys by which a step is a rollout of its own; `number` begins with its number, and tells it from others.
 
     Each step is a group of one: no two steps answer the same prompt, so nothing may compare their rewards as a group's.
     """
-    id = content_id("step", rollout["id"], number)
+    id = content_id("step", rollout["id"], *number)
     of = {"rollout": rollout["id"], "group": rollout["group"], "sample": rollout["sample"]}
-    place = {**of, "step": number, "turns": turns, "reference": reference}
+    place = {**of, "step": number[0], "turns": turns, "reference": reference}
     return {"id": id, "group": id, "group_size": 1, "sample": 0, "cut": place}
 
 
 def _alone(rollout: dict[str, Any], standing: Standing) -> dict[str, Any]:
     kept = {name: value for name, value in rollout.items() if name not in ("grade", "reward", "filter", "idea_types")}
-    return {**kept, **_named(rollout, 1, [0, 0], _reference(rollout, None, standing))}
+    return {**kept, **_named(rollout, (1,), [0, 0], _reference(rollout, None, standing))}
 
 
 def _step(
     rollout: Mapping[str, Any],
-    number: int,
+    number: tuple[int | str, ...],
     first: int,
     last: int,
     reference: dict[str, Any] | None,
@@ -114,11 +128,18 @@ def _step(
     for at, message in enumerate(rollout["messages"][: end["message"] + 1]):
         earlier = message.get("loss") and at < own[0]["message"]
         messages.append({**message, "loss": False} if earlier else dict(message))
-    code, execution = hand_in(turns, end, {name: rollout["execution"].get(name) for name in BOX})
+    box = {name: rollout["execution"].get(name) for name in BOX}
+    handed = _hands_in(end)
+    code, execution = hand_in(turns, end, box) if handed else hand_in(own, None, box)
     step = {name: value for name, value in rollout.items() if name not in OF_THE_WHOLE}
     step |= _named(rollout, number, [first, last], reference)
     step |= {"messages": messages, "turns": turns, "usage": _usage(own)}
-    step |= {"stop_reason": "finished", "code": code, "validation": end.get("validation"), "execution": execution}
+    step |= {
+        "stop_reason": "finished" if handed else rollout["stop_reason"],
+        "code": code,
+        "validation": end.get("validation"),
+        "execution": execution,
+    }
     if "format_rate" in step and rollout["scaffold"] != "react":  # whether one of react's thinks, its turn does not say
         good = [turn for turn in own if turn["action"] != "none" and not only_lenient(rollout, turn)]
         step["format_rate"] = len(good) / len(own)

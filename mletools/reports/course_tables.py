@@ -148,7 +148,8 @@ def by_trace(rows: Sequence[Record]) -> str:
         ),
         "above: best so far by share of a run's time (seconds of its turns); runs with valid submissions of both kinds",
         "below: valid submissions of a run in order, over all its traces; runs with fewer keep their best (0 if none)",
-        "means over tasks with equal weight; by test score, which the agent may not have seen",
+        "best: by the score that the run showed (validation, or test with --reveal-test), else by human rank",
+        "human ranks are those of the test score, which the agent may not have seen; tasks have equal weight",
     ]
     return "\n\n".join(tables) + "\n\n" + "\n".join(notes)
 

@@ -12,7 +12,7 @@ from .runs import GradedRun, Grid, RunSet, Values, aligned, all_tasks, expected_
 from .search import SHARES, USED, Search, Standing
 from .statistics import mean
 from .trace import KINDS
-from .traces import Life, lives
+from .traces import Life, best_rank, lives
 
 BY_TURN = ("working", "asked", "valid", "medal", "normalised")
 OVER_TIME = ("medal", "normalised", "perfect_medal", "perfect_normalised")
@@ -107,11 +107,11 @@ def _at_share(runs: Sequence[Sequence[Life]], share: float) -> dict[str, float |
 
 def _by_submission(runs: Sequence[Sequence[Life]]) -> Iterator[dict[str, float | None]]:
     """For k from 1: human ranks of the k-th valid submissions, and of the best of the first k (0 if none)."""
-    ranks = [[[rank for _, _, rank in life.submissions] for life in of] for of in runs]
-    longest = max(len(run) for of in ranks for run in of)
+    made = [[[each for _, each in life.submissions] for life in of] for of in runs]
+    longest = max(len(run) for of in made for run in of)
     for k in range(1, longest + 1):
-        there = [[run[k - 1] for run in of if len(run) >= k] for of in ranks]
-        best = [[max(run[:k], default=0.0) for run in of] for of in ranks]
+        there = [[run[k - 1].rank for run in of if len(run) >= k] for of in made]
+        best = [[best_rank(run[:k]) for run in of] for of in made]
         counted = {"submission": k, "runs": sum(map(len, there))}
         yield {**counted, "this": _mean_of_tasks(there), "best": _mean_of_tasks(best)}
 

@@ -28,7 +28,7 @@ class ReportOptions:
     )
     missing: str = option("How a missing run counts.", default="invalid", choices=POLICIES)
     best_trace: bool = option(
-        "Count one trace per run (scaffold memory), the best by validation, with the cost of all.",
+        "Count one trace per run (scaffold memory), the best by the score that the run showed, with the cost of all.",
         default=False,
     )
     confidence: float = option("Confidence level of the intervals.", default=0.95, above=0, below=1)

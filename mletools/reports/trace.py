@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..records.errors import RecordError
 from ..records.human_rank import human_rank
@@ -10,13 +10,35 @@ from ..records.human_rank import human_rank
 KINDS = ("memory", "reset")  # start of a trace: a solution of the pool, or scratch
 
 
+class Submission(NamedTuple):
+    """A valid submission: seconds since the start of the trace (or run), its human rank, and the score that was shown.
+
+    `shown` is higher for better ones in every metric; None where no score was shown.
+    """
+
+    seconds: float
+    rank: float
+    shown: float | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """One trace: its start, total seconds, and (elapsed seconds, human rank) of each valid submission."""
+    """One trace: its start, total seconds, and its valid submissions."""
 
     kind: str
     seconds: float
-    submissions: tuple[tuple[float, float], ...]
+    submissions: tuple[Submission, ...]
+
+
+def shown_score(rollout: Mapping[str, Any], part: Mapping[str, Any]) -> float | None:
+    """The score by which a run ranks its own work: of the validation, or of the test with --reveal-test.
+
+    `part` is the rollout or one of its turns. Higher is better, whatever the metric; None: no score was shown.
+    """
+    score = (part.get("grade" if rollout.get("reveal_test") else "validation") or {}).get("score")
+    if score is None:
+        return None
+    return -float(score) if rollout["grade"]["lower_is_better"] else float(score)
 
 
 def traced(rollout: Mapping[str, Any]) -> Trace | None:
@@ -31,7 +53,8 @@ def traced(rollout: Mapping[str, Any]) -> Trace | None:
         seconds += turn["duration_s"]
         grade = turn.get("grade") or {}
         if grade.get("valid") and grade.get("human_rank") is not None:
-            submissions.append((seconds, _rank(grade, rollout["grade"])))
+            rank = _rank(grade, rollout["grade"])
+            submissions.append(Submission(seconds, rank, shown_score(rollout, turn)))
     return Trace(rollout["trace"], seconds, tuple(submissions))
 
 

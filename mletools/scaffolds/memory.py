@@ -43,6 +43,9 @@ class MemorySettings(Settings):
     )
     when_full: str = "end"
     hand_in: str = "best"
+    max_submissions: int | None = option(
+        "A trace ends after N submissions (MLE-RL's arm without an agent: 1).", at_least=1, metavar="N"
+    )
     max_traces: int | None = option("Number of traces (default: until a budget is used up).", at_least=1, metavar="N")
     pool_size: int = option("Number of solutions in the pool.", default=5, at_least=1, metavar="N")
     pool_dir: str | None = option(
@@ -59,6 +62,10 @@ class MemorySettings(Settings):
     memory_by: str = option(
         "Score that ranks solutions in the pool; test is never shown.", default="test", choices=("validation", "test")
     )
+
+    def own(self) -> dict[str, Any]:
+        """As in Settings; without a bound on submissions that is not set, so that ids do not depend on it."""
+        return {name: value for name, value in super().own().items() if (name, value) != ("max_submissions", None)}
 
 
 INFO, VALIDATE, EXECUTE = "request_info", "validate_code", "execute_code"
@@ -114,7 +121,10 @@ def _trace(job: Job[MemorySettings], environment: Environment, pool: Pool) -> di
     start = _draw(job, environment, pool)
     settings = job.settings
     system = prompts.render(
-        "memory-system", execution_seconds=f"{settings.execution_seconds:g}", max_turns=str(settings.max_turns)
+        "memory-system",
+        execution_seconds=f"{settings.execution_seconds:g}",
+        max_turns=str(settings.max_turns),
+        until=_until(settings.max_submissions),
     )
     question = task_prompt("task", job.task, split=validation_note(settings.validation > 0, settings.reveal_test))
     if start is not None:
@@ -128,6 +138,15 @@ def _trace(job: Job[MemorySettings], environment: Environment, pool: Pool) -> di
         return episode.record(reason, trace="reset")
     state = {"score": start["test"], **{name: start[name] for name in ("validation", "code")}}
     return episode.record(reason, trace="memory", state={**state, "rollout": start["trace"], "turn": start["step"]})
+
+
+def _until(submissions: int | None) -> str:
+    """How long the agent is asked to go on, in words."""
+    if submissions is None:
+        return "go on improving your score\nuntil the last of them"
+    if submissions == 1:
+        return "your work ends with\nthe first submission that you hand in, so try programs before that"
+    return f"go on improving your score\nuntil the last of them, or until you have handed in {submissions} submissions"
 
 
 def _draw(job: Job[MemorySettings], environment: Environment, pool: Pool) -> dict[str, Any] | None:
@@ -152,6 +171,7 @@ def _earlier_solution(start: dict[str, Any], settings: Settings) -> str:
 
 
 def _turns(episode: Episode[MemorySettings], environment: Environment, pool: Pool) -> str:
+    submissions = 0
     functions = as_functions(TOOLS) if episode.settings.tool_calls == "openai" else None
     while True:
         action = read_action(episode.ask(functions), TOOLS)
@@ -173,7 +193,10 @@ def _turns(episode: Episode[MemorySettings], environment: Environment, pool: Poo
         else:
             observation += "\n\n" + messages.score_message(episode.turn, episode.job.task, episode.settings.reveal_test)
             _push(episode, pool)
+            submissions += 1
         episode.observe(observation, action)
+        if submissions == episode.settings.max_submissions:
+            return "finished"
 
 
 def _push(episode: Episode[MemorySettings], pool: Pool) -> None:

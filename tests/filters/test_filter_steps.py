@@ -85,6 +85,24 @@ def test_a_step_ends_with_each_valid_submission(played: Played) -> None:
     assert [step["format_rate"] for step in steps[:3]] == [2 / 3, 1.0, 1.0]
 
 
+def test_failed_steps_hold_all_that_the_policy_wrote(played: Played) -> None:
+    steps, said = pipe(played, ("mle-filter", "--cut-steps", "--failed-steps"), GRADE)
+    assert said[1] == "mle-grade: 12 records, 6 valid, 6 invalid"
+    first, score = steps[:6], test_score(played.folder, played.tasks["mill_0"], 2.8)
+    assert [step["cut"]["turns"] for step in first] == [[0, 2], [3, 3], [4, 4], [5, 5], [6, 6], [7, 7]]
+    assert [step["grade"]["valid"] for step in first] == [True, False, True, False, True, False]
+    # gains are over the last valid submission, also behind a failed step
+    assert [(step["cut"]["reference"] or {}).get("score") for step in first[:3]] == [None, score, score]
+    assert first[1]["code"] == "print('nothing')\n" and first[1]["stop_reason"] == "finished"
+    rest = first[5]  # tried, not handed in: what the rollout ended with
+    assert rest["code"] == program(2.7) and rest["execution"]["submission"] is None
+    assert rest["stop_reason"] == played.records[0]["stop_reason"] == "max_turns"
+    own = [place for step in first for place, message in enumerate(step["messages"]) if message.get("loss")]
+    assert own == [place for place, message in enumerate(played.records[0]["messages"]) if message.get("loss")]
+    valid, _ = pipe(played, ("mle-filter", "--cut-steps"))
+    assert not {step["id"] for step in valid} & {step["id"] for step in steps}
+
+
 def test_only_the_steps_own_messages_carry_loss(played: Played) -> None:
     steps, _ = pipe(played, ("mle-filter", "--cut-steps"))
     for at, step in enumerate(steps):

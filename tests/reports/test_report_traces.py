@@ -10,8 +10,8 @@ from report_agents import BOARD, agent
 from report_builders import a_set, rollout, rows
 from search_records import verdict
 
-from mletools.reports.trace import Trace, traced
-from mletools.reports.traces import Life, life, lives
+from mletools.reports.trace import Submission, Trace, traced
+from mletools.reports.traces import Life, best_rank, life, lives
 
 
 def ranked(*ranks: float | None) -> list[tuple[str, dict[str, Any]]]:
@@ -37,7 +37,7 @@ def two_tasks() -> list[dict[str, Any]]:
 
 def test_a_run_by_hand() -> None:
     first, second = traced(two_tasks()[0]), traced(two_tasks()[1])
-    assert first == Trace("reset", 4.0, ((2.0, 0.2), (4.0, 0.4))) and second is not None
+    assert first == Trace("reset", 4.0, (Submission(2.0, 0.2), Submission(4.0, 0.4))) and second is not None
     whole = life([first, second])
     assert whole.seconds == 10.0 and whole.kinds == {"reset", "memory"}
     assert [whole.best("reset", share / 10) for share in (1, 2, 3, 4, 10)] == [0.0, 0.2, 0.2, 0.4, 0.4]
@@ -66,9 +66,8 @@ def test_ranks_are_by_the_rule_that_the_run_was_graded_with() -> None:
         assert [point["this"] for point in told["by_submission"]] == pytest.approx([first, 0.0])
         assert [point["best"] for point in told["by_submission"]] == pytest.approx([first, first])
         # as older records have it, without the place
-        assert traced(one("a", "reset", 0.7, 0.0, **board)) == Trace(
-            "reset", 2.0, ((1.0, pytest.approx(first)), (2.0, 0.0))
-        )
+        old = Trace("reset", 2.0, (Submission(1.0, pytest.approx(first)), Submission(2.0, 0.0)))
+        assert traced(one("a", "reset", 0.7, 0.0, **board)) == old
 
 
 def test_ranks_on_two_leaderboards_need_the_place(tmp_path: Path) -> None:
@@ -80,7 +79,23 @@ def test_ranks_on_two_leaderboards_need_the_place(tmp_path: Path) -> None:
     problem = "the human ranks of its turns are by dojo, that of its grade by mle-rl: grade by dojo"
     assert done.returncode == 1 and done.stderr.decode() == f"mle-report: x.jsonl:1: {problem}\n"
     made["turns"][0]["grade"]["position"] = 4
-    assert traced(made) == Trace("reset", 1.0, ((1.0, 0.6),))
+    assert traced(made) == Trace("reset", 1.0, (Submission(1.0, 0.6),))
+
+
+def test_the_best_is_by_the_score_that_the_run_showed() -> None:
+    made = one("a", "reset", 0.9, 0.2, 0.4)
+    for turn, validation in zip(made["turns"], (0.3, 0.8, 0.8), strict=True):
+        turn["validation"] = verdict(validation)
+    trace = traced(made)
+    assert trace is not None and [each.shown for each in trace.submissions] == [0.3, 0.8, 0.8]
+    whole = life([trace])
+    assert [whole.best("reset", thirds / 3) for thirds in (1, 2, 3)] == [0.9, 0.2, 0.2]  # the first of equals
+    made["grade"]["lower_is_better"] = True
+    lower = traced(made)
+    assert lower is not None and best_rank(lower.submissions) == 0.9
+    shown = traced({**one("a", "reset", 0.9, 0.2), "reveal_test": True})
+    assert shown is not None and [each.shown for each in shown.submissions] == [0.5, 0.5]
+    assert best_rank([Submission(1.0, 0.1), Submission(2.0, 0.3)]) == 0.3 and best_rank([]) == 0.0
 
 
 def test_means_are_over_tasks() -> None:

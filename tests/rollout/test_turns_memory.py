@@ -69,6 +69,19 @@ def single(tmp_path_factory: pytest.TempPathFactory) -> Played:
         return play(server, "memory", folder, tasks, *options)
 
 
+def test_a_trace_ends_with_its_last_submission(tmp_path: Path) -> None:
+    says = [tries(program(2.0)), executes("print('nothing')\n"), executes(program(2.1)), executes(program(2.2))]
+    tasks = write_tasks(tmp_path)
+    with FaultyServer(in_steps(says)) as server:
+        options = ("--max-traces", "2", "--max-submissions", "1", "--reset-ratio", "1")
+        played = play(server, "memory", tmp_path, tasks, *options)
+    for record in played.records:
+        assert [turn["action"] for turn in record["turns"]] == ["validate_code", "execute_code", "execute_code"]
+        assert record["stop_reason"] == "finished" and record["code"] == program(2.1)
+        assert record["settings"]["own"]["max_submissions"] == 1
+        assert "your work ends with\nthe first submission" in record["messages"][0]["content"]
+
+
 def test_traces_begin_from_the_best_so_far(traces: Played) -> None:
     first, second, third = traces.records
     task = traces.tasks["mill_0"]
