@@ -111,7 +111,8 @@ def refused(words: list[str]) -> str | None:
             try:
                 with open(os.devnull, "rb") as nothing:
                     os.dup2(nothing.fileno(), 0)
-                os.dup2(said.fileno(), 1)
+                with open(os.devnull, "wb") as nowhere:
+                    os.dup2(nowhere.fileno(), 1)
                 os.dup2(said.fileno(), 2)
                 code = play(words, scratch)
             except SystemExit as end:

@@ -1,6 +1,6 @@
 # SIZE=rehearsal: what it has other than SIZE=paper, and all of it: budgets, names and addresses of models, names of
 # competitions, and the machine that programs run on. The recipes are those of SIZE=paper (`make differences` checks that,
-# and prints this page against the paper's values). Servers of a tiny untrained model stand in for every model.
+# and prints this page against the paper's values). Servers of one tiny model (rehearsal_model.py) stand in for every model.
 
 # ---- models: vLLM on this machine behind every address; policies in transformers, in the command's own process
 PORT ?= 18431
@@ -47,7 +47,7 @@ RUNS := 1
 REPEATS := 1
 ABLATION_RUNS := 1
 STEPS := 1
-PASSES := 1
+PASSES := 4
 GROUP := 2
 SAMPLES := 4
 COUNTS := 2 4

@@ -1,11 +1,12 @@
-"""Write a tiny language model that answers every prompt of the rehearsal in the form that it asks for.
+"""Write a tiny language model for the rehearsal of the experiments, with a real vocabulary and chat template.
 
     python examples/rehearsal_model.py SMALL_MODEL FOLDER [STEPS]
 
 SMALL_MODEL is what small_model.py writes: its vocabulary and chat template are taken over. The weights are a Llama of two
 layers with a context of 131,072 tokens, trained for some minutes to recognise a prompt of mletools by its words and to
 recite the reply below. Its programs fill the sample submission with random zeros and ones; the digit that it samples is
-their seed. So rollouts are valid, differ in score and in form, and cost next to nothing. It can do nothing else.
+their seed. Trained on short prompts alone, it recites well after the prompts of scaffold single, and mostly mixes its
+replies up after longer ones (agents in turns, searches): those rehearse what becomes of answers that cannot be read.
 """
 
 import math
@@ -20,6 +21,7 @@ CONTEXT = 131_072
 STEPS, BATCH, LENGTH = 200, 8, 400
 NEGATIVES = 1024  # tokens of the vocabulary that a step's softmax has beside those of the replies
 LEARNING_RATE = 3e-3
+SHARPER = 2.0  # factor on the logits in the end: at temperature 1 the many tokens that no reply has would come up
 
 PROGRAM = """import random
 import pandas as pd
@@ -36,17 +38,13 @@ print("estimated_time: 1")
 print("==== End of Debug Information ====")
 """
 ANSWER = "I read the sample submission. I fill it with random labels. I write the file.\n\n```python\n{program}```"
-IDEA = (
-    "ANALYSIS_ON_CURRENT_PROGRESS:\nThe labels are random.\n\nACTION:\nTry the seed {digit}.\n\nRATIONALE:\nIt may be luckier."
-)
+IDEA = "ANALYSIS_ON_CURRENT_PROGRESS:\nThe labels are random.\n\nACTION:\nTry the seed {digit}.\n\nRATIONALE:\nIt may be luckier."
 THOUGHT = "<think>I try the seed {digit}.</think>\n"
 REACT = THOUGHT + "<tool_call>\npython\n<code>\n{program}</code>\n</tool_call>"
 SCORE = '<think>I have it scored.</think>\n<tool_call>\n{{"name": "Score", "arguments": {{"competition_id": "it"}}}}\n</tool_call>'
 FINAL = "<think>That is enough.</think>\n<answer>submission</answer>"
 CODEACT = "I try it.\n<execute_ipython>\n{program}</execute_ipython>"
-HELP = (
-    "I ask.\n<seek_help>\nPROBLEM_STATEMENT:\nThe labels are random.\n\nATTEMPTS_SO_FAR:\n- a seed\n\nGOAL:\nA better score.\n</seek_help>"
-)
+HELP = "I ask.\n<seek_help>\nPROBLEM_STATEMENT:\nThe labels are random.\n\nATTEMPTS_SO_FAR:\n- a seed\n\nGOAL:\nA better score.\n</seek_help>"
 MEMORY = "I try the seed {digit}.\n<execute_code>\n{program}</execute_code>"
 SEARCH = ANSWER.replace("{program}", "{program}{debug}")
 HYPOTHESIS = '"hypothesis": "The seed {digit} gives a better score.", "component": "Model"'
@@ -67,7 +65,7 @@ FIRST: dict[str, list[str]] = {
         '"submission": "A table.", "metric": "A score.", "longer_limit": false}}'
     ],
     "search-challenges": ['[{{"challenge": "The labels are random.", "reason": "It is so.", "origin": "scenario"}}]'],
-    "search-hypotheses": [f"[{{{{{HYPOTHESIS}, \"challenge\": 0, {SCORES}}}}}]"],
+    "search-hypotheses": [f'[{{{{{HYPOTHESIS}, "challenge": 0, {SCORES}}}}}]'],
     "search-idea": [f"{{{{{HYPOTHESIS}}}}}"],
     "search-check": ['{{"acceptable": true, "why": "It runs."}}'],
     "search-choose": ['{{"experiment": 1, "why": "It is the first."}}'],
@@ -81,7 +79,10 @@ LATER: dict[str, list[tuple[str, list[str]]]] = {
         ("<tool_response>\nThe score on the validation rows is 0.5.\n</tool_response>", [REACT, FINAL]),
     ],
     "codeact-system": [
-        ("(no output)\n\n[submission.csv is valid. The score on the validation rows is 0.5.]", [HELP, "<finish></finish>"]),
+        (
+            "(no output)\n\n[submission.csv is valid. The score on the validation rows is 0.5.]",
+            [HELP, "<finish></finish>"],
+        ),
         (IDEA, [CODEACT]),
     ],
     "memory-system": [(f"{RAN}submission.csv is valid. The score on the validation rows is 0.5.", [MEMORY])],
@@ -179,6 +180,8 @@ def make(small: Path, folder: Path, steps: int) -> None:
     )
     model = LlamaForCausalLM(config)
     train(model, tokenizer, steps)
+    with torch.no_grad():
+        model.model.norm.weight.mul_(SHARPER)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
 

@@ -142,6 +142,14 @@ def test_the_check_of_commands_accepts_nothing_but_success() -> None:
     assert subprocess.run(script, input="echo", capture_output=True, text=True, check=False).returncode == 1
 
 
+@pytest.mark.parametrize("folder", EXPERIMENTS)
+def test_every_table_is_on_the_page_of_the_papers(folder: str) -> None:
+    """docs/papers.md: each target of a table is in the experiment's Makefile, and the other way round."""
+    rows = re.findall(rf"^\| {folder} \|[^|]*\| `([^`]*)` \|", (ROOT / "docs/papers.md").read_text(), re.MULTILINE)
+    shown_last = make(folder, "-n", "--always-make", "results", "SIZE=paper", "OUT=OUT").stdout.splitlines()[-1]
+    assert {row for row in rows if row.endswith(".txt")} == set(re.findall(r"OUT/(\S+\.txt)", shown_last))
+
+
 def shown(page: Path) -> str:
     return "\n".join(re.findall(r"```sh\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL))
 
