@@ -48,8 +48,18 @@ class CodeactSettings(Settings):
 
 PYTHON, BASH, HELP, FINISH = "execute_ipython", "execute_bash", "seek_help", "finish"
 TOOLS = (
-    Tool(PYTHON, "Run Python in the session.", {"code": "the code"}, ("python", "ipython", "code_interpreter")),
-    Tool(BASH, "Run a shell command in the working folder.", {"command": "the command"}, ("bash", "shell", "terminal")),
+    Tool(
+        PYTHON,
+        "Run Python in the session.",
+        {"code": "the code"},
+        ("python", "ipython", "code_interpreter", "execute_python", "run_python"),
+    ),
+    Tool(
+        BASH,
+        "Run a shell command in the working folder.",
+        {"command": "the command"},
+        ("bash", "shell", "terminal", "execute_shell", "run_bash"),
+    ),
     Tool(FINISH, "End the work; the submission.csv that lies there is final."),
 )
 ASKING = Tool(HELP, "Ask a colleague for an idea.", ideas.QUERY)

@@ -73,7 +73,6 @@ def test_an_action_in_tags(text: str, name: str, fields: dict[str, str]) -> None
         ("print(1)", "missing", "Your message takes no action."),
         ("<other>x</other>", "missing", "Your message takes no action."),
         ("<think><run>print(1)</run></think>", "missing", "Your message takes no action."),
-        ("<think><run>print(1)</run>", "missing", "Your message takes no action."),
         ("<run>print(1", "malformed", "<run> is opened and never closed."),
         ("<run>print(1", "malformed", "<run> is opened and never closed."),
         ("<ask>WISH: a\nGOAL: b", "malformed", "<ask> is opened and never closed."),
@@ -116,6 +115,7 @@ def test_a_message_in_tags_that_takes_no_action(text: str, kind: str, told: str)
         ("<think>a</think><run>1</run><think>b</think><end></end>", "run", {"code": "1\n"}, "first_action"),
         ("a</think><run>1</run><think>b</think><end></end>", "run", {"code": "1\n"}, "first_action"),
         ("<run>1</run>\nObservation: 1\n<end></end>", "run", {"code": "1\n"}, "invented_observation"),
+        ("<think><run>print(1)</run>", "run", {"code": "print(1)\n"}, "answer_in_reasoning"),
         ("<run>1</run><|im_end|>", "run", {"code": "1\n"}, "end_of_turn"),
     ],
 )

@@ -14,14 +14,19 @@ from typing import Any
 from .calls import Arguments, Call, first_call, next_call
 from .programs import read_answer
 from .sections import sections
+from .tags import Tagged, all_tags, first_tag
 from .tools import Action, Fault, Tool, read_arguments, strict_arguments
 from .values import acts, parsed, read_json, without_fence
-from .visible import after_first_thought, foreign_part, other_reasoning, own_length
+from .visible import after_first_thought, foreign_part, only_reasoning, other_reasoning, own_length
 
 SEVERAL = "Your message takes more than one action, and none was carried out."
+_FRAMES = ("fence_in_tag", "argument_tag", "tag_in_string", "mentioned_tag")
+_MOST_CALL = 10_000  # characters of a tag that may hold a family's call
 _MOST_AFTER_END = 40  # characters after an unclosed tag that ends the work
 CUT_OFF = "Your message was cut off at the limit of its length: say the same in fewer words."
 
+
+_SHELL_FENCE = re.compile(r"(?m)^```(?:bash|sh|shell)[ \t]*\n([^`]*)^```[ \t]*$")
 
 # Reads what stands between a tool's tags. ValueError, in words for the policy, where it cannot.
 Body = Callable[[Tool, str], tuple[str, dict[str, str]]]
@@ -36,10 +41,9 @@ def read_action(
     finished reply that is reasoning alone takes the only action in it: the server took the answer for reasoning.
     """
     action = _read_text(reply, tools, body, tags)
-    apart = not reply["text"].strip() and not reply.get("tool_calls") and reply["finish_reason"] == "stop"
-    if isinstance(action, Action) or not apart or not reply.get("reasoning"):
+    if isinstance(action, Action) or reply.get("tool_calls") or reply["finish_reason"] != "stop":
         return action
-    inside = _read_text({"text": reply["reasoning"], "finish_reason": "stop"}, tools, body, tags)
+    inside = _read_text({"text": only_reasoning(reply), "finish_reason": "stop"}, tools, body, tags)
     if isinstance(inside, Action) and inside.rule != "first_action":
         return replace(inside, rule="answer_in_reasoning")
     return action
@@ -50,11 +54,11 @@ def _read_text(
 ) -> Action | Fault:
     reader = _Reader(tools, body or plain, tags or [tool.name for tool in tools])
     exact = reader.exact(reply)
-    if isinstance(exact, Action) and not _holds_fence(exact):
+    if isinstance(exact, Action) and not _is_framed(exact):
         return exact
     lenient = reader.lenient(reply)
     if isinstance(exact, Action):
-        return lenient if isinstance(lenient, Action) and lenient.rule == "fence_in_tag" else exact
+        return lenient if isinstance(lenient, Action) and lenient.rule in _FRAMES else exact
     if isinstance(lenient, Action) or (exact.kind in ("missing", "several") and lenient is not None):
         return lenient
     return exact
@@ -80,17 +84,6 @@ def named_call(text: str) -> tuple[str, dict[str, str]]:
 
 
 @dataclass(frozen=True)
-class _Tagged:
-    """What stands in a tag, from `begin` to `end`; `rule` is the leniency that it takes to see the tag."""
-
-    tag: str
-    body: str
-    begin: int
-    end: int
-    rule: str | None = None
-
-
-@dataclass(frozen=True)
 class _Reader:
     tools: Sequence[Tool]
     body: Body
@@ -108,7 +101,7 @@ class _Reader:
         _, text, reasoning_rule = other_reasoning(reply["text"])
         text = text if reasoning_rule else after_first_thought(text)
         try:
-            tagged = _tagged(text, self.tags)
+            tagged = all_tags(text, self.tags)
         except ValueError as error:
             return Fault("malformed", str(error))
         tagged = [each for each in tagged if each.begin <= own_length(text)]
@@ -151,7 +144,7 @@ class _Reader:
             return action
         others: list[Action | Fault | None]
         try:
-            others = [self._in_tag(tagged) for tagged in _tagged(text, self.tags)]
+            others = [self._in_tag(tagged) for tagged in all_tags(text, self.tags)]
         except ValueError:
             return None
         others += [self._resolved(each["name"], each["arguments"], True) for each in calls[1:]]
@@ -166,7 +159,7 @@ class _Reader:
 
     def _first_in(self, text: str, cut: bool, own_length: int) -> tuple[Action | Fault | None, str | None]:
         """(the first action of a text, the rule that says what followed it)."""
-        tagged = self._first_tag(text)
+        tagged = first_tag(text, self.tools, self.tags)
         call, second = first_call(text, self._names)
         if tagged and (call is None or tagged.begin <= call.begin):
             begin, end, closed = tagged.begin, tagged.end, tagged.rule != "unclosed_tag"
@@ -180,7 +173,7 @@ class _Reader:
             return self._fence(text, cut), None
         if begin > own_length or (cut and not closed):
             return None, None
-        if second is None and (following := self._first_tag(text[end:])):
+        if second is None and (following := first_tag(text[end:], self.tools, self.tags)):
             second = end + following.begin
         foreign = foreign_part(text, end)
         if foreign is not None and (second is None or foreign[0] <= second):
@@ -189,42 +182,26 @@ class _Reader:
             return action, "first_action"
         return action, "cut_after_action" if cut else None
 
-    def _first_tag(self, text: str) -> _Tagged | None:
-        """The first tag of a tool, whatever its case; <finish/> is empty, one that is never closed runs to the end."""
-        names = {name.lower(): name for name in (*self.tags, *self.known)}
-        opening = re.compile(rf"<({'|'.join(map(re.escape, names.values()))})[ \t]{{0,9}}(/?)>", re.IGNORECASE)
-        match = opening.search(text)
-        if match is None:
-            return None
-        tag, begin = names[match[1].lower()], match.start()
-        if match[2]:
-            return _Tagged(tag, "", begin, match.end(), "self_closing")
-        rule = "tag_case" if match[1] != tag else None if tag in self.tags else "tool_tag"
-        end = text.find(f"</{match[1]}>", match.end())
-        if end < 0:
-            closing = re.compile(rf"</{re.escape(tag)}\s{{0,9}}>", re.IGNORECASE).search(text, match.end())
-            if closing:
-                return _Tagged(tag, text[match.end() : closing.start()], begin, closing.end(), "tag_case")
-            foreign = foreign_part(text, match.end())
-            end = foreign[0] if foreign else len(text)
-            return _Tagged(tag, text[match.end() : end], begin, end, "unclosed_tag")
-        return _Tagged(tag, text[match.end() : end], begin, end + len(match[1]) + 3, rule)
-
-    def _in_tag(self, tagged: _Tagged) -> Action | Fault:
+    def _in_tag(self, tagged: Tagged) -> Action | Fault:
         """The action in a tag. ValueError, in words, where it cannot be read."""
         body = self.body if tagged.tag in self.tags else plain
         return self._action(*body(self.known.get(tagged.tag, Tool(tagged.tag, "")), tagged.body))
 
-    def _leniently_in_tag(self, tagged: _Tagged) -> Action | Fault | None:
+    def _leniently_in_tag(self, tagged: Tagged) -> Action | Fault | None:
         unclosed = tagged.rule == "unclosed_tag"
         try:
             read = self._in_tag(replace(tagged, body=self._completed(tagged) if unclosed else tagged.body))
         except ValueError:
+            call = first_call(tagged.body, self._names)[0] if len(tagged.body) < _MOST_CALL else None
+            if call is not None and tagged.tag not in self.known and not unclosed:
+                return self._resolved(call.name, call.arguments, call.closed, rule=call.form)
             return self._from_json(tagged) or self._raw_program(tagged)
         if not isinstance(read, Action):
             return read
         code = read.fields.get("code")
         rule = tagged.rule
+        if _unframed(read) is not read:
+            return _unframed(read)
         if code is not None and parsed(code) is None:
             inner = read_answer(code)
             if inner.code is not None:
@@ -235,12 +212,15 @@ class _Reader:
             return None
         return replace(read, rule=rule)
 
-    def _completed(self, tagged: _Tagged) -> str:
+    def _completed(self, tagged: Tagged) -> str:
         """The body of a tag that is never closed, with a react program's inner tag closed."""
         inside = tagged.body.rstrip()
+        other = re.search(r"\n</(\w{1,80})>\Z", inside)  # closed by another name
+        if other and f"<{other[1]}>" not in inside:
+            inside = inside[: other.start()].rstrip()
         return f"{inside}\n</code>" if "<code>" in inside and not inside.endswith("</code>") else inside
 
-    def _from_json(self, tagged: _Tagged) -> Action | Fault | None:
+    def _from_json(self, tagged: Tagged) -> Action | Fault | None:
         """The action of a tag that holds JSON: the tool's fields, or a call with small faults."""
         try:
             value, rule = read_json(tagged.body)
@@ -257,7 +237,7 @@ class _Reader:
             return self._resolved(tagged.tag, value, True, rule=tagged.rule or rule or "json_in_tag")
         return None
 
-    def _raw_program(self, tagged: _Tagged) -> Action | None:
+    def _raw_program(self, tagged: Tagged) -> Action | None:
         """The program that stands in a tag of calls as it is: after the word python, in a fence, in half a <code>."""
         if tagged.tag in self.known or self._program_tool is None:
             return None
@@ -269,18 +249,28 @@ class _Reader:
         return Action(self._program_tool.name, {"code": code}, rule=tagged.rule or "raw_argument")
 
     def _fence(self, text: str, cut: bool) -> Action | None:
-        """The action of a message that is one block of Python, where one tool alone takes a program."""
-        if self._program_tool is None or text.count("```") != 2 or cut:
+        """The action of a message that is one block of code, where one tool alone takes such code, or a tool's name."""
+        word = text.strip("<>/\n .!*`").lower()
+        for tool in self.tools:
+            if not tool.fields and word == tool.name.lower():
+                return Action(tool.name, {}, rule="tool_name")
+        if cut or text.count("```") != (0 if "<code>" in text else 2):
             return None
-        answer = read_answer(text)
-        if answer.read != "exact" or answer.code is None or parsed(answer.code) is None:
-            return None
-        return Action(self._program_tool.name, {"code": answer.code}, rule="fence_as_action")
+        answer, shell = read_answer(text), _SHELL_FENCE.search(text)
+        takes_python, takes_shell = self._program_tool, self._taker("command")
+        if takes_python and answer.rule in (None, "language", "code_tags") and parsed(answer.code or "") is not None:
+            return Action(takes_python.name, {"code": str(answer.code)}, rule="fence_as_action")
+        if takes_shell and shell and shell[1].strip():
+            return Action(takes_shell.name, {"command": shell[1]}, rule="fence_as_action")
+        return None
 
     @property
     def _program_tool(self) -> Tool | None:
-        """The only tool that takes a program; None where several do."""
-        takers = [tool for tool in self.tools if list(tool.fields) == ["code"]]
+        return self._taker("code")
+
+    def _taker(self, field: str) -> Tool | None:
+        """The only tool that takes this field alone; None where several do."""
+        takers = [tool for tool in self.tools if list(tool.fields) == [field]]
         return takers[0] if len(takers) == 1 else None
 
     # --- calls ----------------------------------------------------------------------------------------------------
@@ -332,26 +322,24 @@ class _Reader:
         return Action(name, {each: fields[each] for each in tool.fields}, id)
 
 
-def _holds_fence(action: Action) -> bool:
-    """Whether the program of an action is no Python, but a text with a fence."""
-    code = action.fields.get("code", "")
-    return "```" in code and parsed(code) is None
+def _is_framed(action: Action) -> bool:
+    """Whether an action's program is no Python, or a field stands in tags of its own: it may be framed once more."""
+    if any(text.lstrip().startswith(f"<{name}>") for name, text in action.fields.items()):
+        return True
+    return bool(action.fields.get("code")) and parsed(action.fields["code"]) is None
+
+
+def _unframed(action: Action) -> Action:
+    """The action with its only field out of tags of the field's name."""
+    if len(action.fields) == 1:
+        [(name, text)] = action.fields.items()
+        inside = text.strip().removeprefix(f"<{name}>").removesuffix(f"</{name}>")
+        if len(text.strip()) - len(inside) == 2 * len(name) + 5:
+            return replace(action, fields={name: inside.strip("\n") + "\n"}, rule="argument_tag")
+    return action
 
 
 def _alike(one: Action, other: Action) -> bool:
     return one.name == other.name and [text.strip() for text in one.fields.values()] == [
         text.strip() for text in other.fields.values()
     ]
-
-
-def _tagged(text: str, names: Sequence[str]) -> list[_Tagged]:
-    """Each tag in turn; what looks like a tag inside a body is part of the body."""
-    opening = re.compile(rf"<({'|'.join(map(re.escape, names))})>")
-    found, at = [], 0
-    while match := opening.search(text, at):
-        end = text.find(f"</{match.group(1)}>", match.end())
-        if end < 0:
-            raise ValueError(f"<{match.group(1)}> is opened and never closed.")
-        at = end + len(match.group(1)) + 3
-        found.append(_Tagged(match.group(1), text[match.end() : end], match.start(), at))
-    return found

@@ -35,7 +35,7 @@ class Call:
 _NAME = r"[\w.:-]{1,80}"
 _OPENERS: dict[str, str] = {
     "hermes": r"<tool_call>",
-    "claude": rf'<(?:antml:)?invoke\s{{1,9}}name="({_NAME})"\s{{0,9}}>',
+    "claude": rf'<(?:\w{{1,20}}:)?invoke\s{{1,9}}name="({_NAME})"\s{{0,9}}>',
     "deepseek_dsml": rf'<[｜|]DSML[｜|]invoke\s{{1,9}}name="({_NAME})"\s{{0,9}}>',
     "qwen3_coder": rf"<function=({_NAME})>",
     "deepseek": r"<｜tool▁call▁begin｜>",
@@ -43,20 +43,28 @@ _OPENERS: dict[str, str] = {
     "mistral": r"\[TOOL_CALLS\]",
     "llama": r"<\|python_tag\|>|<\|python_start\|>",
     "harmony": rf"\bto=(?:functions\.)?({_NAME})(?![\w.:-])[^\n]{{0,80}}?<\|message\|>",
+    "react_brackets": rf"(?:^|\n)[ \t]{{0,9}}Action:[ \t]{{0,9}}({_NAME})\[(?=[^\[\]\n]{{0,500}}\][ \t]{{0,9}}(?:\n|$))",
     "react_text": rf"(?:^|\n)[ \t]{{0,9}}Action:[ \t]{{0,9}}({_NAME})[ \t]{{0,9}}\n[ \t]{{0,9}}Action Input:",
 }
 _OPENING = re.compile("|".join(f"(?P<{form}>{pattern})" for form, pattern in _OPENERS.items()))
 _PARAMETER = {
     "qwen3_coder": (re.compile(rf"<parameter=({_NAME})>"), "</parameter>"),
-    "claude": (re.compile(rf'<(?:antml:)?parameter\s{{1,9}}name="({_NAME})"[^<>\n]{{0,40}}>'), "parameter>"),
+    "claude": (re.compile(rf'<(?:\w{{1,20}}:)?parameter\s{{1,9}}name="({_NAME})"[^<>\n]{{0,40}}>'), "parameter>"),
     "deepseek_dsml": (re.compile(rf'<[｜|]DSML[｜|]parameter\s{{1,9}}name="({_NAME})"[^<>\n]{{0,40}}>'), "DSML"),
     "glm": (re.compile(r"<arg_key>([^<>]{1,80})</arg_key>\s{0,9}<arg_value>"), "</arg_value>"),
 }
-_KEYS = ("name", "tool", "tool_name", "function", "action")
+_KEYS = ("name", "tool", "tool_name", "function", "action", "recipient_name")
+_LISTS = ("tool_calls", "tool_uses")  # of an object that holds calls
 _VALUES = ("arguments", "parameters", "args", "input", "tool_input", "action_input")
-_JSON_FENCE = re.compile(r"(?:^|\n)[ \t]{0,9}```(?:json|tool_call|tool_code)?[ \t]*\n(?=\s{0,9}[{\[])", re.IGNORECASE)
-_JSON_LINE = re.compile(r"(?:^|\n)[ \t]{0,9}(?=\{)")
-_PYTHON_CALL = re.compile(r"\s*\[?\s{0,9}(\w{1,80})\(")
+_JSON_FENCE = re.compile(
+    r"(?:^|\n)(?:Action:)?[ \t]{0,9}```(?:json|tool_call|tool_code)?[ \t]*\n(?=\s{0,9}[{\[])", re.IGNORECASE
+)
+_JSON_LINE = re.compile(r"(?:^|\n|>)[ \t]{0,9}(?=[{\[])")  # a line, or what follows a family's marker
+_NAME_LINE = re.compile(
+    rf"(?:^|\n|>)[ \t]{{0,9}}({_NAME})[ \t]{{0,9}}\n\s{{0,9}}(?:```(?:json)?[ \t]{{0,9}}\n)?(?=\{{)"
+)
+_PYTHON_CALL = re.compile(r"(?:^|\n|>)[ \t]{0,9}(?=\[?\s{0,9}(?:print\()?(?:default_api\.|functions\.)?(\w{1,80})\()")
+_PYTHON_END = ("\n```", "</", "<|")  # what may follow a Python call
 _MOST_TRIED = 20  # places at which bare JSON is tried
 
 
@@ -127,7 +135,7 @@ def _hermes(text: str, match: "re.Match[str]", name: str) -> Call | None:
     if decoded is not None:
         value, at = decoded
         _, end, closed = _until(text, at, "</tool_call>")
-        return _named(value, begin, end if closed else at, "hermes", True)
+        return _named(value, begin, end if closed else at, "hermes")
     body, end, closed = _until(text, match.end(), "</tool_call>")
     inner = re.compile(_OPENERS["qwen3_coder"]).match(text, match.end() + len(body) - len(body.lstrip()))
     if inner:
@@ -181,9 +189,8 @@ def _kimi(text: str, match: "re.Match[str]", name: str) -> Call | None:
 
 def _mistral(text: str, match: "re.Match[str]", name: str) -> Call | None:
     decoded = _decoded(text, match.end())
-    if decoded is not None and isinstance(decoded[0], list) and decoded[0]:
-        call = _named(decoded[0][0], match.start(), decoded[1], "mistral", True)
-        return call and replace(call, more=len(decoded[0]) > 1)
+    if decoded is not None and isinstance(decoded[0], list):
+        return _named(decoded[0], match.start(), decoded[1], "mistral")
     head = re.compile(rf"\s{{0,9}}({_NAME})(?:\[CALL_ID\]\w{{0,40}})?(?:\[ARGS\])?\s{{0,9}}(?=\{{)").match(
         text, match.end()
     )
@@ -197,7 +204,7 @@ def _mistral(text: str, match: "re.Match[str]", name: str) -> Call | None:
 def _llama(text: str, match: "re.Match[str]", name: str) -> Call | None:
     decoded = _decoded(text, match.end())
     if decoded is not None:
-        return _named(decoded[0], match.start(), decoded[1], "llama", True)
+        return _named(decoded[0], match.start(), decoded[1], "llama")
     body, end, closed = _until(text, match.end(), "<|python_end|>")
     body, _, _ = body.partition("<|eom_id|>")
     python = _python_call(body.strip(), match.start(), end)
@@ -216,6 +223,11 @@ def _react_text(text: str, match: "re.Match[str]", name: str) -> Call | None:
     return Call(name, text[match.end() : at].strip(), match.start(), at, "react_text", True)
 
 
+def _react_brackets(text: str, match: "re.Match[str]", name: str) -> Call | None:
+    body, end, _ = _until(text, match.end(), "]")
+    return Call(name, body, match.start(), end, "react_text")
+
+
 _READERS: Mapping[str, Callable[[str, "re.Match[str]", str], Call | None]] = {
     "hermes": _hermes,
     "claude": _invoke,
@@ -226,6 +238,7 @@ _READERS: Mapping[str, Callable[[str, "re.Match[str]", str], Call | None]] = {
     "mistral": _mistral,
     "llama": _llama,
     "harmony": _harmony,
+    "react_brackets": _react_brackets,
     "react_text": _react_text,
 }
 
@@ -234,9 +247,9 @@ _READERS: Mapping[str, Callable[[str, "re.Match[str]", str], Call | None]] = {
 
 
 def _bare(text: str, known: Callable[[str], bool]) -> Call | None:
-    """The first call in a JSON fence, in JSON that begins a line, or that is all of the text as Python."""
+    """The first call in a JSON fence, in JSON that begins a line or follows a marker or a name, or as Python."""
     left = 3 * len(text)
-    for form, pattern in (("fenced_json", _JSON_FENCE), ("bare_json", _JSON_LINE)):
+    for form, pattern in (("fenced_json", _JSON_FENCE), ("bare_json", _JSON_LINE), ("bare_json", _NAME_LINE)):
         at = 0
         for _ in range(_MOST_TRIED):
             match = pattern.search(text, at)
@@ -250,28 +263,55 @@ def _bare(text: str, known: Callable[[str], bool]) -> Call | None:
             value, end = decoded
             closing = re.compile(r"\s{0,9}```").match(text, end)
             at = closing.end() if closing and form == "fenced_json" else end
-            first = value[0] if isinstance(value, list) and len(value) == 1 else value
-            call = _named(first, match.start(), at, form, True)
+            call = _named({"name": match[1], "arguments": value} if match.groups() else value, match.start(), at, form)
             if call and known(call.name):
                 return call
-    name = _PYTHON_CALL.match(text)
-    return _python_call(text.strip(), 0, len(text)) if name and known(name[1]) else None
+    return _python(text, known)
+
+
+def _python(text: str, known: Callable[[str], bool]) -> Call | None:
+    """The first Python call of a known tool that begins a line or follows a marker, and ends the text or a frame."""
+    left = 3 * len(text)
+    for _, match in zip(range(_MOST_TRIED), _PYTHON_CALL.finditer(text), strict=False):
+        if not known(match[1]):
+            continue
+        for end in (len(text), *(text.rfind(mark, match.end()) for mark in _PYTHON_END)):
+            if end < 0 or (left := left - (end - match.end())) < 0:
+                continue
+            call = _python_call(text[match.end() : end].strip(), match.start(), end)
+            if call is not None and known(call.name):
+                return call
+    return None
 
 
 def _python_call(text: str, begin: int, end: int) -> Call | None:
-    """`f(a="...")`, or a list whose first item is such a call; all arguments are constants with names."""
+    """`f(a="...")` or `f("...")`, also printed, or a list whose first item is such a call; arguments are constants."""
     tree = parsed(text)
     statement = tree.body[0] if tree and len(tree.body) == 1 else None
     node = statement.value if isinstance(statement, ast.Expr) else None
     if isinstance(node, ast.List) and node.elts:
         node = node.elts[0]
-    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name) or node.args:
+    if isinstance(node, ast.Call) and _function_name(node) == "print" and len(node.args) == 1 and not node.keywords:
+        node = node.args[0]
+    name = _function_name(node) if isinstance(node, ast.Call) else None
+    if name is None or not isinstance(node, ast.Call):
         return None
-    arguments: dict[str, Any] = {
-        word.arg: word.value.value for word in node.keywords if word.arg and isinstance(word.value, ast.Constant)
-    }
-    complete = len(arguments) == len(node.keywords)
-    return Call(node.func.id, arguments, begin, end, "pythonic") if complete else None
+    words = [(word.arg, word.value) for word in node.keywords] or [(None, value) for value in node.args]
+    constants = {word: value.value for word, value in words if isinstance(value, ast.Constant)}
+    if len(constants) != len(node.keywords) + len(node.args):
+        return None
+    if list(constants) == [None]:
+        only = constants[None]
+        return Call(name, only, begin, end, "pythonic") if isinstance(only, str) and node.args else None
+    return Call(name, {str(word): value for word, value in constants.items()}, begin, end, "pythonic")
+
+
+def _function_name(call: ast.Call) -> str | None:
+    """f of f(...), and of default_api.f(...) and functions.f(...)."""
+    function = call.func
+    if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name):
+        return function.attr if function.value.id in ("default_api", "functions") else None
+    return function.id if isinstance(function, ast.Name) else None
 
 
 def _decoded(text: str, at: int) -> tuple[Any, int] | None:
@@ -285,8 +325,16 @@ def _decoded(text: str, at: int) -> tuple[Any, int] | None:
         return None
 
 
-def _named(value: Any, begin: int, end: int, form: str, closed: bool) -> Call | None:
-    """The call that a JSON object is: {"name": ..., "arguments": ...}, or by one of the other usual keys."""
+def _named(value: Any, begin: int, end: int, form: str, closed: bool = True) -> Call | None:
+    """The call that a JSON object is: {"name": ..., "arguments": ...}, or by one of the other usual keys.
+
+    Of a list of calls, which an object may hold, the first.
+    """
+    if isinstance(value, dict):
+        value = next((value[key] for key in _LISTS if isinstance(value.get(key), list)), value)
+    if isinstance(value, list) and value and all(isinstance(each, dict) for each in value):
+        call = _named(value[0], begin, end, form, closed) if not any(key in value[0] for key in _LISTS) else None
+        return call and replace(call, more=len(value) > 1)
     if not isinstance(value, dict):
         return None
     inner = value.get("function")

@@ -34,7 +34,7 @@ def forms(text: str, blocks: Sequence[tuple[str, str]]) -> Iterator[tuple[str, s
     ways: tuple[tuple[str, Callable[[], str | None]], ...] = (
         ("end_of_turn", lambda: _BOX.sub("\n", text)),
         ("quoted_fence", lambda: _QUOTED.sub("", text) if _QUOTED_FENCE.search(text) else None),
-        ("fence_in_line", lambda: _apart(text)),
+        ("fence_in_line", lambda: _apart(text) if "```" in text else None),
         ("code_tags", lambda: _out_of_tags(text)),
         ("here_document", lambda: _out_of_shell(blocks)),
         ("in_json", lambda: _out_of_json(text, blocks)),

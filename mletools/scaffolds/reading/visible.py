@@ -46,6 +46,22 @@ def after_first_thought(text: str) -> str:
     return rest if end and "<think>" not in head else text
 
 
+def only_reasoning(reply: Mapping[str, Any]) -> str:
+    """The reasoning of a reply that is nothing else and did not end it by itself; otherwise nothing.
+
+    A server set it apart; or a model that was put into reasoning by its template acts before it has closed it.
+    """
+    text: str = reply["text"]
+    apart: str = (reply.get("reasoning") or "").strip()
+    if apart or not text.strip():
+        return "" if text.strip() else apart
+    opened = text.lstrip().startswith("<think>")
+    head, closed, rest = text.rpartition("</think>")
+    if closed:
+        return "" if rest.strip() or opened else head
+    return text.lstrip().removeprefix("<think>") if opened else ""
+
+
 def other_reasoning(text: str) -> tuple[str, str, str | None]:
     """(reasoning, answer, rule) of a text that marks its reasoning in another way than <think>; rule None without.
 
