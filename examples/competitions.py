@@ -73,8 +73,8 @@ def pictures() -> tuple[Files, Files]:
     return public, {"answers.csv": csv(pd.DataFrame({"id": ids, "label": labels}))}
 
 
-GOOD = "therefore evidence although argument consider whereas contrast conclude significant furthermore".split()
-PLAIN = "the a people school think good many car day they like because some make time we go and it is".split()
+GOOD = "therefore evidence although argument consider whereas contrast conclude significant furthermore"
+PLAIN = "the a people school think good many car day they like because some make time we go and it is"
 
 
 def text() -> tuple[Files, Files]:
@@ -84,7 +84,7 @@ def text() -> tuple[Files, Files]:
     for at in range(360):
         grade = at % 6 + 1
         count = int(12 + 6 * grade + draws.randint(0, 15))
-        words = [draws.choice(GOOD if draws.rand() < 0.05 * grade else PLAIN) for _ in range(count)]
+        words = [draws.choice((GOOD if draws.rand() < 0.05 * grade else PLAIN).split()) for _ in range(count)]
         rows.append((f"{at * 2654435761 % 16**7:07x}", " ".join(words).capitalize() + ".", grade))
     data = pd.DataFrame(rows, columns=["essay_id", "full_text", "score"])
     data = data.iloc[draws.permutation(len(data))]
