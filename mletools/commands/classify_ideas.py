@@ -1,6 +1,8 @@
 """mle-classify-ideas: what kind of idea each one of an ideator's was, and which were effective."""
 
+from collections.abc import Callable
 from contextlib import ExitStack, closing
+from typing import Any
 
 import click
 
@@ -8,7 +10,8 @@ from .. import cli
 from ..cli_options import flags_on_command_line, options
 from ..models.options import ModelOptions
 from ..records.errors import OptionError, RecordError, ToolError
-from ..reports.idea_types import Tally
+from ..reports.idea_types import Tally, ideator
+from ..reports.idea_types import per_model as columns
 from ..rollout.idea_judges import AnswerOptions, Classifier, Judge, ModelJudge, by_words
 from ..scaffolds.idea_types import TYPES
 
@@ -28,7 +31,13 @@ MODEL = "scripted, hf:PATH, or the name of a model that a server at --model-url 
 @options(ModelOptions, "models", BY_MODEL, model={"help": MODEL})
 @options(AnswerOptions, "answers", BY_MODEL)
 @click.option("--table", cls=cli.Option, is_flag=True, help="Write the table instead of records.")
-def main(run: cli.Run, by: str, models: ModelOptions, answers: AnswerOptions, table: bool) -> None:
+@click.option(
+    "--per-model",
+    cls=cli.Option,
+    is_flag=True,
+    help="The table has columns for each ideator's model, and the difference to the first.",
+)
+def main(run: cli.Run, by: str, models: ModelOptions, answers: AnswerOptions, table: bool, per_model: bool) -> None:
     """Say of each idea in FILES (rollouts of scaffold codeact with --ideator, or idea) what type it is (MLE-Ideator).
 
     Adds idea_types to each rollout: Data Preparation, Feature Engineering, Model Architecture, Hyperparameter Tuning,
@@ -43,7 +52,8 @@ def main(run: cli.Run, by: str, models: ModelOptions, answers: AnswerOptions, ta
     Any valid submission is better than none. An invalid one is not better.
 
     Streams. At the end a table on standard error: each type's ideas, their share of those with a type, and how many of
-    those whose effect is known were effective. --table reads all and writes that; --resume then begins again.
+    those whose effect is known were effective. --per-model compares ideators (MLE-Ideator's table 3): the policy of
+    scaffold idea, else the --ideator of codeact. --table reads all and writes that; --resume then begins again.
 
     \b
     Examples:
@@ -56,7 +66,15 @@ def main(run: cli.Run, by: str, models: ModelOptions, answers: AnswerOptions, ta
         raise OptionError("--by model needs a model: -m MODEL" if by == "model" else "-m is about --by model")
     models.check()
     run.end_dry_run("rollout")
-    tally = Tally()
+    tallies: dict[str, Tally] = {}
+
+    def count(rollout: dict[str, Any]) -> None:
+        model = ideator(rollout) if per_model else ""
+        tallies.setdefault(model, Tally()).add(rollout["idea_types"])
+
+    def text() -> str:
+        return columns(tallies, TYPES) if per_model else tallies.get("", Tally()).text(TYPES)
+
     with ExitStack() as stack:
         judge: Judge = by_words
         if model is not None:
@@ -66,17 +84,19 @@ def main(run: cli.Run, by: str, models: ModelOptions, answers: AnswerOptions, ta
             judge = ModelJudge(engine, run.seed, answers, "seed" in flags_on_command_line())
         classifier = Classifier(judge, model or "keywords")
         if table:
-            _write_table(run, classifier, tally)
+            _write_table(run, classifier, count, text)
             return
-        run.each(classifier, "rollout", watch=lambda rollout: tally.add(rollout["idea_types"]))
-    if len(tally) and not run.quiet:
-        for row in tally.text(TYPES).split("\n"):
+        run.each(classifier, "rollout", watch=count)
+    if any(map(len, tallies.values())) and not run.quiet:
+        for row in text().split("\n"):
             run.say(row)
         if run.counts["finished before"]:
             run.say("the table leaves out the records that were finished before")
 
 
-def _write_table(run: cli.Run, classifier: Classifier, tally: Tally) -> None:
+def _write_table(
+    run: cli.Run, classifier: Classifier, count: Callable[[dict[str, Any]], None], text: Callable[[], str]
+) -> None:
     """The table as text where records would go."""
     run.writes_text = True
     run.open()
@@ -88,6 +108,6 @@ def _write_table(run: cli.Run, classifier: Classifier, tally: Tally) -> None:
         elif error is not None:
             raise error
         else:
-            tally.add(result["idea_types"])
+            count(result)
             run.counts["ideas"] += len(result["idea_types"])
-    run.emit_text(tally.text(TYPES) + "\n")
+    run.emit_text(text() + "\n")

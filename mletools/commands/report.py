@@ -14,7 +14,7 @@ from ..reports.following import follow
 from ..reports.options import TABLE, ReportOptions
 from ..reports.page import Page, figures, plots
 from ..reports.reading import drop_reason, labels, read_set
-from ..reports.runs import RunSet
+from ..reports.runs import RunSet, divided
 from ..reports.summary import summaries
 from ..reports.tables import comparison, report
 
@@ -42,6 +42,9 @@ def main(run: cli.Run, chosen: ReportOptions) -> None:
     as many runs as the set's fullest (or as its group size says): the rest is missing, and counted as invalid unless
     --missing says otherwise. Avg@k leaves invalid runs out and is 0 only if all k are invalid; Best@k is the best of k;
     with more than k runs both are means over all choices of k.
+
+    --complexity adds rows over the tasks of each complexity that mle-import recorded, before the row over all tasks;
+    --sets-by makes sets of the models that played a role, such as several ideators in one file.
 
     Of searches (mle-rollout --scaffold search) there is a table more: loops, the share of them that improved, seconds
     to the first medal, costs by phase. --over-time shows what they would have handed in at each tenth of their
@@ -86,6 +89,8 @@ def main(run: cli.Run, chosen: ReportOptions) -> None:
         read_set(name, run.lines("rollout", files=(path,)), run.reject, keep, chosen.best_trace)
         for name, path in zip(names, files, strict=True)
     ]
+    if chosen.sets_by:
+        sets = [part for run_set in sets for part in divided(run_set, chosen.sets_by)]
     if page is not None:
         _draw(run, chosen, page, sets)
     if chosen.html:
@@ -95,7 +100,7 @@ def main(run: cli.Run, chosen: ReportOptions) -> None:
         record = compare(first, second, **chosen.comparison, seed=run.seed)
         records, text = [record], comparison(record)
     else:
-        records = summaries(sets, chosen.runs, chosen.missing, chosen.confidence)
+        records = summaries(sets, chosen.runs, chosen.missing, chosen.confidence, chosen.complexity)
         text = TABLES[chosen.tables[0]](records) if chosen.tables else report(records)
     if chosen.as_json:
         for record in records:

@@ -9,7 +9,7 @@ from ..records.options import option
 from .comparison import BY
 from .course_tables import TABLES
 from .reading import labels
-from .runs import POLICIES
+from .runs import POLICIES, ROLES
 
 TABLE, PAGE, WATCH = "Tables", "Page and figures", "Following"
 
@@ -30,6 +30,14 @@ class ReportOptions:
     best_trace: bool = option(
         "Count one trace per run (scaffold memory), the best by the score that the run showed, with the cost of all.",
         default=False,
+    )
+    sets_by: str | None = option(
+        "Divide each file's rollouts into sets by the model that played this role.", choices=ROLES
+    )
+    complexity: bool = option(
+        "Also rows over the competitions of low, medium and high complexity (MLE-bench's, as imported).",
+        default=False,
+        heading=TABLE,
     )
     confidence: float = option("Confidence level of the intervals.", default=0.95, above=0, below=1)
     as_json: bool = option(
@@ -134,6 +142,10 @@ class ReportOptions:
         if self.best_trace and (self.drawn or self.over_turns or self.over_traces):
             raise OptionError(
                 "--best-trace is for tables of runs; the page, figures, --over-turns and --over-traces show every trace"
+            )
+        if (self.sets_by or self.complexity) and (self.drawn or self.compare or self.follow):
+            raise OptionError(
+                "--sets-by and --complexity are for tables: not with --html, --plots, --compare, --follow"
             )
         if self.tasks and not self.drawn:
             raise OptionError("--tasks needs --html or --plots DIR")

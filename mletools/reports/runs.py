@@ -19,6 +19,8 @@ POLICIES = ("invalid", "ignore", "error")
 QUANTITIES = (
     "valid", "above_median", "bronze", "silver", "gold", "medal", "reward", "score", "human_rank", "normalised",
 )  # fmt: skip
+ROLES = ("policy", "ideator", "implementer")
+COMPLEXITIES = ("low", "medium", "high")  # MLE-bench's, as mle-import records them
 Values = dict[str, float | None]  # one run's QUANTITIES; None: no such value
 Grid = dict[str, list[Values | None]]  # by task, one entry per repeat; None: missing and ignored
 
@@ -54,6 +56,8 @@ class GradedRun:
     turns: tuple[Turn, ...] | None = None  # if its agent works in turns
     trace: Trace | None = None  # if it is a trace of a run
     readings: Counter[tuple[str, str | None]] = field(default_factory=Counter)  # answers by how they were read
+    models: Mapping[str, str] = field(default_factory=dict)  # by role
+    complexity: str | None = None  # of its competition, one of COMPLEXITIES
 
 
 @dataclass
@@ -116,7 +120,25 @@ def graded_run(rollout: Mapping[str, Any]) -> GradedRun:
         readings=Counter(
             (turn["format"]["read"], turn["format"]["rule"]) for turn in rollout["turns"] if "format" in turn
         ),
+        models=_models(rollout),
+        complexity=complexity if (complexity := rollout["task"]["provenance"].get("split")) in COMPLEXITIES else None,
     )
+
+
+def _models(rollout: Mapping[str, Any]) -> dict[str, str]:
+    """The model of each of ROLES that the rollout had."""
+    own = (rollout.get("settings") or {}).get("own") or {}
+    others = {role: str(own[role]) for role in ROLES if own.get(role)}
+    return {**others, "policy": str(rollout["policy"]["model"])}
+
+
+def divided(run_set: RunSet, role: str) -> list[RunSet]:
+    """The set divided by the model that played a role, in order of appearance; "none" where nobody did."""
+    parts: dict[str, RunSet] = {}
+    for run in run_set.runs:
+        model = run.models.get(role, "none")
+        parts.setdefault(model, RunSet(f"{run_set.label}: {model}")).add(run)
+    return list(parts.values()) or [run_set]
 
 
 def _reward_rule(how: Mapping[str, Any]) -> str:

@@ -26,7 +26,18 @@ from ..records.ids import content_id
 from .courses import ALL, add_searches, add_traces, add_turns
 from .formats import add_formats
 from .means import estimates, of_task, over_tasks
-from .runs import MIXED, GradedRun, RunSet, Values, all_tasks, common, expected_runs, grids, human_rank_rule
+from .runs import (
+    COMPLEXITIES,
+    MIXED,
+    GradedRun,
+    RunSet,
+    Values,
+    all_tasks,
+    common,
+    expected_runs,
+    grids,
+    human_rank_rule,
+)
 from .statistics import avg_at_k, best_at_k, mean, raw_best_at_k
 
 
@@ -36,11 +47,15 @@ def default_k(sets: Sequence[RunSet]) -> int | None:
 
 
 def summaries(
-    sets: Sequence[RunSet], runs: int | None = None, missing: str = "invalid", confidence: float = 0.95
+    sets: Sequence[RunSet],
+    runs: int | None = None,
+    missing: str = "invalid",
+    confidence: float = 0.95,
+    complexity: bool = False,
 ) -> list[dict[str, Any]]:
     """One record of kind summary per task (and one for "all") and set: tasks in order, the sets of a task together.
 
-    runs: the k of Avg@k and Best@k, and the minimum number of runs per task. ToolError: a set's human ranks come from
+    complexity: also one for each of COMPLEXITIES, over its tasks. runs: the k of Avg@k and Best@k, and the minimum number of runs per task. ToolError: a set's human ranks come from
     two rules, or runs are missing with missing="error".
     """
     values = grids(sets, missing, runs)
@@ -48,9 +63,10 @@ def summaries(
     settings = {"k": runs or default_k(sets), "missing_policy": missing, "confidence": confidence}
     rules = [human_rank_rule(run_set) for run_set in sets]
     metrics = {task: common(run.metric for s in sets for run in s.tasks.get(task, ())) for task in tasks}
+    levels = {task: next((run.complexity for s in sets for run in s.tasks.get(task, ())), None) for task in tasks}
     rows: dict[tuple[str, int], dict[str, Any]] = {}
     for number, (run_set, grid) in enumerate(zip(sets, values, strict=True)):
-        of_tasks = []
+        of_tasks: dict[str, dict[str, Any]] = {}
         for task in tasks:
             present = run_set.tasks.get(task, [])
             if not any(grid[task]):
@@ -60,19 +76,24 @@ def summaries(
             row = {**stated, **estimates(of_task(grid[task], confidence), metric)}
             row |= _at_k(grid[task], row["k"], None if metric == MIXED else _lower(sets, task))
             rows[task, number] = row
-            of_tasks.append(row)
-        if of_tasks:
-            metric = common(row["metric"] for row in of_tasks)
-            stated = {**settings, **_facts(run_set.runs, sum(map(len, grid.values()))), "metric": metric}
-            overall = over_tasks({task: grid[task] for task in tasks if (task, number) in rows}, confidence)
-            rows[ALL, number] = {**stated, **estimates(overall, metric), **_at_k_over_tasks(of_tasks)}
+            of_tasks[task] = row
+        groups = {level: [task for task in of_tasks if levels[task] == level] for level in COMPLEXITIES}
+        for name, some in {**(groups if complexity else {}), ALL: list(of_tasks)}.items():
+            if some:
+                metric = common(of_tasks[task]["metric"] for task in some)
+                present = [run for task in some for run in run_set.tasks.get(task, ())]
+                expected = sum(len(grid[task]) for task in (grid if name == ALL else some))
+                stated = {**settings, **_facts(present, expected), "metric": metric}
+                overall = over_tasks({task: grid[task] for task in some}, confidence)
+                at_k = _at_k_over_tasks([of_tasks[task] for task in some])
+                rows[name, number] = {**stated, **estimates(overall, metric), **at_k}
         add_searches(rows, sets, number, runs, missing, confidence)
         add_turns(rows, sets, number)
         add_traces(rows, sets, number)
         add_formats(rows, sets, number)
     return [
         _record(run_set.label, task, rules[number], rows[task, number])
-        for task in (*tasks, ALL)
+        for task in (*tasks, *COMPLEXITIES, ALL)
         for number, run_set in enumerate(sets)
         if (task, number) in rows
     ]

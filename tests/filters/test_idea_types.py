@@ -13,7 +13,7 @@ import pytest
 from conftest import TESTS, records, run_command
 from model_server import FaultyServer
 
-from mletools.reports.idea_types import Tally
+from mletools.reports.idea_types import Tally, ideator, per_model
 from mletools.scaffolds import ideas
 from mletools.scaffolds.idea_types import TYPES, by_words, posed, read_answer
 
@@ -233,6 +233,24 @@ def test_the_scripted_model_judges_too() -> None:
     done = run_command("mle-classify-ideas", "-q", "--by", "model", "-m", "scripted", input=INPUT)
     found = types_of(done.stdout)
     assert len(found) == 8 and None not in found and done.stderr == b""
+
+
+def test_ideators_side_by_side() -> None:
+    base, trained = Tally(), Tally()
+    base.add({"type": kind, "effective": effect} for kind, effect in [("Others", True), ("Model Training", False)])
+    trained.add({"type": "Others", "effective": None} for _ in range(3))
+    rows = [line.split("  ") for line in per_model({"base": base, "rl": trained}, TYPES[-2:]).split("\n")]
+    cells = [[cell.strip() for cell in row if cell.strip()] for row in rows]
+    assert cells == [
+        ["type", "base", "rl", "rl - base", "effective, base", "effective, rl"],
+        ["Model Training", "50.0%", "0.0%", "-50.0%", "0.0%", "-"],
+        ["Others", "50.0%", "100.0%", "+50.0%", "100.0%", "-"],
+        ["ideas", "2", "3"],
+    ]
+    assert ideator({"scaffold": "idea", "policy": {"model": "hf:rl"}}) == "hf:rl"
+    assert ideator({"scaffold": "codeact", "settings": {"own": {"ideator": "o3"}}}) == "o3"
+    told = run_command("mle-classify-ideas", "-q", "--table", "--per-model", input=INPUT).stdout.decode()
+    assert told.startswith("type") and told.splitlines()[-1].split()[0] == "ideas"
 
 
 def test_table_and_model_options() -> None:

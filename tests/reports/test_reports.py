@@ -27,6 +27,7 @@ from mletools.reports.statistics import (
     t_interval,
     wilson_interval,
 )
+from mletools.reports.summary import summaries
 from mletools.reports.tables import report
 
 # --- formulas -------------------------------------------------------------------------------------------------------
@@ -381,3 +382,30 @@ def test_a_rollout_counts_once(tmp_path: Path) -> None:
     )
     done = run_command("mle-report", "--json", "--max-rejects", "1", "x.jsonl", cwd=tmp_path)
     assert json.loads(done.stdout.splitlines()[0])["rollouts"] == 1
+
+
+def of_complexity(task: str, sample: int, score: float | None, split: str, **own: str) -> dict[str, Any]:
+    made = rollout(task, sample, score, settings={"own": own})
+    made["task"]["provenance"]["split"] = split
+    return made
+
+
+def test_rows_by_complexity_stand_before_the_row_over_all_tasks() -> None:
+    made = [of_complexity("a", 0, 0.5, "low"), of_complexity("b", 0, None, "low"), of_complexity("c", 0, 0.7, "high")]
+    set_ = a_set("x", *made, of_complexity("d", 0, 0.7, "dev"))
+    found = summaries([set_], complexity=True)
+    assert [(row["task"], row["valid"]) for row in found][4:] == [("low", 0.5), ("high", 1.0), ("all", 0.75)]
+    assert found[4]["rollouts"] == 2 and len({row["id"] for row in found}) == 7
+    assert [row["task"] for row in summaries([set_])] == ["a", "b", "c", "d", "all"]
+
+
+def test_sets_by_the_model_of_a_role(tmp_path: Path) -> None:
+    made = [of_complexity("a", at, 0.5 if at else None, "low", **own) for at, own in enumerate([{"ideator": "o3"}, {}])]
+    (tmp_path / "x.jsonl").write_text("".join(json.dumps(one) + "\n" for one in made))
+    line = ("mle-report", "--json", "--sets-by", "ideator", "--complexity", "x.jsonl")
+    found = [json.loads(text) for text in run_command(*line, cwd=tmp_path).stdout.splitlines()]
+    assert [(row["task"], row["set"], row["valid"]) for row in found if row["task"] != "a"] == [
+        ("low", "x: o3", 0.0), ("low", "x: none", 1.0), ("all", "x: o3", 0.0), ("all", "x: none", 1.0),
+    ]  # fmt: skip
+    refused = run_command("mle-report", "--html", "--complexity", "x.jsonl", cwd=tmp_path, check=False)
+    assert refused.returncode == 2 and b"--sets-by and --complexity are for tables" in refused.stderr

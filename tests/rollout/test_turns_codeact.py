@@ -197,6 +197,22 @@ def test_an_ideator_is_asked_and_its_answer_is_an_observation(asked: Played) -> 
     check_nothing_told(asked.folder, asked.records, asked.requests)
 
 
+def test_the_price_of_ones_own_ideator_reaches_the_report(tmp_path: Path) -> None:
+    tasks = write_tasks(tmp_path)
+    policies = {"played": in_steps([HELP, cell(program(2.5)), FINISHES]), "mine": lambda body: IDEA}
+    with FaultyServer(by_model(policies)) as server:
+        options = ("--ideator", "mine", "--price", "1,2", "--ideator-price", "1000,2000")
+        record = play(server, "codeact", tmp_path, tasks, *options).of("mill_0")
+    policy = [sum(turn["usage"][name] for turn in record["turns"]) for name in ("prompt_tokens", "completion_tokens")]
+    whole = [record["usage"][name] for name in ("prompt_tokens", "completion_tokens")]
+    assert all(most > own > 0 for most, own in zip(whole, policy, strict=True))
+    usd = sum(own * price + (most - own) * 1000 * price for own, most, price in zip(policy, whole, (1, 2), strict=True))
+    assert record["usage"]["usd"] == pytest.approx(usd / 1e6, abs=1e-6)
+    (tmp_path / "graded.jsonl").write_text("".join(json.dumps(each) + "\n" for each in graded(tmp_path, [record])))
+    row = json.loads(run_command("mle-report", "--json", "graded.jsonl", cwd=tmp_path).stdout.splitlines()[-1])
+    assert row["task"] == "all" and row["usd"] == record["usage"]["usd"] and row["usd_rollouts"] == 1
+
+
 def test_an_ideator_whose_context_is_too_short_is_told_of(tmp_path: Path) -> None:
     write_tasks(tmp_path, 1)
     script = [cell(program(2.5)), HELP, HELP, FINISHES]
