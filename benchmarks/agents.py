@@ -144,7 +144,7 @@ def main() -> None:
     parser.add_argument("--traces", type=int, default=6, help="of memory")
     parser.add_argument("--turns", type=int, default=5, help="of a trace of memory")
     given = parser.parse_args()
-    given.out.mkdir(parents=True, exist_ok=True)
+    given.run_dir.mkdir(parents=True, exist_ok=True)
     for number, (title, arms) in enumerate([memory(given.traces, given.turns), *BLOCKS.items()]):
         if given.block and number not in given.block:
             continue
@@ -152,7 +152,7 @@ def main() -> None:
         for arm in arms:
             found: dict[Any, dict[str, float]] = {}
             for seed in range(given.seeds):
-                file = play(arm, given.tasks, given.out, seed, given.jobs, given.data)
+                file = play(arm, given.tasks, given.run_dir, seed, given.jobs, given.data)
                 found.update({(*key, seed): run for key, run in runs(arm, file).items()})
             ranks = [run["rank"] for run in found.values()]
             first = first or found

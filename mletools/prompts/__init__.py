@@ -11,6 +11,13 @@ from pathlib import Path
 
 from ..records.errors import ToolError
 
+# The prompts about a task, and the placeholders that each of them, and a file in its place, may use.
+ABOUT_A_TASK = frozenset(
+    ["single", "single-brief", "task", "improve", "react-system", "codeact-system", "memory-system", "search-analysis"]
+)
+TASK_FACTS = ("name", "description", "modality", "problem", "metric", "direction", "files", "columns", "split")
+ENVIRONMENT_FACTS = ("libraries", "limits", "data_preview")  # made only where a prompt asks for them
+
 _BRACES = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _BUILT_IN = Path(__file__).parent
@@ -21,7 +28,7 @@ _replacements: dict[str, Path] = {}  # set by `replaced` alone
 def replaced(folder: Path | None) -> Iterator[None]:
     """Use the Markdown files of `folder` in place of the prompts of the same names, until the with block ends.
 
-    They may leave placeholders of the built-in prompt out. ToolError: a file whose name no prompt has, or one that asks
+    They may leave placeholders of the built-in prompt out; one about a task may use all facts. ToolError: a file whose name no prompt has, or one that asks
     for something else.
     """
     files = {} if folder is None else {file.stem: file for file in sorted(folder.glob("*.md"))}
@@ -30,7 +37,7 @@ def replaced(folder: Path | None) -> Iterator[None]:
     for name, file in files.items():
         if not (_BUILT_IN / f"{name}.md").is_file():
             raise ToolError(f"{file}: no prompt has this name; known are {', '.join(_names())}")
-        known = placeholders(name)
+        known = placeholders(name) | {*TASK_FACTS, *ENVIRONMENT_FACTS} if name in ABOUT_A_TASK else placeholders(name)
         for unknown in sorted(placeholders(str(file)) - known):
             raise ToolError(f"{file}: nothing to put for {{{{{unknown}}}}}; known are {', '.join(sorted(known))}")
     _replacements.update(files)

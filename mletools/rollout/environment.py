@@ -17,10 +17,12 @@ from ..records import workers
 from ..records.errors import RecordError, ToolError
 from ..records.ids import bytes_digest
 from ..sandbox import Cell, Limits, Sandbox, Session
+from ..scaffolds.data_preview import data_preview
 from ..tasks.private_data import check_data
 from ..tasks.validation import View, validation_view
 from .execution import ROLLOUT, execution_record, keep, text_record
 from .metered_model import MeteredModel
+from .program_facts import ProgramFacts
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -53,6 +55,7 @@ class RunResources:
     free: threading.Semaphore  # so many programs run at once
     validation: float
     reveal_test: bool
+    facts: ProgramFacts
     session_start: str = "warm"
     rank_rule: str = "dojo"
     run_code: RunCode | None = None
@@ -62,6 +65,8 @@ class RunResources:
     embeddings: HttpEmbeddings | None = None  # None: TF-IDF
     progress: Callable[[int], None] = lambda nodes: None  # told how many more nodes searches have
     _views: dict[tuple[str, str], View | None] = field(default_factory=dict)
+    _previews: dict[str, str] = field(default_factory=dict)  # by task id
+    _previewing: threading.Lock = field(default_factory=threading.Lock)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _making: dict[tuple[str, str], threading.Lock] = field(default_factory=dict)
     _developing: threading.Semaphore = field(init=False)
@@ -87,6 +92,13 @@ class RunResources:
                 held_out = self.validation > 0 and not self.reveal_test
                 self._views[key] = validation_view(task, self.data, self.validation, part) if held_out else None
             return self._views[key]
+
+    def preview(self, task: str, public: Path) -> str:
+        """What the files that agents see of the task (its id) look like; made once."""
+        with self._previewing:
+            if task not in self._previews:
+                self._previews[task] = data_preview(public)
+            return self._previews[task]
 
     def at_once(self, work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
         """See Environment.at_once."""
@@ -239,6 +251,15 @@ class TaskEnvironment:
             if not outcome.alive:
                 return outcome
         return None
+
+    def fact(self, name: str) -> str:
+        """See Environment.fact."""
+        resources = self._resources
+        if name == "limits":
+            return resources.facts.limit_text()
+        if name == "libraries":
+            return resources.facts.libraries(lambda: self.public)
+        return resources.preview(self._task["id"], self.public)
 
     def look(self, name: str | None) -> str:
         """See Environment.look."""

@@ -25,13 +25,14 @@ from ..records.jsonl import Line
 from ..records.options import option
 from ..records.tape import Tapes
 from ..run import Run
-from ..sandbox import Sandbox
+from ..sandbox import Limits, Sandbox
 from ..sandbox.options import SandboxOptions, check_protections
 from ..scaffolds import SCAFFOLDS
 from ..scaffolds.interface import Job, Scaffold, Settings
 from .endless import EndlessOptions
 from .environment import RunResources
 from .metered_model import MeteredModel
+from .program_facts import Ask, ProgramFacts, Public, asked_here, asked_in
 from .taped import TapedEnvironment
 from .unreadable import UnreadableAnswers
 
@@ -147,14 +148,16 @@ class Runner:
             sandbox = self._sandbox(stack, at_once) if self.scaffold.executes else None
             graph = getattr(settings, "graph", None)
             graphs = stack.enter_context(self._graphs(graph)) if hasattr(settings, "graph") else None
+            limits = self.sandbox.limits(settings.execution_seconds)
             self.resources = RunResources(
                 run.data,
                 models,
                 sandbox,
-                self.sandbox.limits(settings.execution_seconds),
+                limits,
                 threading.Semaphore(at_once),
                 settings.validation,
                 settings.reveal_test,
+                ProgramFacts(limits, self.sandbox.gpus is not None, self._ask(sandbox, limits), self.tapes.tape("run")),
                 "cold" if self.sandbox.start == "cold" else "warm",
                 run_code=self.run_code,
                 graphs=graphs,
@@ -189,6 +192,19 @@ class Runner:
         sandbox = stack.enter_context(self.sandbox.open(slots, self.run.say))
         check_protections(sandbox, self.run.say)
         return sandbox
+
+    def _ask(self, sandbox: Sandbox | None, limits: Limits) -> Ask:
+        """How the Python of programs is asked for its libraries, also where this run has no sandbox (scaffold single)."""
+        if sandbox is not None:
+            return asked_in(sandbox, limits)
+        if self.sandbox.backend == "local" and self.sandbox.on is None:
+            return asked_here
+
+        def ask(public: Public) -> dict[str, Any]:
+            with self.sandbox.open(1, self.run.say) as other:
+                return asked_in(other, limits)(public)
+
+        return ask
 
     @contextmanager
     def _graphs(self, folder: str | None) -> Iterator[Path]:

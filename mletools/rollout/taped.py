@@ -85,6 +85,10 @@ class TapedEnvironment:
         """See Environment.done."""
         self.tape.done()
 
+    def fact(self, name: str) -> str:
+        """See Environment.fact."""
+        return self.environment.fact(name)
+
     def look(self, name: str | None) -> str:
         """See Environment.look."""
         return self.environment.look(name)

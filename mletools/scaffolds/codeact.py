@@ -15,7 +15,7 @@ from ..records.options import option
 from . import ideas, messages
 from .episode import Episode
 from .interface import Ended, Environment, Job, Scaffold, Settings
-from .messages import fenced, task_prompt, validation_note
+from .messages import fenced, task_prompt
 from .reading import Fault, Tool, as_functions, read_action
 
 
@@ -82,14 +82,16 @@ class Codeact(Scaffold[CodeactSettings]):
     def play(self, job: Job[CodeactSettings], environment: Environment) -> Iterator[dict[str, Any]]:
         """The state at each request for help (stop_reason asked), then the rollout of the episode."""
         settings = job.settings
-        system = prompts.render(
+        system = task_prompt(
             "codeact-system",
+            job,
+            environment,
             help=prompts.render("codeact-help") + "\n\n" if settings.ideator else "",
             max_turns=str(settings.max_turns),
             max_minutes=f"{(settings.max_seconds or 86400.0) / 60:g}",
             execution_seconds=f"{settings.execution_seconds:g}",
         )
-        question = task_prompt("task", job.task, split=validation_note(settings.validation > 0, settings.reveal_test))
+        question = task_prompt("task", job, environment)
         opening = [{"role": "system", "content": system}, {"role": "user", "content": question}]
         episode = Episode(job, environment, opening)
         try:
@@ -108,7 +110,7 @@ def _turns(episode: Episode[CodeactSettings]) -> Iterator[dict[str, Any]]:
         action = read_action(episode.ask(functions), tools)
         episode.note_format(action.format)
         if isinstance(action, Fault):
-            episode.correct(action, f"Take exactly one action a message: {names}.")
+            episode.correct(action, f"Take exactly one action per message: {names}. Stop after its closing tag.")
             continue
         episode.turn["action"] = KINDS.get(action.name, action.name)
         if action.name == FINISH:

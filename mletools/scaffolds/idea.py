@@ -15,7 +15,7 @@ from ..records.options import option
 from . import ideas
 from .episode import Episode
 from .interface import Ended, Environment, Job, Scaffold, Settings
-from .messages import fenced, task_prompt, validation_note
+from .messages import fenced, task_prompt
 from .reading import read_answer
 
 
@@ -70,15 +70,17 @@ class Idea(Scaffold[IdeaSettings]):
         except Ended as ended:
             reason = ended.reason
         if idea is not None:
-            implemented = _implement(episode, idea, start)
+            implemented = _implement(episode, environment, idea, start)
             reason = "finished" if episode.well_formed[-1] else "format"
         yield episode.record(reason, state=start, idea=idea, implementer=implemented)
 
 
-def _implement(episode: Episode[IdeaSettings], idea: dict[str, str], start: dict[str, Any]) -> dict[str, Any]:
+def _implement(
+    episode: Episode[IdeaSettings], environment: Environment, idea: dict[str, str], start: dict[str, Any]
+) -> dict[str, Any]:
     """Ask the implementer for the program and run it; returns its messages and usage."""
     settings = episode.settings
-    task = task_prompt("task", episode.job.task, split=validation_note(settings.validation > 0, settings.reveal_test))
+    task = task_prompt("task", episode.job, environment)
     score = start.get("validation")
     standing = "It has no valid submission yet." if score is None else f"Its score on the validation rows: {score:g}."
     instructions = prompts.render(

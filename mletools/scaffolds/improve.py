@@ -12,7 +12,7 @@ from typing import Any
 from . import messages
 from .episode import Episode
 from .interface import Ended, Environment, Job, Scaffold, Settings
-from .messages import fenced, task_prompt, validation_note
+from .messages import fenced, task_prompt
 from .reading import read_answer, split_answer
 
 
@@ -32,12 +32,12 @@ class Improve(Scaffold[ImproveSettings]):
 
     def play(self, job: Job[ImproveSettings], environment: Environment) -> Iterator[dict[str, Any]]:
         """The rollout of both answers."""
-        episode = Episode(job, environment, [{"role": "user", "content": _first_question(job)}])
+        episode = Episode(job, environment, [{"role": "user", "content": _first_question(job, environment)}])
         reason = "finished"
         try:
             for action in ("solve", "improve")[: job.settings.max_turns]:
                 if action == "improve":
-                    episode.begin_anew(_question(episode))
+                    episode.begin_anew(_question(episode, environment))
                 reason = _answer(episode, action)
         except Ended as ended:
             reason = ended.reason
@@ -58,32 +58,30 @@ def _answer(episode: Episode[ImproveSettings], action: str) -> str:
     return "finished"
 
 
-def _first_question(job: Job[ImproveSettings]) -> str:
-    return _with_data(task_prompt("single", job.task), job)
+def _first_question(job: Job[ImproveSettings], environment: Environment) -> str:
+    return task_prompt("single", job, environment)
 
 
-def _with_data(question: str, job: Job[ImproveSettings]) -> str:
-    return f"{question}\n\n# The data\n\n{validation_note(job.settings.validation > 0, job.settings.reveal_test)}"
-
-
-def _question(episode: Episode[ImproveSettings]) -> str:
+def _question(episode: Episode[ImproveSettings], environment: Environment) -> str:
     """The question to improve on the first answer, or, if that has no program, to solve the task."""
     job, first = episode.job, episode.turns[0]
     if first.get("code") is None:
-        return _first_question(job)
+        return _first_question(job, environment)
     plan = split_answer(episode.messages[first["message"]]["content"])[0]
     output = messages.execution_message(first["execution"])
     if first["execution"]["submission"] is not None:
         output += f"\n\n{messages.score_message(first, job.task, job.settings.reveal_test)}"
-    return _with_data(improve_question(job.task, plan, first["code"], output), job)
+    return improve_question(job, environment, plan, first["code"], output)
 
 
-def improve_question(task: dict[str, Any], plan: str, code: str, output: str) -> str:
+def improve_question(job: Job[Any], environment: Environment, plan: str, code: str, output: str, **more: str) -> str:
     """The question to improve on a solution, given its plan, program and output."""
     return task_prompt(
         "improve",
-        task,
+        job,
+        environment,
         plan=plan or "(none was given)",
         code=fenced(code.strip(), "python"),
         output=output or "(nothing)",
+        **more,
     )

@@ -67,6 +67,13 @@ class Environment(Protocol):
         digest is not `known`.
         """
 
+    def fact(self, name: str) -> str:
+        """For a prompt, the same text in all episodes of a run (and of a run that resumes it): `libraries`, the Python
+        and the machine-learning libraries of programs; `limits`, the limits of one; `data_preview`, the public files.
+
+        RecordError: the data are not there. ToolError: the interpreter of programs cannot be asked.
+        """
+
     def look(self, name: str | None) -> str:
         """The beginning of a public file as text; of all of them, with their sizes, where `name` is None."""
 

@@ -18,7 +18,7 @@ from ..records.options import option
 from . import messages
 from .episode import Episode
 from .interface import Ended, Environment, Job, Scaffold, Settings
-from .messages import fenced, task_facts, task_prompt, validation_note
+from .messages import fenced, task_facts, task_prompt
 from .pool import ALIKE, Entry, Pool, entry_id
 from .reading import Action, Fault, Tool, as_functions, read_action
 
@@ -74,7 +74,9 @@ TOOLS = (
     Tool(VALIDATE, "Run a program without handing in what it writes.", {"code": "the program"}),
     Tool(EXECUTE, "Run a program and hand in the submission.csv that it writes.", {"code": "the program"}),
 )
-HOW = f"Take exactly one action a message: {', '.join(f'<{tool.name}>' for tool in TOOLS)}."
+HOW = (
+    f"Take exactly one action per message: {', '.join(f'<{tool.name}>' for tool in TOOLS)}. Stop after its closing tag."
+)
 OUTPUT = 2000  # characters of an earlier solution's output in a memory trace's question
 
 
@@ -120,13 +122,15 @@ class Memory(Scaffold[MemorySettings]):
 def _trace(job: Job[MemorySettings], environment: Environment, pool: Pool) -> dict[str, Any]:
     start = _draw(job, environment, pool)
     settings = job.settings
-    system = prompts.render(
+    system = task_prompt(
         "memory-system",
+        job,
+        environment,
         execution_seconds=f"{settings.execution_seconds:g}",
         max_turns=str(settings.max_turns),
         until=_until(settings.max_submissions),
     )
-    question = task_prompt("task", job.task, split=validation_note(settings.validation > 0, settings.reveal_test))
+    question = task_prompt("task", job, environment)
     if start is not None:
         question += "\n\n" + _earlier_solution(start, settings)
     episode = Episode(job, environment, [{"role": "system", "content": system}, {"role": "user", "content": question}])
@@ -143,10 +147,10 @@ def _trace(job: Job[MemorySettings], environment: Environment, pool: Pool) -> di
 def _until(submissions: int | None) -> str:
     """How long the agent is asked to go on, in words."""
     if submissions is None:
-        return "go on improving your score\nuntil the last of them"
+        return "keep improving your score until the last one"
     if submissions == 1:
-        return "your work ends with\nthe first submission that you hand in, so try programs before that"
-    return f"go on improving your score\nuntil the last of them, or until you have handed in {submissions} submissions"
+        return "your work ends with the first submission, so try programs before it"
+    return f"keep improving your score until the last one, or until you have made {submissions} submissions"
 
 
 def _draw(job: Job[MemorySettings], environment: Environment, pool: Pool) -> dict[str, Any] | None:

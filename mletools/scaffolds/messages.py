@@ -7,14 +7,22 @@ test scores only where revealed; SandMLE's rule for a long conversation. Not cov
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from .. import prompts
+from .interface import Job
 
 # --- a task ------------------------------------------------------------------------------------------------------------
 
 MOST_COLUMNS = 40  # named in a prompt
 MOST_FILES = 5  # of one folder
+
+
+class Facts(Protocol):
+    """What knows where programs run."""
+
+    def fact(self, name: str) -> str:
+        """The text of one of prompts.ENVIRONMENT_FACTS."""
 
 
 def task_facts(task: Mapping[str, Any]) -> dict[str, str]:
@@ -32,10 +40,19 @@ def task_facts(task: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def task_prompt(prompt: str, task: Mapping[str, Any], **more: str) -> str:
-    """The prompt, filled in with the facts that it asks for and with `more`."""
-    known = {**task_facts(task), **more}
-    return prompts.render(prompt, **{name: known[name] for name in prompts.placeholders(prompt) & known.keys()})
+def task_prompt(prompt: str, job: Job[Any], environment: Facts, **more: str) -> str:
+    """The prompt, filled in with the facts that it asks for and with `more`.
+
+    What `environment` knows (libraries, limits, the data) is asked for only where the prompt has the placeholder.
+    """
+    wanted, settings = prompts.placeholders(prompt), job.settings
+    known = {
+        **task_facts(job.task),
+        "split": validation_note(settings.validation > 0, settings.reveal_test),
+        **{name: environment.fact(name) for name in prompts.ENVIRONMENT_FACTS if name in wanted},
+        **more,
+    }
+    return prompts.render(prompt, **{name: known[name] for name in wanted & known.keys()})
 
 
 def _files(names: list[str]) -> str:
@@ -66,15 +83,15 @@ def _columns(names: list[str]) -> str:
 
 
 def validation_note(validation: bool, revealed: bool) -> str:
-    """How an agent is told that it will learn scores: on rows set apart from train.csv, on the test rows, or not."""
+    """Which scores an agent sees: on rows held out of train.csv, on the test rows, or none."""
     if revealed:
-        return "The scores that you are told are those on the rows of test.csv."
+        return "The scores that you see are computed on the rows of test.csv."
     if not validation:
-        return "You are told whether a submission is valid, but no score."
+        return "You see whether a submission is valid, but no score."
     return (
-        "Some rows of the original training data have been moved to test.csv and stand among those to predict, so there "
-        "may be other numbers of rows than the description says; the scores that you are told are computed on them alone, "
-        "and the final score on the others."
+        "Some training rows were moved to test.csv for validation, so the numbers of rows may differ from the description. "
+        "Predict all rows of test.csv: the scores that you see are computed on the validation rows, the final score on the "
+        "others."
     )
 
 

@@ -8,11 +8,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from .. import prompts
 from . import messages
 from .episode import Episode
 from .interface import Ended, Environment, Job, Scaffold, Settings
-from .messages import task_prompt, validation_note
+from .messages import task_prompt
 from .reading import Action, Fault, Tool, as_functions, named_call, read_action, thinks, without_fence
 
 
@@ -40,7 +39,7 @@ TOOLS = (
 )
 HOW = (
     "Reason between <think> and </think>, then take exactly one action: <tool_call> with a program or with Score, or "
-    "<answer>submission</answer> to end."
+    "<answer>submission</answer> to end. Stop after its closing tag."
 )
 
 
@@ -54,8 +53,8 @@ class React(Scaffold[ReactSettings]):
         """The rollout of one episode."""
         settings = job.settings
         limits = {"execution_seconds": f"{settings.execution_seconds:g}", "max_turns": str(settings.max_turns)}
-        system = prompts.render("react-system", name=job.task["name"], **limits)
-        question = task_prompt("task", job.task, split=validation_note(settings.validation > 0, settings.reveal_test))
+        system = task_prompt("react-system", job, environment, **limits)
+        question = task_prompt("task", job, environment)
         episode = Episode(
             job, environment, [{"role": "system", "content": system}, {"role": "user", "content": question}]
         )

@@ -22,6 +22,8 @@ from .reading import read_answer
 
 IMPROVE_RATIO = 0.5  # where there is a pool (RL for MLE agents, section 3.3)
 
+NO_SCORE = "You see no score before your work ends."
+
 
 @dataclass(frozen=True)
 class SingleSettings(Settings):
@@ -89,20 +91,20 @@ class Single(Scaffold[SingleSettings]):
 
     def play(self, job: Job[SingleSettings], environment: Environment) -> Iterator[dict[str, Any]]:
         """The rollout of one answer. RecordError: the question is too long for the model."""
-        question: dict[str, Any] = {"role": "user", "content": question_of(job)}
+        question: dict[str, Any] = {"role": "user", "content": question_of(job, environment)}
         reply = environment.ask("policy", "", [question], job.seed, None, job.settings.max_answer_tokens)
         if "refused" in reply:
             raise RecordError(reply["refused"])
         yield record_of(job, question, reply)
 
 
-def question_of(job: Job[SingleSettings]) -> str:
+def question_of(job: Job[SingleSettings], environment: Environment) -> str:
     """What a job asks the policy."""
     previous: Previous | None = job.start
     if previous is None:
-        return task_prompt(job.settings.prompt, job.task)
+        return task_prompt(job.settings.prompt, job, environment, split=NO_SCORE)
     output = fenced(previous.output) if previous.output else ""
-    return improve_question(job.task, previous.plan, previous.code, output)
+    return improve_question(job, environment, previous.plan, previous.code, output, split=NO_SCORE)
 
 
 def record_of(job: Job[SingleSettings], question: dict[str, Any], reply: Mapping[str, Any]) -> dict[str, Any]:

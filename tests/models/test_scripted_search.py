@@ -220,7 +220,7 @@ def test_weighing_tells_better_changes_from_worse_but_not_always() -> None:
 
 def test_lessons_and_reviews_follow_what_is_shown() -> None:
     idea = f"# The idea\n\n{CHANGES[0].sentence}"
-    parent = "# The program that it was made from\n\nIts score: 3 (lower is better)."
+    parent = "# The parent program\n\nIts score: 3 (lower is better)."
     lesson = json_in(ask("search-lesson", idea, shown(RIDGE), parent), dict)
     assert lesson == {"supported": True, "lesson": f"{CHANGES[0].sentence} This was better: 2 after 3."}
     failed = json_in(ask("search-lesson", idea, shown(RIDGE, "It failed: slow."), parent), dict)

@@ -64,6 +64,8 @@ def test_a_dead_server_is_an_error_and_resuming_loses_and_doubles_nothing(
         "--retries",
         "1",
         str(stages["tasks"]),
+        "--data",
+        str(stages["tasks"].parent),
         "-o",
         "out.jsonl",
     )
@@ -101,7 +103,17 @@ def test_an_agent_is_never_shown_answers_scores_or_thresholds(
     url = f"http://127.0.0.1:{server.server_address[1]}"
     tasks = records(stages["tasks"].read_bytes())
     for prompt in ("single", "single-brief"):
-        run_command("mle-rollout", "-m", "m", "--prompt", prompt, str(stages["tasks"]), cwd=tmp_path, MLE_MODEL_URL=url)
+        line = (
+            "mle-rollout",
+            "-m",
+            "m",
+            "--prompt",
+            prompt,
+            str(stages["tasks"]),
+            "--data",
+            str(stages["tasks"].parent),
+        )
+        run_command(*line, cwd=tmp_path, MLE_MODEL_URL=url)
     shown = json.dumps([asked["messages"] for asked in server.asked])
     assert len(server.asked) == 2 * len(tasks)
     for task in tasks:

@@ -29,7 +29,7 @@ class Once(Scaffold[Few]):
     settings = Few
 
     def play(self, job, environment):
-        episode = Episode(job, environment, [{{"role": "user", "content": task_prompt("single", job.task)}}])
+        episode = Episode(job, environment, [{{"role": "user", "content": task_prompt("single", job, environment)}}])
         try:
             while True:
                 episode.ask()

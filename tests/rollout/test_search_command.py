@@ -45,7 +45,7 @@ def searching(body: dict[str, Any]) -> str:
             "hypothesis": f"slope {draw % 90}",
             "component": "Model",
         },
-        '{"hypothesis"': {"hypothesis": f"slope {draw % 90}", "component": "Model"},
+        '"hypothesis"': {"hypothesis": f"slope {draw % 90}", "component": "Model"},
     }
     for mark, answer in answers.items():
         if mark in asked:

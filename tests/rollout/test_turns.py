@@ -146,6 +146,9 @@ def test_a_task_without_its_data_is_set_aside_once(tmp_path: Path) -> None:
 class Uncounted:
     """An environment whose model tells no counts of tokens, so that nobody knows what it costs."""
 
+    def fact(self, name: str) -> str:
+        return name
+
     def ask(self, who: str, role: str, messages: Any, seed: int, tools: Any, most: int) -> dict[str, Any]:
         unknown = dict.fromkeys(("prompt_tokens", "completion_tokens", "usd"))
         return {"text": "well", "finish_reason": "stop", "seconds": 0.5, **unknown}

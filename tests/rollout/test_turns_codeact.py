@@ -107,7 +107,9 @@ def test_what_is_no_action_and_nothing_handed_in(done: Played) -> None:
     assert [turn["problem"] for turn in record["turns"]] == ["missing", "missing", None, None, None, None]
     rules = ["missing", "missing", "first_action", "unclosed_tag", None, None]
     assert [turn["format"]["rule"] for turn in record["turns"]] == rules
-    told = "Take exactly one action a message: <execute_ipython>, <execute_bash>, <finish>."
+    told = (
+        "Take exactly one action per message: <execute_ipython>, <execute_bash>, <finish>. Stop after its closing tag."
+    )
     assert all(observed(record, turn).endswith(f"\n\n{told}") for turn in range(2)) and [
         observed(record, turn) for turn in (2, 3, 4)
     ] == ["```\n1\n```", "```\n1\n```", "```\n42\n```"]

@@ -58,8 +58,11 @@ def test_the_shipped_prompts_ask_for_these_names() -> None:
         "problem",
         "metric",
         "direction",
-        "files",
         "columns",
+        "libraries",
+        "limits",
+        "data_preview",
+        "split",
     }
     assert prompts.placeholders("single-brief") == {"name", "problem", "metric", "direction"}
     assert len(prompts.text("single-brief").strip().split("\n")) <= 2

@@ -33,6 +33,9 @@ class Replying:
         }  # fmt: skip
         self.asked: list[Any] = []
 
+    def fact(self, name: str) -> str:
+        return f"({name})"
+
     def ask(self, *arguments: Any) -> dict[str, Any]:
         self.asked.append(arguments)
         return self.reply
@@ -58,16 +61,19 @@ def test_the_table_of_scaffolds_leads_to_classes_with_settings() -> None:
 
 
 def test_the_question_in_brief() -> None:
-    assert task_prompt("single-brief", TASK) == "wine: multiclass classification, f1_macro, higher is better."
+    assert (
+        task_prompt("single-brief", jobs()[0], Replying())
+        == "wine: multiclass classification, f1_macro, higher is better."
+    )
     lower = {**TASK, "metric": {"name": "pinball", "params": {"alpha": 0.9}, "lower_is_better": True}}
-    assert task_prompt("single-brief", lower) == (
+    assert task_prompt("single-brief", jobs(task=lower)[0], Replying()) == (
         "wine: multiclass classification, pinball alpha=0.9, lower is better."
     )
 
 
 @pytest.mark.parametrize("prompt", ["single", "single-brief"])
 def test_no_question_tells_answers_thresholds_or_provenance(prompt: str) -> None:
-    question = task_prompt(prompt, TASK)
+    question = task_prompt(prompt, jobs()[0], Replying())
     assert "7411" not in question and "741" not in question
     assert "wine" in question and "f1_macro" in question
 
@@ -75,10 +81,10 @@ def test_no_question_tells_answers_thresholds_or_provenance(prompt: str) -> None
 def test_a_prompt_of_the_user_may_leave_facts_out_but_not_make_them_up(tmp_path: Path) -> None:
     path = tmp_path / "mine.md"
     path.write_text("Solve {{name}}.")
-    assert task_prompt(str(path), TASK) == "Solve wine."
+    assert task_prompt(str(path), jobs()[0], Replying()) == "Solve wine."
     path.write_text("Solve {{name}} above {{thresholds}}.")
     with pytest.raises(ToolError) as error:
-        task_prompt(str(path), TASK)
+        task_prompt(str(path), jobs()[0], Replying())
     assert str(error.value) == f"{path}: nothing to put for {{{{thresholds}}}}; known are name"
 
 

@@ -17,11 +17,12 @@ from mletools.rollout.execution import execution_record
 from mletools.sandbox import Limits, Setup
 from mletools.sandbox.local import LocalSandbox
 from mletools.scaffolds.interface import Settings
-from mletools.scaffolds.reading import read_answer
+from mletools.scaffolds.reading import Answer, read_answer
 from mletools.scaffolds.search.authenticity import inauthentic
 from mletools.scaffolds.search.coding import NO_BLOCK, NO_CODE, Efficient, NodeDebug, Once, read_check
 from mletools.scaffolds.search.interfaces import Brief, Developed, Expansion, Hypothesis, Idea, Plan, Unanswered
 from mletools.scaffolds.search.replies import read_block, timing_of
+from mletools.scaffolds.search.sections import attempt_line, attempts_section
 
 TELL_TALE = 0.9876543  # the score on the test rows
 TASK = {
@@ -39,7 +40,7 @@ class StubDesk:
     """A context with prepared answers (an exception is raised), runs and words on authenticity, and real readers."""
 
     def __init__(self, answers: Sequence[Any], runs: Sequence[Any] = (), unreal: Sequence[str | None] = ()):
-        self.job = SimpleNamespace(settings=Settings(validation=0.2))
+        self.job = SimpleNamespace(task=TASK, settings=Settings(validation=0.2))
         self.task = TASK
         self.answers, self.runs, self.unreal = list(answers), list(runs), list(unreal)
         self.asked: list[tuple[str, str]] = []
@@ -54,8 +55,8 @@ class StubDesk:
             raise answer
         return str(answer)
 
-    def program(self, phase: str, role: str, prompt: str) -> str | None:
-        return read_answer(self.ask(phase, role, prompt)).code
+    def answer(self, phase: str, role: str, prompt: str) -> Answer:
+        return read_answer(self.ask(phase, role, prompt))
 
     def read(self, phase: str, role: str, prompt: str, reader: Callable[[str], Any]) -> Any:
         try:
@@ -70,6 +71,9 @@ class StubDesk:
         assert rows == "validation"
         self.ran.append((code, wall_s, debug))
         return self.runs.pop(0)
+
+    def fact(self, name: str) -> str:
+        return f"({name})"
 
     def inauthentic(self, code: str, told: Any) -> str | None:
         assert told["execution"]["submission"] is not None
@@ -144,7 +148,7 @@ def headings(prompt: str) -> list[str]:
             fence = mark.group(0)
         elif line.startswith("# "):
             found.append(line[2:])
-    return found[3:]
+    return found[4:]
 
 
 # What a debug run prints
@@ -195,7 +199,7 @@ def test_the_tail_of_an_output_is_read_first() -> None:
 
 OUTCOMES: list[tuple[dict[str, Any], str | None, str | None, str]] = [
     (ran(), None, None, ""),
-    (ran("error"), None, "failed", "The program failed with exit code 1 after 3 s."),
+    (ran("error"), None, "failed", "The program failed with exit code 1: ValueError: so it is"),
     (ran("timeout"), None, "failed", "The program ran too long and was stopped"),
     (ran("memory", validation=None, grade=None, submission=False), None, "failed", "needed too much memory"),
     (
@@ -208,7 +212,7 @@ OUTCOMES: list[tuple[dict[str, Any], str | None, str | None, str]] = [
     (ran(validation=None, grade={**invalid("too few"), "score": TELL_TALE}), None, "invalid", "is invalid: too few"),
     (ran(validation=None, grade={"valid": True, "reason": None, "score": TELL_TALE}), None, None, ""),
     (ran(validation=None, grade=None), None, None, ""),
-    (ran(), "it is constant", "inauthentic", "is refused as no model's prediction: it is constant."),
+    (ran(), "it is constant", "inauthentic", "is rejected, since it is not the prediction of a model: it is constant."),
 ]
 
 
@@ -247,7 +251,7 @@ def asked(coding: Any, what: Brief) -> str:
     prompt = context.asked[0][1]
     assert prompt.startswith("You are a machine learning engineer.") and "{{" not in prompt
     assert "# Task: flowers\n\nTell y from x." in prompt
-    assert "A run may take 300 seconds at most." in prompt
+    assert "in this round for at most 300 seconds." in prompt
     assert "# The idea\n\nUse a forest.\n" in prompt
     return prompt
 
@@ -265,7 +269,7 @@ def test_question_for_a_draft() -> None:
     assert "Validation score: 0.8123\n" in prompt and "--debug" not in prompt
     prompt = asked(Efficient(), more)
     assert headings(prompt) == ["Guidance", "Earlier experiments", "The idea", "Its own score", "Debug mode", *END]
-    assert "`python solution.py --debug`, which may take 60 seconds at most" in prompt
+    assert "`python solution.py --debug`, which may take at most 60 seconds" in prompt
     assert block(3.2, 58.0) in prompt
 
 
@@ -283,7 +287,7 @@ def test_question_for_an_improvement() -> None:
     [
         ({"problem": "invalid", "why": "submission.csv is invalid: no y"}, "submission.csv is invalid: no y"),
         ({"problem": "no_score"}, "It ended well, but printed no line `Validation score: NUMBER` with a number."),
-        ({"problem": "slow", "execution": None}, "The whole run would have taken too long."),
+        ({"problem": "slow", "execution": None}, "The full run would have taken too long."),
         ({"problem": "no_code", "execution": None, "code": None}, "The answer held no program that can be read."),
     ],
 )
@@ -296,14 +300,22 @@ def test_question_for_a_repair(more: dict[str, Any], wrong: str) -> None:
     printed = ["What it printed"] if "execution" not in more or more["execution"] else []
     assert headings(prompt) == ["The present program", "What is wrong", *printed, "The idea", *END]
     assert f"It failed: {more['problem']}." in prompt and f"# What is wrong\n\n{wrong}\n" in prompt
-    assert ("It left no program." in prompt) == (more["problem"] == "no_code")
+    assert ("There is no program." in prompt) == (more["problem"] == "no_code")
+
+
+def test_a_repair_of_a_node_is_told_the_attempts_before_it() -> None:
+    prompt = asked(
+        NodeDebug(), brief("debug", [node(4, score=None, problem="failed")], attempts=("a tree -> failed: x",))
+    )
+    assert headings(prompt)[:2] == ["Earlier attempts", "The present program"]
+    assert "\n- attempt 1: a tree -> failed: x\n" in prompt
 
 
 @pytest.mark.parametrize("operation", ["crossover", "merge"])
 def test_question_for_several_parents(operation: str) -> None:
     prompt = asked(Once(), brief(operation, [node(4), node(7, score=0.5), node(9, code="x = '''```'''")]))
     assert headings(prompt) == ["Program 1", "Program 2", "Program 3", "The idea", *END]
-    second = "Its score: 0.5 (higher is better). It was written for this idea: idea 7\n\n```python\nprint(7)\n```\n"
+    second = "Its score: 0.5 (higher is better). Its idea: idea 7\n\n```python\nprint(7)\n```\n"
     assert f"# Program 2\n\n{second}" in prompt
     assert "````python\nx = '''```'''\n````\n" in prompt
 
@@ -333,17 +345,17 @@ def test_tried_checked_and_run() -> None:
     assert [role for role, _ in context.asked] == ["search-improve", "search-check"] and context.used_up()
     prompt = context.asked[1][1]
     assert "# The idea\n\nUse a forest.\n\n# The present program\n\n```python\nprint(1)\n```\n" in prompt
-    assert "estimated_time: 100.0" in prompt and '{"acceptable": true' in prompt
+    assert "estimated_time: 100.0" in prompt and '"acceptable": ' in prompt
 
 
 FLAWS: list[tuple[dict[str, Any], str, str, float | None]] = [
-    (ran("error", block()), "The program failed with exit code 1 after 3 s.", "failed", 100.0),
+    (ran("error", block()), "The program failed with exit code 1: ValueError: so it is", "failed", 100.0),
     (ran(submission=False), "There is nothing to score: no submission.csv.", "failed", None),
     (ran(stdout=block(), validation=invalid("no y")), "submission.csv is invalid: no y", "invalid", 100.0),
     (ran(stdout="debug_time: 3"), NO_BLOCK, "debug", None),
     (
         ran(stdout=block(2.5, 900)),
-        "The whole run would take too long: about 900 s, and there are 300.",
+        "The full run would take too long: about 900 s, and only 300 s are left for it.",
         "slow",
         900.0,
     ),
@@ -361,7 +373,7 @@ def test_a_flaw_is_told_and_mended(told: dict[str, Any], words: str, problem: st
     own = ["Its own score", "Debug mode"]
     assert headings(prompt) == ["The present program", "What is wrong", "What it printed", "The idea", *own, *END]
     assert "# The present program\n\n```python\nprint(1)\n```\n" in prompt
-    assert f"# What is wrong\n\nThis was a run with --debug, which may take 60 s. {words}\n" in prompt
+    assert f"# What is wrong\n\nThis was the run with --debug, which may take 60 s. {words}\n" in prompt
     assert ("stderr:\n```\nValueError: so it is" in prompt) == (problem == "failed" and estimated is not None)
 
 
@@ -384,7 +396,7 @@ def test_what_fits(estimated: float, fit: float, left: float, there_are: int | N
     Efficient(coder_loops=2, fit=fit, check=False).develop(context, brief())  # type: ignore[arg-type]
     assert [debug for _, _, debug in context.ran] == [True, there_are is not None]
     if there_are is not None:
-        assert f"about {estimated} s, and there are {there_are}." in context.asked[1][1]
+        assert f"about {estimated} s, and only {there_are} s are left for it." in context.asked[1][1]
 
 
 def test_a_reviewer_refuses() -> None:
@@ -392,7 +404,8 @@ def test_a_reviewer_refuses() -> None:
     developed = EFFICIENT.develop(context, brief())  # type: ignore[arg-type]
     assert developed.problem is None and context.used_up()
     assert [each["problem"] for each in developed.trials] == ["debug", None]
-    assert "It ran well, but a reviewer does not accept it: it draws 50 %" in context.asked[2][1]
+    assert "It ran, but a reviewer rejects it: it draws 50 %" in context.asked[2][1]
+    assert "# Earlier attempts" not in context.asked[1][1] and "rejects it: it draws 50 %" in context.asked[3][1]
     never = StubDesk([answer("print(1)"), NO] * 2, [GOOD] * 2)
     assert Efficient(coder_loops=2).develop(never, brief()).problem == "debug"  # type: ignore[arg-type]
 
@@ -424,8 +437,8 @@ def test_whole_runs_that_fail(told: dict[str, Any], unreal: str | None, problem:
     assert developed == Developed("print(2)\n", told, problem, (well, failed, well, failed, well))
     assert why in developed.why
     assert [role for role, _ in context.asked] == ["search-draft", "search-check", *["search-fix", "search-check"] * 2]
-    assert "The run with --debug was well. This was the whole run, which may take 300 s. " in context.asked[2][1]
-    assert unreal is None or f"refused as no model's prediction: {unreal}." in context.asked[2][1]
+    assert "The run with --debug passed. This was the full run, which may take 300 s. " in context.asked[2][1]
+    assert unreal is None or f"not the prediction of a model: {unreal}." in context.asked[2][1]
     assert context.used_up()
 
 
@@ -461,6 +474,37 @@ def test_an_answer_without_a_program_is_asked_for_again() -> None:
     context = StubDesk(["none"] * 10)
     assert EFFICIENT.develop(context, brief()) == Developed(None, None, "no_code")  # type: ignore[arg-type]
     assert context.used_up()
+
+
+def test_a_repair_is_told_all_earlier_attempts() -> None:
+    answers = [f"Try {n}:\na \u2028tree.\n\n```python\nprint({n})\n```" for n in (1, 2, 3, 4)]
+    runs = [ran("error"), ran(submission=False), ran(stdout="no block"), GOOD, ran()]
+    context = StubDesk([*answers[:2], "none", *answers[2:], YES], runs)
+    assert EFFICIENT.develop(context, brief()).problem is None and context.used_up()  # type: ignore[arg-type]
+    prompts = [prompt for role, prompt in context.asked if role == "search-fix"]
+    assert "# Earlier attempts" not in prompts[0]
+    first = (
+        "- attempt 1: Try 1: a tree. -> failed: This was the run with --debug, which may take 60 s. The program failed "
+        "with exit code 1: ValueError: so it is\n"
+    )
+    assert (
+        f"# Earlier attempts\n\nPrograms for the same idea that failed, oldest first.\n\n{first}\n# The present"
+        in prompts[1]
+    )
+    assert prompts[2] == f"{prompts[1]}\n\n{NO_CODE}"
+    lines = [line for line in prompts[3].split("\n") if line.startswith("- attempt ")]
+    assert f"{lines[0]}\n" == first and lines[1].endswith("There is nothing to score: no submission.csv.")
+    assert lines[2] == "- attempt 3: no plan was stated -> failed: The answer held no program that can be read."
+    assert len(lines) == 3 and "print(1)" not in prompts[3] and "print(3)" in prompts[3]
+
+
+def test_earlier_attempts_are_bounded() -> None:
+    line = attempt_line("p" * 9000, "w" * 9000)
+    assert len(line) < 600 and attempts_section([]) == []
+    (section,) = attempts_section([f"{number} {line}" for number in range(1, 14)])
+    shown = section.split("\n")[4:]
+    assert shown[0] == "- (3 earlier attempts left out)" and len(shown) == 11
+    assert shown[1].startswith("- attempt 4: 4 ppp") and shown[-1].startswith("- attempt 13: 13 ppp")
 
 
 def test_unanswered() -> None:

@@ -58,6 +58,7 @@ def graph_of(folder: Path, nodes: list[tuple[int, float | None, str | None]], lo
                     "hypothesis": f"idea {number}",
                     "component": "Model",
                     "problem": None if score is not None else "failed",
+                    "why": "",
                     "score": score,
                     "lesson": f"lesson {number}",
                     "seconds": 1.0,
@@ -84,6 +85,9 @@ class World:
         self.asked.append((role, messages))
         answer = self.answers.pop(0)
         return answer if isinstance(answer, dict) else {"text": answer, **SAID}
+
+    def fact(self, name: str) -> str:
+        return f"({name})"
 
     def at_once(self, work: Any, items: Any) -> list[Any]:
         return [work(item) for item in items]
@@ -132,7 +136,7 @@ def chosen(evaluation: Any, graph: Graph, world: World) -> Choice:
 def test_a_program_that_was_cut_off_is_none(finish_reason: str, code: str | None) -> None:
     said = {"text": "```python\nprint(1)", **SAID, "finish_reason": finish_reason}
     context = context_of(World([said]), task_of())
-    assert context.program("develop", "search-draft", "?") == code
+    assert context.answer("develop", "search-draft", "?").code == code
 
 
 # --- the score that a program prints -------------------------------------------------------------------------------------
@@ -259,7 +263,7 @@ def test_a_model_is_told_where_less_is_better(tmp_path: Path) -> None:
     world = World([answer(4)])
     choice = chosen(Judged(candidates=2), graph_of(tmp_path, NODES, lower=True), world)
     assert choice.number == 4 and [each["node"] for each in choice.candidates] == [2, 4]
-    assert "of its training; lower is better." in world.asked[0][1][0]["content"]
+    assert "held out from training; lower is better." in world.asked[0][1][0]["content"]
 
 
 @pytest.mark.parametrize("wrong", [3, 5, 99, -1, 1.5, True, "7 or 1", None, [7], 1e300])

@@ -25,6 +25,7 @@ def made(number: int, score: float | None, parents: tuple[int, ...] = (), **more
         "hypothesis": f"idea {number}",
         "component": "Model",
         "problem": None if score is not None else "failed",
+        "why": "",
         "score": score,
         "lesson": "",
         "seconds": 3.0,

@@ -113,6 +113,9 @@ class Town:
             "grade": {"valid": True, "reason": None, "score": TELL_TALE},
         }
 
+    def fact(self, name: str) -> str:
+        return f"({name})"
+
     def inauthentic(self, code: str, execution: Mapping[str, Any]) -> str | None:
         return None
 
@@ -162,6 +165,7 @@ def test_a_search_ends_with_its_nodes_and_hands_in_the_best(tmp_path: Path, pres
     scores = [turn["node"]["score"] for turn in made["turns"] if turn["node"]["score"] is not None]
     assert made["validation"]["score"] == min(scores)
     assert str(TELL_TALE) not in "".join(place.prompts)
+    assert {prompt.count("(data_preview)") for prompt in place.prompts} == {1}
     # the whole is the sum of its parts: 0.01 USD an answer, half a second of it, two seconds a run
     asks = sum(event.startswith("ask") for event in place.events)
     runs = len(place.events) - asks

@@ -17,6 +17,7 @@ from mletools.scaffolds.search.graph import Graph
 from mletools.scaffolds.search.interfaces import Expansion, Unanswered
 from mletools.scaffolds.search.memory import (
     MOST_LINES,
+    Chain,
     Kernel,
     NoMemory,
     Siblings,
@@ -27,7 +28,7 @@ from mletools.scaffolds.search.memory import (
     score_lesson,
 )
 from mletools.scaffolds.search.reasoning import scen_prob_multiplier, weighted
-from mletools.scaffolds.search.sections import MOST_HYPOTHESIS, MOST_PRINTED, experiment_line, plain
+from mletools.scaffolds.search.sections import MOST_HYPOTHESIS, MOST_PRINTED, experiment_line, failed_attempts, plain
 from mletools.scaffolds.search.similarity import best_passages, cosines, read_passages, tf_idf_cosines
 
 
@@ -44,8 +45,11 @@ class NodeContext:
 
     def __init__(self, answer: str | None):
         self.task, self.answer = TASK, answer
-        self.job = SimpleNamespace(settings=SimpleNamespace(validation=0.2, reveal_test=False))
+        self.job = SimpleNamespace(task=TASK, settings=SimpleNamespace(validation=0.2, reveal_test=False))
         self.prompts: list[str] = []
+
+    def fact(self, name: str) -> str:
+        return f"({name})"
 
     def read(self, phase: str, role: str, prompt: str, reader: Callable[[str], Any]) -> Any:
         assert (phase, role) == ("research", "search-lesson")
@@ -195,8 +199,24 @@ def test_without_a_hypothesis_the_parents_counts(tmp_path: Path) -> None:
 
     graph = two_branches(tmp_path)
     recalled(Kernel(), graph, (2,), similar)
-    recalled(Kernel(), graph, (2,), similar, 0, "first", "second")
-    assert asked == [("idea 2", ["idea 1", "idea 4"]), ("first", ["idea 1", "idea 4"])]
+    recalled(Kernel(), graph, (2,), similar, 0, "first", "second", "first")
+    assert asked == [(text, ["idea 1", "idea 4"]) for text in ("idea 2", "first", "second")]
+
+
+def test_the_kernel_is_applied_to_every_hypothesis(tmp_path: Path) -> None:
+    graph = two_branches(tmp_path)
+    by_text = {"one": {"idea 1": 0.2, "idea 4": 0.9}, "other": {"idea 1": 0.9, "idea 4": -0.9}}
+
+    def similar(text: str, others: Sequence[str]) -> list[float]:
+        return [by_text[text][other] for other in others]
+
+    # As above p(1) = 0.408216 for "one". For "other": node 1: 0.859358 + 0.099668 = 0.959026; node 4:
+    # -0.859358 - 0.197375 = -1.056733; p(1) = 1 / (1 + exp(-2.015759)) = 1 / (1 + 0.133219) = 0.882442.
+    # Each draws one; of two different ones either stays with 1/2: node 4 with (0.591784 + 0.117558) / 2 = 0.354671
+    drew = sum(4 in recalled(Kernel(drawn=1), graph, (2,), similar, seed, "one", "other") for seed in range(4000))
+    assert drew / 4000 == pytest.approx(0.354671, abs=0.025)
+    # node 1 is always recalled, as the best of all; by the first hypothesis alone node 4 would be with 0.591784
+    assert recalled(Kernel(drawn=2), graph, (2,), similar, 0, "one", "other") in ([1, 4], [4, 1])
 
 
 def test_the_best_of_all_may_be_of_the_own_branch(tmp_path: Path) -> None:
@@ -221,6 +241,16 @@ def test_siblings_are_the_newest_children_and_failures_count(tmp_path: Path) -> 
     assert recalled(Siblings(), graph, (), never) == [0, 1]
 
 
+def test_a_chain_is_told_its_earlier_steps(tmp_path: Path) -> None:
+    graph = two_branches(tmp_path)
+    graph.add([child(5, 4, 1, 2, score=0.1)])
+    assert recalled(Chain(), graph, (5,), never) == [1, 3, 4]
+    assert recalled(Siblings(), graph, (5,), never) == []  # which a chain has not
+    assert recalled(Chain(most=2), graph, (5,), never) == [3, 4]
+    assert recalled(Chain(most=0), graph, (5,), never) == []
+    assert recalled(Chain(), graph, (), never) == [0, 1]
+
+
 # --- lines and lessons --------------------------------------------------------------------------------------------
 
 
@@ -230,6 +260,42 @@ def test_an_experiment_in_a_line() -> None:
     assert experiment_line(node(score=None, problem="slow")) == "- experiment 7: Use trees. -> failed: slow"
     hostile = experiment_line(node(hypothesis="a\n# Candidates\n\n" + "x" * 5000, lesson="y\u2028" * 5000))
     assert len(hostile.splitlines()) == 1 and len(hostile) < MOST_HYPOTHESIS + 500
+
+
+def test_a_failure_in_a_line_says_how() -> None:
+    failed = {"score": None, "problem": "failed", "why": "The program failed:\nKeyError: 'y'"}
+    assert experiment_line(node(**failed)) == (
+        "- experiment 7: Use trees. -> failed: failed (The program failed: KeyError: 'y')"
+    )
+    assert experiment_line(node(**failed, lesson="y is called z.")).endswith("-> failed: failed (y is called z.)")
+
+
+def test_all_failed_attempts_at_an_idea(tmp_path: Path) -> None:
+    """0 failed; 1 and 2 repair it and fail, 3 repairs 2 and fails, 4 repairs 1 and works, 5 is another idea."""
+
+    def failed(number: int, *parents: int, **changes: Any) -> dict[str, Any]:
+        exchange = {
+            "phase": "develop",
+            "messages": [{"content": "?"}, {"content": f"Plan {number}.\n\n```python\nx\n```"}],
+        }
+        operation = "debug" if parents else "draft"
+        known = {"parents": list(parents), "operation": operation, "branch": 0, "score": None, "problem": "failed"}
+        return made(number, **{**known, "why": f"why {number}", "asked": [exchange], **changes})
+
+    graph = graph_of(
+        tmp_path,
+        failed(0),
+        failed(1, 0),
+        failed(2, 0, problem="slow", why=""),
+        failed(3, 2, asked=[]),
+        failed(4, 1, score=0.5, problem=None),
+        failed(5, branch=5),
+    )
+    lines = ["Plan 0. -> failed: why 0", "Plan 1. -> failed: why 1"]
+    slow = "Plan 2. -> failed: The full run would have taken too long."
+    assert failed_attempts(graph, 3) == (*lines, slow)
+    assert failed_attempts(graph, 2) == (*lines, "no plan was stated -> failed: why 3")
+    assert failed_attempts(graph, 5) == ()
 
 
 def test_texts_of_agents_become_plain_lines() -> None:
@@ -280,7 +346,7 @@ def test_a_lesson_is_asked_for_and_no_test_score_is_told(tmp_path: Path) -> None
         "# The present program\n\nIts score: 0.55 (higher is better).\n\n```python\nprint(2)\nprint('deep')\n```"
         in prompt
     )
-    assert "# The program that it was made from\n\nIts score: 0.6 (higher is better). What was changed:" in prompt
+    assert "# The parent program\n\nIts score: 0.6 (higher is better). The changes:" in prompt
     assert " print(2)\n+print('deep')\n" in prompt
     assert "# What it printed\n\n```\nepoch 1\nValidation score: 0.55\n```" in prompt
     assert "# The best so far\n\n- experiment 1: idea 1 -> score 0.7\n" in prompt
@@ -325,7 +391,7 @@ def test_long_programs_are_not_compared_line_by_line(tmp_path: Path) -> None:
     graph = graph_of(tmp_path, made(0, code="a = 1\n" * (MOST_LINES + 1)))
     context: Any = NodeContext('{"supported": true, "lesson": "Fine."}')
     Kernel().lesson(context, graph, child(1, 0, 0, code="a = 2\n" * 9000))
-    assert "What was changed" not in context.prompts[0]
+    assert "The changes" not in context.prompts[0]
     assert "characters left out" in context.prompts[0] and len(context.prompts[0]) < 30_000
 
 

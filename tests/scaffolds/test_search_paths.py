@@ -66,6 +66,7 @@ def extend(graph: Graph, rows: Sequence[Row]) -> None:
                 "hypothesis": f"idea {number}",
                 "component": "Model",
                 "problem": problem,
+                "why": "",
                 "score": None if problem else -score if graph.lower else score,
                 "lesson": "",
                 "seconds": 1.0,

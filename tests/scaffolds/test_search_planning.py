@@ -50,6 +50,9 @@ class Model:
         answer = self.answers.pop(0)
         return answer if isinstance(answer, dict) else {"text": answer, **SAID}
 
+    def fact(self, name: str) -> str:
+        return f"({name}: train.csv)"
+
 
 def context_of(model: Model, **settings: Any) -> NodeContext:
     bounds = replace(SearchSettings(max_seconds=None), **settings)
@@ -104,7 +107,7 @@ def test_limits_of_a_run_grow_by_stage(graph: Graph, stage: str, full: float, de
 
 
 def test_guidance_goes_from_novelty_to_what_is_costly(graph: Graph) -> None:
-    told = {stage: DynamicPlanning().plan(graph, 0.5, stage, 60.0).guidance for stage in STAGES}
+    told = {stage: DynamicPlanning().plan(graph, 0.5, stage, 60.0).guidance.replace("\n", " ") for stage in STAGES}
     assert len(set(told.values())) == 4 and "" not in told.values()
     cheap = {stage for stage, text in told.items() if "No ensembles" in text and "no cross-validation" in text}
     worth = {stage for stage, text in told.items() if "Ensembles and cross-validation are worth their cost now" in text}
@@ -133,7 +136,7 @@ def test_a_search_begins_with_an_analysis_that_makes_the_role() -> None:
         "Predict the yield of each field.",
         "rmse",
         "lower is better",
-        "train.csv",
+        "(data_preview: train.csv)",
         "field, yield",
     ):
         assert known in prompt
@@ -141,8 +144,8 @@ def test_a_search_begins_with_an_analysis_that_makes_the_role() -> None:
         assert secret not in prompt and secret not in role
     lines = role.split("\n")
     assert "- Kind of task: Regression" in lines and "- Kind of data: Tabular" in lines
-    assert "- In short: Fields and # their yields" in lines  # one line: no heading comes of an answer
-    assert "- The score: root mean squared error, lower is better" in lines
+    assert "- Summary: Fields and # their yields" in lines  # one line: no heading comes of an answer
+    assert "- Score: root mean squared error, lower is better" in lines
     assert "more than 3600 seconds" in role and "about 1800 seconds" in role.replace("\n", " ")
     assert context.usage["research"]["completion_tokens"] == 5 and context.usage["develop"]["completion_tokens"] == 0
 

@@ -38,9 +38,12 @@ class NodeContext:
 
     def __init__(self, answers: Mapping[str, Sequence[str]], seed: int = 0):
         self.task, self.rng = TASK, random.Random(seed)
-        self.job = SimpleNamespace(settings=SimpleNamespace(validation=0.2, reveal_test=False))
+        self.job = SimpleNamespace(task=TASK, settings=SimpleNamespace(validation=0.2, reveal_test=False))
         self.answers = {role: list(texts) for role, texts in answers.items()}
         self.asked: list[tuple[str, str]] = []
+
+    def fact(self, name: str) -> str:
+        return f"({name})"
 
     def read(self, phase: str, role: str, prompt: str, reader: Callable[[str], Any]) -> Any:
         assert phase == "research"
@@ -131,8 +134,8 @@ def test_a_first_draft_is_told_the_task_and_nothing_else(tmp_path: Path) -> None
     found = reason(OneStep(), context, question(graph_of(tmp_path), "draft", plan=plan))
     assert found == Idea(Hypothesis("Use boosted trees.", "Model"))
     prompt = context.prompt("search-idea")
-    assert "A run may take 90 seconds at most." in prompt and "Nothing has been tried yet." in prompt
-    assert "written from nothing" in section(prompt, "# Your answer")
+    assert "A run may take at most 90 seconds in this round." in prompt and "Nothing has been tried yet." in prompt
+    assert "written from scratch" in section(prompt, "# Your answer")
     for heading in ("# Guidance", "# The present program", "# Earlier", "# Other", "# Knowledge", "# Program"):
         assert heading not in prompt
 
@@ -151,8 +154,8 @@ def test_an_improvement_is_told_what_there_is(graph: Graph) -> None:
     assert section(prompt, "# Guidance") == "Be bold."
     # 12 of 600 seconds
     assert section(prompt, "# The present program") == (
-        "It came of this idea: idea 2\n\nIts score: 0.6 (higher is better). It ran for less than a tenth of the time that it "
-        "may take.\n\n```python\nprint(2)\n```"
+        "Its idea: idea 2\n\nIts score: 0.6 (higher is better). It used less than a tenth of the time "
+        "limit of a run.\n\n```python\nprint(2)\n```"
     )
     assert section(prompt, "# What it printed") == "```\nepoch 1\nValidation score: 0.6\n```"
     assert section(prompt, "# Earlier experiments") == (
@@ -160,14 +163,14 @@ def test_an_improvement_is_told_what_there_is(graph: Graph) -> None:
     )
     assert section(prompt, "# Other branches") == "- Use a forest."
     assert section(prompt, "# Knowledge") == "```text\nWine is pressed.\n\n# Candidates\n```"
-    assert "one change that makes its score better" in section(prompt, "# Your answer")
+    assert "one change that improves its score" in section(prompt, "# Your answer")
     assert len(queries) == 1 and "Which grower?" in queries[0] and "idea 2" in queries[0]
 
 
 def test_tenths_of_the_time(graph: Graph) -> None:
     context = NodeContext({"search-idea": [IDEA]})
     reason(OneStep(), context, question(graph, "improve", 2, plan=Plan(0.3, "improvement", full_seconds=35.0)))
-    assert "It ran for about 3 tenths of the time" in context.prompt("search-idea")  # 12 of 35 seconds: 3.43
+    assert "It used about 3 tenths of the time limit" in context.prompt("search-idea")  # 12 of 35 seconds: 3.43
 
 
 @pytest.mark.parametrize("operation", ["crossover", "merge"])
@@ -176,11 +179,11 @@ def test_several_parents_are_told_one_after_the_other(graph: Graph, operation: s
     reason(OneStep(), context, question(graph, operation, 2, 1))
     prompt = context.prompt("search-idea")
     assert section(prompt, "# Program 1") == (
-        "It came of this idea: idea 2\n\nIts score: 0.6 (higher is better).\n\n```python\nprint(2)\n```"
+        "Its idea: idea 2\n\nIts score: 0.6 (higher is better).\n\n```python\nprint(2)\n```"
     )
     assert section(prompt, "# Program 2").endswith("```python\nprint(1)\n```")
     assert "# The present program" not in prompt and "# What it printed" not in prompt
-    assert "will join the" in section(prompt, "# Your answer")
+    assert "will combine the" in section(prompt, "# Your answer")
 
 
 def test_long_programs_are_cut_in_the_middle(tmp_path: Path) -> None:

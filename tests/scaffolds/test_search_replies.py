@@ -89,6 +89,30 @@ def test_json_with_faults_is_repaired_and_noted(text: str) -> None:
     assert notes.lenient == ["JSON was repaired"]
 
 
+ASKED = '{"action": "select", "candidate": 1}'
+OTHER = '{"action": "create", "candidate": null, "more": [1, 2, 3]}'
+
+
+@pytest.mark.parametrize(
+    ("text", "exact"),
+    [
+        (ASKED, True),
+        (f"```json\n{ASKED}\n```", True),
+        (f"Candidate 0 {{as it is}} needs [2] hours.\n\n```json\n{ASKED}\n```", True),
+        (f"A first thought: {OTHER}\n\n```json\n{ASKED}\n```\n", True),  # the block is the answer
+        (f"I choose 1, so\n\n{ASKED}", True),
+        (f"```json\n{ASKED}\n```\nOnce more:\n```json\n{ASKED}\n```", True),
+        (f"```json\n{OTHER}\n```\nNo, better:\n```json\n{ASKED}\n```", False),
+        (f"{OTHER}\nNo, better: {ASKED}", False),
+        (f"Well.\n```json\n{ASKED[:-1]},}}\n```", False),
+    ],
+)
+def test_reasoning_before_the_json_is_exact_and_the_last_value_counts(text: str, exact: bool) -> None:
+    with reading(last=False) as notes:
+        assert json_in(text, dict, ("action", "candidate")) == {"action": "select", "candidate": 1}
+    assert (not notes.lenient) == exact
+
+
 def test_a_part_of_a_broken_value_is_not_taken_for_the_whole() -> None:
     with reading(last=False) as notes:
         assert json_in('{"a": "x", "b": {"c": 1},}', dict, ("a", "b")) == {"a": "x", "b": {"c": 1}}

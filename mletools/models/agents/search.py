@@ -34,6 +34,7 @@ SELECTS, MODIFIES = 0.8, 0.12  # of the choices among candidates; the others mak
 ADDS = 0.5  # a change of its own to the joining of several programs
 FINDS, ALARMS = 0.8, 0.03  # a reviewer: of what is wrong, and of what is right
 CHOOSES_BEST = 0.9  # at the end; else one of the first three
+REASONING = "The scores and the data are all that counts here."  # ahead of each answer in JSON
 CHALLENGES = {
     "DataLoadSpec": "The cells are not clean: what is read as it stands loses or bends values",
     "FeatureEng": "The plain columns do not show how they act together on the target",
@@ -50,7 +51,7 @@ def play(request: Request) -> Reply:
     rng = SeededRng(request.seed, f"{request.task['id']}/{request.role}")
     mind = Mind(request.task, told, rng, together(told.recipes) if told.recipes else None)
     if request.role in _ANSWERS:
-        return Reply(f"```json\n{json.dumps(_ANSWERS[request.role](mind), indent=1)}\n```")
+        return Reply(f"{REASONING}\n\n```json\n{json.dumps(_ANSWERS[request.role](mind), indent=1)}\n```")
     return Reply(search_develop.answer(request.role.removeprefix(PREFIX), request.task, told, rng))
 
 

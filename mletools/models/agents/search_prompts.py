@@ -16,7 +16,7 @@ _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 _NUMBER = r"(-?\d+\.?\d*(?:[eE][+-]?\d+)?)"
 _EXPERIMENT = re.compile(rf"^- experiment (\d+): (.*?) -> (?:score {_NUMBER}|failed: (\w+))")
 _SCORE = re.compile(rf"Its score: {_NUMBER}")
-SHOWN = ("What it printed", "The present program", "Earlier experiments", "The idea")
+SHOWN = ("What it printed", "The present program", "Earlier experiments", "Earlier attempts", "The idea")
 _LISTED = re.compile(r"^\s*\d+[.)] (.*)$")
 
 

@@ -18,7 +18,15 @@ PROMPTS = (
     *("task", "search-analysis", "search-challenges", "search-check", "search-choose", "search-crossover"),
     *("search-debug", "search-debug-mode", "search-draft", "search-fix", "search-guidance-draft"),
     *("search-guidance-ensemble", "search-guidance-improvement", "search-guidance-merge", "search-hypotheses"),
-    *("search-idea", "search-improve", "search-lesson", "search-merge", "search-reports", "search-role"),
+    *(
+        "search-idea",
+        "search-improve",
+        "search-lesson",
+        "search-merge",
+        "search-program",
+        "search-reports",
+        "search-role",
+    ),
     *("search-select", "search-stage-draft", "search-stage-improvement", "search-stage-merge"),
 )
 
@@ -57,12 +65,14 @@ class SearchScaffold(Scaffold[SearchSettings]):
         """The rollouts of the search's steps, then its own."""
         from .loop import Search
         from .record import search_record, step_records
+        from .sections import task_text
 
         search = Search(job, environment)
         try:
             choice = search.explore()
             yield from step_records(job, search.graph)
-            yield search_record(job, search.graph, choice, search.usage(), search.clock, search.notes())
+            task = task_text(job, environment)
+            yield search_record(job, task, search.graph, choice, search.usage(), search.clock, search.notes())
             search.done()
         finally:
             search.graph.close()

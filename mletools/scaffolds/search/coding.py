@@ -14,20 +14,13 @@ from ..messages import fenced
 from .interfaces import Brief, Developed, Unanswered
 from .node_context import NodeContext
 from .replies import flag_of, json_in, text_of, timing_of
-from .sections import listed, outcome, task_text
+from .sections import FAILURES, MOST_FAILURE, attempt_line, attempts_section, failure, listed, outcome, plain, task_text
 
 NO_CODE = (
-    "Your last answer held no program that can be read: exactly one block is needed, opened with ```python and closed with "
+    "Your last answer held no program that can be read: it needs exactly one block, opened with ```python and closed with "
     "```. If the answer was too long, write a shorter program."
 )
-NO_BLOCK = "It did not print the block of debug information as asked for, with debug_time and estimated_time as numbers of seconds."
-WRONG = {  # the meaning of a problem, if no run shows it
-    "no_code": "The answer held no program that can be read.",
-    "unanswered": "No answer could be read.",
-    "debug": "No run with --debug came to a good end.",
-    "slow": "The whole run would have taken too long.",
-    "no_score": "It ended well, but printed no line `Validation score: NUMBER` with a number.",
-}
+NO_BLOCK = "It did not print the requested block of debug information, with debug_time and estimated_time as numbers of seconds."
 
 
 class _Flaw(NamedTuple):
@@ -43,7 +36,8 @@ class Once:
 
     def develop(self, context: NodeContext, brief: Brief) -> Developed:
         try:
-            code = context.program("develop", f"search-{brief.expansion.operation}", _question(context, brief, False))
+            role, question = f"search-{brief.expansion.operation}", _question(context, brief, False)
+            code = context.answer("develop", role, question).code
         except Unanswered:
             return Developed(None, None, "unanswered")
         if code is None:
@@ -66,6 +60,7 @@ class _Work:
 
     code: str = ""
     trials: list[dict[str, Any]] = field(default_factory=list)
+    attempts: list[str] = field(default_factory=list)  # a line for each program that failed, or answer without one
     full: tuple[int, str, Mapping[str, Any]] | None = None
     why: str = ""  # the flaw of the newest run
 
@@ -108,11 +103,12 @@ class Efficient:
         for loop in range(self.coder_loops):
             if loop and context.seconds_left <= 1:  # the search's time is used up
                 break
-            code = context.program("develop", role, f"{question}\n\n{NO_CODE}" if missed else question)
-            missed = code is None
-            if code is None:
+            answer = context.answer("develop", role, f"{question}\n\n{NO_CODE}" if missed else question)
+            missed = answer.code is None
+            if answer.code is None:
+                work.attempts.append(attempt_line("", FAILURES["no_code"]))
                 continue
-            work.code = code
+            work.code = code = answer.code
             result, flaw = self._run(context, brief, work, debug=True)
             slow = flaw is not None and flaw.problem == "slow"
             if flaw is None:
@@ -122,7 +118,13 @@ class Efficient:
                 failed, full_runs = flaw.problem, full_runs + 1
                 if full_runs == self.runner_loops:
                     break
-            parts = [_present(code), f"# What is wrong\n\n{flaw.words}", _printed(result["execution"])]
+            parts = [
+                *attempts_section(work.attempts),
+                _present(code),
+                f"# What is wrong\n\n{flaw.words}",
+                _printed(result["execution"]),
+            ]
+            work.attempts.append(attempt_line(answer.plan, flaw.words))
             question, role = _rendered(context, brief, "search-fix", parts, True), "search-fix"
         return failed or ("slow" if slow else "debug" if work.code else "no_code")
 
@@ -141,31 +143,31 @@ class Efficient:
             if flaw is None and estimated is None:
                 flaw = _Flaw("debug", NO_BLOCK)
             elif flaw is None and estimated is not None and estimated > longest:
-                words = f"The whole run would take too long: about {estimated:.0f} s, and there are {longest:.0f}."
+                words = f"The full run would take too long: about {estimated:.0f} s, and only {longest:.0f} s are left for it."
                 flaw = _Flaw("slow", words)
             elif flaw is None and self.check:
-                flaw = _review(context, brief, code, result)
-            run = f"This was a run with --debug, which may take {most:.0f} s."
+                flaw = _review(context, brief, work, result)
+            run = f"This was the run with --debug, which may take {most:.0f} s."
         else:
             flaw = flaw or _authenticity_flaw(context, code, result)
             work.full = (len(work.trials), code, result)
-            run = f"The run with --debug was well. This was the whole run, which may take {most:.0f} s."
+            run = f"The run with --debug passed. This was the full run, which may take {most:.0f} s."
         problem, work.why = flaw or (None, "")
         trial = {"debug": debug, "status": execution["status"], "duration_s": execution["duration_s"]}
         work.trials.append({**trial, "problem": problem, "estimated_s": estimated})
         return result, None if flaw is None else _Flaw(flaw.problem, f"{run} {flaw.words}")
 
 
-def _review(context: NodeContext, brief: Brief, code: str, result: Mapping[str, Any]) -> _Flaw | None:
+def _review(context: NodeContext, brief: Brief, work: _Work, result: Mapping[str, Any]) -> _Flaw | None:
     """The reviewer's objection; None if its answers cannot be read."""
-    parts = [_idea(brief), _present(code), _printed(result["execution"])]
-    task = task_text(context.task, context.job.settings)
+    parts = [_idea(brief), *attempts_section(work.attempts), _present(work.code), _printed(result["execution"])]
+    task = task_text(context.job, context)
     prompt = prompts.render("search-check", task=task, context="\n\n".join(parts))
     try:
         acceptable, why = context.read("develop", "search-check", prompt, read_check)
     except Unanswered:
         return None
-    return None if acceptable else _Flaw("debug", f"It ran well, but a reviewer does not accept it: {why}")
+    return None if acceptable else _Flaw("debug", f"It ran, but a reviewer rejects it: {why}")
 
 
 def read_check(text: str) -> tuple[bool, str]:
@@ -179,7 +181,10 @@ def _run_flaw(result: Mapping[str, Any]) -> _Flaw | None:
     """The flaw in how a run ended, or in the form of its submission."""
     execution = result["execution"]
     if execution["status"] != "ok":
-        return _Flaw("failed", messages.execution_message(execution).partition("\n")[0])
+        code = f" with exit code {execution['exit_code']}" if execution["exit_code"] else ""
+        error = messages.output_text(execution["stderr"]).rpartition("\n")[2] if execution["status"] == "error" else ""
+        error = f": {plain(error, MOST_FAILURE)}" if error.strip() else "."
+        return _Flaw("failed", f"{messages.STATUS_WORDS[execution['status']]}{code}{error}")
     if execution["submission"] is None:
         return _Flaw("failed", messages.submission_message(execution))
     verdict = result["validation"] if result["validation"] is not None else result["grade"]
@@ -190,7 +195,11 @@ def _run_flaw(result: Mapping[str, Any]) -> _Flaw | None:
 
 def _authenticity_flaw(context: NodeContext, code: str, result: Mapping[str, Any]) -> _Flaw | None:
     why = context.inauthentic(code, result)
-    return None if why is None else _Flaw("inauthentic", f"The submission is refused as no model's prediction: {why}.")
+    return (
+        None
+        if why is None
+        else _Flaw("inauthentic", f"The submission is rejected, since it is not the prediction of a model: {why}.")
+    )
 
 
 def _question(context: NodeContext, brief: Brief, debug_mode: bool) -> str:
@@ -200,14 +209,14 @@ def _question(context: NodeContext, brief: Brief, debug_mode: bool) -> str:
     parts = [f"# Guidance\n\n{brief.plan.guidance}"] if brief.plan.guidance else []
     if operation in ("crossover", "merge"):
         for number, (parent, result) in enumerate(zip(parents, outcomes, strict=True), 1):
-            origin = f"It was written for this idea: {parent['hypothesis']}"
-            parts.append(f"# Program {number}\n\n{result} {origin}\n\n{_program(parent['code'])}")
+            parts.append(
+                f"# Program {number}\n\n{result} Its idea: {parent['hypothesis']}\n\n{_program(parent['code'])}"
+            )
     elif parents:
         parent = parents[0]
         parts.append(_present(parent["code"], f"{outcomes[0]}\n\n"))
         if operation == "debug":
-            why = parent["why"] or WRONG.get(parent["problem"], "It did not come to a score.")
-            parts.append(f"# What is wrong\n\n{why}")
+            parts = [*attempts_section(brief.attempts), *parts, f"# What is wrong\n\n{failure(parent)}"]
         if parent["execution"] is not None:
             parts.append(_printed(parent["execution"]))
     return _rendered(
@@ -221,8 +230,9 @@ def _rendered(context: NodeContext, brief: Brief, prompt: str, parts: list[str],
         parts.append(prompts.render("search-reports"))
     if debug_mode:
         parts.append(prompts.render("search-debug-mode", debug_seconds=f"{brief.plan.debug_seconds:.0f}"))
-    task, seconds = task_text(context.task, context.job.settings), f"{brief.plan.full_seconds:.0f}"
-    return prompts.render(prompt, task=task, context="\n\n".join(parts), seconds=seconds)
+    task = task_text(context.job, context)
+    program = prompts.render("search-program", seconds=f"{brief.plan.full_seconds:.0f}")
+    return prompts.render(prompt, task=task, context="\n\n".join(parts), program=program)
 
 
 def _idea(brief: Brief) -> str:
@@ -234,7 +244,7 @@ def _present(code: str | None, result: str = "") -> str:
 
 
 def _program(code: str | None) -> str:
-    return "It left no program." if code is None else fenced(code.strip("\n"), "python")
+    return "There is no program." if code is None else fenced(code.strip("\n"), "python")
 
 
 def _printed(execution: Mapping[str, Any]) -> str:

@@ -26,7 +26,12 @@ COMPONENTS: dict[str, dict[str, str]] = {
         "adaptive": "paths.adaptive:Adaptive",
     },
     "reasoning": {"one-step": "reasoning:OneStep", "scientific": "reasoning:Scientific"},
-    "memory": {"none": "memory:NoMemory", "siblings": "memory:Siblings", "kernel": "memory:Kernel"},
+    "memory": {
+        "none": "memory:NoMemory",
+        "siblings": "memory:Siblings",
+        "chain": "memory:Chain",
+        "kernel": "memory:Kernel",
+    },
     "coding": {"once": "coding:Once", "node-debug": "coding:NodeDebug", "efficient": "coding:Efficient"},
     "evaluation": {
         "agent": "evaluation:AgentReported",
@@ -35,7 +40,8 @@ COMPONENTS: dict[str, dict[str, str]] = {
         "aggregated": "evaluation:Aggregated",
     },
 }
-# Table 1, in the order of COMPONENTS. AIRA's coding is not in it; its own paper has a debug operator.
+# Table 1, in the order of COMPONENTS. AIRA's coding is not in it; its own paper has a debug operator. MLE-STAR's memory is
+# "sibling" there; in its chain these are the earlier steps.
 PRESETS: dict[str, dict[str, str]] = {
     preset: dict(zip(COMPONENTS, names.split(), strict=True))
     for preset, names in {
@@ -45,7 +51,7 @@ PRESETS: dict[str, dict[str, str]] = {
         "aira-greedy": "none greedy one-step siblings node-debug agent",
         "aira-mcts": "none mcts one-step siblings node-debug agent",
         "aira-evo": "none evolution one-step siblings node-debug agent",
-        "mle-star": "none chain one-step siblings node-debug agent",
+        "mle-star": "none chain one-step chain node-debug agent",
         "kompete": "none greedy-merge one-step siblings node-debug agent",
     }.items()
 }

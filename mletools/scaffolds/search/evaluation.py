@@ -63,7 +63,7 @@ class Judged(Standard):
         nodes = graph.ranked()[: max(1, self.candidates)]
         if len(nodes) < 2:
             return super().choose(graph, context)
-        task, direction = task_text(context.task, context.job.settings), task_facts(context.task)["direction"]
+        task, direction = task_text(context.job, context), task_facts(context.task)["direction"]
         lines = "\n".join(map(experiment_line, nodes))
         prompt = prompts.render("search-choose", task=task, direction=direction, experiments=lines)
         reader = partial(read_choice, numbers={node.number for node in nodes})

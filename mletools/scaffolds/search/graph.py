@@ -22,8 +22,8 @@ class Node:
     """The part of a node that stays in memory.
 
     branch: number of the draft that it descends from, by first parents. depth: steps from that draft. repairs: debug
-    steps in a row up to this node. problem: one of interfaces.PROBLEMS, or None. seconds: of its models and runs, added
-    up. elapsed: on the search's clock at the end of its round.
+    steps in a row up to this node. problem: one of interfaces.PROBLEMS, or None; why: the problem in words. seconds: of
+    its models and runs, added up. elapsed: on the search's clock at the end of its round.
     """
 
     number: int
@@ -36,6 +36,7 @@ class Node:
     hypothesis: str
     component: str | None
     problem: str | None
+    why: str
     score: float | None
     lesson: str
     seconds: float
@@ -114,9 +115,7 @@ class Graph:
         return path_nodes[::-1]
 
     def details(self, number: int) -> dict[str, Any]:
-        """The fields of Node and stage, guidance, idea, why (the problem in words), code, execution, validation, grade,
-        trials, usage {phase: {prompt_tokens, completion_tokens, seconds, usd}}, asked (conversations).
-        """
+        """The fields of Node and stage, guidance, idea, code, execution, validation, grade, trials, usage {phase: {prompt_tokens, completion_tokens, seconds, usd}}, asked (conversations)."""
         with self._reading:
             self._file.seek(self._offsets[number])
             details: dict[str, Any] = loads(self._file.readline())

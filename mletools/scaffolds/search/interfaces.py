@@ -99,7 +99,10 @@ class Question:
 
 @dataclass(frozen=True)
 class Brief:
-    """Coding's input. lessons: a line for each earlier node. reports: programs print `Validation score: NUMBER`."""
+    """Coding's input. lessons: a line for each earlier node. reports: programs print `Validation score: NUMBER`.
+
+    attempts: for a repair, a line for each earlier program of the same idea that failed, but the parent's, oldest first.
+    """
 
     expansion: Expansion
     idea: Idea
@@ -107,6 +110,7 @@ class Brief:
     parents: tuple[Details, ...]
     lessons: tuple[str, ...] = ()
     reports: bool = False
+    attempts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

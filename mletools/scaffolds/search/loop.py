@@ -20,7 +20,7 @@ from .graph import Graph, Node, added
 from .interfaces import Brief, Choice, Developed, Expansion, Hypothesis, Idea, Plan, Question, Unanswered
 from .node_context import PHASES, NodeContext
 from .planning import stage_of
-from .sections import experiment_line
+from .sections import experiment_line, failed_attempts
 from .similarity import best_passages, read_passages
 
 RESERVED = 0.25  # maximum share of a search's seconds that is reserved for the choice
@@ -128,7 +128,9 @@ class Search:
             idea = Idea(Hypothesis("none"))
         else:
             parents, reports = self._parents(expansion), self.evaluation.reports
-            developed = self.coding.develop(context, Brief(expansion, idea, plan, parents, node.lessons, reports))
+            attempts = failed_attempts(self.graph, expansion.parents[0]) if expansion.operation == "debug" else ()
+            brief = Brief(expansion, idea, plan, parents, node.lessons, reports, attempts)
+            developed = self.coding.develop(context, brief)
         score = self.evaluation.score(developed) if developed.problem is None else None
         result, hypothesis = developed.result or {}, idea.hypothesis
         parent = self.graph[expansion.parents[0]] if expansion.parents else None

@@ -88,10 +88,30 @@ class Siblings(NoMemory):
 
 
 @dataclass(frozen=True)
+class Chain(NoMemory):
+    """Recalls the `most` newest nodes of the branch but the parents, also failed ones; for a draft the drafts.
+
+    For one chain, in which hardly any node has siblings: MLE-STAR's later steps are told the plans and results of the
+    earlier ones (Nam et al., 2025).
+    """
+
+    most: int = 10
+
+    def recall(
+        self, graph: Graph, expansion: Expansion, hypotheses: Sequence[str], similar: Similar, rng: random.Random
+    ) -> list[Node]:
+        steps = (
+            own_branch(graph, expansion) if expansion.parents else [node for node in graph.nodes if not node.parents]
+        )
+        steps = [node for node in steps if node.number not in expansion.parents]
+        return steps[max(0, len(steps) - self.most) :]
+
+
+@dataclass(frozen=True)
 class Kernel:
     """The interaction kernel (R&D-Agent, appendix D.3): draws nodes of other branches, by `potential`; always recalls
-    the best of all. A model writes the lessons. alpha, beta, gamma: see `potential`. drawn: number of draws. The
-    defaults are the released code's.
+    the best of all. A model writes the lessons. alpha, beta, gamma: see `potential`. drawn: number of nodes that are
+    drawn for each hypothesis, and that stay of all. The defaults are the released code's.
     """
 
     alpha: float = 1.0
@@ -102,23 +122,32 @@ class Kernel:
     def recall(
         self, graph: Graph, expansion: Expansion, hypotheses: Sequence[str], similar: Similar, rng: random.Random
     ) -> list[Node]:
-        """The drawn nodes, in that order, then the best of all. Without hypotheses the parent's is compared."""
+        """Up to `drawn` nodes, then the best of all. Without hypotheses the parent's is compared.
+
+        Each hypothesis i draws `drawn` nodes j with the probabilities p_ij (equation 1). If these are more than `drawn`
+        together, as many stay, at random; the released code keeps the oldest.
+        """
         own, best = own_branch(graph, expansion), graph.best()
         excluded = {node.number for node in own}.union(expansion.parents)
         others = [node for node in graph.good() if node.number not in excluded]
         path = graph.path(expansion.parents[0]) if expansion.parents else []
-        text = next(iter(hypotheses), path[-1].hypothesis if path else "")
-        cosines = (
-            similar(text, [node.hypothesis for node in others]) if others and text.strip() else [0.0] * len(others)
-        )
         branch_best = graph.best(own)
         beta = 0.0 if branch_best is None else self.beta
         base = branch_best.score or 0.0 if branch_best else 0.0
-        potentials = [
-            potential(cosine, len(path), graph.gain(node.score or 0.0, base), self.alpha, beta, self.gamma)
-            for cosine, node in zip(cosines, others, strict=True)
-        ]
-        recalled = [others[at] for at in draw(probabilities(potentials), self.drawn, rng)]
+        deltas = [graph.gain(node.score or 0.0, base) for node in others]
+        found: dict[int, Node] = {}
+        for text in dict.fromkeys(hypotheses) or [path[-1].hypothesis if path else ""]:
+            cosines = (
+                similar(text, [node.hypothesis for node in others]) if others and text.strip() else [0.0] * len(others)
+            )
+            potentials = [
+                potential(cosine, len(path), delta, self.alpha, beta, self.gamma)
+                for cosine, delta in zip(cosines, deltas, strict=True)
+            ]
+            found.update({at: others[at] for at in draw(probabilities(potentials), self.drawn, rng)})
+        recalled = list(found.values())
+        if len(recalled) > self.drawn:
+            recalled = rng.sample(recalled, self.drawn)
         return recalled if best is None or best in recalled else [*recalled, best]
 
     def lesson(self, context: NodeContext, graph: Graph, node: Details) -> str:
@@ -129,12 +158,12 @@ class Kernel:
         if node["parents"]:
             parent = graph.details(node["parents"][0])
             changes = _changes(parent["code"], node["code"])
-            changed = f" What was changed:\n\n{changes}" if changes else ""
-            parts.append(f"# The program that it was made from\n\n{outcome(parent, graph.lower)}{changed}")
+            changed = f" The changes:\n\n{changes}" if changes else ""
+            parts.append(f"# The parent program\n\n{outcome(parent, graph.lower)}{changed}")
         best = graph.best()
         line = "No experiment has a score yet." if best is None else experiment_line(best)
         context_text = "\n\n".join([*parts, *printed_by(node), f"# The best so far\n\n{line}"])
-        task, hypothesis = task_text(context.task, context.job.settings), plain(node["hypothesis"], MOST_TEXT)
+        task, hypothesis = task_text(context.job, context), plain(node["hypothesis"], MOST_TEXT)
         prompt = prompts.render("search-lesson", task=task, hypothesis=hypothesis, context=context_text)
         try:
             return context.read("research", "search-lesson", prompt, read_lesson)

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from ...records.ids import derive_seed
 from ..interface import Environment
-from ..reading import read_answer
+from ..reading import Answer, read_answer
 from .components import SearchJob
 from .graph import added
 from .interfaces import Unanswered
@@ -26,7 +26,7 @@ CONSEQUENCES = {  # of a question without an answer that can be read
     "search-lesson": "a lesson from the scores alone",
     "search-choose": "the best score in place of the model's choice",
 }
-AGAIN = "{problem}. Answer again, in the form that was asked for."
+AGAIN = "{problem}. Answer again in the requested form."
 
 
 class NodeContext:
@@ -69,10 +69,10 @@ class NodeContext:
         """The answer to a single prompt, of the prompt file `role`. Unanswered: it is too long for the model."""
         return str(self._ask(phase, role, [{"role": "user", "content": prompt}])["text"])
 
-    def program(self, phase: str, role: str, prompt: str) -> str | None:
-        """The program in the answer to a single prompt; None without one. Unanswered: as `ask`."""
+    def answer(self, phase: str, role: str, prompt: str) -> Answer:
+        """The plan and the program in the answer to a single prompt. Unanswered: as `ask`."""
         reply = self._ask(phase, role, [{"role": "user", "content": prompt}])
-        return read_answer(reply["text"], reply["finish_reason"]).code
+        return read_answer(reply["text"], reply["finish_reason"])
 
     def read(self, phase: str, role: str, prompt: str, reader: Callable[[str], T]) -> T:
         """The result of `reader` on the answer. After a ValueError the model gets its text, and one more attempt.
@@ -176,6 +176,10 @@ class NodeContext:
     def inauthentic(self, code: str, result: Mapping[str, Any]) -> str | None:
         """See Environment.inauthentic."""
         return self._environment.inauthentic(code, result["execution"])
+
+    def fact(self, name: str) -> str:
+        """See Environment.fact."""
+        return self._environment.fact(name)
 
     def similar(self, text: str, others: Sequence[str]) -> list[float]:
         """The cosines of a text's embedding with those of others, in [-1, 1]."""

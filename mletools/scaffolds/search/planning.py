@@ -12,8 +12,8 @@ from .replies import flag_of, json_in, text_of
 
 DEBUG_SECONDS = 600.0  # of R&D-Agent's debug runs
 MODEL_FIRST = (
-    "Most of the budget is still there: think first about the architecture of the model, that is which family of models "
-    "suits this data and how it is built, and leave fine tuning for later."
+    "Most of the budget is left: think first about the architecture of the model, that is which family of models suits "
+    "this data and how to build it, and leave fine-tuning for later."
 )
 ANALYSIS = {"task_type": 100, "data_type": 100, "summary": 1000, "data": 2000, "submission": 1000, "metric": 1000}
 
@@ -66,7 +66,7 @@ class DynamicPlanning:
             return ""
         try:
             analysis = context.read(
-                "research", "search-analysis", task_prompt("search-analysis", context.task), read_analysis
+                "research", "search-analysis", task_prompt("search-analysis", context.job, context), read_analysis
             )
         except Unanswered:
             return ""

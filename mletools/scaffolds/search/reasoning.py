@@ -20,11 +20,11 @@ from .replies import field_of, index_of, json_in, label_of, number_of, text_of, 
 from .sections import MOST_TEXT, experiment_line, listed, own_branch, parent_sections, plain, task_text
 
 OPERATION_TEXTS = {
-    "draft": "The program will be written from nothing. It has to take another kind of approach than any that is told above.",
-    "improve": "The program will be the present program with one change that makes its score better.",
-    "crossover": "The program will join the two programs above: what of each goes into it, so that it is better than both?",
-    "merge": "The program will join the programs above, the best of lines of work that went apart: what of each goes into it, "
-    "so that it is better than all of them?",
+    "draft": "The program will be written from scratch, with another kind of approach than any above.",
+    "improve": "The program will be the present program with one change that improves its score.",
+    "crossover": "The program will combine the two programs above. Decide what it takes from each to be better than both.",
+    "merge": "The program will combine the programs above, each the best of its branch. Decide what it takes from each to be "
+    "better than all of them.",
 }
 STAGE_PROMPTS = {"draft": "draft", "improvement": "improvement", "ensemble": "merge", "merge": "merge"}
 T = TypeVar("T")
@@ -172,15 +172,15 @@ def _sources(question: Question, drawn: int, candidates: int) -> str:
         return "All candidates are new."
     graph, branch = question.graph, own_branch(question.graph, question.expansion)
     instructions = (
-        f"{'Candidate 0 is' if drawn == 1 else f'Candidates 0 to {drawn - 1} are'} new, and from {drawn} on they are what "
-        "earlier experiments tried: see there what came of them. What worked elsewhere still has to fit here."
+        f"{'Candidate 0 is' if drawn == 1 else f'Candidates 0 to {drawn - 1} are'} new; those from {drawn} on are ideas of "
+        "earlier experiments, whose results are listed above. What worked elsewhere still has to fit here."
     )
     if not branch:
         return instructions
     own, other = graph.best(branch), graph.best(node for node in graph.nodes if node.branch != branch[0].branch)
     if own is not None and (other is None or graph.gain(own.score or 0.0, other.score or 0.0) > 0):
-        return f"{instructions} This line of work is ahead of all others: prefer the new ones."
-    return f"{instructions} Another line of work is as good as this one or ahead of it: prefer those of earlier experiments."
+        return f"{instructions} This branch is ahead of all others: prefer the new ones."
+    return f"{instructions} Another branch is as good as this one or better: prefer those of earlier experiments."
 
 
 def _ask(
@@ -206,7 +206,7 @@ def _ask(
         *(["\n\n".join(["# Knowledge", *(fenced(passage, "text") for passage in passages)])] if passages else []),
     ]
     values = {
-        "task": task_text(context.task, context.job.settings),
+        "task": task_text(context.job, context),
         "context": "\n\n".join(parts) or "Nothing has been tried yet.",
         "operation": OPERATION_TEXTS[question.expansion.operation],
         "seconds": f"{plan.full_seconds:.0f}",

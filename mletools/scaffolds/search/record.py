@@ -9,7 +9,6 @@ from ..episode import NOTHING_RAN
 from .components import COMPONENTS, SearchJob
 from .graph import Details, Graph, added
 from .interfaces import Choice
-from .sections import task_text
 
 NODE_FIELDS = (
     *("number", "parents", "branch", "depth", "repairs", "round", "stage"),
@@ -21,13 +20,16 @@ NOTES = ("lenient", "fallbacks")  # absent if there are none
 
 def search_record(
     job: SearchJob,
+    task: str,
     graph: Graph,
     choice: Choice,
     usage: Mapping[str, Mapping[str, Any]],
     clock: float,
     notes: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
-    """The rollout of a search that took `clock` seconds on its clock. Lineage is left empty.
+    """The rollout of a search that took `clock` seconds on its clock, with the text `task` as its message.
+
+    Lineage is left empty.
 
     notes: {lenient, fallbacks} outside of nodes, each a list of {question, what}.
     """
@@ -36,7 +38,7 @@ def search_record(
     total = added(usage["research"], usage["develop"])
     return {
         **_head(job, job.id, job.group, job.group_size),
-        "messages": [{"role": "user", "content": task_text(job.task, settings)}],
+        "messages": [{"role": "user", "content": task}],
         "turns": [_turn(graph.details(number)) for number in range(len(graph))],
         "usage": {**total, "seconds": round(total["seconds"], 4)},
         "stop_reason": "finished",

@@ -1,14 +1,15 @@
 """Reading what models and programs wrote: JSON in a model's answer, and the timing block of a debug run.
 
-JSON may stand after reasoning, alone, in a fence, or among words; of several values the longest counts. JSON with
-faults is repaired (see repair), and labels, numbers and flags are read leniently where there is no doubt; both are
-noted (see leniency). Errors are worded for the model.
+The prompts ask for reasoning and then one block of JSON; JSON alone, or among words, is as good. Of several values that
+have the fields the last counts, which is noted (see leniency). JSON with faults is repaired (see repair), and labels,
+numbers and flags are read leniently where there is no doubt; both are noted. Errors are worded for the model.
 """
 
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from ..reading import after_thinking
@@ -31,34 +32,35 @@ _FLAGS = {"yes": True, "true": True, "no": False, "false": False}
 
 
 def json_in(text: str, kind: type, fields: Sequence[str] = ()) -> Any:
-    """The longest value of `kind` (dict or list) in an answer. ValueError: there is none.
+    """The last value of `kind` (dict or list) that has the fields in an answer; else the longest. ValueError: none.
 
     Values in fences come first. A list may be the only one in an object. fields: what the object, or each object of the
     list, has to have; a value that lacks them is only taken if there is no other. JSON that can be read as it stands
     comes before repaired JSON.
     """
     answer = after_thinking(text)
-    parts = [*_fenced(answer), answer]
-    as_written = [value for part in parts if (value := _longest(_values(part), kind, fields)) is not None]
-    for value in as_written:
-        if _has_fields(value, fields):
+    sources = [list(_fenced(answer)), [answer]]
+    other = None
+    for parts in sources:
+        value = _chosen(map(_values, parts), kind, fields)
+        if value is not None and _has_fields(value, fields):
             return value
-    if fields or not as_written:
-        for part in parts:
-            value = _longest(repaired_values(part.rstrip().removesuffix("```")), kind, fields)
-            if value is not None and _has_fields(value, fields):
-                read_leniently("JSON was repaired")
-                return value
-    if as_written:
-        return as_written[0]
+        other = value if other is None else other
+    for parts in sources:
+        value = _chosen((repaired_values(part.rstrip().removesuffix("```")) for part in parts), kind, fields)
+        if value is not None and _has_fields(value, fields):
+            read_leniently("JSON was repaired")
+            return value
+    if other is not None:
+        return other
     raise ValueError(
         f"your answer holds no JSON {'object' if kind is dict else 'list'} that can be read{_json_fault(answer)}"
     )
 
 
-def _longest(values: Iterator[tuple[int, Any]], kind: type, fields: Sequence[str]) -> Any:
-    """The longest value of a kind, of those with the fields if there are any; None: there is none."""
-    pairs = list(values)
+def _chosen(values: Iterable[Iterator[tuple[int, Any]]], kind: type, fields: Sequence[str]) -> Any:
+    """The last value of a kind with the fields; without fields, or a value that has them, the longest; None: none."""
+    pairs = list(chain.from_iterable(values))
     sized = [(size, value) for size, value in pairs if isinstance(value, kind)]
     if not sized and kind is list:
         inner = [
@@ -67,7 +69,11 @@ def _longest(values: Iterator[tuple[int, Any]], kind: type, fields: Sequence[str
             if isinstance(value, dict)
         ]
         sized = [(size, lists[0]) for size, lists in inner if len(lists) == 1]
-    sized = [pair for pair in sized if _has_fields(pair[1], fields)] or sized
+    complete = [value for _, value in sized if fields and _has_fields(value, fields)]
+    if complete:
+        if any(value != complete[-1] for value in complete):
+            read_leniently("the last of several JSON values")
+        return complete[-1]
     return max(sized, key=lambda size_and_value: size_and_value[0])[1] if sized else None
 
 

@@ -1,10 +1,11 @@
 """Parts of prompts that describe the task and earlier nodes. Texts of agents stay in one line or in a fence."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from ..interface import Settings
-from ..messages import fenced, output_text, task_prompt, validation_note
+from ..interface import Job
+from ..messages import Facts, fenced, output_text, task_prompt
+from ..reading import read_answer
 from .graph import Details, Graph, Node
 from .interfaces import Expansion, Question
 from .replies import valid_text
@@ -13,10 +14,19 @@ MOST_HYPOTHESIS, MOST_LESSON = 600, 400  # characters of each in a line
 MOST_TEXT = 2000  # characters of a hypothesis by itself
 MOST_PROGRAM, MOST_PROGRAMS = 20_000, 40_000  # characters of a program, and of several together
 MOST_PRINTED = 4000
+MOST_PLAN, MOST_FAILURE, MOST_ATTEMPTS = 250, 300, 10  # characters of each in a line, and lines
+FAILURES = {  # the meaning of a problem, if no run shows it
+    "no_code": "The answer held no program that can be read.",
+    "unanswered": "No answer could be read.",
+    "debug": "No run with --debug passed.",
+    "slow": "The full run would have taken too long.",
+    "no_score": "It ended well, but printed no line `Validation score: NUMBER` with a number.",
+}
 
 
-def task_text(task: Mapping[str, Any], settings: Settings) -> str:
-    return task_prompt("task", task, split=validation_note(settings.validation > 0, settings.reveal_test))
+def task_text(job: Job[Any], environment: Facts) -> str:
+    """The task and where its programs run, as agents in turns are shown it."""
+    return task_prompt("task", job, environment)
 
 
 def plain(text: str, most: int) -> str:
@@ -26,10 +36,52 @@ def plain(text: str, most: int) -> str:
 
 
 def experiment_line(node: Node) -> str:
-    """A node as an item of a list: its number, hypothesis, score or problem, and lesson."""
+    """A node as an item of a list: its number, hypothesis, score or problem, and lesson; without one the failure."""
     result = f"score {node.score:g}" if node.score is not None else f"failed: {node.problem or 'no_score'}"
-    lesson = f" ({plain(node.lesson, MOST_LESSON)})" if node.lesson.strip() else ""
-    return f"- experiment {node.number}: {plain(node.hypothesis, MOST_HYPOTHESIS)} -> {result}{lesson}"
+    failed = "" if node.score is not None else plain(node.why, MOST_FAILURE)
+    remark = plain(node.lesson, MOST_LESSON) or failed
+    remark = f" ({remark})" if remark else ""
+    return f"- experiment {node.number}: {plain(node.hypothesis, MOST_HYPOTHESIS)} -> {result}{remark}"
+
+
+def failure(details: Details) -> str:
+    """What is wrong with a node that failed, in words."""
+    return details["why"] or FAILURES.get(details["problem"], "It did not come to a score.")
+
+
+def attempt_line(plan: str, why: str) -> str:
+    """A program that failed, in a line: what was tried, from the plan of its answer, and how it failed."""
+    return f"{plain(plan, MOST_PLAN) or 'no plan was stated'} -> failed: {plain(why, MOST_FAILURE)}"
+
+
+def attempts_section(lines: Sequence[str]) -> list[str]:
+    """The section with the newest of the attempts that failed, oldest first; none without any."""
+    left_out = max(0, len(lines) - MOST_ATTEMPTS)
+    shown = [f"- attempt {number}: {line}" for number, line in enumerate(lines, 1)][left_out:]
+    note = [f"- ({left_out} earlier attempts left out)"] if left_out else []
+    return listed(
+        "Earlier attempts", ["Programs for the same idea that failed, oldest first.\n", *note, *shown] if shown else []
+    )
+
+
+def failed_attempts(graph: Graph, number: int) -> tuple[str, ...]:
+    """A line for each node that failed with the same idea as a failed node, but itself, oldest first: all repairs of the
+    node that the idea was made for.
+    """
+    root = graph[number]
+    while root.operation == "debug":
+        root = graph[root.parents[0]]
+    family = [root]
+    for node in family:
+        family += [child for child in graph.children(node.number) if child.operation == "debug"]
+    others = sorted(node.number for node in family if node.score is None and node.number != number)
+    return tuple(attempt_line(_plan_of(details), failure(details)) for details in map(graph.details, others))
+
+
+def _plan_of(details: Details) -> str:
+    """The plan in the answer that held a node's program; "" without one."""
+    answers = [exchange["messages"][-1]["content"] for exchange in details["asked"] if exchange["phase"] == "develop"]
+    return read_answer(answers[-1]).plan if answers else ""
 
 
 def program_of(details: Details, most: int = MOST_PROGRAM) -> str:
@@ -70,7 +122,7 @@ def parent_sections(question: Question) -> list[str]:
     """The sections on the parents of an expansion; on a single parent with its output."""
     parents = question.parents
     texts = [
-        f"It came of this idea: {plain(parent['hypothesis'], MOST_TEXT)}\n\n{outcome(parent, question.graph.lower)}"
+        f"Its idea: {plain(parent['hypothesis'], MOST_TEXT)}\n\n{outcome(parent, question.graph.lower)}"
         for parent in parents
     ]
     if len(parents) == 1:
@@ -87,9 +139,7 @@ def _runtime(parent: Details, most: float) -> str:
     if parent["execution"] is None:
         return ""
     tenths = int(10 * parent["execution"]["duration_s"] / most)
-    return (
-        f" It ran for {'less than a tenth' if tenths < 1 else f'about {tenths} tenths'} of the time that it may take."
-    )
+    return f" It used {'less than a tenth' if tenths < 1 else f'about {tenths} tenths'} of the time limit of a run."
 
 
 def listed(heading: str, lines: Sequence[str]) -> list[str]:
