@@ -78,6 +78,7 @@ mkdir -p $(2); $(call whole,$(2)/graded.jsonl); \
   | mle-train-grpo --stream --allow-empty --publish $(2)/pub $(SERVER:%=--publish-url %) --max-staleness $(STALENESS) --max-steps $(3) --model $(1) --run-dir $(2) \
     --seed $(SEED) $(TRAIN) $(6) -o $(2)/steps.jsonl --resume || (( $$? == 141 ))
 $(call whole,$(2)/graded.jsonl)
+@[ -e $(2)/latest ] || { echo "$(2): no step was made: nothing in $(2)/graded.jsonl teaches" >&2; exit 1; }
 endef
 
 # Who answers, while training and afterwards: transformers or vLLM in the sampler's own process, which takes each version of the policy from
