@@ -33,6 +33,9 @@ def page() -> str:
     parts = ["# Commands\n\nGenerated from `--help` by `make docs`.\n"]
     for name in names:
         parts.append(f"\n## {name}\n\n```text\n{help_of(name)}\n```\n")
+        if name == "mle-gen-task":
+            section = options_of(help_of(name, "--source", "llm"), "Roles (--source llm):")
+            parts.append(f"\n### mle-gen-task --source llm\n\n```text\n{section}\n```\n")
         if name == "mle-rollout":
             for scaffold in IN_TURNS:
                 section = options_of(help_of(name, "--scaffold", scaffold), f"Scaffold {scaffold}:")

@@ -76,7 +76,10 @@ Writer** writes the description (3 attempts), which must name every column and n
 The generator declares the thresholds (`threshold.json`), as in the paper; they must be in order. Scripts written by a
 model are hostile: they see no network and no files but their own, and their output is unpacked like an attacker's
 archive. Every reply is stored in the journal (`--journal`) when it arrives, so resuming a killed run repeats no paid
-request. `provenance.attempts` and `provenance.cost` record the attempts and their cost.
+request. `provenance.attempts` and `provenance.cost` record the attempts and their cost, `cost_by_role` the latter by
+role; `seed_cost` is that of the DNA and the scenarios, which the tasks of one seed share. Each role may have a model, a
+server, a price and a sampling of its own: `--developer gpt-5 --developer-temperature 0.2`
+(`mle-gen-task --source llm --help`).
 """
 
 

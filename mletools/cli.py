@@ -9,7 +9,6 @@ import os
 import signal
 import sys
 import traceback
-import warnings
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, NoReturn
@@ -76,8 +75,6 @@ def _execute(
     stdout = os.dup(1)
     os.dup2(2, 1)
     _handle_signals()
-    # Agents' programs are parsed in this process; Python's warnings about them are not for the user.
-    warnings.simplefilter("ignore", SyntaxWarning)
     run = Run(name, params, _semantic_options(context), stdout, getattr(context.command, "writes_text", False))
     code = 0
     try:

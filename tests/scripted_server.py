@@ -15,13 +15,13 @@ from typing import Any
 
 # What only the prompt of one role says.
 MARKS = {
-    "dna": "Describe the skeleton of this task",
-    "scenarios": "lines of work, as different from each other",
-    "mutations": "disturbances of different kinds",
-    "specification": "You design small machine-learning tasks",
-    "developer": "`generate_task_env.py`, that makes all data",
+    "dna": "Describe the structure of this task",
+    "scenarios": "scenarios from different lines of work",
+    "mutations": "disturbances of different types",
+    "specification": "You design small machine learning tasks",
+    "developer": "`generate_task_env.py`, that generates all data",
     "evaluator": "`evaluator.py`, that scores submissions",
-    "writer": "You write the page of a machine-learning competition",
+    "writer": "You write the page of a machine learning competition",
 }
 
 
@@ -45,6 +45,7 @@ class RoleServer:
     def __init__(self, replies: dict[str, list[Any]]):
         self.replies = {role: list(entries) for role, entries in replies.items()}
         self.asked: list[tuple[str, list[dict[str, str]]]] = []
+        self.sees: Callable[[dict[str, Any]], object] = lambda body: None
         self._lock = threading.Lock()
         server = self
 
@@ -53,6 +54,7 @@ class RoleServer:
 
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                server.sees(body)
                 reply = server.next(body["messages"])
                 if isinstance(reply, Raw):
                     reply.act(self)
@@ -131,7 +133,7 @@ RULE = "dry_days equals four times the moisture plus eleven where the knot count
 
 def specification(prompt: str, **changes: Any) -> dict[str, Any]:
     """A specification for the number of samples that the prompt fixes."""
-    found = re.search(r"`n_samples`: (\d+)", prompt)
+    found = re.search(r'"n_samples": the number (\d+)', prompt)
     assert found
     return {
         "name": "Kiln days", "title": "Days in the kiln", "modality": "tabular", "problem": "regression",

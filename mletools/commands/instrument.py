@@ -74,6 +74,7 @@ def main(run: cli.Run, mode: str, plain_markers: bool, models: ModelOptions, ans
         model = MeteredModel(
             engine,
             answers.temperature,
+            answers.top_p,
             price=answers.price_of(models),
             own_price=answers.price is not None,
             send_seed="seed" in flags_on_command_line(),

@@ -8,7 +8,7 @@ from .. import cli
 from ..cli_options import options
 from ..records.errors import OptionError
 from ..records.options import declarations
-from ..training import policy
+from ..training import dry_run, policy
 from ..training.algorithms import settle, shown_defaults
 from ..training.grpo import GrpoRun
 from ..training.options import FOLDER, POLICY, STREAMING, GrpoOptions, GrpoPolicy, RunFolder
@@ -58,11 +58,17 @@ def main(
         run.stand_by()
     lines: Iterable[cli.Line] = run.lines("rollout")
     if run.dry_run:
-        groups = [line.record["group"] for line in lines]
+        held = list(lines)
+        groups = len({line.record["group"] for line in held})
         run.say(
-            f"would train {start.model} on {len(groups)} rollouts in {len(set(groups))} groups for {chosen.epochs} "
+            f"would train {start.model} on {len(held)} rollouts in {groups} groups for {chosen.epochs} "
             f"epochs into {folder.out}"
         )
+        reference = chosen.beta != 0.0
+        for text in dry_run.describe(
+            start.model, chosen, held, run.reject, chosen.batch, chosen.groups_per_step, reference
+        ):
+            run.say(text)
         return
     run.open()
     if streaming.stream:

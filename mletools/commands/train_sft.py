@@ -5,7 +5,7 @@ from pathlib import Path
 
 from .. import cli
 from ..cli_options import options
-from ..training import policy, tiny
+from ..training import dry_run, policy, tiny
 from ..training.options import FOLDER, OPTIMISER, POLICY, RunFolder
 from ..training.sft import SftOptions, SftPolicy, SftRun
 from ..training.step_loader import leads
@@ -32,11 +32,14 @@ def main(run: cli.Run, start: SftPolicy, folder: RunFolder, chosen: SftOptions) 
     if not leads():
         run.stand_by()
     if run.dry_run:
-        rollouts = sum(1 for _ in run.lines("rollout"))
+        held = list(run.lines("rollout"))
         run.say(
-            f"would train {start.model or start.from_scratch} on {rollouts} rollouts for {chosen.epochs} epochs into "
+            f"would train {start.model or start.from_scratch} on {len(held)} rollouts for {chosen.epochs} epochs into "
             f"{folder.out}"
         )
+        if start.model is not None:
+            for text in dry_run.describe(start.model, chosen, held, run.reject, chosen.batch):
+                run.say(text)
         return
     run.open()
     lines = policy.hold(run.lines("rollout"))

@@ -2,6 +2,8 @@
 
 import ast
 
+from ..records.programs import parse_program
+
 
 def normal_form(code: str) -> str:
     """The program without formatting and comments, so that equal programs have equal text.
@@ -9,6 +11,6 @@ def normal_form(code: str) -> str:
     Names, constants, docstrings and the order of statements count. What does not parse is compared without white space.
     """
     try:
-        return ast.unparse(ast.parse(code))
+        return ast.unparse(parse_program(code))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return "".join(code.split())

@@ -13,6 +13,7 @@ import ast
 from collections.abc import Iterator
 from typing import Any
 
+from ..records.programs import parse_program
 from .calls import Place, earned
 from .insert import Instrumented, first_free, instrument_at, is_docstring, parsed
 from .operations import MARKERS
@@ -45,7 +46,7 @@ def _answer_tree(code: str, answer: str) -> ast.Module:
     if len(answer) > 2 * len(code) + _ROOM:
         raise _Refused("is too long to be the program with reports")
     try:
-        return ast.parse(answer)
+        return parse_program(answer)
     except (SyntaxError, ValueError) as error:
         raise _Refused(f"does not parse: {type(error).__name__}") from None
 

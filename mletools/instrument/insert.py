@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ..records.programs import parse_program
 from .calls import Place, earned
 from .operations import MARKERS
 from .removal import same_program, without_reports
@@ -106,7 +107,7 @@ def instrument_at(code: str, tree: ast.Module, reports: Sequence[tuple[Place, st
 def parsed(code: str) -> ast.Module | str:
     """The tree of a program, or why reports cannot be inserted into it."""
     try:
-        tree = ast.parse(code)
+        tree = parse_program(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         return f"does not parse: {type(error).__name__}: {error}"
     if "\f" in code or "\r" in code.replace("\r\n", "\n"):  # the parser treats these as line ends or spaces
@@ -158,7 +159,7 @@ def _assembled(
         edits.append(_report_edit(place, f"{name}({marker!r})".encode(), number, lines))
     text = _applied(lines, edits).decode()
     try:
-        stripped = without_reports(ast.parse(text), MARKERS)
+        stripped = without_reports(parse_program(text), MARKERS)
         if stripped is None or not same_program(stripped, tree):
             return Instrumented(None, [], "its lines leave no room for reports")
     except (SyntaxError, ValueError):

@@ -1,17 +1,19 @@
 """The options of task making. Importing this module is cheap, because --help does."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from ..models.options import ModelOptions
+from ..models.options import ModelOptions, RoleOptions, role_declarations
 from ..models.prices import read_price
 from ..records.errors import OptionError, ToolError
-from ..records.options import option
+from ..records.options import Declaration, declarations, option
 from ..sandbox import BACKENDS
 from ..tasks.procedural.dna import MODALITIES, MUTATIONS, SAMPLES
 from ..tasks.sources import sources
 
 LLM = "llm"
+ROLES = ("strategist", "developer", "evaluator", "writer")
 JOURNAL = Path("roles") / "journal.jsonl"
 
 
@@ -93,6 +95,9 @@ class LlmOptions(ModelOptions):
     temperature: float | None = option(
         "Sampling temperature; 0 is greedy (default: the server's own; 1 for hf: and vllm:).", at_least=0
     )
+    top_p: float | None = option(
+        "Nucleus sampling (default: the server's own; 1 for hf: and vllm:).", above=0, at_most=1
+    )
     max_tokens: int = option("Maximum tokens of a reply.", default=16384, at_least=1)
     seeds: tuple[str, ...] = option(
         "File of task records, or folder with such files and their tasks/. Repeatable.",
@@ -107,7 +112,9 @@ class LlmOptions(ModelOptions):
         machine=True,
     )
     price: tuple[float, float] | None = option(
-        "USD per million tokens, to record the cost of a task.", read=read_price, metavar="PROMPT,COMPLETION"
+        "USD per million tokens, to record the cost of a task (default: the server's usage.cost, or the list price).",
+        read=read_price,
+        metavar="PROMPT,COMPLETION",
     )
 
     def check(self) -> None:
@@ -119,3 +126,33 @@ class LlmOptions(ModelOptions):
                 "--source llm needs seed tasks: give --seeds, e.g. the file that mle-gen-task or mle-import wrote"
             )
         super().check()
+
+
+@dataclass(frozen=True)
+class TaskRole:
+    """One role's own model and server, each -m's own where it is None, and its other options."""
+
+    model: str | None = option("Model in this role (default: -m).")
+    url: str | None = option("URL of its server (default: --model-url).", kind="url", machine=True)
+    options: RoleOptions = field(default_factory=RoleOptions)
+
+
+def role_options() -> dict[str, Declaration]:
+    """The options of all roles by their names on the command line, e.g. writer, writer_url, writer_key_env."""
+    declared: dict[str, Declaration] = {}
+    for role in ROLES:
+        own = declarations(TaskRole)
+        declared |= {role: own["model"], f"{role}_url": own["url"], **role_declarations(role, f"--{role}")}
+    return declared
+
+
+def read_roles(values: dict[str, Any]) -> dict[str, TaskRole]:
+    """The roles of the values of `role_options`."""
+    names = tuple(declarations(RoleOptions))
+    return {
+        role: TaskRole(
+            values[role], values[f"{role}_url"], RoleOptions(**{name: values[f"{role}_{name}"] for name in names})
+        )
+        for role in ROLES
+        if role in values
+    }

@@ -7,13 +7,15 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from ..grading import check_task, metrics, score_bytes
 from ..grading.code import box
+from ..models import Model
 from ..models.prices import Price
 from ..records.errors import RecordError, ToolError
 from ..records.ids import bytes_digest, canonical, derive_seed
@@ -32,7 +34,7 @@ from ..tasks.roles import (
     script_run,
 )
 from ..tasks.table import Rejected
-from .options import JOURNAL, LlmOptions
+from .options import JOURNAL, ROLES, LlmOptions, TaskRole
 
 LIMITS = Limits(wall_s=120.0, memory_mb=2048, disk_mb=256, output_kb=256, submission_mb=32)
 
@@ -41,27 +43,29 @@ LIMITS = Limits(wall_s=120.0, memory_mb=2048, disk_mb=256, output_kb=256, submis
 
 
 class Asker:
-    """Asks a model each question once: replies in the journal are not paid for again. Thread-safe."""
+    """Asks the models of roles each question once: replies in the journal are not paid for again. Thread-safe."""
 
-    def __init__(self, model: MeteredModel, journal: Journal, seed: int, options: LlmOptions):
-        self._model, self._journal, self._seed, self._options = model, journal, seed, options
+    def __init__(self, models: Mapping[str, tuple[str, MeteredModel]], journal: Journal, seed: int):
+        self._models, self._journal, self._seed = models, journal, seed
         self._guard = threading.Lock()
         self._locks: dict[str, threading.Lock] = {}  # by the question's digest
 
     def __call__(self, role: str, task: str, attempt: int, messages: list[dict[str, str]]) -> Answer:
+        name, model = self._models[role.partition(".")[0]]
         question = {
-            "model": self._options.model,
+            "model": name,
             "seed": derive_seed(self._seed, role, task, attempt),
-            "temperature": 1.0 if self._options.temperature is None else self._options.temperature,
-            "max_tokens": self._options.max_tokens,
+            "temperature": 1.0 if model.temperature is None else model.temperature,
+            "max_tokens": model.max_tokens,
             "messages": messages,
+            **({} if model.top_p is None else {"top_p": model.top_p}),
         }
         digest = bytes_digest(canonical(question).encode("utf-8", "replace"))
         keys = {"role": role, "task": task, "attempt": attempt, "digest": digest}
         with self._guard:
             lock = self._locks.setdefault(digest, threading.Lock())
         with lock:  # tasks of one seed start with the same question: the second waits for the reply
-            entry = self._journal.find(digest) or self._pay(question, keys)
+            entry = self._journal.find(digest) or self._pay(model, question, keys)
         return Answer(
             entry["reply"],
             cut=entry["finish_reason"] == "length",
@@ -70,12 +74,12 @@ class Asker:
             usd=entry["usd"],
         )
 
-    def _pay(self, question: dict[str, Any], keys: dict[str, Any]) -> dict[str, Any]:
+    def _pay(self, model: MeteredModel, question: dict[str, Any], keys: dict[str, Any]) -> dict[str, Any]:
         """Ask a question; returns its entry in the journal."""
         entry: dict[str, Any] = {**keys, "model": question["model"], "reply": None, "error": None}
         started = time.perf_counter()
         try:
-            reply = self._model.ask("", question["messages"], question["seed"], None, question["max_tokens"])
+            reply = model.ask(keys["role"], question["messages"], question["seed"], None, question["max_tokens"])
             refused = reply.get("refused")
         except RecordError as error:
             refused = str(error)
@@ -158,6 +162,38 @@ def offered_metrics() -> dict[str, tuple[str, bool]]:
     return {name: (metric.definition, metric.lower_is_better) for name, metric in metrics.METRICS.items()}
 
 
+def _models(
+    stack: ExitStack, options: LlmOptions, roles: Mapping[str, TaskRole]
+) -> dict[str, tuple[str, MeteredModel]]:
+    """The models and their names by role, closed with `stack`; roles without a model and a server of their own share one."""
+    shared: Model | None = None
+    models = {}
+    for role in ROLES:
+        given = roles.get(role, TaskRole())
+        own, name = given.options, given.model or options.model
+        if name is None:
+            raise ToolError(
+                f"--source llm needs a model: give -m NAME --model-url URL, or -m hf:PATH (or --{role}, which has none)"
+            )
+        apart = given.model or given.url or own.key_file or own.key_env or own.option
+        if apart:
+            own = own if given.model else replace(own, option=(*options.model_option, *own.option))
+            engine = stack.enter_context(closing(options.open_role(name, given.url, own)))
+        else:
+            shared = engine = shared or stack.enter_context(closing(options.open()))
+        price = None if given.model else options.price
+        model = MeteredModel(
+            engine,
+            options.temperature if own.temperature is None else own.temperature,
+            own.top_p or options.top_p,
+            Price.of(*price) if price and not own.price else own.price_of(name, given.url or options.model_url),
+            own_price=bool(own.price or price),
+            max_tokens=own.max_tokens or options.max_tokens,
+        )
+        models[role] = name, model
+    return models
+
+
 @contextmanager
 def open_maker(
     options: LlmOptions,
@@ -168,6 +204,7 @@ def open_maker(
     jobs: int = 1,
     limits: Limits = LIMITS,
     examine: Examine | None = None,
+    roles: Mapping[str, TaskRole] = MappingProxyType({}),
 ) -> Iterator[LlmMaker]:
     """An LlmMaker for `jobs` threads; the end of the with block closes its model, journal and sandbox.
 
@@ -177,9 +214,7 @@ def open_maker(
     options.check()
     seeds = read_seeds(options.seeds, data)
     with ExitStack() as stack:
-        price = Price.of(*options.price) if options.price else None
-        engine = stack.enter_context(closing(options.open()))
-        model = MeteredModel(engine, options.temperature, price=price, own_price=price is not None)
+        models = _models(stack, options, roles)
         journal = stack.enter_context(Journal(Path(options.journal) if options.journal else data / JOURNAL))
         sandbox = stack.enter_context(open_sandbox(backend, Setup(jobs)))
         if not sandbox.protections["private_files"]:
@@ -188,7 +223,7 @@ def open_maker(
             make_llm_task,
             seed=seed,
             data=data,
-            ask=Asker(model, journal, seed, options),
+            ask=Asker(models, journal, seed),
             run_script=ScriptBox(sandbox, limits),
             score=score_bytes,
             metrics=offered_metrics(),

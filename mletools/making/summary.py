@@ -3,6 +3,7 @@
 import statistics
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 from ..run import Run
 from ..tasks.make import Made
@@ -18,6 +19,8 @@ class Summary:
         self.samples: list[int] = []
         self.bytes: list[int] = []
         self.seconds: list[float] = []
+        self.costs: dict[str, list[dict[str, Any]]] = {}  # by role, of all replies, those in the journal too
+        self.seeds = set[str]()
 
     def add(self, task: Made) -> None:
         record = task.record
@@ -28,6 +31,11 @@ class Summary:
         self.counts["domain"][record["provenance"].get("domain", record["name"])] += 1
         self.samples.append(task.samples)
         self.bytes.append(task.size)
+        for role, cost in record["provenance"].get("cost_by_role", {}).items():
+            self.costs.setdefault(role, []).append(cost)
+        if (seed := record["provenance"].get("seed_task")) is not None and seed not in self.seeds:
+            self.seeds.add(seed)  # its DNA and scenarios are for all its tasks
+            self.costs.setdefault("strategist", []).append(record["provenance"]["seed_cost"])
         if task.trial is not None:
             self.seconds.append(task.trial.duration_s)
 
@@ -43,6 +51,10 @@ class Summary:
         run.say(f"public files: {_spread([size / 1000 for size in self.bytes], ' kB')}")
         if self.seconds:
             run.say(f"standard solution: {_spread(self.seconds, ' s', 2)}")
+        for role, costs in self.costs.items():
+            calls, usd = sum(cost["calls"] for cost in costs), [cost["usd"] for cost in costs]
+            paid = "at unknown cost" if None in usd else f"{sum(usd):.4f} USD"
+            run.say(f"{role}: {calls} replies for the tasks made, {paid}")
 
 
 def _spread(values: Sequence[float], unit: str, decimals: int = 0) -> str:

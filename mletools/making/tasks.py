@@ -3,7 +3,7 @@
 Not covered: making one task (tasks.make, llm_tasks).
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +19,7 @@ from ..scoring.trials import Trials
 from ..tasks.likeness import likeness
 from ..tasks.make import STAGES, Dropped, Made, NoTask, Shape, make_task
 from ..tasks.marking import Marking
-from .options import LLM, LlmOptions, TaskOptions
+from .options import LLM, LlmOptions, TaskOptions, TaskRole
 from .summary import Summary
 
 Place = tuple[str, int]  # the task's source, and its index there
@@ -52,7 +52,7 @@ def _medals(scores: Iterable[float], lower_is_better: bool) -> dict[str, float]:
     return Leaderboard(tuple(sorted(scores, reverse=not lower_is_better)), lower_is_better).thresholds
 
 
-def make_tasks(run: Run, options: TaskOptions, llm: LlmOptions) -> None:
+def make_tasks(run: Run, options: TaskOptions, llm: LlmOptions, roles: Mapping[str, TaskRole]) -> None:
     """Make the unfinished tasks and write their records; dropped drafts go to options.rejected.
 
     ToolError at the end if a task could not be made; with a language model, if none could.
@@ -73,7 +73,7 @@ def make_tasks(run: Run, options: TaskOptions, llm: LlmOptions) -> None:
         if options.backend != "none":
             trials = Trials(stack.enter_context(LazySandbox(options.backend)), options.trial_timeout)
         maker: Callable[..., Made] = (
-            _open_llm(stack, run, options, llm, trials)
+            _open_llm(stack, run, options, llm, roles, trials)
             if by_llm
             else Maker(run.seed, run.data, Shape(options.samples, options.mutations), trials)
         )
@@ -101,7 +101,12 @@ def make_tasks(run: Run, options: TaskOptions, llm: LlmOptions) -> None:
 
 
 def _open_llm(
-    stack: ExitStack, run: Run, options: TaskOptions, llm: LlmOptions, trials: Trials | None
+    stack: ExitStack,
+    run: Run,
+    options: TaskOptions,
+    llm: LlmOptions,
+    roles: Mapping[str, TaskRole],
+    trials: Trials | None,
 ) -> Callable[..., Made]:
     """A maker of tasks by a language model, closed with `stack`."""
     from ..scoring.code_metrics import CodeMetrics
@@ -110,7 +115,7 @@ def _open_llm(
 
     backend = options.backend if trials else "auto"
     code_metrics = stack.enter_context(CodeMetrics(backend, LIMITS))
-    maker = stack.enter_context(open_maker(llm, run.seed, run.data, backend=backend, jobs=run.jobs))
+    maker = stack.enter_context(open_maker(llm, run.seed, run.data, backend=backend, jobs=run.jobs, roles=roles))
     return LlmTasks(maker, trials, code_metrics)
 
 

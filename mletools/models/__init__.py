@@ -45,7 +45,8 @@ class Request:
     What is None here is not sent to a server, which then takes its own value; an engine in this process takes
     `own_temperature` and a `top_p` of 1. `training`: the answer may be trained on, so a server is sent the whole
     sampling distribution (temperature and top_p of 1 where they are None) and asked for token ids and logprobs.
-    `send_seed`: a server is sent the seed without `training`, too.
+    `send_seed`: a server is sent the seed without `training`, too. `schema` is the JSON Schema of an answer in JSON, {}
+    for any object, None for text: a server may be asked to keep to it, without `training` (see structured).
     """
 
     messages: list[dict[str, Any]]
@@ -60,6 +61,7 @@ class Request:
     training: bool = False
     send_seed: bool = False
     own_temperature: float = 1.0
+    schema: Mapping[str, Any] | None = None
 
     @property
     def local_temperature(self) -> float:
@@ -95,7 +97,8 @@ class Reply:
     engine does not report is None. `prompt_tokens` include `cached_tokens`, `completion_tokens` include
     `reasoning_tokens`. `reasoning` is the reasoning text, where a server separates it from `text`. `usd` is the cost,
     where a server states it. `sampling` is what a server was really sent: temperature and top_p (None: not sent), and
-    the user's `options` where there are any (None: refused); None of an engine in this process.
+    the user's `options` where there are any (None: refused), and for a request with a schema the type of its
+    `response_format` (None: not sent); None of an engine in this process.
     """
 
     text: str
@@ -143,12 +146,14 @@ def open_model(
     wait_for_server: float = 0.0,
     batch: int = 64,
     processed_logprobs: bool = False,
+    structured: str = "auto",
 ) -> Model:
     """The model of `spec`: `scripted[:LEVEL,...]`, `hf:PATH`, `vllm:PATH`, or the name of a model at the server `url`.
 
     Only a server's model uses `key_file`, `key_env` (a variable with the key; None: no key is sent), `options` (further
-    fields of a request), `timeout` (seconds per request), `retries`, `wait_for_server` (seconds) and
-    `processed_logprobs` (the server reports logprobs after temperature and top_p); only `hf` uses `batch` (sequences
+    fields of a request), `timeout` (seconds per request), `retries`, `wait_for_server` (seconds),
+    `processed_logprobs` (the server reports logprobs after temperature and top_p) and `structured`, one of
+    structured.CHOICES; only `hf` uses `batch` (sequences
     at once). ToolError: no `url` for a server's model, an unknown level, a library that is not installed.
     """
     kind, rest = _kind(spec, url)
@@ -167,6 +172,7 @@ def open_model(
         retries=retries,
         wait_for_server=wait_for_server,
         processed_logprobs=processed_logprobs,
+        structured=structured,
     )
 
 

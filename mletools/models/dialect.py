@@ -1,23 +1,25 @@
 """What one server understands: the fields of a request, amended after each error that names a parameter.
 
 Covered: only what the user set is sent, or what training needs; parameters that are renamed or left out, once for the
-run; streams, where a server demands them; reasoning that is sent back, where a server demands or takes it.
+run; streams, where a server demands them; reasoning that is sent back, where a server demands or takes it; answers in
+JSON, where a server takes a format for them.
 Not covered: connections and retries (http), reading errors (server_errors) and answers (completion).
 """
 
 import re
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from . import Request, server_errors
+from . import Reply, Request, server_errors, structured
 
 # Servers take omitted fields from the model's generation_config.json (vLLM: top_k 20 for Qwen3); the sampling
 # distribution would then differ from the one in the record.
 UNCUT = {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
 EXTRAS = {"logprobs": True, "return_token_ids": True, **UNCUT}
-FAMILY = {"return_token_ids", *UNCUT}  # a server that does not know one knows none; logprobs are of use with ids alone
+# What a request can do without. Where an error names none of them, they are tried one by one (see HttpModel).
+OPTIONAL = (structured.FIELD, "return_token_ids", "top_k", "min_p", "repetition_penalty", "logprobs")
 MESSAGE_KEYS = ("tool_calls", "tool_call_id", "name")  # sent of a message, beside role and content
 NEVER_DROPPED = {"model", "messages", "tools", "stream", "max_tokens", "max_completion_tokens"}
 REASONING = ("reasoning_content", "reasoning")
@@ -32,7 +34,8 @@ class Known:
 
     reasoning: of which messages it is sent back: none, those of the tool calls after the last question ("calls"), or
     all; reasoning_key is the field's name. joins_user: a question behind a tool's message is sent as its end.
-    fills_empty: no message may be empty.
+    fills_empty: no message may be empty. json: the format in which answers in JSON are asked for, one of
+    structured.FORMATS. reasons: the model's replies have reasoning apart.
     """
 
     renamed: tuple[tuple[str, str], ...] = ()
@@ -42,20 +45,31 @@ class Known:
     reasoning_key: str = REASONING[0]
     joins_user: bool = False
     fills_empty: bool = False
+    json: str = structured.FORMATS[0]
+    reasons: bool = False
 
 
 class Dialect:
-    """The requests to the model `name`, with the user's `options`. `say` gets each change once. Thread-safe."""
+    """The requests to the model `name`, with the user's `options`. `say` gets each change once. Thread-safe.
 
-    def __init__(self, name: str, options: Mapping[str, Any], say: Callable[[str], None]) -> None:
-        self.name, self.options, self._say = name, dict(options), say
+    json: one of structured.CHOICES.
+    """
+
+    def __init__(
+        self, name: str, options: Mapping[str, Any], say: Callable[[str], None], json: str = structured.CHOICES[0]
+    ) -> None:
+        self.name, self.options, self._say, self._json = name, dict(options), say, json
         self._lock = threading.Lock()
         self.known = Known(streams=bool(self.options.pop("stream", False)))
 
-    def fields(self, request: Request, plain: bool = False) -> dict[str, Any]:
-        """The JSON fields of a request. plain: without EXTRAS."""
+    def fields(self, request: Request) -> dict[str, Any]:
+        """The JSON fields of a request."""
         known = self.known
         fields: dict[str, Any] = {"model": self.name, "messages": _messages(request.messages, known)}
+        if (form := self._form(request, known)) and request.schema is not None:
+            last = fields["messages"][-1]
+            fields["messages"][-1] = {**last, "content": structured.told(last["content"], request.schema)}
+            fields[structured.FIELD] = structured.response_format(form, request.schema)
         temperature, top_p = request.temperature, request.top_p
         if request.training:
             temperature, top_p = request.local_temperature, request.local_top_p
@@ -70,7 +84,7 @@ class Dialect:
             fields["tools"] = request.tools
         if request.stop:
             fields["stop"] = list(request.stop)
-        if request.training and not plain:
+        if request.training:
             fields |= EXTRAS
         if known.streams:
             fields |= {"stream": True, "stream_options": {"include_usage": True}}
@@ -78,15 +92,49 @@ class Dialect:
         for name, other in known.renamed:
             if name in fields:
                 fields.setdefault(other, fields.pop(name))
-        return {name: value for name, value in fields.items() if name not in known.dropped}
+        dropped = known.dropped
+        if "return_token_ids" in dropped and "logprobs" not in self.options:
+            dropped |= {"logprobs"}  # of use with ids alone
+        return {name: value for name, value in fields.items() if name not in dropped}
 
-    def sampling(self, sent: Mapping[str, Any]) -> dict[str, Any]:
+    def _form(self, request: Request, known: Known) -> str:
+        """The format in which the answer is asked for; "": none. What is trained on is drawn without constraint."""
+        wanted = self._json == "on" or (self._json == "auto" and known.reasons)
+        free = request.schema is None or request.training or not wanted
+        return "" if free or structured.FIELD in {*known.dropped, *self.options} else known.json
+
+    def sampling(self, request: Request, sent: Mapping[str, Any]) -> dict[str, Any]:
         """What records say of the fields that were `sent`; see Reply."""
         sampling: dict[str, Any] = {name: sent.get(name) for name in ("temperature", "top_p")}
-        return {**sampling, "options": {name: sent.get(name) for name in self.options}} if self.options else sampling
+        if self.options:
+            sampling["options"] = {name: sent.get(name) for name in self.options}
+        if request.schema is not None and structured.FIELD not in self.options:
+            sampling[structured.FIELD] = sent.get(structured.FIELD, {}).get("type")
+        return sampling
 
-    def saw(self, body: bytes) -> None:
-        """Note under which name an answer holds its reasoning."""
+    def drop(self, names: Collection[str], notice: str = "the server refuses {}: not sent from now on") -> None:
+        """Leave fields out from now on."""
+        with self._lock:
+            new = frozenset(names) - self.known.dropped
+            self.known = replace(self.known, dropped=self.known.dropped | new)
+        if new:
+            self._say(notice.format(", ".join(name for name in OPTIONAL if name in new)))
+
+    def spoils(self, sent: Mapping[str, Any], reply: Reply) -> bool:
+        """Whether the format has cost the answer: then it is not asked for any more, and the request is sent again."""
+        if structured.FIELD not in sent or structured.FIELD in self.options:
+            return False
+        if empty := structured.is_empty(reply):
+            self.drop([structured.FIELD], "asked for JSON the server answers nothing: {} is not sent from now on")
+        elif self._json == "auto" and not structured.reasons_apart(reply):
+            self.drop([structured.FIELD], "asked for JSON the model does not reason: {} is not sent from now on")
+        return empty
+
+    def saw(self, body: bytes, reply: Reply) -> None:
+        """Note that a model reasons, and under which name an answer holds its reasoning."""
+        if not self.known.reasons and structured.reasons_apart(reply):
+            with self._lock:
+                self.known = replace(self.known, reasons=True)
         name = next((name for name in REASONING if f'"{name}"'.encode() in body), None)
         if name is not None and self.known.reasoning == "calls" and self.known.reasoning_key != name:
             with self._lock:
@@ -95,17 +143,20 @@ class Dialect:
     def learn(self, status: int, body: bytes, sent: Mapping[str, Any]) -> bool:
         """Whether a refused request is to be sent again because fields() has changed since `sent`."""
         with self._lock:
+            if self._amended(sent):
+                return True
             known, notice = _learnt(self.known, status, body, sent)
             changed, self.known = known != self.known, known
         if changed:
             self._say(notice)
-        return changed or self._amended(sent)
+        return changed
 
     def _amended(self, sent: Mapping[str, Any]) -> bool:
         """Whether another thread has learnt meanwhile what this request met."""
         known = self.known
         old_name = any(name in sent and other not in sent for name, other in known.renamed)
-        return old_name or bool(known.dropped & sent.keys()) or known.streams > ("stream" in sent)
+        old_form = structured.FIELD not in self.options and _has_schema(sent) and known.json != structured.FORMATS[0]
+        return old_name or old_form or bool(known.dropped & sent.keys()) or known.streams > ("stream" in sent)
 
 
 def _learnt(known: Known, status: int, body: bytes, sent: Mapping[str, Any]) -> tuple[Known, str]:
@@ -133,13 +184,22 @@ def _learnt(known: Known, status: int, body: bytes, sent: Mapping[str, Any]) -> 
         return _renamed(known, "seed", "random_seed")
     if {"temperature", "top_p"} <= set(names) and server_errors.says(body, "both", "only one", "together"):
         names = ["top_p"]
+    if structured.FIELD in sent and not names and re.search(structured.ALIASES, message, re.I):
+        names = [structured.FIELD]
+    if structured.FIELD in names and _has_schema(sent) and known.json == structured.FORMATS[0]:
+        return replace(
+            known, json="json_object"
+        ), "the server takes no JSON schema: asked for a JSON object from now on"
     refused = {name for name in names if name not in NEVER_DROPPED}
-    if refused & FAMILY and server_errors.is_unknown_field(body):
-        refused |= EXTRAS.keys() & sent.keys()
     if not refused:
         return known, ""
     listed = ", ".join(name for name in sent if name in refused)
     return replace(known, dropped=known.dropped | refused), f"the server refuses {listed}: not sent from now on"
+
+
+def _has_schema(sent: Mapping[str, Any]) -> bool:
+    form = sent.get(structured.FIELD)
+    return isinstance(form, Mapping) and form.get("json_schema", {}).get("name") == "answer"
 
 
 def _renamed(known: Known, name: str, other: str) -> tuple[Known, str]:

@@ -11,7 +11,7 @@ import json
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,7 +20,7 @@ from ..records.errors import RecordError, ToolError
 from . import ContextExceeded, Reply, Request, server_errors, wire
 from .address import CHAT, DEFAULT_KEY, read_address, read_key
 from .completion import read_reply
-from .dialect import EXTRAS, Dialect
+from .dialect import OPTIONAL, Dialect
 from .server_errors import MESSAGE_CHARACTERS
 from .streaming import error_event
 from .waits import LONGEST_STATED_S, stated_wait_s, wait_s
@@ -29,6 +29,7 @@ RETRIED = {408, 409, 429}  # and every 5xx
 BUSY = {429, 503, 529}  # whose bodies may state a wait; another's may repeat the prompt
 LONG_WAIT_S = 10.0  # a longer wait is announced
 REFUSED = "connection failed: Connection refused"
+PROBE, PROBE_TOKENS = [{"role": "user", "content": "Answer with the word JSON."}], 16
 Answer = TypeVar("Answer")
 
 
@@ -239,30 +240,36 @@ class HttpModel(Served):
     RecordError where the server rejects the request, ContextExceeded where it is too long: OpenAI's servers and older
     vLLM refuse a prompt that leaves no room for `max_tokens`, newer vLLM shortens the answer. A prompt that a filter
     refuses has an empty reply with finish_reason content_filter.
-    processed_logprobs: the server reports logprobs after temperature and top_p.
+    processed_logprobs: the server reports logprobs after temperature and top_p. structured: one of structured.CHOICES.
     """
 
     path, option = CHAT, "--model-url"
     batch, version = 1, None
-    _plain = False  # whether the server rejects EXTRAS
 
     def __init__(
-        self, name: str, *, processed_logprobs: bool = False, options: Mapping[str, Any] | None = None, **served: Any
+        self,
+        name: str,
+        *,
+        processed_logprobs: bool = False,
+        options: Mapping[str, Any] | None = None,
+        structured: str = "auto",
+        **served: Any,
     ) -> None:
         super().__init__(name, **served)
         self.processed_logprobs = processed_logprobs
-        self._dialect = Dialect(name, options or {}, lambda message: self._say(f"{self.url}: {message}"))
+        self._dialect = Dialect(name, options or {}, lambda message: self._say(f"{self.url}: {message}"), structured)
+        self._probing = threading.Lock()
+        self._probed = frozenset[str]()  # of OPTIONAL, what the server has taken in a probe
 
     def sample(self, requests: Sequence[Request]) -> list[Reply]:
         """One reply per request, in order; the requests are sent one after the other."""
         return [self._reply(request) for request in requests]
 
     def _reply(self, request: Request) -> Reply:
-        plain = self._plain
-        sent = self._dialect.fields(request, plain)
+        sent = self._dialect.fields(request)
 
         def amend(response: Response) -> dict[str, Any] | None:
-            nonlocal plain, sent
+            nonlocal sent
             status, body = response.status, response.body
             if server_errors.exceeds_context(status, body):
                 raise ContextExceeded(
@@ -273,28 +280,62 @@ class HttpModel(Served):
                 raise Filtered(f"{self.url}: {response.problem}")
             if status not in (400, 422) or server_errors.is_spent(status, body, None):
                 return None
-            if not self._dialect.learn(status, body, sent):
-                if plain or not request.training:
-                    return None
-                plain = True  # EXTRAS may be the cause: retry without them
-            sent = self._dialect.fields(request, plain)
+            if not self._dialect.learn(status, body, sent) and not self._eliminate(request, sent):
+                return None
+            sent = self._dialect.fields(request)
             return sent
 
         def read(body: bytes) -> Reply:
             reply = read_reply(body, self.processed_logprobs or (sent.get("temperature"), sent.get("top_p")) == (1, 1))
-            self._dialect.saw(body)
+            self._dialect.saw(body, reply)
             return reply
 
         try:
             reply = self._request(sent, read, request.seed, amend)
+            if self._dialect.spoils(sent, reply):
+                sent = self._dialect.fields(request)
+                reply = self._request(sent, read, request.seed, amend)
         except Filtered:
             reply = Reply("", "content_filter", prompt_tokens=0, completion_tokens=0)
-        if plain and not self._plain:
-            self._say_once("plain", f"the server refuses one of {', '.join(EXTRAS)}: none is sent from now on")
-            self._plain = True
         for stop in request.stop if "stop" not in sent else ():
             reply = replace(reply, text=reply.text.split(stop)[0])
-        return replace(reply, sampling=self._dialect.sampling(sent))
+        return replace(reply, sampling=self._dialect.sampling(request, sent))
+
+    def _eliminate(self, request: Request, sent: Mapping[str, Any]) -> bool:
+        """Find which of OPTIONAL a server refuses whose error names none, and whether the request changes by that.
+
+        Once a field, by questions of a word with more and more of them: a refusal costs nothing, an answer a few
+        tokens. Where the server refuses that question, too, or takes it with all fields, the request is at fault.
+        """
+        with self._probing:
+            suspects = [name for name in OPTIONAL if name in sent]
+            if self._dialect.known.dropped.intersection(suspects):
+                return True  # another thread has found them
+            suspects = [name for name in suspects if name not in self._probed]
+            others = set(OPTIONAL).difference(suspects)
+            if not suspects or self._takes(request, others | set(suspects)) or not self._takes(request, others):
+                self._probed |= set(suspects)
+                return False
+            taken = others
+            for name in suspects if len(suspects) > 1 else ():
+                taken = taken | {name} if self._takes(request, taken | {name}) else taken
+            self._dialect.drop(set(suspects) - taken)
+            self._probed |= taken.intersection(suspects)
+            return not taken.issuperset(suspects)
+
+    def _takes(self, request: Request, names: Set[str]) -> bool:
+        """Whether the server answers a question with those of OPTIONAL in `names`."""
+        probe = replace(request, messages=PROBE, max_tokens=PROBE_TOKENS)
+        fields = self._dialect.fields(probe)
+        try:
+            self._request(
+                {name: value for name, value in fields.items() if name not in OPTIONAL or name in names},
+                lambda body: None,
+                request.seed,
+            )
+        except RecordError:
+            return False
+        return True
 
 
 def _why(error: Exception) -> str:

@@ -11,6 +11,7 @@ from ..records.options import Declaration, declarations, option
 from . import Model, check_model, open_model
 from .address import DEFAULT_KEY, same_server
 from .prices import Price, price_of, read_price
+from .structured import CHOICES
 
 if TYPE_CHECKING:
     from .embedding import HttpEmbeddings
@@ -60,8 +61,11 @@ class KeyOptions:
 
 @dataclass(frozen=True)
 class RoleOptions(KeyOptions):
-    """The same for a role whose model answers, with its price and further fields of its requests."""
+    """The same for a role whose model answers, with its price, its sampling and further fields of its requests."""
 
+    temperature: float | None = option("Sampling temperature of {model} (default: --temperature).", at_least=0)
+    top_p: float | None = option("Nucleus sampling of {model} (default: --top-p).", above=0, at_most=1)
+    max_tokens: int | None = option("Of one answer of {model} (default: as of the others).", at_least=1)
     price: tuple[float, float] | None = option(
         "USD per million tokens of {model} (default: the server's usage.cost, or the list price).",
         metavar="PROMPT,COMPLETION",
@@ -70,6 +74,12 @@ class RoleOptions(KeyOptions):
     option: tuple[Field, ...] = option(
         "A further field of requests to {model}. Repeatable.", default=(), metavar="KEY=JSON", read=read_field
     )
+
+    @property
+    def sampling(self) -> Field:
+        """What the user set of the sampling and of further fields, by name."""
+        own = {name: getattr(self, name) for name in ("temperature", "top_p", "max_tokens")}
+        return {name: value for name, value in own.items() if value is not None} | joined(self.option)
 
     def price_of(self, model: str, url: str | None) -> Price | None:
         """The price that the user set, else the list price; None: it is not known."""
@@ -116,6 +126,12 @@ class ModelOptions:
         machine=True,
     )
 
+    structured: str = option(
+        "Answers in JSON by the server's response_format; auto: of models that reason apart from their answer.",
+        default=CHOICES[0],
+        choices=CHOICES,
+    )
+
     @property
     def fields(self) -> Field:
         """The further fields of the model's requests."""
@@ -153,7 +169,9 @@ class ModelOptions:
         """The embedding model, at `url` (default: --model-url). ToolError: it cannot be opened."""
         from .embedding import open_embeddings
 
-        return open_embeddings(model, url=url or self.model_url, **self._role(url, role))
+        served = self._role(url, role)
+        del served["structured"]  # of answers alone
+        return open_embeddings(model, url=url or self.model_url, **served)
 
     def _role(self, url: str | None, role: KeyOptions) -> dict[str, Any]:
         """The settings of a role's server: its own key, or that of --model-url where the two are one server."""
@@ -172,7 +190,29 @@ class ModelOptions:
             "timeout": self.request_timeout,
             "retries": self.retries,
             "wait_for_server": self.wait_for_server,
+            "structured": self.structured,
         }
+
+
+@dataclass(frozen=True)
+class JudgeOptions:
+    """The sampling and the price of a model that works on records and is not trained."""
+
+    temperature: float | None = option(
+        "Sampling temperature; 0 is greedy (default: the server's own; 0 for hf: and vllm:).", at_least=0
+    )
+    top_p: float | None = option(
+        "Nucleus sampling (default: the server's own; 1 for hf: and vllm:).", above=0, at_most=1
+    )
+    price: tuple[float, float] | None = option(
+        "USD per million tokens (default: the server's usage.cost, or the list price).",
+        read=read_price,
+        metavar="PROMPT,COMPLETION",
+    )
+
+    def price_of(self, models: ModelOptions) -> Price | None:
+        """The model's price; None: it is not known."""
+        return Price.of(*self.price) if self.price else price_of(models.model or "", models.model_url)
 
 
 @dataclass(frozen=True)

@@ -99,11 +99,6 @@ def wants_stream(body: bytes) -> bool:
     return _says(r"(?:only|must|enable|requir|need)\w*\b.{0,60}\bstream|non-stream", body)
 
 
-def is_unknown_field(body: bytes) -> bool:
-    """Whether the server refuses fields because it does not know them, not because of their values."""
-    return _says(r"unrecognized|unknown|unexpected|extra[ _](?:inputs|forbidden|fields)|not permitted", body)
-
-
 def says(body: bytes, *words: str) -> bool:
     """Whether the error's message holds one of `words`."""
     message = error_message(body)

@@ -258,6 +258,7 @@ class Execution(_Execution, total=False):
     """One run of a program in a sandbox."""
 
     by: Literal["mle-rollout", "mle-sandbox"]
+    watched: list[str]
 
 
 class Cell(TypedDict):
@@ -493,14 +494,18 @@ class Grade(_Grade, total=False):
     normalised_score: float | None
 
 
-class IdeaType(TypedDict):
-    """The category of one idea."""
-
+class _IdeaType(TypedDict):
     turn: int
     type: IdeaCategory | None
     rationale: str
     by: str
     effective: bool | None
+
+
+class IdeaType(_IdeaType, total=False):
+    """The category of one idea."""
+
+    usage: Usage
 
 
 class Reference(TypedDict):
@@ -580,6 +585,7 @@ class Rollout(_Rollout, total=False):
     implementer: dict[str, Any] | None
     settings: dict[str, Any]
     refit: Refit
+    no_validation: str
     reveal_test: bool
     instrument: Instrumentation
     execution: Execution

@@ -19,8 +19,8 @@ from ..records.ids import bytes_digest
 from ..sandbox import Cell, Limits, Sandbox, Session
 from ..scaffolds.data_preview import data_preview
 from ..tasks.private_data import check_data
-from ..tasks.validation import View, validation_view
-from .execution import ROLLOUT, execution_record, keep, text_record
+from ..tasks.validation import NoValidation, View, validation_view
+from .execution import ROLLOUT, Watch, execution_record, keep, text_record
 from .metered_model import MeteredModel
 from .program_facts import ProgramFacts
 
@@ -56,6 +56,7 @@ class RunResources:
     validation: float
     reveal_test: bool
     facts: ProgramFacts
+    instrument: bool = False  # programs are watched, and report their progress
     session_start: str = "warm"
     rank_rule: str = "dojo"
     run_code: RunCode | None = None
@@ -64,6 +65,7 @@ class RunResources:
     jobs: int = 1  # nodes of searches that are developed at once
     embeddings: HttpEmbeddings | None = None  # None: TF-IDF
     progress: Callable[[int], None] = lambda nodes: None  # told how many more nodes searches have
+    no_validation: dict[str, str] = field(default_factory=dict)  # why no rows are held out, by task id
     _views: dict[tuple[str, str], View | None] = field(default_factory=dict)
     _previews: dict[str, str] = field(default_factory=dict)  # by task id
     _previewing: threading.Lock = field(default_factory=threading.Lock)
@@ -75,13 +77,16 @@ class RunResources:
         self._developing = threading.Semaphore(self.jobs)
 
     def environment(self, task: dict[str, Any], name: str) -> "TaskEnvironment":
-        """The environment of the episode `name` on `task`. RecordError: its data are not there, or no rows can be held out;
-        without a sandbox neither is looked at.
+        """The environment of the episode `name` on `task`. RecordError: its data are not there; without a sandbox they
+        are not looked at. Where no rows can be held out, `no_validation` says why, and programs have all rows.
         """
         return TaskEnvironment(self, task, self.view(task) if self.sandbox else None, name)
 
     def view(self, task: dict[str, Any], part: str = "") -> View | None:
-        """The task with training rows held out: those that agents are told scores on, or another `part`."""
+        """The task with training rows held out: those that agents are told scores on, or another `part`.
+
+        None: no rows are to be held out, or none can be. NoValidation: of a part.
+        """
         key = (task["id"], part)
         with self._lock:
             making = self._making.setdefault(key, threading.Lock())
@@ -90,7 +95,13 @@ class RunResources:
                 check_task(task)
                 check_data(self.data / task["data"]["dir"], task)
                 held_out = self.validation > 0 and not self.reveal_test
-                self._views[key] = validation_view(task, self.data, self.validation, part) if held_out else None
+                try:
+                    self._views[key] = validation_view(task, self.data, self.validation, part) if held_out else None
+                except NoValidation as problem:
+                    if part:
+                        raise
+                    self.no_validation[task["id"]] = problem.reason
+                    self._views[key] = None
             return self._views[key]
 
     def preview(self, task: str, public: Path) -> str:
@@ -157,14 +168,15 @@ class TaskEnvironment:
         own = {"validation": self._view, "all": None}
         view = own[rows] if rows in own else resources.view(self._task, rows)
         limits = replace(resources.limits, wall_s=min(wall_s, resources.limits.wall_s))
+        public = view.public if view else self._all_public
+        watch = Watch.of(code, public) if resources.instrument else Watch()
         with resources.free:
-            outcome = resources.sandbox.run(code, view.public if view else self._all_public, limits, seed, arguments)
+            outcome = resources.sandbox.run(code, public, limits, seed, arguments, observer=watch.observer)
         verdicts = self._judge(outcome.submission, view) if judged else {}
         mine = None if outcome.submission is None else _test_part(outcome.submission, view)
-        return {
-            "execution": execution_record(replace(outcome, submission=mine), limits, resources.data, ROLLOUT),
-            **verdicts,
-        }
+        outcome = replace(outcome, submission=mine)
+        record = execution_record(outcome, limits, resources.data, ROLLOUT, watch.nonce, watch.markers)
+        return {"execution": record, **verdicts}
 
     def inauthentic(self, code: str, execution: Mapping[str, Any]) -> str | None:
         """See Environment.inauthentic."""

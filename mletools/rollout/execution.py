@@ -1,13 +1,14 @@
 """Running a rollout's program in a sandbox, and how a run is recorded; for the commands that run programs."""
 
 import os
+import secrets
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..instrument import observer_text, read_report, rows_of_test
+from ..instrument import instrument, make_nonce, observer_text, read_report, rows_of_test
 from ..records.errors import RecordError
 from ..records.ids import bytes_digest, derive_seed
 from ..sandbox import Limits, Outcome, Sandbox
@@ -30,6 +31,7 @@ class ProgramRunner:
             return rollout
         instrument = rollout.get("instrument") or {}
         nonce, code = instrument.get("nonce"), rollout["code"]
+        watched: list[str] | None = None
         if nonce == "":
             code = instrument["code"] or code  # plain markers: the program prints them itself
         if code is None:
@@ -42,10 +44,32 @@ class ProgramRunner:
             if nonce and instrument["code"] is not None:
                 if "sites" not in instrument:
                     raise RecordError("an older mle-instrument wrote this: run mle-instrument again")
-                observer = observer_text(instrument, rows_of_test(public))
+                observer, watched = observer_text(instrument, rows_of_test(public)), instrument["markers"]
             seed = derive_seed(self.seed, rollout["id"])
             outcome = self.sandbox.run(code, public, self.limits, seed, observer=observer)
-        return {**rollout, "execution": execution_record(outcome, self.limits, self.data, SANDBOX, nonce)}
+        return {**rollout, "execution": execution_record(outcome, self.limits, self.data, SANDBOX, nonce, watched)}
+
+
+@dataclass(frozen=True)
+class Watch:
+    """How one program's progress is watched: the observer's source, the nonce of its tokens, the reports to expect."""
+
+    observer: str = ""
+    nonce: str | None = None
+    markers: list[str] | None = None  # None: the program is not watched
+
+    @classmethod
+    def of(cls, code: str, public: Path) -> "Watch":
+        """Watch `code` by the table of operations; a program that cannot be parsed is not watched.
+
+        The nonce is drawn here and recorded nowhere, so no seed that a program sees leads to it.
+        """
+        result = instrument(code)
+        if result.code is None:
+            return cls()
+        nonce = make_nonce(secrets.randbits(64))
+        entry = {"nonce": nonce, "sites": result.sites, "mode": "ast"}
+        return cls(observer_text(entry, rows_of_test(public)), nonce, result.markers)
 
 
 def text_record(output: bytes) -> dict[str, Any]:
@@ -60,10 +84,13 @@ def text_record(output: bytes) -> dict[str, Any]:
     }
 
 
-def execution_record(outcome: Outcome, limits: Limits, data: Path, by: str, nonce: str | None = None) -> dict[str, Any]:
+def execution_record(
+    outcome: Outcome, limits: Limits, data: Path, by: str, nonce: str | None = None, watched: list[str] | None = None
+) -> dict[str, Any]:
     """`execution` of a rollout, which the command `by` ran: the outcome, its submission kept under `data`.
 
-    nonce: of the reports, which are taken out of the outputs.
+    nonce: of the reports, which are taken out of the outputs. watched: the reports that could arrive, where the sandbox
+    watched the program's calls.
     """
     markers: list[str] = []
     stdout, stderr = outcome.stdout, outcome.stderr
@@ -79,6 +106,7 @@ def execution_record(outcome: Outcome, limits: Limits, data: Path, by: str, nonc
         "stdout": text_record(stdout),
         "stderr": text_record(stderr),
         "markers": markers,
+        **({} if watched is None else {"watched": watched}),
         "submission": None if outcome.submission is None else keep(outcome.submission, data),
         "submission_problem": outcome.submission_problem,
         "backend": outcome.backend,

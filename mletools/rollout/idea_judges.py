@@ -5,21 +5,22 @@ from dataclasses import dataclass
 from typing import Any
 
 from .. import prompts
-from ..models import Model, Request
+from ..models.options import JudgeOptions
+from ..records.errors import RecordError
 from ..records.ids import derive_seed
 from ..records.options import option
 from ..scaffolds import idea_types, ideas
+from .metered_model import MeteredModel
 
-Judge = Callable[[dict[str, Any], idea_types.Posed], tuple[str | None, str]]  # an idea's type, and the reasons
+Usage = dict[str, Any]  # {prompt_tokens, completion_tokens, seconds, usd} of a question
+# An idea's type, the reasons, and what the question took; None: nobody was asked.
+Judge = Callable[[dict[str, Any], idea_types.Posed], tuple[str | None, str, Usage | None]]
 
 
 @dataclass(frozen=True)
-class AnswerOptions:
+class AnswerOptions(JudgeOptions):
     """How the model answers."""
 
-    temperature: float | None = option(
-        "Sampling temperature; 0 is greedy (default: the server's own; 0 for hf: and vllm:).", at_least=0
-    )
     max_tokens: int = option("Of one answer.", default=4096, at_least=1)
     trajectory_tokens: int = option(
         "Tokens that it is shown of the work before an idea, about.", default=32000, at_least=1, metavar="N"
@@ -28,38 +29,32 @@ class AnswerOptions:
 
 @dataclass(frozen=True)
 class ModelJudge:
-    """Asks a model for the type of an idea, and its reasons."""
+    """Asks a model for the type of an idea, and its reasons. RecordError: the prompt is too long."""
 
-    model: Model
+    model: MeteredModel
     seed: int
     options: AnswerOptions
-    send_seed: bool = False
 
-    def __call__(self, rollout: dict[str, Any], posed: idea_types.Posed) -> tuple[str | None, str]:
+    def __call__(self, rollout: dict[str, Any], posed: idea_types.Posed) -> tuple[str | None, str, Usage | None]:
         content = prompts.render(
             "idea-type",
             trajectory=ideas.trajectory(posed.messages, self.options.trajectory_tokens),
             idea=ideas.as_text(posed.idea),
         )
-        request = Request(
-            [{"role": "user", "content": content}],
-            derive_seed(self.seed, "idea-type", rollout["id"], posed.turn),
-            self.options.temperature,
-            max_tokens=self.options.max_tokens,
-            task=rollout["task"],
-            role="idea-type",
-            send_seed=self.send_seed,
-            own_temperature=0.0,
-        )
-        (reply,) = self.model.sample([request])
-        if reply.finish_reason == "length":
-            return None, f"cut off after {self.options.max_tokens} tokens"
-        return idea_types.read_answer(reply.text)
+        seed = derive_seed(self.seed, "idea-type", rollout["id"], posed.turn)
+        messages = [{"role": "user", "content": content}]
+        reply = self.model.ask("idea-type", messages, seed, None, self.options.max_tokens, rollout["task"])
+        if "refused" in reply:
+            raise RecordError(reply["refused"])
+        usage = {name: reply[name] for name in ("prompt_tokens", "completion_tokens", "seconds", "usd")}
+        if reply["finish_reason"] == "length":
+            return None, f"cut off after {self.options.max_tokens} tokens", usage
+        return *idea_types.read_answer(reply["text"]), usage
 
 
-def by_words(rollout: dict[str, Any], posed: idea_types.Posed) -> tuple[str | None, str]:
+def by_words(rollout: dict[str, Any], posed: idea_types.Posed) -> tuple[str | None, str, Usage | None]:
     """The judge that reads a table of words."""
-    return idea_types.by_words(posed.idea)
+    return *idea_types.by_words(posed.idea), None
 
 
 @dataclass(frozen=True)
@@ -72,7 +67,8 @@ class Classifier:
     def __call__(self, rollout: dict[str, Any]) -> dict[str, Any]:
         entries = []
         for posed in idea_types.posed(rollout):
-            kind, rationale = self.judge(rollout, posed)
-            entry = {"turn": posed.turn, "type": kind, "rationale": rationale, "by": self.by}
-            entries.append({**entry, "effective": posed.effective})
+            kind, rationale, usage = self.judge(rollout, posed)
+            entry: dict[str, Any] = {"turn": posed.turn, "type": kind, "rationale": rationale, "by": self.by}
+            entry["effective"] = posed.effective
+            entries.append(entry if usage is None else {**entry, "usage": usage})
         return {**rollout, "idea_types": entries}

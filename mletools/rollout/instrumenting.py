@@ -5,8 +5,7 @@ from typing import Any
 
 from .. import prompts
 from ..instrument import Instrumented, instrument, instrument_as, make_nonce
-from ..models.options import ModelOptions
-from ..models.prices import Price, price_of, read_price
+from ..models.options import JudgeOptions
 from ..records.ids import derive_seed
 from ..records.options import option
 from ..scaffolds.messages import fenced
@@ -16,22 +15,10 @@ from .metered_model import MeteredModel
 
 
 @dataclass(frozen=True)
-class AnswerOptions:
+class AnswerOptions(JudgeOptions):
     """How the model answers."""
 
-    temperature: float | None = option(
-        "Sampling temperature; 0 is greedy (default: the server's own; 0 for hf: and vllm:).", at_least=0
-    )
     max_tokens: int = option("Of one answer.", default=8192, at_least=1)
-    price: tuple[float, float] | None = option(
-        "USD per million tokens (default: the server's usage.cost, or the list price).",
-        read=read_price,
-        metavar="PROMPT,COMPLETION",
-    )
-
-    def price_of(self, models: ModelOptions) -> Price | None:
-        """The model's price; None: nobody knows it."""
-        return Price.of(*self.price) if self.price else price_of(models.model or "", models.model_url)
 
 
 def add_reports(rollout: dict[str, Any], seed: int, plain: bool = False) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from typing import Any
 from ..models import ContextExceeded, Model, Reply, Request, ToolCall
 from ..models.following import FollowingModel
 from ..models.prices import Price
+from ..prompts import answers
 from ..records.errors import RecordError
 
 
@@ -21,7 +22,8 @@ from ..records.errors import RecordError
 class MeteredModel:
     """A model, its sampling parameters, and its price (None: not known); the others are those of a Request.
 
-    A cost that the server states counts, unless the user has set the price (`own_price`).
+    A cost that the server states counts, unless the user has set the price (`own_price`). `max_tokens` of an answer
+    take precedence over those that are asked for.
     """
 
     model: Model
@@ -32,6 +34,7 @@ class MeteredModel:
     training: bool = False
     send_seed: bool = False
     own_temperature: float = 1.0
+    max_tokens: int | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _batch: "_Batch | None" = None
 
@@ -50,13 +53,14 @@ class MeteredModel:
             seed,
             self.temperature,
             self.top_p,
-            most,
+            self.max_tokens or most,
             task,
             tools=tools,
             role=role,
             training=self.training,
             send_seed=self.send_seed,
             own_temperature=self.own_temperature,
+            schema=answers.schema(role),
         )
         version = self.model.version if isinstance(self.model, FollowingModel) else None
         try:

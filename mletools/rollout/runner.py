@@ -16,7 +16,7 @@ from .. import prompts
 from ..grading import RunCode
 from ..models import Model
 from ..models.embedding import HttpEmbeddings
-from ..models.options import KeyOptions, ModelOptions, RoleOptions, joined
+from ..models.options import KeyOptions, ModelOptions, RoleOptions
 from ..models.prices import Price, price_of, read_price
 from ..records import workers
 from ..records.errors import OptionError, RecordError, ToolError
@@ -39,6 +39,7 @@ from .unreadable import UnreadableAnswers
 Result = tuple[
     list[dict[str, Any]], RecordError | None
 ]  # a job's rollouts that are still to be written, or why it has none
+NO_OPTIONS = RoleOptions()
 NOT_ASKED = "requests for help too long for the ideator"
 
 
@@ -120,6 +121,7 @@ class Runner:
     counting: threading.Lock = field(default_factory=threading.Lock)
     unreadable: UnreadableAnswers = field(default_factory=UnreadableAnswers)
     rejected: set[str] = field(default_factory=set)
+    unscored: set[str] = field(default_factory=set)  # tasks of which no validation rows can be held out
     batch: int = 1  # jobs whose questions an engine in this process samples in one call
 
     def play(self) -> None:
@@ -158,6 +160,7 @@ class Runner:
                 settings.validation,
                 settings.reveal_test,
                 ProgramFacts(limits, self.sandbox.gpus is not None, self._ask(sandbox, limits), self.tapes.tape("run")),
+                settings.instrument,
                 "cold" if self.sandbox.start == "cold" else "warm",
                 run_code=self.run_code,
                 graphs=graphs,
@@ -237,17 +240,29 @@ class Runner:
         """The models of the run by their roles; closed with `stack`."""
         sampling, options = self.sampling, self.models
 
-        def metered(engine: Model, price: Price | None, own_price: bool, training: bool = False) -> MeteredModel:
+        def metered(
+            engine: Model, price: Price | None, own_price: bool, training: bool = False, role: RoleOptions = NO_OPTIONS
+        ) -> MeteredModel:
             engine = stack.enter_context(closing(engine))
-            own = (sampling.temperature, sampling.top_p)
-            return MeteredModel(engine, *own, price, own_price, training=training, send_seed=self.seeded)
+            temperature = sampling.temperature if role.temperature is None else role.temperature
+            return MeteredModel(
+                engine,
+                temperature,
+                role.top_p or sampling.top_p,
+                price,
+                own_price,
+                training=training,
+                send_seed=self.seeded,
+                max_tokens=role.max_tokens,
+            )
 
         prices = self._prices()
         training = self.options.defaults == "training"
         models = {"policy": metered(self._policy(), prices["policy"], sampling.price is not None, training)}
         for role, (name, url) in self._other_models().items():
             own = self._role(role)
-            models[role] = metered(options.open_role(name, url, own), prices[role], own.price is not None)
+            engine = options.open_role(name, url, own)
+            models[role] = metered(engine, prices[role], own.price is not None, role=own)
         return models
 
     def _other_models(self) -> dict[str, tuple[str, str | None]]:
@@ -286,7 +301,7 @@ class Runner:
 
     def _role(self, role: str) -> RoleOptions:
         options = self.roles.get(role)
-        return options if isinstance(options, RoleOptions) else RoleOptions()
+        return options if isinstance(options, RoleOptions) else NO_OPTIONS
 
     # --- jobs -----------------------------------------------------------------------------------------------------
 
@@ -327,7 +342,7 @@ class Runner:
     def _groups(self) -> Iterator[list[Item]]:
         """The jobs of each line of the input."""
         times: Counter[str] = Counter()
-        fields = [{role: fields} for role in self.roles if (fields := joined(self._role(role).option))]
+        fields = [{role: fields} for role in self.roles if (fields := self._role(role).sampling)]
         for line, seed in self.source:
             policy = self.source.newest(self.policy, self.resources.models["policy"].model)
             name, size = self.options.scaffold, self.source.group_size
@@ -369,9 +384,14 @@ class Runner:
         kept = []
         try:
             environment = TapedEnvironment(self.resources.environment(job.task, item.tape), self.tapes.tape(item.tape))
+            reason = self.resources.no_validation.get(job.task["id"])
+            if reason is not None:
+                job = self._without_validation(job, reason)
             with closing(environment):
                 for rollout in self.scaffold.play(job, environment):
                     rollout = as_sent(rollout, environment.sent)
+                    if reason is not None:
+                        rollout = {**rollout, "no_validation": reason}
                     if self.run.keep_order or self.batch > 1:
                         kept.append(rollout)
                     else:
@@ -379,6 +399,22 @@ class Runner:
         except RecordError as error:
             return [], error
         return kept, None
+
+    def _without_validation(self, job: Job[Any], reason: str) -> Job[Any]:
+        """The job as it is played on a task of which no rows can be held out. RecordError: the scaffold needs scores."""
+        task = job.task["id"]
+        try:
+            settings = self.scaffold.without_validation(job.settings)
+        except ToolError as error:
+            raise RecordError(f"task {task}: no validation rows can be held out: {reason}: {error}") from None
+        with self.counting:
+            first, self.unscored = task not in self.unscored, self.unscored | {task}
+        if first:
+            self.run.say(
+                f"task {task}: no validation rows can be held out: {reason}: its programs have all training rows, and its "
+                "agents learn whether a submission is valid, but no score"
+            )
+        return replace(job, settings=settings)
 
     def _emit(self, rollout: dict[str, Any]) -> None:
         if rollout["stop_reason"] == "asked":

@@ -5,8 +5,9 @@ imports; such code is forked, which is as safe, but may differ from a cold run.
 """
 
 import ast
-import warnings
 from collections.abc import Sequence
+
+from ..records.programs import parse_program
 
 # They start threads, worker pools or a device context that a forked child inherits in a broken state.
 NOT_FOR_FORKS = frozenset(
@@ -22,9 +23,7 @@ def wants_fresh_interpreter(code: bytes, preimported: Sequence[str], gpu: bool) 
     Modules in `preimported` are taken to survive a fork, but not with a GPU.
     """
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            tree = ast.parse(code)
+        tree = parse_program(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False  # it fails either way
     unfit = NOT_FOR_FORKS - (set() if gpu else {name.partition(".")[0] for name in preimported})

@@ -23,6 +23,7 @@ from .reading import Fault, Tool, as_functions, read_action
 class CodeactSettings(Settings):
     """The bounds of MLE-Ideator, and the ideator."""
 
+    WITHOUT: ClassVar[tuple[str, ...]] = ("instrument",)  # cells of a session are not watched
     MODELS: ClassVar[Mapping[str, tuple[str, str]]] = {"ideator": ("ideator", "ideator_url")}
 
     max_turns: int = 50

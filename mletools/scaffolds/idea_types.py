@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .. import prompts
-from .reading import after_thinking, sections
+from .search.replies import json_in, label_of, text_of
 
 TYPES = (
     "Data Preparation",
@@ -155,12 +155,10 @@ def _plain(text: str) -> str:
 def read_answer(text: str) -> tuple[str | None, str]:
     """(type, rationale) of a model's answer; if it cannot be parsed, the type is None and the rationale is the reason."""
     try:
-        fields = sections(after_thinking(text), ("type", "rationale"))
+        answer = json_in(text, dict, ("type", "rationale"))
+        return label_of(answer, "type", TYPES), text_of(answer, "rationale")
     except ValueError as error:
-        return None, f"not in the format: {error}"
-    named = " ".join(fields["type"].strip("\"'*`. \n").lower().split())
-    kind = next((name for name in TYPES if name.lower() == named), None)
-    return (kind, fields["rationale"]) if kind else (None, f"no such class: {named[:80]!r}")
+        return None, str(error)
 
 
 def posed(rollout: Mapping[str, Any]) -> Iterator[Posed]:

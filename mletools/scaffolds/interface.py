@@ -7,7 +7,7 @@ covered: the work of a trajectory (episode), who stands behind an Environment (t
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
@@ -150,6 +150,9 @@ class Settings:
         "At the end, run the program that is handed in on all training rows, with those held out for validation.",
         default=False,
     )
+    instrument: bool = option(
+        "Watch each program as mle-instrument does, and tell the agent how far it came.", default=False
+    )
     format: str = option(
         "Messages that count as well-formed: in the exact form that the prompt asks for, or all that can be read. "
         "Both are carried out.",
@@ -169,9 +172,7 @@ class Settings:
     def identity(self) -> dict[str, Any]:
         """The settings that decide what happens in an episode; record ids depend on them."""
         values = {name: value for name, value in self.as_record().items() if name != "format"}
-        if not self.refit:
-            del values["refit"]
-        return values
+        return {name: value for name, value in values.items() if value or name not in ("refit", "instrument")}
 
     def own(self) -> dict[str, Any]:
         """The scaffold's own settings, without those that only say how to work."""
@@ -231,6 +232,10 @@ class Scaffold(ABC, Generic[S]):
     def check(self, settings: S) -> S:
         """The settings as they are to be. ToolError for some that this scaffold cannot work with."""
         return settings
+
+    def without_validation(self, settings: S) -> S:
+        """The settings for a task of which no rows can be held out. ToolError: this scaffold cannot do without scores."""
+        return replace(settings, validation=0.0)
 
     def describe(self, settings: S) -> str:
         """How long a rollout is at most, for a dry run."""

@@ -13,6 +13,8 @@ import functools
 from collections import Counter
 from collections.abc import Hashable, Iterator
 
+from ..records.programs import parse_program
+
 RUN = 3  # nodes; one changed node affects more of longer runs
 LARGEST = 50_000  # characters to parse: up to a second, and a tree hundreds of times as large
 
@@ -54,7 +56,7 @@ def _nodes(code: str) -> list[str] | None:
     if len(code) > LARGEST:
         return None
     try:
-        tree = ast.parse(code)
+        tree = parse_program(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
     real, own = _names(tree)

@@ -83,15 +83,15 @@ def _columns(names: list[str]) -> str:
 
 
 def validation_note(validation: bool, revealed: bool) -> str:
-    """Which scores an agent sees: on rows held out of train.csv, on the test rows, or none."""
+    """Which scores an agent sees: on rows held out of the training data, on the test rows, or none."""
     if revealed:
         return "The scores that you see are computed on the rows of test.csv."
     if not validation:
         return "You see whether a submission is valid, but no score."
     return (
-        "Some training rows were moved to test.csv for validation, so the numbers of rows may differ from the description. "
-        "Predict all rows of test.csv: the scores that you see are computed on the validation rows, the final score on the "
-        "others."
+        "Some training rows were moved, with their files, to the rows to predict (test.csv, or else the sample submission) "
+        "for validation, so the numbers of rows may differ from the description. Predict all rows there: the scores that "
+        "you see are computed on the validation rows, the final score on the others."
     )
 
 
@@ -131,13 +131,32 @@ def execution_message(execution: Mapping[str, Any]) -> str:
     """How a program ended, in seconds and words, and what it printed."""
     code = f" with exit code {execution['exit_code']}" if execution["exit_code"] else ""
     sentences = [f"{STATUS_WORDS[execution['status']]}{code} {duration_text(execution['duration_s'])}."]
+    sentences += progress_sentences(execution)
+    said = len(sentences)
     for name in ("stdout", "stderr"):
         text = output_text(execution[name])
         if text:
             sentences.append(f"{name}:\n{fenced(text)}")
-    if len(sentences) == 1:
+    if len(sentences) == said:
         sentences.append("It printed nothing.")
     return "\n\n".join(sentences)
+
+
+def progress_sentences(execution: Mapping[str, Any]) -> list[str]:
+    """One sentence on the stages that the sandbox saw the program reach (RL for MLE agents, section 3.2), or none.
+
+    It speaks for the sandbox, so it needs `watched`: where programs print the reports themselves (plain markers), these
+    stand in the output alone, and nothing is said here.
+    """
+    if "watched" not in execution:
+        return []
+    reached = execution["markers"]
+    missing = [marker for marker in execution["watched"] if marker not in reached]
+    seen = ", ".join(marker.rstrip(":") for marker in reached) or "none"
+    sentence = f"Stages that the sandbox saw it complete: {seen}."
+    if missing:
+        sentence += f" Not seen: {', '.join(marker.rstrip(':') for marker in missing)}."
+    return [sentence]
 
 
 def submission_message(execution: Mapping[str, Any]) -> str:

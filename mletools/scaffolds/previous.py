@@ -15,7 +15,7 @@ from ..records import schema
 from ..records.errors import RecordError
 from ..records.ids import canonical, content_id, derive_seed
 from ..records.jsonl import read_files
-from .messages import escaped
+from .messages import escaped, progress_sentences
 
 MOST = 1000  # solutions of a task
 OUTPUT_CHARS = 4000
@@ -33,6 +33,7 @@ class Previous:
     output: str  # the program's output; see `output`
     status: str  # of its execution
     score: float | None  # the validation score shown to the agent; None without a valid submission
+    progress: tuple[str, ...] = ()  # the sentence on the stages that the sandbox saw, where the program was watched
 
 
 class PreviousPool:
@@ -107,6 +108,7 @@ def _previous(rollout: Mapping[str, Any]) -> Previous:
         output=output(rollout["execution"]),
         status=rollout["execution"]["status"],
         score=validation["score"] if validation and validation["valid"] else None,
+        progress=tuple(progress_sentences(rollout["execution"])),
     )
 
 

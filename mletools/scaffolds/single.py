@@ -40,6 +40,7 @@ class SingleSettings(Settings):
         "validation",
         "reveal_test",
         "refit",
+        "instrument",
     )
 
     prompt: str = option(
@@ -103,7 +104,7 @@ def question_of(job: Job[SingleSettings], environment: Environment) -> str:
     previous: Previous | None = job.start
     if previous is None:
         return task_prompt(job.settings.prompt, job, environment, split=NO_SCORE)
-    output = fenced(previous.output) if previous.output else ""
+    output = "\n\n".join([*previous.progress, *([fenced(previous.output)] if previous.output else [])])
     return improve_question(job, environment, previous.plan, previous.code, output, split=NO_SCORE)
 
 

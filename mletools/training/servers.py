@@ -49,6 +49,11 @@ def load_weights(url: str, folder: Path, tries: int = TRIES, pause: float = PAUS
     """
     path = str(folder.resolve())
     with _Server(url, tries, pause) as server:
+        if _tied(folder) and "device_config=cpu" in server.get("/server_info"):
+            raise ToolError(
+                f"{server.url}: vLLM on a CPU keeps the output layer of a model with tied embeddings when it reloads: publish "
+                "into a folder alone and sample with -m hf:, or train an adapter (--lora-rank)"
+            )
         if not server.post("/pause?mode=keep", {}, "cannot be paused", missing=True):
             if not server.post("/update_weights_from_disk", {"model_path": path}, _UNREADABLE, missing=True):
                 raise ToolError(
@@ -80,6 +85,16 @@ class _Server:
     def __exit__(self, *error: object) -> None:
         self._pool.clear()
 
+    def get(self, path: str) -> str:
+        """The text at `path`; empty where the server has none."""
+        import urllib3
+
+        try:
+            answer = self._pool.request("GET", self.url + path, redirect=False, retries=False)
+        except urllib3.exceptions.HTTPError:
+            return ""  # `post` says what is wrong
+        return answer.data.decode("utf-8", "replace") if answer.status == 200 else ""
+
     def post(
         self, path: str, body: dict[str, Any], advice: str, missing: bool = False, again: tuple[int, ...] = AWAY
     ) -> bool:
@@ -110,6 +125,11 @@ class _Server:
         if answer.status != 200 or _unsuccessful(answer.data):
             raise ToolError(f"{address}: {answer.status} {text}: {advice}")
         return True
+
+
+def _tied(folder: Path) -> bool:
+    config = folder / "config.json"
+    return config.is_file() and bool(json.loads(config.read_text(encoding="utf-8")).get("tie_word_embeddings"))
 
 
 def _unsuccessful(content: bytes) -> bool:

@@ -20,7 +20,9 @@ from mletools.scaffolds.idea_types import TYPES, by_words, posed, read_answer
 IDEAS = [json.loads(line) for line in (TESTS / "ideas.jsonl").read_text().splitlines()]
 INPUT = (TESTS / "cases" / "mle-classify-ideas" / "keywords" / "input").read_bytes()
 COMMAND = ("mle-classify-ideas", "--by", "model", "-m", "judge", "-k", "--retries", "1")
-GOOD = "TYPE: Model Training\nRATIONALE: It is about the loss."
+GOOD = '{"rationale": "It is about the loss.", "type": "Model Training"}'
+ONE_OF = f"one of {', '.join(TYPES)}"
+NO_JSON = "your answer holds no JSON object that can be read"
 
 
 def misses(seen: bool) -> Counter[str]:
@@ -63,19 +65,19 @@ def test_only_the_beginning_of_a_very_long_idea_is_read() -> None:
     ("text", "kind", "rationale"),
     [
         (GOOD, "Model Training", "It is about the loss."),
+        (f"It could be data.\n```json\n{GOOD}\n```\nThat is it.", "Model Training", "It is about the loss."),
         (
-            '<think>TYPE: Others</think>\n**TYPE:** "feature  engineering".\n**RATIONALE:** R',
+            '<think>{"type": "Others"}</think>{"type": "feature-engineering.", "rationale": "R"}',
             "Feature Engineering",
             "R",
         ),
-        ("RATIONALE: R\nTYPE: Others", "Others", "R"),
-        ("TYPE: Training\nRATIONALE: R", None, "no such class: 'training'"),
-        ("TYPE: Others or Model Training\nRATIONALE: R", None, "no such class: 'others or model training'"),
-        ("Others", None, "not in the format: it has to begin with TYPE:"),
-        ("TYPE: Others", None, "not in the format: RATIONALE: is missing or empty"),
-        ("TYPE: Others\nTYPE: Others\nRATIONALE: R", None, "not in the format: TYPE: stands there twice"),
-        ("<think>TYPE: Others\nRATIONALE: R", None, "not in the format: it has to begin with TYPE:"),
-        ("", None, "not in the format: it has to begin with TYPE:"),
+        ('{"reasoning": "a", "rationale": "R", "type": "Others"}', "Others", "R"),
+        ('{"type": "Training", "rationale": "R"}', None, f'"type" has to be {ONE_OF}, not "Training"'),
+        ('{"type": "Others"}', None, '"rationale" has to be a text; it is missing or null'),
+        ("{}", None, f'"type" has to be {ONE_OF}; it is missing or null'),
+        ("Others", None, NO_JSON),
+        ('<think>{"type": "Others", "rationale": "R"}', None, NO_JSON),
+        ("", None, NO_JSON),
     ],
 )
 def test_answers(text: str, kind: str | None, rationale: str) -> None:
@@ -176,6 +178,8 @@ def test_a_model_is_asked_about_each_idea() -> None:
         done = run_command(*COMMAND, *set_by_user, "-j", "2", "--model-url", server.url, input=INPUT)
     assert types_of(done.stdout) == ["Model Training"] * 8
     entries = records(done.stdout)[0]["idea_types"]
+    usage = entries[0].pop("usage")
+    assert usage["prompt_tokens"] > 0 and usage["completion_tokens"] > 0 and usage["usd"] is None
     assert entries[0] == {
         "turn": 0,
         "type": "Model Training",
@@ -188,20 +192,20 @@ def test_a_model_is_asked_about_each_idea() -> None:
     assert len({body["seed"] for body in server.requests}) == 8
     (about,) = (text for text in bodies if "Optuna over max_depth" in text)
     assert "message of turn 4" in about and "observation of turn 4" not in about
-    assert "ACTION:\nRun Optuna over max_depth and num_leaves." in about and "TYPE:" in about
+    assert "ACTION:\nRun Optuna over max_depth and num_leaves." in about and "type" in about
     assert bodies[about]["temperature"] == 0
     assert b"mle-classify-ideas: Model Training             8  100.0%" in done.stderr
 
 
 def test_answers_that_cannot_be_read_are_records() -> None:
-    said = ["Others.", "TYPE: Fishing\nRATIONALE: R", "TYPE: Others\nRATIONALE: " + "word " * 5000, GOOD]
+    said = ["Others.", GOOD.replace("Model Training", "Fishing"), GOOD + "word " * 5000, GOOD]
     with FaultyServer(lambda body: said[len(server.requests) % len(said) - 1]) as server:
         done = run_command(*COMMAND, "--model-url", server.url, input=INPUT)
     assert not any(body.keys() & {"seed", "temperature"} for body in server.requests)
     entries = [entry for record in records(done.stdout) for entry in record["idea_types"]]
     assert [(entry["type"], entry["rationale"]) for entry in entries[:4]] == [
-        (None, "not in the format: it has to begin with TYPE:"),
-        (None, "no such class: 'fishing'"),
+        (None, NO_JSON),
+        (None, f'"type" has to be {ONE_OF}, not "Fishing"'),
         (None, "cut off after 4096 tokens"),
         ("Model Training", "It is about the loss."),
     ]

@@ -274,16 +274,16 @@ class Case:
 
 
 EVALUATION = ("--defaults", "evaluation")
-FAMILY = "refuses logprobs, return_token_ids, top_k, min_p, repetition_penalty: not sent from now on"
+LACKS_IDS = "refuses return_token_ids: not sent from now on"
 COMPLETION = "refuses max_tokens: sent as max_completion_tokens from now on"
 CASES = {
     "o-series": Case(
         reasoning_model,
         ("--temperature", "0.7"),
-        asked=6,
+        asked=9,
         sent={"model", "messages", "max_completion_tokens", "seed"},
         sampling={"temperature": None, "top_p": None},
-        notices=(FAMILY, COMPLETION, "refuses temperature: not sent", "refuses top_p: not sent"),
+        notices=(LACKS_IDS, "refuses top_k: not", COMPLETION, "refuses temperature: not sent", "refuses top_p: not sent"),
     ),
     "gpt-5, for evaluation": Case(
         reasoning_model,
@@ -586,6 +586,11 @@ def test_each_server_gets_its_own_key_and_no_other(serve: Callable[..., Provider
     assert authorizations(policy) == {"Bearer sk-of-the-file"} and authorizations(stranger) == {None}
     play("--ideator-url", stranger.url)
     assert authorizations(policy) == {"Bearer sk-default"} and authorizations(stranger) == {None}
+    own = ("--ideator-temperature", "0.2", "--ideator-top-p", "0.9", "--ideator-max-tokens", "50")
+    play("--ideator-url", stranger.url, "--temperature", "0.7", *own)
+    sent = [[body.get(name) for name in ("temperature", "top_p", "max_tokens")] for body in stranger.bodies]
+    assert sent[-1] == [0.2, 0.9, 50] and policy.bodies[-1]["temperature"] == 0.7
+    policy.seen.clear()
     play("--ideator-option", "user=me", "--ideator-key-file", "key")  # at the policy's own server
     sent = [(each["body"].get("user"), each["headers"]["Authorization"]) for each in policy.seen]
     assert set(sent) >= {(None, "Bearer sk-default"), ("me", "Bearer sk-of-the-file")}

@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import re
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -450,7 +449,7 @@ def test_improving_goes_upwards_mostly_and_mends_what_failed() -> None:
 def test_the_type_of_an_idea(action: str, type: str) -> None:
     asked = f"Which type?\n\n{ideas.ITEMS.format('Forests were tried.', action, 'Features matter.')}"
     said = open_model("scripted").sample([Request([{"role": "user", "content": asked}], 0, role="idea-type")])[0].text
-    assert re.fullmatch(rf"TYPE: {type}\nRATIONALE: .+", said)
+    assert idea_types.read_answer(said)[0] == type
     assert set(ideas.TYPES) | {"Others"} == set(idea_types.TYPES)
 
 

@@ -197,7 +197,7 @@ def test_the_users_fields_come_last() -> None:
     dialect, _ = learning(top_k=20, stream=True)
     fields = dialect.fields(ASK)
     assert (fields["top_k"], fields["min_p"], fields["stream"]) == (20, 0.0, True)
-    assert dialect.sampling(fields) == {"temperature": 0.5, "top_p": 0.9, "options": {"top_k": 20}}
+    assert dialect.sampling(ASK, fields) == {"temperature": 0.5, "top_p": 0.9, "options": {"top_k": 20}}
 
 
 # ---- answers
@@ -348,8 +348,8 @@ def test_fields_from_the_command_line() -> None:
         {"reasoning_effort": "low"}, {"top_k": 20}, {"a": {"b": [1, None]}}, {"c": True}, {"d": "x y"}, {"e": "gpt-4.1"},
         {"f": -1},
     ]  # fmt: skip
-    names = ["ideator_key_file", "ideator_key_env", "ideator_price", "ideator_option"]
-    assert list(role_declarations("ideator", "--ideator")) == names
+    names = ["key_file", "key_env", "temperature", "top_p", "max_tokens", "price", "option"]
+    assert list(role_declarations("ideator", "--ideator")) == [f"ideator_{name}" for name in names]
 
 
 # ---- a rate limit

@@ -79,7 +79,7 @@ def test_a_trace_ends_with_its_last_submission(tmp_path: Path) -> None:
         assert [turn["action"] for turn in record["turns"]] == ["validate_code", "execute_code", "execute_code"]
         assert record["stop_reason"] == "finished" and record["code"] == program(2.1)
         assert record["settings"]["own"]["max_submissions"] == 1
-        assert "your work ends with\nthe first submission" in record["messages"][0]["content"]
+        assert "your work ends with the first submission" in record["messages"][0]["content"]
 
 
 def test_traces_begin_from_the_best_so_far(traces: Played) -> None:

@@ -143,6 +143,9 @@ class Scripted:
         execution = {**ran(self._printed), **nothing, **rest, "protections": {}, "limits": {}}
         return {"execution": execution, "validation": None, "grade": None}
 
+    def fact(self, name: str) -> str:
+        return f"the {name}"
+
     def cell(self, kind: str, text: str, wall_s: float, **more: Any) -> dict[str, Any]:
         self.runs.append(text)
         found = {"status": "ok", "output": said(self._printed), "duration_s": 0.1, "alive": True}

@@ -38,7 +38,7 @@ UNITS = [
     "Action: f\nAction Input: ", "\n{", "\n[", "```json\n{", "execute_ipython(", "<EXECUTE_IPYTHON>", "<finish/>", "<execute_ipython >",
     "<|im_end|>", "\nObservation:", "<tool_response>", "import a\n", "```python\nimport a\n```\n", "```\nf(1)\n```\n", "<code>", "{\"name\": \"f\"}\n",
     "<tool_call>", "<tool_call></tool_call>", "<execute_ipython>", "<answer>", "<execute_code>```\n", "<code>",
-    "# ", "**a", "ACTION:\n", "RATIONALE:", "ANALYSIS_ON_CURRENT_PROGRESS: a\n", "TYPE:", "type: a\n", " :", "\x1b[31m", "\x1b]8;;",
+    "# ", "**a", "ACTION:\n", "RATIONALE:", "ANALYSIS_ON_CURRENT_PROGRESS: a\n", '{"type": "', '", "rationale": "', " :", "\x1b[31m", "\x1b]8;;",
     "\x9b1;", "\u202e", "\u200b", "é", "漢", "\U0001f600", "e\u0301", "\ud800", "\u2028", "\x00", "\x85", "a ", "a-b_", "1.", "1e", "%",
     "&lt;", "x = ", "print('loaded data')\n", "if 1:\n", "\\\n", "f'{", "lambda:", "not ", "1+", "a[", "a(", "@a\n", "#\n",
     "instead of ", "replace ", "switch from ", "drop", "hidden", "optuna", "fold ", "$(", "${", "<<A\n",

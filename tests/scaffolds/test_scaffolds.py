@@ -214,7 +214,8 @@ def test_a_group_improves_on_one_earlier_solution(stages: dict[str, Any], tmp_pa
     assert all(by_group[record["group"]] == record["messages"][0]["content"] for record in improved)
     # a share of 0 asks as if there were no pool
     plain = records(run_command(*command, "--improve-ratio", "0").stdout)
-    assert [r["id"] for r in plain] == [r["id"] for r in records(run_command("mle-rollout", "-g", "3", tasks).stdout)]
+    alone = run_command("mle-rollout", "-g", "3", "--data", str(stages["folder"]), tasks)
+    assert [r["id"] for r in plain] == [r["id"] for r in records(alone.stdout)]
     assert not any("state" in record for record in plain)
 
 

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -21,8 +22,9 @@ from scripted_server import Cut, Raw, RoleServer, good
 from mletools.cli_options import options as add_options
 from mletools.grading import check_task, grade, metrics, score_bytes
 from mletools.making import roles
-from mletools.making.options import LlmOptions
+from mletools.making.options import LlmOptions, TaskRole
 from mletools.making.roles import LlmMaker, ScriptBox, open_maker
+from mletools.models.options import RoleOptions
 from mletools.records import schema
 from mletools.records.errors import ToolError
 from mletools.sandbox import Limits, Sandbox, Setup, open_sandbox
@@ -92,15 +94,54 @@ def serve() -> Iterator[Callable[..., RoleServer]]:
 
 
 @contextmanager
-def maker(place: Path, server: RoleServer, examine: Any = None, **changes: Any) -> Iterator[LlmMaker]:
+def maker(
+    place: Path, server: RoleServer, examine: Any = None, roles: Any = MappingProxyType({}), **changes: Any
+) -> Iterator[LlmMaker]:
     limits = Limits(wall_s=6.0, file_mb=40, disk_mb=64, output_kb=64, submission_mb=32)
-    with open_maker(options(place, server, **changes), 5, place / "data", limits=limits, examine=examine) as found:
+    given = options(place, server, **changes)
+    with open_maker(given, 5, place / "data", limits=limits, examine=examine, roles=roles) as found:
         yield found
 
 
 def make(place: Path, server: RoleServer, index: int = 0, **more: Any) -> tuple[dict[str, Any], list[str]]:
     with maker(place, server, **more) as found:
         return found(("llm", index))
+
+
+def test_a_role_has_its_own_model_server_key_price_and_sampling(place: Path, serve: Any, monkeypatch: Any) -> None:
+    monkeypatch.setenv("DEVELOPER_KEY", "sk-developer")
+    mine, other, bodies = serve(), serve(), list[Any]()
+    for server in (mine, other):
+        server.sees = bodies.append
+    roles = {
+        "developer": TaskRole(
+            "coder-1",
+            other.url,
+            RoleOptions(
+                key_env="DEVELOPER_KEY", temperature=0.2, top_p=0.9, max_tokens=9000, price=(2.0, 20.0),
+                option=({"reasoning_effort": "high"},),
+            ),
+        ),
+        "writer": TaskRole(options=RoleOptions(temperature=0.7)),
+        "evaluator": TaskRole(options=RoleOptions(option=({"user": "me"},))),
+    }  # fmt: skip
+    record, _ = make(place, mine, price=None, roles=roles)
+    assert mine.count() == {"dna": 1, "scenarios": 1, "mutations": 1, "specification": 1, "evaluator": 1, "writer": 1}
+    assert other.count() == {"developer": 1}
+    sent = {name: [body.get(name) for body in bodies] for name in ("model", "temperature", "top_p", "max_tokens")}
+    assert sent["model"] == ["writer-1"] * 4 + ["coder-1"] + ["writer-1"] * 2
+    assert sent["temperature"] == [1.0] * 4 + [0.2, 1.0, 0.7] and sent["top_p"] == [None] * 4 + [0.9, None, None]
+    assert sent["max_tokens"] == [4096] * 4 + [9000, 4096, 4096]
+    assert [body.get("reasoning_effort") for body in bodies] == [None] * 4 + ["high", None, None]
+    assert [body.get("user") for body in bodies] == [None] * 5 + ["me", None]
+    costs = record["provenance"]["cost_by_role"]
+    assert costs["developer"] == {"calls": 1, "prompt_tokens": 100, "completion_tokens": 10, "usd": 0.0004}
+    assert costs["writer"]["usd"] is None and record["provenance"]["cost"]["usd"] is None
+
+
+def test_a_role_without_any_model_is_named(place: Path, serve: Any) -> None:
+    with pytest.raises(ToolError, match=r"needs a model: give -m .*\(or --developer, which has none\)"):
+        make(place, serve(), model=None, roles={"strategist": TaskRole("a", "http://127.0.0.1:9")})
 
 
 def journal(place: Path) -> list[dict[str, Any]]:
@@ -140,6 +181,9 @@ def test_a_task_with_a_named_metric(place: Path, serve: Any) -> None:
     )
     assert told["hidden_rule"] == scripted.RULE and told["sanity"]["evaluator_tried"] == "passed: agrees with mae"
     assert told["cost"] == {"calls": 5, "prompt_tokens": 500, "completion_tokens": 50, "usd": 0.001}
+    assert {role: cost["calls"] for role, cost in told["cost_by_role"].items()} == {
+        "strategist": 2, "developer": 1, "evaluator": 1, "writer": 1
+    }  # fmt: skip
     assert told["seed_cost"] == {"calls": 2, "prompt_tokens": 200, "completion_tokens": 20, "usd": 0.0004}
     assert [(each["role"], each["attempt"], each["error"]) for each in told["attempts"]] == [
         ("strategist.dna", 1, None), ("strategist.scenarios", 1, None), ("strategist.mutations", 1, None),
@@ -408,7 +452,7 @@ SPECIFICATIONS = [
 
 @pytest.mark.parametrize(("change", "told"), SPECIFICATIONS)
 def test_a_specification_is_checked(change: dict[str, Any], told: str) -> None:
-    value = scripted.specification("`n_samples`: 60", **change)
+    value = scripted.specification('"n_samples": the number 60', **change)
     with pytest.raises(Faulty) as fault:
         read_specification(value, 60, roles.offered_metrics())
     assert told in str(fault.value)
@@ -535,7 +579,7 @@ class Told(Exception):
 @pytest.fixture(scope="module")
 def developed(sandbox: Sandbox) -> tuple[Specification, Developed]:
     """What the good strategist and the good developer make."""
-    wanted = read_specification(scripted.specification("`n_samples`: 60"), 60, roles.offered_metrics())
+    wanted = read_specification(scripted.specification('"n_samples": the number 60'), 60, roles.offered_metrics())
     talk = Talk(lambda role, task, attempt, messages: scripted.generator(messages[0]["content"]), "task")
     return wanted, develop(talk, wanted, ScriptBox(sandbox, Limits()), score_bytes, (1, 2))
 
@@ -898,6 +942,16 @@ def test_code_is_found_in_a_reply(reply: str, code: str | None) -> None:
 def test_json_and_pages_are_found_in_a_reply() -> None:
     assert replies.json_of('Sure: {"a": [1, {"b": "}"}]} I hope.', dict) == {"a": [1, {"b": "}"}]}
     assert replies.json_of("<think>[0]</think>```json\n[1]\n```", list) == [1]
+    assert replies.json_of('Of [a] and {b}:\n```json\n[{"a": [1]}]\n```\nThat is it.', list) == [{"a": [1]}]
+    assert replies.json_of('```json\n{"a": 0}\n```\nor rather\n```json\n{"a": 1}\n```', dict) == {"a": 1}
+    assert replies.json_of('{"reasoning": "as [1] says", "scenarios": [{"a": 1}]}', list) == [{"a": 1}]
+    assert replies.json_of('{"reasoning": "so", "a": [2]}', dict) == {"a": [2]}
+    for broken in ('{"a": {"b": 1}, "c": }', '```json\n{"a": {"b": 1}, "c": \n```', '{"a": {"b": 1}, "c": [1, 2'):
+        with pytest.raises(Faulty, match="no valid JSON object"):
+            replies.json_of(broken, dict)
+    for none in ("{}", "", "[]"):
+        with pytest.raises(Faulty):
+            replies.json_of(none, list if none == "{}" else dict)
     with pytest.raises(Faulty, match="no valid JSON object: nested too deeply"):
         replies.json_of('{"a":' * 50_000 + "}", dict)
     assert replies.page_of("```md\n# A\n\n```\nx\n```\n```") == "# A\n\n```\nx\n```\n"

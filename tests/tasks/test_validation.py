@@ -511,7 +511,7 @@ def test_files_that_are_not_there(tmp_path: Path) -> None:
     with pytest.raises(RecordError, match="must lie between 0 and 1, not 1"):
         validation_view(task, tmp_path, 1)
     task["data"]["public"].remove("train.csv")
-    refused(task, tmp_path, "there is no public/train.csv")
+    refused(task, tmp_path, "there is no public/train.csv, and no other public table with the ids of the submission")
 
 
 def test_columns_that_the_metric_reads_come_along(tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ def test_samplers_end_when_their_reader_has_gone(tmp_path: Path, policy: bool) -
         command = f"mle-rollout -q -m hf: --forever --follow pub {task} | true"
     done = subprocess.run(
         ["bash", "-c", command + '; exit "${PIPESTATUS[0]}"'], cwd=tmp_path, check=False, capture_output=True, text=True,
-        timeout=120, env={**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
+        timeout=120, env={**os.environ, "MLE_DATA": str(ROOT / "examples"), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
     )  # fmt: skip
     assert done.returncode == 141, done.stderr
 
@@ -140,6 +140,12 @@ class Server:
                 code = 503 if left[0] > 0 else code
                 left[0] -= 1
                 told.append((self.path, body, code))
+                self.send_response(code)
+                self.end_headers()
+                self.wfile.write(text.encode())
+
+            def do_GET(self) -> None:
+                code, text = answers.get(f"GET {self.path}", (404, "no such endpoint"))
                 self.send_response(code)
                 self.end_headers()
                 self.wfile.write(text.encode())
@@ -220,6 +226,22 @@ def test_a_server_that_takes_no_full_weights_never_resumes(
     with pytest.raises(ToolError, match=message):
         load_weights(server.url, tmp_path)
     assert server.told[-1][0].partition("?")[0] == last
+
+
+@pytest.mark.parametrize(
+    ("device", "tied", "taken"), [("cpu", True, False), ("cpu", False, True), ("cuda", True, True)]
+)
+def test_vllm_on_a_cpu_does_not_reload_a_tied_output_layer(
+    tmp_path: Path, device: str, tied: bool, taken: bool
+) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"tie_word_embeddings": tied}))
+    server = Server({**VLLM, "GET /server_info": (200, f"model='m', device_config={device}, seed=0")})
+    if taken:
+        load_weights(server.url, tmp_path)
+    else:
+        with pytest.raises(ToolError, match="vLLM on a CPU keeps the output layer"):
+            load_weights(server.url, tmp_path)
+    assert bool(server.told) == taken
 
 
 def test_a_version_is_the_newest_once_the_server_has_it(tmp_path: Path) -> None:
@@ -354,7 +376,9 @@ def test_passes_bound_the_rollouts_of_each_task(tmp_path: Path) -> None:
 
     def rolled(passes: int) -> list[tuple[str, int]]:
         command = ("mle-rollout", "-m", "scripted", "-g", "2", "--forever", "--passes", str(passes), "--state", "state")
-        made = records(run_command(*command, input=b"\n".join(tasks) + b"\n", cwd=tmp_path).stdout)
+        made = records(
+            run_command(*command, input=b"\n".join(tasks) + b"\n", cwd=tmp_path, MLE_DATA=str(ROOT / "examples")).stdout
+        )
         assert len({record["id"] for record in made}) == len(made)
         return [(record["task"]["id"], record["sample"]) for record in made]
 

@@ -6,6 +6,7 @@ ideator, implementer, improve (without an earlier solution a single question) an
 covered: what only the data would tell.
 """
 
+import json
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -68,14 +69,16 @@ def play(request: Request, levels: list[str], persona: str = "") -> Reply:
 
 
 def classified(text: str) -> str:
-    """TYPE and RATIONALE of the idea in a text."""
+    """The answer with the type of the idea in a text."""
     said = conversation.item(text, "ACTION", before="RATIONALE")
     said = (text.strip().split("\n\n")[-1] if said is None else said).lower()
     found = {name: re.findall(words, said) for name, words in TYPES.items()}
     name = max(found, key=lambda each: len(found[each]))
     if not found[name]:
-        return "TYPE: Others\nRATIONALE: It speaks of nothing that the other types are about."
-    return f'TYPE: {name}\nRATIONALE: It speaks of "{found[name][0]}".'
+        name, rationale = "Others", "It speaks of nothing that the other types are about."
+    else:
+        rationale = f'It speaks of "{found[name][0]}".'
+    return json.dumps({"rationale": rationale, "type": name})
 
 
 def _idea(task: dict[str, Any], text: str, levels: Sequence[str], rng: SeededRng) -> str:

@@ -8,6 +8,7 @@ always) or hostile (attacks). Covered: programs that parse. Not covered: reports
 import ast
 import re
 
+from ...records.programs import parse_program
 from .. import Reply, Request
 from .solutions import SeededRng
 
@@ -96,7 +97,7 @@ def _block(code: str) -> str:
 
 def _statements(code: str) -> list[tuple[ast.stmt, str]]:
     """The simple statements in the order of the text, each with its text."""
-    simple = [n for n in ast.walk(ast.parse(code)) if isinstance(n, ast.stmt) and not hasattr(n, "body")]
+    simple = [n for n in ast.walk(parse_program(code)) if isinstance(n, ast.stmt) and not hasattr(n, "body")]
     simple = [node for node in simple if not isinstance(node, ast.Match)]
     return [(node, ast.get_source_segment(code, node) or "") for node in sorted(simple, key=lambda n: n.lineno)]
 

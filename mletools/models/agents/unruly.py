@@ -121,7 +121,9 @@ def _malformed_answer(request: Request) -> Reply:
     assert request.task is not None or request.role == "idea-type"
     rng = SeededRng(request.seed, request.task["id"] if request.task else "")
     if request.role == "idea-type":
-        return Reply(rng.pick("how", ("", "TYPE: All of them", "Data Preparation", "RATIONALE: none\nTYPE:")))
+        return Reply(
+            rng.pick("how", ("", '{"type": "All of them"}', "Data Preparation", '{"rationale": "none", "type": '))
+        )
     if request.role == "ideator":
         idea = ideas.ITEMS.format("Nothing works.", "Train a random forest.", "It is better.")
         items = idea.split("\nACTION:")

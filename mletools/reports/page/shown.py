@@ -81,7 +81,7 @@ def shown(rollout: Mapping[str, Any], label: str) -> Shown:
         execution_s=execution.get("duration_s"),
         submitted=bool(execution.get("submission")),
         coded=rollout["code"] is not None,
-        markers=len(execution.get("markers", ())) if rollout.get("instrument") else None,
+        markers=len(execution.get("markers", ())) if rollout.get("instrument") or "watched" in execution else None,
         dropped=(decision.get("reason") or "dropped") if decision and not decision["kept"] else None,
         filtered=decision is not None,
     )

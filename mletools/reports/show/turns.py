@@ -175,6 +175,8 @@ def executed(execution: Record, view: View) -> Iterator["Text"]:
     elif execution["submission_problem"]:
         parts.append(f"no submission: {execution['submission_problem']}")
     yield _ended("ran", execution["status"], "".join(f", {part}" for part in parts))
+    if "watched" in execution:
+        yield styled(("stages", LABEL), f" {', '.join(execution['markers']) or 'none'}")
     for name in ("stdout", "stderr"):
         yield from printed(name, execution[name], view)
 

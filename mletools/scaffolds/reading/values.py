@@ -8,6 +8,8 @@ import json
 import re
 from typing import Any
 
+from ...records.programs import parse_expression, parse_program
+
 LARGEST = 50_000  # characters that are parsed as Python: the densest take a second
 _FENCED = re.compile(r"(`{3,}|~{3,})[^`]*")
 _JSON_PIECE = re.compile(r'\\.|"|,\s*(?=[}\]])', re.DOTALL)
@@ -18,7 +20,7 @@ def parsed(code: str) -> ast.Module | None:
     if len(code) > LARGEST or not code.strip():
         return None
     try:
-        return ast.parse(code)
+        return parse_program(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
 
@@ -91,7 +93,7 @@ def _literal(text: str) -> Any:
     if len(text) > LARGEST:
         raise ValueError("too long for a literal")
     try:
-        value = ast.literal_eval(text.strip())
+        value = ast.literal_eval(parse_expression(text.strip()))
         if not isinstance(value, (dict, list)):
             raise ValueError("neither an object nor a list")
         return json.loads(json.dumps(value, allow_nan=False))

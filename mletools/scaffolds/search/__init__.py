@@ -53,6 +53,10 @@ class SearchScaffold(Scaffold[SearchSettings]):
         changes: dict[str, Any] = {**names, "constants": constants}
         return replace(settings, **changes)
 
+    def without_validation(self, settings: SearchSettings) -> SearchSettings:
+        """See Scaffold.without_validation. ToolError: the evaluation needs held-out rows."""
+        return self.check(replace(settings, validation=0.0))
+
     def describe(self, settings: SearchSettings) -> str:
         """The bound of nodes; the components and their constants, a line each."""
         lines = [f"{settings.max_turns} nodes:"]

@@ -13,11 +13,11 @@ import ast
 import csv
 import io
 import re
-import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
+from ...records.programs import parse_program
 from .replies import finite
 
 ALIKE = 1e-12  # largest difference of equal numbers
@@ -53,12 +53,10 @@ def inauthentic(
     if sample_rows is not None and _copied(rows, sample_rows):
         return SAMPLE
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            tree = ast.parse(code)
-            if _typed_in(tree, rows):
-                return TYPED_IN
-            return BLIND if _blind(tree) else None
+        tree = parse_program(code)
+        if _typed_in(tree, rows):
+            return TYPED_IN
+        return BLIND if _blind(tree) else None
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
 

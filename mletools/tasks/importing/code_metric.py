@@ -7,6 +7,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+from ...records.programs import parse_program
 from ..folder import Content
 from ..table import Rejected
 from .lookup import inside
@@ -43,7 +44,7 @@ def _siblings(file: Path, root: Path) -> dict[str, Path]:
 def _imported(file: Path) -> Iterator[str]:
     """The last parts of the names of the modules that a file imports."""
     try:
-        tree = ast.parse(file.read_text(encoding="utf-8"))
+        tree = parse_program(file.read_text(encoding="utf-8"))
     except (OSError, SyntaxError, ValueError, RecursionError) as error:
         raise Rejected(f"{file.name} cannot be read as Python: {error}") from None
     for node in ast.walk(tree):

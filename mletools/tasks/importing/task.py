@@ -16,6 +16,7 @@ from ..draft import Draft
 from ..folder import Content, same, size
 from ..record import Parts, finish, rate
 from ..table import Rejected, generator
+from ..validation import validation_problem
 from .bundle import bundle
 from .columns import read_columns, written
 from .kaggle import kaggle
@@ -64,9 +65,13 @@ def import_task(
     for name in parts.provenance.get("left_out", []):
         notes.append(f"left out, it could hold the answers: {name}")
     try:
-        return finish(parts, data, (candidate.source, options.seed), check), notes
+        task = finish(parts, data, (candidate.source, options.seed), check)
+        problem = validation_problem(task, data)
     except OSError as error:
         raise Rejected(f"{error.filename}: {error.strerror}") from None
+    if problem is not None:
+        notes.append(f"no validation rows can be held out, so agents in turns will see no scores: {problem}")
+    return task, notes
 
 
 def _secret(parts: Parts) -> None:

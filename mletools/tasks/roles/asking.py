@@ -28,6 +28,7 @@ class Answer(str):
     prompt_tokens: int | None
     completion_tokens: int | None
     usd: float | None
+    role: str = ""  # what comes before the dot of "strategist.dna"
 
     def __new__(
         cls,
@@ -89,6 +90,7 @@ class Talk:
         for attempt in range(1, most + 1):
             said = self.ask(role, self.task, attempt, messages)
             answer = said if isinstance(said, Answer) else Answer(said)
+            answer.role = role.partition(".")[0]
             self.answers.append(answer)
             try:
                 if answer.cut:
@@ -116,6 +118,12 @@ def shortened(text: str, most: int) -> str:
     if len(text) <= most:
         return text
     return f"{text[: most // 4].rstrip()} [...] {text[-(most - most // 4) :].lstrip()}"
+
+
+def costs_by_role(answers: Sequence[Answer]) -> dict[str, dict[str, Any]]:
+    """cost_of by the role of the answers, in the order in which the roles were first asked."""
+    roles = dict.fromkeys(answer.role for answer in answers)
+    return {role: cost_of([answer for answer in answers if answer.role == role]) for role in roles}
 
 
 def cost_of(answers: Sequence[Answer]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from ..folder import Content
 from ..record import Parts, finish
 from ..table import Rejected, generator
 from .archive import SCRIPT
-from .asking import Ask, Faulty, RunScript, Talk, cost_of
+from .asking import Ask, Faulty, RunScript, Talk, cost_of, costs_by_role
 from .developer import Developed, develop
 from .environment import SECRET
 from .evaluator import SCRIPT as EVALUATOR
@@ -77,6 +77,7 @@ def make_llm_task(
         "specification": wanted.told,
         "attempts": [*shared.attempts, *own.attempts],
         "cost": cost_of(own.answers),
+        "cost_by_role": costs_by_role(own.answers),
         "seed_cost": cost_of(shared.answers),
         "baselines": [
             {"name": "dummy", "score": evaluated.scores[SAMPLE]},

@@ -4,15 +4,18 @@ Covered: a reasoning model's <think> part, fences around what was asked for, wor
 the content is any good.
 """
 
-import ast
+import json
 import math
 import re
 from typing import Any
 
 from ...records.jsonl import loads
+from ...records.programs import parse_program
 from .asking import Faulty
 
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
+_OPENING = re.compile(r"[\[{]")
+MOST_TRIED = 200  # brackets at which reading a value is tried
 MOST_REPLY = 400_000  # characters
 MOST_CODE = 60_000
 
@@ -48,21 +51,56 @@ def _blocks(text: str) -> tuple[list[tuple[str, str]], bool]:
 
 
 def json_of(reply: str, kind: type) -> Any:
-    """The JSON object (`kind` dict) or list in a reply, fenced or not. Faulty where there is none."""
+    """The longest JSON object (`kind` dict) or list in a reply, the last fence's first. Faulty where there is none.
+
+    A list may be the only one of an object. "reasoning" of an object, which servers are asked for, is left out.
+    """
     text = spoken(reply)
     wanted, opening, closing = ("object", "{", "}") if kind is dict else ("list", "[", "]")
-    blocks, _ = _blocks(text)
-    source = blocks[0][1] if len(blocks) == 1 else text
+    blocks = [content for language, content in _blocks(text)[0] if language in ("", "json", "jsonc", "json5")]
+    for source in (*reversed(blocks), text):
+        value = _as_kind(_longest(source), kind)
+        if value is not None:
+            return value
+    source = blocks[-1] if blocks else text
     begin, end = source.find(opening), source.rfind(closing)
     if begin < 0 or end < begin:
         raise Faulty(f"the reply holds no JSON {wanted}")
     try:
-        value = loads(source[begin : end + 1])
+        loads(source[begin : end + 1])
     except ValueError as error:
         raise Faulty(f"the reply is no valid JSON {wanted}: {error}") from None
-    if not isinstance(value, kind):
-        raise Faulty(f"the reply is no JSON {wanted}")
-    return value
+    raise Faulty(f"the reply is no JSON {wanted}")
+
+
+def _longest(text: str) -> Any:
+    """The longest of the outermost JSON objects and lists; None: there is none, or a longer one is broken."""
+    decoder, at, best, broken, value = json.JSONDecoder(), 0, 0, 0, None
+    for _ in range(MOST_TRIED):
+        opening = _OPENING.search(text, at)
+        if opening is None:
+            break
+        begin, at = opening.start(), opening.end()
+        try:
+            _, end = decoder.raw_decode(text, begin)
+            if end - begin > best:
+                value, best = loads(text[begin:end]), end - begin
+            at = end
+        except json.JSONDecodeError as error:
+            broken = max(broken, error.pos - begin)
+        except (ValueError, RecursionError):
+            broken = len(text)
+    return value if best > broken else None
+
+
+def _as_kind(value: Any, kind: type) -> Any:
+    """A value of the kind: itself, without its "reasoning", or the only list in an object; else None."""
+    if isinstance(value, dict) and kind is list:
+        lists = [each for each in value.values() if isinstance(each, list)]
+        return lists[0] if len(lists) == 1 else None
+    if isinstance(value, dict) and kind is dict:
+        return {name: each for name, each in value.items() if name != "reasoning"}
+    return value if isinstance(value, kind) else None
 
 
 def code_of(reply: str) -> str:
@@ -79,7 +117,7 @@ def code_of(reply: str) -> str:
         raise Faulty(f"the script has {len(code)} characters; at most {MOST_CODE} are accepted")
     try:
         code.encode()
-        ast.parse(code)
+        parse_program(code)
     except SyntaxError as error:
         raise Faulty(f"the script is not Python: line {error.lineno}: {error.msg}") from None
     except (ValueError, RecursionError, MemoryError) as error:

@@ -2,7 +2,7 @@
 
 One run of a program on the view predicts both the test rows and the validation rows; a submission is taken apart by ids,
 and each part is graded alone. A task can have several views, each with validation rows of its own. Covered: tasks whose
-labels lie in train.csv (answers). Not covered: labels elsewhere, rows that share all features but not an id (split), and
+labels lie in a public table (labelled, answers), the files that their rows name (media). Not covered: other labels, rows that share all features but not an id (split), and
 hiding from an agent that knows the task's public files which of the rows are which: it never has the labels of either,
 but for those that another view of the task has in its train.csv.
 """
@@ -16,13 +16,22 @@ from typing import Any
 from ...records.errors import RecordError
 from ..folder import data_digest, private_digest, private_files, write_folder
 from ..table import Rejected
-from ..tree import spelled_out
+from ..tree import listed, spelled_out
 from .made import made_of
 from .rows import Ids, ids_of, without
 
 ANSWERS = "private/validation.csv"
 ADVICE = "give --validation 0 to work without a validation score, or --reveal-test"
+MOST_TRIED = 16 << 20  # bytes of tables and archives that validation_problem reads
 _PART = re.compile("[a-z]+")
+
+
+class NoValidation(RecordError):
+    """No rows of a task can be held out; `reason` says why."""
+
+    def __init__(self, task: str, reason: str):
+        super().__init__(f"task {task}: no validation rows can be held out: {reason}: {ADVICE}")
+        self.reason = reason
 
 
 @dataclass(frozen=True)
@@ -65,7 +74,7 @@ def validation_view(task: Mapping[str, Any], data: Path, fraction: float = 0.2, 
     Which ones depends on the task's id and on `part` alone. A part with a name, in small letters, holds out as many of
     each stratum as the one without, and none of its rows where a stratum has enough others (which half of it or less
     held out leaves); parts of different names may share rows. A view is written to data/views once; another call, also
-    of another process at the same time, finds it. RecordError where the task has no such view, ToolError where the
+    of another process at the same time, finds it. NoValidation where the task has no such view, ToolError where the
     folder cannot be written.
     """
     if part and not _PART.fullmatch(part):
@@ -76,18 +85,17 @@ def validation_view(task: Mapping[str, Any], data: Path, fraction: float = 0.2, 
     try:
         public = spelled_out(origin / "public", task["data"]["public"])
         made = made_of(task, origin, public, fraction, part)
+        shown = sorted({*public, *made.public} - made.gone)
         kept = [name for name in private_files(task) if name not in _left_out(task)]
         files = {
-            **{f"public/{name}": made.public.get(name, origin / "public" / name) for name in public},
+            **{f"public/{name}": made.public.get(name, origin / "public" / name) for name in shown},
             **{name: origin / name for name in kept},
             ANSWERS: made.answers,
         }
         place = f"views/{task['id']}-{fraction:g}{'-' if part else ''}{part}"
         write_folder(data / place, files)
     except Rejected as rejected:
-        raise RecordError(
-            f"task {task['id']}: no validation rows can be held out: {rejected.reason}: {ADVICE}"
-        ) from None
+        raise NoValidation(str(task["id"]), rejected.reason) from None
     except FileNotFoundError as error:
         raise RecordError(
             f"task {task['id']}: {error.filename}: {error.strerror}; is --data the folder that the task was written to?"
@@ -97,12 +105,26 @@ def validation_view(task: Mapping[str, Any], data: Path, fraction: float = 0.2, 
     record |= {"answers": ANSWERS, "submission": {**task["submission"], "rows": made.rows}}
     record["data"] = {
         "dir": place,
-        "public": list(task["data"]["public"]),
-        "digest": data_digest(folder, public, ANSWERS),
+        "public": listed(shown) if made.gone else list(task["data"]["public"]),
+        "digest": data_digest(folder, shown, ANSWERS),
         "private_digest": private_digest(folder, record),
     }
     ours, theirs = made.validation_keys, made.test_keys
     return View(folder / "public", folder, record, made.rows, ids_of(ours), len(ours), ids_of(theirs), len(theirs))
+
+
+def validation_problem(task: Mapping[str, Any], data: Path) -> str | None:
+    """Why the task has no validation view, without writing one; None: it has one, or is too large to be tried here."""
+    origin = data / task["data"]["dir"]
+    public = spelled_out(origin / "public", task["data"]["public"])
+    read = [name for name in public if name.lower().endswith((".csv", ".zip"))]
+    if sum((origin / "public" / name).stat().st_size for name in read) > MOST_TRIED:
+        return None
+    try:
+        made_of(task, origin, public, 0.2)
+    except Rejected as rejected:
+        return rejected.reason
+    return None
 
 
 def _left_out(task: Mapping[str, Any]) -> set[str]:
@@ -110,4 +132,4 @@ def _left_out(task: Mapping[str, Any]) -> set[str]:
     return {task[key] for key in ("answers", "leaderboard", "public_leaderboard") if key in task}
 
 
-__all__ = ["View", "validation_view"]
+__all__ = ["NoValidation", "View", "validation_problem", "validation_view"]

@@ -1,11 +1,11 @@
-"""Whether a public file beside train.csv could tell the labels of the validation rows, or which rows they are.
+"""Whether a public file beside the labels' own table could tell the labels of the validation rows.
 
 Only names, headers and the lists of archives are looked at. Not covered: labels hidden in pictures, sounds or texts.
 """
 
 import csv
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path, PurePosixPath
 
 from ..table import Rejected
@@ -17,13 +17,13 @@ ARCHIVES = (".7z", ".rar", ".tar", ".tgz", ".tar.gz", ".tar.bz2", ".tar.xz")
 HEADER_BYTES = 1 << 20
 
 
-def check_leaks(public: Path, names: Sequence[str], sources: Sequence[str]) -> None:
-    """Rejected names a file that may hold the columns `sources` of train.csv, or folders that part training from test."""
+def check_leaks(public: Path, names: Sequence[str], sources: Sequence[str], own: Collection[str]) -> None:
+    """Rejected names a file that may hold the columns `sources` of the labels, but for the view's `own` tables."""
     for name in names:
         low = PurePosixPath(name).name.lower()
-        if name in ("train.csv", "test.csv") or "sample" in low:
+        if name in own or "sample" in low:
             continue
-        told = sorted(set(sources) & set(_header(public / name))) if low.endswith(TABLES) else []
+        told = sorted(set(sources) & set(header_of(public / name))) if low.endswith(TABLES) else []
         if told:
             raise Rejected(f"public/{name} has the column {told[0]!r} too: it may hold the validation rows' labels")
         if (
@@ -32,13 +32,10 @@ def check_leaks(public: Path, names: Sequence[str], sources: Sequence[str]) -> N
             or (low.endswith(".zip") and _holds_tables(public / name))
         ):
             raise Rejected(f"public/{name} may hold the validation rows' labels")
-    folders = {part.lower() for name in names for part in PurePosixPath(name).parts[:-1]}
-    of_train = [part for part in sorted(folders) if part.startswith("train")]
-    if of_train and any(part.startswith("test") for part in folders):
-        raise Rejected(f"the files of training rows lie in a folder of their own ({of_train[0]}/): no row can move")
 
 
-def _header(path: Path) -> list[str]:
+def header_of(path: Path) -> list[str]:
+    """The first line of a table, [] where that cannot be read. FileNotFoundError."""
     try:
         with path.open("rb") as file:
             line = file.readline(HEADER_BYTES).decode("utf-8-sig", errors="replace")

@@ -7,12 +7,16 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from ..folder import Content
 from ..table import Rejected, csv_bytes
 from .answers import Truth, truth_of
+from .labelled import TRAIN, label_tables, labelled
 from .leaks import check_leaks
+from .media import files_of
 from .rows import Key, canonical_key, steady
 from .samples import sample_for, samples_among
 from .split import held_out
@@ -25,9 +29,12 @@ Rows = dict[Key, list[int]]
 
 @dataclass(frozen=True)
 class Made:
-    """What differs in a view: the contents of some public files, the answers; the id cells of both; how many ids."""
+    """What differs in a view: the contents of some public files, those that it has no more (`gone`), the answers; the id
+    cells of both; how many ids.
+    """
 
-    public: dict[str, bytes]
+    public: dict[str, Content]
+    gone: set[str]
     answers: bytes
     validation_keys: list[Key]
     test_keys: list[Key]
@@ -39,14 +46,24 @@ def made_of(task: Mapping[str, Any], folder: Path, names: Sequence[str], fractio
 
     A `part` with a name has other rows than the one without, as far as there are others.
     """
+    problems = []
+    for name in label_tables(folder / "public", names, task["submission"]["id"]):
+        try:
+            return _made_of(task, folder, names, name, fraction, part)
+        except Rejected as rejected:
+            problems.append(rejected.reason if TRAIN in names else rejected.reason.replace(TRAIN, name))
+    raise Rejected(problems[0])
+
+
+def _made_of(
+    task: Mapping[str, Any], folder: Path, names: Sequence[str], labels: str, fraction: float, part: str
+) -> Made:
+    """The files of a view of which the table `labels` has the labels."""
     public, ids, seed = folder / "public", task["submission"]["id"], str(task["id"])
-    for name in ("train.csv", "test.csv"):
-        if name not in names:
-            raise Rejected(f"there is no public/{name}")
-    train, content = read_table(public / "train.csv")
-    test, _ = read_table(public / "test.csv")
+    training = labelled(public, names, ids, labels)
+    train, test = training.table, training.test
     known, _ = read_table(folder / task["answers"])
-    for where, table in (("test.csv", test), (task["answers"], known)):
+    for where, table in ((training.test_name or "the sample submission", test), (task["answers"], known)):
         lacking = [name for name in ids if name not in table.columns]
         if lacking:
             raise Rejected(f"{where} has no column {lacking[0]!r}, the id of the submission")
@@ -58,7 +75,7 @@ def made_of(task: Mapping[str, Any], folder: Path, names: Sequence[str], fractio
     keys = train.keys(ids)
     units = _rows_of(keys)
     truth = truth_of(task, known.columns, train.columns, test.columns, units)
-    check_leaks(public, names, truth.sources)
+    check_leaks(public, names, truth.sources, {*training.files, training.test_name or ""})
     free = _whole_groups(task["metric"], _free(task, units, truth, foreign), train)
     looked = _looked_at(free, truth, train)
     drawn = held_out(free, *looked, seed=seed, fraction=fraction)
@@ -68,15 +85,19 @@ def made_of(task: Mapping[str, Any], folder: Path, names: Sequence[str], fractio
     shown = _shown(task, train, test, order, keys)
     answers, owners = _answers(ids, truth, units, order, keys)
     repeated = bool(task["submission"].get("repeated_ids", False))
-    files = {
-        "train.csv": steady(lambda: thinned(content, set(order))),
-        "test.csv": mixed(shown, ids, seed, keep_order=repeated),
-    }
+    media = files_of(public, names, ids, train, test, frozenset(order))
+    files = media.public
+    held = set(owners)
+    for name, (content, of_rows) in training.files.items():
+        out = set(order) if of_rows is None else {at for at, key in enumerate(of_rows) if key in held}
+        files[name] = steady(partial(thinned, content, out))
+    if training.test_name is not None:
+        files[training.test_name] = mixed(shown, ids, seed, keep_order=repeated)
     for name in samples_among(public, names, ids):
         sample, _ = read_table(public / name)
         new = owners if repeated else list(dict.fromkeys(owners))
         files[name] = sample_for(task, sample, new, shown if truth.by_group else None)
-    return Made(files, answers, owners, known.keys(ids), len(set(owners)))
+    return Made(files, media.gone, answers, owners, known.keys(ids), len(set(owners)))
 
 
 def _rows_of(keys: Sequence[Key]) -> Rows:

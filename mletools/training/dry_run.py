@@ -1,0 +1,80 @@
+"""What a trainer's --dry-run says: the size of a step, and the memory that it needs."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from ..records.errors import RecordError, ToolError
+from ..records.jsonl import Line
+from . import memory, policy
+from .options import TrainingOptions
+from .samples import sample_of
+
+ASSUMED_GROUP = 8
+UNKNOWN_CONTEXT = 4096
+
+
+def describe(
+    model: str,
+    options: TrainingOptions,
+    lines: Sequence[Line],
+    reject: Callable[[Line, str], None],
+    rows: int | None,
+    groups: int = 0,
+    reference: bool = False,
+) -> list[str]:
+    """Lines for people about the largest step of the input. A model that cannot be read is one of them, no error.
+
+    rows: rollouts of a step; None: those of `groups` groups of the input's mean size. reject: gets the records that
+    cannot be trained on. reference: the KL term needs a second model. Without rollouts they are as long as the model's
+    context.
+    """
+    policy.require_libraries()
+    try:
+        model = _local(model)
+        lengths = _lengths(model, lines, reject)
+        if rows is None:
+            found = len({line.record["group"] for line in lines})
+            rows = groups * (-(-len(lines) // found) if found else ASSUMED_GROUP)
+        assumed = ""
+        if not lengths:
+            lengths = [policy.context_length(model) or UNKNOWN_CONTEXT] * rows
+            assumed = " (no rollouts: each as long as the model's context)"
+        size = memory.step_size(lengths, rows, options.micro_batch, getattr(options, "micro_tokens", None))
+        return [
+            f"a step: up to {size.rows} sequences of {size.tokens:,} tokens; the largest micro-batch: "
+            f"{size.micro_rows} of {size.length:,} tokens{assumed}",
+            *memory.report(model, options.lora_rank, size, reference),
+        ]
+    except ToolError as error:
+        return [f"memory is not estimated: {error}"]
+
+
+def _local(model: str) -> str:
+    """The folder of a model, of one at the hub where its configuration has been downloaded. ToolError: nowhere here."""
+    resolved = policy.resolve_model(model)
+    if Path(resolved).is_dir():
+        return resolved
+    from huggingface_hub import try_to_load_from_cache
+
+    config = try_to_load_from_cache(model, "config.json")
+    if not isinstance(config, str):
+        raise ToolError(
+            f"{model} is not on this machine, and a dry run downloads nothing: hf download {model} --include '*.json'"
+        )
+    return str(Path(config).parent)
+
+
+def _lengths(model: str, lines: Sequence[Line], reject: Callable[[Line, str], None]) -> list[int]:
+    """Tokens of the sequences with loss."""
+    tokenizer = None
+    lengths = []
+    for line in lines:
+        if tokenizer is None and not any(message.get("token_ids") for message in line.record["messages"]):
+            tokenizer = policy.load_tokenizer(model)
+        try:
+            sample = sample_of(line.record, tokenizer=tokenizer)
+        except RecordError as error:
+            reject(line, str(error))
+            continue
+        lengths += [len(sequence.input_ids) for sequence in sample.sequences if sequence.loss_tokens and sample.kept]
+    return lengths

@@ -1,0 +1,215 @@
+"""Memory of a training process, estimated from the model's configuration: what --dry-run of the trainers prints.
+
+Tensors alone, in bytes: weights, gradients and Adam's two moments by their number; activations by the tensors that
+autograd keeps of a layer, counted on the transformer with RMSNorm and a gated MLP (Llama, Mistral, Qwen2, Qwen3) as
+Korthikanti et al. (2022), "Reducing activation recomputation in large transformer models", section 4, count GPT's;
+logits by the tiles of TRL's chunked language-model head. benchmarks/train_memory.py measures it on a CPU.
+
+Covered: float32 on a CPU; bfloat16 autocast with gradient checkpointing on a GPU; copies, FSDP and ZeRO over several
+processes. Not covered: activations of other architectures (experts, state spaces), what an allocator holds beyond the
+tensors, the libraries themselves, offloading to the CPU.
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..records.errors import ToolError
+from . import policy
+from .step_loader import processes
+
+TILE_ROWS, TILE_WIDTH = 4096, 32768  # TRL 1.16: positions and vocabulary entries whose logits exist at once
+CPU_TILES = 8.25  # copies of a tile while its gradient is made without Triton, one of them of bools
+FLOAT, HALF = 4, 2
+DEVICES = ("CPU", "GPU")
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Sizes of a language model. query, key_value: width of all heads; adapter: weights of its LoRA adapter, 0 without.
+
+    dense: whether its layers are attention with a gated MLP, whose activations are known. normed: queries and keys are
+    normalised (Qwen3).
+    """
+
+    weights: int
+    adapter: int
+    layers: int
+    hidden: int
+    inner: int
+    heads: int
+    query: int
+    key_value: int
+    vocabulary: int
+    rank: int
+    dense: bool
+    normed: bool
+
+    @property
+    def trained(self) -> int:
+        return self.adapter or self.weights
+
+
+@dataclass(frozen=True)
+class Sharding:
+    """Number of processes and what each holds only a part of: optimiser (ZeRO 1), gradients (2), weights (3, FSDP)."""
+
+    processes: int = 1
+    stage: int = 0
+    name: str = "copies"
+
+
+def sharding() -> Sharding:
+    """That of the accelerate configuration that this process was launched with."""
+    count = processes()
+    if os.environ.get("ACCELERATE_USE_FSDP", "").lower() == "true":
+        return Sharding(count, 3, "FSDP")
+    if os.environ.get("ACCELERATE_USE_DEEPSPEED", "").lower() == "true":
+        stage = int(os.environ.get("ACCELERATE_DEEPSPEED_ZERO_STAGE", "2"))
+        return Sharding(count, stage, f"ZeRO {stage}")
+    return Sharding(count)
+
+
+def shape_of(model: str, lora_rank: int) -> Shape:
+    """The sizes of the model in a folder, an adapter's folder or at the hub; of its configuration, no weights are read.
+
+    ToolError: the configuration cannot be loaded.
+    """
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    config = policy.text_config(model)
+    whole = AutoConfig.from_pretrained(policy.adapter_base(model) or model)
+    try:
+        with torch.device("meta"):
+            made = AutoModelForCausalLM.from_config(whole)
+    except ValueError as error:
+        raise ToolError(f"{model}: no language model can be made of its configuration: {error}") from error
+    head = made.get_output_embeddings()
+    linear = [part for part in made.modules() if isinstance(part, torch.nn.Linear) and part is not head]
+    heads, hidden = int(config.num_attention_heads), int(config.hidden_size)
+    width = int(getattr(config, "head_dim", None) or hidden // heads)
+    query = heads * width
+    key_value = int(getattr(config, "num_key_value_heads", None) or heads) * width
+    inner, layers = int(getattr(config, "intermediate_size", None) or 0), int(config.num_hidden_layers)
+    expected = layers * hidden * (2 * query + 2 * key_value + 3 * inner)
+    return Shape(
+        weights=sum(weight.numel() for weight in made.parameters()),
+        adapter=lora_rank * sum(part.in_features + part.out_features for part in linear),
+        layers=layers,
+        hidden=hidden,
+        inner=inner,
+        heads=heads,
+        query=query,
+        key_value=key_value,
+        vocabulary=int(config.vocab_size),
+        rank=lora_rank,
+        dense=expected == sum(part.weight.numel() for part in linear),
+        normed=any(name.endswith(".q_norm") for name, _ in made.named_modules()),
+    )
+
+
+def estimate(
+    shape: Shape, rows: int, length: int, device: str, spread: Sharding = Sharding(), reference: bool = False
+) -> dict[str, float]:
+    """Bytes of one process by what they hold, at the peak of a step of several micro-batches.
+
+    rows, length: of the largest micro-batch. reference: a second model for the KL term, where all weights are trained.
+    """
+    gpu, full = device == "GPU", not shape.adapter
+    parts = [spread.processes if spread.stage >= stage else 1 for stage in (1, 2, 3)]
+    optimiser, gradients, weights = parts
+    stored = HALF if gpu and not full else FLOAT
+    bytes_of = {
+        "weights": shape.weights * stored / weights,
+        "adapter": shape.adapter * FLOAT / weights,
+        "reference model": shape.weights * FLOAT / weights if reference and full else 0,
+        "gradients": shape.trained * FLOAT / gradients,
+        "optimiser": 2 * shape.trained * FLOAT / optimiser,
+        "communication": _communication(shape, spread, stored),
+        "bfloat16 copies": shape.weights * HALF / weights if gpu and full else 0,
+    }
+    if shape.dense:
+        bytes_of["activations"] = _activations(shape, rows, length, gpu)
+    bytes_of["logits"] = _logits(shape, rows * length, gpu)
+    return {name: size for name, size in bytes_of.items() if size}
+
+
+def _communication(shape: Shape, spread: Sharding, stored: int) -> float:
+    """Buckets of gradients that copies exchange; two layers and the embeddings, gathered, where weights are sharded."""
+    if spread.processes == 1:
+        return 0
+    if spread.stage < 3:
+        return shape.trained * FLOAT
+    embeddings = shape.vocabulary * shape.hidden
+    return stored * (embeddings + 2 * max(0, shape.weights - embeddings) / shape.layers)
+
+
+def _activations(shape: Shape, rows: int, length: int, gpu: bool) -> float:
+    """What autograd keeps for the backward pass of a micro-batch.
+
+    A layer keeps, of each position: the inputs of both norms, of the projections behind them and of two residual sums
+    (6 hidden; 4 with frozen norms), queries, repeated keys and values, and attention's result (4 query), the gate, its
+    activation, the other half and their product (4 inner), the mask's row (length), its log sums (heads), two roots.
+    """
+    positions = rows * length
+    hidden = (4.0 if shape.adapter else 6.0) * shape.hidden + 2
+    heads = 4 * shape.query + shape.heads
+    if shape.normed:
+        each = shape.query + shape.key_value
+        hidden += (1 if shape.adapter else 2) * each + shape.heads * (1 + shape.key_value / shape.query)
+    narrow = 7 * shape.rank if shape.adapter else 0
+    if not gpu:
+        return FLOAT * positions * shape.layers * (hidden + heads + 4 * shape.inner + length + narrow)
+    # the input of each layer, and all of the one that is computed anew, with its norms in float32
+    kept = (HALF if shape.adapter else FLOAT) * shape.hidden * shape.layers
+    one = FLOAT * hidden + HALF * (heads + 4 * shape.inner + length + narrow)
+    return positions * (kept + one + length)
+
+
+def _logits(shape: Shape, positions: int, gpu: bool) -> float:
+    """Tiles of logits, and the gradient of the head and of the embedding where all weights are trained."""
+    tile = min(positions, TILE_ROWS) * (TILE_WIDTH if gpu else min(shape.vocabulary, TILE_WIDTH))
+    gradients = 0 if shape.adapter else 2 * FLOAT * shape.vocabulary * shape.hidden
+    states = FLOAT * positions * shape.hidden
+    return states + gradients + (HALF * tile if gpu else CPU_TILES * FLOAT * tile)
+
+
+@dataclass(frozen=True)
+class StepSize:
+    """An optimiser step. rows, tokens: of the whole step; micro_rows, length: of a process's largest micro-batch."""
+
+    rows: int
+    tokens: int
+    micro_rows: int
+    length: int
+
+
+def step_size(lengths: Sequence[int], rows: int, micro_batch: int, micro_tokens: int | None = None) -> StepSize:
+    """The largest step that `rows` of the input's sequences, of these lengths in tokens, can make."""
+    longest = sorted(lengths, reverse=True)[:rows]
+    count = min(micro_batch, -(-len(longest) // processes()))
+    if micro_tokens is not None:
+        count = max(1, min(count, micro_tokens // longest[0]))
+    return StepSize(len(longest), sum(longest), count, longest[0])
+
+
+def report(model: str, lora_rank: int, size: StepSize, reference: bool = False) -> list[str]:
+    """Lines for people: memory of one process on a CPU and on a GPU, in GB (1e9 bytes), by what it is for."""
+    shape, spread = shape_of(model, lora_rank), sharding()
+    by_device = [estimate(shape, size.micro_rows, size.length, device, spread, reference) for device in DEVICES]
+    names = dict.fromkeys(name for parts in by_device for name in parts)
+    lines = [
+        "{:<16} {:>8} {:>8}".format("GB, estimated", *DEVICES),
+        *(_line(name, [parts.get(name, 0) for parts in by_device]) for name in names),
+        _line("together", [sum(parts.values()) for parts in by_device]),
+    ]
+    if spread.processes > 1:
+        lines.append(f"in each of {spread.processes} processes ({spread.name})")
+    if not shape.dense:
+        lines.append("without activations, which are known for attention with a gated MLP alone")
+    return lines
+
+
+def _line(name: str, sizes: Sequence[float]) -> str:
+    return f"{name:<16} {' '.join(f'{size / 1e9:8.2f}' for size in sizes)}"

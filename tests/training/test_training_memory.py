@@ -1,0 +1,196 @@
+"""What --dry-run of the trainers says of memory: beside the tensors that autograd keeps, and a process's measured peak."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import ROOT, run_command
+
+pytest.importorskip("torch", reason="needs the [train] extra")
+
+from mletools.training import memory
+from mletools.training.memory import Shape, Sharding, estimate, shape_of, step_size
+
+SIZES = {"vocab_size": 300, "hidden_size": 64, "intermediate_size": 160, "num_attention_heads": 4}
+SIZES |= {"num_key_value_heads": 2, "head_dim": 16, "max_position_embeddings": 512}
+PLAIN = Shape(
+    weights=1000, adapter=0, layers=2, hidden=8, inner=16, heads=2, query=8, key_value=4, vocabulary=50, rank=0,
+    dense=True, normed=False,
+)  # fmt: skip
+
+
+def kept_by_autograd(folder: Path, rank: int, rows: int, length: int) -> int:
+    """Bytes that the backward pass of a model's layers keeps of a batch with padding, weights left out."""
+    import torch
+    from peft import LoraConfig, get_peft_model
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder)).train()
+    if rank:
+        model = get_peft_model(model, LoraConfig(r=rank, target_modules="all-linear", task_type="CAUSAL_LM"))
+    weights = {weight.untyped_storage().data_ptr() for weight in model.parameters()}
+    kept: dict[int, torch.Tensor] = {}
+
+    def keep(tensor: torch.Tensor) -> torch.Tensor:
+        storage = tensor.untyped_storage().data_ptr()
+        if storage not in weights:
+            kept.setdefault(storage, tensor)
+        return tensor
+
+    ids = torch.randint(5, 300, (rows, length))
+    mask = torch.ones_like(ids)
+    mask[0, -3:] = 0
+    backbone = (model.get_base_model() if rank else model).model
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        result = backbone(input_ids=ids, attention_mask=mask)
+    assert result.last_hidden_state.requires_grad
+    return sum(tensor.untyped_storage().nbytes() for tensor in kept.values())
+
+
+@pytest.mark.parametrize("kind", ["llama", "qwen2", "qwen3"])
+@pytest.mark.parametrize("rank", [0, 4])
+def test_activations_are_those_that_autograd_keeps(kind: str, rank: int, tmp_path: Path) -> None:
+    from transformers import AutoConfig
+
+    kept, estimated = [], []
+    for layers in (1, 2):
+        folder = tmp_path / str(layers)
+        AutoConfig.for_model(kind, num_hidden_layers=layers, **SIZES).save_pretrained(folder)
+        kept.append(kept_by_autograd(folder, rank, 2, 96))
+        estimated.append(estimate(shape_of(str(folder), rank), 2, 96, "CPU")["activations"])
+    # of a layer; besides, the last norm keeps its input and result
+    assert estimated[1] - estimated[0] == pytest.approx(kept[1] - kept[0], rel=0.01)
+
+
+def test_a_shape_is_read_from_the_configuration(tmp_path: Path) -> None:
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    config = AutoConfig.for_model("llama", num_hidden_layers=2, **SIZES)
+    config.save_pretrained(tmp_path)
+    shape = shape_of(str(tmp_path), 4)
+    made = AutoModelForCausalLM.from_config(config)
+    assert shape.weights == sum(weight.numel() for weight in made.parameters())
+    assert shape.adapter == 2 * 4 * (2 * (64 + 64) + 2 * (64 + 32) + 3 * (64 + 160)) and shape.dense
+    AutoConfig.for_model("mixtral", num_hidden_layers=2, **SIZES).save_pretrained(tmp_path)
+    experts = shape_of(str(tmp_path), 0)
+    assert not experts.dense and "activations" not in estimate(experts, 1, 8, "GPU")
+
+
+def test_states_are_counted_by_hand() -> None:
+    parts = estimate(PLAIN, 2, 16, "CPU")
+    assert (parts["weights"], parts["gradients"], parts["optimiser"]) == (4000, 4000, 8000)
+    assert parts["activations"] == 4 * 32 * 2 * (6 * 8 + 2 + 4 * 8 + 2 + 4 * 16 + 16)
+    assert parts["logits"] == 4 * 32 * 8 + 2 * 4 * 50 * 8 + 8.25 * 4 * 32 * 50
+    gpu = estimate(PLAIN, 2, 16, "GPU", reference=True)
+    assert (gpu["weights"], gpu["reference model"], gpu["bfloat16 copies"]) == (4000, 4000, 2000)
+    assert gpu["activations"] < parts["activations"]
+
+
+def test_what_processes_share() -> None:
+    whole = estimate(PLAIN, 2, 16, "GPU")
+    for stage, shared in {
+        1: {"optimiser"},
+        2: {"optimiser", "gradients"},
+        3: {"optimiser", "gradients", "weights"},
+    }.items():
+        parts = estimate(PLAIN, 2, 16, "GPU", Sharding(4, stage))
+        for name in ("optimiser", "gradients", "weights"):
+            assert parts[name] == whole[name] / (4 if name in shared else 1)
+        assert parts["communication"] > 0 and parts["activations"] == whole["activations"]
+    assert "communication" not in whole
+
+
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        ({}, Sharding()),
+        ({"WORLD_SIZE": "4"}, Sharding(4)),
+        ({"WORLD_SIZE": "2", "ACCELERATE_USE_FSDP": "true"}, Sharding(2, 3, "FSDP")),
+        (
+            {"WORLD_SIZE": "2", "ACCELERATE_USE_DEEPSPEED": "true", "ACCELERATE_DEEPSPEED_ZERO_STAGE": "3"},
+            Sharding(2, 3, "ZeRO 3"),
+        ),
+    ],
+)
+def test_sharding_is_that_of_the_launch(
+    variables: dict[str, str], expected: Sharding, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("WORLD_SIZE", "ACCELERATE_USE_FSDP", "ACCELERATE_USE_DEEPSPEED", "ACCELERATE_DEEPSPEED_ZERO_STAGE"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert memory.sharding() == expected
+
+
+def test_the_largest_micro_batch_has_the_longest_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    assert step_size([5, 9, 7, 3], 3, 2) == memory.StepSize(3, 21, 2, 9)
+    assert step_size([5, 9, 7, 3], 3, 8, micro_tokens=18).micro_rows == 2
+    assert step_size([5, 9, 7, 3], 3, 8, micro_tokens=4).micro_rows == 1
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert step_size([5, 9, 7], 3, 8).micro_rows == 2
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> str:
+    from transformers import AutoConfig
+
+    AutoConfig.for_model("llama", num_hidden_layers=2, **SIZES).save_pretrained(tmp_path / "model")
+    return "model"
+
+
+@pytest.mark.parametrize("command", ["mle-train-grpo", "mle-train-sft"])
+def test_a_dry_run_needs_no_weights(command: str, model: str, tmp_path: Path) -> None:
+    line = (ROOT / "examples" / "tasks" / "tasks.jsonl").read_bytes().split(b"\n")[0]
+    task = json.loads(line)
+    record = {
+        "kind": "rollout", "version": 1, "id": "r", "lineage": [], "task": task, "group": "g", "sample": 0, "seed": 1,
+        "scaffold": "single", "policy": {"model": "m", "version": 0, "sampling": {}}, "group_size": 2, "turns": [],
+        "usage": {"prompt_tokens": 40, "completion_tokens": 24, "seconds": 1.0, "usd": 0.0}, "code": "", "stop_reason": "finished", "reward": 1.0,
+        "messages": [{"role": "user", "content": "q", "token_ids": [5] * 40},
+                     {"role": "assistant", "content": "a", "loss": True, "token_ids": [6] * 24, "logprobs": [0.0] * 24}],
+    }  # fmt: skip
+    played = "".join(json.dumps({**record, "id": f"r{n}", "sample": n}) + "\n" for n in range(2))
+    done = run_command(command, "--model", model, "--run-dir", "run", "--dry-run", cwd=tmp_path, input=played.encode())
+    said = done.stderr.decode()
+    assert "a step: up to 2 sequences of 128 tokens; the largest micro-batch: 2 of 64 tokens\n" in said
+    assert "GB, estimated         CPU      GPU\n" in said and "together" in said and not (tmp_path / "run").exists()
+    empty = run_command(command, "--model", model, "--run-dir", "run", "--dry-run", cwd=tmp_path, input=b"")
+    assert "of 512 tokens (no rollouts: each as long as the model's context)" in empty.stderr.decode()
+
+
+@pytest.mark.slow
+def test_the_estimate_is_near_the_measured_peak() -> None:
+    script = [sys.executable, str(ROOT / "benchmarks" / "train_memory.py"), "--sizes", "25m", "--json"]
+    done = subprocess.run(script, check=True, stdout=subprocess.PIPE)
+    measured = [json.loads(line) for line in done.stdout.decode().splitlines()]
+    assert len(measured) == 4
+    for one in measured:
+        assert one["estimate"] == pytest.approx(one["peak"], rel=0.2), one
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_the_benchmark_for_gpus_runs_on_a_cpu(tmp_path: Path) -> None:
+    """All of its steps with a tiny model; without a GPU the program in the sandbox runs on the CPU."""
+    if shutil.which("nvidia-smi"):
+        pytest.skip("this machine may have a GPU: run benchmarks/gpu.sh itself")
+    script = [str(ROOT / "benchmarks" / "gpu.sh"), "--smoke", str(tmp_path / "out")]
+    done = subprocess.run(script, capture_output=True, text=True, env={**os.environ, "PYTHON": sys.executable})
+    assert done.returncode == 0, done.stdout + done.stderr
+    results = [json.loads(line) for line in (tmp_path / "out" / "results.jsonl").read_text().splitlines()]
+    names = ["sample", "sft-lora16", "grpo-lora16", "sft-full", "grpo-full", "lease"]
+    assert [(one["name"], one["status"]) for one in results] == [(name, "done") for name in names]
+    assert all(one["tokens"] > 0 and one["peak_bytes"] > 0 for one in results[:-1])
+    assert results[-1]["printed"].startswith("cpu") and results[-1]["program"] == "ok"
+    alone = subprocess.run(
+        [script[0], str(tmp_path / "none")],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHON": sys.executable},
+    )
+    assert alone.returncode == 1 and "no GPU: nvidia-smi lists none" in alone.stderr
