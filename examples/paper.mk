@@ -1,5 +1,6 @@
-# What the experiments share. SIZE=tiny: policies from scratch, the scripted model, minutes on two cores. SIZE=paper: the paper's
-# models, constants and budgets. Every file appears when it is whole, so `make` goes on where a killed one stopped.
+# What the experiments share. SIZE=tiny: policies from scratch, the scripted model, minutes on two cores. SIZE=paper: the papers'
+# models, constants and budgets. SIZE=rehearsal: the commands of SIZE=paper, with the budgets and models of rehearsal.mk and
+# servers on this machine. Every file appears when it is whole, so `make` goes on where a killed one stopped.
 
 SIZE ?= tiny
 OUT ?= runs/$(SIZE)
@@ -11,12 +12,13 @@ SHELL := bash
 .SECONDARY:
 .DEFAULT_GOAL := all
 
+export SIZE
 export MLE_DATA ?= $(OUT)
 export MLE_JOBS ?= $(shell nproc)
-export HF_HUB_OFFLINE ?= $(if $(filter tiny,$(SIZE)),1,0)
+export HF_HUB_OFFLINE ?= $(if $(filter paper,$(SIZE)),0,1)
 
-ifeq ($(filter tiny paper,$(SIZE)),)
-$(error SIZE is tiny or paper, not $(SIZE))
+ifeq ($(filter tiny rehearsal paper,$(SIZE)),)
+$(error SIZE is tiny, rehearsal or paper, not $(SIZE))
 endif
 
 # the commands: those that are installed, else the checkout's own; `make -n` needs none
@@ -26,6 +28,36 @@ ifeq ($(wildcard ../../.venv/bin/mle-rollout)$(findstring n,$(filter-out --%,$(f
 $(error no mle-rollout: install mletools with pip install '.[train,report]', or let `make .venv/.ready` at the top do it)
 endif
 endif
+
+ifeq ($(SIZE),rehearsal)
+include ../rehearsal.mk
+endif
+
+EXPERIMENT := $(notdir $(CURDIR))
+
+# The machine that a program runs on, in one place. GPUs: one for each program, by number. MLE-RL: 128 cores, 700 GB and A10s, here
+# shared by eight (5.1). R&D-Agent: 12 cores, 220 GB, a V100 (4.1). SandMLE: an H200 (A.2). MLE-Ideator: an A10G (B.2). RL for MLE
+# agents tells none. What a paper does not tell is ours: 12 cores and 64 GB.
+cores.mle-rl := 16
+memory.mle-rl := 87500
+cores.rd-agent := 12
+memory.rd-agent := 220000
+GPUS ?= 0,1,2,3,4,5,6,7
+IMAGE ?= mletools-sandbox
+THREADS ?= $(or $(cores.$(EXPERIMENT)),12)
+MEMORY ?= $(or $(memory.$(EXPERIMENT)),64000)
+PROCESSES ?= 4096
+FILE_SIZE ?= 100000
+DISK ?= 200000
+ENVIRONMENT = $(if $(IMAGE),--backend docker --image $(IMAGE)) $(GPUS:%=--gpus %) --threads $(THREADS) --memory-size $(MEMORY) \
+  --processes $(PROCESSES) --file-size $(FILE_SIZE) --disk $(DISK)
+
+# where the prepared competitions and the benchmark's checkout lie
+# Competitions whose labels are in no train.csv have no rows to hold out: agents in turns leave them out, and say so.
+SKIP := --max-rejects 100
+
+BENCH ?= mle-bench/data
+REPO ?= mle-bench
 
 # How what was sampled is run, where the agent does not do that itself.
 RUN ?= | mle-instrument -q --allow-empty | mle-sandbox -q --allow-empty $(LIMITS)
@@ -46,22 +78,45 @@ mkdir -p $(2); $(call whole,$(2)/graded.jsonl); \
   | mle-train-grpo --stream --allow-empty --publish $(2)/pub $(SERVER:%=--publish-url %) --max-staleness $(STALENESS) --max-steps $(3) --model $(1) --run-dir $(2) \
     --seed $(SEED) $(TRAIN) $(6) -o $(2)/steps.jsonl --resume || (( $$? == 141 ))
 $(call whole,$(2)/graded.jsonl)
+@[ -e $(2)/latest ] || { echo "$(2): no step was made: nothing in $(2)/graded.jsonl teaches" >&2; exit 1; }
 endef
 
 # Who answers, while training and afterwards: transformers or vLLM in the sampler's own process, which takes each version of the policy from
 # its folder. Or a vLLM server, which the trainer loads each version into (RANK=0 cluster/serve.sh):
 # SERVER=http://localhost:8000/v1. vLLM in the sampler's process starts anew for each version of all weights.
-LOCAL := $(if $(filter tiny,$(SIZE)),hf,vllm)
+LOCAL ?= $(if $(filter tiny,$(SIZE)),hf,vllm)
 SERVER ?=
 SAMPLER := $(if $(SERVER),-m policy --model-url $(SERVER),-m $(LOCAL):)
 
 # $(call policy,ARM): who is evaluated, what ARM's training came to; base is what all of them began from
 policy = $(LOCAL):$(if $(filter base,$(1)),$(POLICY),$(OUT)/$(1)/latest)
 
-.PHONY: all clean options
+# $(call only,TASKS,ARMS,FOLDER): of each arm's graded rollouts those of the tasks in the file TASKS, into FOLDER/ARM.jsonl
+only = mkdir -p $(3); for arm in $(2); do \
+    jq -c --slurpfile tasks $(1) 'select(.task.id | IN($$tasks[].id))' $(OUT)/$$arm.graded.jsonl > $(3)/$$arm.jsonl; done
+
+.PHONY: all results clean options differences
+# A rehearsal makes its model and its competitions, and runs between the start and the end of its servers.
+ifeq ($(SIZE),rehearsal)
+SMALL_MODEL ?= ../../smollm2
+INNER := $(MAKE)
+all:
+	mkdir -p $(OUT)
+	python3 ../small_model.py $(SMALL_MODEL)
+	python3 ../rehearsal_model.py $(SMALL_MODEL) $(POLICY)
+	python3 ../competitions.py $(OUT)/bench
+	python3 ../servers.py $(POLICY) $(PORT) $(EMBEDDING_PORT) $(OUT)/servers -- $(INNER) --no-print-directory results
+else
+all: results
+endif
+
 clean:
 	rm -rf $(OUT)
 
-# every command of the experiment through its own parser
+# every command of the experiment, with --dry-run and an empty input
 options:
-	@$(MAKE) -s -n --always-make all | python3 ../options.py
+	@$(MAKE) -s -n --always-make results | python3 ../options.py
+
+# what a rehearsal has other than the paper; an error where a recipe differs by anything else
+differences:
+	@python3 ../differences.py

@@ -1,4 +1,4 @@
-"""The experiments of examples/: every command of every size is one that its own parser takes."""
+"""The experiments of examples/: every command of every size passes its own dry run, and the rehearsal is the paper's."""
 
 import os
 import re
@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import BIN, ROOT
+from conftest import BIN, ROOT, records, run_command
 
 EXAMPLES = ROOT / "examples"
 EXPERIMENTS = sorted(path.parent.name for path in EXAMPLES.glob("*/Makefile"))
@@ -23,7 +23,8 @@ def make(folder: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
 
 
-@pytest.mark.parametrize("size", ["tiny", "paper"])
+@pytest.mark.slow
+@pytest.mark.parametrize("size", ["tiny", "rehearsal", "paper"])
 @pytest.mark.parametrize("folder", EXPERIMENTS)
 def test_every_command_accepts_its_options(folder: str, size: str, tmp_path: Path) -> None:
     done = make(folder, "options", f"SIZE={size}", f"OUT={tmp_path}/runs")
@@ -81,12 +82,46 @@ def test_an_experiment_goes_on_after_a_kill_and_does_nothing_twice(tmp_path: Pat
     )
 
 
-def test_sizes_are_two() -> None:
+def test_sizes_are_three() -> None:
     done = make(EXPERIMENTS[0], "-n", "SIZE=huge")
-    assert done.returncode == 2 and "SIZE is tiny or paper, not huge" in done.stderr
+    assert done.returncode == 2 and "SIZE is tiny, rehearsal or paper, not huge" in done.stderr
 
 
-def test_the_check_of_commands_refuses_unknown_options_and_values() -> None:
+@pytest.mark.parametrize("folder", EXPERIMENTS)
+def test_a_rehearsal_differs_from_the_paper_by_its_variables_alone(folder: str) -> None:
+    done = make(folder, "differences")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "RUN_SECONDS: " in done.stdout and " -> 12\n" in done.stdout
+
+
+def test_a_recipe_that_differs_otherwise_is_shown(tmp_path: Path) -> None:
+    shutil.copytree(EXAMPLES, tmp_path / "examples", ignore=shutil.ignore_patterns("runs"))
+    makefile = tmp_path / "examples" / "rd-agent" / "Makefile"
+    extra = "\nifeq ($(SIZE),rehearsal)\nMODELS += --max-usd 1\nendif\n"
+    makefile.write_text(makefile.read_text() + extra)
+    environment = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}"}
+    done = subprocess.run(
+        ["make", "-s", "-C", makefile.parent, "differences"],
+        env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2 and "the recipes differ by more than the variables of rehearsal.mk" in done.stderr
+    assert "--max-usd 1" in done.stdout
+
+
+def test_competitions_are_imported_without_flags(tmp_path: Path) -> None:
+    script = [sys.executable, str(EXAMPLES / "competitions.py"), str(tmp_path / "bench")]
+    for _ in range(2):
+        subprocess.run(script, check=True)
+    imported = run_command("mle-import", "bench/data", "--repo", "bench", "-k", cwd=tmp_path)
+    image, text, table = records(imported.stdout)
+    assert [task["provenance"]["split"] for task in (image, text, table)] == ["low", "medium", "low"]
+    assert all(task["provenance"]["graded_by"] == "record" and task["leaderboard"] for task in (image, text, table))
+    assert image["modality"] == "image" and "train.csv" not in image["data"]["public"]
+    (dojo,) = records(run_command("mle-import", "bench/dojo", "--repo", "bench", cwd=tmp_path).stdout)
+    assert dojo["public_leaderboard"] and dojo["provenance"]["benchmark"] == "mle-dojo"
+
+
+def test_the_check_of_commands_accepts_nothing_but_success() -> None:
     script = [sys.executable, str(EXAMPLES / "options.py")]
     text = "mle-rollout --scaffold search --no-such x.jsonl | mle-grade -q \\\n  --reward best > y\nx=$$(( 1 + 2 )); mle-filter --top $x\n"
     done = subprocess.run(script, input=text, capture_output=True, text=True, check=False)
@@ -98,15 +133,21 @@ def test_the_check_of_commands_refuses_unknown_options_and_values() -> None:
     )
     text = (
         'mle-rollout -m gpt-4.1 --model-url "" x.jsonl\n'
-        "mle-train-grpo --stream --publish-url http://h/v1 --model m --run-dir o --preset mle-rl\n"
-        "mle-grade x.jsonl --resume\nmle-import there --metric rmsle -o tasks.jsonl\n"
+        "mle-train-grpo --stream --publish p --max-staleness 1 --model m --run-dir o --preset mle-rl\n"  # behind the parser
+        "mle-grade x.jsonl -o y.jsonl --resume\nmle-import there --metric rmsle -o tasks.jsonl\n"
     )
     done = subprocess.run(script, input=text, capture_output=True, text=True, check=False)
-    assert done.returncode == 1 and done.stdout.endswith("4 commands, 3 refused\n")
-    assert (
-        "'' is no URL" in done.stdout and "--publish-url needs --publish DIR" in done.stdout
-    )  # one before, one behind the parser
+    assert done.returncode == 1 and done.stdout.endswith("4 commands, 2 refused\n"), done.stdout
+    assert "'' is no URL" in done.stdout and "a policy is up to 4 updates old" in done.stdout
     assert subprocess.run(script, input="echo", capture_output=True, text=True, check=False).returncode == 1
+
+
+@pytest.mark.parametrize("folder", EXPERIMENTS)
+def test_every_table_is_on_the_page_of_the_papers(folder: str) -> None:
+    """docs/papers.md: each target of a table is in the experiment's Makefile, and the other way round."""
+    rows = re.findall(rf"^\| {folder} \|[^|]*\| `([^`]*)` \|", (ROOT / "docs/papers.md").read_text(), re.MULTILINE)
+    shown_last = make(folder, "-n", "--always-make", "results", "SIZE=paper", "OUT=OUT").stdout.splitlines()[-1]
+    assert {row for row in rows if row.endswith(".txt")} == set(re.findall(r"OUT/(\S+\.txt)", shown_last))
 
 
 def shown(page: Path) -> str:
@@ -118,6 +159,6 @@ PAGES = [EXAMPLES.parent / "README.md", *sorted((EXAMPLES.parent / "docs").glob(
 
 @pytest.mark.parametrize("page", [page for page in PAGES if "mle-" in shown(page)], ids=lambda page: page.name)
 def test_every_command_of_the_docs_accepts_its_options(page: Path) -> None:
-    script = [sys.executable, str(EXAMPLES / "options.py")]
+    script = [sys.executable, str(ROOT / "tests" / "documented_commands.py")]
     done = subprocess.run(script, input=shown(page), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

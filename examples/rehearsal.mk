@@ -1,0 +1,80 @@
+# SIZE=rehearsal: what it has other than SIZE=paper, and all of it: budgets, names and addresses of models, names of
+# competitions, and the machine that programs run on. The recipes are those of SIZE=paper (`make differences` checks that,
+# and prints this page against the paper's values). Servers of one tiny model (rehearsal_model.py) stand in for every model.
+
+# ---- models: vLLM on this machine behind every address; policies in transformers, in the command's own process
+PORT ?= 18431
+EMBEDDING_PORT ?= 18432
+MODEL := rehearsal
+RESEARCHER := rehearsal
+EMBEDDER := rehearsal
+AUTHOR := rehearsal
+CLASSIFIER := rehearsal
+SMALL_IMPLEMENTER := rehearsal
+STRONG := rehearsal
+URL := http://127.0.0.1:$(PORT)/v1
+# SandMLE's tasks come from hidden rules: a tiny model cannot write any (the questions to AUTHOR are not rehearsed)
+DRAFTED_BY := --source tabular
+AUTHOR_URL := http://127.0.0.1:$(PORT)/v1
+STRONG_URL := http://127.0.0.1:$(PORT)/v1
+SMALL_URL := http://127.0.0.1:$(PORT)/v1
+EMBEDDING_URL := http://127.0.0.1:$(EMBEDDING_PORT)/v1
+PRICE := 0.1,0.4
+LOCAL := hf
+POLICY := ../../runs/rehearsal-model
+MICRO_BATCH := 4
+
+# ---- competitions: three small ones in MLE-bench's layout, and one in MLE-Dojo's (competitions.py)
+BENCH := $(OUT)/bench/data
+REPO := $(OUT)/bench
+DOJO := $(OUT)/bench/dojo
+DOJO_REPO := $(OUT)/bench
+TEN := learning-agency-lab-automated-essay-scoring-2
+TWELVE := learning-agency-lab-automated-essay-scoring-2 tabular-playground-series-may-2022
+FORTY := tabular-playground-series-may-2022 dogs-vs-cats-redux-kernels-edition
+
+# ---- the machine of the programs: this one, without a GPU and without a container
+GPUS :=
+IMAGE :=
+THREADS := 1
+MEMORY := 2048
+PROCESSES := 64
+FILE_SIZE := 64
+DISK := 256
+
+# ---- budgets
+RUNS := 1
+REPEATS := 1
+ABLATION_RUNS := 1
+STEPS := 1
+PASSES := 4
+GROUP := 2
+SAMPLES := 4
+COUNTS := 2 4
+JOBS := 4
+RUN_SECONDS := 12
+SEARCH_SECONDS := 10
+FULL_SECONDS := 12
+LITE_SECONDS := 12
+LITE_RUN_SECONDS := 12
+DOJO_SECONDS := 12
+GROUPS_PER_STEP := 1
+EPISODE_SECONDS := 12
+SAMPLED_TURNS := 3
+EVALUATED_TURNS := 4
+TURNS := 1 2
+TEACHER_TRACES := 2
+BATCH := 4
+ANSWER_TOKENS := 260
+TRACE_TOKENS := 900
+STATE_RUNS := 12
+TRAIN_STATES := 2
+VALIDATION_STATES := 1
+TRAIN_SHARE := 0.6
+VALIDATION_SHARE := 0.4
+IDEA_TOKENS := 260
+IDEA_JOBS := 4
+DRAFTS := 2
+SEED_TRAJECTORIES := 2
+TRAINED_TASKS := 1
+VALIDATION_TASKS := 1
