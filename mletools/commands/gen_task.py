@@ -45,14 +45,15 @@ def main(run: cli.Run, task_options: TaskOptions, llm: LlmOptions, **own: Any) -
       mle-gen-task --source llm --seeds tasks.jsonl -m my-model --model-url $URL --developer gpt-5
       mle-gen-task --source image,audio -n 8 | jq -r '[.name, .problem, .metric.name] | @tsv'
     """
-    task_options.check(llm)
+    roles = read_roles(own)
+    task_options.check(llm, roles)
     run.end_dry_run()
     if task_options.described is not None:
         describe(run, task_options.described)
         return
     from ..making.tasks import make_tasks
 
-    make_tasks(run, task_options, llm, read_roles(own))
+    make_tasks(run, task_options, llm, roles)
 
 
 def describe(run: cli.Run, path: str) -> None:

@@ -1,5 +1,6 @@
 """The options of task making. Importing this module is cheap, because --help does."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -79,12 +80,12 @@ class TaskOptions:
         machine=True,
     )
 
-    def check(self, llm: "LlmOptions") -> None:
+    def check(self, llm: "LlmOptions", roles: Mapping[str, "TaskRole"]) -> None:
         """OptionError for sources that exclude each other; ToolError for a model that cannot be opened."""
         if LLM in self.source and self.source != (LLM,):
             raise OptionError("--source llm excludes other sources: use it in a separate run")
         if LLM in self.source and self.described is None:
-            llm.check()
+            llm.check_roles(roles)
 
 
 @dataclass(frozen=True)
@@ -117,15 +118,21 @@ class LlmOptions(ModelOptions):
         metavar="PROMPT,COMPLETION",
     )
 
-    def check(self) -> None:
-        """ToolError: no model, no seeds, or a model that cannot be opened."""
-        if self.model is None:
-            raise ToolError("--source llm needs a model: give -m NAME --model-url URL, or -m hf:PATH")
+    def check_roles(self, roles: Mapping[str, "TaskRole"]) -> None:
+        """ToolError: no seeds, a role without a model, or with one that cannot be opened."""
         if not self.seeds:
             raise ToolError(
                 "--source llm needs seed tasks: give --seeds, e.g. the file that mle-gen-task or mle-import wrote"
             )
-        super().check()
+        for role in ROLES:
+            given = roles.get(role, TaskRole())
+            if given.model is None and self.model is None:
+                raise ToolError(
+                    f"--source llm needs a model: give -m NAME --model-url URL, or -m hf:PATH (or --{role}, which has none)"
+                )
+            if given.model is not None:
+                self.check_role(given.model, given.url, given.options)
+        self.check()
 
 
 @dataclass(frozen=True)

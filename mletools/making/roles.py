@@ -171,10 +171,7 @@ def _models(
     for role in ROLES:
         given = roles.get(role, TaskRole())
         own, name = given.options, given.model or options.model
-        if name is None:
-            raise ToolError(
-                f"--source llm needs a model: give -m NAME --model-url URL, or -m hf:PATH (or --{role}, which has none)"
-            )
+        assert name is not None  # options.check_roles
         apart = given.model or given.url or own.key_file or own.key_env or own.option
         if apart:
             own = own if given.model else replace(own, option=(*options.model_option, *own.option))
@@ -211,7 +208,7 @@ def open_maker(
     Not picklable. ToolError: no seeds, no model, a journal in use, no sandbox that hides other files from the model's
     scripts.
     """
-    options.check()
+    options.check_roles(roles)
     seeds = read_seeds(options.seeds, data)
     with ExitStack() as stack:
         models = _models(stack, options, roles)

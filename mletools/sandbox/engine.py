@@ -54,7 +54,7 @@ class Kind:
 def source_archive() -> bytes:
     """A zip archive of the modules that the agent needs."""
     root = Path(mletools.__file__).parent
-    files = [root / "__init__.py", root / "records" / "__init__.py", root / "records" / "errors.py"]
+    files = [root / "__init__.py", *(root / "records" / name for name in ("__init__.py", "errors.py", "programs.py"))]
     files += sorted((root / "sandbox").glob("*.py"))
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
