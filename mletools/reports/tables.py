@@ -8,6 +8,7 @@ from .courses import ALL
 from .formats import formats
 from .lines import HANDLING, OVERALL, Record, Table, each, form_of, interval, number
 from .means import RATES
+from .show.visible import visible_line
 from .usage import AFTERWARDS
 
 
@@ -82,9 +83,9 @@ def costs(rows: Sequence[Record]) -> Table:
     if not _several_roles(rows):
         return Table(["cost", *header], [[row["set"], *_cost(row)] for row in rows], ("cost",), "Cost")
     lines = [
-        [row["set"], role, *_cost(used)]
+        [row["set"], visible_line(role), *_cost(used)]
         for row in rows
-        for role, used in {"all": row, **row.get("usage_by_role", {})}.items()
+        for role, used in (("all", row), *row.get("usage_by_role", {}).items())
     ]
     return Table(["cost", "role", *header], lines, ("cost", "role"), "Cost")
 

@@ -339,6 +339,8 @@ def test_costs_are_apart_by_role_where_there_are_several() -> None:
     assert lines[1][5:] == ["100", "(1/2)", "10", "(1/2)", "0.25", "(1/2)", "0.2500"]
     assert "cost of judge (mle-classify-ideas): after the rollouts, not in all" in notes([whole])
     assert "role" not in costs([rows([a_set("y", other)])["all", "y"]]).header
+    hostile = rollout("a", 0, 0.5, usage_by_role={"policy": used(1, None), "\x1b[2J\nall": used(1, None)})
+    assert str(costs([rows([a_set("z", hostile)])["all", "z"]])).replace("\n", "").isprintable()
 
 
 # --- comparisons ----------------------------------------------------------------------------------------------------

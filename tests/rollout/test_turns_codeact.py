@@ -243,9 +243,8 @@ def test_an_ideator_whose_context_is_too_short_is_told_of(tmp_path: Path) -> Non
     for turn in record["turns"][1:3]:
         assert turn["help"]["said"] == "" and turn["help"]["answer"] == FIXED["null"]
         assert "50" in turn["help"]["refused"]
-    assert record["usage"]["completion_tokens"] > 0 and list(record["usage_by_role"]) == [
-        "policy"
-    ]  # no answer, no cost
+    # no answer, no cost
+    assert record["usage"]["completion_tokens"] > 0 and list(record["usage_by_role"]) == ["policy"]
     assert done.stderr.count(b"the ideator cannot be asked, so its answers count as none: ") == 1
     assert b"2 requests for help too long for the ideator" in done.stderr
 
