@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ...records import csv_files
 from ...records.errors import RecordError, ToolError
 from ...records.ids import derive_seed
 from ..checks import OF_THRESHOLDS, check_draft
@@ -159,13 +160,7 @@ def _as_shares(cells: dict[str, list[str]], names: Sequence[str], total: float) 
 
 
 def _columns(content: Content) -> dict[str, list[str]]:
-    if isinstance(content, Path):
-        return read_columns(content)
-    import csv
-    import io
-
-    header, *rows = csv.reader(io.StringIO(content.decode(), newline=""))
-    return {name: list(cells) for name, cells in zip(header, zip(*rows, strict=True), strict=True)}
+    return read_columns(content) if isinstance(content, Path) else csv_files.read_columns(content)
 
 
 def _with_thresholds(

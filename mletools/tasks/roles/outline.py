@@ -3,14 +3,14 @@
 Only the record and public files are looked at; cells of text stay unseen. Not covered: what the model makes of it.
 """
 
-import csv
-import io
 import math
 from collections import Counter
 from collections.abc import Mapping
+from itertools import islice
 from pathlib import PurePosixPath
 from typing import Any
 
+from ...records.csv_files import CsvError, read_rows
 from ..folder import Content, size
 
 MOST_DESCRIPTION = 6000  # characters
@@ -88,9 +88,8 @@ def _rows(content: Content) -> list[list[str]]:
     if len(head) == MOST_READ:
         head = head[: head.rfind(b"\n") + 1]
     try:
-        text = io.StringIO(head.decode("utf-8-sig"), newline="")
-        return [row for row, _ in zip(csv.reader(text), range(MOST_ROWS + 1), strict=False)]
-    except (UnicodeDecodeError, csv.Error):
+        return list(islice(read_rows(head, strict=False), MOST_ROWS + 1))
+    except CsvError:
         return []
 
 
