@@ -42,10 +42,14 @@ def read_rows(
     with lines as text:
         reader = csv.reader(text, delimiter=delimiter, strict=strict)
         try:
-            if even:
-                yield from _even(reader)
-            else:
-                yield from reader
+            if not even:
+                yield from reader  # to its end
+            width = 0
+            for row in filter(None, reader):
+                width = width or len(row)
+                if len(row) != width:
+                    raise CsvError(f"line {reader.line_num} has {len(row)} cells, the first line has {width}")
+                yield row
         except csv.Error as error:
             raise CsvError(f"not CSV: line {reader.line_num}: {error}") from None
         except UnicodeDecodeError:
@@ -64,16 +68,6 @@ def read_columns(source: bytes | Path, delimiter: str = ",") -> dict[str, list[s
         twice = next(name for at, name in enumerate(header) if name in header[:at])
         raise CsvError(f"column {twice!r} appears twice")
     return {name: list(cells) for name, cells in zip(header, zip(*rows, strict=True), strict=True)}
-
-
-def _even(reader: Any) -> Iterator[list[str]]:
-    width = 0
-    for row in reader:
-        if row:
-            width = width or len(row)
-            if len(row) != width:
-                raise CsvError(f"line {reader.line_num} has {len(row)} cells, the first line has {width}")
-            yield row
 
 
 def _opened(source: bytes | Path) -> BinaryIO:

@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from ...records.csv_files import CsvError, read_rows
-from ..folder import Content, size
+from ..folder import Content, read, size
 
 MOST_DESCRIPTION = 6000  # characters
 MOST_READ = 2 << 20  # bytes of a table
@@ -80,11 +80,7 @@ def _tables(files: Mapping[str, Content]) -> list[str]:
 
 def _rows(content: Content) -> list[list[str]]:
     """The first rows of a CSV file; none where it is no such thing."""
-    if isinstance(content, bytes):
-        head = content[:MOST_READ]
-    else:
-        with content.open("rb") as file:
-            head = file.read(MOST_READ)
+    head = read(content, MOST_READ)
     if len(head) == MOST_READ:
         head = head[: head.rfind(b"\n") + 1]
     try:

@@ -39,10 +39,8 @@ class Sheet:
 
 def read_sheet(name: str, content: bytes) -> Sheet:
     """The table in the bytes of the file `name`. Faulty says what is wrong with it."""
-    if b"\0" in content:
-        raise Faulty(f"{name} holds NUL bytes")
-    if content.startswith(codecs.BOM_UTF8):
-        raise Faulty(f"{name} begins with a byte order mark: write it as plain UTF-8")
+    if b"\0" in content or content.startswith(codecs.BOM_UTF8):
+        raise Faulty(f"{name} holds NUL bytes or a byte order mark")
     try:
         rows = list(read_rows(content))
     except CsvError as error:

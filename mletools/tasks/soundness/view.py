@@ -13,12 +13,11 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from ...records.csv_files import CsvError, delimiter_of, read_rows
-from ..folder import Content, size
+from ..folder import Content, read
 from .case import Case
 
 Columns = dict[str, list[str]]
 MOST_ROWS = 200_000
-MOST_BYTES = 256 << 20
 # Rows whose associations are computed.
 MOST_COMPARED = {"train": 3000, "test": 2000}
 TABLES = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
@@ -240,19 +239,6 @@ def _kind(name: str) -> str:
 
 def rows_of(table: Columns) -> int:
     return len(next(iter(table.values()), []))
-
-
-def read(content: Content, most: int = MOST_BYTES) -> bytes:
-    """The first `most` bytes."""
-    if isinstance(content, bytes):
-        return content[:most]
-    with content.open("rb") as file:
-        return file.read(most)
-
-
-def weight(content: Content) -> int:
-    """How many bytes a file has."""
-    return size(content)
 
 
 def table_of(content: Content, name: str) -> Columns:

@@ -4,7 +4,7 @@ Not covered: which rows go where (made), sample submissions (samples).
 """
 
 import codecs
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,11 +39,6 @@ def read_bytes(path: Path) -> bytes:
         raise Rejected(f"{path.name}: {error.strerror}") from None
 
 
-def full_rows(content: bytes) -> Iterator[tuple[list[str], str]]:
-    """rows_of without empty lines."""
-    return ((cells, text) for cells, text in rows_of(content) if cells)
-
-
 def read_table(path: Path) -> tuple[Table, bytes]:
     """(a CSV file's table, its content). Rejected where it is none."""
     content = read_bytes(path)
@@ -67,8 +62,8 @@ def with_ids(train: Table, ids: Sequence[str], others: Sequence[Key]) -> Table:
 
 def thinned(content: bytes, out: set[int]) -> bytes:
     """A CSV file without the rows of these numbers and without empty lines; its other bytes are as they were."""
-    rows = full_rows(content)
-    texts = [next(rows)[1], *(text for at, (_, text) in enumerate(rows) if at not in out)]
+    rows = (text for cells, text in rows_of(content) if cells)
+    texts = [next(rows), *(text for at, text in enumerate(rows) if at not in out)]
     bom = codecs.BOM_UTF8 if content.startswith(codecs.BOM_UTF8) else b""
     return bom + "".join(texts).encode()
 
