@@ -40,7 +40,7 @@ class Sheet:
 def read_sheet(name: str, content: bytes) -> Sheet:
     """The table in the bytes of the file `name`. Faulty says what is wrong with it."""
     if b"\0" in content or content.startswith(codecs.BOM_UTF8):
-        raise Faulty(f"{name} holds NUL bytes or a byte order mark")
+        raise Faulty(f"{name} holds NUL bytes or a byte order mark: write plain UTF-8")
     try:
         rows = list(read_rows(content))
     except CsvError as error:
