@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .means import RATES
+from .show.visible import visible_line
 
 Record = dict[str, Any]
 OVERALL = {
@@ -61,11 +62,12 @@ class Table:
         from tabulate import tabulate
 
         align = ["left" if name in self.left else "right" for name in self.header]
-        rules = ["-" * max(map(len, column)) for column in zip(self.header, *self.rows, strict=True)]
-        lines = [self.header, rules, *self.rows]
+        cells = [[visible_line(cell) for cell in row] for row in (self.header, *self.rows)]  # names come from records
+        rules = ["-" * max(map(len, column)) for column in zip(*cells, strict=True)]
+        lines = [cells[0], rules, *cells[1:]]
         return str(tabulate(lines, tablefmt="plain", disable_numparse=True, colalign=align))
 
 
 def each(rows: Sequence[Record], words: Callable[[Record], str]) -> str:
     """`3 of 24 (before), 0 of 24 (after)`; set names only if there are several."""
-    return ", ".join(f"{words(row)} ({row['set']})" if len(rows) > 1 else words(row) for row in rows)
+    return ", ".join(f"{words(row)} ({visible_line(row['set'])})" if len(rows) > 1 else words(row) for row in rows)

@@ -8,7 +8,6 @@ from .courses import ALL
 from .formats import formats
 from .lines import HANDLING, OVERALL, Record, Table, each, form_of, interval, number
 from .means import RATES
-from .show.visible import visible_line
 from .usage import AFTERWARDS
 
 
@@ -83,7 +82,7 @@ def costs(rows: Sequence[Record]) -> Table:
     if not _several_roles(rows):
         return Table(["cost", *header], [[row["set"], *_cost(row)] for row in rows], ("cost",), "Cost")
     lines = [
-        [row["set"], visible_line(role), *_cost(used)]
+        [row["set"], role, *_cost(used)]
         for row in rows
         for role, used in (("all", row), *row.get("usage_by_role", {}).items())
     ]

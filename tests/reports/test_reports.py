@@ -174,6 +174,13 @@ def test_missing_runs_count_as_invalid_or_are_ignored_or_stop() -> None:
     assert rows([full], missing="error")["all", "y"]["missing"] == 0
 
 
+def test_names_of_tasks_and_sets_cannot_steer_a_terminal() -> None:
+    steered = "\x1b[2J\na\u202e"
+    printed = report(list(rows([a_set(steered, rollout(steered, 0, 0.5), rollout(steered, 1, 0.4))]).values()))
+    assert "␛[2J␊a\\u202e" in printed
+    assert printed.replace("\n", "").isprintable()
+
+
 def run_set_rollouts(count: int) -> list[dict[str, Any]]:
     return [rollout(task, n, 0.5) for task in ("a", "b") for n in range(count)]
 
