@@ -247,6 +247,13 @@ def test_answers_are_short_and_regular(tmp_path: Path) -> None:
         assert len(set(plans)) == len(plans) and all(3 <= plan.count(". ") + 1 <= 5 for plan in plans)
 
 
+def test_an_imported_table_of_texts_has_any_columns(tmp_path: Path) -> None:
+    task = make_task(tmp_path, "label") | {"modality": "text", "provenance": {"graded_by": "record"}}
+    outcomes = run_all(task, {"forest": program_of(scripted.answer(task, "forest", 0))}, tmp_path / "runs")
+    code, verdict = outcomes["forest"]
+    assert code == 0 and verdict.valid
+
+
 def test_a_task_without_a_table_is_a_record_error(tmp_path: Path) -> None:
     task = make_task(tmp_path, "label")
     task["data"]["public"].remove("train.csv")
