@@ -108,6 +108,13 @@ def unsolved(task: Mapping[str, Any]) -> str:
     return ""
 
 
+def sample_file(task: Mapping[str, Any]) -> str:
+    """The public CSV file with the sample submission, or an empty text."""
+    named = re.compile(r"(.*/)?[^/]*sample[^/]*sub[^/]*\.csv", re.IGNORECASE)
+    found = [name for name in task["data"]["public"] if named.fullmatch(name)]
+    return min(found, key=lambda name: (name.count("/"), name), default="")
+
+
 def is_imported(task: Mapping[str, Any]) -> bool:
     """Whether the task's files are somebody else's, so their names and columns may be any."""
     return "graded_by" in task.get("provenance", {})
