@@ -21,7 +21,7 @@ HandIn = Callable[[Sequence[Turn], Turn | None, Mapping[str, Any]], tuple[str | 
 # (task, test score) -> {"human_rank", "human_rank_rule"}, both None for a task without a leaderboard
 Standing = Callable[[Mapping[str, Any], float], dict[str, Any]]
 # What was said of the whole rollout, and is not true of a step.
-OF_THE_WHOLE = ("instrument", "grade", "reward", "filter", "idea_types")
+OF_THE_WHOLE = ("usage_by_role", "instrument", "grade", "reward", "filter", "idea_types")
 BOX = ("backend", "start", "gpu", "protections", "limits")
 
 

@@ -4,14 +4,15 @@ A leaderboard is a CSV file with a column `score`, one row per team. It is sorte
 score are dropped; scores are not rounded. Not covered: teams' names, dates, prizes.
 """
 
-import csv
 import functools
 import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 
+from ..records.csv_files import read_rows
 from ..records.errors import RecordError, ToolError
 
 MEDALS = ("gold", "silver", "bronze")
@@ -82,12 +83,12 @@ def read_leaderboard(path: str, lower_is_better: bool) -> Leaderboard:
 
 @functools.lru_cache(maxsize=256)
 def _read(path: str, modified_ns: int, lower_is_better: bool) -> Leaderboard:
-    with open(path, newline="", encoding="utf-8-sig") as file:
-        try:
-            cells = [row["score"] for row in csv.DictReader(file, strict=True)]
-            scores = [float(cell) for cell in cells if cell and cell.strip()]
-        except (KeyError, TypeError, ValueError, csv.Error) as error:
-            raise ToolError(f"{path}: a leaderboard needs a column 'score' of numbers: {error}") from None
+    try:
+        lines = read_rows(Path(path))
+        at = next(lines, []).index("score")
+        scores = [float(row[at]) for row in lines if row[at:] and row[at].strip()]
+    except ValueError as error:
+        raise ToolError(f"{path}: a leaderboard needs a column 'score' of numbers: {error}") from None
     if not scores or not all(map(math.isfinite, scores)):
         raise ToolError(f"{path}: a leaderboard needs at least one row, and a finite score in each")
     return Leaderboard(tuple(sorted(scores, reverse=not lower_is_better)), lower_is_better)

@@ -4,14 +4,13 @@ Reads only the columns needed, and bounds the rows and the cells of a row. Text 
 formulas. Not covered: the meaning of cells (parsing), grouping and order of rows (submission, answers).
 """
 
-import csv
 import gc
-import io
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from typing import Any
 
+from ..records.csv_files import CsvError, decoded, read_rows
 from .parsing import shown
 
 MAX_COLUMNS = 20_000
@@ -21,9 +20,6 @@ BLOCK_CELLS = 100_000
 
 class Invalid(ValueError):
     """The submission cannot be graded; the message tells the agent why."""
-
-
-LARGEST_CELL = 1 << 30  # bytes; the content itself is bounded
 
 
 def listed(names: Sequence[str]) -> str:
@@ -39,25 +35,22 @@ def read_table(
         raise Invalid("the file is empty")
     if b"\0" in content:
         raise Invalid("the file holds NUL bytes: it must be CSV text")
-    csv.field_size_limit(LARGEST_CELL)  # global, and not reset because other threads may be reading
     try:
-        text = io.TextIOWrapper(io.BytesIO(content), encoding="utf-8-sig", newline="")
+        text = decoded(content)
         # A row of millions of cells would fill the memory before its cells can be counted.
         narrow = _Narrow(text) if content.count(b",") > MAX_COMMAS else None
-        lines = csv.reader(narrow or text, strict=True)
-        header = next(lines)
+        lines = read_rows(narrow or text)
+        header = next(lines, [])
         _check_header(header, names)
         with _no_garbage_collection():
             rows = narrow.rows(lines) if narrow else lines
             return header, _columns(rows, header, header if names is None else names, most)
-    except UnicodeDecodeError:
-        raise Invalid("the file is not UTF-8 text") from None
-    except csv.Error as error:
-        raise Invalid(f"the file is not CSV: line {lines.line_num}: {error}") from None
+    except CsvError as error:
+        raise Invalid(f"the file is {error}") from None
 
 
 class _Narrow:
-    """The lines of a text, for a csv.reader; Invalid where a row has more than MAX_COMMAS commas."""
+    """The lines of a text, for read_rows; Invalid where a row has more than MAX_COMMAS commas."""
 
     def __init__(self, text: Iterable[str]):
         self._text, self._commas = text, 0

@@ -3,10 +3,12 @@
 Covered: any table with train.csv, test.csv and sample_submission.csv, whatever its problem, and the procedural tasks of
 every modality; every role of every scaffold, as one of several personas (agents); the same request always gets the same
 text. Where no program of the bank knows a task's files or form, it hands in the sample submission and says so. Not
-covered: reading a single question (it looks at the task record), temperature, max_tokens, counting tokens.
+covered: reading a single question (it looks at the task record), temperature, max_tokens. It has no tokens: the counts of
+a reply are an estimate, characters / 4 rounded up, so that budgets and reports have something to count.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ..records.errors import RecordError, ToolError
@@ -19,6 +21,7 @@ __all__ = ["FAULTS", "LEVELS", "NEEDED", "VALID", "WEIGHTS", "ScriptedModel", "a
 NEEDED = readers.NEEDED
 # The roles that are asked one question with nothing but the task in it.
 SINGLE = ("", "single")
+CHARACTERS_A_TOKEN = 4
 
 
 class ScriptedModel:
@@ -41,7 +44,7 @@ class ScriptedModel:
 
     def sample(self, requests: Sequence[Request]) -> list[Reply]:
         """One answer per request. RecordError for a task without program in the bank and without sample submission."""
-        return [self._reply(request) for request in requests]
+        return [_counted(request, self._reply(request)) for request in requests]
 
     def close(self) -> None:
         """Nothing to close."""
@@ -59,6 +62,21 @@ class ScriptedModel:
         if request.role in SINGLE and self.persona not in agents.SINGLE:
             return Reply(answer(task, draw_level(SeededRng(request.seed, task["id"]), self.levels), request.seed))
         return agents.play(self.persona, request, self.levels)
+
+
+def _counted(request: Request, reply: Reply) -> Reply:
+    """The reply with estimated counts of tokens: characters of texts and of the arguments of calls / 4, rounded up."""
+    prompt = [text for message in request.messages for text in (message["content"], *_arguments(message))]
+    answer = [reply.text, *(call.arguments for call in reply.tool_calls)]
+    return replace(reply, prompt_tokens=_tokens(prompt), completion_tokens=_tokens(answer))
+
+
+def _arguments(message: Mapping[str, Any]) -> list[str]:
+    return [call["function"]["arguments"] for call in message.get("tool_calls", ())]
+
+
+def _tokens(texts: Sequence[str]) -> int:
+    return -(-sum(map(len, texts)) // CHARACTERS_A_TOKEN)
 
 
 def solves(task: Mapping[str, Any]) -> bool:

@@ -575,6 +575,7 @@ class _Rollout(_Record):
 class Rollout(_Rollout, total=False):
     """One agent's work on one task, with its execution, grade and reward."""
 
+    usage_by_role: dict[str, Usage]
     state: StartState
     trace: Literal["reset", "memory"]
     search: Search

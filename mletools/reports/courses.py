@@ -9,10 +9,11 @@ from typing import Any
 
 from .means import OF_SEARCHES, centre_of, estimates, over_tasks
 from .runs import GradedRun, Grid, RunSet, Values, aligned, all_tasks, expected_runs, normalised_tasks
-from .search import SHARES, USED, Search, Standing
+from .search import SHARES, Search, Standing
 from .statistics import mean
 from .trace import KINDS
 from .traces import Life, best_rank, lives
+from .usage import USED
 
 BY_TURN = ("working", "asked", "valid", "medal", "normalised")
 OVER_TIME = ("medal", "normalised", "perfect_medal", "perfect_normalised")

@@ -13,6 +13,7 @@ from ..records.errors import RecordError, ToolError
 from .search import Search, searched
 from .trace import Trace, traced
 from .turns import Result, by_turn
+from .usage import Used, by_role
 
 MIXED = "mixed"
 POLICIES = ("invalid", "ignore", "error")
@@ -57,6 +58,7 @@ class GradedRun:
     trace: Trace | None = None  # if it is a trace of a run
     readings: Counter[tuple[str, str | None]] = field(default_factory=Counter)  # answers by how they were read
     models: Mapping[str, str] = field(default_factory=dict)  # by role
+    used: Mapping[str, Used] = field(default_factory=dict)  # by role
     complexity: str | None = None  # of its competition, one of COMPLEXITIES
 
 
@@ -121,6 +123,7 @@ def graded_run(rollout: Mapping[str, Any]) -> GradedRun:
             (turn["format"]["read"], turn["format"]["rule"]) for turn in rollout["turns"] if "format" in turn
         ),
         models=_models(rollout),
+        used=by_role(rollout),
         complexity=complexity if (complexity := rollout["task"]["provenance"].get("split")) in COMPLEXITIES else None,
     )
 

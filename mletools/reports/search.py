@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from .turns import better_than, lower_is_better, turns
+from .usage import USED
 
 Record = Mapping[str, Any]
 SHARES = tuple(tenth / 10 for tenth in range(1, 11))  # of a budget
-USED = ("seconds", "prompt_tokens", "completion_tokens", "usd")
 CLOSE = 1e-9  # shares closer than this are equal
 
 

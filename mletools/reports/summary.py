@@ -17,6 +17,8 @@ runs are searches; in a mixed set it is left out.
 Rows of tasks with agents in turns have `turns`: the results of the runs present after each turn. Rows of tasks with
 runs of traces have `traces`: the results of traces from memory and from scratch over a run, and of the first k
 submissions.
+
+Rows with rollouts that say what each model used have `usage_by_role`, with the sums of each role.
 """
 
 from collections.abc import Sequence
@@ -39,6 +41,7 @@ from .runs import (
     human_rank_rule,
 )
 from .statistics import avg_at_k, best_at_k, mean, raw_best_at_k
+from .usage import USED, Used
 
 
 def default_k(sets: Sequence[RunSet]) -> int | None:
@@ -127,17 +130,28 @@ def _at_k_over_tasks(rows: Sequence[dict[str, Any]]) -> dict[str, float | None]:
 
 
 def _facts(runs: Sequence[GradedRun], expected: int) -> dict[str, Any]:
-    """Counts and costs of the runs: sums over runs with known values."""
-    counted = [run for run in runs if run.prompt_tokens is not None and run.completion_tokens is not None]
-    paid = [run.usd for run in runs if run.usd is not None]
+    """Counts and costs of the runs, together and by role."""
+    roles = dict.fromkeys(role for run in runs for role in run.used)
+    by_role = {role: [run.used[role] for run in runs if role in run.used] for role in roles}
+    costs = {role: {"rollouts": len(used), **_used(used)} for role, used in by_role.items()}
     return {
         "rollouts": len(runs),
         "missing": expected - len(runs),
         "revealed": sum(run.revealed for run in runs),
         "reward_rule": common(run.reward_rule for run in runs),
-        "seconds": sum(run.seconds for run in runs),
-        "prompt_tokens": sum(run.prompt_tokens or 0 for run in counted) if counted else None,
-        "completion_tokens": sum(run.completion_tokens or 0 for run in counted) if counted else None,
+        **_used([{name: getattr(run, name) for name in USED} for run in runs]),
+        **({"usage_by_role": costs} if costs else {}),
+    }
+
+
+def _used(usages: Sequence[Used]) -> dict[str, Any]:
+    """The sums over the usages with known values, and the number of these."""
+    counted = [used for used in usages if None not in (used["prompt_tokens"], used["completion_tokens"])]
+    paid = [used["usd"] for used in usages if used["usd"] is not None]
+    return {
+        "seconds": sum(used["seconds"] for used in usages),
+        "prompt_tokens": sum(used["prompt_tokens"] for used in counted) if counted else None,
+        "completion_tokens": sum(used["completion_tokens"] for used in counted) if counted else None,
         "tokens_rollouts": len(counted),
         "usd": sum(paid) if paid else None,
         "usd_rollouts": len(paid),

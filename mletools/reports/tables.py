@@ -8,6 +8,8 @@ from .courses import ALL
 from .formats import formats
 from .lines import HANDLING, OVERALL, Record, Table, each, form_of, interval, number
 from .means import RATES
+from .show.visible import visible_line
+from .usage import AFTERWARDS
 
 
 def _metric(name: str) -> str:
@@ -76,19 +78,30 @@ def over_tasks(rows: Sequence[Record]) -> Table:
 
 
 def costs(rows: Sequence[Record]) -> Table:
-    """Total and mean costs of each set's rollouts; (5/8): known for 5 of 8 rollouts."""
-    header = ["cost", "rollouts", "seconds", "per rollout", "prompt tokens", "completion tokens", "USD", "per rollout"]
-    lines = []
-    for row in rows:
-        counted, paid, count = row["tokens_rollouts"], row["usd_rollouts"], row["rollouts"]
-        some = f" ({counted}/{count})" if 0 < counted < count else ""
-        some_usd = f" ({paid}/{count})" if 0 < paid < count else ""
-        line = [row["set"], str(count), f"{row['seconds']:.1f}"]
-        line.append(f"{row['seconds'] / count:.1f}" if count else "-")
-        line += [number(row[name], "d") + some for name in ("prompt_tokens", "completion_tokens")]
-        line += [number(row["usd"], ".2f") + some_usd, number(row["usd"] / paid if paid else None, ".4f")]
-        lines.append(line)
-    return Table(header, lines, ("cost",), "Cost")
+    """Total and mean costs of each set's rollouts, also by role if a set has several; (5/8): known for 5 of 8."""
+    header = ["rollouts", "seconds", "per rollout", "prompt tokens", "completion tokens", "USD", "per rollout"]
+    if not _several_roles(rows):
+        return Table(["cost", *header], [[row["set"], *_cost(row)] for row in rows], ("cost",), "Cost")
+    lines = [
+        [row["set"], visible_line(role), *_cost(used)]
+        for row in rows
+        for role, used in (("all", row), *row.get("usage_by_role", {}).items())
+    ]
+    return Table(["cost", "role", *header], lines, ("cost", "role"), "Cost")
+
+
+def _cost(used: Record) -> list[str]:
+    """The cells of a line of costs."""
+    counted, paid, count = used["tokens_rollouts"], used["usd_rollouts"], used["rollouts"]
+    some = f" ({counted}/{count})" if 0 < counted < count else ""
+    some_usd = f" ({paid}/{count})" if 0 < paid < count else ""
+    line = [str(count), f"{used['seconds']:.1f}", f"{used['seconds'] / count:.1f}" if count else "-"]
+    line += [number(used[name], "d") + some for name in ("prompt_tokens", "completion_tokens")]
+    return [*line, number(used["usd"], ".2f") + some_usd, number(used["usd"] / paid if paid else None, ".4f")]
+
+
+def _several_roles(rows: Sequence[Record]) -> bool:
+    return any(len(row.get("usage_by_role", {})) > 1 for row in rows)
 
 
 def _rule(rows: Sequence[Record], field: str) -> str:
@@ -125,6 +138,12 @@ def notes(rows: Sequence[Record]) -> str:
             "first medal: seconds to a node with a medal on the test, mean of searches with one; cost of a search: mean"
         )
         lines.append("fallbacks: answers of the model that could not be used, so that a default took their place")
+    if _several_roles(rows):
+        roles = {role for row in rows for role in row.get("usage_by_role", {})}
+        others = [f"{role} ({command})" for role, command in AFTERWARDS.items() if role in roles]
+        lines.append("cost by role: seconds of asking alone; of the rollouts that say what each role used")
+        if others:
+            lines.append(f"cost of {' and '.join(others)}: after the rollouts, not in all")
     return "\n".join(lines)
 
 

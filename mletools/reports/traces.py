@@ -15,6 +15,7 @@ from typing import Any
 from .runs import GradedRun
 from .search import CLOSE
 from .trace import Submission, Trace, shown_score
+from .usage import USED, added_by_role, total
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,8 @@ class Traces:
             self._best[key] = score, run
             return
         known, best = self._best[key]
-        together = {name: _sum(getattr(run, name), getattr(best, name)) for name in SUMMED}
+        together = {name: total(getattr(run, name), getattr(best, name)) for name in USED}
+        together["used"] = added_by_role(best.used, run.used)
         if _better(score, run, known, best):
             known, best = score, run
         self._best[key] = known, replace(best, **together)
@@ -90,11 +92,3 @@ def _better(score: float | None, run: GradedRun, known: float | None, best: Grad
     if score is None:
         return known is None and run.valid and not best.valid
     return known is None or score > known
-
-
-SUMMED = ("seconds", "prompt_tokens", "completion_tokens", "usd")
-
-
-def _sum(a: Any, b: Any) -> Any:
-    """None if either is unknown."""
-    return None if a is None or b is None else a + b

@@ -282,9 +282,15 @@ class Runner:
             names[role], prices[role] = name, self._role(role).price_of(name, url or options.model_url)
         for role, price in prices.items() if self.settings.max_usd is not None else ():
             if price is None:
-                hint = ": give --price PROMPT,COMPLETION" if role == "policy" else ", the " + role
-                raise OptionError(f"--max-usd: no price is known for {names[role]}{hint}")
+                which, prefix = ("", "") if role == "policy" else (f", the {role}", f"{self._prefix(role)}-")
+                raise OptionError(
+                    f"--max-usd: no price is known for {names[role]}{which}: give --{prefix}price PROMPT,COMPLETION"
+                )
         return prices
+
+    def _prefix(self, role: str) -> str:
+        """What the options of a role's model begin with."""
+        return self.settings.MODELS[role][1].removesuffix("_url")
 
     def _check(self) -> None:
         """Check models, prices and the sandbox without opening them. ToolError or OptionError for what is wrong."""

@@ -152,11 +152,12 @@ def _ask_ideator(episode: Episode[CodeactSettings], query: Mapping[str, str]) ->
         reply = episode.consult("ideator", "ideator", messages)
         if "refused" in reply:
             entry["refused"] = reply["refused"]
-            reply = {"text": "", "prompt_tokens": None, "completion_tokens": None, "seconds": 0.0, "usd": None}
+            reply = {"text": ""}
+        else:
+            episode.charge("ideator", reply)
         # An answer that is cut off or in another format helps nobody, and is no fault of the implementer.
         idea = None if reply.get("finish_reason") == "length" else ideas.read_idea(reply["text"])
         answer = ideas.as_text(idea) if idea else ideas.FIXED["null"]
-        episode.charge(reply)
         entry = {"said": reply["text"], **entry}
     episode.turn["help"] = {**entry, "query": dict(query), "answer": answer, "idea": idea, "model": ideator}
     return answer

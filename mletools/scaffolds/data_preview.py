@@ -7,7 +7,6 @@ what is inside images, audio and archives; statistics.
 """
 
 import codecs
-import csv
 import io
 import os
 import re
@@ -16,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..records.csv_files import CsvError, read_rows
 from .messages import escaped, fenced
 
 MOST_CHARACTERS = 2400  # of a preview, about
@@ -109,17 +109,14 @@ def _table(path: Path, file: File, known: dict[str, list[str]]) -> list[str] | N
     delimiter = TABLES[file.suffix]
     if delimiter not in header:
         delimiter = max((delimiter, ";", "\t", "|"), key=header.count)
-    csv.field_size_limit(
-        max(csv.field_size_limit(), READ)
-    )  # global, and not reset because other threads may be reading
-    rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+    rows = read_rows(io.StringIO(text, newline=""), delimiter, strict=False)
     try:
         names = next(rows, None)
         if not names:
             return None
         typed = [row for row, _ in zip(rows, range(TYPED_ROWS), strict=False) if row]
         count = len(typed) + sum(1 for row in rows if row)
-    except csv.Error:
+    except CsvError:
         return None
     size = f"{count:,} row{'s' * (count != 1)}"
     if file.size > READ:

@@ -47,6 +47,7 @@ class Episode(Generic[S]):
         self.messages: list[dict[str, Any]] = [dict(message) for message in messages]
         self.turns: list[dict[str, Any]] = []
         self.spent = Usage()
+        self.spent_by_role: dict[str, Usage] = {}  # of asking alone
         self.sampled = 0  # tokens of the policy, estimated where nobody counts
         self.best_submission_turn: dict[str, Any] | None = None  # the turn whose submission would be handed in now
         self.latest: dict[str, Any] | None = None  # the turn that left the latest submission
@@ -78,7 +79,7 @@ class Episode(Generic[S]):
             {**call, "id": f"call{len(self.turns):04}{at}"} for at, call in enumerate(reply.get("tool_calls") or ())
         ]
         reply = {**reply, "tool_calls": calls}
-        self.spent.add(reply)
+        self._spend("policy", reply)
         self.sampled += _counted(reply)
         self.turns.append(
             {
@@ -125,10 +126,14 @@ class Episode(Generic[S]):
         failed = [place - begin for place in self._failed if place >= begin]
         return [begin + place for place in visible(messages, failed, bounds.context_tokens)]
 
-    def charge(self, reply: Mapping[str, Any]) -> None:
-        """Count what another model's reply used to the turn at hand."""
-        self.spent.add(reply)
+    def charge(self, who: str, reply: Mapping[str, Any]) -> None:
+        """Count what the reply of another model, in the role `who`, used to the turn at hand."""
+        self._spend(who, reply)
         self.turn["duration_s"] = round(self.turn["duration_s"] + reply["seconds"], 4)
+
+    def _spend(self, who: str, reply: Mapping[str, Any]) -> None:
+        self.spent.add(reply)
+        self.spent_by_role.setdefault(who, Usage()).add(reply)
 
     def _append(self, reply: Mapping[str, Any]) -> None:
         """Keep the policy's message, with the tokens that it was really made of."""
@@ -290,6 +295,7 @@ class Episode(Generic[S]):
             "messages": self.messages,
             "turns": self.turns,
             "usage": self.spent.as_record(),
+            "usage_by_role": {role: spent.as_record() for role, spent in self.spent_by_role.items()},
             "stop_reason": stop_reason,
             "code": code_of(self.turns, self.best_submission_turn),
             "validation": turn.get("validation") if turn else None,

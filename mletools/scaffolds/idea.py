@@ -94,7 +94,7 @@ def _implement(
     reply = episode.consult("implementer", "implementer", messages)
     if "refused" in reply:
         return {"model": settings.implementer, "messages": messages, "refused": reply["refused"]}
-    episode.charge(reply)
+    episode.charge("implementer", reply)
     code = read_answer(reply["text"], reply["finish_reason"]).code
     if code is not None:
         episode.run(code)

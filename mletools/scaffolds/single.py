@@ -128,6 +128,7 @@ def record_of(job: Job[SingleSettings], question: dict[str, Any], reply: Mapping
         if reply["logprobs"] is not None:
             answer["logprobs"] = reply["logprobs"]
     previous: Previous | None = job.start
+    usage = {name: reply[name] for name in ("prompt_tokens", "completion_tokens", "seconds", "usd")}
     rollout = {
         **job.as_record(),
         "messages": [question, answer],
@@ -139,7 +140,8 @@ def record_of(job: Job[SingleSettings], question: dict[str, Any], reply: Mapping
                 **declined(reply),
             }
         ],
-        "usage": {name: reply[name] for name in ("prompt_tokens", "completion_tokens", "seconds", "usd")},
+        "usage": usage,
+        "usage_by_role": {"policy": usage},
         "stop_reason": stop_reason,
         "plan": read.plan,
         "code": read.code,

@@ -3,12 +3,11 @@
 Not covered: whether the task teaches anything, which only rollouts can tell.
 """
 
-import csv
-import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..records.csv_files import read_rows
 from .draft import Draft
 from .table import Rejected
 from .thresholds import ordered
@@ -66,7 +65,7 @@ def _learnable(evidence: Evidence) -> str:
 
 def _separate(evidence: Evidence) -> str:
     """No row of the test is in train: neither by id nor by its features."""
-    (_, *train), (_, *test) = (_lines(evidence.draft.public[name]) for name in ("train.csv", "test.csv"))
+    (_, *train), (_, *test) = (read_rows(evidence.draft.public[name]) for name in ("train.csv", "test.csv"))
     if {line[0] for line in train} & {line[0] for line in test}:
         return "train and test share an id"
     stop = 1 + len(evidence.draft.table.features)
@@ -78,7 +77,7 @@ def _secret(evidence: Evidence) -> str:
     """No public file but train.csv has a target column, and no feature is a copy of the target."""
     draft = evidence.draft
     targets = {column.name for column in (*draft.train_targets, *draft.table.targets)} | set(draft.submission["target"])
-    if targets & set(_lines(draft.public["test.csv"])[0]):
+    if targets & set(next(read_rows(draft.public["test.csv"]))):
         return "test.csv has a target column"
     truth = [draft.table.cells[column.name] for column in draft.table.targets]
     copies = [column.name for column in draft.table.features if draft.table.cells[column.name] in truth]
@@ -92,10 +91,6 @@ def _silent(evidence: Evidence) -> str:
     rule = evidence.draft.table.origin.get("hidden_rule", "")
     told = [part for part in rule.split(" + ") if part and part in evidence.description]
     return "the description tells the rule" if told else ""
-
-
-def _lines(content: bytes) -> list[list[str]]:
-    return list(csv.reader(io.StringIO(content.decode())))
 
 
 CHECKS: dict[str, Callable[[Evidence], str]] = {

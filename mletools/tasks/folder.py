@@ -19,6 +19,7 @@ from .tree import spelled_out
 
 ANSWERS = "private/answers.csv"
 BLOCK = 1 << 20
+MOST_BYTES = 256 << 20
 Content: TypeAlias = bytes | Path
 # A file system, or its owner, that grants no second name for a file.
 NO_LINK = {errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.ENOTSUP, errno.ENOSYS}
@@ -40,6 +41,14 @@ def content_digest(files: Mapping[str, Content]) -> str:
 def size(content: Content) -> int:
     """How many bytes a content has."""
     return len(content) if isinstance(content, bytes) else content.stat().st_size
+
+
+def read(content: Content, most: int = MOST_BYTES) -> bytes:
+    """The first `most` bytes of a content. OSError."""
+    if isinstance(content, bytes):
+        return content[:most]
+    with content.open("rb") as file:
+        return file.read(most)
 
 
 def _blocks(content: Content) -> Iterator[bytes]:

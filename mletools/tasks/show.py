@@ -3,11 +3,12 @@
 It tells what a solver must not know. Not covered: many tasks at once (jq does that).
 """
 
-import csv
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from ..records.csv_files import CsvError, read_rows
 from ..records.errors import ToolError
 
 HEAD_LINES = 5
@@ -50,10 +51,11 @@ def _head(path: Path) -> Iterator[str]:
     from tabulate import tabulate
 
     try:
-        with path.open(newline="", encoding="utf-8") as file:
-            rows = [row for row, _ in zip(csv.reader(file), range(HEAD_LINES + 1), strict=False)]
+        rows = list(islice(read_rows(path, strict=False), HEAD_LINES + 1))
     except OSError as error:
         raise ToolError(f"{path}: {error.strerror}: is --data the folder that the task was written to?") from None
+    except CsvError as error:
+        raise ToolError(f"{path}: {error}") from None
     yield f"The first lines of {path.name}"
     width = len(rows[0])
     kept = list(range(width)) if width <= MOST_COLUMNS else [*range(MOST_COLUMNS - 2), width - 1]

@@ -79,6 +79,7 @@ def test_a_step_ends_with_each_valid_submission(played: Played) -> None:
         assert step["grade"]["digest"] == end["execution"]["submission"]["digest"]
         assert step["validation"]["score"] == validation_score(played.folder, task, SLOPES[number])
         assert step["stop_reason"] == "finished"
+        assert "usage_by_role" not in step  # that of the whole rollout
         assert step["usage"]["completion_tokens"] == sum(
             turn["usage"]["completion_tokens"] for turn in whole["turns"][first : last + 1]
         )

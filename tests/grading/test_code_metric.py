@@ -206,7 +206,7 @@ def test_a_competition_with_json_lines_for_answers_from_import_to_score(tmp_path
     question = run_command("mle-rollout", "-o", "rollouts.jsonl", "tasks.jsonl", cwd=tmp_path)
     assert question.returncode == 0
     (rollout,) = records((tmp_path / "rollouts.jsonl").read_bytes())
-    assert "The score is the one that the description defines; higher is better." in rollout["messages"][0]["content"]
+    assert "The metric is the one that the description defines: higher is better." in rollout["messages"][0]["content"]
     rollout["code"] = "open('submission.csv', 'w').write('id,answer\\n1,x\\n')"
     (tmp_path / "rollouts.jsonl").write_text(json.dumps(rollout) + "\n")
     run_command("mle-sandbox", "rollouts.jsonl", "-o", "executed.jsonl", cwd=tmp_path)

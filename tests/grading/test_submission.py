@@ -87,6 +87,7 @@ def test_extra_columns_are_ignored_unless_refused() -> None:
         (b"id,y\n" + b"1,1\n" * 9, "there are more than 6 rows"),
         (b"id,y\n1,1_0\n2,2\n3,3\n", "column 'y' of row '1' is '1_0', not a finite number"),
         (b"id,y\n1,0x1F\n2,2\n3,3\n", "column 'y' of row '1' is '0x1F', not a finite number"),
+        (b"\xef\xbb\xbf", "the first line is empty: it must name the columns"),
         (b"\x80\x04\x95\x10pickle", "the file is not UTF-8 text"),
         (b"PK\x03\x04\0\0zip", "the file holds NUL bytes: it must be CSV text"),
     ],

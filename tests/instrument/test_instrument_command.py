@@ -253,7 +253,10 @@ def test_what_a_bad_model_makes_of_programs_never_runs(place: Path, persona: str
             assert {name: added[name] for name in by_table} == by_table and added["refusal"]
         else:
             assert added["nonce"] == by_table["nonce"] and added["refusal"] is None
-            assert added["markers"] == (SEVEN[:2] if persona == "lazy" else by_table["markers"])
+            if persona == "lazy":
+                assert added["markers"] == SEVEN[:2]
+            else:  # a model also sees what a module does that the table does not know
+                assert set(by_table["markers"]) <= set(added["markers"])
     assert seen == modes, refusals
     told = "by the model" if modes == {"lm"} else "refused, by syntax tree"
     assert told in done.stderr.decode()

@@ -4,6 +4,7 @@ import itertools
 import json
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ TOOLS = {
 }
 POLICIES = list(TOOLS)
 HELP = "<seek_help>\nPROBLEM_STATEMENT:\n...\n</seek_help>"
+DONE = Reply("I am done.", prompt_tokens=0, completion_tokens=3)  # of the lazy agent, to no messages
 Advise = Callable[[list[dict[str, Any]]], str]
 
 
@@ -480,6 +482,12 @@ def test_the_malformed_agents_other_answers_are_mostly_of_no_use() -> None:
     assert all(idea_and_format(text)[1]["read"] != "exact" for text in said) and len(set(said)) > 4
 
 
+def test_tokens_are_estimated_at_four_characters() -> None:
+    call = {"id": "a", "type": "function", "function": {"name": "execute_code", "arguments": "12345"}}
+    messages = [{"role": "user", "content": "1234"}, {"role": "assistant", "content": "", "tool_calls": [call]}]
+    assert open_model("scripted:lazy").sample([Request(messages, 1, task=TASK)]) == [replace(DONE, prompt_tokens=3)]
+
+
 def test_the_lazy_agent_runs_nothing() -> None:
     names = [action.name for action in actions(episode("react", "scripted:lazy"))]
     assert names == ["answer"] and not programs(episode("codeact", "scripted:lazy"))
@@ -488,7 +496,7 @@ def test_the_lazy_agent_runs_nothing() -> None:
     }
     assert kinds == {"request_info", "missing"}
     for role in ("", "improve", "implementer", "ideator"):
-        assert open_model("scripted:lazy").sample([Request([], 1, task=TASK, role=role)]) == [Reply("I am done.")]
+        assert open_model("scripted:lazy").sample([Request([], 1, task=TASK, role=role)]) == [DONE]
 
 
 @pytest.mark.parametrize("role", POLICIES)

@@ -94,6 +94,7 @@ def trace(sample: int, number: int, validation: float | None, score: float | Non
         sample,
         ("execute_code", None),
         usage={"seconds": 10.0, "usd": 0.5, "prompt_tokens": 3, "completion_tokens": 4},
+        usage_by_role={"policy": {"seconds": 8.0, "usd": 0.5, "prompt_tokens": 3, "completion_tokens": 4}},
         **more,
     )
     grade = {**made["grade"], "score": score, "valid": score is not None}
@@ -117,6 +118,8 @@ def test_a_run_of_traces_hands_in_the_best_by_validation(tmp_path: Path, lower: 
         0.3,
     )  # of equals the first; not the best by the test
     assert (row["seconds"], row["usd"], row["prompt_tokens"]) == (60.0, 3.0, 18)
+    policy = row["usage_by_role"]["policy"]
+    assert (policy["rollouts"], policy["seconds"], policy["usd"], policy["prompt_tokens"]) == (2, 48.0, 3.0, 18)
     every = run_command("mle-report", "--json", "x.jsonl", cwd=tmp_path).stdout.decode()
     assert json.loads(every.splitlines()[0])["rollouts"] == 6
     refused = run_command("mle-report", "--best-trace", "--html", "x.jsonl", cwd=tmp_path, check=False)

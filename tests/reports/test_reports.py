@@ -29,7 +29,7 @@ from mletools.reports.statistics import (
     wilson_interval,
 )
 from mletools.reports.summary import summaries
-from mletools.reports.tables import report
+from mletools.reports.tables import costs, notes, report
 
 # --- formulas -------------------------------------------------------------------------------------------------------
 
@@ -312,6 +312,35 @@ def test_costs_are_summed_over_the_rollouts_that_tell() -> None:
     # an agent in turns ran its programs itself: they are in its usage
     in_turns = rollout("a", 0, 0.5, usage=told, settings={}, execution={"duration_s": 3.0})
     assert rows([a_set("z", in_turns)])["a", "z"]["seconds"] == 2.0
+
+
+def used(prompt: int | None, usd: float | None) -> dict[str, Any]:
+    return {"prompt_tokens": prompt, "completion_tokens": 10, "seconds": 1.0, "usd": usd}
+
+
+def test_costs_are_apart_by_role_where_there_are_several() -> None:
+    by_role = {"policy": used(100, 0.25), "ideator": used(50, 1.0)}
+    judged = [{"turn": 0, "type": None, "rationale": "", "by": "m", "effective": None, "usage": used(7, 0.5)}] * 2
+    one = rollout("a", 0, 0.5, usage=used(150, 1.25), usage_by_role=by_role, idea_types=judged)
+    other = rollout("a", 1, 0.5, usage=used(None, None), usage_by_role={"policy": used(None, None)})
+    old = rollout("b", 0, 0.5, usage=used(30, 0.1))
+    found = rows([a_set("x", one, other, old)])
+    assert "usage_by_role" not in found["b", "x"]
+    whole = found["all", "x"]
+    schema.check(whole, "summary")
+    assert whole["usage_by_role"]["judge"] == {
+        "rollouts": 1, "seconds": 2.0, "prompt_tokens": 14, "completion_tokens": 20, "tokens_rollouts": 1,
+        "usd": 1.0, "usd_rollouts": 1,
+    }  # fmt: skip
+    lines = [line.split() for line in str(costs([whole])).split("\n")[2:]]
+    assert [line[:3] for line in lines] == [
+        ["x", "all", "3"], ["x", "policy", "2"], ["x", "ideator", "1"], ["x", "judge", "1"],
+    ]  # fmt: skip
+    assert lines[1][5:] == ["100", "(1/2)", "10", "(1/2)", "0.25", "(1/2)", "0.2500"]
+    assert "cost of judge (mle-classify-ideas): after the rollouts, not in all" in notes([whole])
+    assert "role" not in costs([rows([a_set("y", other)])["all", "y"]]).header
+    hostile = rollout("a", 0, 0.5, usage_by_role={"policy": used(1, None), "\x1b[2J\nall": used(1, None)})
+    assert str(costs([rows([a_set("z", hostile)])["all", "z"]])).replace("\n", "").isprintable()
 
 
 # --- comparisons ----------------------------------------------------------------------------------------------------

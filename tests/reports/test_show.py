@@ -37,6 +37,16 @@ def test_the_header_gives_task_policy_outcome_and_cost() -> None:
     assert "TEST SCORES" not in top and "THE AGENT WAS SHOWN TEST SCORES" in text({**react(), "reveal_test": True})
 
 
+def test_the_header_gives_the_cost_of_each_role_where_there_are_several() -> None:
+    record = {**react(), "usage_by_role": {"policy": usage(4000, 300, 0.0123)}}
+    assert "policy:" not in text(record)
+    record["usage_by_role"]["ideator"] = usage(None, None)
+    record["instrument"] = {"code": None, "nonce": None, "markers": [], "problem": "", "usage": usage(10, 2, 0.5)}
+    top = " ".join(text(record).partition("── turn 1 ")[0].split())
+    assert "policy: 4,000 + 300 tokens, 2.0 s, 0.0123 USD ideator: tokens not told, 2.0 s instrumenter: 10 + 2" in top
+    assert "0.5000 USD (mle-instrument, not in the above)" in top
+
+
 def test_a_line_for_each_turn_stands_at_the_top() -> None:
     rows = text(react()).partition("\nturn ")[2].partition("\n\n")[0].split("\n")
     assert rows[0].split("  ")[0] == " action"

@@ -47,7 +47,7 @@ from mletools.records import schema
         ("--max-usd 1", "--max-usd is about agents in turns, not --scaffold single"),
         (
             "--scaffold codeact --max-usd 1 --price 1,1 --ideator adviser",
-            "--max-usd: no price is known for adviser, the ideator",
+            "--max-usd: no price is known for adviser, the ideator: give --ideator-price PROMPT,COMPLETION",
         ),
         ("--scaffold improve --improve-ratio 1", "--improve-ratio is about --scaffold single"),
         ("--max-turns 3", "--max-turns is about agents in turns, not --scaffold single"),

@@ -213,6 +213,24 @@ def test_the_price_of_ones_own_ideator_reaches_the_report(tmp_path: Path) -> Non
     (tmp_path / "graded.jsonl").write_text("".join(json.dumps(each) + "\n" for each in graded(tmp_path, [record])))
     row = json.loads(run_command("mle-report", "--json", "graded.jsonl", cwd=tmp_path).stdout.splitlines()[-1])
     assert row["task"] == "all" and row["usd"] == record["usage"]["usd"] and row["usd_rollouts"] == 1
+    roles = record["usage_by_role"]
+    assert list(roles) == ["policy", "ideator"] and list(row["usage_by_role"]) == ["policy", "ideator"]
+    assert sum(each["usd"] for each in roles.values()) == pytest.approx(record["usage"]["usd"])
+    assert [roles["policy"][name] for name in ("prompt_tokens", "completion_tokens")] == policy
+    assert row["usage_by_role"]["ideator"] == {
+        **roles["ideator"], "rollouts": 1, "tokens_rollouts": 1, "usd_rollouts": 1,
+    }  # fmt: skip
+
+
+def test_the_ideators_price_uses_up_the_budget(tmp_path: Path) -> None:
+    tasks = write_tasks(tmp_path)
+    policies = {"played": in_steps([HELP, HELP, HELP, FINISHES]), "mine": lambda body: IDEA}
+    with FaultyServer(by_model(policies)) as server:
+        options = ("--ideator", "mine", "--price", "0,0", "--ideator-price", "0,1000", "--max-usd")
+        idea = play(server, "codeact", tmp_path, tasks, *options, "99").of("mill_0")["usage_by_role"]["ideator"]
+        record = play(server, "codeact", tmp_path, tasks, *options, str(idea["usd"] / 2)).of("mill_0")
+    assert record["stop_reason"] == "budget" and len(record["turns"]) == 2  # of three questions
+    assert record["usage_by_role"]["policy"]["usd"] == 0 < record["usage"]["usd"] < idea["usd"]
 
 
 def test_an_ideator_whose_context_is_too_short_is_told_of(tmp_path: Path) -> None:
@@ -225,6 +243,8 @@ def test_an_ideator_whose_context_is_too_short_is_told_of(tmp_path: Path) -> Non
     for turn in record["turns"][1:3]:
         assert turn["help"]["said"] == "" and turn["help"]["answer"] == FIXED["null"]
         assert "50" in turn["help"]["refused"]
+    # no answer, no cost
+    assert record["usage"]["completion_tokens"] > 0 and list(record["usage_by_role"]) == ["policy"]
     assert done.stderr.count(b"the ideator cannot be asked, so its answers count as none: ") == 1
     assert b"2 requests for help too long for the ideator" in done.stderr
 

@@ -126,6 +126,7 @@ def test_a_record_holds_the_exact_tokens_and_passes_its_schema() -> None:
     }  # fmt: skip
     assert record["turns"] == [{"action": "solve", "duration_s": 1.25, "format": {"read": "exact", "rule": None}}]
     assert record["usage"] == {"prompt_tokens": 2, "completion_tokens": 2, "seconds": 1.25, "usd": None}
+    assert record["usage_by_role"] == {"policy": record["usage"]}
     assert (record["plan"], record["code"], record["stop_reason"]) == ("I guess.", "print(1)\n", "finished")
     assert (record["sample"], record["group_size"], record["lineage"]) == (1, 2, [])
 

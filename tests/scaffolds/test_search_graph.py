@@ -32,6 +32,7 @@ def made(number: int, score: float | None, parents: tuple[int, ...] = (), **more
         "elapsed": 3.0 * (number + 1),
         "code": f"print({number})\n",
         "usage": {"research": dict(usage), "develop": dict(usage)},
+        "asked": [{"who": who, "usage": {**usage, "seconds": 1.0}} for who in ("researcher", "policy")],
         **more,
     }
 
@@ -61,6 +62,8 @@ def test_it_tells_what_was_added_also_when_read_again(file: Path) -> None:
     assert again.rounds == 4
     # four nodes of 0.25 USD a phase
     assert again.spent["develop"] == {"prompt_tokens": 40, "completion_tokens": 20, "seconds": 6.0, "usd": 1.0}
+    assert again.spent_by_role == graph.spent_by_role and set(again.spent_by_role) == {"policy", "researcher"}
+    assert again.spent_by_role["policy"] == {**again.spent["develop"], "seconds": 4.0}
 
 
 def test_lower_may_be_better(file: Path) -> None:

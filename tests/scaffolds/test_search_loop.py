@@ -171,6 +171,7 @@ def test_a_search_ends_with_its_nodes_and_hands_in_the_best(tmp_path: Path, pres
     runs = len(place.events) - asks
     assert made["usage"]["usd"] == pytest.approx(0.01 * asks)
     assert made["usage"]["seconds"] == pytest.approx(0.5 * asks + 2 * runs)
+    assert made["usage_by_role"] == {"policy": {**made["usage"], "seconds": pytest.approx(0.5 * asks)}}
     assert len(records) == asks + 1 - (1 if preset == "rd-agent" else 0)  # the analysis is no step of a node
 
 
@@ -295,6 +296,10 @@ def test_steps_hold_the_exact_tokens_and_what_came_of_them(tmp_path: Path) -> No
 def test_a_model_beside_the_policy_is_asked_and_not_trained(tmp_path: Path) -> None:
     records, _ = play(tmp_path, settings(max_turns=3, max_seconds=None, research_model="thinker"))
     assert {step["step"]["phase"] for step in records[:-1]} == {"develop"}
+    made = records[-1]
+    assert set(made["usage_by_role"]) == {"policy", "researcher"}
+    assert made["usage_by_role"]["researcher"] == made["search"]["cost"]["research"]  # which runs no programs
+    assert made["usage_by_role"]["policy"]["usd"] == made["search"]["cost"]["develop"]["usd"] > 0
 
 
 def test_the_page_names_every_component_and_what_presets_choose() -> None:

@@ -276,6 +276,8 @@ def test_all_failed_attempts_at_an_idea(tmp_path: Path) -> None:
     def failed(number: int, *parents: int, **changes: Any) -> dict[str, Any]:
         exchange = {
             "phase": "develop",
+            "who": "policy",
+            "usage": {},
             "messages": [{"content": "?"}, {"content": f"Plan {number}.\n\n```python\nx\n```"}],
         }
         operation = "debug" if parents else "draft"

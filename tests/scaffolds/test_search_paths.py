@@ -72,6 +72,7 @@ def extend(graph: Graph, rows: Sequence[Row]) -> None:
                 "seconds": 1.0,
                 "elapsed": float(number + 1),
                 "usage": {"research": USED, "develop": USED},
+                "asked": [],
             }
         )
     if rows:

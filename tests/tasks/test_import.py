@@ -597,7 +597,7 @@ def _has(module: str) -> bool:
         ("x.csv", "a,y\n1,2\n", ("--target", "z"), "x.csv has no column 'z'; it has 'a', 'y'"),
         ("x.csv", "a,y\n1\n", ("--target", "y"), "x.csv: line 2 has 1 cells, the first line has 2"),
         ("x.csv", "a,a\n1,2\n", ("--target", "a"), "x.csv: column 'a' appears twice"),
-        ("x.csv", "a,y\n", ("--target", "y"), "x.csv has no rows"),
+        ("x.csv", "a,y\n", ("--target", "y"), "x.csv: there are no rows"),
         ("x.csv", "a,y\n1,NA\n", ("--target", "y"), "no row has a target"),
         ("x.csv", "a,y\n1,2.5\n2,3.5\n", ("--target", "y"), "2 rows are too few to hold some out"),
         ("x.csv", "id,y\n1,2\n1,3\n", ("--target", "y"), "column 'id' holds a value twice: name another with --id, or rename it"),

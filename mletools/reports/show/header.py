@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..turns import Turn
+from ..usage import AFTERWARDS, by_role
 from . import facts
 from .lines import BAD, DIM, GOOD, LABEL, LOUD, View, block, count, folded, rule, styled
 from .visible import shortened, visible_line
@@ -60,6 +61,10 @@ def _all_facts(rollout: Record) -> Iterator["Text"]:
     told = "tokens not told" if facts.tokens(used) == "-" else f"{facts.tokens(used)} tokens"
     paid = "" if used["usd"] is None else f", {facts.usd(used)} USD"
     yield _fact("cost", f"{told}, {facts.seconds(rollout):.1f} s{paid}")
+    roles = by_role(rollout)
+    for role, spent in roles.items() if len(roles) > 1 else ():
+        after = f" ({AFTERWARDS[role]}, not in the above)" if role in AFTERWARDS else ""
+        yield _fact("", f"{role}: {facts.spent(spent)}{after}")
 
 
 def revealed() -> "Text":

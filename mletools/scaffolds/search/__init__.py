@@ -76,7 +76,8 @@ class SearchScaffold(Scaffold[SearchSettings]):
             choice = search.explore()
             yield from step_records(job, search.graph)
             task = task_text(job, environment)
-            yield search_record(job, task, search.graph, choice, search.usage(), search.clock, search.notes())
+            usage, by_role = search.usage(), search.usage_by_role()
+            yield search_record(job, task, search.graph, choice, usage, by_role, search.clock, search.notes())
             search.done()
         finally:
             search.graph.close()

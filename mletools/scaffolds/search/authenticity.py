@@ -10,13 +10,12 @@ be read are the grader's to reject.
 """
 
 import ast
-import csv
-import io
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
+from ...records.csv_files import read_rows
 from ...records.programs import parse_program
 from .replies import finite
 
@@ -65,7 +64,7 @@ def _rows(content: bytes, ids: Sequence[str], targets: Sequence[str]) -> list[Ro
     """The rows of a CSV file; None if it cannot be read, lacks a column or is too long."""
     rows: list[Row] = []
     try:
-        lines = csv.reader(io.StringIO(content.decode("utf-8-sig"), newline=""), strict=True)
+        lines = read_rows(content)
         header = [name.strip() for name in next(lines, [])]
         id_columns, target_columns = ([header.index(name) for name in names] for names in (ids, targets))
         for line in lines:
@@ -75,7 +74,7 @@ def _rows(content: bytes, ids: Sequence[str], targets: Sequence[str]) -> list[Ro
                 )
             if len(rows) > MOST_ROWS:
                 return None
-    except (UnicodeDecodeError, csv.Error, ValueError, IndexError):
+    except (ValueError, IndexError):
         return None
     return rows
 

@@ -49,7 +49,8 @@ class Graph:
     def __init__(self, path: Path, lower_is_better: bool):
         self.file, self.lower = path, lower_is_better
         self.nodes: list[Node] = []
-        self.spent: dict[str, dict[str, Any]] = {}
+        self.spent: dict[str, dict[str, Any]] = {}  # by phase
+        self.spent_by_role: dict[str, dict[str, Any]] = {}  # of asking alone
         self._offsets: list[int] = []
         self._children: dict[int, list[int]] = {}
         self._reading = threading.Lock()
@@ -150,6 +151,7 @@ class Graph:
             self._children.setdefault(parent, []).append(node.number)
         for phase, used in details["usage"].items():
             self.spent[phase] = added(self.spent.get(phase), used)
+        add_by_role(self.spent_by_role, details["asked"])
 
     def _read(self) -> None:
         """Index the nodes of the file, and cut off an incomplete last round."""
@@ -174,6 +176,12 @@ class Graph:
                 waiting, complete = [], offset
         os.truncate(self.file, complete)
         self._file.seek(0, os.SEEK_END)
+
+
+def add_by_role(spent: dict[str, dict[str, Any]], asked: Iterable[Mapping[str, Any]]) -> None:
+    """Add what the answers of conversations (`asked` of a node) used to `spent`, by the role of the model."""
+    for exchange in asked:
+        spent[exchange["who"]] = added(spent.get(exchange["who"]), exchange["usage"])
 
 
 def added(before: Mapping[str, Any] | None, more: Mapping[str, Any]) -> dict[str, Any]:

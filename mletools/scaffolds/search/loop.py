@@ -16,7 +16,7 @@ from typing import Any
 from ...records.ids import derive_seed
 from ..interface import Environment
 from .components import COMPONENTS, SearchJob, load
-from .graph import Graph, Node, added
+from .graph import Graph, Node, add_by_role, added
 from .interfaces import Brief, Choice, Developed, Expansion, Hypothesis, Idea, Plan, Question, Unanswered
 from .node_context import PHASES, NodeContext
 from .planning import stage_of
@@ -208,6 +208,13 @@ class Search:
         """{phase: {prompt_tokens, completion_tokens, seconds, usd}} of the whole search so far."""
         parts = [*(context.usage for context in self._outside), self.graph.spent]
         return {phase: reduce(added, [part[phase] for part in parts if phase in part]) for phase in PHASES}
+
+    def usage_by_role(self) -> dict[str, dict[str, Any]]:
+        """{role of a model: what its answers used in the whole search so far}; seconds of asking alone."""
+        spent = dict(self.graph.spent_by_role)
+        for context in self._outside:
+            add_by_role(spent, context.asked)
+        return spent
 
     def notes(self) -> list[dict[str, list[dict[str, str]]]]:
         """The lenient readings and fallbacks outside of nodes."""

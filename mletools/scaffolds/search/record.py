@@ -24,6 +24,7 @@ def search_record(
     graph: Graph,
     choice: Choice,
     usage: Mapping[str, Mapping[str, Any]],
+    by_role: Mapping[str, Mapping[str, Any]],
     clock: float,
     notes: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
@@ -31,6 +32,7 @@ def search_record(
 
     Lineage is left empty.
 
+    usage: by phase, of models and programs. by_role: of the models' answers, by role.
     notes: {lenient, fallbacks} outside of nodes, each a list of {question, what}.
     """
     settings = job.settings
@@ -41,6 +43,7 @@ def search_record(
         "messages": [{"role": "user", "content": task}],
         "turns": [_turn(graph.details(number)) for number in range(len(graph))],
         "usage": {**total, "seconds": round(total["seconds"], 4)},
+        "usage_by_role": {role: {**used, "seconds": round(used["seconds"], 4)} for role, used in by_role.items()},
         "stop_reason": "finished",
         "code": None if chosen is None else chosen["code"],
         "validation": None if chosen is None else chosen["validation"],
@@ -101,8 +104,8 @@ def step_records(job: SearchJob, graph: Graph) -> Iterator[dict[str, Any]]:
 
 def _step(job: SearchJob, node: Details, before: Details, index: int, exchange: dict[str, Any]) -> dict[str, Any]:
     id = content_id(job.id, "step", node["number"], index)
-    usage, malformed = exchange["usage"], bool(exchange.get("problem"))
-    seconds = round(usage["seconds"], 4)
+    malformed, seconds = bool(exchange.get("problem")), round(exchange["usage"]["seconds"], 4)
+    usage = {**exchange["usage"], "seconds": seconds}
     return {
         **_head(job, id, id, 1),
         "messages": exchange["messages"],
@@ -115,7 +118,8 @@ def _step(job: SearchJob, node: Details, before: Details, index: int, exchange: 
                 "usage": usage,
             }
         ],
-        "usage": {**usage, "seconds": seconds},
+        "usage": usage,
+        "usage_by_role": {"policy": usage},
         "state": {
             "score": (before.get("grade") or {}).get("score"),
             "validation": (before.get("validation") or {}).get("score"),

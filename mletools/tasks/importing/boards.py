@@ -1,27 +1,25 @@
 """Other people's leaderboards, made into the one column that grading reads. No team's name is taken over."""
 
-import csv
 import math
 from collections.abc import Callable, Sequence
+from itertools import islice
 from pathlib import Path
 
+from ...records.csv_files import CsvError, read_rows
 from ...records.errors import RecordError
 from ..table import Rejected
-from .columns import LFS
+from .columns import header_of
 
 
 def scores_of(path: Path) -> list[str]:
     """The texts in the column `score` (in any case) of a leaderboard, in its order, rows without one left out."""
+    header = [name.strip().lower() for name in header_of(path)]
+    if "score" not in header:
+        raise Rejected(f"{path.name} has no column score")
+    at = header.index("score")
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            lines = csv.DictReader(file)
-            names = [name for name in lines.fieldnames or [] if name and name.strip().lower() == "score"]
-            if (lines.fieldnames or [""])[0].startswith(LFS):
-                raise Rejected(f"{path.name} is a Git LFS pointer, not the file: run git lfs pull where it comes from")
-            if not names:
-                raise Rejected(f"{path.name} has no column score")
-            cells = [(row[names[0]] or "").strip() for row in lines]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        cells = [row[at].strip() for row in islice(read_rows(path, strict=False), 1, None) if row[at:]]
+    except (OSError, CsvError) as error:
         raise Rejected(f"{path.name}: {error}") from None
     kept = [cell for cell in cells if cell and cell.lower() not in ("nan", "none", "null")]
     for cell in kept:

@@ -4,14 +4,13 @@ CSV is read as it is written. Parquet and Excel hold values, not text: numbers b
 they are programs. Not covered: what the columns mean.
 """
 
-import csv
-import gzip
 import math
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ...records import csv_files
 from ..table import Column, Rejected, csv_bytes, shortest
 
 ENDINGS = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet", ".xlsx")
@@ -30,40 +29,14 @@ def read_columns(path: Path) -> Columns:
             raise Rejected(f"{path.name} has {path.stat().st_size} bytes; tables of at most {MOST_BYTES} are read")
         if path.name.endswith((".parquet", ".xlsx")):
             return _of_frame(path)
-        opener: Any = gzip.open if path.name.endswith(".gz") else open
-        with opener(path, "rt", encoding="utf-8-sig", newline="") as file:
-            separator = "\t" if path.name.removesuffix(".gz").endswith(".tsv") else ","
-            return _of_lines(file, separator, path.name)
-    except UnicodeDecodeError:
-        raise Rejected(f"{path.name} is not UTF-8 text") from None
+        columns = csv_files.read_columns(path, csv_files.delimiter_of(path.name))
     except OSError as error:
         raise Rejected(f"{path.name}: {error.strerror or error}") from None
-
-
-def _of_lines(file: Any, separator: str, name: str) -> Columns:
-    previous = csv.field_size_limit(1 << 30)
-    try:
-        lines = csv.reader(file, strict=True, delimiter=separator)
-        header = next(lines, [])
-        if "".join(header).startswith(LFS):
-            raise Rejected(f"{name} is a Git LFS pointer, not the file: run git lfs pull where it comes from")
-        rows = []
-        for row in lines:
-            if len(row) != len(header):
-                if not row:
-                    continue
-                raise Rejected(f"{name}: line {lines.line_num} has {len(row)} cells, the first line has {len(header)}")
-            rows.append(row)
-    except csv.Error as error:
-        raise Rejected(f"{name} is not CSV: line {lines.line_num}: {error}") from None
-    finally:
-        csv.field_size_limit(previous)
-    if not rows or not header:
-        raise Rejected(f"{name} has no rows")
-    if len(set(header)) < len(header):
-        twice = next(column for at, column in enumerate(header) if column in header[:at])
-        raise Rejected(f"{name}: column {twice!r} appears twice")
-    return {column: list(cells) for column, cells in zip(header, zip(*rows, strict=True), strict=True)}
+    except csv_files.CsvError as error:
+        raise Rejected(f"{path.name}: {error}") from None
+    if next(iter(columns)).startswith(LFS):
+        raise Rejected(f"{path.name} is a Git LFS pointer, not the file: run git lfs pull where it comes from")
+    return columns
 
 
 def _of_frame(path: Path) -> Columns:
@@ -91,9 +64,8 @@ def _text(cell: Any) -> str:
 def header_of(path: Path) -> list[str]:
     """The names in the first line of a CSV file. Rejected when there are none."""
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            header = next(csv.reader(file), [])
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        header = next(csv_files.read_rows(path, strict=False), [])
+    except (OSError, csv_files.CsvError) as error:
         raise Rejected(f"{path.name}: {error}") from None
     if not "".join(header).strip():
         raise Rejected(f"{path.name}: the first line is empty")

@@ -1,10 +1,10 @@
 """Single files of an import's source: looked up in several places, never outside the folder that they belong to."""
 
-import csv
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from ...records.csv_files import CsvError, read_rows
 from ..table import Rejected
 from .columns import LFS, header_of
 
@@ -62,16 +62,14 @@ def distinct_rows(path: Path, key: Sequence[str]) -> int:
     if missing:
         raise Rejected(f"{path.name} has no column {missing[0]!r}; it has {', '.join(map(repr, header[:10]))}")
     at = [header.index(name) for name in key]
-    previous = csv.field_size_limit(1 << 30)
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            lines = csv.reader(file)
-            next(lines)
-            ids = {tuple(row[each] for each in at) for row in lines if row}
-    except (OSError, UnicodeDecodeError, csv.Error, IndexError) as error:
+        lines = read_rows(path, strict=False)
+        next(lines)
+        ids = {tuple(row[each] for each in at) for row in lines if row}
+    except (OSError, CsvError) as error:
         raise Rejected(f"{path.name} cannot be read: {error}") from None
-    finally:
-        csv.field_size_limit(previous)
+    except IndexError:
+        raise Rejected(f"{path.name} has a row without a cell in column {header[max(at)]!r}") from None
     if not ids:
         raise Rejected(f"{path.name} has no rows")
     return len(ids)

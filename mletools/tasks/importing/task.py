@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ...records import csv_files
 from ...records.errors import RecordError, ToolError
 from ...records.ids import derive_seed
 from ..checks import OF_THRESHOLDS, check_draft
@@ -132,7 +133,7 @@ def _perfect(given: Mapping[str, Any], answers: Content) -> bytes | None:
     differ = [key for key in given if key.startswith("answer_") and key != "answer_target"]
     if differ or submission.get("several_rows") or len(theirs) != len(submission["target"]):
         return None
-    columns = _columns(answers)
+    columns = read_columns(answers) if isinstance(answers, Path) else csv_files.read_columns(answers)
     for name in (*submission["id"], *theirs):
         if name not in columns:
             raise Rejected(f"the answers have no column {name!r}; they have {', '.join(map(repr, list(columns)[:10]))}")
@@ -156,16 +157,6 @@ def _as_shares(cells: dict[str, list[str]], names: Sequence[str], total: float) 
             continue  # grading says what is wrong with it
         for name, share in zip(names, shares, strict=True):
             cells[name][at] = repr(share)
-
-
-def _columns(content: Content) -> dict[str, list[str]]:
-    if isinstance(content, Path):
-        return read_columns(content)
-    import csv
-    import io
-
-    header, *rows = csv.reader(io.StringIO(content.decode(), newline=""))
-    return {name: list(cells) for name, cells in zip(header, zip(*rows, strict=True), strict=True)}
 
 
 def _with_thresholds(

@@ -3,15 +3,15 @@
 Only the record and public files are looked at; cells of text stay unseen. Not covered: what the model makes of it.
 """
 
-import csv
-import io
 import math
 from collections import Counter
 from collections.abc import Mapping
+from itertools import islice
 from pathlib import PurePosixPath
 from typing import Any
 
-from ..folder import Content, size
+from ...records.csv_files import CsvError, read_rows
+from ..folder import Content, read, size
 
 MOST_DESCRIPTION = 6000  # characters
 MOST_READ = 2 << 20  # bytes of a table
@@ -80,17 +80,12 @@ def _tables(files: Mapping[str, Content]) -> list[str]:
 
 def _rows(content: Content) -> list[list[str]]:
     """The first rows of a CSV file; none where it is no such thing."""
-    if isinstance(content, bytes):
-        head = content[:MOST_READ]
-    else:
-        with content.open("rb") as file:
-            head = file.read(MOST_READ)
+    head = read(content, MOST_READ)
     if len(head) == MOST_READ:
         head = head[: head.rfind(b"\n") + 1]
     try:
-        text = io.StringIO(head.decode("utf-8-sig"), newline="")
-        return [row for row, _ in zip(csv.reader(text), range(MOST_ROWS + 1), strict=False)]
-    except (UnicodeDecodeError, csv.Error):
+        return list(islice(read_rows(head, strict=False), MOST_ROWS + 1))
+    except CsvError:
         return []
 
 

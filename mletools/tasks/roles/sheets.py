@@ -3,10 +3,10 @@
 Covered: UTF-8, one header of plain names, rows of one width, few enough of both. Not covered: what the cells mean.
 """
 
-import csv
-import io
+import codecs
 from dataclasses import dataclass
 
+from ...records.csv_files import CsvError, read_rows
 from ..table import csv_bytes
 from .asking import Faulty
 from .specification import COLUMN
@@ -39,14 +39,12 @@ class Sheet:
 
 def read_sheet(name: str, content: bytes) -> Sheet:
     """The table in the bytes of the file `name`. Faulty says what is wrong with it."""
-    if b"\0" in content:
-        raise Faulty(f"{name} holds NUL bytes")
+    if b"\0" in content or content.startswith(codecs.BOM_UTF8):
+        raise Faulty(f"{name} holds NUL bytes or a byte order mark: write plain UTF-8")
     try:
-        rows = list(csv.reader(io.StringIO(content.decode("utf-8"), newline=""), strict=True))
-    except UnicodeDecodeError:
-        raise Faulty(f"{name} is not UTF-8 text") from None
-    except csv.Error as error:
-        raise Faulty(f"{name} is not CSV: {error}") from None
+        rows = list(read_rows(content))
+    except CsvError as error:
+        raise Faulty(f"{name} is {error}") from None
     if not rows or not rows[0]:
         raise Faulty(f"{name} has no header")
     header, *body = rows

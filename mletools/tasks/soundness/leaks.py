@@ -10,12 +10,13 @@ are too alike to be told from chance (five of fifty rows).
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..folder import read, size
 from . import quantities as of
 from .association import FALSE_ALARM, Quantity, Target, strongest
 from .media import MOST_BYTES, Facts, facts_of
 from .outcome import Skipped
 from .targets import number, targets_of, truth_of_test
-from .view import Assets, View, changed, read, rows_of, weight
+from .view import Assets, View, changed, rows_of
 
 MOST_FILES = 600
 MOST_SORTED_BY = 100
@@ -67,7 +68,7 @@ def no_leak_file_sizes(view: View) -> str:
         padding = of.of_numbers("the padding of the file", surplus, _classes(view))
         if any(facts is not None and facts.text for facts in known):
             return padding
-        whole = _of_kind(view, kind, lambda name: weight(view.public[name]))
+        whole = _of_kind(view, kind, lambda name: size(view.public[name]))
         return [*padding, *of.of_numbers("the size of the file", _float(whole), _classes(view))]
 
     return _of_assets(view, sizes)

@@ -3,12 +3,11 @@
 Not covered: targets that are lists, masks or texts, and rows without columns.
 """
 
-import csv
-import io
 import warnings
 from dataclasses import dataclass
 from typing import Any
 
+from ...records.csv_files import read_rows
 from ..table import csv_bytes, shortest
 from .outcome import Skipped
 from .targets import number
@@ -214,7 +213,7 @@ def shuffled(submission: bytes, ids: int, times: int) -> list[bytes]:
     """The submission with its predictions in other orders; its first `ids` columns stay."""
     import numpy as np
 
-    header, *rows = csv.reader(io.StringIO(submission.decode()))
+    header, *rows = read_rows(submission)
     rng = np.random.RandomState(0)
     found = []
     for _ in range(times):

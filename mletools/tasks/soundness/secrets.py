@@ -14,10 +14,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ..folder import Content
+from ..folder import Content, read, size
 from .outcome import Skipped
 from .targets import number, truth_of_test
-from .view import TABLES, Columns, View, read, rows_of, table_of, weight
+from .view import TABLES, Columns, View, rows_of, table_of
 
 MOST_FILES = 10_000
 MOST_TEXT = 16 << 20
@@ -39,10 +39,8 @@ def train_test_separate(view: View) -> str:
         if shared:
             return f"train and test share {len(shared)} ids, for example {'/'.join(min(shared))}"
     for kind in view.assets:
-        known = {_digest(view.public[name]) for name in _some(kind.train) if weight(view.public[name])}
-        copies = [
-            name for name in _some(kind.test) if weight(view.public[name]) and _digest(view.public[name]) in known
-        ]
+        known = {_digest(view.public[name]) for name in _some(kind.train) if size(view.public[name])}
+        copies = [name for name in _some(kind.test) if size(view.public[name]) and _digest(view.public[name]) in known]
         if copies:
             return f"{len(copies)} files of the test set are copies of files of train, for example {min(copies)}"
     names = [name for name in view.features if name in view.train]
@@ -60,10 +58,10 @@ def answers_secret(view: View) -> str:
 def _copied_file(view: View) -> str:
     sizes: dict[int, list[str]] = {}
     for name, content in view.private.items():
-        if weight(content) >= SHORTEST_FILE:
-            sizes.setdefault(weight(content), []).append(name)
+        if size(content) >= SHORTEST_FILE:
+            sizes.setdefault(size(content), []).append(name)
     for name, content in view.public.items():
-        for other in sizes.get(weight(content), []):
+        for other in sizes.get(size(content), []):
             if _digest(content) == _digest(view.private[other]):
                 return f"{name} is a copy of {other}"
     return ""

@@ -4,21 +4,20 @@ Bounded: of a table the first MOST_ROWS rows are read, of larger tables a fixed 
 Not covered: tables in other formats than CSV and TSV (plain or gzipped), and several files of one kind per row.
 """
 
-import csv
 import gzip
-import io
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from ..folder import Content, size
+from ...records.csv_files import CsvError, delimiter_of, read_rows
+from ..folder import Content, read
 from .case import Case
 
 Columns = dict[str, list[str]]
 MOST_ROWS = 200_000
-MOST_BYTES = 256 << 20
 # Rows whose associations are computed.
 MOST_COMPARED = {"train": 3000, "test": 2000}
 TABLES = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
@@ -242,26 +241,13 @@ def rows_of(table: Columns) -> int:
     return len(next(iter(table.values()), []))
 
 
-def read(content: Content, most: int = MOST_BYTES) -> bytes:
-    """The first `most` bytes."""
-    if isinstance(content, bytes):
-        return content[:most]
-    with content.open("rb") as file:
-        return file.read(most)
-
-
-def weight(content: Content) -> int:
-    """How many bytes a file has."""
-    return size(content)
-
-
 def table_of(content: Content, name: str) -> Columns:
     """The columns of a table by name, no columns where it is none; short rows are filled up with empty cells."""
     try:
         raw = read(content)
-        text = (gzip.decompress(raw) if name.endswith(".gz") else raw).decode("utf-8-sig")
-        return _columns(csv.reader(io.StringIO(text, newline=""), delimiter="\t" if ".tsv" in name else ","))
-    except (UnicodeDecodeError, csv.Error, OSError, EOFError):
+        table = gzip.decompress(raw) if name.endswith(".gz") else raw
+        return _columns(read_rows(table, delimiter_of(name), strict=False))
+    except (CsvError, OSError, EOFError, zlib.error):
         return {}
 
 

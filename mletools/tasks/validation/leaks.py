@@ -3,11 +3,11 @@
 Only names, headers and the lists of archives are looked at. Not covered: labels hidden in pictures, sounds or texts.
 """
 
-import csv
 import zipfile
 from collections.abc import Collection, Sequence
 from pathlib import Path, PurePosixPath
 
+from ...records.csv_files import CsvError, delimiter_of, read_rows
 from ..table import Rejected
 
 TABLES = (".csv", ".tsv")
@@ -39,10 +39,10 @@ def header_of(path: Path) -> list[str]:
     try:
         with path.open("rb") as file:
             line = file.readline(HEADER_BYTES).decode("utf-8-sig", errors="replace")
-        return next(csv.reader([line], delimiter="\t" if path.name.lower().endswith(".tsv") else ","), [])
+        return next(read_rows([line], delimiter_of(path.name), strict=False), [])
     except FileNotFoundError:
         raise
-    except (OSError, csv.Error):
+    except (OSError, CsvError):
         return []
 
 

@@ -7,7 +7,6 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from .answers import Truth, truth_of
 from .labelled import TRAIN, label_tables, labelled
 from .leaks import check_leaks
 from .media import files_of
-from .rows import Key, canonical_key, steady
+from .rows import Key, canonical_key
 from .samples import sample_for, samples_among
 from .split import held_out
 from .tables import Table, mixed, read_table, thinned, with_ids
@@ -90,7 +89,7 @@ def _made_of(
     held = set(owners)
     for name, (content, of_rows) in training.files.items():
         out = set(order) if of_rows is None else {at for at, key in enumerate(of_rows) if key in held}
-        files[name] = steady(partial(thinned, content, out))
+        files[name] = thinned(content, out)
     if training.test_name is not None:
         files[training.test_name] = mixed(shown, ids, seed, keep_order=repeated)
     for name in samples_among(public, names, ids):

@@ -5,15 +5,13 @@ parsing.py), which this room may not import: a test holds the two together. Not 
 """
 
 import codecs
-import csv
 import io
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+
+from ...records.csv_files import CsvError, decoded, read_rows
 
 Key = tuple[str, ...]
-Read = TypeVar("Read")
-MOST_TRIES = 100
 BATCH = 1000
 # Graders read no more empty lines than this beside twice the rows.
 EMPTY_LINES = 100_000
@@ -22,31 +20,18 @@ EMPTY_LINES = 100_000
 def rows_of(content: bytes) -> Iterator[tuple[list[str], str]]:
     """(cells, text) of each row of a CSV file, the header first; the texts together are the file but for its BOM.
 
-    csv.Error and UnicodeDecodeError where it is none.
+    CsvError where it is none.
     """
     taken: list[str] = []
 
     def lines() -> Iterator[str]:
-        for line in io.TextIOWrapper(io.BytesIO(content), encoding="utf-8-sig", newline=""):
+        for line in decoded(content):
             taken.append(line)
             yield line
 
-    # A limit of the whole process, which graders set and put back: only ever raised here, and looked after in steady.
-    csv.field_size_limit(max(csv.field_size_limit(), len(content) + 1))
-    for cells in csv.reader(lines(), strict=True):
+    for cells in read_rows(lines()):
         yield cells, taken[0] if len(taken) == 1 else "".join(taken)
         taken.clear()
-
-
-def steady(read: Callable[[], Read]) -> Read:
-    """What `read` makes of rows_of; once more where another thread has lowered the limit of the csv module meanwhile."""
-    for _ in range(MOST_TRIES):
-        try:
-            return read()
-        except csv.Error as error:
-            if "field limit" not in str(error):
-                raise
-    return read()
 
 
 def canonical(cell: str) -> str:
@@ -104,8 +89,8 @@ def without(content: bytes, columns: Sequence[str], drop: Callable[[Key], bool],
     if b"\0" in content:
         return content
     try:
-        return steady(lambda: _without(content, columns, drop, most))
-    except (csv.Error, UnicodeDecodeError):
+        return _without(content, columns, drop, most)
+    except CsvError:
         return content
 
 

@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..table import csv_bytes
+from ...records.csv_files import CsvError, read_rows
+from ..table import Rejected, csv_bytes
 from .rows import Key, canonical_key
 from .split import place
-from .tables import Table, full_rows, place_of, read_bytes
+from .tables import Table, place_of, read_bytes
 
 
 def samples_among(public: Path, names: Sequence[str], ids: Sequence[str]) -> list[str]:
@@ -19,7 +20,10 @@ def samples_among(public: Path, names: Sequence[str], ids: Sequence[str]) -> lis
     for name in names:
         plain = name.lower().replace("_", "").replace("-", "")
         if "samplesubmission" in plain and plain.endswith(".csv") and "/" not in name:
-            header, _ = next(full_rows(read_bytes(public / name)), ([], ""))
+            try:
+                header = next(read_rows(read_bytes(public / name), even=True), [])
+            except CsvError as error:
+                raise Rejected(f"{name}: {error}") from None
             found += [name] if set(ids) <= set(header) else []
     return found
 

@@ -4,13 +4,13 @@ Not covered: which rows go where (made), sample submissions (samples).
 """
 
 import codecs
-import csv
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ...records.csv_files import CsvError, read_columns
 from ..table import Rejected, csv_bytes
-from .rows import Key, canonical, canonical_key, rows_of, steady
+from .rows import Key, canonical, canonical_key, rows_of
 from .split import place
 
 MOST_BYTES = 256 << 20
@@ -39,27 +39,13 @@ def read_bytes(path: Path) -> bytes:
         raise Rejected(f"{path.name}: {error.strerror}") from None
 
 
-def full_rows(content: bytes) -> Iterator[tuple[list[str], str]]:
-    """rows_of without empty lines."""
-    return ((cells, text) for cells, text in rows_of(content) if cells)
-
-
 def read_table(path: Path) -> tuple[Table, bytes]:
     """(a CSV file's table, its content). Rejected where it is none."""
-    content, name = read_bytes(path), path.name
+    content = read_bytes(path)
     try:
-        header, *rows = steady(lambda: [cells for cells, _ in full_rows(content)]) or [[]]
-    except (csv.Error, UnicodeDecodeError) as error:
-        raise Rejected(f"{name} is not CSV text: {error}") from None
-    if not rows:
-        raise Rejected(f"{name} has no rows")
-    if len(set(header)) < len(header):
-        raise Rejected(f"{name} names a column twice")
-    strange = next((at for at, row in enumerate(rows) if len(row) != len(header)), None)
-    if strange is not None:
-        raise Rejected(f"{name}: row {strange + 1} has {len(rows[strange])} cells, the first line has {len(header)}")
-    columns = zip(header, zip(*rows, strict=True), strict=True)
-    return Table({column: list(cells) for column, cells in columns}), content
+        return Table(read_columns(content)), content
+    except CsvError as error:
+        raise Rejected(f"{path.name}: {error}") from None
 
 
 def with_ids(train: Table, ids: Sequence[str], others: Sequence[Key]) -> Table:
@@ -76,8 +62,8 @@ def with_ids(train: Table, ids: Sequence[str], others: Sequence[Key]) -> Table:
 
 def thinned(content: bytes, out: set[int]) -> bytes:
     """A CSV file without the rows of these numbers and without empty lines; its other bytes are as they were."""
-    rows = full_rows(content)
-    texts = [next(rows)[1], *(text for at, (_, text) in enumerate(rows) if at not in out)]
+    rows = (text for cells, text in rows_of(content) if cells)
+    texts = [next(rows), *(text for at, text in enumerate(rows) if at not in out)]
     bom = codecs.BOM_UTF8 if content.startswith(codecs.BOM_UTF8) else b""
     return bom + "".join(texts).encode()
 
