@@ -10,17 +10,15 @@ blanks that begins with a letter, punctuation aside, so rows of numbers, molecul
 languages without blanks, a test.csv in an archive or under another name.
 """
 
-import csv
-import io
 import itertools
 import statistics
 import string
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
-from pathlib import Path, PurePosixPath
-from typing import Any, TextIO
+from collections.abc import Collection, Mapping
+from pathlib import PurePosixPath
+from typing import Any
 
+from ...records.csv_files import read_rows
 from ..folder import Content
 
 ENDINGS = {
@@ -48,29 +46,14 @@ def modality_of(public: Mapping[str, Content], grading: Mapping[str, Any]) -> st
 
 def _only_long_text(table: Content, without: Collection[str]) -> bool:
     """Whether there are columns but for some, and all of them hold long text. A table that cannot be read has none."""
-    previous = csv.field_size_limit(1 << 30)
     try:
-        with _opened(table) as file:
-            lines = csv.reader(file)
-            header = next(lines, [])
-            rows = list(itertools.islice(lines, SAMPLED_ROWS))
-    except (OSError, UnicodeDecodeError, csv.Error):
+        header, *rows = itertools.islice(read_rows(table, strict=False), 1 + SAMPLED_ROWS)
+    except (OSError, ValueError):  # no table, or an empty one
         return False
-    finally:
-        csv.field_size_limit(previous)
     columns = [[row[at] for row in rows if at < len(row)] for at, name in enumerate(header) if name not in without]
     return bool(columns) and all(
         cells and statistics.median(map(_words, cells)) >= LONG_TEXT_WORDS for cells in columns
     )
-
-
-@contextmanager
-def _opened(content: Content) -> Iterator[TextIO]:
-    if isinstance(content, Path):
-        with content.open(encoding="utf-8-sig", newline="") as file:
-            yield file
-    else:
-        yield io.TextIOWrapper(io.BytesIO(content), encoding="utf-8-sig", newline="")
 
 
 def _words(cell: str) -> int:
