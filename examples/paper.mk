@@ -52,10 +52,10 @@ DISK ?= 200000
 ENVIRONMENT = $(if $(IMAGE),--backend docker --image $(IMAGE)) $(GPUS:%=--gpus %) --threads $(THREADS) --memory-size $(MEMORY) \
   --processes $(PROCESSES) --file-size $(FILE_SIZE) --disk $(DISK)
 
-# where the prepared competitions and the benchmark's checkout lie
-# Competitions whose labels are in no train.csv have no rows to hold out: agents in turns leave them out, and say so.
+# Competitions whose labels are in no table have no rows to hold out: searches, which need scores, leave them out, and say so.
 SKIP := --max-rejects 100
 
+# where the prepared competitions and the benchmark's checkout lie
 BENCH ?= mle-bench/data
 REPO ?= mle-bench
 

@@ -55,7 +55,7 @@ def options(
     parameter: str,
     heading: str = "",
     build: Callable[..., Any] | None = None,
-    **changes: Mapping[str, Any],
+    **changes: Mapping[str, Any] | None,
 ) -> Callable[[Body], Body]:
     """Add the options of a dataclass to a command's body, which receives them as `parameter`.
 

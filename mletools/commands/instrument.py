@@ -33,7 +33,7 @@ PLAIN = "with --plain-markers a solution can print the reports itself, and earn 
     is_flag=True,
     help="The paper's plain texts without a nonce: a solution can print them itself.",
 )
-@options(ModelOptions, "models", LM, model={"help": MODEL})
+@options(ModelOptions, "models", LM, model={"help": MODEL}, structured=None)  # the answer is a program, no JSON
 @options(AnswerOptions, "answers", LM)
 def main(run: cli.Run, mode: str, plain_markers: bool, models: ModelOptions, answers: AnswerOptions) -> None:
     """Make the solutions in FILES (rollouts) report their progress (RL for MLE agents).

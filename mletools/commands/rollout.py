@@ -99,9 +99,9 @@ def main(
     x.py:Me  a scaffold of your own (docs/agents.md)
 
     Agents in turns run their programs here, in a sandbox, and see scores on training rows that are held out
-    (--validation), never test scores or answers, unless --reveal-test says so. What they hand in has run already:
-    mle-grade comes next. Every reply is kept in OUTPUT.tape until the run is complete: a killed run pays for nothing
-    twice. Streams.
+    (--validation; a task without such rows is played without scores), never test scores or answers, unless
+    --reveal-test says so. What they hand in has run already: mle-grade comes next. Every reply is kept in OUTPUT.tape
+    until the run is complete: a killed run pays for nothing twice. Streams.
 
     \b
     Examples:

@@ -2,7 +2,8 @@
 
 Short programs differ only in the imports, the model's line and the prediction, so that a tiny language model can learn
 to write them. They compare headers to identify columns, fill gaps with the mean and run within about two seconds on
-2000 rows. Not covered: more than one plain table (readers), dates (each distinct text becomes a column).
+2000 rows. For a task that no program reads the sample submission is handed in, and the plan says so. Not covered: more
+than one plain table (readers), dates (each distinct text becomes a column).
 """
 
 import re
@@ -50,6 +51,17 @@ PLAN = (
 LONG_PLAN = (
     "{reading} All numbers are scaled and gaps are filled with the mean. "
     "The model is {words}. Its predictions go to submission.csv."
+)
+SAMPLE_PROGRAM = """\
+import pandas as pd
+
+model = "sample submission"
+sub = pd.read_csv("input/{file}", dtype=str, keep_default_na=False)
+sub.to_csv("submission.csv", index=False)
+"""
+SAMPLE_PLAN = (
+    "No model is trained, for the scripted model {reason}. The sample submission is read as it is, "
+    "and goes to submission.csv unchanged."
 )
 READING = {
     "": "The features are left alone.",
@@ -173,8 +185,13 @@ UNIT_CLASSIFIERS = [*_simple(*_LOGISTIC, "0.0003 0.0006 0.0012"), *_of_units("Cl
 UNIT_REGRESSORS = [*_simple(*_RIDGE, "6000 4000 2000"), *_of_units("Regressor")]
 
 
+SAMPLE = [Choice(level, '"sample submission"', "no model (the sample submission goes in as it is)") for level in NOUNS]
+
+
 def choices(task: Mapping[str, Any]) -> list[Choice]:
-    """The models that fit a task's problem, level by level."""
+    """The models that fit a task's problem, level by level; for a task that no program reads SAMPLE."""
+    if readers.unsolved(task):
+        return SAMPLE
     if readers.is_table(task):
         return REGRESSORS if task["problem"] == "regression" else CLASSIFIERS
     form = readers.form_of(task)
@@ -185,6 +202,8 @@ def choices(task: Mapping[str, Any]) -> list[Choice]:
 
 def plan(choice: Choice, task: Mapping[str, Any] | None = None) -> str:
     """What the program does, in sentences; without `task`, the short program."""
+    if task is not None and (reason := readers.unsolved(task)):
+        return SAMPLE_PLAN.format(reason=reason)
     if task is None or readers.is_table(task):
         return PLAN.format(words=choice.words)
     return LONG_PLAN.format(reading=READING[QUALITY.get(choice.level, "fine")], words=choice.words)
@@ -192,6 +211,8 @@ def plan(choice: Choice, task: Mapping[str, Any] | None = None) -> str:
 
 def program(task: Mapping[str, Any], choice: Choice) -> str:
     """A whole program for the task. Class probabilities go to the columns NAME or prob_NAME, whichever the task has."""
+    if readers.unsolved(task):
+        return SAMPLE_PROGRAM.format(file=readers.sample_file(task))
     if readers.is_table(task):
         return _short_program(task, choice)
     model = choice.model

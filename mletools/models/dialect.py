@@ -18,7 +18,7 @@ from . import Reply, Request, server_errors, structured
 # distribution would then differ from the one in the record.
 UNCUT = {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
 EXTRAS = {"logprobs": True, "return_token_ids": True, **UNCUT}
-# What a request can do without. Where an error names none of them, they are tried one by one (see HttpModel).
+# What a request can do without. Where an error names none of them, they are tried one by one (see Elimination).
 OPTIONAL = (structured.FIELD, "return_token_ids", "top_k", "min_p", "repetition_penalty", "logprobs")
 MESSAGE_KEYS = ("tool_calls", "tool_call_id", "name")  # sent of a message, beside role and content
 NEVER_DROPPED = {"model", "messages", "tools", "stream", "max_tokens", "max_completion_tokens"}

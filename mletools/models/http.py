@@ -3,15 +3,15 @@
 Covered: requests to a server (embedding uses them too), retries with a backoff that depends only on the request's seed,
 waits that a server states, a server that is still starting, a used-up quota, exact token ids and logprobs where a
 server reports them (vLLM's `return_token_ids`), redirects, which are refused.
-Not covered: other protocols, starting a server, connections and their bounds (wire), the fields of a request (dialect),
-reading an answer (completion) or an error (server_errors).
+Not covered: other protocols, starting a server, connections and their bounds (wire), the fields of a request (dialect,
+elimination), reading an answer (completion) or an error (server_errors).
 """
 
 import json
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,7 +20,8 @@ from ..records.errors import RecordError, ToolError
 from . import ContextExceeded, Reply, Request, server_errors, wire
 from .address import CHAT, DEFAULT_KEY, read_address, read_key
 from .completion import read_reply
-from .dialect import OPTIONAL, Dialect
+from .dialect import Dialect
+from .elimination import Elimination
 from .server_errors import MESSAGE_CHARACTERS
 from .streaming import error_event
 from .waits import LONGEST_STATED_S, stated_wait_s, wait_s
@@ -29,7 +30,7 @@ RETRIED = {408, 409, 429}  # and every 5xx
 BUSY = {429, 503, 529}  # whose bodies may state a wait; another's may repeat the prompt
 LONG_WAIT_S = 10.0  # a longer wait is announced
 REFUSED = "connection failed: Connection refused"
-PROBE, PROBE_TOKENS = [{"role": "user", "content": "Answer with the word JSON."}], 16
+IS_IT_RUNNING = "is the server running? Tries again; --wait-for-server S waits longer"
 Answer = TypeVar("Answer")
 
 
@@ -183,10 +184,8 @@ class Served:
             down_s = time.monotonic() - self._down_since
         waiting = down_s < self.wait_for_server
         if response.problem == REFUSED or waiting:
-            how = f"waits up to {self.wait_for_server:g} s for it" if waiting else "is the server running? Tries again"
-            self._say_once(
-                "down", f"{response.problem}: {how}{'' if waiting else '; --wait-for-server S waits longer'}"
-            )
+            how = f"waits up to {self.wait_for_server:g} s for it" if waiting else IS_IT_RUNNING
+            self._say_once("down", f"{response.problem}: {how}")
         return waiting
 
     def _pause(self, seconds: float, problem: str) -> None:
@@ -219,13 +218,13 @@ class Served:
             answer = self._pool.request("POST", self._address.post, body=content, headers=self._headers, **once)
             status, headers, body = answer.status, answer.headers, wire.body(answer)
         except urllib3.exceptions.NewConnectionError as error:  # inherits from TimeoutError
-            return Response(0, {}, b"", _why(error))
+            return Response(0, {}, b"", wire.failure(error))
         except (urllib3.exceptions.TimeoutError, TimeoutError):
             return Response(0, {}, b"", f"no answer within {self.timeout:g} s")
         except OverflowError as error:
             return Response(0, {}, b"", str(error))
         except urllib3.exceptions.HTTPError as error:
-            return Response(0, {}, b"", _why(error))
+            return Response(0, {}, b"", wire.failure(error))
         return Response(status, headers, body, "" if status == 200 else f"{status}: {self._error_message(body)}")
 
 
@@ -258,8 +257,7 @@ class HttpModel(Served):
         super().__init__(name, **served)
         self.processed_logprobs = processed_logprobs
         self._dialect = Dialect(name, options or {}, lambda message: self._say(f"{self.url}: {message}"), structured)
-        self._probing = threading.Lock()
-        self._probed = frozenset[str]()  # of OPTIONAL, what the server has taken in a probe
+        self._elimination = Elimination(self._dialect, self._request)
 
     def sample(self, requests: Sequence[Request]) -> list[Reply]:
         """One reply per request, in order; the requests are sent one after the other."""
@@ -278,12 +276,11 @@ class HttpModel(Served):
                 )
             if server_errors.is_filtered(status, body):
                 raise Filtered(f"{self.url}: {response.problem}")
-            if status not in (400, 422) or server_errors.is_spent(status, body, None):
-                return None
-            if not self._dialect.learn(status, body, sent) and not self._eliminate(request, sent):
-                return None
-            sent = self._dialect.fields(request)
-            return sent
+            refused = status in (400, 422) and not server_errors.is_spent(status, body, None)
+            if refused and (self._dialect.learn(status, body, sent) or self._elimination.changes(request, sent)):
+                sent = self._dialect.fields(request)
+                return sent
+            return None
 
         def read(body: bytes) -> Reply:
             reply = read_reply(body, self.processed_logprobs or (sent.get("temperature"), sent.get("top_p")) == (1, 1))
@@ -300,49 +297,3 @@ class HttpModel(Served):
         for stop in request.stop if "stop" not in sent else ():
             reply = replace(reply, text=reply.text.split(stop)[0])
         return replace(reply, sampling=self._dialect.sampling(request, sent))
-
-    def _eliminate(self, request: Request, sent: Mapping[str, Any]) -> bool:
-        """Find which of OPTIONAL a server refuses whose error names none, and whether the request changes by that.
-
-        Once a field, by questions of a word with more and more of them: a refusal costs nothing, an answer a few
-        tokens. Where the server refuses that question, too, or takes it with all fields, the request is at fault.
-        """
-        with self._probing:
-            suspects = [name for name in OPTIONAL if name in sent]
-            if self._dialect.known.dropped.intersection(suspects):
-                return True  # another thread has found them
-            suspects = [name for name in suspects if name not in self._probed]
-            others = set(OPTIONAL).difference(suspects)
-            if not suspects or self._takes(request, others | set(suspects)) or not self._takes(request, others):
-                self._probed |= set(suspects)
-                return False
-            taken = others
-            for name in suspects if len(suspects) > 1 else ():
-                taken = taken | {name} if self._takes(request, taken | {name}) else taken
-            self._dialect.drop(set(suspects) - taken)
-            self._probed |= taken.intersection(suspects)
-            return not taken.issuperset(suspects)
-
-    def _takes(self, request: Request, names: Set[str]) -> bool:
-        """Whether the server answers a question with those of OPTIONAL in `names`."""
-        probe = replace(request, messages=PROBE, max_tokens=PROBE_TOKENS)
-        fields = self._dialect.fields(probe)
-        try:
-            self._request(
-                {name: value for name, value in fields.items() if name not in OPTIONAL or name in names},
-                lambda body: None,
-                request.seed,
-            )
-        except RecordError:
-            return False
-        return True
-
-
-def _why(error: Exception) -> str:
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, OSError) and cause.strerror:
-            return f"connection failed: {cause.strerror}"
-        reason = getattr(cause, "reason", None)
-        cause = reason if isinstance(reason, BaseException) else cause.__cause__ or cause.__context__
-    return f"connection dropped ({type(error).__name__})"

@@ -108,13 +108,29 @@ def unsolved(task: Mapping[str, Any]) -> str:
     return ""
 
 
+def sample_file(task: Mapping[str, Any]) -> str:
+    """The public CSV file with the sample submission, or an empty text."""
+    named = re.compile(r"(.*/)?[^/]*sample[^/]*sub[^/]*\.csv", re.IGNORECASE)
+    found = [name for name in task["data"]["public"] if named.fullmatch(name)]
+    return min(found, key=lambda name: (name.count("/"), name), default="")
+
+
+def is_imported(task: Mapping[str, Any]) -> bool:
+    """Whether the task's files are somebody else's, so their names and columns may be any."""
+    return "graded_by" in task.get("provenance", {})
+
+
 def is_table(task: Mapping[str, Any]) -> bool:
-    """Whether the task is one plain table with a class or a number to predict, as the short program solves it."""
+    """Whether the task is one plain table with a class or a number to predict, as the short program solves it.
+
+    The texts of an imported table are classes to it.
+    """
     public = task["data"]["public"]
+    media = {"image", "text", "audio", "graph", "timeseries", "multimodal"} - ({"text"} if is_imported(task) else set())
     return (
         (task["problem"] in TABLES or task["submission"]["parse"] == "text")
         and task["submission"]["parse"] in IMPORTED
-        and task.get("modality", "tabular") not in ("image", "text", "audio", "graph", "timeseries", "multimodal")
+        and task.get("modality", "tabular") not in media
         and not any("/" in name for name in public)
         and not sides(task)
     )
@@ -128,7 +144,7 @@ def kinds(task: Mapping[str, Any]) -> dict[str, str]:
     """{column: kind} of the media that a program reads beside the table's columns."""
     folders = {name.split("/")[0] for name in task["data"]["public"] if "/" in name}
     columns = dict(FOLDERS[folder] for folder in FOLDERS if folder in folders)
-    if task.get("modality") in ("text", "multimodal") and "document" not in columns:
+    if task.get("modality") in ("text", "multimodal") and "document" not in columns and not is_imported(task):
         columns["text"] = "text"
     return columns
 

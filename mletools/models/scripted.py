@@ -2,9 +2,9 @@
 
 Covered: any table with train.csv, test.csv and sample_submission.csv, whatever its problem, and the procedural tasks of
 every modality; every role of every scaffold, as one of several personas (agents); the same request always gets the same
-text. Not covered: reading a single question (it looks at the task record), files and forms of imported tasks that no
-program of the bank knows, temperature, max_tokens. It has no tokens: the counts of a reply are an estimate, characters / 4
-rounded up, so that budgets and reports have something to count.
+text. Where no program of the bank knows a task's files or form, it hands in the sample submission and says so. Not
+covered: reading a single question (it looks at the task record), temperature, max_tokens. It has no tokens: the counts of
+a reply are an estimate, characters / 4 rounded up, so that budgets and reports have something to count.
 """
 
 from collections.abc import Mapping, Sequence
@@ -43,7 +43,7 @@ class ScriptedModel:
         self.name = f"scripted:{spec}" if spec else "scripted"
 
     def sample(self, requests: Sequence[Request]) -> list[Reply]:
-        """One answer per request. RecordError for a task that no program of the bank solves."""
+        """One answer per request. RecordError for a task without program in the bank and without sample submission."""
         return [_counted(request, self._reply(request)) for request in requests]
 
     def close(self) -> None:
@@ -57,8 +57,8 @@ class ScriptedModel:
             return instrumenter.play(self.persona, request)
         if task is None:
             raise ToolError("scripted: looks at the task, and the request has none")
-        if not solves(task):
-            raise RecordError(f"scripted: {readers.unsolved(task)}")
+        if not solves(task) and not readers.sample_file(task):
+            raise RecordError(f"scripted: {readers.unsolved(task)}, nor a sample submission to hand in")
         if request.role in SINGLE and self.persona not in agents.SINGLE:
             return Reply(answer(task, draw_level(SeededRng(request.seed, task["id"]), self.levels), request.seed))
         return agents.play(self.persona, request, self.levels)

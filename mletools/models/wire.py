@@ -129,5 +129,16 @@ def redirection(status: int, headers: Any) -> str | None:
     return f"{status}: it redirects to {address}, which is not followed: give that address if you trust it"
 
 
+def failure(error: Exception) -> str:
+    """The operating system's reason for a failed connection, from an exception of urllib3."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, OSError) and cause.strerror:
+            return f"connection failed: {cause.strerror}"
+        reason = getattr(cause, "reason", None)
+        cause = reason if isinstance(reason, BaseException) else cause.__cause__ or cause.__context__
+    return f"connection dropped ({type(error).__name__})"
+
+
 def _too_large() -> str:
     return f"the body is larger than {MOST_BYTES >> 20} MB"

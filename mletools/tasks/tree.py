@@ -12,9 +12,6 @@ from .table import Rejected
 
 # More names than this would fill the record, which every rollout carries, and the prompt.
 MOST_LISTED = 200
-IMAGES = {"png", "jpg", "jpeg", "tif", "tiff", "bmp", "gif", "webp", "dcm", "dicom", "nii", "tfrec"}
-SOUNDS = {"wav", "mp3", "flac", "ogg", "aif", "aiff", "m4a"}
-FILMS = {"mp4", "avi", "mov", "mkv"}
 
 
 def files_below(folder: Path, root: Path, private: Path | None = None) -> dict[str, Path]:
@@ -87,12 +84,3 @@ def spelled_out(public: Path, entries: list[str]) -> list[str]:
     if not any(entry.endswith("/") or entry.startswith("*") for entry in entries):
         return sorted(entries)
     return sorted(path.relative_to(public).as_posix() for path in public.rglob("*") if not path.is_dir())
-
-
-def modality(names: list[str], parse: str) -> str:
-    """image, audio or video where half of the files are, else text or tabular by what is asked for."""
-    endings = Counter(PurePosixPath(name).suffix.lower().lstrip(".") for name in names)
-    for word, known in (("image", IMAGES), ("audio", SOUNDS), ("video", FILMS)):
-        if 2 * sum(endings[ending] for ending in known) >= len(names) > 0:
-            return word
-    return "text" if parse in ("text", "tokens", "spans", "order") else "tabular"

@@ -586,10 +586,10 @@ def test_each_server_gets_its_own_key_and_no_other(serve: Callable[..., Provider
     assert authorizations(policy) == {"Bearer sk-of-the-file"} and authorizations(stranger) == {None}
     play("--ideator-url", stranger.url)
     assert authorizations(policy) == {"Bearer sk-default"} and authorizations(stranger) == {None}
-    own = ("--ideator-temperature", "0.2", "--ideator-top-p", "0.9", "--ideator-max-tokens", "50")
+    own = ("--ideator-temperature", "0", "--ideator-top-p", "0.9", "--ideator-max-tokens", "50")
     play("--ideator-url", stranger.url, "--temperature", "0.7", *own)
     sent = [[body.get(name) for name in ("temperature", "top_p", "max_tokens")] for body in stranger.bodies]
-    assert sent[-1] == [0.2, 0.9, 50] and policy.bodies[-1]["temperature"] == 0.7
+    assert sent[-1] == [0, 0.9, 50] and policy.bodies[-1]["temperature"] == 0.7
     policy.seen.clear()
     play("--ideator-option", "user=me", "--ideator-key-file", "key")  # at the policy's own server
     sent = [(each["body"].get("user"), each["headers"]["Authorization"]) for each in policy.seen]

@@ -247,12 +247,20 @@ def test_answers_are_short_and_regular(tmp_path: Path) -> None:
         assert len(set(plans)) == len(plans) and all(3 <= plan.count(". ") + 1 <= 5 for plan in plans)
 
 
+def test_an_imported_table_of_texts_has_any_columns(tmp_path: Path) -> None:
+    task = make_task(tmp_path, "label") | {"modality": "text", "provenance": {"graded_by": "record"}}
+    outcomes = run_all(task, {"forest": program_of(scripted.answer(task, "forest", 0))}, tmp_path / "runs")
+    code, verdict = outcomes["forest"]
+    assert code == 0 and verdict.valid
+
+
 def test_a_task_without_a_table_is_a_record_error(tmp_path: Path) -> None:
     task = make_task(tmp_path, "label")
-    task["data"]["public"].remove("train.csv")
+    task["data"]["public"] = ["test.csv"]
     with pytest.raises(RecordError) as error:
         open_model("scripted").sample(requests(task, 1))
-    assert str(error.value) == "scripted: solves tables only, and task wine-label has no train.csv"
+    message = "solves tables only, and task wine-label has no train.csv, nor a sample submission to hand in"
+    assert str(error.value) == f"scripted: {message}"
     with pytest.raises(ToolError) as tool_error:
         open_model("scripted").sample([Request([], 0)])
     assert str(tool_error.value) == "scripted: looks at the task, and the request has none"
@@ -281,16 +289,28 @@ def test_a_task_without_a_table_is_a_record_error(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_tasks_that_the_scripted_model_cannot_solve_are_refused(
+def test_the_sample_submission_is_handed_in_where_the_bank_has_no_program(
     change: Callable[[Any], Any], message: str, tmp_path: Path
 ) -> None:
     task = make_task(tmp_path, "label")
     assert scripted.solves(task)
     change(task)
     assert not scripted.solves(task)
-    with pytest.raises(RecordError) as error:
-        open_model("scripted").sample(requests(task, 1))
-    assert str(error.value) == f"scripted: {message}"
+    for reply in open_model(f"scripted:{','.join(scripted.VALID)}").sample(requests(task, 20)):
+        assert reply.text.startswith(f"No model is trained, for the scripted model {message}. The sample submission ")
+        code = program_of(reply.text)
+        assert code == bank.SAMPLE_PROGRAM.format(file="sample_submission.csv")
+    for level, faults in scripted.FAULTS.items():
+        assert any(right in code for right, _ in faults), level
+
+
+def test_the_sample_submission_goes_in_unchanged(tmp_path: Path) -> None:
+    task = make_task(tmp_path, "label")
+    cells = "id,target\n" + "".join(f"{at:03},0.10\n" for at in range(5)) + "5,NA\n6,\n"
+    (tmp_path / "public" / "sampleSubmission.csv").write_text(cells)
+    task["data"]["public"] = ["images/samples/sub.csv", "sampleSubmission.csv", "train.csv", "upsamples.csv"]
+    run_all(task, {"forest": program_of(scripted.answer(task, "forest", 0))}, tmp_path / "runs")
+    assert (tmp_path / "runs" / "forest" / "submission.csv").read_text() == cells
 
 
 # ---- the scripted model on more than a table

@@ -8,7 +8,8 @@ import pytest
 from test_dialects import Answer, Behaviour, Provider, error, ok
 
 from mletools.models import Reply, Request
-from mletools.models.http import PROBE, HttpModel
+from mletools.models.elimination import PROBE
+from mletools.models.http import HttpModel
 from mletools.prompts import answers
 from mletools.records.errors import RecordError
 from mletools.scaffolds import idea_types

@@ -19,7 +19,8 @@ from conftest import run_command
 from shown_rollouts import codeact, react, single
 
 from mletools.reports.page.figure import Figure, line_plot
-from mletools.reports.page.plots import save
+from mletools.reports.page.figures import figures
+from mletools.reports.page.plots import inline, save
 
 pytest.importorskip("matplotlib", reason="needs the [report] extra")
 pytest.importorskip("jinja2", reason="needs the [report] extra")
@@ -144,6 +145,25 @@ def test_a_figure_of_many_sets_keeps_room_for_its_axes(length: int, tmp_path: Pa
     assert axes is not None
     left, bottom, right, top = map(float, axes.groups())
     assert right - left > 350 and bottom - top > 120  # points, of 504 across
+
+
+def test_sets_whose_names_differ_in_special_characters_have_figures_of_their_own(tmp_path: Path) -> None:
+    def compared(second: str, difference: float) -> dict[str, Any]:
+        task = {"task": "pond", "first": 0.0, "second": difference, "difference": difference, "result": "win"}
+        return {
+            "first": "base", "second": second, "by": "reward", "tasks": [task], "difference_mean": difference,
+            "difference_ci": None, "confidence": 0.95, "win": 1, "tie": 0, "loss": 0,
+        }  # fmt: skip
+
+    seconds = ("x y", "x+y", "X Y", "x-y-2", "z" * 300, "z" * 301)
+    drawn = figures([], {}, [compared(second, 0.1 * at) for at, second in enumerate(seconds)])
+    assert [figure.title for figure in drawn] == [f"{second} against base" for second in seconds]
+    names = [figure.name for figure in drawn]
+    assert names[:4] == ["compare-base-x-y", "compare-base-x-y-2", "compare-base-X-Y-3", "compare-base-x-y-2-2"]
+    files = save(drawn, tmp_path, ("svg",))
+    assert len({file.read_bytes() for file in files}) == len(set(files)) == len(seconds)
+    ids = [id for figure in drawn[:2] for id in set(re.findall(r' id="([^"]+)"', inline(figure)))]
+    assert len(set(ids)) == len(ids) > 0
 
 
 @pytest.mark.slow

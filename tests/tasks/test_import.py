@@ -20,6 +20,7 @@ from mletools.grading import check_direction, check_task, grade, metrics, score_
 from mletools.tasks.folder import data_digest, private_digest
 from mletools.tasks.importing.columns import is_number, read_columns
 from mletools.tasks.importing.competitions import FILE, benchmarks_of, competition
+from mletools.tasks.importing.modality import modality_of
 from mletools.tasks.importing.options import Candidate, Grading, ImportOptions
 from mletools.tasks.importing.split import held_out
 from mletools.tasks.importing.task import import_task
@@ -702,6 +703,59 @@ def test_a_metric_without_a_best_value(tmp_path: Path) -> None:
     sanity = task["provenance"]["sanity"]
     assert sanity["perfect_submission"] == "not tried: what it would score depends on the answers"
     assert isinstance(sanity["sample_submission"], float) and task["provenance"]["split"]
+
+
+ESSAY = "Cars should be rare in cities, because the air, the noise and the room that they take cost all of us a lot. "
+
+
+def test_essays_to_be_scored_are_text(tmp_path: Path) -> None:
+    source = bench(tmp_path / "data", "learning-agency-lab-automated-essay-scoring-2")
+    essays = [[f"e{at}", f'"{ESSAY * (1 + at % 3)}"', 1 + at % 4] for at in range(30)]
+    columns = ["essay_id", "full_text", "score"]
+    public = {
+        "train.csv": table(columns, essays[:20]),
+        "test.csv": table(columns[:2], [row[:2] for row in essays[20:]]),
+        "sample_submission.csv": table(columns[::2], [[row[0], 3] for row in essays[20:]]),
+    }
+    write(source / "prepared/public", public)
+    write(source / "prepared/private", {"answers.csv": table(columns[::2], [row[::2] for row in essays[20:]])})
+    (task,), _ = imported(source, cwd=tmp_path)
+    assert task["modality"] == "text" and task["problem"] != "text"
+
+
+@pytest.mark.parametrize(
+    ("cells", "expected"),
+    [
+        ({"essay": ESSAY}, "text"),
+        ({"essay": ESSAY, "y": "1"}, "text"),  # a target is no feature
+        ({"title": ESSAY, "body": ESSAY}, "text"),
+        ({"essay": ESSAY, "length": "112"}, "tabular"),
+        ({"essay": ESSAY, "author": "Smith, Mr. John Edward"}, "tabular"),
+        ({"essay": ""}, "tabular"),
+        ({"pixels": "238 236 237 238 240 240 239 241 241 243"}, "tabular"),
+        ({"molecule": "CC(=O)OC1=CC=CC=C1C(=O)O"}, "tabular"),
+        ({}, "tabular"),
+    ],
+)
+def test_a_table_of_nothing_but_long_text_is_text(cells: dict[str, str], expected: str, tmp_path: Path) -> None:
+    rows = [[at, *(f'"{cell}"' for cell in cells.values())] for at in range(5)]
+    path = write(tmp_path, {"test.csv": table(["id", *cells], rows)}) / "test.csv"
+    grading = {"submission": {"id": ["id"], "target": ["y"], "parse": "number"}, "metric": {"name": "rmse"}}
+    assert modality_of({"test.csv": path, "train.csv": b""}, grading) == expected
+    assert modality_of({"test.csv": path.read_bytes(), "train.csv": b""}, grading) == expected
+    assert modality_of({"test.csv": path, "a.png": b"", "b.png": b""}, grading) == "image"
+
+
+@pytest.mark.parametrize("content", [b"", b"id,essay\n", b"id,essay\n0,\xff\n", b'id,essay\n0,"a', b"id,essay\n0,\0\n"])
+def test_a_test_table_that_cannot_be_read_is_no_text(content: bytes) -> None:
+    grading = {"submission": {"id": ["id"], "target": ["y"], "parse": "number"}, "metric": {"name": "rmse"}}
+    assert modality_of({"test.csv": content}, grading) == "tabular"
+
+
+def test_cells_that_code_reads_are_no_texts() -> None:
+    submission = {"id": ["id"], "target": ["y"], "parse": "text"}
+    assert modality_of({}, {"submission": submission, "metric": {"file": "private/grade.py"}}) == "tabular"
+    assert modality_of({}, {"submission": submission, "metric": {"name": "levenshtein"}}) == "text"
 
 
 def test_three_thousand_files(tmp_path: Path) -> None:

@@ -122,7 +122,7 @@ def test_a_role_has_its_own_model_server_key_price_and_sampling(place: Path, ser
                 option=({"reasoning_effort": "high"},),
             ),
         ),
-        "writer": TaskRole(options=RoleOptions(temperature=0.7)),
+        "writer": TaskRole(options=RoleOptions(temperature=0.0)),
         "evaluator": TaskRole(options=RoleOptions(option=({"user": "me"},))),
     }  # fmt: skip
     record, _ = make(place, mine, price=None, roles=roles)
@@ -130,7 +130,7 @@ def test_a_role_has_its_own_model_server_key_price_and_sampling(place: Path, ser
     assert other.count() == {"developer": 1}
     sent = {name: [body.get(name) for body in bodies] for name in ("model", "temperature", "top_p", "max_tokens")}
     assert sent["model"] == ["writer-1"] * 4 + ["coder-1"] + ["writer-1"] * 2
-    assert sent["temperature"] == [1.0] * 4 + [0.2, 1.0, 0.7] and sent["top_p"] == [None] * 4 + [0.9, None, None]
+    assert sent["temperature"] == [1.0] * 4 + [0.2, 1.0, 0.0] and sent["top_p"] == [None] * 4 + [0.9, None, None]
     assert sent["max_tokens"] == [4096] * 4 + [9000, 4096, 4096]
     assert [body.get("reasoning_effort") for body in bodies] == [None] * 4 + ["high", None, None]
     assert [body.get("user") for body in bodies] == [None] * 5 + ["me", None]

@@ -1,21 +1,24 @@
 """Validation views of tasks whose labels do not lie in train.csv, and what becomes of the files of held-out rows."""
 
 import io
+import json
 import zipfile
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import records, run_command
+from conftest import mostly_slow, records, run_command
 from validation_builders import SOURCE, perfect, snapshot, table, text_of
 
 from mletools.grading import grade
+from mletools.models.scripted import VALID
 from mletools.tasks.folder import ANSWERS
 from mletools.tasks.record import Parts, finish
 from mletools.tasks.validation import NoValidation, View, validation_view
 
 BREEDS = ("boxer", "collie", "pug")
 TRAINED, TESTED = [f"d{at:02}" for at in range(40)], [f"d{at:02}" for at in range(50, 62)]
+PICTURES = {"train": TRAINED, "test": TESTED}
 
 
 def picture(name: str) -> bytes:
@@ -171,3 +174,26 @@ def test_import_says_where_there_is_no_validation(tmp_path: Path) -> None:
     why = "there is no public/train.csv, and no other public table with the ids of the submission"
     assert f"no validation rows can be held out, so agents in turns will see no scores: {why}" in done.stderr.decode()
     refused(task, tmp_path, why)
+
+
+def played(scaffold: str, data: Path, *options: str) -> list[dict[str, Any]]:
+    """Rollouts of the scripted model on pictures with labels.csv."""
+    files = {f"{part}/{name}.jpg": picture(name) for part, names in PICTURES.items() for name in names}
+    line = json.dumps(task_of(data, {"labels.csv": labels(), **files})).encode() + b"\n"
+    args = ("--scaffold", scaffold, "-m", f"scripted:{','.join(VALID)}", "--data", ".", "--timeout", "20", *options)
+    return records(run_command("mle-rollout", *args, input=line, cwd=data).stdout)
+
+
+@pytest.mark.parametrize("scaffold", mostly_slow(["react", "improve", "codeact", "memory"], quick=1))
+def test_the_scripted_model_hands_in_the_sample_submission(scaffold: str, tmp_path: Path) -> None:
+    rollouts = played(scaffold, tmp_path, "-g", "2", *(("--max-traces", "1") if scaffold == "memory" else ()))
+    assert len(rollouts) == 2
+    for rollout in rollouts:
+        assert 'model = "sample submission"' in rollout["code"] and rollout["validation"]["valid"]
+        assert "input/train.csv" not in json.dumps(rollout["turns"])
+
+
+@pytest.mark.slow
+def test_a_search_rejects_a_sample_submission(tmp_path: Path) -> None:
+    (rollout,) = played("search", tmp_path, "--max-turns", "3")
+    assert rollout["code"] is None and {turn["problem"] for turn in rollout["turns"]} <= {"inauthentic", "debug"}

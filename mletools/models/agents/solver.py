@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from .. import Reply, Request
+from .. import Reply, Request, readers
 from ..bank import Choice, choices, program
 from . import advice, conversation, forms
 from .conversation import ConversationStep
@@ -230,11 +230,12 @@ def _run(mind: Mind, choice: Choice, code: str, thought: str) -> Reply:
 
 def _look(mind: Mind) -> Reply:
     thought = "First I look at what there is."
+    file = "train.csv" if "train.csv" in mind.task["data"]["public"] else readers.sample_file(mind.task)
     if not forms.offers(mind.request, "look"):
-        code = 'import pandas as pd\n\nprint(pd.read_csv("input/train.csv").head(3))\n'
+        code = f'import pandas as pd\n\nprint(pd.read_csv("input/{file}").head(3))\n'
         return _act(mind, "program", code, thought=thought)
     topic = mind.rng.pick("topic", ("overview", "files", "metric", "sample"))
-    what = topic if mind.request.role == "memory" else "ls input; head -n 3 input/train.csv"
+    what = topic if mind.request.role == "memory" else f"ls input; head -n 3 input/{file}"
     return _act(mind, "look", what, thought=thought)
 
 

@@ -97,7 +97,7 @@ def differences(record: Mapping[str, Any]) -> Figure | None:
         f"Dashed: the mean over tasks; shaded: its {confidence} interval."
     )
     return Figure(
-        re.sub(r"[^A-Za-z0-9._-]+", "-", f"compare-{first}-{second}"), f"{second} against {first}", caption,
+        re.sub(r"[^A-Za-z0-9._-]+", "-", f"compare-{first}-{second}")[:100], f"{second} against {first}", caption,
         ("task", first, second, "difference", "result"), rows, draw, (7.0, 1.2 + (0.28 * len(tasks) if few else 4)),
     )  # fmt: skip
 

@@ -4,7 +4,9 @@ The page (which shows the numbers below the figure), `--plots` and the tests sha
 are ± one standard error of the mean (statistics.sem). Not covered: colours of the page, files (plots).
 """
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ..courses import ALL
@@ -41,4 +43,15 @@ def figures(
         *(medals(runs, sets, name, title, of) for name, title, of in GROUPINGS),
         *(differences(record) for record in comparisons),
     ]
-    return [figure for figure in drawn if figure is not None]
+    return distinct(figure for figure in drawn if figure is not None)
+
+
+def distinct(figures: Iterable[Figure]) -> list[Figure]:
+    """The figures, each under a name of its own, also where upper and lower case are one; a later one gets a number."""
+    taken, named = set[str](), list[Figure]()
+    for figure in figures:
+        numbered = (f"{figure.name}-{number}" for number in itertools.count(2))
+        name = next(name for name in itertools.chain([figure.name], numbered) if name.casefold() not in taken)
+        taken.add(name.casefold())
+        named.append(replace(figure, name=name))
+    return named

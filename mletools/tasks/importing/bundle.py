@@ -14,10 +14,11 @@ from ..folder import Content
 from ..record import Parts
 from ..table import Rejected
 from ..thresholds import NAMES
-from ..tree import files_below, modality
+from ..tree import files_below
 from .columns import read_columns
 from .declare import answers_part, known_labels, metric_part, problem_of, submission_of
 from .lookup import distinct_rows, sample_header, text_of
+from .modality import modality_of
 from .options import Candidate, Grading, ImportOptions
 
 ANSWERS, EVALUATOR = "answer.csv", "evaluator.py"
@@ -57,7 +58,7 @@ def bundle(candidate: Candidate, options: ImportOptions, grading: Grading) -> Pa
     return Parts(
         name=re.sub(r"[^A-Za-z0-9._-]+", "-", candidate.name),
         description=text_of(Path(options.description) if options.description else public["description.md"]),
-        modality=modality(list(public), given["submission"]["parse"]),
+        modality=modality_of(public, given),
         problem=problem_of(given["metric"], given["submission"], given),
         # a generator's source would tell how the target was made
         public={

@@ -15,10 +15,11 @@ from ..draft import Draft, answers_of, constant, make_ids
 from ..folder import ANSWERS, Content
 from ..record import Parts
 from ..table import Rejected
-from ..tree import files_below, modality
+from ..tree import files_below
 from .columns import Columns, header_of, is_number, labels_of, read_columns, written
 from .declare import answers_part, known_labels, metric_part, problem_of, submission_of
 from .lookup import SAMPLES, distinct_rows, text_of
+from .modality import modality_of
 from .options import Candidate, Grading, ImportOptions
 from .split import complete_rows, draft_of, held_out, strata_of
 
@@ -53,7 +54,7 @@ def kaggle(candidate: Candidate, options: ImportOptions, grading: Grading, rng: 
     parts = Parts(
         name=name,
         description=text or _page(name, given, grading),
-        modality=modality(list(content), given["submission"]["parse"]),
+        modality=modality_of(content, given),
         problem=problem_of(given["metric"], given["submission"], given),
         public=content,
         private={ANSWERS: answers},

@@ -14,6 +14,7 @@ from ..table import Column, Rejected, Table
 from .columns import MISSING, Columns, features_of, is_number, labels_of, read_columns
 from .declare import MOST_LABELS, metric_part, parse_of
 from .lookup import text_of
+from .modality import modality_of
 from .options import Candidate, Grading, ImportOptions
 from .split import held_out, strata_of
 
@@ -54,7 +55,7 @@ def own_table(candidate: Candidate, options: ImportOptions, grading: Grading, rn
     return Parts(
         name=table.name,
         description=text_of(Path(options.description)) if options.description else description,
-        modality="tabular",
+        modality=modality_of(draft.public, draft.grading),
         problem=table.problem,
         public=draft.public,
         private={ANSWERS: draft.answers},

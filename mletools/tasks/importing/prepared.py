@@ -13,7 +13,7 @@ from typing import Any
 from ..folder import Content
 from ..record import Parts
 from ..table import Rejected
-from ..tree import files_below, modality
+from ..tree import files_below
 from .boards import board, direction_of
 from .code_metric import code_metric
 from .columns import read_columns
@@ -21,6 +21,7 @@ from .competitions import competition
 from .declare import answers_part, known_labels, metric_part, problem_of, submission_of
 from .layouts import PREPARED
 from .lookup import distinct_rows, first, inside, sample_file, sample_header, text_of
+from .modality import modality_of
 from .options import Candidate, Grading, ImportOptions
 
 
@@ -95,11 +96,10 @@ def prepared(candidate: Candidate, options: ImportOptions, grading: Grading) -> 
             given[key] = f"private/{key}.csv"
             private[given[key]] = board(file, lower, grading.check_direction)
     description = _description(options, habits, places, public_folder, public)
-    parse = given["submission"]["parse"]
     return Parts(
         name=re.sub(r"[^A-Za-z0-9._-]+", "-", candidate.name),
         description=description,
-        modality=modality(list(public), parse),
+        modality=modality_of(public, given),
         problem=problem_of(given["metric"], given["submission"], given),
         public={name: path for name, path in public.items() if name not in ("description.txt", "description.md")},
         private=private,
