@@ -151,7 +151,7 @@ def competition(folder: Path) -> None:
         (folder / name).write_text(text)
 
 
-def small_model(folder: Path, rollouts: Path, context: int = 8192) -> None:
+def small_model(folder: Path, rollouts: Path, context: int = 32768) -> None:
     """An untrained checkpoint whose tokens are phrases of the rollouts' prompts, with room for `context` of them."""
     from mletools.training.tiny import make_tiny
 
@@ -219,8 +219,12 @@ class Scripted:
 
     def __init__(self, folder: Path, roles: RoleServer):
         self.folder, self.roles, self.model = folder, roles, ScriptedModel()
-        prompts = ROOT / "mletools" / "prompts"
-        self.openings = {(prompts / f"{name}.md").read_text().partition("\n")[0]: role for name, role in ROLES.items()}
+        texts = {name: (ROOT / "mletools" / "prompts" / f"{name}.md").read_text().split("\n") for name in ROLES}
+        self.openings = {}
+        for name, role in ROLES.items():  # the first line that no other of the prompts has
+            others = {line for other in texts if ROLES[other] != role for line in texts[other]}
+            own = next(line for line in texts[name] if line.strip() and "{{" not in line and line not in others)
+            self.openings[own] = role
 
     def __call__(self, body: dict[str, Any]) -> str:
         messages = body["messages"]
