@@ -25,6 +25,7 @@ from mletools.models.hf import HfModel, distribution
 from mletools.records.errors import ToolError
 
 CONTEXT = 4096
+SAME = 3e-4  # logprobs of vLLM and of transformers, which sum in another order
 QUESTIONS = ["What does mle-grade do?", "Go.", "A rather longer question about forests and their depth, in one line."]
 DRIVER = """
 import json, multiprocessing, os, sys, time
@@ -208,7 +209,7 @@ def test_logprobs_are_those_of_the_distribution_sampled_from(
 ) -> None:
     replies = driven.ask(asked(12, temperature=temperature, top_p=top_p))
     for reply in replies:
-        assert reply["logprobs"] == pytest.approx(rescored(hf, reply, temperature, top_p), abs=1e-4)
+        assert reply["logprobs"] == pytest.approx(rescored(hf, reply, temperature, top_p), abs=SAME)
     assert min(value for reply in replies for value in reply["logprobs"]) < -3
 
 
@@ -261,13 +262,13 @@ def test_adapters_are_exchanged_while_answers_are_in_flight(driven: Driven, tiny
         made = publish(tiny, driven.folder, version)
         replies = driven.ask(greedy)
         for reply in driven.say("end"):  # of the weights that they were begun with, to the last token
-            assert reply["logprobs"] == pytest.approx(rescored(model, reply, 1.0), abs=1e-4)
+            assert reply["logprobs"] == pytest.approx(rescored(model, reply, 1.0), abs=SAME)
         model = HfModel(made, device="cpu", threads=1)
         expected = model.sample([Request(**fields) for fields in greedy])
         assert [reply["token_ids"] for reply in replies] == [other.token_ids for other in expected]
         seen.append([reply["token_ids"] for reply in replies])
         for reply in driven.ask(asked(4, temperature=0.7)):
-            assert reply["logprobs"] == pytest.approx(rescored(model, reply, 0.7), abs=1e-4)
+            assert reply["logprobs"] == pytest.approx(rescored(model, reply, 0.7), abs=SAME)
     assert seen[0] != seen[1]
     assert driven.say("state") == {**before, "version": 2} and before["engines"] == 1
 

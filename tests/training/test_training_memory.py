@@ -163,7 +163,8 @@ def test_a_dry_run_needs_no_weights(command: str, model: str, tmp_path: Path) ->
     assert "of 512 tokens (no rollouts: each as long as the model's context)" in empty.stderr.decode()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
+@pytest.mark.timeout(1800)
 def test_the_estimate_is_near_the_measured_peak() -> None:
     script = [sys.executable, str(ROOT / "benchmarks" / "train_memory.py"), "--sizes", "25m", "--json"]
     done = subprocess.run(script, check=True, stdout=subprocess.PIPE)
