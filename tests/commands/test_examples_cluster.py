@@ -61,7 +61,19 @@ def test_a_slurm_array_does_every_task_once(tasks: Path, tmp_path: Path) -> None
     names = [{rollout["task"]["name"] for rollout in part} for part in done]
     assert names[0] | names[1] == {"wine", "iris", "diabetes"} and not names[0] & names[1]
     # as one job would have it
-    line = ("mle-rollout", "-q", "-m", "scripted", "-g", "2", "--data", str(tasks.parent), str(tasks), "-o", "one.jsonl")
+    line = (
+        "mle-rollout",
+        "-q",
+        "-m",
+        "scripted",
+        "-g",
+        "2",
+        "--data",
+        str(tasks.parent),
+        str(tasks),
+        "-o",
+        "one.jsonl",
+    )
     run_command(*line, cwd=tmp_path)
     assert {r["id"] for r in records(tmp_path / "one.jsonl")} == {r["id"] for part in done for r in part}
 
