@@ -151,11 +151,11 @@ def competition(folder: Path) -> None:
         (folder / name).write_text(text)
 
 
-def small_model(folder: Path, rollouts: Path, context: int = 32768) -> None:
+def small_model(folder: Path, rollouts: list[Path], context: int = 8192) -> None:
     """An untrained checkpoint whose tokens are phrases of the rollouts' prompts, with room for `context` of them."""
     from mletools.training.tiny import make_tiny
 
-    make_tiny(records(rollouts.read_bytes()), folder, "nano")
+    make_tiny([record for path in rollouts for record in records(path.read_bytes())], folder, "nano")
     for name, key in (("config.json", "max_position_embeddings"), ("tokenizer_config.json", "model_max_length")):
         settings = json.loads((folder / name).read_text())
         (folder / name).write_text(json.dumps({**settings, key: context}))
@@ -193,7 +193,12 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "after.jsonl").write_bytes(b"".join(lines[half:]))
     shutil.copy(folder / "before.jsonl", folder / "graded.jsonl")
     (folder / "before.rollouts").rename(folder / "rollouts.jsonl")
-    small_model(folder / "my-model", folder / "rollouts.jsonl")
+    turns = [folder / f"{scaffold}.turns" for scaffold in ("react", "codeact")]  # whose words it knows, too
+    for path in turns:
+        run_command("mle-rollout", "-q", "--scaffold", path.stem, "tasks.jsonl", "-o", path.name, cwd=folder)
+    small_model(folder / "my-model", [folder / "rollouts.jsonl", *turns])
+    for path in turns:
+        path.unlink()
     for name in ("my-ideator", "other-model"):
         (folder / name).symlink_to("my-model")
     for name in ("train-states.jsonl", "validation-states.jsonl"):
