@@ -6,11 +6,9 @@ whether files, models and servers are there.
 """
 
 import os
-import re
-import shlex
 import sys
-from collections.abc import Iterator
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import click
@@ -21,44 +19,8 @@ from mletools.commands import report
 from mletools.run import Run
 from mletools.sandbox.options import SandboxOptions
 
-ARITHMETIC, SUBSTITUTION = re.compile(r"\$\(\(.*?\)\)"), re.compile(r"\$\([^()]*\)")
-OPERATORS = re.compile(r"^[|&;<>(){}]+$")
-
-
-def commands(text: str) -> list[list[str]]:
-    """The words of each mle command of a shell text; what the shell would work out stands as 1."""
-    text = SUBSTITUTION.sub("1", ARITHMETIC.sub("1", text.replace("\\\n", " ")))
-    found = []
-    for line in lines(text):
-        current: list[str] | None = None
-        skip = False
-        for word in line:
-            if OPERATORS.match(word):
-                skip = word.startswith(("<", ">"))  # the next word is a file
-                current = current if skip else None
-            elif skip:
-                skip = False
-            elif word.startswith("mle-") and current is None:
-                current = [word]
-                found.append(current)
-            elif current is not None:
-                current.append(word)
-    return found
-
-
-def lines(text: str) -> Iterator[list[str]]:
-    """The words and operators of each line; one with an open quotation goes on in the next."""
-    begun = ""
-    for line in text.split("\n"):
-        begun += line
-        words = shlex.shlex(begun, posix=True, punctuation_chars="|&;<>(){}")
-        words.whitespace_split = True
-        try:
-            yield list(words)
-        except ValueError:
-            begun += "\n"
-        else:
-            begun = ""
+sys.path.insert(0, str(Path(__file__).parent.parent / "examples"))
+from options import commands
 
 
 class Accepted(BaseException):
