@@ -3,8 +3,10 @@
 # and prints this page against the paper's values). Servers of one tiny model (rehearsal_model.py) stand in for every model.
 
 # ---- models: vLLM on this machine behind every address; policies in transformers, in the command's own process
-PORT ?= 18431
-EMBEDDING_PORT ?= 18432
+# (0: no server, where an experiment needs none)
+NAMED := $(notdir $(CURDIR))
+PORT ?= $(if $(filter rl4mle mle-rl,$(NAMED)),0,18431)
+EMBEDDING_PORT ?= $(if $(filter rd-agent,$(NAMED)),18432,0)
 MODEL := rehearsal
 RESEARCHER := rehearsal
 EMBEDDER := rehearsal
@@ -13,8 +15,6 @@ CLASSIFIER := rehearsal
 SMALL_IMPLEMENTER := rehearsal
 STRONG := rehearsal
 URL := http://127.0.0.1:$(PORT)/v1
-# SandMLE's tasks come from hidden rules: a tiny model cannot write any (the questions to AUTHOR are not rehearsed)
-DRAFTED_BY := --source tabular
 AUTHOR_URL := http://127.0.0.1:$(PORT)/v1
 STRONG_URL := http://127.0.0.1:$(PORT)/v1
 SMALL_URL := http://127.0.0.1:$(PORT)/v1
@@ -23,6 +23,9 @@ PRICE := 0.1,0.4
 LOCAL := hf
 POLICY := ../../runs/rehearsal-model
 MICRO_BATCH := 4
+# two cores for servers, samplers and programs: threads that wait for each other would take them away
+export OMP_NUM_THREADS := 1
+export OMP_WAIT_POLICY := PASSIVE
 
 # ---- competitions: three small ones in MLE-bench's layout, and one in MLE-Dojo's (competitions.py)
 BENCH := $(OUT)/bench/data
@@ -30,7 +33,7 @@ REPO := $(OUT)/bench
 DOJO := $(OUT)/bench/dojo
 DOJO_REPO := $(OUT)/bench
 TEN := learning-agency-lab-automated-essay-scoring-2
-TWELVE := learning-agency-lab-automated-essay-scoring-2 tabular-playground-series-may-2022
+TWELVE := tabular-playground-series-may-2022
 FORTY := tabular-playground-series-may-2022 dogs-vs-cats-redux-kernels-edition
 
 # ---- the machine of the programs: this one, without a GPU and without a container
@@ -48,33 +51,35 @@ REPEATS := 1
 ABLATION_RUNS := 1
 STEPS := 1
 PASSES := 4
-GROUP := 2
+GROUP := 4
 SAMPLES := 4
 COUNTS := 2 4
 JOBS := 4
-RUN_SECONDS := 12
-SEARCH_SECONDS := 10
-FULL_SECONDS := 12
-LITE_SECONDS := 12
-LITE_RUN_SECONDS := 12
-DOJO_SECONDS := 12
+RUN_SECONDS := 30
+SEARCH_SECONDS := 40
+FULL_SECONDS := 40
+LITE_SECONDS := 40
+LITE_RUN_SECONDS := 30
+DOJO_SECONDS := 40
 GROUPS_PER_STEP := 1
-EPISODE_SECONDS := 12
+EPISODE_SECONDS := 40
 SAMPLED_TURNS := 3
 EVALUATED_TURNS := 4
 TURNS := 1 2
 TEACHER_TRACES := 2
 BATCH := 4
-ANSWER_TOKENS := 260
-TRACE_TOKENS := 900
+ANSWER_TOKENS := 360
+TRACE_TOKENS := 1200
 STATE_RUNS := 12
 TRAIN_STATES := 2
 VALIDATION_STATES := 1
 TRAIN_SHARE := 0.6
 VALIDATION_SHARE := 0.4
-IDEA_TOKENS := 260
+IDEA_TOKENS := 100
 IDEA_JOBS := 4
 DRAFTS := 2
+# the author's drafts end at its specification, so that policies train on tasks from hidden rules
+PROCEDURAL := 6
 SEED_TRAJECTORIES := 2
-TRAINED_TASKS := 1
+TRAINED_TASKS := 4
 VALIDATION_TASKS := 1

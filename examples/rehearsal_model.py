@@ -1,193 +1,286 @@
-"""Write a tiny language model for the rehearsal of the experiments, with a real vocabulary and chat template.
+"""Write the stand-in model of the rehearsal: a tiny language model that recites, with a real vocabulary.
 
-    python examples/rehearsal_model.py SMALL_MODEL FOLDER [STEPS]
+    python examples/rehearsal_model.py SMALL_MODEL FOLDER
 
-SMALL_MODEL is what small_model.py writes: its vocabulary and chat template are taken over. The weights are a Llama of two
-layers with a context of 131,072 tokens, trained for some minutes to recognise a prompt of mletools by its words and to
-recite the reply below. Its programs fill the sample submission with random zeros and ones; the digit that it samples is
-their seed. Trained on short prompts alone, it recites well after the prompts of scaffold single, and mostly mixes its
-replies up after longer ones (agents in turns, searches): those rehearse what becomes of answers that cannot be read.
+SMALL_MODEL is what small_model.py writes: its vocabulary and chat template are taken over. The model is a Llama of two
+layers with a context of 131,072 tokens, in float32. Its weights are not trained but computed: it recognises the prompts
+of mletools in a context of any length and recites a reply of rehearsal_replies.py, drawing at each choice. Servers,
+samplers and trainers treat it as any other model. It can do nothing else: a context without a known prompt gets an
+empty reply.
+
+How it works. Each token has a random code. In layer 1, head k copies the code of the token k places back, so that a
+position holds its last WINDOW tokens. A neuron for each prompt raises a flag after twelve tokens that stand in no other
+prompt. In layer 2, a head finds the flag of the highest rank. A neuron for each place in each reply detects the tokens
+before it, and the flag where these do not decide alone; it writes the code of the next token.
 """
 
 import math
 import os
-import random
+import re
 import shutil
 import sys
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+from rehearsal_replies import REPLIES, SCORED
 
 CONTEXT = 131_072
-STEPS, BATCH, LENGTH = 200, 8, 400
-NEGATIVES = 1024  # tokens of the vocabulary that a step's softmax has beside those of the replies
-LEARNING_RATE = 3e-3
-SHARPER = 2.0  # factor on the logits in the end: at temperature 1 the many tokens that no reply has would come up
+WINDOW = 12  # tokens that a position knows
+CODE = 20  # dimensions of a token's code
+CONSTANT = WINDOW * CODE  # the dimension that is 1 everywhere
+FLAGS = 32  # dimensions after it, one for each prompt, and one for a score
+HEADS, HEAD = 12, 32  # with the same keys and values: a cache of 512 bytes a token
+WIDTH = 24 * HEADS  # a multiple of them; what is left serves the codes of the next token alone
+PAIRS = HEAD // 2
+ROPE = 1e8  # the base of the rotations: the first pairs tell places apart, the last two are the same at any distance
+PLACING = 8  # pairs that tell places apart
+SHARP = 25.0  # difference of attention scores between what is looked for and all else
+STEEP = 40.0  # of a neuron: half a token more or less is on or off
+ROUTE = 2.0  # a flag weighs as much as this many tokens
+LOUD = 100.0  # of the next token's code over what else a position holds
+CERTAIN = 40.0  # logit of the next token; others have at most half
+END = 4.0  # weight of the end of a reply, which comes where nothing else does
 
-PROGRAM = """import random
-import pandas as pd
+PARTS = (
+    *(f"self_attn.{name}_proj" for name in "qkvo"),
+    *(f"mlp.{name}_proj" for name in ("gate", "up", "down")),
+    "input_layernorm",
+    "post_attention_layernorm",
+)
 
-random.seed({digit})
-table = pd.read_csv("input/sample_submission.csv")
-for name in table.columns[1:]:
-    table[name] = [random.randint(0, 1) for row in table.index]
-table.to_csv("submission.csv", index=False)
-"""
-DEBUG = """print("==== Start of Debug Information ====")
-print("debug_time: 1")
-print("estimated_time: 1")
-print("==== End of Debug Information ====")
-"""
-ANSWER = "I read the sample submission. I fill it with random labels. I write the file.\n\n```python\n{program}```"
-IDEA = "ANALYSIS_ON_CURRENT_PROGRESS:\nThe labels are random.\n\nACTION:\nTry the seed {digit}.\n\nRATIONALE:\nIt may be luckier."
-THOUGHT = "<think>I try the seed {digit}.</think>\n"
-REACT = THOUGHT + "<tool_call>\npython\n<code>\n{program}</code>\n</tool_call>"
-SCORE = '<think>I have it scored.</think>\n<tool_call>\n{{"name": "Score", "arguments": {{"competition_id": "it"}}}}\n</tool_call>'
-FINAL = "<think>That is enough.</think>\n<answer>submission</answer>"
-CODEACT = "I try it.\n<execute_ipython>\n{program}</execute_ipython>"
-HELP = "I ask.\n<seek_help>\nPROBLEM_STATEMENT:\nThe labels are random.\n\nATTEMPTS_SO_FAR:\n- a seed\n\nGOAL:\nA better score.\n</seek_help>"
-MEMORY = "I try the seed {digit}.\n<execute_code>\n{program}</execute_code>"
-SEARCH = ANSWER.replace("{program}", "{program}{debug}")
-HYPOTHESIS = '"hypothesis": "The seed {digit} gives a better score.", "component": "Model"'
-SCORES = '"scores": {{"alignment": 5, "impact": 5, "novelty": {digit}, "feasibility": 5, "risk_reward": 5}}'
-
-# what stands in the prompt's system message or, in search and for ideas, in its only one -> replies, one of them
-FIRST: dict[str, list[str]] = {
-    "single": [ANSWER],
-    "improve": [ANSWER],
-    "implementer": [ANSWER],
-    "react-system": [REACT],
-    "codeact-system": [CODEACT],
-    "memory-system": [MEMORY],
-    "ideator": [IDEA],
-    "idea-type": ["TYPE: Model Training\nRATIONALE: It is about the seed.", "TYPE: Others\nRATIONALE: It is a seed."],
-    "search-analysis": [
-        '{{"task_type": "classification", "data_type": "tabular", "summary": "Labels.", "data": "Files.", '
-        '"submission": "A table.", "metric": "A score.", "longer_limit": false}}'
-    ],
-    "search-challenges": ['[{{"challenge": "The labels are random.", "reason": "It is so.", "origin": "scenario"}}]'],
-    "search-hypotheses": [f'[{{{{{HYPOTHESIS}, "challenge": 0, {SCORES}}}}}]'],
-    "search-idea": [f"{{{{{HYPOTHESIS}}}}}"],
-    "search-check": ['{{"acceptable": true, "why": "It runs."}}'],
-    "search-choose": ['{{"experiment": 1, "why": "It is the first."}}'],
-    **{f"search-{name}": [SEARCH] for name in ("draft", "improve", "merge", "fix", "debug", "crossover")},
-}
-# after an assistant's message: how the next one of the user begins -> replies
-RAN = "The program ended normally in less than a second.\n\nIt printed nothing.\n\n"
-LATER: dict[str, list[tuple[str, list[str]]]] = {
-    "react-system": [
-        (f"<tool_response>\n{RAN}submission.csv was written (900 bytes).\n</tool_response>", [SCORE, FINAL]),
-        ("<tool_response>\nThe score on the validation rows is 0.5.\n</tool_response>", [REACT, FINAL]),
-    ],
-    "codeact-system": [
-        (
-            "(no output)\n\n[submission.csv is valid. The score on the validation rows is 0.5.]",
-            [HELP, "<finish></finish>"],
-        ),
-        (IDEA, [CODEACT]),
-    ],
-    "memory-system": [(f"{RAN}submission.csv is valid. The score on the validation rows is 0.5.", [MEMORY])],
-}
+Choice = tuple[tuple[int, float], ...]  # (token, probability)
+Pattern = tuple[int | None, ...]  # the last tokens; None: any
+Route = tuple[str, bool | None]  # prompt, and whether a score is in the context; None: no matter
 
 
-def filled(reply: str, draws: random.Random) -> str:
-    digit = draws.randint(0, 9)
-    return reply.format(program=PROGRAM.format(digit=digit), digit=digit, debug=DEBUG)
+def choices(tokenizer: Any, text: str) -> Iterator[Choice]:
+    """The tokens of a reply, each certain or a choice."""
+    for at, part in enumerate(re.split(r"<<(.*?)>>", text)):
+        if at % 2 == 0:
+            yield from (((token, 1.0),) for token in tokenizer(part, add_special_tokens=False)["input_ids"])
+            continue
+        words = list("0123456789") if part == "digit" else part.split("|")
+        tokens = [tokenizer(word, add_special_tokens=False)["input_ids"] for word in words]
+        if any(len(token) != 1 for token in tokens):
+            sys.exit(f"<<{part}>>: each word of a choice has to be one token")
+        yield tuple((token[0], 1 / len(words)) for token in tokens)
 
 
-def conversation(name: str, prompts: dict[str, str], filler: str, draws: random.Random) -> list[dict[str, str]]:
-    """A prompt of that name with some text in it, and perhaps some turns; the last message is the reply to learn."""
-    at = draws.randint(0, max(0, len(filler) - 1200))
-    text = filler[at : at + draws.randint(50, 1200)]
-    prompt = prompts[name]
-    if name.endswith("-system"):
-        messages = [("system", prompt), ("user", f"# Task: {text}")]
-    else:
-        cut = draws.randint(0, max(0, len(prompt) - 900))
-        messages = [("user", f"{text}\n{prompt[cut:]}")]
-    replies = FIRST[name]
-    for _ in range(draws.choice((0, 1, 1, 2)) if name in LATER else 0):
-        messages.append(("assistant", filled(draws.choice(replies), draws)))
-        said, replies = draws.choice(LATER[name])
-        messages.append(("user", filled(said.replace("{", "{{").replace("}", "}}") if said != IDEA else said, draws)))
-    messages.append(("assistant", filled(draws.choice(replies), draws)))
-    return [{"role": role, "content": content} for role, content in messages]
+def continuations(tokenizer: Any) -> dict[Pattern, dict[Route, Choice]]:
+    """What comes next after each pattern that a reply has, by the route that leads there."""
+    text = tokenizer.apply_chat_template([{"role": "user", "content": ""}], tokenize=False, add_generation_prompt=True)
+    begin = tokenizer(text[text.rindex("<|im_start|>") :], add_special_tokens=False)["input_ids"]
+    after: dict[Pattern, dict[Route, Choice]] = defaultdict(dict)
+    for name, replies in REPLIES.items():
+        scored = replies.scored
+        for route, weighted in (((name, False if scored else None), replies.first), ((name, True), scored)):
+            drawn: dict[Pattern, dict[int, float]] = defaultdict(lambda: defaultdict(float))  # after all before it
+            for weight, reply in weighted:
+                history: Pattern = tuple(begin)
+                for choice in [*choices(tokenizer, reply), ((tokenizer.eos_token_id, 1.0),)]:
+                    for token, probability in choice:
+                        drawn[history][token] += weight * probability
+                    history += (choice[0][0] if len(choice) == 1 else None,)
+            for history, weights in drawn.items():
+                total = sum(weights.values())
+                choice = tuple(sorted((token, round(weight / total, 6)) for token, weight in weights.items()))
+                if after[history[-WINDOW:]].setdefault(route, choice) != choice:
+                    where = tokenizer.decode([token for token in history if token is not None])
+                    sys.exit(f"{name}: its replies go on in two ways after the same {WINDOW} tokens: {where[-200:]!r}")
+    return after
 
 
-def train(model: Any, tokenizer: Any, steps: int) -> None:
-    import torch
-    from torch.nn.functional import cross_entropy
-
+def markers(tokenizer: Any) -> list[list[list[int]]]:
+    """Runs of tokens that raise a flag: of each prompt one that no other has, from its own words; then of a score."""
     import mletools
 
     folder = Path(mletools.__file__).parent / "prompts"
-    prompts = {path.stem: path.read_text(encoding="utf-8") for path in folder.glob("*.md")}
-    filler = prompts["task"] + "".join(prompts[name] for name in sorted(prompts))
-    names = [name for name in FIRST if name in prompts]
-    draws = random.Random(0)
-    optimiser = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE, betas=(0.9, 0.98), weight_decay=0.0)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, LEARNING_RATE, total_steps=steps, pct_start=0.1)
-    for step in range(steps):
-        rows = []
-        for _ in range(BATCH):
-            messages = conversation(draws.choice(names), prompts, filler, draws)
-            text = tokenizer.apply_chat_template(messages[:-1], tokenize=False, add_generation_prompt=True)
-            begin = tokenizer(text, add_special_tokens=False)["input_ids"]
-            reply = tokenizer(messages[-1]["content"], add_special_tokens=False)["input_ids"] + [tokenizer.eos_token_id]
-            rows.append((begin[-LENGTH:], reply))
-        width = max(len(begin) + len(reply) for begin, reply in rows)
-        ids = torch.full((BATCH, width), tokenizer.eos_token_id)
-        loss_on = torch.zeros((BATCH, width), dtype=torch.bool)
-        for row, (begin, reply) in enumerate(rows):
-            ids[row, : len(begin) + len(reply)] = torch.tensor(begin + reply)
-            loss_on[row, len(begin) : len(begin) + len(reply)] = True
-        hidden = model.model(ids).last_hidden_state[:, :-1][loss_on[:, 1:]]
-        used, targets = ids[:, 1:][loss_on[:, 1:]].unique(return_inverse=True)
-        others = torch.randint(0, len(tokenizer), (NEGATIVES,))
-        others = others[~torch.isin(others, used)]
-        weights = model.lm_head.weight
-        share = math.log((len(tokenizer) - len(used)) / len(others))  # each stands for many
-        logits = torch.cat([hidden @ weights[used].T, hidden @ weights[others].T + share], 1)
-        loss = cross_entropy(logits, targets)
-        optimiser.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimiser.step()
-        schedule.step()
-        if step % 20 == 19:
-            print(f"step {step + 1} of {steps}, loss {loss.item():.3f}", file=sys.stderr, flush=True)
+    parts = {
+        path.stem: [
+            tokenizer(part, add_special_tokens=False)["input_ids"][2:-2]  # the ends may merge with what is filled in
+            for part in re.split(r"\{\{.*?\}\}", path.read_text(encoding="utf-8").strip())
+        ]
+        for path in sorted(folder.glob("*.md"))
+    }
+    runs = {
+        name: [tuple(part[at : at + WINDOW]) for part in of_prompt for at in range(len(part) - WINDOW + 1)]
+        for name, of_prompt in parts.items()
+    }
+    found = []
+    for name in REPLIES:
+        others = {run for other in runs if other != name for run in runs[other]}
+        own = [run for run in runs[name] if run not in others]
+        if not own:
+            sys.exit(f"{name}: no {WINDOW} of its tokens are its own")
+        found.append([list(own[0])])
+    return [*found, [tokenizer(text, add_special_tokens=False)["input_ids"] for text in SCORED]]
 
 
-def make(small: Path, folder: Path, steps: int) -> None:
-    os.environ["HF_HUB_OFFLINE"] = "1"
+class Neuron(NamedTuple):
+    """Detects the last tokens, and flags, and says what comes next."""
+
+    pattern: Pattern
+    route: Route | None
+    next: Choice
+
+
+def neurons(after: Mapping[Pattern, Mapping[Route, Choice]]) -> list[Neuron]:
+    """A neuron for each pattern and route; one for all routes, where they go on alike after a whole window."""
+    listed: list[Neuron] = []
+    for pattern, following in after.items():
+        if len(set(following.values())) == 1 and len(pattern) == WINDOW:
+            listed.append(Neuron(pattern, None, next(iter(following.values()))))
+        else:
+            listed += [Neuron(pattern, route, choice) for route, choice in following.items()]
+    return listed
+
+
+def placing() -> tuple[Any, Any]:
+    """(angles of the pairs that tell places apart, their weight), so that one place has SHARP more than any other."""
     import torch
-    from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
+
+    angles = ROPE ** (-torch.arange(PLACING, dtype=torch.float64) / PAIRS)
+    away = torch.cat([torch.arange(-WINDOW, 0), torch.arange(1, CONTEXT)]).to(torch.float64)
+    gap = (1 - torch.cos(away[:, None] * angles)).sum(1).min()
+    return angles, SHARP / gap
+
+
+def write(model: Any, tokenizer: Any) -> None:
+    """The weights, all others zero. Sizes of what a norm sees: a code is 1 long, and so is the constant."""
+    import torch
+
+    generator = torch.Generator().manual_seed(0)
+
+    def codes(count: int, width: int) -> Any:
+        return torch.nn.functional.normalize(torch.randn(count, width, generator=generator), dim=1)
+
+    tensors = dict(model.named_parameters())
+    for tensor in tensors.values():
+        tensor.data.zero_()
+    layers = [{name: tensors[f"model.layers.{at}.{name}.weight"].data for name in PARTS} for at in range(2)]
+    listed = neurons(continuations(tokenizer))
+    flags = markers(tokenizer)
+    prompts = {name: CONSTANT + 1 + at for at, name in enumerate(REPLIES)}
+    score = CONSTANT + 1 + len(prompts)
+
+    # tokens
+    code = codes(len(tokenizer), CODE)
+    tensors["model.embed_tokens.weight"].data[:, :CODE] = code
+    tensors["model.embed_tokens.weight"].data[:, CONSTANT] = 1
+    for norm, size in (
+        (layers[0]["input_layernorm"], 2),
+        (layers[0]["post_attention_layernorm"], WINDOW + 1),
+        (layers[1]["input_layernorm"], WINDOW + 1),
+        (layers[1]["post_attention_layernorm"], WINDOW + 2),
+    ):
+        norm.fill_((size / WIDTH) ** 0.5)
+    tensors["model.norm.weight"].data.fill_(CERTAIN / WIDTH**0.5)
+
+    # layer 1: the last tokens, and flags
+    angles, weight = placing()
+    loudness = (weight * HEAD**0.5) ** 0.5
+    layers[0]["self_attn.k_proj"][:PLACING, CONSTANT] = loudness
+    layers[0]["self_attn.v_proj"][:CODE, :CODE] = torch.eye(CODE)
+    for back in range(1, WINDOW):
+        row = (back - 1) * HEAD
+        layers[0]["self_attn.q_proj"][row : row + PLACING, CONSTANT] = loudness * torch.cos(back * angles).float()
+        turned = slice(row + PAIRS, row + PAIRS + PLACING)
+        layers[0]["self_attn.q_proj"][turned, CONSTANT] = -loudness * torch.sin(back * angles).float()
+        layers[0]["self_attn.o_proj"][back * CODE : (back + 1) * CODE, row : row + CODE] = torch.eye(CODE)
+
+    def look_for(layer: int, neuron: int, pattern: Sequence[int | None], route: Route | None = None) -> None:
+        gate, wanted = layers[layer]["mlp.gate_proj"][neuron], 0.0
+        for back, token in enumerate(reversed(pattern)):
+            if token is not None:
+                gate[back * CODE : (back + 1) * CODE] = STEEP * code[token]
+                wanted += 1
+        if route is not None:
+            gate[prompts[route[0]]] = STEEP * ROUTE
+            wanted += ROUTE
+            if route[1] is not None:
+                gate[score] = STEEP * ROUTE * (1 if route[1] else -1)
+                wanted += ROUTE * route[1]
+        gate[CONSTANT] = -STEEP * (wanted - 0.5)
+        layers[layer]["mlp.up_proj"][neuron, CONSTANT] = 2 / STEEP
+
+    runs = [(flag, run) for flag, of_flag in zip([*prompts.values(), score], flags, strict=True) for run in of_flag]
+    for neuron, (flag, run) in enumerate(runs):
+        look_for(0, neuron, run)
+        layers[0]["mlp.down_proj"][flag, neuron] = 1
+
+    # layer 2: the first of the prompts in REPLIES that has its flag up (head 0), and whether a score has (head 1)
+    ranks = {flag: SHARP * (len(prompts) - at) for at, flag in enumerate(prompts.values())}
+    for head, ranked in enumerate((ranks, {score: SHARP})):
+        pair = PAIRS - 1 - head  # the same at any distance
+        layers[1]["self_attn.q_proj"][head * HEAD + pair, CONSTANT] = HEAD**0.5
+        for flag, rank in ranked.items():
+            value = flag - CONSTANT - 1
+            layers[1]["self_attn.k_proj"][pair, flag] = rank
+            layers[1]["self_attn.v_proj"][value, flag] = 1
+            layers[1]["self_attn.o_proj"][flag, head * HEAD + value] = 1
+    said = codes(len(tokenizer), WIDTH)
+    said[:, CONSTANT] = 0
+    sets = sorted({neuron.next for neuron in listed if len(neuron.next) > 1})
+    of_set = dict(zip(sets, codes(len(sets), WIDTH), strict=True))
+    for number, (pattern, route, following) in enumerate(listed):
+        look_for(1, number, pattern, route)
+        target = said[following[0][0]] if len(following) == 1 else of_set[following]
+        layers[1]["mlp.down_proj"][:, number] = LOUD * target
+
+    # what is said: a row has the right product with its token's code and with that of each choice that it is in
+    head = tensors["lm_head.weight"].data
+    wanted: dict[int, list[tuple[Any, float]]] = {}
+    for neuron in listed:
+        for token, _ in neuron.next:
+            wanted.setdefault(token, [(said[token], 1.0)])
+    for following, own in of_set.items():
+        for token, probability in following:
+            wanted[token].append((own, 1 + math.log(probability) / CERTAIN))
+    for token, products in wanted.items():
+        basis = torch.stack([vector for vector, _ in products])
+        head[token] = torch.linalg.lstsq(basis, torch.tensor([product for _, product in products])).solution
+    head[tokenizer.eos_token_id, CONSTANT] += END
+
+
+def stand_in(tokenizer: Any, **tokens: int) -> Any:
+    """The model for a vocabulary; `tokens` go into its configuration."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    config = LlamaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=WIDTH,
+        intermediate_size=-(-len(neurons(continuations(tokenizer))) // 64) * 64,
+        num_hidden_layers=2,
+        num_attention_heads=HEADS,
+        num_key_value_heads=1,
+        head_dim=HEAD,
+        max_position_embeddings=CONTEXT,
+        rope_parameters={"rope_type": "default", "rope_theta": ROPE},
+        tie_word_embeddings=False,
+        eos_token_id=tokenizer.eos_token_id,
+        dtype="float32",
+        **tokens,
+    )
+    model = LlamaForCausalLM(config)
+    write(model, tokenizer)
+    return model
+
+
+def make(small: Path, folder: Path) -> None:
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(small)
     tokenizer.model_max_length = CONTEXT
-    torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=128,
-        intermediate_size=256,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=4,
-        max_position_embeddings=CONTEXT,
-        tie_word_embeddings=True,
-        bos_token_id=tokenizer.bos_token_id,
-        eos_token_id=tokenizer.eos_token_id,
-        pad_token_id=tokenizer.pad_token_id,
-    )
-    model = LlamaForCausalLM(config)
-    train(model, tokenizer, steps)
-    with torch.no_grad():
-        model.model.norm.weight.mul_(SHARPER)
+    model = stand_in(tokenizer, bos_token_id=tokenizer.bos_token_id, pad_token_id=tokenizer.pad_token_id)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
 
 
 def main() -> None:
-    if len(sys.argv) not in (3, 4) or sys.argv[1] in ("-h", "--help"):
+    if len(sys.argv) != 3 or sys.argv[1] in ("-h", "--help"):
         sys.exit(__doc__)
     folder = Path(sys.argv[2])
     if (folder / "config.json").exists():
@@ -195,7 +288,7 @@ def main() -> None:
     unfinished = folder.with_name(f"{folder.name}.partial")
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.parent.mkdir(parents=True, exist_ok=True)
-    make(Path(sys.argv[1]), unfinished, int(sys.argv[3]) if len(sys.argv) == 4 else STEPS)
+    make(Path(sys.argv[1]), unfinished)
     os.replace(unfinished, folder)
 
 

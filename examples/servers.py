@@ -20,7 +20,7 @@ import urllib.request
 from pathlib import Path
 
 NAME = "rehearsal"
-START_SECONDS = 300
+START_SECONDS = 1200  # on a busy machine
 SETTINGS = {
     "VLLM_CPU_KVCACHE_SPACE": "1",
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # else two servers share the same cores
@@ -28,13 +28,14 @@ SETTINGS = {
     "HF_HUB_OFFLINE": "1",
     "OMP_WAIT_POLICY": "PASSIVE",  # spinning idle threads slow down the sandboxes
 }
+FLOATS = ["--dtype", "float32"]  # the weights are written down for it
 CHAT = ["--max-num-seqs", "32", "--no-enable-chunked-prefill", "--logprobs-mode", "processed_logprobs"]
 EMBEDDINGS = ["--runner", "pooling", "--convert", "embed"]
 PR_SET_PDEATHSIG = 1
 
 
 def vllm_python() -> str:
-    named, own = os.environ.get("MLETOOLS_VLLM_PYTHON"), Path(__file__).parent.parent / ".vllm/bin/python"
+    named, own = os.environ.get("MLETOOLS_VLLM_PYTHON"), Path(__file__).resolve().parent.parent / ".vllm/bin/python"
     return named or (str(own) if own.exists() else sys.executable)
 
 
@@ -51,7 +52,7 @@ def start(folder: str, port: int, log: Path, options: list[str]) -> subprocess.P
             os._exit(1)
 
     at = ["--model", os.path.abspath(folder), "--served-model-name", NAME, "--host", "127.0.0.1", "--port", str(port)]
-    command = [vllm_python(), "-m", "vllm.entrypoints.openai.api_server", *at, "--enforce-eager", *options]
+    command = [vllm_python(), "-m", "vllm.entrypoints.openai.api_server", *at, "--enforce-eager", *FLOATS, *options]
     with log.open("wb") as file:
         return subprocess.Popen(
             command,
