@@ -46,7 +46,7 @@ def samples(torch, model) -> list[Sample]:
 
 
 def drawn(torch, model: Path, shared: int = 0) -> list[Sample]:
-    """shared: tokens of a prompt that the sequences of a group begin with, before what each has read alone."""
+    """shared: tokens of the prompt of a group; 0: each sequence has one of its own."""
     from transformers import AutoModelForCausalLM
 
     policy = AutoModelForCausalLM.from_pretrained(model)
@@ -56,7 +56,7 @@ def drawn(torch, model: Path, shared: int = 0) -> list[Sample]:
     for number, (group, at) in enumerate(places):
         sequences = []
         for part in range(2 if number == 2 else 1):
-            lengths = [3 + number, 6 - part, 4, 5 + 2 * number]  # read, written, read, written
+            lengths = [0 if shared else 3 + number, 6 - part, 4, 5 + 2 * number]  # read, written, read, written
             ids = torch.randint(10, 250, (sum(lengths),), generator=draw).tolist()
             mask = [int(turn % 2) for turn, length in enumerate(lengths) for _ in range(length)]
             ids, mask = [ord(group)] * shared + ids, [0] * shared + mask
@@ -219,7 +219,7 @@ def test_loss_and_gradient_are_the_same_where_a_prompt_is_computed_once(torch, m
     settings = {"lora_rank": 0, "max_completion_length": CONSTANT, **CASES[case]}
     separate = ours(torch, model, samples, tmp_path / "separate", GrpoOptions(**settings, share_prefix=False))
     once = ours(torch, model, samples, tmp_path / "once", GrpoOptions(**settings))
-    assert once[:2] == pytest.approx(separate[:2], rel=1e-9)
+    assert once[:2] == pytest.approx(separate[:2], rel=1e-7, abs=1e-7)  # the head adds in float32
     assert separate[2]["shared_share"] == 0.0
     assert once[2]["shared_share"] > 0.5 * shared / sum(len(s.input_ids) for one in samples for s in one.sequences)
     assert once[:2] == pytest.approx(
