@@ -8,6 +8,9 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
+# Cells that pandas, and so most people, read as missing.
+MISSING = {"", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "n/a", "<NA>"}
+
 
 class Rejected(Exception):
     """A draft that does not make a sound task; `reason` says why. The next attempt draws another one."""
@@ -34,9 +37,9 @@ class Table:
     `cells[column]` is the column's text, one string a row, "" where missing; targets have no missing cells.
     `labels` are the values of the only target of a classification, in an order that means something where one exists;
     `positive` is the one of two labels whose probability is asked for. `ids` are the rows' own ids, one in no row twice,
-    in the column `id_name`; without any, they are made. Rows of one of `groups` (a text a row) belong together: all are in
-    train.csv or all in the test. With `times` (a number a row) the test holds the latest rows. `origin` goes into the record's provenance and may give the rule
-    away: it is never shown to the one who solves the task.
+    in the column `id_name`; without any, they are made. Rows of one of `groups` (a text a row) belong together: all are
+    in train.csv or all in the test. With `times` (a number a row) the test holds the latest rows. `origin` goes into the
+    record's provenance and may give the rule away: it is never shown to the one who solves the task.
     """
 
     name: str

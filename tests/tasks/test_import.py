@@ -22,7 +22,7 @@ from mletools.tasks.importing.columns import is_number, read_columns
 from mletools.tasks.importing.competitions import FILE, benchmarks_of, competition
 from mletools.tasks.importing.modality import modality_of
 from mletools.tasks.importing.options import Candidate, Grading, ImportOptions
-from mletools.tasks.importing.split import held_out
+from mletools.tasks.draft import held_out
 from mletools.tasks.importing.task import import_task
 from mletools.tasks.table import Rejected
 from mletools.tasks.tree import files_below, listed, spelled_out
