@@ -10,12 +10,13 @@ from itertools import groupby
 
 from ..records.csv_files import read_columns
 from .draft import Page, TaskDraft
-from .table import MISSING, Column, shortest
+from .table import MISSING, NUMBER, Column, shortest
 
 SAMPLE_LINES = 4
 MAX_LEVELS = 20  # a column of more different texts is described by their lengths
 MAX_NAMES = 12  # of more target columns only the first and the last are named
 MAX_LINE = 160  # characters
+TEXT = "text, {} different values"
 SIZES = ("height", "width")  # parameters that the metric needs and the files show
 FORMATS = {
     "ranked": "the ids of all its rows with a blank between them, the best first",
@@ -185,16 +186,15 @@ def values_of(cells: Sequence[str], column: Column) -> str:
 def _range(cells: Sequence[str], column: Column) -> str:
     if column.meaning.startswith("file: "):
         return f"path, such as {cells[0]}"
-    if column.number:
-        try:
-            numbers = [float(cell) for cell in cells]
-        except ValueError:
-            numbers = []
-        if numbers:
-            return f"{shortest(min(numbers))} to {shortest(max(numbers))} {column.unit}".rstrip()
-    levels = sorted(set(cells))
+    numbers = [float(cell) for cell in cells if NUMBER.fullmatch(cell)]
+    if column.number and 2 * len(numbers) > len(cells):
+        span = f"{shortest(min(numbers))} to {shortest(max(numbers))} {column.unit}".rstrip()
+        other = next((cell for cell in cells if not NUMBER.fullmatch(cell)), None)
+        return span if other is None else f"{span}; some cells hold text, such as `{other}`"
+    levels, plain = sorted(set(cells)), sorted({cell.strip().lower() for cell in cells})
+    if len(plain) < len(levels):
+        return f"{', '.join(plain)}; in several spellings" if len(plain) <= MAX_LEVELS else TEXT.format(len(levels))
     if len(levels) <= MAX_LEVELS:
         return ", ".join(levels)
     words = [len(cell.split()) for cell in cells]
-    least, most = min(words), max(words)
-    return f"text of {least} to {most} words" if most > 1 else f"text, {len(levels)} different values"
+    return f"text of {min(words)} to {max(words)} words" if max(words) > 1 else TEXT.format(len(levels))

@@ -5,11 +5,13 @@ Not covered: splitting, metrics and files (draft), and where tables come from (r
 """
 
 import math
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
 # Cells that pandas, and so most people, read as missing.
 MISSING = {"", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "n/a", "<NA>"}
+NUMBER = re.compile(r"\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*")
 
 
 class Rejected(Exception):

@@ -5,17 +5,15 @@ they are programs. Not covered: what the columns mean.
 """
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ...records import csv_files
-from ..table import MISSING, Column, Rejected, csv_bytes, shortest
+from ..table import MISSING, NUMBER, Column, Rejected, csv_bytes, shortest
 
 ENDINGS = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet", ".xlsx")
 Columns = dict[str, list[str]]
-NUMBER = re.compile(r"\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*")
 MOST_BYTES = 2 << 30
 LFS = "version https://git-lfs.github.com"
 
