@@ -162,7 +162,7 @@ def make_draft(table: Table, rng: Any, wanted: Wanted | None = None) -> Draft:
     """
     if wanted is None:
         menu = METRICS[table.problem]
-        metric = menu[rng.randint(len(menu))]
+        metric = table.metric or menu[rng.randint(len(menu))]
         train, test = _split(table, rng)
         form = form_of(metric, ["label"] if table.labels else ["number"], table.labels)
         wanted = Wanted(metric, {}, form, "label" if form == "label" else "number", train, test)
@@ -227,6 +227,8 @@ def _split(table: Table, rng: Any) -> tuple[list[int], list[int]]:
             seen.add(features)
             order.append(int(at))
     share = float(rng.uniform(*TEST_SHARE))
+    if table.times or table.groups:
+        return _apart(table, order, share)
     groups: dict[str, list[int]] = {}
     for at in order:
         groups.setdefault(table.cells[table.targets[0].name][at] if table.labels else "", []).append(at)
@@ -239,6 +241,24 @@ def _split(table: Table, rng: Any) -> tuple[list[int], list[int]]:
     if table.labels and len(groups) < len(table.labels):
         raise Rejected(f"no row is {sorted(set(table.labels) - set(groups))[0]}")
     return [at for at in order if at not in test], [at for at in order if at in test]
+
+
+def _apart(table: Table, order: list[int], share: float) -> tuple[list[int], list[int]]:
+    """(train rows, test rows): the latest times, or some groups, are the test. Rejected where a class is too rare."""
+    units: Sequence[Any] = table.times or table.groups
+    turn = sorted(set(table.times), reverse=True) if table.times else list(dict.fromkeys(units[at] for at in order))
+    counts, taken = Counter(units[at] for at in order), 0
+    test: set[Any] = set()
+    for unit in turn:
+        if taken + counts[unit] / 2 < share * len(order) or not test:
+            test.add(unit)
+            taken += counts[unit]
+    split = [at for at in order if units[at] not in test], [at for at in order if units[at] in test]
+    for label in table.labels:
+        cells = table.cells[table.targets[0].name]
+        if min(sum(cells[at] == label for at in part) for part in split) < FEWEST_OF_A_CLASS:
+            raise Rejected(f"split: fewer than {FEWEST_OF_A_CLASS} rows of a part are {label}")
+    return split
 
 
 def make_ids(count: int, rng: Any) -> list[str]:

