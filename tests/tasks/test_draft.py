@@ -94,6 +94,7 @@ def test_the_positive_label_is_the_last():
         (["1", "NA", "3"], True, "1 to 3 cm; 33.3 % missing"),
         (["1", "3", "2 cm"], True, "1 to 3 cm; some cells hold text, such as `2 cm`"),
         (["a", "b", "a"], False, "a, b"),
+        (["0", "1", "0"], True, "0 or 1"),
         (["a", " A", "b"], False, "a, b; in several spellings"),
         ([f"w{at} w" for at in range(30)] + ["one two three"], False, "text of 2 to 3 words"),
         ([f"w{at}" for at in range(30)], False, "text, 30 different values"),
