@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ...forms import rle
 from ...table import Column, Rejected
-from ..challenge import rle
 from ..world import Dense, Rendered, Target
 from .common import pick
 from .image import as_bytes, asset, file_facts, flawed, mended, plane_waves, smooth, turned
