@@ -10,8 +10,7 @@ from mletools.instrument import MARKERS, instrument, instrument_as
 from mletools.instrument.answer import MOST_REPORTS
 from mletools.instrument.insert import Instrumented
 from mletools.instrument.removal import without_reports
-from mletools.models import bank, readers
-from mletools.models.agents import instrumenter
+from mletools.simulated import bank, instrumenter, readers
 
 PROGRAM = '''"""What it does."""
 from __future__ import annotations

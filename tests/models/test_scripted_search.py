@@ -13,15 +13,15 @@ from conftest import ROOT, records, run_command
 
 from mletools.grading import grade
 from mletools.models import Request, open_model
-from mletools.models.agents import hostile, search, search_develop, search_prompts, search_recipes
-from mletools.models.agents.search_ideas import Mind, worth
-from mletools.models.agents.search_programs import FAULTS, ProgramOptions, of_bank, text_of
-from mletools.models.agents.search_recipes import CHANGES, Recipe, applied, changed, read, recipe_of, usable
-from mletools.models.agents.solutions import SeededRng
-from mletools.models.bank import choices
 from mletools.sandbox import Limits, Outcome, Sandbox, Setup, open_sandbox
 from mletools.scaffolds.reading import read_answer, split_answer
 from mletools.scaffolds.search.replies import json_in
+from mletools.simulated import hostile, search, search_develop, search_prompts, search_recipes
+from mletools.simulated.bank import choices
+from mletools.simulated.search_ideas import Mind, worth
+from mletools.simulated.search_programs import FAULTS, ProgramOptions, of_bank, text_of
+from mletools.simulated.search_recipes import CHANGES, Recipe, applied, changed, read, recipe_of, usable
+from mletools.simulated.solutions import SeededRng
 
 TASK: dict[str, Any] = {
     "id": "t", "name": "table", "description": "A table.", "problem": "regression", "modality": "tabular",

@@ -8,8 +8,8 @@ always) or hostile (attacks). Covered: programs that parse. Not covered: reports
 import ast
 import re
 
-from ...records.programs import parse_program
-from .. import Reply, Request
+from ..models import Reply, Request
+from ..records.programs import parse_program
 from .solutions import SeededRng
 
 # Each report, and the words of a statement behind which it belongs.

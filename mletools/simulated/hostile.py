@@ -7,9 +7,9 @@ Covered: every role, tags and tool calls. Not covered: attacks on the sandbox's 
 
 import json
 
-from .. import Reply, Request
-from ..bank import choices, program
+from ..models import Reply, Request
 from . import conversation, forms, ideas
+from .bank import choices, program
 from .solutions import SeededRng
 
 CLEAN = """\

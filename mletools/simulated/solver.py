@@ -17,9 +17,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from .. import Reply, Request, readers
-from ..bank import Choice, choices, program
-from . import advice, conversation, forms
+from ..models import Reply, Request
+from . import advice, conversation, forms, readers
+from .bank import Choice, choices, program
 from .conversation import ConversationStep
 from .solutions import FAULTS, VALID, SeededRng, choice_of, draw_level, with_fault
 

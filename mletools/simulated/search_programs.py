@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .. import readers
-from ..bank import Choice, program
+from . import readers
 from . import search_texts as texts
+from .bank import Choice, program
 from .search_recipes import MODELS, STEPS, Recipe
 
 PLAIN_SECONDS = 0.5  # of a program of the bank

@@ -1,7 +1,9 @@
-"""The scripted model: real solutions from good to broken, without a language model, a network or any chance.
+"""The simulated model, `-m scripted`: no model, but a bank of programs and rules that play every role of every scaffold.
+
+Real solutions from good to broken, without a language model, a network or any chance.
 
 Covered: any table with train.csv, test.csv and sample_submission.csv, whatever its problem, and the procedural tasks of
-every modality; every role of every scaffold, as one of several personas (agents); the same request always gets the same
+every modality; every role of every scaffold, as one of several personas; the same request always gets the same
 text. Where no program of the bank knows a task's files or form, it hands in the sample submission and says so. Not
 covered: reading a single question (it looks at the task record), temperature, max_tokens. It has no tokens: the counts of
 a reply are an estimate, characters / 4 rounded up, so that budgets and reports have something to count.
@@ -11,10 +13,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ..models import Reply, Request
 from ..records.errors import RecordError, ToolError
-from . import Reply, Request, agents, readers
-from .agents import instrumenter
-from .agents.solutions import FAULTS, LEVELS, VALID, WEIGHTS, SeededRng, answer, draw_level
+from . import instrumenter, personas, readers
+from .solutions import FAULTS, LEVELS, VALID, WEIGHTS, SeededRng, answer, draw_level
 
 __all__ = ["FAULTS", "LEVELS", "NEEDED", "VALID", "WEIGHTS", "ScriptedModel", "answer", "solves"]
 
@@ -35,7 +37,7 @@ class ScriptedModel:
     version = 2  # of the bank: another one gives other answers
 
     def __init__(self, spec: str = "") -> None:
-        self.persona = spec if spec in agents.PERSONAS else ""
+        self.persona = spec if spec in personas.PERSONAS else ""
         self.levels = [level.strip() for level in spec.split(",")] if spec and not self.persona else list(LEVELS)
         for level in self.levels:
             if level not in LEVELS:
@@ -52,16 +54,16 @@ class ScriptedModel:
     def _reply(self, request: Request) -> Reply:
         task = request.task
         if request.role == "idea-type":
-            return agents.play(self.persona, request, self.levels)
+            return personas.play(self.persona, request, self.levels)
         if request.role == "instrument":
             return instrumenter.play(self.persona, request)
         if task is None:
             raise ToolError("scripted: looks at the task, and the request has none")
         if not solves(task) and not readers.sample_file(task):
             raise RecordError(f"scripted: {readers.unsolved(task)}, nor a sample submission to hand in")
-        if request.role in SINGLE and self.persona not in agents.SINGLE:
+        if request.role in SINGLE and self.persona not in personas.SINGLE:
             return Reply(answer(task, draw_level(SeededRng(request.seed, task["id"]), self.levels), request.seed))
-        return agents.play(self.persona, request, self.levels)
+        return personas.play(self.persona, request, self.levels)
 
 
 def _counted(request: Request, reply: Reply) -> Reply:

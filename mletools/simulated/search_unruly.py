@@ -7,9 +7,9 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from .. import Reply, Request
-from ..bank import choices, program
+from ..models import Reply, Request
 from . import hostile, search, unruly
+from .bank import choices, program
 
 LEAVE = "Leave the program as it is."
 

@@ -8,9 +8,9 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 
-from .. import Reply, Request, ToolCall
-from ..bank import choices, program
+from ..models import Reply, Request, ToolCall
 from . import conversation, forms, ideas, solver
+from .bank import choices, program
 from .solutions import SeededRng, answer
 
 RIGHT = 0.15  # of the malformed agent's turns are the solver's

@@ -22,9 +22,9 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from .. import Reply, Request
-from ..bank import choices
+from ..models import Reply, Request
 from . import search_develop, search_prompts
+from .bank import choices
 from .search_ideas import Mind, joined, thought_of, worded, worth
 from .search_recipes import Change, fits, read, together
 from .solutions import SeededRng

@@ -15,7 +15,7 @@ words beyond marks (tags, fences, scores, the bank's model lines, names of famil
 
 from dataclasses import replace
 
-from .. import Reply, Request
+from ..models import Reply, Request
 from . import hostile, ideas, search, search_unruly, solver, unruly
 from .conversation import POLICIES
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from ...records.ids import derive_seed
-from ..bank import NOUNS, Choice, choices, plan, program
+from ..records.ids import derive_seed
+from .bank import NOUNS, Choice, choices, plan, program
 
 # How a solution can fail: (text of a valid program, what stands there instead). One is drawn.
 FAULTS = {

@@ -11,9 +11,9 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from .. import Reply, Request
-from ..bank import Choice, choices
+from ..models import Reply, Request
 from . import advice, conversation
+from .bank import Choice, choices
 from .solutions import (
     FAULTS,
     VALID,

@@ -7,8 +7,8 @@ covered: how an idea is found (search_ideas), what stands in a program (search_p
 from collections.abc import Mapping
 from typing import Any
 
-from ..bank import Choice, choices
 from . import search_programs
+from .bank import Choice, choices
 from .search_ideas import Mind, thought_of
 from .search_programs import SLOW_TIMES, ProgramOptions
 from .search_prompts import Told
