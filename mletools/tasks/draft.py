@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from .folder import Content
+from .forms import Form
 from .table import Column, Rejected, Table, csv_bytes, shortest
 
 METRICS = {
@@ -37,6 +39,53 @@ def form_of(metric: str, reads: Sequence[str], labels: Sequence[str]) -> str:
     if "label" in reads or (metric in GRADES and labels):
         return "label"
     return "number" if "number" in reads else "other"
+
+
+@dataclass(frozen=True)
+class TaskDraft:
+    """A task before its thresholds and its description, whatever its source.
+
+    `public` are the public files but description.md by name, `answers` the private ones; `submission` and `metric` are
+    those parts of the record. `features` are the columns of train.csv and test.csv beside the id, `targets` the target
+    columns of train.csv. `y` are the targets of the rows of train.csv in its order, see forms. `train_queries` and
+    `test_queries` are the rows' queries of a ranking, else empty. `views` are features as numbers, by the name of the
+    view: a pair of train and test, each of shape (rows, k), or (rows, units, k) for a target of units; without any they
+    are made from the files. `known` are the predictions for the test rows of one who knows the rule, None if nobody does.
+    """
+
+    name: str
+    modality: str
+    problem: str
+    form: Form
+    submission: dict[str, Any]
+    metric: dict[str, Any]
+    public: dict[str, Content]
+    answers: Content
+    features: list[Column]
+    targets: list[Column]
+    y: Any
+    train_ids: list[str]
+    test_ids: list[str]
+    train_queries: list[str] = field(default_factory=list)
+    test_queries: list[str] = field(default_factory=list)
+    views: dict[str, tuple[Any, Any]] = field(default_factory=dict)
+    known: Any = None
+
+    @property
+    def grading(self) -> dict[str, Any]:
+        """What a score needs of the record."""
+        return {"submission": self.submission, "metric": self.metric}
+
+    def hand_in(self, predictions: Any) -> bytes:
+        """The submission that hands in predictions for the test rows, in their order, see forms.
+
+        Numbers are kept within the range of train.csv, unless they are compared within a query.
+        """
+        import numpy as np
+
+        if self.form.kind == "number" and not self.test_queries:
+            predictions = np.clip(predictions, self.y.min(), self.y.max())
+        return self.form.csv(self.test_ids, predictions, self.test_queries)
 
 
 @dataclass(frozen=True)
@@ -70,12 +119,40 @@ class Draft:
     test_ids: list[str]
     public: dict[str, bytes]
     answers: bytes
+    train_ids: list[str] = field(default_factory=list)
     params: dict[str, Any] = field(default_factory=dict)
 
     @property
     def grading(self) -> dict[str, Any]:
         """What a score needs of the record."""
         return {"submission": self.submission, "metric": {"name": self.metric, "params": self.params}}
+
+    @property
+    def task_draft(self) -> TaskDraft:
+        """The draft in the form that all sources share."""
+        import numpy as np
+
+        labels = list(self.table.labels)
+        if self.form == "probability" and self.table.positive == labels[0]:
+            labels.reverse()
+        names = [column.name for column in self.train_targets]
+        cells = [[self.table.cells[column.name][at] for at in self.train] for column in self.table.targets]
+        y = [[float(labels.index(cell)) if labels else float(cell) for cell in column] for column in cells]
+        return TaskDraft(
+            name=self.table.name,
+            modality="tabular",
+            problem=self.table.problem,
+            form=Form(self.form, names, labels, self.table.id_name),
+            submission=self.submission,
+            metric=self.grading["metric"],
+            public=dict(self.public),
+            answers=self.answers,
+            features=self.table.features,
+            targets=self.train_targets,
+            y=np.array(y).T,
+            train_ids=self.train_ids,
+            test_ids=self.test_ids,
+        )
 
 
 def make_draft(table: Table, rng: Any, wanted: Wanted | None = None) -> Draft:
@@ -112,6 +189,7 @@ def make_draft(table: Table, rng: Any, wanted: Wanted | None = None) -> Draft:
         submission=submission,
         train=train,
         test=test,
+        train_ids=train_ids,
         test_ids=test_ids,
         public={
             "train.csv": rows([*features, *cells], {**table.cells, **cells}, train, train_ids),

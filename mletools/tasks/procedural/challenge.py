@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..draft import make_ids
+from ..draft import TaskDraft, make_ids
+from ..forms import Form
 from ..table import Column, Rejected, csv_bytes, shortest
 from .target import LEAST_QUERIES
 from .world import TaskWorld
@@ -44,6 +45,33 @@ class Challenge:
     def grading(self) -> dict[str, Any]:
         """What a score needs of the record."""
         return {"submission": self.submission, "metric": self.metric}
+
+    @property
+    def task_draft(self) -> TaskDraft:
+        """The draft in the form that all sources share."""
+        world, target, train, test = self.world, self.world.target, self.train, self.test
+        targets = train_columns(world)
+        names, query = [column.name for column in targets], submission_group(world) if target.groups else ""
+        views = {"plain": world.plain, "right": world.right}
+        return TaskDraft(
+            name=world.name,
+            modality=world.modality,
+            problem=target.problem,
+            form=Form(self.form, names, target.labels, query=query),
+            submission=self.submission,
+            metric=self.metric,
+            public=dict(self.public),
+            answers=self.answers,
+            features=feature_columns(world),
+            targets=targets,
+            y=target.y[train],
+            train_ids=[self.ids[at] for at in train],
+            test_ids=[self.ids[at] for at in test],
+            train_queries=[target.groups[at] for at in train] if target.groups else [],
+            test_queries=[target.groups[at] for at in test] if target.groups else [],
+            views={name: (view[train], view[test]) for name, view in views.items()},
+            known=target.known[test],
+        )
 
     def hand_in(self, predictions: Any) -> bytes:
         """The submission that hands in predictions for the test rows, in their order.

@@ -107,7 +107,7 @@ def _shortened(names: list[str]) -> list[str]:
 
 
 def _notes(challenge: Challenge) -> list[str]:
-    notes = [note for rendered in challenge.world.rendered for note in rendered.notes]
+    notes = [note for rendered in challenge.world.rendered for note in rendered.sentences]
     return [" ".join(notes), ""] if notes else []
 
 

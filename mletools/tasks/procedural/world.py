@@ -61,13 +61,34 @@ class SideTable:
 
 
 @dataclass(frozen=True)
+class Facts:
+    """What the files of a medium are like: the description is written from these values, and can be checked by them.
+
+    `words` is a sentence or more with a field {name} for values. Image: width, height, channels (1 grey, 3 RGB), colour.
+    Audio: seconds, rate (samples a second), channels, bits. Series: steps, step, column, unit. Graph: nodes_from,
+    nodes_to, links_from, links_to, weighted. Text: words_from, words_to, in_files. `remarks` are sentences on what a
+    reader of the files has to know besides.
+    """
+
+    medium: str
+    words: str
+    values: Mapping[str, Any]
+    remarks: Sequence[str] = ()
+
+    @property
+    def sentences(self) -> list[str]:
+        """The facts in words."""
+        return [self.words.format(**self.values), *self.remarks]
+
+
+@dataclass(frozen=True)
 class Rendered:
     """What a medium shows of its factors.
 
     `columns` and `cells` go into train.csv and test.csv. `plain` is what a quick standard pipeline makes of the files,
     floats of shape (rows, k) without NaN. `measured` is what the best measurement finds of each factor in the files,
-    by the factor's name: places between 0 and 1 of shape (rows,), or codes of levels. `notes` are sentences about the
-    data for the description, which must not hint at the rule.
+    by the factor's name: places between 0 and 1 of shape (rows,), or codes of levels. `facts` and `notes` (sentences)
+    describe the data, and must not hint at the rule.
     """
 
     columns: list[Column] = field(default_factory=list)
@@ -77,6 +98,12 @@ class Rendered:
     plain: Any = None
     measured: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    facts: Facts | None = None
+
+    @property
+    def sentences(self) -> list[str]:
+        """All that the description says of the data."""
+        return [*(self.facts.sentences if self.facts else ()), *self.notes]
 
 
 @dataclass(frozen=True)
