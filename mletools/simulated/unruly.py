@@ -10,8 +10,7 @@ from dataclasses import replace
 
 from ..models import Reply, Request, ToolCall
 from . import conversation, forms, ideas, solver
-from .bank import choices, program
-from .solutions import SeededRng, answer
+from .bank import SeededRng, answer, choices, program
 
 RIGHT = 0.15  # of the malformed agent's turns are the solver's
 DONE = "I am done."

@@ -1,7 +1,6 @@
 """Models: choosing one, the scripted one against real tables, the one over HTTP against a real server."""
 
 import csv
-import re
 import subprocess
 import sys
 import threading
@@ -23,7 +22,7 @@ from mletools.models import Reply, Request, open_model
 from mletools.models.http import HttpModel
 from mletools.models.waits import wait_s
 from mletools.records.errors import RecordError, ToolError
-from mletools.simulated import bank, readers
+from mletools.simulated import bank
 
 # ---- choosing one
 
@@ -414,18 +413,6 @@ def made_task(folder: Path, kinds: list[str], form: str, modality: str = "multim
     files = sorted(path.relative_to(public).as_posix() for path in public.rglob("*") if path.is_file())
     return {"id": f"made-{form}", "name": "made", "modality": modality, "problem": problem, "answers": "answers.csv",
             "data": {"dir": str(folder), "public": files}, "submission": spec, "metric": metric}  # fmt: skip
-
-
-def test_no_two_readers_of_a_program_share_a_name() -> None:
-    """A program for several kinds of file holds a reader of each, one after the other."""
-    for quality in ("rough", "fine"):
-        names = [
-            name
-            for part in sorted(readers.PARTS.glob(f"{quality}_*.py"))
-            if not part.stem.endswith(("_gap", "_mask"))
-            for name in re.findall(r"^(?:def )?(\w+)(?: =|\()", part.read_text(encoding="utf-8"), re.MULTILINE)
-        ]
-        assert sorted(names) == sorted(set(names))
 
 
 @pytest.mark.parametrize(
