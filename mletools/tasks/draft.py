@@ -3,6 +3,7 @@
 A data set is split, its rows get ids, its files their names. Not covered: whether the draft is any good (soundness).
 """
 
+from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -117,18 +118,19 @@ def draft_world(world: TaskWorld, rng: Any, lower_is_better: bool) -> TaskDraft:
 
 
 def draft_table(table: Table, rng: Any, lower_is_better: Any) -> TaskDraft:
-    """The draft of a table with a drawn metric. Rejected when a class is too rare to be split.
+    """The draft of a table, with a drawn metric unless the table has one. Rejected when a class is too rare to be split.
 
     `lower_is_better` tells it by the name of a metric.
     """
     menu = METRICS[table.problem]
-    name = menu[rng.randint(len(menu))]
+    name = table.metric or menu[rng.randint(len(menu))]
     kind = form_of(name, ["label"] if table.labels else ["number"], table.labels)
     question = Question({"name": name, "params": {}, "lower_is_better": lower_is_better(name)}, kind)
     world, share = world_of(table), float(rng.uniform(*TEST_SHARE))
     if table.times:
-        latest = sorted(range(table.rows), key=lambda at: table.times[at])[round((1 - share) * table.rows) :]
-        return make_draft(world, question, latest, rng)
+        # No period is divided: the test begins with the first rows of one.
+        begin = max(sorted(table.times)[round((1 - share) * table.rows)], min(table.times) + 1)
+        return make_draft(world, question, [at for at in range(table.rows) if table.times[at] >= begin], rng)
     return make_draft(world, question, _held_out(world, share, rng, table.groups or twins(table)), rng)
 
 
@@ -202,15 +204,17 @@ def held_out(
     test: list[int] = []
     for name in sorted(layers):
         layer, taken = layers[name], 0
-        size = sum(map(len, layer))
-        wanted = max(least, round(share * size))
+        wanted = max(least, round(share * sum(map(len, layer))))
         for unit in layer[:-1]:
             if taken >= wanted:
                 break
             test.extend(unit)
             taken += len(unit)
-        if least > 1 and min(taken, size - taken) < least:
-            raise Rejected(f"split: only {size} rows are {name}" if name else f"split: only {size} rows")
+    names = [strata[row] if len(strata) else "" for row in rows]
+    total, held = Counter(names), Counter(strata[row] if len(strata) else "" for row in test)
+    for name in total if least > 1 else ():
+        if min(held[name], total[name] - held[name]) < least:
+            raise Rejected(f"split: only {total[name]} rows are {name or 'there'}")
     return sorted(test)
 
 
@@ -264,7 +268,12 @@ def make_ids(count: int, rng: Any) -> list[str]:
     least = 100000
     while 9 * least < count:
         least *= 10
-    return [str(least + number) for number in rng.permutation(9 * least)[:count]]
+    if 2 * count > least:
+        return [str(least + number) for number in rng.permutation(9 * least)[:count]]
+    ids: dict[str, None] = {}
+    while len(ids) < count:
+        ids.update(dict.fromkeys(map(str, rng.randint(least, 10 * least, size=count))))
+    return list(ids)[:count]
 
 
 def _csv(key: str, ids: Sequence[str], cells: Mapping[str, Sequence[str]], rows: Sequence[int]) -> bytes:

