@@ -10,6 +10,7 @@ however it ends. Covered: Linux; vLLM's builds for CPUs and for one GPU. Not cov
 
 import contextlib
 import ctypes
+import json
 import os
 import signal
 import socket
@@ -75,6 +76,15 @@ def wait_until_up(server: subprocess.Popen[bytes], port: int, log: Path) -> None
     sys.exit(f"the server on port {port} did not come up (vLLM of {vllm_python()}; {log}):\n{tail}")
 
 
+def warm_up(port: int) -> None:
+    """One request: vLLM compiles parts of itself then, for which a search's clock would run out."""
+    body = {"model": NAME, "messages": [{"role": "user", "content": "Hello."}], "max_tokens": 2}
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{port}/v1/chat/completions", json.dumps(body).encode(), {"Content-Type": "application/json"}
+    )
+    urllib.request.urlopen(request, timeout=START_SECONDS).close()
+
+
 def end(servers: list[subprocess.Popen[bytes]]) -> None:
     for number, patience in ((signal.SIGTERM, 20), (signal.SIGKILL, 5)):
         for server in servers:
@@ -99,6 +109,8 @@ def main() -> int:
         servers += [start(folder, port, log, options) for port, log, options in used]
         for server, (port, log, _) in zip(servers, used, strict=True):
             wait_until_up(server, port, log)
+        if int(chat):
+            warm_up(int(chat))
         return subprocess.run(command, check=False).returncode
     except KeyboardInterrupt:
         return 130

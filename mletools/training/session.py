@@ -139,8 +139,10 @@ class Session:
         self.run.write(folder, self.trainer)
 
     def end(self) -> None:
-        """The steps have ended, and nobody knew of the last that it was the last: its checkpoint is due now."""
+        """Write the final checkpoint where the steps ended earlier than planned, and validate it."""
         if self.run.step > self.saved:
+            if self.run.options.validate:
+                self._validate(self.run.options.validate)
             self.save()
             self.run.publish(self.trainer, True)
 

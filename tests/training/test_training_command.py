@@ -139,6 +139,15 @@ def test_the_best_checkpoint_by_validation_stays(nano, tmp_path) -> None:
 
 
 @pytest.mark.slow
+def test_a_stream_that_ends_early_validates_its_last_checkpoint(nano, tmp_path) -> None:
+    out = tmp_path / "run"
+    options = ("--stream", "--groups-per-step", "1", "--max-steps", "9", "--validate", "echo '{\"reward\": 1}'")
+    steps, _ = run("mle-train-grpo", "--model", str(nano), "--run-dir", str(out), *options, records=rollouts(8))
+    assert [step["checkpoint"] for step in steps] == [None, None]
+    assert os.readlink(out / "best") == "checkpoint-000002"
+
+
+@pytest.mark.slow
 def test_a_merged_policy_says_what_the_adapter_says(nano, tmp_path) -> None:
     from mletools.models import Request
     from mletools.models.hf import HfModel
