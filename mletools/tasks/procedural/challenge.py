@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..draft import TaskDraft, make_ids
-from ..forms import Form
+from ..forms import GRADES, Form
 from ..table import Column, Rejected, csv_bytes, shortest
 from .target import LEAST_QUERIES
 from .world import TaskWorld
@@ -50,14 +50,14 @@ class Challenge:
     def task_draft(self) -> TaskDraft:
         """The draft in the form that all sources share."""
         world, target, train, test = self.world, self.world.target, self.train, self.test
-        targets = train_columns(world)
+        targets = target.columns
         names, query = [column.name for column in targets], submission_group(world) if target.groups else ""
         views = {"plain": world.plain, "right": world.right}
         return TaskDraft(
             name=world.name,
             modality=world.modality,
             problem=target.problem,
-            form=Form(self.form, names, target.labels, query=query),
+            form=Form(self.form, names, target.labels, query=query, parse=str(self.submission["parse"])),
             submission=self.submission,
             metric=self.metric,
             public=dict(self.public),
@@ -159,6 +159,8 @@ def _submission(world: TaskWorld, form: str, train: Sequence[int], test: Sequenc
     target = world.target
     names = [column.name for column in target.columns]
     base: dict[str, Any] = {"id": ["id"], "target": names, "parse": "number", "rows": len(test)}
+    if form == "label" and world.origin["dna"]["metric"] in GRADES:
+        return base
     if form == "label":
         return {**base, "parse": "label", "labels": target.labels}
     if form == "probabilities":
@@ -179,7 +181,7 @@ def _tables(world: TaskWorld, train: list[int], test: list[int], ids: list[str],
     """train.csv, test.csv and the side tables, whose lines are shuffled."""
     target = world.target
     columns, cells = _feature_cells(world, ids)
-    targets = _train_cells(world)
+    targets = target.cells
 
     def rows(order: list[int], extra: dict[str, list[str]]) -> bytes:
         every = {**{name: cells[name] for name in columns}, **extra}
@@ -217,23 +219,6 @@ def feature_columns(world: TaskWorld) -> list[Column]:
         found += rendered.columns
         found += [Column(asset.column, f"file: {asset.meaning}", number=False) for asset in rendered.assets]
     return found
-
-
-def _train_cells(world: TaskWorld) -> dict[str, list[str]]:
-    """The target columns of train.csv: the target's own; 1 for the last of two labels where a probability is asked for."""
-    target = world.target
-    if world.origin["dna"]["form"] == "probability" and _classes(world):
-        return {target.columns[0].name: [str(int(code)) for code in target.y[:, 0]]}
-    return target.cells
-
-
-def train_columns(world: TaskWorld) -> list[Column]:
-    """The target columns of train.csv with their meanings."""
-    target = world.target
-    if world.origin["dna"]["form"] == "probability" and _classes(world):
-        column = target.columns[0]
-        return [Column(column.name, f"1 where {column.meaning} is {target.labels[-1]}, else 0")]
-    return target.columns
 
 
 def _assets(world: TaskWorld, ids: list[str]) -> dict[str, bytes]:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..table import Column
-from .challenge import Challenge, feature_columns, train_columns
+from .challenge import Challenge, feature_columns
 
 SAMPLE_LINES = 4
 MOST_COLUMNS = 12
@@ -54,30 +54,18 @@ def _asked_for(challenge: Challenge) -> str:
 
 
 def _task(challenge: Challenge) -> str:
-    world, form = challenge.world, challenge.form
-    target, one = world.target, world.sample["one"]
-    named = _named(target.columns[0])
-    if target.problem == "ranking":
-        query = challenge.world.origin["query_column"]
-        if form == "ranked":
-            return f"For each `{query}`, rank its {world.sample['many']}: those with {named} come first."
-        return f"Rank the {world.sample['many']} of each `{query}` by {named}."
-    if target.problem == "multilabel_classification":
-        what = "all tags that apply" if form == "tagset" else "the probability of each tag"
-        return f"Predict {what} for each {one}: {', '.join(f'`{tag}`' for tag in target.labels)}."
+    target, one = challenge.world.target, challenge.world.sample["one"]
+    if target.asked:
+        return target.asked
     if target.problem == "segmentation":
-        return f"Predict the mask of each picture: {named}."
+        return f"Predict the mask of each picture: {_named(target.columns[0])}."
     if target.problem == "forecasting":
         first, last = target.columns[0], target.columns[-1]
         return f"Predict the next {len(target.columns)} steps of each series, `{first.name}` to `{last.name}`."
     if target.problem == "reconstruction":
         first, last = target.columns[0], target.columns[-1]
         return f"Predict the {len(target.columns)} missing values of each {one}, `{first.name}` to `{last.name}`."
-    if form == "probabilities":
-        return f"Predict the probability of each value of {named} for each {one}."
-    if form == "probability":
-        return f"Predict the probability that {named} is `{target.labels[-1]}` for each {one}."
-    return f"Predict {named} for each {one}."
+    raise ValueError(f"{target.problem}: the target has no sentence")
 
 
 def _named(column: Column) -> str:
@@ -86,7 +74,7 @@ def _named(column: Column) -> str:
 
 def _files(challenge: Challenge) -> list[str]:
     world = challenge.world
-    targets = ", ".join(f"`{name}`" for name in _shortened([column.name for column in train_columns(world)]))
+    targets = ", ".join(f"`{name}`" for name in _shortened([column.name for column in world.target.columns]))
     lines = [
         f"- `train.csv`: {len(challenge.train)} rows with {targets}, to learn from",
         f"- `test.csv`: {len(challenge.test)} rows without, to predict",
@@ -117,7 +105,7 @@ def _dictionary(challenge: Challenge) -> list[str]:
     lines = ["| train, test | `id` | number of the row, without further meaning | |"]
     for column in feature_columns(world):
         lines.append(_line("train, test", [column.name], column, _values(column, cells.get(column.name, []))))
-    for group in _alike(train_columns(world)):
+    for group in _alike(world.target.columns):
         labels = world.target.labels if group[0].name not in world.target.labels and not group[0].number else []
         lines.append(_line("train", [column.name for column in group], group[0], ", ".join(labels) or group[0].unit))
     for rendered in world.rendered:
