@@ -34,7 +34,8 @@ class Table:
     `cells[column]` is the column's text, one string a row, "" where missing; targets have no missing cells.
     `labels` are the values of the only target of a classification, in an order that means something where one exists;
     `positive` is the one of two labels whose probability is asked for. `ids` are the rows' own ids, one in no row twice,
-    in the column `id_name`; without any, they are made. `origin` goes into the record's provenance and may give the rule
+    in the column `id_name`; without any, they are made. Rows of one of `groups` (a text a row) belong together: all are in
+    train.csv or all in the test. With `times` (a number a row) the test holds the latest rows. `origin` goes into the record's provenance and may give the rule
     away: it is never shown to the one who solves the task.
     """
 
@@ -50,6 +51,8 @@ class Table:
     origin: dict[str, Any] = field(default_factory=dict)
     id_name: str = "id"
     ids: list[str] = field(default_factory=list)
+    groups: list[str] = field(default_factory=list)
+    times: list[float] = field(default_factory=list)
 
     @property
     def rows(self) -> int:
