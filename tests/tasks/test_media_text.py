@@ -6,13 +6,14 @@ import io
 
 import numpy as np
 import pytest
+from challenge_builders import rule_of
 from conftest import mostly_slow
 
 from mletools.tasks.procedural.draw import scenarios
 from mletools.tasks.procedural.media import text, text_notes
 from mletools.tasks.procedural.media.text_plan import LETTERS, make_plan
 from mletools.tasks.procedural.media.text_words import Reader, wordings
-from mletools.tasks.procedural.rule import compose, shown
+from mletools.tasks.procedural.rule import shown
 from mletools.tasks.procedural.world import Number
 from mletools.tasks.table import csv_bytes, generator
 
@@ -110,7 +111,7 @@ def test_the_target_is_not_in_the_notes():
     scenario = scenarios()[0]
     factors = text.factors(scenario, ROWS, draws)
     first = text.render(scenario, factors, {}, generator(4))
-    compose(factors, 3, draws)
+    rule_of(factors, 3, draws)
     assert notes_of(first) == notes_of(text.render(scenario, factors, {}, generator(4)))
 
 
@@ -120,7 +121,7 @@ def test_right_features_beat_plain_ones():
     plain, right = [], []
     for seed in range(6):
         factors, rendered = drawn(seed, ["typos", "dropped_words"], rows=160)
-        rule = compose(factors, 3, generator(seed + 100))
+        rule = rule_of(factors, 3, generator(seed + 100))
         signal = rule.of(shown(factors))
         terms = np.column_stack([term.of(rendered.measured) for term in rule.terms])
         for features, scores in ((rendered.plain, plain), (terms, right)):

@@ -124,8 +124,8 @@ def draw_dna(
     )
     weights = [1.0] * labels
     if "class_imbalance" in names:
-        # The rare one of two is the positive one: a default, a fault, a loss.
-        weights[labels - 1 if labels == 2 else rng.randint(labels)] = 0.3
+        # Of two classes the positive one is rare (a default, a fault, a loss), of more either end of their order.
+        weights[0 if labels > 2 and rng.randint(2) else labels - 1] = 0.3
     spread = "even"
     if problem == "regression":
         long_tail = scenario["quantity"]["high"] / scenario["quantity"]["low"] >= TAIL

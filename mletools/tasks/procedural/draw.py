@@ -98,7 +98,10 @@ def _flat(name: str, context: list[str], dna: dict[str, Any], scenario: Mapping[
     return TaskWorld(
         name=name,
         title=scenario["title"],
-        context=[*context, *_lore(scenario, [(cause, targets[tag]["lean"]) for tag in chosen for cause in chosen[tag]])],
+        context=[
+            *context,
+            *_lore(scenario, [(cause, targets[tag]["lean"]) for tag in chosen for cause in chosen[tag]]),
+        ],
         sample=scenario["sample"],
         modality=dna["modality"],
         rendered=rendered,
@@ -168,7 +171,9 @@ def _causes(
         # Notes that dwell on the scenario's theme, and early, point to its condition.
         theme = scenario["text"]["theme"]
         marks += [f"+ {each}" for each in by_name if each.startswith(f"text_{theme}_over_")]
-        marks += [f"- {each}" for each in by_name if each.endswith(f"_over_{theme}") or each == f"text_first_{theme}_word"]
+        marks += [
+            f"- {each}" for each in by_name if each.endswith(f"_over_{theme}") or each == f"text_first_{theme}_word"
+        ]
     written = [cause for cause in causes if f"text_{cause.factor}" in by_name and not cause.category]
     return [
         *signs(marks, target["lean"], factors, rng),

@@ -147,9 +147,7 @@ def _paired(causes: Sequence[Cause], rng: Any) -> list[Cause | tuple[Cause, Caus
     return [*(each for each in causes if each not in pair), pair]
 
 
-def _single(
-    cause: Cause, factors: Mapping[str, Number | Category], rng: Any
-) -> tuple[str, str, list[str], Form]:
+def _single(cause: Cause, factors: Mapping[str, Number | Category], rng: Any) -> tuple[str, str, list[str], Form]:
     """(family, words, names of factors, form) of a cause on its own, in a drawn shape."""
     factor = factors[cause.factor]
     if isinstance(factor, Category):
@@ -166,7 +164,12 @@ def _single(
 
         return (form(place) - 0.5) * np.where(code == level, 1.0, ELSEWHERE)
 
-    return f"{family}_where", f"{words}, mainly where {category.name} is {cause.levels[0]}", [factor.name, category.name], only_where
+    return (
+        f"{family}_where",
+        f"{words}, mainly where {category.name} is {cause.levels[0]}",
+        [factor.name, category.name],
+        only_where,
+    )
 
 
 def _order(cause: Cause, category: Category) -> tuple[str, str, list[str], Form]:
@@ -230,16 +233,14 @@ def choose(rooms: Sequence[Sequence[Cause]], count: int, rng: Any) -> list[Cause
     return chosen
 
 
-def signs(
-    lines: Sequence[str], lean: str, factors: Sequence[Number | Category], rng: Any
-) -> list[Cause]:
+def signs(lines: Sequence[str], lean: str, factors: Sequence[Number | Category], rng: Any) -> list[Cause]:
     """The causes of a medium that stand for the scenario's condition, turned for a target that leans against it.
 
     Half of them act mainly where a category of the medium has a drawn level.
     """
     numbers = {each.name for each in factors if isinstance(each, Number)}
     categories = [each for each in factors if isinstance(each, Category)]
-    found = []
+    found: list[Cause] = []
     for cause in (Cause.parse(line) for line in lines):
         if cause.factor not in numbers:
             continue

@@ -183,8 +183,10 @@ def _grades(scenario: Mapping[str, Any], dna: Mapping[str, Any], signals: list[A
             values[best] = 1
         cells = [str(int(value)) for value in values]
         words = f"the best {RELEVANT:.0%} of a query's rows are worth finding"
-        column = Column(grade["name"], f"1 for the best third of a {ranked}'s {many} by {grade['meaning']}, else 0")
-        asked = f"For each `{ranked}`, rank its {many}, those with a `{grade['name']}` of 1 first."
+        column = Column(
+            grade["name"], f"1 for the best third of the {many} of its {ranked}, by {grade['meaning']}, else 0"
+        )
+        asked = f"For each `{ranked}`, rank its {many}, those with `{grade['name']}` = 1 first."
     else:
         offset = rng.normal(size=queries)[query]
         values = np.round(5 + 1.5 * (hidden + offset), 2)
