@@ -30,7 +30,8 @@ from sklearn.preprocessing import StandardScaler
 from tabulate import tabulate
 
 from mletools.grading import metrics, score_bytes
-from mletools.tasks.procedural.challenge import Challenge, make_challenge
+from mletools.records.csv_files import read_columns
+from mletools.tasks.draft import TaskDraft, draft_world
 from mletools.tasks.procedural.dna import MUTATIONS, SAMPLES
 from mletools.tasks.procedural.draw import begin, draw_world, scenarios
 from mletools.tasks.procedural.media.columns import encode_cells
@@ -62,45 +63,56 @@ def shares_of(seed: int, problem: str) -> list[float] | None:
     rng = generator(seed)
     try:
         world = draw_world("tabular", rng)
-        challenge = make_challenge(world, rng, metrics.lower_is_better(world.origin["dna"]["metric"]))
+        draft = draft_world(world, rng, metrics.lower_is_better(world.origin["dna"]["metric"]))
     except Rejected:
         return None
     scenario = next(each for each in scenarios() if each["key"] == world.origin["scenario"])
     target = TARGETS[problem]
     others = [name for name in TARGETS.values() if name != target]
     other = scenario[others[rng.randint(len(others))]]["causes"]
+    table = columns_of(draft)
     views = {
-        "blind": encode_cells(*columns_of(challenge)),
-        "story": story_features(challenge, scenario[target]["causes"], None),
-        "wrong": story_features(challenge, other, rng),
+        "blind": encode_cells(*table),
+        "story": story_features(*table, scenario[target]["causes"], None),
+        "wrong": story_features(*table, other, rng),
     }
-    score = lambda content: score_bytes(challenge.grading, challenge.answers, content)  # noqa: E731
     try:
-        dummy = score(challenge.public["sample_submission.csv"])
-        ceiling = score(challenge.hand_in(world.target.known[challenge.test]))
-        scores = [score(challenge.hand_in(predict(challenge, views[arm]))) for arm in ARMS]
+        scores = [
+            score_bytes(draft.grading, draft.answers, content)
+            for content in (
+                draft.public["sample_submission.csv"],
+                draft.hand_in(draft.known),
+                *(draft.hand_in(predict(draft, views[arm])) for arm in ARMS),
+            )
+        ]
     except ValueError:
         return None
-    sign = -1 if challenge.metric["lower_is_better"] else 1
-    way = sign * (ceiling - dummy)
-    # A way of nothing makes every share meaningless, and a ruinous log loss must not outweigh the other tasks.
-    return [max(-1.0, sign * (each - dummy) / way) for each in scores] if way > 1e-3 else None
+    dummy, ceiling, *reached = scores
+    way = ceiling - dummy
+    if (-way if draft.metric["lower_is_better"] else way) < 1e-3:
+        return None
+    # A ruinous log loss must not outweigh the other tasks.
+    return [max(-1.0, (each - dummy) / way) for each in reached]
 
 
-def columns_of(challenge: Challenge) -> tuple[list[Column], dict[str, list[str]]]:
-    """Columns and cells of train.csv and test.csv and, of each sample, the last line of further files."""
-    rendered = challenge.world.rendered[0]
-    columns, cells = list(rendered.columns), dict(rendered.cells)
-    for side in rendered.sides:
-        for at, column in enumerate(side.columns):
-            columns.append(column)
-            cells[column.name] = [lines[-1][at] for lines in side.rows]
+def columns_of(draft: TaskDraft) -> tuple[list[Column], dict[str, list[str]]]:
+    """Columns and cells of train.csv, then test.csv, and of the last revision in further files."""
+    train, test = (read_columns(draft.public[name]) for name in ("train.csv", "test.csv"))
+    ids = [*train["id"], *test["id"]]
+    columns = list(draft.features)
+    cells = {column.name: [*train[column.name], *test[column.name]] for column in columns}
+    for name, further in draft.page.columns.items():
+        lines = read_columns(draft.public[name])
+        last = {
+            lines["id"][at]: at for at in sorted(range(len(lines["id"])), key=lambda at: int(lines["revision"][at]))
+        }
+        columns += further
+        cells.update({column.name: [lines[column.name][last[each]] for each in ids] for column in further})
     return columns, cells
 
 
-def story_features(challenge: Challenge, lines: Sequence[str], flip: Any) -> Any:
+def story_features(columns: Sequence[Column], cells: Mapping[str, list[str]], lines: Sequence[str], flip: Any) -> Any:
     """One feature a cause that rises with its effect, and their mean; with `flip` (random numbers) in random directions."""
-    columns, cells = columns_of(challenge)
     by_name = {column.name: column for column in columns}
     features = []
     for cause in map(Cause.parse, lines):
@@ -132,18 +144,17 @@ def oriented(cause: Cause, columns: Mapping[str, Column], cells: Mapping[str, li
     return value
 
 
-def predict(challenge: Challenge, view: Any) -> Any:
+def predict(draft: TaskDraft, view: Any) -> Any:
     """Predictions for the test rows: the mean of a linear model and extra trees."""
-    target, train, test = challenge.world.target, challenge.train, challenge.test
-    y = target.y[train, 0]
-    if target.problem == "regression":
+    y, train, test = draft.y[:, 0], view[: len(draft.y)], view[len(draft.y) :]
+    if draft.problem == "regression":
         models = [make_pipeline(StandardScaler(), Ridge()), ExtraTreesRegressor(60, min_samples_leaf=2, random_state=0)]
-        return np.mean([model.fit(view[train], y).predict(view[test]) for model in models], axis=0)[:, None]
+        return np.mean([model.fit(train, y).predict(test) for model in models], axis=0)[:, None]
     models = [
         make_pipeline(StandardScaler(), LogisticRegression(max_iter=500)),
         ExtraTreesClassifier(60, min_samples_leaf=2, random_state=0),
     ]
-    return np.mean([model.fit(view[train], y.astype(int)).predict_proba(view[test]) for model in models], axis=0)
+    return np.mean([model.fit(train, y.astype(int)).predict_proba(test) for model in models], axis=0)
 
 
 def report(shares: Any) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..records.errors import RecordError
-from .draft import Draft, submission_csv
+from .draft import TaskDraft
 from .learners import Arrays, best_by_folds, every, fit_predict, models
 from .table import Rejected
 
@@ -23,7 +23,7 @@ MOST_TRAINED_ON = 2000
 MOST_LEVELS = 50
 
 
-def ladder(draft: Draft, score: Score, seed: int) -> list[dict[str, Any]]:
+def ladder(draft: TaskDraft, score: Score, seed: int) -> list[dict[str, Any]]:
     """[{name, score}] of every baseline, the dummy (the sample submission) first; scores rounded to SCORE_ROUND.
 
     Rejected when the metric is undefined for one of them, which lies in the answers.
@@ -36,7 +36,7 @@ def ladder(draft: Draft, score: Score, seed: int) -> list[dict[str, Any]]:
         arrays = encode(draft)
         predictions = train_all(arrays, seed)
     for name, values in predictions.items():
-        scores.append({"name": name, "score": score_of(draft, submission_csv(draft, values), score)})
+        scores.append({"name": name, "score": score_of(draft, draft.hand_in(values), score)})
     return scores
 
 
@@ -48,20 +48,20 @@ def libraries() -> dict[str, str]:
     return {"numpy": np.__version__, "scikit-learn": sklearn.__version__}
 
 
-def score_of(draft: Draft, submission: bytes, score: Score) -> float:
+def score_of(draft: TaskDraft, submission: bytes, score: Score) -> float:
     """The rounded score of a submission's bytes, read back the way a grader would. Rejected where it is undefined."""
     import math
 
     try:
         value = float(score(draft.grading, draft.answers, submission))
     except (ValueError, RecordError) as error:
-        raise Rejected(f"{draft.metric} is undefined: {error}") from error
+        raise Rejected(f"{draft.metric['name']} is undefined: {error}") from error
     if not math.isfinite(value):
-        raise Rejected(f"{draft.metric} is {value}")
+        raise Rejected(f"{draft.metric['name']} is {value}")
     return round(value, SCORE_ROUND)
 
 
-def encode(draft: Draft) -> Arrays:
+def encode(draft: TaskDraft) -> Arrays:
     """Numbers filled with the median and scaled, categories as one column a level, all learnt from train.csv alone.
 
     Rejected when no column is left to learn from.
@@ -72,14 +72,14 @@ def encode(draft: Draft) -> Arrays:
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-    names = [column.name for column in draft.train_targets]
-    numbers = [column.name for column in draft.table.features if column.number]
-    categories = [column.name for column in draft.table.features if not column.number]
+    numbers = [column.name for column in draft.features if column.number]
+    categories = [column.name for column in draft.features if not column.number]
     train = _read(draft.public["train.csv"], numbers, categories)
-    train[names] = _targets(draft, names)
+    y = draft.y
     test = _read(draft.public["test.csv"], numbers, categories)
     if len(train) > MOST_TRAINED_ON:
-        train = train.iloc[:: -(-len(train) // MOST_TRAINED_ON)]
+        step = -(-len(train) // MOST_TRAINED_ON)
+        train, y = train.iloc[::step], y[::step]
     numbers = [name for name in numbers if train[name].notna().any()]
     categories = [name for name in categories if train[name].nunique() <= MOST_LEVELS]
     if not numbers and not categories:
@@ -93,12 +93,9 @@ def encode(draft: Draft) -> Arrays:
     for frame in (train, test):
         frame[categories] = frame[categories].astype(object).where(frame[categories].notna(), "missing")
     x, x_test = (np.asarray(values, dtype=float) for values in (encoder.fit_transform(train), encoder.transform(test)))
-    y = train[names].to_numpy()
-    if draft.form != "number":
-        code = _codes(draft)
-        y = np.array([[code[cell]] for cell in y[:, 0]])
-    labels = 0 if draft.form == "number" else len(draft.table.labels)
-    return Arrays(x, y, x_test, labels, draft.metric in ("balanced_accuracy", "f1_macro"))
+    labels = len(draft.form.labels)
+    balanced = draft.metric["name"] in ("balanced_accuracy", "f1_macro")
+    return Arrays(x, y.astype(int) if labels else y, x_test, labels, balanced)
 
 
 def _read(content: bytes, numbers: list[str], categories: list[str]) -> Any:
@@ -113,26 +110,6 @@ def _read(content: bytes, numbers: list[str], categories: list[str]) -> Any:
     for name in numbers:
         frame[name] = pd.to_numeric(frame[name], errors="coerce").replace([np.inf, -np.inf], np.nan)
     return frame
-
-
-def _targets(draft: Draft, names: list[str]) -> Any:
-    """The targets of train.csv: numbers, or labels as they are written."""
-    import io
-
-    import pandas as pd
-
-    if draft.form == "number":
-        return pd.read_csv(io.BytesIO(draft.public["train.csv"]), usecols=names)[names]
-    return pd.read_csv(io.BytesIO(draft.public["train.csv"]), usecols=names, dtype=str, keep_default_na=False)[names]
-
-
-def _codes(draft: Draft) -> dict[str, int]:
-    """The number of each label's column in a prediction; where train.csv says 0 and 1 instead, of these."""
-    labels = draft.table.labels
-    if draft.form == "probability" and draft.train_targets != draft.table.targets:
-        positive = labels.index(draft.table.positive)
-        return {"1": positive, "0": 1 - positive}
-    return {label: at for at, label in enumerate(labels)}
 
 
 def train_all(arrays: Arrays, seed: int) -> dict[str, Any]:

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..records.csv_files import read_rows
-from .draft import Draft
+from ..records.csv_files import read_columns, read_rows
+from .draft import TaskDraft
 from .table import Rejected
 from .thresholds import ordered
 
@@ -17,7 +17,7 @@ from .thresholds import ordered
 class Evidence:
     """What the checks look at."""
 
-    draft: Draft
+    draft: TaskDraft
     description: str
     baselines: list[dict[str, Any]]
     thresholds: dict[str, float]
@@ -25,7 +25,7 @@ class Evidence:
 
 
 def check_draft(
-    draft: Draft,
+    draft: TaskDraft,
     description: str,
     baselines: list[dict[str, Any]],
     thresholds: dict[str, float],
@@ -55,7 +55,7 @@ def _gold(evidence: Evidence) -> str:
 
 def _learnable(evidence: Evidence) -> str:
     """Half of the baselines beat the dummy (a few of many do so by luck), and an R2 explains something."""
-    if evidence.draft.metric == "r2" and evidence.thresholds["gold"] <= 0:
+    if evidence.draft.metric["name"] == "r2" and evidence.thresholds["gold"] <= 0:
         return "gold explains none of the variation"
     sign = -1 if evidence.lower_is_better else 1
     dummy, *trained = (sign * entry["score"] for entry in evidence.baselines)
@@ -68,7 +68,7 @@ def _separate(evidence: Evidence) -> str:
     (_, *train), (_, *test) = (read_rows(evidence.draft.public[name]) for name in ("train.csv", "test.csv"))
     if {line[0] for line in train} & {line[0] for line in test}:
         return "train and test share an id"
-    stop = 1 + len(evidence.draft.table.features)
+    stop = 1 + len(evidence.draft.features)
     shared = {tuple(line[1:stop]) for line in train} & {tuple(line[1:stop]) for line in test}
     return "train and test share a row" if shared else ""
 
@@ -76,19 +76,25 @@ def _separate(evidence: Evidence) -> str:
 def _secret(evidence: Evidence) -> str:
     """No public file but train.csv has a target column, and no feature is a copy of the target."""
     draft = evidence.draft
-    targets = {column.name for column in (*draft.train_targets, *draft.table.targets)} | set(draft.submission["target"])
+    targets = {*(column.name for column in draft.targets), *draft.submission["target"]}
     if targets & set(next(read_rows(draft.public["test.csv"]))):
         return "test.csv has a target column"
-    truth = [draft.table.cells[column.name] for column in draft.table.targets]
-    copies = [column.name for column in draft.table.features if draft.table.cells[column.name] in truth]
-    return f"{copies[0]} is a copy of the target" if copies else ""
+    train = read_columns(draft.public["train.csv"])
+    for target in draft.targets:
+        for feature in draft.features:
+            one, other = train[target.name], train[feature.name]
+            pairs = len(set(zip(one, other, strict=True)))
+            recoded = bool(draft.form.labels) and pairs == len(set(one)) == len(set(other))
+            if one == other or recoded:
+                return f"{feature.name} is a copy of the target"
+    return ""
 
 
 def _silent(evidence: Evidence) -> str:
     """The description names neither the answers nor the rule."""
     if "answers" in evidence.description:
         return "the description names the answers"
-    rule = evidence.draft.table.origin.get("hidden_rule", "")
+    rule = evidence.draft.origin.get("hidden_rule", "")
     told = [part for part in rule.split(" + ") if part and part in evidence.description]
     return "the description tells the rule" if told else ""
 

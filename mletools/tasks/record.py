@@ -10,7 +10,7 @@ from typing import Any
 
 from ..records.ids import content_id
 from .baselines import Score, ladder, libraries
-from .draft import Draft
+from .draft import TaskDraft
 from .folder import Content, content_digest, private_files, write_folder
 from .thresholds import pick_thresholds
 from .tree import listed
@@ -41,7 +41,7 @@ class Parts:
 
 
 def rate(
-    draft: Draft, score: Score, seed: int, lower_is_better: bool
+    draft: TaskDraft, score: Score, seed: int, lower_is_better: bool
 ) -> tuple[list[dict[str, Any]], dict[str, float], dict[str, str]]:
     """(baselines with their scores, thresholds out of these, the libraries they depend on). Rejected without enough."""
     baselines = ladder(draft, score, seed & 0x7FFFFFFF)

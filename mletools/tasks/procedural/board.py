@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..baselines import SCORE_ROUND
+from ..draft import TaskDraft
+from ..forms import OF_ORDER
 from ..learners import Arrays, best_by_folds, fit_predict, models
 from ..table import Rejected, csv_bytes, shortest
-from .challenge import OF_ORDER, Challenge
 
 # The score of a submission's bytes; ValueError where it has none.
 ScoreOf = Callable[[bytes], float]
@@ -58,24 +59,24 @@ class Board:
         return csv_bytes(["team", "score"], [list(names), [shortest(score) for score in scores]])
 
 
-def make_board(challenge: Challenge, score: ScoreOf, seed: int) -> Board:
+def make_board(draft: TaskDraft, score: ScoreOf, seed: int) -> Board:
     """Trains and scores every team. Rejected when the metric is undefined for one of the ladder."""
     from threadpoolctl import threadpool_limits
 
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        predictions = dict(_teams(challenge, seed))
-    dummy = _scored(challenge.public["sample_submission.csv"], score)
+        predictions = dict(_teams(draft, seed))
+    dummy = _scored(draft.public["sample_submission.csv"], score)
     scores: dict[str, float] = {}
     for name, values in predictions.items():
         try:
-            scores[name] = _scored(challenge.hand_in(values), score)
+            scores[name] = _scored(draft.hand_in(values), score)
         except Rejected:
             # A team may predict what this metric cannot score (a constant has no rank); the ladder may not.
             if name in MUST:
                 raise
-    sign = -1 if challenge.metric["lower_is_better"] else 1
-    constants = _constants(challenge, score)
+    sign = -1 if draft.metric["lower_is_better"] else 1
+    constants = _constants(draft, score)
     rungs = {
         "dummy": dummy,
         **({"constant": max(constants, key=lambda value: sign * value)} if constants else {}),
@@ -89,19 +90,17 @@ def make_board(challenge: Challenge, score: ScoreOf, seed: int) -> Board:
     return Board(teams, [{"name": name, "score": value} for name, value in rungs.items()])
 
 
-def _constants(challenge: Challenge, score: ScoreOf) -> list[float]:
+def _constants(draft: TaskDraft, score: ScoreOf) -> list[float]:
     """The scores of handing in one quantile of the training targets for every row, where numbers are asked for.
 
     A relative error may prefer a low one to any model that was not made for it.
     """
     import numpy as np
 
-    target = challenge.world.target
-    if challenge.form != "number" or target.groups or challenge.world.origin["dna"]["metric"] in OF_ORDER:
+    if draft.form.kind != "number" or draft.test_queries or draft.metric["name"] in OF_ORDER:
         return []
-    seen = target.y[challenge.train]
-    rows = len(challenge.test)
-    return [_scored(challenge.hand_in(np.tile(np.quantile(seen, at, axis=0), (rows, 1))), score) for at in QUANTILES]
+    rows = draft.rows[1]
+    return [_scored(draft.hand_in(np.tile(np.quantile(draft.y, at, axis=0), (rows, 1))), score) for at in QUANTILES]
 
 
 def _scored(submission: bytes, score: ScoreOf) -> float:
@@ -116,44 +115,41 @@ def _scored(submission: bytes, score: ScoreOf) -> float:
     return round(value, SCORE_ROUND)
 
 
-def _teams(challenge: Challenge, seed: int) -> Iterator[tuple[str, Any]]:
+def _teams(draft: TaskDraft, seed: int) -> Iterator[tuple[str, Any]]:
     """(name, predictions for the test rows) of every team but the dummy, the single feature and the ceiling included."""
     import numpy as np
 
-    world = challenge.world
-    views = {"plain": world.plain, "right": world.right}
     made: dict[str, Any] = {}
     for view, model, share in ENTRANTS:
         name = f"{view} {model}" if share == "all" else f"{view} {model}, a {share} of the rows"
-        made[name] = _predict(challenge, views[view], seed, model, {"all": 1, "half": 2, "third": 3}[share])
+        made[name] = _predict(draft, draft.views[view], seed, model, {"all": 1, "half": 2, "third": 3}[share])
     for name, members in BLENDS:
         made[name] = sum(made[member] for member in members) / len(members)
-    for view in views:
-        made[f"{view} tuned"] = _tuned(challenge, views[view], seed, {name: made[f"{view} {name}"] for name in TUNED})
+    for view in draft.views:
+        made[f"{view} tuned"] = _tuned(draft, draft.views[view], seed, {name: made[f"{view} {name}"] for name in TUNED})
     mean = made["plain forest"].mean(axis=0, keepdims=True)
     for trust in CAUTIOUS:
         made[f"plain forest, {trust:.0%} trusted"] = trust * made["plain forest"] + (1 - trust) * mean
     yield from made.items()
-    yield "single feature", _alone(challenge, seed)
-    known = np.asarray(world.target.known, dtype=float)
-    if challenge.metric["name"] in BALANCED and challenge.form == "label":
-        known = known / np.bincount(world.target.y[:, 0].astype(int), minlength=known.shape[1])
-    yield "ceiling", known[challenge.test]
+    yield "single feature", _alone(draft, seed)
+    known = np.asarray(draft.known, dtype=float)
+    if draft.metric["name"] in BALANCED and draft.form.kind == "label":
+        known = known / np.bincount(draft.y[:, 0].astype(int), minlength=known.shape[1])
+    yield "ceiling", known
 
 
-def _arrays(challenge: Challenge, view: Any, column: int | None, every: int = 1) -> Arrays:
+def _arrays(draft: TaskDraft, view: tuple[Any, Any], column: int | None, every: int = 1) -> Arrays:
     """What one model learns from: of a dense target (units) all units as rows, else one column of the target or all."""
     import numpy as np
 
-    target, rows = challenge.world.target, challenge.train
-    y = np.asarray(target.y, dtype=float)
-    if target.groups and challenge.form == "number":
-        groups = np.array(target.groups)
-        y = y - np.array([y[groups == group].mean(axis=0) for group in target.groups])
-    rows = [rows[at] for at in np.sort(np.argsort(y[rows, 0], kind="stable")[::every])]
-    x, answers, test = view[rows], y[rows], view[challenge.test]
-    labels = _labels(challenge)
-    if view.ndim == 3:
+    y = np.asarray(draft.y, dtype=float)
+    if draft.train_queries and draft.form.kind == "number":
+        queries = np.array(draft.train_queries)
+        y = y - np.array([y[queries == query].mean(axis=0) for query in queries])
+    rows = np.sort(np.argsort(y[:, 0], kind="stable")[::every])
+    x, answers, test = view[0][rows], y[rows], view[1]
+    labels = _labels(draft)
+    if test.ndim == 3:
         x, answers, test = (part.reshape(-1, part.shape[2]) for part in (x, answers[:, :, None], test))
         step = -(-len(x) // MOST_UNITS)
         x, answers = x[::step], answers[::step]
@@ -162,7 +158,7 @@ def _arrays(challenge: Challenge, view: Any, column: int | None, every: int = 1)
     if labels:
         answers = answers.astype(int)
     x, test = _scaled(x, test)
-    return Arrays(x, answers, test, labels, challenge.metric["name"] in BALANCED)
+    return Arrays(x, answers, test, labels, draft.metric["name"] in BALANCED)
 
 
 def _scaled(x: Any, test: Any) -> tuple[Any, Any]:
@@ -173,49 +169,48 @@ def _scaled(x: Any, test: Any) -> tuple[Any, Any]:
     return np.round((x - middle) / spread, 6), np.round((test - middle) / spread, 6)
 
 
-def _labels(challenge: Challenge) -> int:
+def _labels(draft: TaskDraft) -> int:
     """How many classes a model tells apart, 0 for numbers; tags and pixels are two classes each."""
-    target = challenge.world.target
-    if challenge.form in ("mask", "tagset") or target.problem == "multilabel_classification":
+    if draft.form.kind == "mask" or draft.form.tags:
         return 2
-    return len(target.labels)
+    return len(draft.form.labels)
 
 
-def _predict(challenge: Challenge, view: Any, seed: int, model: str, every: int = 1) -> Any:
-    """Predictions for the test rows, in the shape that Challenge.hand_in takes."""
+def _predict(draft: TaskDraft, view: tuple[Any, Any], seed: int, model: str, every: int = 1) -> Any:
+    """Predictions for the test rows, in the shape that TaskDraft.hand_in takes."""
     import numpy as np
 
-    several = _labels(challenge) == 2 and challenge.world.target.y.shape[1] > 1
-    if view.ndim == 3:
-        arrays = _arrays(challenge, view, None, every)
+    several = _labels(draft) == 2 and draft.y.shape[1] > 1
+    if view[1].ndim == 3:
+        arrays = _arrays(draft, view, None, every)
         values = fit_predict(arrays, models(arrays, seed)[model])[:, -1]
-        return values.reshape(len(challenge.test), -1)
+        return values.reshape(draft.rows[1], -1)
     if not several:
-        arrays = _arrays(challenge, view, None, every)
+        arrays = _arrays(draft, view, None, every)
         return fit_predict(arrays, models(arrays, seed)[model])
     columns = []
-    for at in range(challenge.world.target.y.shape[1]):
-        arrays = _arrays(challenge, view, at, every)
+    for at in range(draft.y.shape[1]):
+        arrays = _arrays(draft, view, at, every)
         columns.append(fit_predict(arrays, models(arrays, seed)[model])[:, 1])
     return np.column_stack(columns)
 
 
-def _tuned(challenge: Challenge, view: Any, seed: int, made: dict[str, Any]) -> Any:
+def _tuned(draft: TaskDraft, view: tuple[Any, Any], seed: int, made: dict[str, Any]) -> Any:
     """The mean of the two models with the least error on held-out folds of train.csv; of several tags, on the first."""
-    column = 0 if view.ndim == 2 and challenge.world.target.y.shape[1] > 1 else None
-    arrays = _arrays(challenge, view, column)
+    column = 0 if view[1].ndim == 2 and draft.y.shape[1] > 1 else None
+    arrays = _arrays(draft, view, column)
     candidates = models(arrays, seed)
     best = best_by_folds({name: (arrays, candidates[name]) for name in TUNED})
     return sum(made[name] for name in best) / len(best)
 
 
-def _alone(challenge: Challenge, seed: int) -> Any:
+def _alone(draft: TaskDraft, seed: int) -> Any:
     """A shallow tree on the one feature of the plain view that does best on held-out folds of train.csv."""
     import numpy as np
 
-    view = challenge.world.plain
-    column = 0 if view.ndim == 2 and challenge.world.target.y.shape[1] > 1 else None
-    arrays = _arrays(challenge, view, column)
+    view = draft.views["plain"]
+    column = 0 if view[1].ndim == 2 and draft.y.shape[1] > 1 else None
+    arrays = _arrays(draft, view, column)
     y = arrays.y[:, 0].astype(float)
     near = np.abs((arrays.x * (y - y.mean())[:, None]).mean(axis=0))
     candidates = np.argsort(-np.round(near, 9), kind="stable")[:MOST_ALONE]
@@ -225,4 +220,5 @@ def _alone(challenge: Challenge, seed: int) -> Any:
         for at in candidates
     }
     best = best_by_folds(alone)[0]
-    return _predict(challenge, view[..., [int(best)]], seed, "tree")
+    alone_view = (view[0][..., [int(best)]], view[1][..., [int(best)]])
+    return _predict(draft, alone_view, seed, "tree")

@@ -61,16 +61,16 @@ def _classes(scenario: Mapping[str, Any], dna: Mapping[str, Any], signals: list[
     code = _flip(np.searchsorted(places, rank, side="right"), dna, rng)
     cuts = np.sort(hidden)[np.clip(places, 0, len(hidden) - 1)]
     labels, meaning, asked = _asked_class(scenario, entry, dna, binary)
-    ones = binary and dna["form"] == "probability"
     return Target(
         problem=dna["problem"],
-        columns=[Column(entry["name"], meaning, number=ones)],
-        cells={entry["name"]: [str(at) if ones else labels[at] for at in code]},
+        columns=[Column(entry["name"], meaning, number=False)],
+        cells={entry["name"]: [labels[at] for at in code]},
         y=code[:, None],
         known=_unsure(_between(signals[0], cuts, dna["noise"]), dna),
         words=f"cut by rank into {', '.join(entry['levels'])}, lowest first",
         labels=labels,
         asked=asked,
+        event=meaning.removeprefix(WHETHER) if binary else "",
     )
 
 
@@ -88,8 +88,7 @@ def _asked_class(
     elif not binary:
         asked = f"Predict the class `{name}` ({meaning}) of each {one}: {', '.join(f'`{level}`' for level in levels)}."
     elif dna["form"] == "probability":
-        event = meaning.removeprefix(WHETHER)
-        return levels, f"1 if {event}, else 0", f"Predict for each {one} the probability that {event} (`{name}`)."
+        asked = f"Predict for each {one} the probability that {meaning.removeprefix(WHETHER)} (`{name}`)."
     else:
         asked = f"Predict for each {one} {meaning}: `{name}` is `{levels[1]}` if so, else `{levels[0]}`."
     return levels, meaning, asked

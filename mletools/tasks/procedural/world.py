@@ -3,7 +3,7 @@
 A *factor* is a property of a sample that the hidden rule may look at: a column of a table, how fine the stripes of a
 picture are, which of two words comes first. A *medium* (a module in media/) draws factors, renders them into files and
 says what can be measured from these files again. Not covered: the rule over factors (rule), the target that its value
-becomes (target), splitting and the files' names (challenge).
+becomes (target), splitting and the files' names (tasks.draft).
 """
 
 from collections.abc import Mapping, Sequence
@@ -114,7 +114,8 @@ class Target:
     (rows, columns): class numbers, 0/1 of tags, or numbers; of a dense target (rows, units). `known` is the prediction of one who knows the
     rule: probabilities of shape (rows, labels) for classes, else of the shape of `y`. `labels` are the classes, in an
     order that means something where one exists, or the tags. `groups` holds each row's query of a ranking. `words` say
-    how the rule's value became the target. `asked` is the task in a sentence, "" where the form of the files says it.
+    how the rule's value became the target. `asked` is the task in a sentence, "" where the form of the files says it; `event`
+    is what the last of two labels says, as a clause.
     """
 
     problem: str
@@ -126,6 +127,7 @@ class Target:
     labels: list[str] = field(default_factory=list)
     groups: list[str] = field(default_factory=list)
     asked: str = ""
+    event: str = ""
 
 
 @dataclass(frozen=True)

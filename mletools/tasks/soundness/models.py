@@ -81,7 +81,7 @@ def _targets(view: View) -> tuple[Any, list[str], str]:
     """(codes or numbers of shape (train rows, targets), labels, form). Skipped where they are something else."""
     import numpy as np
 
-    from ..draft import form_of
+    from ..forms import form_of
 
     names, parse = view.spec["target"], view.spec["parse"]
     form = form_of(view.task["metric"].get("name", ""), [parse], view.spec.get("labels", []))
