@@ -102,10 +102,10 @@ def page() -> str:
     files = {
         "tabular": "a row of train.csv, some columns perhaps in a second file",
         "image": "a PNG of 16 to 36 pixels a side",
-        "text": "a note of 30-90 words, in a column or a TXT file",
-        "audio": "a WAV of half a second",
+        "text": "a note of 60-210 words, in a column or a TXT file",
+        "audio": "a WAV of one second",
         "graph": "an edge list (CSV)",
-        "timeseries": "a CSV of 48-96 steps",
+        "timeseries": "a CSV of 63-96 steps",
         "multimodal": "two or three of these; the rule depends on all of them",
     }
     for modality in MODALITIES:

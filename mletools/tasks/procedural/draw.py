@@ -168,12 +168,10 @@ def _causes(
         return [cause for cause in causes if cause.acts_on(by_name)]
     marks = list(scenario[name]["signs"])
     if name == "text":
-        # Notes that dwell on the scenario's theme, and early, point to its condition.
+        # Notes that dwell on the scenario's theme point to its condition.
         theme = scenario["text"]["theme"]
         marks += [f"+ {each}" for each in by_name if each.startswith(f"text_{theme}_over_")]
-        marks += [
-            f"- {each}" for each in by_name if each.endswith(f"_over_{theme}") or each == f"text_first_{theme}_word"
-        ]
+        marks += [f"- {each}" for each in by_name if each.endswith(f"_over_{theme}")]
     written = [cause for cause in causes if f"text_{cause.factor}" in by_name and not cause.category]
     return [
         *signs(marks, target["lean"], factors, rng),

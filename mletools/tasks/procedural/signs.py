@@ -31,7 +31,8 @@ PHRASES = {
     "series_late_scatter": ("scatter that grows", "scatter that shrinks"),
     "text_praise_share": ("praise", "complaints"),
     "text_doubt_share": ("doubtful wording", "firm wording"),
-    "text_question_count": ("open questions", "few open questions"),
+    "text_gravity": ("words such as severe", "words such as negligible"),
+    "text_urgency": ("a call to act soon", "no haste"),
 }
 
 

@@ -65,8 +65,8 @@ class Facts:
     """What the files of a medium are like: the description is written from these values, and can be checked by them.
 
     `words` is a sentence or more with a field {name} for values. Image: width, height, channels (1 grey, 3 RGB), colour.
-    Audio: seconds, rate (samples a second), channels, bits. Series: steps, step, column, unit. Graph: nodes_from,
-    nodes_to, links_from, links_to, weighted. Text: words_from, words_to, in_files. `remarks` are sentences on what a
+    Audio: seconds, rate (samples a second), channels, bits. Series: steps, step, column, unit. Graph: node, edge,
+    lines_from, lines_to, weighted. Text: words_from, words_to, in_files. `remarks` are sentences on what a
     reader of the files has to know besides.
     """
 

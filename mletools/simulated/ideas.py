@@ -1,0 +1,179 @@
+"""Ideas: who has them (the ideator), who carries one out in one step (the implementer), and of which type one is.
+
+The ideator finds in what it is shown which families of the bank's models were tried and how they scored, and names the
+one that an expert would try next. A share of its ideas is wrong, useless or badly written. Covered: the roles idea and
+ideator, implementer, improve (without an earlier solution a single question) and idea-type, each one question. Not
+covered: what only the data would tell.
+"""
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from ..models import Reply, Request
+from . import advice, conversation
+from .bank import (
+    FAULTS,
+    VALID,
+    Choice,
+    SeededRng,
+    answer,
+    answer_with,
+    choice_of,
+    choices,
+    choices_in,
+    draw_level,
+)
+
+POOR = ("dummy", "stump", "shrunk")
+EXPERT = tuple(level for level in reversed(VALID) if level not in POOR)  # what an expert tries, and in which order
+WRONG, BADLY_WRITTEN = 0.15, 0.05
+FAILS = 0.1  # the implementer, in one way or another
+UPWARDS, SIDEWAYS = 0.6, 0.2  # of the moves from an earlier solution; the others go down
+VAGUE = "Keep improving the performance of your solution."
+NULL = "I have no suggestions for improving the solution. Please proceed using your best judgment."
+USELESS = (
+    "Shuffle the rows of train.csv before the model is fitted.",
+    "Write the program's comments in more detail.",
+    "Set the random seed to 42.",
+)
+ITEMS = "ANALYSIS_ON_CURRENT_PROGRESS:\n{}\nACTION:\n{}\nRATIONALE:\n{}"
+
+# Of types of ideas, by how often their words occur; of equals the first.
+TYPES = {
+    "Data Preparation": r"missing|outlier|clean|duplicat|impute|encod|normali[sz]|scale|shuffle|rows of",
+    "Feature Engineering": r"feature|interaction|tf-?idf|embedding|\bratio|bins?\b|lag",
+    "Hyperparameter Tuning": r"hyper-?\s?parameter|\btun(?:e|ing)\b|another setting|grid search|learning rate",
+    "Model Training": r"epoch|early stop|cross-valid|\bfolds?\b|augment|\bloss\b|batch|\bseed\b",
+    "Model Architecture": "|".join(advice.FAMILIES.values()) + r"|\bmodel|network|architecture|layers?",
+}
+
+
+def play(request: Request, levels: list[str], persona: str = "") -> Reply:
+    """The answer in one of the roles; the personas vague and null say as an ideator what the paper's controls say."""
+    text = "\n".join(str(message["content"]) for message in request.messages if message["role"] != "assistant")
+    rng = SeededRng(request.seed, request.task["id"] if request.task else "")
+    if request.role == "idea-type":
+        return Reply(classified(text))
+    assert request.task is not None
+    if request.role == "implementer":
+        return Reply(_implemented(request.task, text, levels, rng))
+    if request.role == "improve":
+        return Reply(_improved(request.task, text, levels, rng))
+    if request.role != "ideator":
+        return Reply(answer(request.task, draw_level(rng, levels), request.seed))
+    if persona in ("vague", "null"):
+        said = VAGUE if persona == "vague" else NULL
+        return Reply(ITEMS.format("There is a solution.", said, "It may help."))
+    return Reply(_idea(request.task, text, levels, rng))
+
+
+def classified(text: str) -> str:
+    """The answer with the type of the idea in a text."""
+    said = conversation.item(text, "ACTION", before="RATIONALE")
+    said = (text.strip().split("\n\n")[-1] if said is None else said).lower()
+    found = {name: re.findall(words, said) for name, words in TYPES.items()}
+    name = max(found, key=lambda each: len(found[each]))
+    if not found[name]:
+        name, rationale = "Others", "It speaks of nothing that the other types are about."
+    else:
+        rationale = f'It speaks of "{found[name][0]}".'
+    return json.dumps({"rationale": rationale, "type": name})
+
+
+def _idea(task: dict[str, Any], text: str, levels: Sequence[str], rng: SeededRng) -> str:
+    tried = _tried(task, text)
+    known = [level for level in EXPERT if level in levels] or list(EXPERT)
+    left = [level for level in known if level not in tried]
+    what = "; ".join(
+        f"{level} scored {score:g}" if score is not None else f"{level} was tried" for level, score in tried.items()
+    )
+    analysis = f"So far: {what}." if what else "Nothing that I know was tried yet."
+    level = left[0] if left else ""
+    why = "Models of this kind do better on such data."
+    if rng("wrong") < WRONG:
+        level = rng.pick("poor", [*POOR, *tried, ""])
+        why = "It costs little."
+        if not level:
+            return _written(analysis, rng.pick("useless", USELESS), why, rng)
+    if not level:
+        return _written(
+            analysis, "Try another setting of the best model's hyper-parameters.", "The kind is right.", rng
+        )
+    choice = rng.pick("choice", [each for each in choices(task) if each.level == level])
+    return _written(analysis, f"Train {choice.words} in place of the present model.", why, rng)
+
+
+def _tried(task: dict[str, Any], text: str) -> dict[str, float | None]:
+    """{level: best score} of the programs in a text; a score belongs to the program that stands before it."""
+    programs, tried = choices_in(task, text), dict[str, float | None]()
+    sign = -1 if task["metric"]["lower_is_better"] else 1
+    for _, choice in programs:
+        tried.setdefault(choice.level, None)
+    for place, score in conversation.scores_in(text):
+        before = [choice for at, choice in programs if at < place]
+        if before:
+            best = tried[before[-1].level]
+            tried[before[-1].level] = score if best is None else sign * max(sign * best, sign * score)
+    return tried
+
+
+def _written(analysis: str, action: str, why: str, rng: SeededRng) -> str:
+    idea = ITEMS.format(analysis, action, why)
+    if rng("badly") >= BADLY_WRITTEN:
+        return idea
+    ways = [
+        action,
+        idea.partition("RATIONALE:")[0].strip(),
+        f"{idea}\nACTION:\n{USELESS[0]}",
+        f"Here you are.\n\n{idea}",
+    ]
+    return rng.pick("how", ways)
+
+
+def _implemented(task: dict[str, Any], text: str, levels: Sequence[str], rng: SeededRng) -> str:
+    present = _present(task, text)
+    said = advice.read(text)
+    wanted = said.level if said.kind == "family" else present.level
+    if said.kind == "praise":
+        wanted = _moved(present.level, rng, 0.3, 0.4)
+    level = rng.pick("kind", [*FAULTS, "nocode"]) if rng("fails") < FAILS else wanted
+    if said.kind in ("other", "none"):
+        return answer_with(task, present, level, rng)
+    return answer_with(task, _another(task, wanted, present, rng, text), level, rng)
+
+
+def _improved(task: dict[str, Any], text: str, levels: Sequence[str], rng: SeededRng) -> str:
+    blocks = conversation.fenced(text)
+    if not blocks:
+        return answer(task, draw_level(rng, levels), rng.seed)
+    present = _present(task, text)
+    if conversation.BROKE.search(text, text.rindex(blocks[-1]) + len(blocks[-1])):
+        return answer_with(task, present, present.level, rng)
+    known = [level for level in VALID if level in levels] or list(VALID)
+    wanted = _moved(present.level, rng, UPWARDS, SIDEWAYS, known)
+    return answer_with(task, _another(task, wanted, present, rng), draw_level(rng, levels), rng)
+
+
+def _present(task: dict[str, Any], text: str) -> Choice:
+    """The model of the solution in a text; one that the bank does not hold is taken for a tree."""
+    found = [choice for code in conversation.fenced(text) if (choice := choice_of(task, code))]
+    return found[-1] if found else next(choice for choice in choices(task) if choice.level == "tree")
+
+
+def _moved(level: str, rng: SeededRng, up: float, same: float, known: Sequence[str] = VALID) -> str:
+    throw = rng("move")
+    way = 1 if throw < up else 0 if throw < up + same else -1
+    place = VALID.index(level) + way
+    return min(known, key=lambda each: abs(VALID.index(each) - place))
+
+
+def _another(task: dict[str, Any], level: str, present: Choice, rng: SeededRng, text: str = "") -> Choice:
+    """A model of the level: the one that the text names, else any but the present one."""
+    menu = [choice for choice in choices(task) if choice.level == level]
+    said = conversation.item(text, "ACTION", before="RATIONALE") or ""
+    named = [choice for choice in menu if choice.words in said]
+    if named:
+        return max(named, key=lambda choice: len(choice.words))  # alpha=100 names alpha=10 too
+    return rng.pick("choice", [each for each in menu if each != present] or menu)

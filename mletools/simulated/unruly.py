@@ -1,0 +1,150 @@
+"""Agents that are of no use: one that breaks the protocol, one that does nothing, one that does the same for ever.
+
+The malformed one goes through every way there is to break its protocol, one a turn, and is the solver now and then and
+once it is through. Covered: every role, tags and tool calls. Not covered: attacks (hostile).
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+
+from ..models import Reply, Request, ToolCall
+from . import conversation, forms, ideas, solver
+from .bank import SeededRng, answer, choices, program
+
+RIGHT = 0.15  # of the malformed agent's turns are the solver's
+DONE = "I am done."
+
+
+def play(persona: str, request: Request, levels: list[str]) -> Reply:
+    """The reply of malformed, lazy or looping."""
+    if persona == "lazy":
+        return _lazy(request)
+    if persona == "looping":
+        return _looping(request, levels)
+    if request.role in conversation.POLICIES:
+        return _malformed_turn(request, levels)
+    return _malformed_answer(request)
+
+
+def _lazy(request: Request) -> Reply:
+    spoken = len(conversation.steps(request.messages))
+    if request.role not in conversation.POLICIES or spoken % 3 == 1:
+        return Reply(DONE)
+    if request.role == "memory":
+        return forms.act(request, "look", "overview")
+    return forms.act(request, "stop", thought="This is enough.")
+
+
+def _looping(request: Request, levels: list[str]) -> Reply:
+    """The same text whatever was said and whatever the seed."""
+    if request.role in conversation.POLICIES:
+        code = program(request.task or {}, choices(request.task or {})[0])
+        return forms.act(replace(request, messages=[]), "program", code, thought="<think>Once more.</think>")
+    same = replace(request, seed=0, messages=[{"role": "user", "content": ""}])
+    return ideas.play(same, levels)
+
+
+def _malformed_turn(request: Request, levels: list[str]) -> Reply:
+    assert request.task is not None
+    spoken = len(conversation.steps(request.messages))
+    ways = _of_calls(request) if request.tools else _of_tags(request)
+    if spoken >= len(ways) or SeededRng(request.seed, request.task["id"])("right") < RIGHT:
+        return solver.play(request, levels)
+    return ways[spoken]()
+
+
+def _code(request: Request) -> str:
+    assert request.task is not None
+    return program(request.task, choices(request.task)[0])
+
+
+def _of_tags(request: Request) -> list[Callable[[], Reply]]:
+    """Ways to break a protocol of tags."""
+    code = _code(request)
+    right = forms.tagged(request, "program", code)
+    tag = "tool_call" if request.role == "react" else forms.name_of(request, "program")
+    unknown = '<tool_call>\n{"name": "Shell", "arguments": {"command": "ls"}}\n</tool_call>'
+    bad_body = {
+        "react": '<tool_call>\n{"name": "Score", "arguments": {\n</tool_call>',
+        "codeact": "<seek_help>\nWhat shall I do?\n</seek_help>",
+        "memory": "<request_info>the answers</request_info>",
+    }[request.role]
+    texts = [
+        "<think>What shall I do?</think>\nI will train a model.",
+        f"{right}\n{right}",
+        right.rpartition("</")[0],
+        unknown if request.role == "react" else "<run_program>\nprint(1)\n</run_program>",
+        bad_body,
+        forms.tagged(request, "program", " \n"),
+        f"```python\n{code}```",
+        "",
+        f"<think>I will write\n{right}",
+        right.replace(f"<{tag}>", f"<{tag.upper()}>").replace(f"</{tag}>", f"</{tag.upper()}>"),
+        f'<{tag}>\n["Score", 1, null]\n</{tag}>' if request.role == "react" else f"<{tag}></{tag}>",
+        f"</{tag}>{right[len(tag) + 2 :]}",
+        f"{unknown}\n{right}",
+    ]
+    return [*(lambda text=text: Reply(text) for text in texts), lambda: Reply(right[: len(right) // 2], "length")]
+
+
+def _of_calls(request: Request) -> list[Callable[[], Reply]]:
+    """Ways to break a protocol of tool calls."""
+    name = forms.name_of(request, "program")
+    given = forms.arguments(request, "program", _code(request))
+
+    def calls(*made: tuple[str, str], text: str = "", reason: str = "stop") -> Callable[[], Reply]:
+        number = len(request.messages)
+        return lambda: Reply(
+            text, reason, tool_calls=tuple(ToolCall(f"call_{number}_{at}", *call) for at, call in enumerate(made))
+        )
+
+    return [
+        calls(text="<think>What shall I do?</think>\nI will train a model."),
+        calls((name, given), (name, given)),
+        calls((name, given[: len(given) // 2])),
+        calls(("Shell", '{"command": "ls"}')),
+        calls((name, "{}")),
+        calls((name, "[1, 2]")),
+        calls((name, json.dumps(dict.fromkeys(json.loads(given), " ")))),
+        calls((name, json.dumps(dict.fromkeys(json.loads(given), 7)))),
+        calls((name, "")),
+        calls(("", given)),
+        calls((name, given), text=forms.tagged(request, "program", "print(1)\n")),
+        calls((name, given[: len(given) // 2]), reason="length"),
+    ]
+
+
+def _malformed_answer(request: Request) -> Reply:
+    """To a role of one question: an idea or a program that is not in its form."""
+    assert request.task is not None or request.role == "idea-type"
+    rng = SeededRng(request.seed, request.task["id"] if request.task else "")
+    if request.role == "idea-type":
+        return Reply(
+            rng.pick("how", ("", '{"type": "All of them"}', "Data Preparation", '{"rationale": "none", "type": '))
+        )
+    if request.role == "ideator":
+        idea = ideas.ITEMS.format("Nothing works.", "Train a random forest.", "It is better.")
+        items = idea.split("\nACTION:")
+        ways = [
+            "",
+            items[0],
+            f"ACTION:{items[1]}",
+            f"{idea}\n{idea}",
+            f"Well.\n{idea}",
+            '{"ACTION": "forest"}',
+            idea[:40],
+        ]
+        return Reply(rng.pick("how", ways))
+    right = answer(request.task or {}, "tree", request.seed)
+    block = right[right.index("```") :]
+    ways = [
+        "",
+        right[: right.index("```")],
+        right[:-3],
+        f"{right}\n{block}",
+        block.replace("python", "text"),
+        block[10:],
+    ]
+    way = rng.pick("how", [*ways, right[: len(right) // 2]])
+    return Reply(way, "length" if way == right[: len(right) // 2] else "stop")
