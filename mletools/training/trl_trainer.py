@@ -120,7 +120,8 @@ class RecordedTrainer(GRPOTrainer):
         with self.accelerator.autocast():
             if not prefix:
                 outputs = model(input_ids=ids, attention_mask=seen, shift_labels=targets, fused_lm_head=True)
-                return outputs.log_probs[:, -width - 1 : -1], outputs.entropy[:, -width - 1 : -1]
+                entropy = outputs.entropy  # None of a reference model
+                return outputs.log_probs[:, -width - 1 : -1], None if entropy is None else entropy[:, -width - 1 : -1]
             packed = shared_prefix.pack(ids, targets, prefix)
             with shared_prefix.packing():
                 outputs = model(**shared_prefix.arguments(packed), shift_labels=packed.labels, fused_lm_head=True)

@@ -150,6 +150,15 @@ def test_every_table_is_on_the_page_of_the_papers(folder: str) -> None:
     assert {row for row in rows if row.endswith(".txt")} == set(re.findall(r"OUT/(\S+\.txt)", shown_last))
 
 
+def test_every_target_says_what_the_rehearsal_printed() -> None:
+    """docs/papers.md: a last column beside the target, "-" where there is none."""
+    page = (ROOT / "docs/papers.md").read_text()
+    for folder in EXPERIMENTS:
+        for row in re.findall(rf"^\| {folder} \|(.*)\|$", page, re.MULTILINE):
+            _, target, _, printed = (cell.strip() for cell in row.split("|"))
+            assert (target == "-") == (printed == "-") and printed, row
+
+
 def shown(page: Path) -> str:
     return "\n".join(re.findall(r"```sh\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL))
 
