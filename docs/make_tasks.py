@@ -23,7 +23,8 @@ trained on the true scores of their programs (SandMLE). Tasks have three sources
 
 - **hidden rules** (`--source tabular,image,...`, the default): a seed is enough;
 - **a language model in four roles** (`--source llm --seeds tasks.jsonl -m MODEL --model-url URL`);
-- **real tables** (`--source sklearn`): their answers are public, so use them to test a pipe and train on the others.
+- **real tables** (`--source tables`): [real-tables.md](real-tables.md). Their answers are public: use them as held-out
+  tasks, and train on the others.
 
 `mle-gen-task --describe tasks.jsonl` prints tasks for a reader, with the rule and the ladder of baselines.
 [examples/tasks](../examples/tasks) holds finished tasks, generated in examples/ by `mle-gen-task -n 7 --samples 50-60

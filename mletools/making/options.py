@@ -44,8 +44,8 @@ class TaskOptions:
         "Number of tasks; the sources take turns.", default=1, at_least=0, flags=("-n", "--number"), machine=True
     )
     source: tuple[str, ...] = option(
-        "Modalities of procedural data; or sklearn:NAME[,NAME...] (iris, wine, breast_cancer, digits, diabetes, "
-        "linnerud), sklearn for all of them; or llm. Repeatable.",
+        "Modalities of procedural data; or tables, real tables of Python packages: all of them, of one package "
+        "(sklearn) or by name (sklearn:iris,wine); or llm. Repeatable.",
         default=(",".join(MODALITIES),),
         metavar="NAMES",
         read=read_sources,

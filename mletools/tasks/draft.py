@@ -118,18 +118,19 @@ def draft_world(world: TaskWorld, rng: Any, lower_is_better: bool) -> TaskDraft:
 
 
 def draft_table(table: Table, rng: Any, lower_is_better: Any) -> TaskDraft:
-    """The draft of a table with a drawn metric. Rejected when a class is too rare to be split.
+    """The draft of a table, with a drawn metric unless the table has one. Rejected when a class is too rare to be split.
 
     `lower_is_better` tells it by the name of a metric.
     """
     menu = METRICS[table.problem]
-    name = menu[rng.randint(len(menu))]
+    name = table.metric or menu[rng.randint(len(menu))]
     kind = form_of(name, ["label"] if table.labels else ["number"], table.labels)
     question = Question({"name": name, "params": {}, "lower_is_better": lower_is_better(name)}, kind)
     world, share = world_of(table), float(rng.uniform(*TEST_SHARE))
     if table.times:
-        latest = sorted(range(table.rows), key=lambda at: table.times[at])[round((1 - share) * table.rows) :]
-        return make_draft(world, question, latest, rng)
+        # No period is divided: the test begins with the first rows of one.
+        begin = max(sorted(table.times)[round((1 - share) * table.rows)], min(table.times) + 1)
+        return make_draft(world, question, [at for at in range(table.rows) if table.times[at] >= begin], rng)
     return make_draft(world, question, _held_out(world, share, rng, table.groups or twins(table)), rng)
 
 
