@@ -8,7 +8,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .forms import Form, form_of
+from .forms import GRADES, Form, form_of
 from .procedural.world import Rendered, Target, TaskWorld
 from .table import Column, Rejected, Table, csv_bytes
 
@@ -27,7 +27,8 @@ CLASSIFICATION = ("binary_classification", "multiclass_classification")
 class Page:
     """What a description says beside the facts of the files.
 
-    `one` and `many` name the samples. `target` is the target before it was coded. `sentences` are about the data.
+    `one` and `many` name the samples. `target` is the target before it was coded, `asked` the
+    task in a sentence, "" where the form of the submission says it. `sentences` are about the data.
     `files` are the meanings of the other public files, "images/" a folder with a file for each row; `columns` are those
     of the side tables by file.
     """
@@ -35,6 +36,7 @@ class Page:
     title: str
     context: Sequence[str]
     target: Column
+    asked: str = ""
     one: str = "row"
     many: str = "rows"
     sentences: Sequence[str] = ()
@@ -114,7 +116,8 @@ def draft_world(world: TaskWorld, rng: Any, lower_is_better: bool) -> TaskDraft:
     if dna["form"] == "number" and len(target.columns) > 1:
         metric["columns"] = "flat"
     test = _held_out(world, dna["test_share"], rng, target.groups)
-    return make_draft(world, Question(metric, dna["form"]), test, rng)
+    parse = "number" if dna["metric"] in GRADES else ""
+    return make_draft(world, Question(metric, dna["form"], parse), test, rng)
 
 
 def draft_table(table: Table, rng: Any, lower_is_better: Any) -> TaskDraft:
@@ -289,7 +292,7 @@ def _train_targets(target: Target, kind: str) -> tuple[list[Column], dict[str, l
     if kind != "probability" or target.problem not in CLASSIFICATION:
         return target.columns, target.cells
     (column,) = target.columns
-    meaning = f"1 where {column.meaning or column.name} is {target.labels[-1]}, else 0"
+    meaning = f"1 if {target.event or f'{column.meaning or column.name} is {target.labels[-1]}'}, else 0"
     return [Column(column.name, meaning, "0 or 1")], {column.name: [str(int(code)) for code in target.y[:, 0]]}
 
 
@@ -336,6 +339,7 @@ def _page(world: TaskWorld) -> Page:
         title=world.title,
         context=world.context,
         target=world.target.columns[0],
+        asked=world.target.asked,
         one=world.sample["one"],
         many=world.sample["many"],
         sentences=[sentence for rendered in world.rendered for sentence in rendered.sentences],

@@ -7,6 +7,7 @@ import itertools
 
 import numpy as np
 import pytest
+from challenge_builders import rule_of
 from conftest import mostly_slow
 
 from mletools.tasks.procedural.draw import scenarios
@@ -14,7 +15,7 @@ from mletools.tasks.procedural.media import graph
 from mletools.tasks.procedural.media.common import codes, number_values
 from mletools.tasks.procedural.media.graph import CATEGORIES, CROSSING, NUMBERS, TAIL, TRIANGLES, grow
 from mletools.tasks.procedural.media.graph_measure import split_halves
-from mletools.tasks.procedural.rule import compose, shown
+from mletools.tasks.procedural.rule import shown
 from mletools.tasks.procedural.world import Number
 from mletools.tasks.table import generator
 
@@ -116,7 +117,7 @@ def test_the_target_is_not_in_the_files():
     draws = generator(3)
     factors = graph.factors(scenarios()[0], ROWS, draws)
     first = graph.render(scenarios()[0], factors, {}, generator(4))
-    compose(factors, 3, draws)
+    rule_of(factors, 3, draws)
     assert first.assets == graph.render(scenarios()[0], factors, {}, generator(4)).assets
 
 
@@ -127,7 +128,7 @@ def test_right_features_beat_plain_ones():
     plain, right = [], []
     for seed in range(6):
         factors, rendered = drawn(seed, ["self_loops", "duplicate_edges"], rows=160)
-        rule = compose(factors, 3, generator(seed + 100))
+        rule = rule_of(factors, 3, generator(seed + 100))
         signal = rule.of(shown(factors))
         terms = np.column_stack([term.of(rendered.measured) for term in rule.terms])
         for features, scores in ((rendered.plain, plain), (terms, right)):

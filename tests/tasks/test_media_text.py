@@ -8,6 +8,7 @@ import re
 
 import numpy as np
 import pytest
+from challenge_builders import rule_of
 from conftest import mostly_slow
 
 from mletools.tasks.procedural.draw import scenarios
@@ -15,7 +16,7 @@ from mletools.tasks.procedural.media import text
 from mletools.tasks.procedural.media.text import LETTERS, make_plan
 from mletools.tasks.procedural.media.text_grammar import CUES, GRAMMAR, wordings
 from mletools.tasks.procedural.media.text_read import Reader
-from mletools.tasks.procedural.rule import compose, shown
+from mletools.tasks.procedural.rule import shown
 from mletools.tasks.procedural.world import Number
 from mletools.tasks.table import csv_bytes, generator
 
@@ -113,7 +114,7 @@ def test_the_target_is_not_in_the_notes():
     scenario = scenarios()[0]
     factors = text.factors(scenario, ROWS, draws)
     first = text.render(scenario, factors, {}, generator(4))
-    compose(factors, 3, draws)
+    rule_of(factors, 3, draws)
     assert notes_of(first) == notes_of(text.render(scenario, factors, {}, generator(4)))
 
 
@@ -123,7 +124,7 @@ def test_right_features_beat_plain_ones():
     plain, right = [], []
     for seed in range(6):
         factors, rendered = drawn(seed, ["typos", "dropped_words"], rows=160)
-        rule = compose(factors, 3, generator(seed + 100))
+        rule = rule_of(factors, 3, generator(seed + 100))
         signal = rule.of(shown(factors))
         terms = np.column_stack([term.of(rendered.measured) for term in rule.terms])
         for features, scores in ((rendered.plain, plain), (terms, right)):
