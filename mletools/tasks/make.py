@@ -11,19 +11,18 @@ from typing import Any
 
 from ..records.errors import ToolError
 from ..records.ids import derive_seed
-from .baselines import libraries
+from .baselines import libraries, make_board
 from .describe import describe
 from .draft import make_draft
 from .folder import ANSWERS, size
 from .marking import Marking
-from .procedural.board import make_board
 from .procedural.challenge import make_challenge
 from .procedural.describe import describe as describe_challenge
 from .procedural.dna import MUTATIONS, SAMPLES
 from .procedural.draw import draw_world
 from .real import NAMES, real_table
 from .record import Parts, finish, rate
-from .soundness import CHECKS, Case, Trial, examine, failures
+from .soundness import CHECKS, Case, Trial, require
 from .sources import SOURCES
 from .table import Rejected, Table, generator
 
@@ -128,7 +127,7 @@ class _Attempt:
         self.stage, self.samples = "generated", len(challenge.ids)
         lower, grading = challenge.metric["lower_is_better"], challenge.grading
         score = partial(self.marking.score, grading, challenge.answers)
-        board = make_board(challenge, score, self.derived & 0x7FFFFFFF)
+        board = make_board(challenge.task_draft, score, self.derived & 0x7FFFFFFF)
         self.stage = "evaluated"
         return self._finish(
             Parts(
@@ -192,10 +191,7 @@ class _Attempt:
             found: dict[str, str] = {}
             # A draft that fails a cheap check is not worth a run in a sandbox.
             for names in (tuple(name for name in CHECKS if name not in COSTLY), COSTLY):
-                found |= examine(case, names)
-                failed = [f"{name}: {reason}" for name, reason in failures(found).items()]
-                if failed:
-                    raise Rejected("; ".join(failed))
+                found |= require(case, names)
             self.stage = "checked"
             record["provenance"]["sanity"] = found
 

@@ -21,11 +21,11 @@ from mletools.making.summary import Summary
 from mletools.making.tasks import _medals, _unlike
 from mletools.records import schema
 from mletools.records.ids import derive_seed
+from mletools.tasks.baselines import make_board
 from mletools.tasks.folder import content_digest, data_digest
 from mletools.tasks.likeness import likeness
 from mletools.tasks.make import Dropped, Made, NoTask, make_task
 from mletools.tasks.marking import Marking
-from mletools.tasks.procedural.board import make_board
 from mletools.tasks.procedural.challenge import make_challenge, rle
 from mletools.tasks.procedural.dna import IMBALANCED, METRICS, MODALITIES, MUTATIONS, SAMPLES
 from mletools.tasks.procedural.draw import begin, draw_world, scenarios

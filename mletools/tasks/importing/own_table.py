@@ -5,11 +5,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ..checks import OF_SPLIT, check_draft
 from ..describe import describe
 from ..draft import Draft, Wanted, form_of, make_draft
 from ..folder import ANSWERS
 from ..record import Parts
+from ..soundness import require
 from ..table import Column, Rejected, Table
 from .columns import MISSING, Columns, features_of, is_number, labels_of, read_columns
 from .declare import MOST_LABELS, metric_part, parse_of
@@ -51,8 +51,7 @@ def own_table(candidate: Candidate, options: ImportOptions, grading: Grading, rn
     draft = make_draft(table, rng, Wanted(found["name"], found["params"], form, parse_of(form, reads), train, test))
     lower = found["lower_is_better"]
     description = describe(draft, lower, lambda name: grading.find(name).definition)
-    checks = check_draft(draft, "", [], {}, lower, OF_SPLIT)
-    return Parts(
+    parts = Parts(
         name=table.name,
         description=text_of(Path(options.description)) if options.description else description,
         modality=modality_of(draft.public, draft.grading),
@@ -65,9 +64,10 @@ def own_table(candidate: Candidate, options: ImportOptions, grading: Grading, rn
             "seed": options.seed,
             "graded_by": "options",
             "rows_without_target": dropped,
-            "sanity": checks,
         },
-    ), draft
+    )
+    sanity = require(parts.case(lambda _: 0.0), ("train_test_separate", "answers_secret"))
+    return replace(parts, provenance={**parts.provenance, "sanity": sanity}), draft
 
 
 def _with_targets(columns: Columns, targets: tuple[str, ...]) -> tuple[Columns, int]:
