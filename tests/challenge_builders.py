@@ -1,7 +1,7 @@
 """Challenges drawn from a hidden rule."""
 
 from mletools.grading import metrics
-from mletools.tasks.procedural.challenge import make_challenge
+from mletools.tasks.draft import draft_world
 from mletools.tasks.procedural.draw import draw_world
 from mletools.tasks.table import Rejected, generator
 
@@ -12,7 +12,7 @@ def challenge_of(modality, seed):
         draws = generator(at)
         try:
             world = draw_world(modality, draws)
-            return make_challenge(world, draws, metrics.lower_is_better(world.origin["dna"]["metric"]))
+            return draft_world(world, draws, metrics.lower_is_better(world.origin["dna"]["metric"]))
         except Rejected:
             continue
     raise AssertionError("twenty draws were rejected")

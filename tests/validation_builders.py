@@ -9,8 +9,8 @@ from typing import Any
 from conftest import ROOT, records
 
 from mletools.grading import metrics
+from mletools.tasks.draft import draft_world
 from mletools.tasks.folder import ANSWERS
-from mletools.tasks.procedural.challenge import make_challenge
 from mletools.tasks.procedural.draw import draw_world
 from mletools.tasks.record import Parts, finish
 from mletools.tasks.table import generator
@@ -32,12 +32,12 @@ def drawn(modality: str, seed: int, data: Path) -> tuple[dict[str, Any], str]:
     """(a made task without baselines, its form)."""
     draws = generator(seed)
     world = draw_world(modality, draws)
-    challenge = make_challenge(world, draws, metrics.lower_is_better(world.origin["dna"]["metric"]))
+    challenge = draft_world(world, draws, metrics.lower_is_better(world.origin["dna"]["metric"]))
     grading = {**challenge.grading, "answers": ANSWERS}
     parts = Parts(
         modality, "d", modality, world.target.problem, challenge.public, {ANSWERS: challenge.answers}, grading, SOURCE
     )
-    return finish(parts, data, (seed,)), challenge.form
+    return finish(parts, data, (seed,)), challenge.form.kind
 
 
 def table(content: bytes | Path) -> list[dict[str, str]]:

@@ -9,14 +9,13 @@ import click
 from .. import __version__, cli
 from ..cli_options import options
 from ..reports.comparison import compare
-from ..reports.course_tables import TABLES
 from ..reports.live import follow
 from ..reports.options import TABLE, ReportOptions
 from ..reports.page import Page, figures, headline, plots
 from ..reports.reading import drop_reason, file_date, labels, read_set
-from ..reports.runs import RunSet, divided
+from ..reports.runs import GradedRun, RunSet, divided
 from ..reports.summary import summaries
-from ..reports.tables import comparison, report
+from ..reports.tables import comparison, course, report
 
 
 @cli.command("mle-report", text=True)
@@ -81,10 +80,10 @@ def main(run: cli.Run, chosen: ReportOptions) -> None:
     run.open()
     page = Page(chosen.full) if chosen.drawn else None
 
-    def keep(rollout: dict[str, Any], label: str) -> None:
+    def keep(rollout: dict[str, Any], graded: GradedRun, label: str) -> None:
         run.counts["rollouts"] += 1
         if page is not None:
-            page.add(rollout, label)
+            page.add(rollout, graded, label)
 
     sets = [
         read_set(name, run.lines("rollout", files=(path,)), run.reject, keep, chosen.best_trace)
@@ -102,7 +101,7 @@ def main(run: cli.Run, chosen: ReportOptions) -> None:
         records, text = [record], comparison(record)
     else:
         records = summaries(sets, chosen.runs, chosen.missing, chosen.confidence, chosen.complexity)
-        text = TABLES[chosen.tables[0]](records) if chosen.tables else report(records)
+        text = course(chosen.tables[0], records) if chosen.tables else report(records)
     if chosen.as_json:
         for record in records:
             run.emit(record)
@@ -118,16 +117,16 @@ def _draw(run: cli.Run, chosen: ReportOptions, page: Page, sets: Sequence[RunSet
         for name, path in zip(labels(chosen.steps), chosen.steps, strict=True)
     }
     settings = {**chosen.comparison, "seed": run.seed}
-    compared = [headline(sets[0], other, page.runs, settings, chosen.by, run.say) for other in sets[1:]]
+    compared = [headline(sets[0], other, settings, chosen.by, run.say) for other in sets[1:]]
     headlines = [each for each in compared if each is not None]
     reasons = {
         name: [drop_reason(line.record) for line in run.lines("task", "reject", files=(path,))]
         for name, path in zip(labels(chosen.tasks), chosen.tasks, strict=True)
     }
-    drawn = figures(page.runs, steps, [each["record"] for each in headlines], reasons, records)
+    drawn = figures(sets, steps, [each["record"] for each in headlines], reasons, records)
     if chosen.plots:
         run.say(f"{len(plots.save(drawn, Path(chosen.plots)))} files in {chosen.plots}")
     if chosen.html:
         written = {each.label: date for each, path in zip(sets, run.files, strict=False) if (date := file_date(path))}
-        for text in page.html(chosen.title or "Report", records, drawn, __version__, headlines, steps, written):
+        for text in page.html(chosen.title or "Report", sets, records, drawn, __version__, headlines, steps, written):
             run.emit_text(text)

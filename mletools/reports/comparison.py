@@ -12,9 +12,9 @@ from typing import Any
 
 from ..records.errors import ToolError
 from ..records.ids import content_id
-from .means import RATES, effective_runs, task_mean
 from .runs import MIXED, Grid, RunSet, all_tasks, common, expected_runs, grids, human_rank_rule, missing_runs
-from .statistics import MANY, RESAMPLES, Interval, mean, newcombe_interval, paired_interval
+from .statistics import MANY, RESAMPLES, Interval, effective_runs, mean, newcombe_interval, paired_interval
+from .summary import RATES, mean_over_tasks
 
 TIE = 1e-9  # means this close are equal
 BY = {
@@ -48,7 +48,6 @@ def compare(
     tasks, without, metrics = _paired(sets, values, by)
     differences = [row["difference"] for row in tasks] if by != "score" or len(metrics) < 2 else []
     interval, method = _interval(tasks, differences, values, by, confidence, seed)
-    counts = [expected_runs(run_set, runs) for run_set in sets]
     return {
         "kind": "comparison",
         "version": 1,
@@ -69,10 +68,7 @@ def compare(
         "only_second": [task for task in second.tasks if task not in first.tasks],
         "without_value": without,
         "rollouts": [len(run_set.runs) for run_set in sets],
-        "missing": [
-            sum(missing_runs(run_set, list(run_set.tasks), count).values())
-            for run_set, count in zip(sets, counts, strict=True)
-        ],
+        "missing": [sum(missing_runs(each, each.tasks, expected_runs(each, runs)).values()) for each in sets],
         "missing_policy": missing,
         "revealed": [sum(run.revealed for run in run_set.runs) for run_set in sets],
     }
@@ -89,7 +85,7 @@ def _paired(
             continue
         runs = [run for run_set in sets for run in run_set.tasks[task]]
         metric = common(run.metric for run in runs)
-        a, b = (task_mean(grid[task], BY[by]) for grid in values)
+        a, b = (mean_over_tasks({task: grid[task]}, BY[by]) for grid in values)
         if a is None or b is None or (by == "score" and metric == MIXED):
             without.append(task)
             continue

@@ -7,9 +7,9 @@ from typing import Any
 from ..records.errors import OptionError
 from ..records.options import option
 from .comparison import BY
-from .course_tables import TABLES
 from .reading import labels
 from .runs import POLICIES, ROLES
+from .tables import COURSES
 
 TABLE, PAGE, WATCH = "Tables", "Page and figures", "Following"
 
@@ -106,8 +106,8 @@ class ReportOptions:
 
     @property
     def tables(self) -> list[str]:
-        """The chosen names of TABLES, which replace the whole report."""
-        return [name for name in TABLES if getattr(self, name)]
+        """The chosen names of COURSES, which replace the whole report."""
+        return [name for name in COURSES if getattr(self, name)]
 
     @property
     def drawn(self) -> bool:

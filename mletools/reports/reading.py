@@ -1,30 +1,35 @@
 """Read a report's input: sets of graded rollouts, reasons for dropped tasks, and names of files."""
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import takewhile
 from typing import Any
 
 from ..records.errors import RecordError
 from ..records.jsonl import Line
-from .runs import RunSet, graded_run
+from .runs import GradedRun, RunSet, graded_run
 from .show.visible import visible_line
-from .traces import Traces
+from .traces import shown_score
+from .usage import USED, added_by_role, total
 
 
 def read_set(
     label: str,
     lines: Iterable[Line],
     reject: Callable[[Line, str], None],
-    keep: Callable[[dict[str, Any], str], None],
+    keep: Callable[[dict[str, Any], GradedRun, str], None],
     best_trace: bool = False,
 ) -> RunSet:
-    """The graded rollouts of one file; `keep` gets each with the set's label.
+    """The graded rollouts of one file; `keep` gets each record and run with the set's label.
 
-    reject(line, reason) gets ungraded rollouts and duplicates. best_trace: count one trace per run (reports.traces).
+    reject(line, reason) gets ungraded rollouts and duplicates. best_trace: count one trace per run (scaffold memory),
+    with the cost of all: the best by the score that the run showed, the first of equals; of runs that were shown none
+    the first valid trace.
     """
-    run_set, traces = RunSet(label), Traces()
+    run_set = RunSet(label)
+    best: dict[tuple[str, int], tuple[float | None, GradedRun]] = {}  # by run, in order of the runs' start
     line_numbers: dict[str, int] = {}  # by rollout id
     for line in lines:
         if (id := line.record["id"]) in line_numbers:
@@ -37,13 +42,24 @@ def read_set(
             continue
         line_numbers[id] = line.number
         if best_trace and "trace" in line.record:
-            traces.add(line.record, graded)
+            key, trace = (graded.group, line.record["sample"]), (shown_score(line.record, line.record), graded)
+            best[key] = _better_trace(best[key], trace) if key in best else trace
         else:
             run_set.add(graded)
-        keep(line.record, label)
-    for graded in traces.runs():
+        keep(line.record, graded, label)
+    for _, graded in best.values():
         run_set.add(graded)
     return run_set
+
+
+def _better_trace(old: tuple[float | None, GradedRun], new: tuple[float | None, GradedRun]) -> tuple[Any, GradedRun]:
+    """The better of two traces with the scores that they showed, with the cost of both."""
+    (known, best), (score, run) = old, new
+    better = known is None and (score is not None or (run.valid and not best.valid))
+    better = better or (score is not None and known is not None and score > known)
+    costs: dict[str, Any] = {name: total(getattr(run, name), getattr(best, name)) for name in USED}
+    costs["used"] = added_by_role(best.used, run.used)
+    return (score, replace(run, **costs)) if better else (known, replace(best, **costs))
 
 
 def file_date(path: str) -> str | None:
@@ -53,7 +69,7 @@ def file_date(path: str) -> str | None:
     return datetime.fromtimestamp(os.path.getmtime(path), UTC).date().isoformat()
 
 
-def drop_reason(record: dict[str, Any]) -> str | None:
+def drop_reason(record: Mapping[str, Any]) -> str | None:
     """The reason why a task was dropped or a line rejected; None if the task was kept."""
     if record["kind"] == "reject":
         return visible_line(record["reason"])

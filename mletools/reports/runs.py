@@ -11,8 +11,10 @@ from typing import Any
 
 from ..records.errors import RecordError, ToolError
 from .search import Search, searched
-from .trace import Trace, traced
-from .turns import Result, by_turn
+from .show.facts import task_name
+from .show.visible import visible_line
+from .traces import Trace, traced
+from .turns import Verdict, by_turn
 from .usage import Used, by_role
 
 MIXED = "mixed"
@@ -22,7 +24,10 @@ QUANTITIES = (
 )  # fmt: skip
 ROLES = ("policy", "ideator", "implementer")
 COMPLEXITIES = ("low", "medium", "high")  # MLE-bench's, as mle-import records them
-Values = dict[str, float | None]  # one run's QUANTITIES; None: no such value
+# Stages of a rollout, each a subset of the one before.
+STAGES = ("rollouts", "with a program", "ran without error", "submission", "valid", "above median", "medal")
+Readings = Counter[tuple[str, str | None]]  # answers by how they were read, and the rule or the reason
+Values = Mapping[str, float | None]  # one run's QUANTITIES; None: no such value
 Grid = dict[str, list[Values | None]]  # by task, one entry per repeat; None: missing and ignored
 
 
@@ -32,9 +37,23 @@ class GradedRun:
 
     id: str
     task: str
+    name: str  # of the task
+    modality: str
+    problem: str
+    split: str | None  # difficulty in a benchmark (MLE-bench: one of COMPLEXITIES)
+    mutations: int | None
     repeat: tuple[bool, int, int]  # whether mle-rollout's seed is known, the seed, the sample
     group: str
     group_size: int
+    scaffold: str
+    version: int | None  # of the policy, if it is a number
+    stop_reason: str
+    status: str | None  # of the graded program
+    execution_s: float | None
+    submitted: bool
+    coded: bool
+    filtered: bool
+    dropped: str | None  # the filter's reason; None: kept, or not filtered
     valid: bool
     above_median: bool
     medal: str | None
@@ -53,13 +72,53 @@ class GradedRun:
     completion_tokens: int | None
     usd: float | None
     revealed: bool
-    search: Search | None = None  # if it is a search
-    turns: tuple[Result, ...] | None = None  # if its agent works in turns
-    trace: Trace | None = None  # if it is a trace of a run
-    readings: Counter[tuple[str, str | None]] = field(default_factory=Counter)  # answers by how they were read
-    models: Mapping[str, str] = field(default_factory=dict)  # by role
-    used: Mapping[str, Used] = field(default_factory=dict)  # by role
-    complexity: str | None = None  # of its competition, one of COMPLEXITIES
+    length: int  # in turns
+    search: Search | None  # if it is a search
+    turns: tuple[tuple[bool, Verdict], ...] | None  # if its agent works in turns
+    trace: Trace | None  # if it is a trace of a run
+    readings: Readings
+    models: Mapping[str, str]  # by role
+    used: Mapping[str, Used]  # by role
+
+    @property
+    def ways(self) -> list[str]:
+        """How its answers were read, each way once: `exact`, `lenient: first_action`, `not read: missing`."""
+        words = {"none": "not read"}
+        ways = {": ".join(filter(None, (words.get(read, read), rule))) for read, rule in self.readings}
+        return sorted(map(visible_line, ways))
+
+    @property
+    def outcomes(self) -> list[str]:
+        """What a share of rollouts can be counted of: how it stopped, ran, was read, and was judged."""
+        program = "no program" if not self.coded else f"program: {self.status or 'not run'}"
+        above = ["above the median"] if self.above_median else []
+        answers = (f"answers {way}" for way in self.ways)
+        return [*map(visible_line, (f"stopped: {self.stop_reason}", program)), *answers, *above]
+
+    @property
+    def stage(self) -> int:
+        """The number of STAGES that it reached."""
+        ran = self.status == "ok"
+        reached = (True, self.coded, ran, self.submitted, self.valid, self.above_median, self.medal is not None)
+        # a program may fail after its submission, and a medal may need less than the median: the last stage counts
+        return max(at + 1 for at, passed in enumerate(reached) if passed)
+
+    def values(self, ranked: bool, normalised: bool) -> Values:
+        """Its QUANTITIES. ranked, normalised: its task has human ranks, normalised scores; those of an invalid run are 0.
+
+        Medals are exclusive (MLE-bench): gold does not count as silver; `medal` is any of the three.
+        """
+        zero = None if self.valid else 0.0
+        return {
+            "valid": float(self.valid),
+            "above_median": float(self.above_median),
+            **{name: float(self.medal == name) for name in ("bronze", "silver", "gold")},
+            "medal": float(self.medal is not None),
+            "reward": self.reward,
+            "score": self.score,
+            "human_rank": self.human_rank if self.human_rank is not None else zero if ranked else None,
+            "normalised": self.normalised if self.normalised is not None else zero if normalised else None,
+        }
 
 
 @dataclass
@@ -77,27 +136,40 @@ class RunSet:
         return [run for runs in self.tasks.values() for run in runs]
 
 
-def failure_reward(how: Mapping[str, Any]) -> float | None:
-    """The reward of a run without a submission by the rule in `how` (grade.reward); None if it gets no reward."""
-    return {"milestone": 0.0, "partial-credit": how.get("failure"), "improvement": -1.0}.get(how.get("rule", ""))
-
-
 def graded_run(rollout: Mapping[str, Any]) -> GradedRun:
     """The GradedRun of a rollout; fields that older graders did not write are None. RecordError: it is not graded."""
     for name in ("grade", "reward"):
         if name not in rollout:
             raise RecordError(f'no "{name}": was this written by mle-grade?')
-    grade, usage, search = rollout["grade"], rollout["usage"], searched(rollout)
-    seeds = [entry["seed"] for entry in rollout["lineage"] if entry["tool"] == "mle-rollout"]
-    seed = seeds[-1] if seeds else None
+    task, policy, grade, usage = (rollout[name] for name in ("task", "policy", "grade", "usage"))
+    execution, decision = rollout.get("execution") or {}, rollout.get("filter")
+    mutations, split = (task.get("provenance", {}).get(name) for name in ("mutations", "split"))
+    seed = next((entry["seed"] for entry in reversed(rollout["lineage"]) if entry["tool"] == "mle-rollout"), None)
     in_turns = "settings" in rollout  # usage of an agent in turns includes its programs
     better = "lower" if grade["lower_is_better"] else "higher"
+    rule, scale = grade["reward"].get("rule", ""), grade["reward"].get("scale")
+    own = (rollout.get("settings") or {}).get("own") or {}
+    is_version = isinstance(policy["version"], int) and not isinstance(policy["version"], bool)
     return GradedRun(
         id=rollout["id"],
-        task=rollout["task"]["id"],
+        task=task["id"],
+        name=visible_line(task_name(rollout)),
+        modality=visible_line(task.get("modality") or "unknown"),
+        problem=visible_line(task.get("problem") or "unknown").replace("_", " "),
+        split=visible_line(split) if isinstance(split, str) else None,
+        mutations=len(mutations) if isinstance(mutations, list) else None,
         repeat=(seed is not None, seed or 0, rollout["sample"]),
         group=rollout["group"],
         group_size=rollout["group_size"],
+        scaffold=rollout["scaffold"],
+        version=policy["version"] if is_version else None,
+        stop_reason=rollout["stop_reason"],
+        status=execution.get("status"),
+        execution_s=execution.get("duration_s"),
+        submitted=bool(execution.get("submission")),
+        coded=rollout["code"] is not None,
+        filtered=decision is not None,
+        dropped=(decision.get("reason") or "dropped") if decision and not decision["kept"] else None,
         valid=grade["valid"],
         above_median=grade["above_median"],
         medal=grade["medal"],
@@ -105,34 +177,31 @@ def graded_run(rollout: Mapping[str, Any]) -> GradedRun:
         lower_is_better=grade["lower_is_better"],
         score=grade["score"] if grade["valid"] else None,
         reward=rollout["reward"],
-        reward_rule=_reward_rule(grade["reward"]),
+        # rewards by other scales are another quantity
+        reward_rule=f"{rule}, scores scaled by {scale}" if scale else rule,
         failure_reward=failure_reward(grade["reward"]),
         human_rank=grade.get("human_rank"),
         human_rank_rule=grade.get("human_rank_rule"),
         normalised=grade.get("normalised_score"),
         ranked=grade.get("teams") is not None,
-        seconds=usage["seconds"] + (0.0 if in_turns else rollout.get("execution", {}).get("duration_s", 0.0)),
+        seconds=usage["seconds"] + (0.0 if in_turns else execution.get("duration_s", 0.0)),
         prompt_tokens=usage["prompt_tokens"],
         completion_tokens=usage["completion_tokens"],
         usd=usage["usd"],
         revealed=bool(rollout.get("reveal_test")),
-        search=search,
+        length=len(rollout["turns"]),
+        search=searched(rollout),
         turns=by_turn(rollout),
         trace=traced(rollout),
-        readings=Counter(
-            (turn["format"]["read"], turn["format"]["rule"]) for turn in rollout["turns"] if "format" in turn
-        ),
-        models=_models(rollout),
+        readings=Counter((way["read"], way["rule"]) for turn in rollout["turns"] if (way := turn.get("format"))),
+        models={**{role: str(own[role]) for role in ROLES if own.get(role)}, "policy": str(policy["model"])},
         used=by_role(rollout),
-        complexity=complexity if (complexity := rollout["task"]["provenance"].get("split")) in COMPLEXITIES else None,
     )
 
 
-def _models(rollout: Mapping[str, Any]) -> dict[str, str]:
-    """The model of each of ROLES that the rollout had."""
-    own = (rollout.get("settings") or {}).get("own") or {}
-    others = {role: str(own[role]) for role in ROLES if own.get(role)}
-    return {**others, "policy": str(rollout["policy"]["model"])}
+def failure_reward(how: Mapping[str, Any]) -> float | None:
+    """The reward of a run without a submission by the rule in `how` (grade.reward); None if it gets no reward."""
+    return {"milestone": 0.0, "partial-credit": how.get("failure"), "improvement": -1.0}.get(how.get("rule", ""))
 
 
 def divided(run_set: RunSet, role: str) -> list[RunSet]:
@@ -142,12 +211,6 @@ def divided(run_set: RunSet, role: str) -> list[RunSet]:
         model = run.models.get(role, "none")
         parts.setdefault(model, RunSet(f"{run_set.label}: {model}")).add(run)
     return list(parts.values()) or [run_set]
-
-
-def _reward_rule(how: Mapping[str, Any]) -> str:
-    """The rule and, where scores were scaled, by what: rewards by other scales are another quantity."""
-    rule, scale = how.get("rule", ""), how.get("scale")
-    return f"{rule}, scores scaled by {scale}" if scale else rule
 
 
 def common(values: Iterable[Any], none: Any = None) -> Any:
@@ -204,7 +267,7 @@ def aligned(tasks: Mapping[str, Sequence[GradedRun]], count: int) -> dict[str, l
     return rows
 
 
-def missing_runs(run_set: RunSet, tasks: Sequence[str], count: int) -> dict[str, int]:
+def missing_runs(run_set: RunSet, tasks: Iterable[str], count: int) -> dict[str, int]:
     """The number of runs missing from `count`, for each of `tasks` that lacks any."""
     lacking = {task: count - len(run_set.tasks.get(task, ())) for task in tasks}
     return {task: number for task, number in lacking.items() if number}
@@ -229,24 +292,6 @@ def refuse_missing(run_set: RunSet, tasks: Sequence[str], count: int) -> None:
         )
 
 
-def values(run: GradedRun, ranked: bool, normalised: bool) -> Values:
-    """The QUANTITIES of one run. If the task has a leaderboard, an invalid run's human rank and normalised score are 0.
-
-    Medals are exclusive (MLE-bench): gold does not count as silver; `medal` is any of the three.
-    """
-    zero = None if run.valid else 0.0
-    return {
-        "valid": float(run.valid),
-        "above_median": float(run.above_median),
-        **{name: float(run.medal == name) for name in ("bronze", "silver", "gold")},
-        "medal": float(run.medal is not None),
-        "reward": run.reward,
-        "score": run.score,
-        "human_rank": run.human_rank if run.human_rank is not None else zero if ranked else None,
-        "normalised": run.normalised if run.normalised is not None else zero if normalised else None,
-    }
-
-
 def normalised_tasks(sets: Sequence[RunSet]) -> set[str]:
     """The tasks with normalised scores: a run has one, or the task has a leaderboard and no valid run."""
     runs = [run for run_set in sets for run in run_set.runs]
@@ -260,27 +305,24 @@ def grids(sets: Sequence[RunSet], policy: str, at_least: int | None = None) -> l
     "invalid": a missing run counts as one without a submission, with the reward of the set's rule for such runs (None
     if the rule gives none). "ignore": None in its place. "error": ToolError.
     """
-    tasks = all_tasks(sets)
+    tasks, boards = all_tasks(sets), normalised_tasks(sets)
     ranked = {run.task for run_set in sets for run in run_set.runs if run.ranked}
-    normalised = normalised_tasks(sets)
     by_set: list[Grid] = []
     for run_set in sets:
         count = expected_runs(run_set, at_least)
         if policy == "error":
             refuse_missing(run_set, tasks, count)
         failed = common(run.failure_reward for run in run_set.runs)
-        rows = aligned({task: run_set.tasks.get(task, []) for task in tasks}, count)
         grid: Grid = {}
-        for task, row in rows.items():
-            board = (task in ranked, task in normalised)
+        for task, row in aligned({task: run_set.tasks.get(task, []) for task in tasks}, count).items():
             nothing: Values = {
                 **dict.fromkeys(QUANTITIES, 0.0),
                 "reward": failed if failed != MIXED else None,
                 "score": None,
-                "human_rank": 0.0 if board[0] else None,
-                "normalised": 0.0 if board[1] else None,
+                "human_rank": 0.0 if task in ranked else None,
+                "normalised": 0.0 if task in boards else None,
             }
             absent = nothing if policy == "invalid" else None
-            grid[task] = [values(run, *board) if run is not None else absent for run in row]
+            grid[task] = [run.values(task in ranked, task in boards) if run is not None else absent for run in row]
         by_set.append(grid)
     return by_set

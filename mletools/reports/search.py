@@ -7,9 +7,9 @@ selection). Seconds are those of the search's clock at the end of a node's round
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from .turns import better_than, lower_is_better, turns
+from .turns import Verdict, better_than, lower_is_better, turns
 from .usage import USED
 
 Record = Mapping[str, Any]
@@ -17,26 +17,14 @@ SHARES = tuple(tenth / 10 for tenth in range(1, 11))  # of a budget
 CLOSE = 1e-9  # shares closer than this are equal
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """The test verdict on one submission; normalised: None without a leaderboard, or if the submission is invalid."""
-
-    valid: bool
-    medal: bool
-    normalised: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class Standing:
+class Standing(NamedTuple):
     """Verdicts at a share of the budget: on the submission of the search at that time, and on its best node by the
-    test.
-
-    None: no submission yet.
+    test. None: no submission yet.
     """
 
     share: float
-    handed_in: Verdict | None
-    perfect: Verdict | None
+    handed_in: Verdict | None = None
+    perfect: Verdict | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +48,9 @@ def searched(rollout: Record) -> Search | None:
     """The Search of a rollout; None if it is no search."""
     if not is_search(rollout):
         return None
-    return Search(
-        len(rollout["turns"]),
-        improve_rate(rollout),
-        first_medal_s(rollout),
-        cost(rollout),
-        tuple(over_time(rollout)),
-        sum((rollout["search"].get("fallbacks") or {}).values()),
-    )
+    fallbacks = sum((rollout["search"].get("fallbacks") or {}).values())
+    times = tuple(over_time(rollout))
+    return Search(len(rollout["turns"]), improve_rate(rollout), first_medal_s(rollout), cost(rollout), times, fallbacks)
 
 
 def improve_rate(rollout: Record) -> float | None:
@@ -83,15 +66,14 @@ def improve_rate(rollout: Record) -> float | None:
 
 def first_medal_s(rollout: Record) -> float | None:
     """Seconds until the first node whose submission wins a medal on the test; None if there is none."""
-    won = [turn["node"]["elapsed_s"] for turn in rollout["turns"] if (turn.get("grade") or {}).get("medal")]
-    return float(won[0]) if won else None
+    won = (turn["node"]["elapsed_s"] for turn in rollout["turns"] if (turn.get("grade") or {}).get("medal"))
+    return next(map(float, won), None)
 
 
 def cost(rollout: Record) -> dict[str, dict[str, float | None]]:
     """{phase: {seconds, prompt_tokens, completion_tokens, usd}} of the whole search; None: unknown."""
-    return {
-        phase: {name: used.get(name) for name in USED} for phase, used in (rollout["search"].get("cost") or {}).items()
-    }
+    phases = rollout["search"].get("cost") or {}
+    return {phase: {name: used.get(name) for name in USED} for phase, used in phases.items()}
 
 
 def shares_used(rollout: Record) -> list[float]:
@@ -122,37 +104,26 @@ def over_time(rollout: Record, shares: Sequence[float] = SHARES) -> list[Standin
     handed_in: the node with the best score so far, the first of equals; after the last node, and at 1, the node that
     the search chose. perfect: the valid node with the best test score (figure 3's bound).
     """
-    nodes, when = rollout["turns"], shares_used(rollout)
-    lower, numbers = lower_is_better(rollout), [turn["node"]["number"] for turn in nodes]
-    chosen = rollout["search"].get("chosen")
+    nodes, when, lower = rollout["turns"], shares_used(rollout), lower_is_better(rollout)
+    grades = [turn.get("grade") or {} for turn in nodes]
+    chosen = next(
+        (at for at, turn in enumerate(nodes) if turn["node"]["number"] == rollout["search"].get("chosen")), None
+    )
     standings = []
     for share in shares:
         over = share >= 1 or all(time <= share + CLOSE for time in when)
         done = [at for at, time in enumerate(when) if over or time <= share + CLOSE]
-        best = _best(((at, nodes[at]["node"]["score"]) for at in done), lower)
-        if over:
-            best = numbers.index(chosen) if chosen in numbers else None
-        perfect = _best(((at, _test_score(nodes[at])) for at in done), lower)
-        standings.append(Standing(share, *(None if at is None else _verdict(nodes[at]) for at in (best, perfect))))
+        best = chosen if over else _best(((at, nodes[at]["node"]["score"]) for at in done), lower)
+        valid = ((at, grades[at].get("score") if grades[at].get("valid") else None) for at in done)
+        places = (best, _best(valid, lower))
+        standings.append(Standing(share, *(None if at is None else Verdict.of(grades[at]) for at in places)))
     return standings
 
 
 def _best(scores: Iterable[tuple[int, float | None]], lower: bool) -> int | None:
     """The index of the best score, the first of equals."""
-    place: int | None = None
-    best = 0.0
+    best: tuple[int, float] | None = None
     for at, score in scores:
-        if score is not None and (place is None or better_than(score, best, lower)):
-            place, best = at, score
-    return place
-
-
-def _test_score(turn: Record) -> float | None:
-    grade = turn.get("grade") or {}
-    return grade.get("score") if grade.get("valid") else None
-
-
-def _verdict(turn: Record) -> Verdict:
-    grade = turn.get("grade") or {}
-    valid = bool(grade.get("valid"))
-    return Verdict(valid, bool(grade.get("medal")), grade.get("normalised_score") if valid else None)
+        if score is not None and (best is None or better_than(score, best[1], lower)):
+            best = at, score
+    return best[0] if best else None

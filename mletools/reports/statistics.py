@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 RESAMPLES = 10_000
 MANY = 20  # differences, from which a percentile bootstrap holds; of fewer its intervals are too narrow
@@ -65,8 +65,8 @@ def wilson_interval(share: float | None, n: float, confidence: float) -> Interva
 def chances_of_best(n: int, k: int) -> list[float]:
     """For n runs from best to worst: the probability that each is the best of k of them, drawn without replacement.
 
-    The run with n - r better ones is the best of C(r - 1, k - 1) of the C(n, k) subsets; for the
-    next worse run this is multiplied by (r - k) / (r - 1).
+    The run with n - r better ones is the best of C(r - 1, k - 1) of the C(n, k) subsets; for the next worse run this is
+    multiplied by (r - k) / (r - 1).
     """
     chances = [k / n]
     for r in range(n, 1, -1):
@@ -80,11 +80,10 @@ def chance_of_valid(valid: int, n: int, k: int) -> float:
 
 
 def avg_at_k(valid: Sequence[float], n: int, k: int) -> float | None:
-    """Avg@k of a task with n runs, `valid` being the scores of the valid ones; None for fewer than k runs.
+    """Avg@k (MLE-Ideator) of a task with n runs, `valid` being the scores of the valid ones; None for fewer than k runs.
 
-    MLE-Ideator: the mean over the valid ones of k runs, 0 only if all k are invalid. With n > k it is the mean of that
-    over all subsets of k runs. Over the subsets with a valid run, the expected mean is the mean of all valid scores; so
-    Avg@k = mean(valid) * P(at least one of k is valid).
+    The mean over the valid ones of k runs, 0 only if all k are invalid; with n > k its mean over all subsets of k runs:
+    mean(valid) * P(at least one of k is valid), since the expected mean of a subset with a valid run is mean(valid).
     """
     if n < k or n == 0:
         return None
@@ -92,10 +91,10 @@ def avg_at_k(valid: Sequence[float], n: int, k: int) -> float | None:
 
 
 def best_at_k(valid: Sequence[float], n: int, k: int) -> float | None:
-    """Best@k of a task with n runs, `valid` being the scores of the valid ones, best first; None for fewer than k runs.
+    """Best@k (MLE-Ideator) of a task with n runs, `valid` being the valid scores, best first; None for fewer than k runs.
 
-    MLE-Ideator: the best of k runs, 0 if all are invalid. With n > k it is the mean of that over all subsets of k runs:
-    sum over i of x_i * C(n - i, k - 1) / C(n, k), x_i the i-th best score; an invalid run is worse than any valid one.
+    The best of k runs, 0 if all are invalid; with n > k its mean over all subsets of k runs: sum over i of
+    x_i * C(n - i, k - 1) / C(n, k), x_i the i-th best score. An invalid run is worse than any valid one.
     """
     if n < k or n == 0:
         return None
@@ -109,6 +108,18 @@ def raw_best_at_k(valid: Sequence[float], n: int, k: int) -> float | None:
     """
     best = best_at_k(valid, n, k)
     return best / chance_of_valid(len(valid), n, k) if valid and best is not None else None
+
+
+def effective_runs(counts: Iterable[int]) -> float:
+    """Effective number of runs of a mean of tasks' shares: T² / sum(1 / n_t) for T tasks of n_t runs each. It is the
+    number of all runs if every task has the same number. Tasks without runs are left out.
+
+    The variance of the mean of T shares is sum(p_t (1 - p_t) / n_t) / T²; with one p for all tasks it is p (1 - p)
+    divided by this number. Differences in p between tasks reduce it, and never increase it if all tasks have the same
+    number of runs.
+    """
+    positive = [count for count in counts if count]
+    return len(positive) ** 2 / math.fsum(1 / count for count in positive) if positive else 0.0
 
 
 def newcombe_interval(

@@ -1,47 +1,59 @@
-"""Summarise graded rollouts per task and over all tasks, for one or several sets side by side.
+"""Summarise graded rollouts per task and over tasks, for one or several sets side by side.
 
 A task's mean is over its repeats. "all" is the mean over tasks with equal weight, whatever their number of runs: the
 mean of the rows above. SEM is the standard error of the mean over repeats, sd / sqrt(n) with ddof 1: for a task over
 its runs; for "all" over the repeats' means over tasks (MLE-bench's, R&D-Agent's mean ± SEM over seeds). Intervals of
 rates (valid, above median, medals) are Wilson's, over runs: n is the runs of a task, and for "all" the effective number
-of all runs (see means.effective_runs). All others are Student's t with that SEM, cut off at the ends of the scale.
+of all runs (statistics.effective_runs). All others are Student's t with that SEM, cut off at the ends of the scale.
 
 Means of reward and score leave out runs without them: an invalid run has no score. Human rank and normalised score
 count an invalid run as 0. Avg@k and Best@k follow MLE-Ideator (see statistics). "all" has no raw score if the tasks'
 metrics differ.
 
-Rows of tasks with searches have `search`: loops, improve rate, time to the first medal and costs of the searches
-present, and medals and normalised scores over time. Over time, a missing run follows the policy if all of the set's
-runs are searches; in a mixed set it is left out.
-
-Rows of tasks with agents in turns have `turns`: the results of the runs present after each turn. Rows of tasks with
-runs of traces have `traces`: the results of traces from memory and from scratch over a run, and of the first k
-submissions.
-
-Rows with rollouts that say what each model used have `usage_by_role`, with the sums of each role.
+A row has more fields where its tasks have such runs. `search`: loops, improve rate, time to the first medal and costs
+of the searches present, and medals and normalised scores over time, where a missing run follows the policy if all of
+the set's runs are searches and else is left out. `turns`: the results of agents in turns after each turn. `traces`:
+those of traces from memory and from scratch over a run, and of the first k submissions. `format`: shares of all answers
+(turns that say it, so long rollouts weigh more) by how they were read. `usage_by_role`: the sums of each role.
 """
 
-from collections.abc import Sequence
+import math
+from collections import Counter
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
 from ..records.ids import content_id
-from .courses import ALL, add_searches, add_traces, add_turns
-from .formats import add_formats
-from .means import estimates, of_task, over_tasks
 from .runs import (
     COMPLEXITIES,
     MIXED,
+    QUANTITIES,
     GradedRun,
+    Grid,
+    Readings,
     RunSet,
     Values,
+    aligned,
     all_tasks,
     common,
     expected_runs,
     grids,
     human_rank_rule,
+    normalised_tasks,
 )
-from .statistics import avg_at_k, best_at_k, mean, raw_best_at_k
+from .search import SHARES, Search, Standing
+from .statistics import avg_at_k, best_at_k, effective_runs, mean, raw_best_at_k, sem, t_interval, wilson_interval
+from .traces import KINDS, Life, Trace, best_rank, life
+from .turns import Verdict
 from .usage import USED, Used
+
+ALL = "all"
+RATES = ("valid", "above_median", "bronze", "silver", "gold", "medal")  # field: the name itself; for others name_mean
+OF_SEARCHES = ("loops", "improve_rate", "first_medal_s")
+SCALES = {  # ends of the scale, where intervals are cut off
+    **dict.fromkeys(("human_rank", "improve_rate"), (0.0, 1.0)),
+    **dict.fromkeys(("normalised", "loops", "first_medal_s"), (0.0, math.inf)),
+}
+Row = dict[str, Any]
 
 
 def default_k(sets: Sequence[RunSet]) -> int | None:
@@ -55,81 +67,78 @@ def summaries(
     missing: str = "invalid",
     confidence: float = 0.95,
     complexity: bool = False,
-) -> list[dict[str, Any]]:
+) -> list[Row]:
     """One record of kind summary per task (and one for "all") and set: tasks in order, the sets of a task together.
 
-    complexity: also one for each of COMPLEXITIES, over its tasks. runs: the k of Avg@k and Best@k, and the minimum number of runs per task. ToolError: a set's human ranks come from
-    two rules, or runs are missing with missing="error".
+    complexity: also one for each of COMPLEXITIES, over its tasks. runs: the k of Avg@k and Best@k, and the minimum
+    number of runs per task. ToolError: a set's human ranks come from two rules, or runs are missing with
+    missing="error".
     """
-    values = grids(sets, missing, runs)
-    tasks = all_tasks(sets)
-    settings = {"k": runs or default_k(sets), "missing_policy": missing, "confidence": confidence}
-    rules = [human_rank_rule(run_set) for run_set in sets]
-    metrics = {task: common(run.metric for s in sets for run in s.tasks.get(task, ())) for task in tasks}
-    levels = {task: next((run.complexity for s in sets for run in s.tasks.get(task, ())), None) for task in tasks}
-    rows: dict[tuple[str, int], dict[str, Any]] = {}
+    values, tasks, boards = grids(sets, missing, runs), all_tasks(sets), normalised_tasks(sets)
+    settings: Row = {"k": runs or default_k(sets), "missing_policy": missing, "confidence": confidence}
+    of_task = {task: [run for run_set in sets for run in run_set.tasks.get(task, ())] for task in tasks}
+    groups = {task: [task] for task in tasks}
+    for level in COMPLEXITIES if complexity else ():
+        groups[level] = [task for task in tasks if of_task[task][0].split == level]
+    groups[ALL] = tasks
+    rows: dict[tuple[str, int], Row] = {}
     for number, (run_set, grid) in enumerate(zip(sets, values, strict=True)):
-        of_tasks: dict[str, dict[str, Any]] = {}
-        for task in tasks:
-            present = run_set.tasks.get(task, [])
-            if not any(grid[task]):
+        present = {task: run_set.tasks.get(task, []) for task in tasks if any(grid[task])}
+        metrics = {task: common(run.metric for run in runs or of_task[task]) for task, runs in present.items()}
+        lower = {task: None if metrics[task] == MIXED else of_task[task][0].lower_is_better for task in present}
+        at_k = {task: _at_k(grid[task], settings["k"], lower[task]) for task in present}
+        counted = missing == "invalid" and all(run.search for run in run_set.runs)
+        repeats = aligned(present, expected_runs(run_set, runs))
+        rule = human_rank_rule(run_set)
+        for name, group in groups.items():
+            some = [task for task in group if task in present]
+            if not some:
                 continue
-            metric = common((run.metric for run in present), metrics[task])
-            stated = {**settings, **_facts(present, len(grid[task])), "metric": metric}
-            row = {**stated, **estimates(of_task(grid[task], confidence), metric)}
-            row |= _at_k(grid[task], row["k"], None if metric == MIXED else _lower(sets, task))
-            rows[task, number] = row
-            of_tasks[task] = row
-        groups = {level: [task for task in of_tasks if levels[task] == level] for level in COMPLEXITIES}
-        for name, some in {**(groups if complexity else {}), ALL: list(of_tasks)}.items():
-            if some:
-                metric = common(of_tasks[task]["metric"] for task in some)
-                present = [run for task in some for run in run_set.tasks.get(task, ())]
-                expected = sum(len(grid[task]) for task in (grid if name == ALL else some))
-                stated = {**settings, **_facts(present, expected), "metric": metric}
-                overall = over_tasks({task: grid[task] for task in some}, confidence)
-                at_k = _at_k_over_tasks([of_tasks[task] for task in some])
-                rows[name, number] = {**stated, **estimates(overall, metric), **at_k}
-        add_searches(rows, sets, number, runs, missing, confidence)
-        add_turns(rows, sets, number)
-        add_traces(rows, sets, number)
-        add_formats(rows, sets, number)
-    return [
-        _record(run_set.label, task, rules[number], rows[task, number])
-        for task in (*tasks, *COMPLEXITIES, ALL)
-        for number, run_set in enumerate(sets)
-        if (task, number) in rows
-    ]
-
-
-def _lower(sets: Sequence[RunSet], task: str) -> bool:
-    return next(run.lower_is_better for run_set in sets for run in run_set.tasks.get(task, ()))
+            of = {task: present[task] for task in some}
+            head = {"kind": "summary", "version": 1, "id": content_id("summary", run_set.label, name), "lineage": []}
+            metric = common(metrics[task] for task in some)
+            estimates = _estimates({task: grid[task] for task in some}, confidence)
+            if metric == MIXED:
+                estimates |= dict.fromkeys(("score_mean", "score_sem", "score_ci"))
+            rows[name, number] = {
+                **head,
+                "task": name,
+                "set": run_set.label,
+                **settings,
+                **_facts([run for runs in of.values() for run in runs], sum(len(grid[task]) for task in group)),
+                "metric": metric,
+                **estimates,
+                **(at_k[name] if name in at_k else _at_k_over_tasks([at_k[task] for task in some])),
+                **_searches({task: repeats[task] for task in some}, boards, counted, confidence),
+                **_turns(of, boards),
+                **_traces(of),
+                **_format(sum((run.readings for runs in of.values() for run in runs), Counter())),
+                "human_rank_rule": rule,
+            }
+    return [rows[name, number] for name in groups for number in range(len(sets)) if (name, number) in rows]
 
 
 def _at_k(row: Sequence[Values | None], k: int, lower: bool | None) -> dict[str, float | None]:
     """Best score, Avg@k and Best@k of a task; lower is None if its raw scores do not compare."""
     present = [values for values in row if values]
-    scores = [score for values in present if (score := values["score"]) is not None]
-    scores.sort(reverse=not lower)
+    scores = sorted(_numbers(present, "score"), reverse=not lower) if lower is not None else []
     ranked = [(values["valid"], value) for values in present if (value := values["normalised"]) is not None]
     valid = sorted((value for is_valid, value in ranked if is_valid), reverse=True)
-    raw = scores if lower is not None else []
     return {
-        "score_best": raw[0] if raw else None,
-        "score_best_at_k": raw_best_at_k(raw, len(present), k),
+        "score_best": scores[0] if scores else None,
+        "score_best_at_k": raw_best_at_k(scores, len(present), k),
         "normalised_avg_at_k": avg_at_k(valid, len(ranked), k),
         "normalised_best_at_k": best_at_k(valid, len(ranked), k),
     }
 
 
-def _at_k_over_tasks(rows: Sequence[dict[str, Any]]) -> dict[str, float | None]:
+def _at_k_over_tasks(rows: Sequence[Values]) -> dict[str, float | None]:
     """Means over tasks of Avg@k and Best@k on normalised scores; raw scores have no mean over tasks."""
-    names = ("normalised_avg_at_k", "normalised_best_at_k")
-    means = {name: mean([row[name] for row in rows if row[name] is not None]) for name in names}
+    means = {name: mean(_numbers(rows, name)) for name in ("normalised_avg_at_k", "normalised_best_at_k")}
     return {"score_best": None, "score_best_at_k": None, **means}
 
 
-def _facts(runs: Sequence[GradedRun], expected: int) -> dict[str, Any]:
+def _facts(runs: Sequence[GradedRun], expected: int) -> Row:
     """Counts and costs of the runs, together and by role."""
     roles = dict.fromkeys(role for run in runs for role in run.used)
     by_role = {role: [run.used[role] for run in runs if role in run.used] for role in roles}
@@ -144,7 +153,7 @@ def _facts(runs: Sequence[GradedRun], expected: int) -> dict[str, Any]:
     }
 
 
-def _used(usages: Sequence[Used]) -> dict[str, Any]:
+def _used(usages: Sequence[Used]) -> Row:
     """The sums over the usages with known values, and the number of these."""
     counted = [used for used in usages if None not in (used["prompt_tokens"], used["completion_tokens"])]
     paid = [used["usd"] for used in usages if used["usd"] is not None]
@@ -158,6 +167,152 @@ def _used(usages: Sequence[Used]) -> dict[str, Any]:
     }
 
 
-def _record(label: str, task: str, rule: str | None, row: dict[str, Any]) -> dict[str, Any]:
-    head = {"kind": "summary", "version": 1, "id": content_id("summary", label, task), "lineage": []}
-    return {**head, "task": task, "set": label, **row, "human_rank_rule": rule}
+# --- means with their errors ----------------------------------------------------------------------------------------
+
+
+def _numbers(row: Iterable[Values | None], name: str) -> list[float]:
+    return [value for values in row if values and (value := values.get(name)) is not None]
+
+
+def mean_over_tasks(grid: Mapping[str, Sequence[Values | None]], name: str) -> float | None:
+    """The mean over tasks of their means over the runs with the quantity; of one task, its mean."""
+    means = [mean(_numbers(row, name)) for row in grid.values()]
+    return mean([value for value in means if value is not None])
+
+
+def _estimates(grid: Grid, confidence: float, names: Sequence[str] = QUANTITIES) -> Row:
+    """For each quantity the mean over tasks with its SEM over the repeats' means and its interval, by field name.
+
+    If a repeat lacks some tasks (ignored, or without a value), its mean is over the others: differences between tasks
+    then increase the error.
+    """
+    fields: Row = {}
+    columns = list(zip(*grid.values(), strict=True))
+    for name in names:
+        centre = mean_over_tasks(grid, name)
+        repeats = [value for column in columns if (value := mean(_numbers(column, name))) is not None]
+        if name in RATES:
+            runs = effective_runs(len(_numbers(row, name)) for row in grid.values())
+            interval = wilson_interval(centre, runs, confidence)
+        else:
+            interval = t_interval(centre, repeats, confidence, *SCALES.get(name, (-math.inf, math.inf)))
+        fields[name if name in RATES else f"{name}_mean"] = centre
+        fields[f"{name}_sem"], fields[f"{name}_ci"] = sem(repeats), interval
+    return fields
+
+
+# --- the course of runs, and how answers were read: each gives a field of a row, or nothing -------------------------
+
+Repeats = Mapping[str, Sequence[GradedRun | None]]  # by task
+Runs = Mapping[str, Sequence[GradedRun]]
+OVER_TIME = ("medal", "normalised", "perfect_medal", "perfect_normalised")
+BY_TURN = ("working", "asked", "valid", "medal", "normalised")
+
+
+def _centres(grid: Grid, names: Iterable[str]) -> Values:
+    return {name: mean_over_tasks(grid, name) for name in names}
+
+
+def _searches(repeats: Repeats, boards: Container[str], counted: bool, confidence: float) -> Row:
+    """counted: a missing run is a search that submitted nothing."""
+    searches = [run.search for row in repeats.values() for run in row if run and run.search]
+    if not searches:
+        return {}
+    own: Grid = {task: [_of_search(run.search if run else None) for run in row] for task, row in repeats.items()}
+    phases = dict.fromkeys(phase for search in searches for phase in search.cost)
+    over_time = []
+    for at, share in enumerate(SHARES):
+        grid = {task: [_standing(run, at, task in boards, counted) for run in row] for task, row in repeats.items()}
+        over_time.append({"share": share, **_centres(grid, OVER_TIME)})
+    return {
+        "search": {
+            "searches": len(searches),
+            **_estimates(own, confidence, OF_SEARCHES),
+            "medalled": sum(search.first_medal_s is not None for search in searches),
+            "fallbacks": sum(search.fallbacks for search in searches),
+            "cost": {phase: {name: mean_over_tasks(own, f"{phase}.{name}") for name in USED} for phase in phases},
+            "over_time": over_time,
+        }
+    }
+
+
+def _of_search(search: Search | None) -> Values | None:
+    """OF_SEARCHES, and the cost of each phase as `phase.name`; None without a search."""
+    if search is None:
+        return None
+    costs = {f"{phase}.{name}": value for phase, used in search.cost.items() for name, value in used.items()}
+    return {**{name: getattr(search, name) for name in OF_SEARCHES}, **costs}
+
+
+def _standing(run: GradedRun | None, at: int, board: bool, counted: bool) -> Values | None:
+    """OVER_TIME at one of SHARES; board: the task has a leaderboard."""
+    search = run.search if run else None
+    if search is None and (run or not counted):
+        return None
+    values: dict[str, float | None] = {}
+    standing = search.over_time[at] if search else Standing(SHARES[at])
+    for prefix, verdict in (("", standing.handed_in or Verdict()), ("perfect_", standing.perfect or Verdict())):
+        values[f"{prefix}medal"] = float(verdict.medal)
+        values[f"{prefix}normalised"] = (verdict.normalised or 0.0) if board else None
+    return values
+
+
+def _turns(runs: Runs, boards: Container[str]) -> Row:
+    in_turns = {task: some for task, of in runs.items() if (some := [run.turns for run in of if run.turns])}
+    points = []
+    for at in range(max((len(turns) for of in in_turns.values() for turns in of), default=0)):
+        grid: Grid = {task: [_after(turns, at, task in boards) for turns in of] for task, of in in_turns.items()}
+        points.append({"turn": at + 1, **_centres(grid, BY_TURN)})
+    return {"turns": {"rollouts": sum(map(len, in_turns.values())), "by_turn": points}} if points else {}
+
+
+def _after(turns: Sequence[tuple[bool, Verdict]], at: int, board: bool) -> Values:
+    """BY_TURN after turn `at`, counted from 0; a finished run keeps its last values."""
+    working = at < len(turns)
+    asked, best = turns[min(at, len(turns) - 1)]
+    normalised = (best.normalised or 0.0) if board else None
+    values = (float(working), float(asked) if working else None, float(best.valid), float(best.medal), normalised)
+    return dict(zip(BY_TURN, values, strict=True))
+
+
+def _traces(runs: Runs) -> Row:
+    """Human ranks: the best of each kind of trace over the run's time, and by valid submission (0 if there is none)."""
+    lives = {task: known for task, of in runs.items() if (known := _lives(of))}
+    if not lives:
+        return {}
+    both = {task: [life for life in of if life.kinds >= set(KINDS)] for task, of in lives.items()}
+    over_time = []
+    for share in SHARES:
+        best: Grid = {
+            task: [{kind: life.best(kind, share) for kind in KINDS} for life in of] for task, of in both.items()
+        }
+        over_time.append({"share": share, **_centres(best, KINDS)})
+    made = {task: [[each for _, each in life.submissions] for life in of] for task, of in lives.items()}
+    by_submission = []
+    for k in range(1, 1 + max(len(run) for of in made.values() for run in of)):
+        grid: Grid = {
+            task: [{"this": run[k - 1].rank if len(run) >= k else None, "best": best_rank(run[:k])} for run in of]
+            for task, of in made.items()
+        }
+        several = sum(len(run) >= k for of in made.values() for run in of)
+        by_submission.append({"submission": k, "runs": several, **_centres(grid, ("this", "best"))})
+    counts = {"runs": sum(map(len, lives.values())), "with_both": sum(map(len, both.values()))}
+    return {"traces": {**counts, "over_time": over_time, "by_submission": by_submission}}
+
+
+def _lives(runs: Sequence[GradedRun]) -> list[Life]:
+    """The runs formed by the traces of one task; other rollouts are left out."""
+    by_run: dict[Any, list[Trace]] = {}
+    for run in runs:
+        if run.trace is not None:
+            by_run.setdefault((run.group, run.repeat), []).append(run.trace)
+    return [life(traces) for traces in by_run.values()]
+
+
+def _format(counts: Readings) -> Row:
+    answers = counts.total()
+    shares: dict[str, dict[str, float]] = {"lenient": {}, "none": {}}
+    for (read, rule), count in counts.most_common():
+        if read in shares:
+            shares[read][rule or ""] = count / answers
+    return {"format": {"answers": answers, "exact": counts["exact", None] / answers, **shares}} if answers else {}

@@ -1,149 +1,171 @@
 """Summaries and comparisons as text: tables that fit a terminal, with explanatory notes."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 from .comparison import BY
-from .course_tables import phases, searches
-from .courses import ALL
-from .formats import formats
-from .lines import HANDLING, OVERALL, Record, Table, each, form_of, interval, number
-from .means import RATES
+from .show.visible import visible_line
+from .summary import ALL, RATES
+from .table import Column, Record, Table, form_of, interval, number
 from .usage import AFTERWARDS
 
+OVERALL = {
+    "valid": "valid",
+    "above_median": "above median",
+    "bronze": "bronze",
+    "silver": "silver",
+    "gold": "gold",
+    "medal": "any medal",
+    "reward": "reward",
+    "score": "score",
+    "human_rank": "human rank",
+    "normalised": "normalised score",
+}
+HANDLING = {"invalid": "counted as invalid", "ignore": "left out", "error": "an error"}
+TASK: tuple[Column, ...] = (("task", "task", ""), ("set", "set", ""))
 
-def _metric(name: str) -> str:
-    """`mae, lower is better` as `mae ↓`."""
-    return name.replace(", higher is better", " ↑").replace(", lower is better", " ↓")
+
+def each(rows: Sequence[Record], words: Callable[[Record], str]) -> str:
+    """`3 of 24 (before), 0 of 24 (after)`; set names only if there are several."""
+    return ", ".join(f"{words(row)} ({visible_line(row['set'])})" if len(rows) > 1 else words(row) for row in rows)
 
 
 def by_task(rows: Sequence[Record]) -> Table:
     """One line per task and set, and one per set over all tasks."""
-    header = ["task", "set", "runs", "valid", "> median", "b/s/g %", "medal", "reward", "± SEM", "score"]
-    header += [f"best@{rows[0]['k']}", "metric"]
-    lines = [
-        [
-            row["task"],
-            row["set"],
-            f"{row['rollouts']}/{row['rollouts'] + row['missing']}" if row["missing"] else str(row["rollouts"]),
-            f"{row['valid']:.0%}",
-            f"{row['above_median']:.0%}",
-            "/".join(f"{100 * row[name]:.0f}" for name in ("bronze", "silver", "gold")),
-            f"{row['medal']:.0%}",
-            number(row["reward_mean"]),
-            number(row["reward_sem"]),
-            number(row["score_mean"], ".4g"),
-            number(row["score_best_at_k"], ".4g"),
-            _metric(row["metric"]),
-        ]
-        for row in rows
-    ]
-    return Table(header, lines, ("task", "set", "metric"), "By task")
+
+    def runs(row: Record) -> str:
+        return f"{row['rollouts']}/{row['rollouts'] + row['missing']}" if row["missing"] else str(row["rollouts"])
+
+    def medals(row: Record) -> str:
+        return "/".join(f"{100 * row[name]:.0f}" for name in ("bronze", "silver", "gold"))
+
+    def metric(row: Record) -> str:
+        """`mae, lower is better` as `mae ↓`."""
+        return str(row["metric"]).replace(", higher is better", " ↑").replace(", lower is better", " ↓")
+
+    columns: tuple[Column, ...] = (
+        *TASK,
+        ("runs", runs, ""),
+        ("valid", "valid", ".0%"),
+        ("> median", "above_median", ".0%"),
+        ("b/s/g %", medals, ""),
+        ("medal", "medal", ".0%"),
+        ("reward", "reward_mean", ".3f"),
+        ("± SEM", "reward_sem", ".3f"),
+        ("score", "score_mean", ".4g"),
+        (f"best@{rows[0]['k']}", "score_best_at_k", ".4g"),
+        ("metric", metric, ""),
+    )
+    return Table.of(rows, columns, ("task", "set", "metric"), "By task")
 
 
-def leaderboards(rows: Sequence[Record]) -> Table | None:
-    """One line per set and task with a leaderboard; None if no task has one."""
-    rows = [row for row in rows if row["human_rank_mean"] is not None or row["normalised_mean"] is not None]
-    if not rows:
-        return None
+def leaderboards(rows: Sequence[Record]) -> Table:
+    """One line per set and task with a leaderboard."""
     k = rows[0]["k"]
-    header = ["task", "set", "human rank", "± SEM", "normalised", "± SEM", f"avg@{k}", f"best@{k}"]
-    lines = [
-        [
-            row["task"],
-            row["set"],
-            number(row["human_rank_mean"]),
-            number(row["human_rank_sem"]),
-            number(row["normalised_mean"], ".1f"),
-            number(row["normalised_sem"], ".1f"),
-            number(row["normalised_avg_at_k"], ".1f"),
-            number(row["normalised_best_at_k"], ".1f"),
-        ]
-        for row in rows
-    ]
-    return Table(header, lines, title="Leaderboards")
+    columns: tuple[Column, ...] = (
+        *TASK,
+        ("human rank", "human_rank_mean", ".3f"),
+        ("± SEM", "human_rank_sem", ".3f"),
+        ("normalised", "normalised_mean", ".1f"),
+        ("± SEM", "normalised_sem", ".1f"),
+        (f"avg@{k}", "normalised_avg_at_k", ".1f"),
+        (f"best@{k}", "normalised_best_at_k", ".1f"),
+    )
+    ranked = [row for row in rows if row["human_rank_mean"] is not None or row["normalised_mean"] is not None]
+    return Table.of(ranked, columns, ("task", "set"), "Leaderboards")
 
 
 def over_tasks(rows: Sequence[Record]) -> Table:
     """The mean over tasks, its SEM and its interval, by quantity and set."""
     lines = []
     for name, words in OVERALL.items():
-        field = name if name in RATES else f"{name}_mean"
+        field, form = name if name in RATES else f"{name}_mean", form_of(name)
         for row in (row for row in rows if row[field] is not None):
-            form = form_of(name)
             values = (number(row[field], form), number(row[f"{name}_sem"], form), interval(row[f"{name}_ci"], form))
             lines.append([words, row["set"], *values])
     level = f"{100 * rows[0]['confidence']:.4g} % CI"
     return Table(["over tasks", "set", "mean", "± SEM", level], lines, ("over tasks", "set"), "Means over tasks")
 
 
+def searches(rows: Sequence[Record]) -> Table:
+    """One line per set and task with searches: loops, improve rate, first medal."""
+    columns: tuple[Column, ...] = (
+        *TASK,
+        ("searches", "searches", "d"),
+        ("loops", "loops_mean", ".1f"),
+        ("± SEM", "loops_sem", ".1f"),
+        ("improve rate", "improve_rate_mean", ".1%"),
+        ("± SEM", "improve_rate_sem", ".1%"),
+        ("first medal s", "first_medal_s_mean", ".0f"),
+        ("± SEM", "first_medal_s_sem", ".0f"),
+        ("with medal", lambda row: f"{row['medalled']}/{row['searches']}", ""),
+        ("fallbacks", "fallbacks", "d"),
+    )
+    return Table.of([{**row, **row["search"]} for row in rows if "search" in row], columns, ("task", "set"), "Searches")
+
+
+def phases(rows: Sequence[Record]) -> Table:
+    """Mean cost of one search by set and phase, over tasks."""
+    costs = [
+        {"phase": phase, "set": row["set"], **used}
+        for row in rows
+        for phase, used in row.get("search", {}).get("cost", {}).items()
+    ]
+    columns: tuple[Column, ...] = (
+        ("cost of a search", "phase", ""),
+        ("set", "set", ""),
+        ("seconds", "seconds", ".1f"),
+        ("prompt tokens", "prompt_tokens", ".0f"),
+        ("completion tokens", "completion_tokens", ".0f"),
+        ("USD", "usd", ".4f"),
+    )
+    return Table.of(costs, columns, ("cost of a search", "set"), "Cost of a search")
+
+
+def formats(rows: Sequence[Record]) -> Table:
+    """For each set the shares of its answers by how they were read: exactly, leniently by which rule, or not and why."""
+    lines = []
+    for label, form in ((row["set"], row["format"]) for row in rows if "format" in row):
+        lines.append(["exact", "", label, str(form["answers"]), f"{form['exact']:.1%}"])
+        for read, words in (("lenient", "lenient"), ("none", "not read")):
+            lines += [[words, rule, label, "", f"{share:.1%}"] for rule, share in form[read].items()]
+    header = ["answers", "rule or reason", "set", "of", "share"]
+    return Table(header, lines, header[:3], "How answers were read")
+
+
 def costs(rows: Sequence[Record]) -> Table:
     """Total and mean costs of each set's rollouts, also by role if a set has several; (5/8): known for 5 of 8."""
-    header = ["rollouts", "seconds", "per rollout", "prompt tokens", "completion tokens", "USD", "per rollout"]
-    if not _several_roles(rows):
-        return Table(["cost", *header], [[row["set"], *_cost(row)] for row in rows], ("cost",), "Cost")
-    lines = [
-        [row["set"], role, *_cost(used)]
-        for row in rows
-        for role, used in (("all", row), *row.get("usage_by_role", {}).items())
-    ]
-    return Table(["cost", "role", *header], lines, ("cost", "role"), "Cost")
 
+    def known(field: str, counted: str, form: str, used: Record) -> str:
+        some = f" ({used[counted]}/{used['rollouts']})" if 0 < used[counted] < used["rollouts"] else ""
+        return number(used[field], form) + some
 
-def _cost(used: Record) -> list[str]:
-    """The cells of a line of costs."""
-    counted, paid, count = used["tokens_rollouts"], used["usd_rollouts"], used["rollouts"]
-    some = f" ({counted}/{count})" if 0 < counted < count else ""
-    some_usd = f" ({paid}/{count})" if 0 < paid < count else ""
-    line = [str(count), f"{used['seconds']:.1f}", f"{used['seconds'] / count:.1f}" if count else "-"]
-    line += [number(used[name], "d") + some for name in ("prompt_tokens", "completion_tokens")]
-    return [*line, number(used["usd"], ".2f") + some_usd, number(used["usd"] / paid if paid else None, ".4f")]
+    def mean(field: str, count: str, used: Record) -> float | None:
+        return used[field] / used[count] if used[count] else None
+
+    columns: tuple[Column, ...] = (
+        ("cost", "set", ""),
+        *((("role", "role", ""),) if _several_roles(rows) else ()),
+        ("rollouts", "rollouts", "d"),
+        ("seconds", "seconds", ".1f"),
+        ("per rollout", partial(mean, "seconds", "rollouts"), ".1f"),
+        ("prompt tokens", partial(known, "prompt_tokens", "tokens_rollouts", "d"), ""),
+        ("completion tokens", partial(known, "completion_tokens", "tokens_rollouts", "d"), ""),
+        ("USD", partial(known, "usd", "usd_rollouts", ".2f"), ""),
+        ("per rollout", partial(mean, "usd", "usd_rollouts"), ".4f"),
+    )
+    lines = []
+    for row in rows:
+        roles = row.get("usage_by_role", {}).items() if _several_roles(rows) else ()
+        lines += [{"set": row["set"], "role": role, **used} for role, used in (("all", row), *roles)]
+    return Table.of(lines, columns, ("cost", "role"), "Cost")
 
 
 def _several_roles(rows: Sequence[Record]) -> bool:
     return any(len(row.get("usage_by_role", {})) > 1 for row in rows)
-
-
-def _rule(rows: Sequence[Record], field: str) -> str:
-    """The common rule of all sets, or each set's rule."""
-    rules = {row[field] for row in rows if row[field] is not None}
-    if len(rules) == 1:
-        return str(rules.pop())
-    return each(rows, lambda row: row[field] or "none")
-
-
-def notes(rows: Sequence[Record]) -> str:
-    """Notes on how to read the numbers; `rows` are the sets' lines over all tasks."""
-    policy, k = rows[0]["missing_policy"], rows[0]["k"]
-    rule = _rule(rows, "reward_rule")
-    fewer = " (- with fewer)" if policy == "ignore" else ""
-    missing = each(rows, lambda row: f"{row['missing']} of {row['rollouts'] + row['missing']}")
-    revealed = each(rows, lambda row: f"{row['revealed']} of {row['rollouts']}")
-    lines = [
-        f"missing runs: {missing}; {HANDLING[policy]} (--missing {policy})",
-        f"test feedback: revealed in {revealed} rollouts",
-        f"reward ({rule}): mean of the runs with a reward; b/s/g: bronze, silver, gold",
-        f"score: mean of the valid runs; best@{k}: the best score of {k} runs{fewer}",
-        "± SEM: standard error of the mean over repeats (ddof 1); a repeat is a seed and a sample",
-        "CI: Wilson's over runs for shares, Student's t over repeats for all others",
-        "all, over tasks: tasks have equal weight",
-    ]
-    if any(row["human_rank_rule"] is not None for row in rows):
-        rule = _rule(rows, "human_rank_rule")
-        lines.append(f"human rank ({rule}), normalised: tasks with a leaderboard; invalid runs count as 0")
-        lines.append(f"avg@{k}, best@{k} of the normalised score: without invalid runs, 0 only if all {k} are invalid")
-    if any("search" in row for row in rows):
-        lines.append("loops: nodes; improve rate: share of the nodes after the first score that beat all earlier nodes")
-        lines.append(
-            "first medal: seconds to a node with a medal on the test, mean of searches with one; cost of a search: mean"
-        )
-        lines.append("fallbacks: answers of the model that could not be used, so that a default took their place")
-    if _several_roles(rows):
-        roles = {role for row in rows for role in row.get("usage_by_role", {})}
-        others = [f"{role} ({command})" for role, command in AFTERWARDS.items() if role in roles]
-        lines.append("cost by role: seconds of asking alone; of the rollouts that say what each role used")
-        if others:
-            lines.append(f"cost of {' and '.join(others)}: after the rollouts, not in all")
-    return "\n".join(lines)
 
 
 def tables(rows: Sequence[Record]) -> list[Table]:
@@ -151,8 +173,8 @@ def tables(rows: Sequence[Record]) -> list[Table]:
     if not rows:
         return []
     overall = [row for row in rows if row["task"] == ALL]
-    parts = [by_task(rows), leaderboards(rows), over_tasks(overall), searches(rows), phases(overall)]
-    return [part for part in (*parts, formats(overall), costs(overall)) if part is not None]
+    parts = (by_task(rows), leaderboards(rows), over_tasks(overall), searches(rows), phases(overall), formats(overall))
+    return [table for table in (*parts, costs(overall)) if table.rows]
 
 
 def report(rows: Sequence[Record]) -> str:
@@ -162,44 +184,225 @@ def report(rows: Sequence[Record]) -> str:
     return "\n\n".join(map(str, (*tables(rows), notes([row for row in rows if row["task"] == ALL]))))
 
 
+# --- notes ----------------------------------------------------------------------------------------------------------
+
+
+def notes(rows: Sequence[Record]) -> str:
+    """Notes on how to read the numbers; `rows` are the sets' lines over all tasks."""
+    k = rows[0]["k"]
+    fewer = " (- with fewer)" if rows[0]["missing_policy"] == "ignore" else ""
+    missing, revealed = _counts(rows)
+    lines = [
+        missing,
+        revealed,
+        f"reward ({_rule(rows, 'reward_rule')}): mean of the runs with a reward; b/s/g: bronze, silver, gold",
+        f"score: mean of the valid runs; best@{k}: the best score of {k} runs{fewer}",
+        "± SEM: standard error of the mean over repeats (ddof 1); a repeat is a seed and a sample",
+        "CI: Wilson's over runs for shares, Student's t over repeats for all others",
+        "all, over tasks: tasks have equal weight",
+    ]
+    if any(row["human_rank_rule"] is not None for row in rows):
+        rule = _rule(rows, "human_rank_rule")
+        lines += [
+            f"human rank ({rule}), normalised: tasks with a leaderboard; invalid runs count as 0",
+            f"avg@{k}, best@{k} of the normalised score: without invalid runs, 0 only if all {k} are invalid",
+        ]
+    if any("search" in row for row in rows):
+        lines += [
+            "loops: nodes; improve rate: share of the nodes after the first score that beat all earlier nodes",
+            "first medal: seconds to a node with a medal on the test, mean of searches with one; cost of a search: mean",
+            "fallbacks: answers of the model that could not be used, so that a default took their place",
+        ]
+    if _several_roles(rows):
+        roles = {role for row in rows for role in row.get("usage_by_role", {})}
+        others = [f"{role} ({command})" for role, command in AFTERWARDS.items() if role in roles]
+        lines.append("cost by role: seconds of asking alone; of the rollouts that say what each role used")
+        if others:
+            lines.append(f"cost of {' and '.join(others)}: after the rollouts, not in all")
+    return "\n".join(lines)
+
+
+def _counts(rows: Sequence[Record], more: str = "") -> tuple[str, str]:
+    """The notes on missing runs and on revealed test scores."""
+    policy = rows[0]["missing_policy"]
+    missing = each(rows, lambda row: f"{row['missing']} of {row['rollouts'] + row['missing']}")
+    revealed = each(rows, lambda row: f"{row['revealed']} of {row['rollouts']}")
+    return (
+        f"missing runs: {missing}; {HANDLING[policy]} (--missing {policy}){more}",
+        f"test feedback: revealed in {revealed} rollouts",
+    )
+
+
+def _rule(rows: Sequence[Record], field: str) -> str:
+    """The common rule of all sets, or each set's rule."""
+    rules = {row[field] for row in rows if row[field] is not None}
+    return str(rules.pop()) if len(rules) == 1 else each(rows, lambda row: row[field] or "none")
+
+
+# --- the course of runs ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Course:
+    """A table of values over the budget, turns or submissions: a line for each quantity, set and selection.
+
+    header: of the columns left of the values; points: the list of points in a summary's field, x: its column names;
+    quantities: words, format, {selection: field of a point}; keeps: quantities that keep their last value.
+    """
+
+    header: tuple[str, ...]
+    field: str
+    points: str
+    x: str
+    quantities: tuple[tuple[str, str, dict[str, str]], ...]
+    keeps: tuple[str, ...] = ()
+
+    def table(self, rows: Sequence[Record]) -> Table:
+        """rows: of the sets over all tasks, with the field."""
+        courses = [(row["set"], row[self.field][self.points]) for row in rows]
+        longest = max(courses, key=lambda course: len(course[1]))[1]
+        shown = _columns(len(longest))
+        names = [longest[at - 1][self.x] if longest else at for at in shown]
+        lines = []
+        for words, form, selections in self.quantities:
+            for label, points in courses:
+                for selection, name in selections.items():
+                    values = [self._value(points, at, name) for at in shown]
+                    if any(value is not None for value in values):
+                        head = (words, label, *((selection,) if selection else ()))
+                        lines.append([*head, *(number(value, form) for value in values)])
+        return Table([*self.header, *(f"{x:.0%}" if self.x == "share" else str(x) for x in names)], lines, self.header)
+
+    def _value(self, points: Sequence[Record], at: int, name: str) -> float | None:
+        if at > len(points) and name not in self.keeps:
+            return None
+        value: float | None = points[min(at, len(points)) - 1][name] if points else 0.0
+        return value
+
+
+def _columns(longest: int) -> list[int]:
+    """At most eleven whole numbers from 1 to `longest`, including both."""
+    return sorted({1, *(math.ceil(longest * tenth / 10) for tenth in range(1, 11) if longest)})
+
+
+OVER_TIME = Course(
+    ("over time", "set", "selection"), "search", "over_time", "share",
+    (
+        ("any medal", ".1%", {"handed in": "medal", "perfect": "perfect_medal"}),
+        ("normalised score", ".1f", {"handed in": "normalised", "perfect": "perfect_normalised"}),
+    ),
+)  # fmt: skip
+OVER_TURNS = Course(
+    ("after turn", "set"), "turns", "by_turn", "turn",
+    (
+        ("still working", ".0%", {"": "working"}),
+        ("asks for help", ".1%", {"": "asked"}),
+        ("valid so far", ".1%", {"": "valid"}),
+        ("any medal so far", ".1%", {"": "medal"}),
+        ("normalised score so far", ".1f", {"": "normalised"}),
+    ),
+    ("valid", "medal", "normalised"),
+)  # fmt: skip
+BY_TRACE = Course(
+    ("human rank by", "set"), "traces", "over_time", "share",
+    (("traces from memory", ".3f", {"": "memory"}), ("traces from scratch", ".3f", {"": "reset"})),
+)  # fmt: skip
+BY_SUBMISSION = Course(
+    ("valid submission", "set"), "traces", "by_submission", "submission",
+    (
+        ("runs with as many", "d", {"": "runs"}),
+        ("human rank", ".3f", {"": "this"}),
+        ("best so far", ".3f", {"": "best"}),
+    ),
+    ("best",),
+)  # fmt: skip
+
+
+def _notes_over_time(rows: Sequence[Record]) -> Iterator[str]:
+    yield from _counts(rows, ", but left out of sets with other rollouts")
+    yield "columns: share of the budget used, of time, nodes or USD, whichever is closest to its limit"
+    yield "handed in: the node with the best score so far; after the end, the node that the search chose"
+    yield "perfect: the node with the best test score so far, which no agent sees"
+    yield "means over tasks with equal weight; an invalid or missing submission has no medal and a normalised score of 0"
+
+
+def _notes_over_turns(rows: Sequence[Record]) -> Iterator[str]:
+    def length(row: Record) -> float:  # the sum of the shares that took the first turn, the second and so on
+        return float(sum(point["working"] for point in row["turns"]["by_turn"]))
+
+    yield each(rows, lambda row: f"{row['turns']['rollouts']} rollouts of {length(row):.1f} turns")
+    yield "columns: turns; asks for help: share of the agents still working"
+    yield "so far: the best submission by test score, which the agent may not have seen; finished runs keep theirs"
+    yield "means over tasks with equal weight; missing runs are left out"
+
+
+def _notes_over_traces(rows: Sequence[Record]) -> Iterator[str]:
+    def counts(row: Record) -> str:
+        return f"{row['traces']['runs']} runs, {row['traces']['with_both']} with valid submissions of both kinds"
+
+    yield each(rows, counts)
+    yield "above: best so far by share of a run's time (seconds of its turns); runs with valid submissions of both kinds"
+    yield "below: valid submissions of a run in order, over all its traces; runs with fewer keep their best (0 if none)"
+    yield "best: by the score that the run showed (validation, or test with --reveal-test), else by human rank"
+    yield "human ranks are those of the test score, which the agent may not have seen; tasks have equal weight"
+
+
+# by option name: the tables, which replace the whole report, their notes, and what a set without such runs has none of
+COURSES: dict[str, tuple[tuple[Course, ...], Callable[[Sequence[Record]], Iterator[str]], str]] = {
+    "over_time": ((OVER_TIME,), _notes_over_time, "searches"),
+    "over_turns": ((OVER_TURNS,), _notes_over_turns, "agents in turns"),
+    "over_traces": ((BY_TRACE, BY_SUBMISSION), _notes_over_traces, "runs of traces on tasks with a leaderboard"),
+}
+
+
+def course(name: str, rows: Sequence[Record]) -> str:
+    """The tables of one of COURSES, over tasks, with notes."""
+    courses, explained, what = COURSES[name]
+    overall = [row for row in rows if row["task"] == ALL and courses[0].field in row]
+    if not overall:
+        return f"no {what}" if rows else "no rollouts"
+    return "\n\n".join((*(str(each.table(overall)) for each in courses), "\n".join(explained(overall))))
+
+
+# --- comparisons ----------------------------------------------------------------------------------------------------
+
+
 def comparison(record: Record) -> str:
     """A comparison as a table of its tasks, with the verdict and notes."""
     first, second, by = record["first"], record["second"], record["by"]
     form = form_of(BY[by])
-    lines = [
-        [
-            row["task"],
-            f"{row['first']:{form}}",
-            f"{row['second']:{form}}",
-            f"{row['difference']:+{form}}",
-            row["result"],
-        ]
-        for row in record["tasks"]
-    ]
-    table = Table(["task", first, second, "difference", f"{second} against {first}"], lines, ("task",))
-    count = f"{len(lines)} task" + ("s" if len(lines) != 1 else "")
-    verdict = (
-        f"by {by}, {second} against {first}: win {record['win']}, tie {record['tie']}, loss {record['loss']} of {count}"
+    columns: tuple[Column, ...] = (
+        ("task", "task", ""),
+        (first, "first", form),
+        (second, "second", form),
+        ("difference", "difference", f"+{form}"),
+        (f"{second} against {first}", "result", ""),
     )
-    lines_after = [verdict + "; a positive difference is better"]
+    table = Table.of(record["tasks"], columns, ("task",), "")
+    count = f"{len(table.rows)} task" + ("s" if len(table.rows) != 1 else "")
+    lines = [
+        f"by {by}, {second} against {first}: win {record['win']}, tie {record['tie']}, loss {record['loss']} of {count}; "
+        "a positive difference is better"
+    ]
     if record["difference_mean"] is not None:
-        mean = f"mean difference over tasks: {record['difference_mean']:+{form}}"
         between = interval(record["difference_ci"], f"+{form}")
         how = f" ({100 * record['confidence']:.4g} % CI {between}: {method(record)})" if record["difference_ci"] else ""
-        lines_after.append(mean + how)
-    elif lines:
-        lines_after.append("mean difference over tasks: none, the metrics differ")
-    for field, words in (("only_first", f"only in {first}"), ("only_second", f"only in {second}")):
+        lines.append(f"mean difference over tasks: {record['difference_mean']:+{form}}{how}")
+    elif table.rows:
+        lines.append("mean difference over tasks: none, the metrics differ")
+    for field, words in (
+        ("only_first", f"only in {first}"),
+        ("only_second", f"only in {second}"),
+        ("without_value", f"no {by} to compare in both"),
+    ):
         if record[field]:
-            lines_after.append(f"left out, {words}: {', '.join(record[field])}")
-    if record["without_value"]:
-        lines_after.append(f"left out, no {by} to compare in both: {', '.join(record['without_value'])}")
-    policy = record["missing_policy"]
-    missing = [f"{m} of {m + n} ({name})" for m, n, name in _sets(record, "missing")]
-    lines_after.append(f"missing runs: {', '.join(missing)}; {HANDLING[policy]} (--missing {policy})")
-    revealed = [f"{r} of {n} ({name})" for r, n, name in _sets(record, "revealed")]
-    lines_after.append(f"test feedback: revealed in {', '.join(revealed)} rollouts")
-    return f"{table}\n\n" + "\n".join(lines_after)
+            lines.append(f"left out, {words}: {', '.join(record[field])}")
+    fields = ("rollouts", "missing", "revealed")
+    sets: list[dict[str, Any]] = [
+        {"set": label, "missing_policy": record["missing_policy"], **{name: record[name][at] for name in fields}}
+        for at, label in enumerate((first, second))
+    ]
+    return f"{table}\n\n" + "\n".join((*lines, *_counts(sets)))
 
 
 def method(record: Record) -> str:
@@ -209,9 +412,3 @@ def method(record: Record) -> str:
         "t": "Student's t over tasks",
         "bootstrap": f"bootstrap over tasks, {record['resamples']} resamples, --seed {record['seed']}",
     }[record["difference_method"]]
-
-
-def _sets(record: Record, field: str) -> list[tuple[int, int, str]]:
-    """The field, the number of rollouts and the name of each of the two sets."""
-    names = (record["first"], record["second"])
-    return list(zip(record[field], record["rollouts"], names, strict=True))

@@ -1,21 +1,84 @@
-"""Several traces as one run: MLE-RL's agent works until its time is up and submits its best trace.
+"""Traces of scaffold memory: MLE-RL's agent works in several traces until its time is up and submits its best one.
 
-The best trace is chosen by the score that the run showed its agent and handed in by: of the validation, or of the test
-with --reveal-test; the first of equals, and of runs that were shown none the first valid trace. The cost of a run is
-the sum over its traces. A Life has the human ranks of a whole run, by mle-grade's rule, by start of the trace and by
-submission (MLE-RL's figure 4); its best so far is the best by the same score.
-Covered: rollouts with `trace` (scaffold memory), one file at a time, a run's traces in order. Not covered: the
-submitted turn of a trace (the scaffold's choice), means over tasks (courses).
+A Trace has its start, its duration and the human ranks of its submissions; a Life those of a whole run, by start of the
+trace and by submission (MLE-RL's figure 4), ranks by mle-grade's rule. The best so far is the best by the score that
+the run showed its agent: of the validation, or of the test with --reveal-test. Not covered: the submitted turn of a
+trace (the scaffold's choice), the submitted trace of a run (reading), means over tasks (summary).
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
-from .runs import GradedRun
+from ..records.errors import RecordError
+from ..records.human_rank import human_rank
 from .search import CLOSE
-from .trace import Submission, Trace, shown_score
-from .usage import USED, added_by_role, total
+from .turns import turns
+
+KINDS = ("memory", "reset")  # start of a trace: a solution of the pool, or scratch
+
+
+class Submission(NamedTuple):
+    """A valid submission: seconds since the start of the trace (or run), its human rank, and the score that was shown.
+
+    `shown` is higher for better ones in every metric; None where no score was shown.
+    """
+
+    seconds: float
+    rank: float
+    shown: float | None = None
+
+
+class Trace(NamedTuple):
+    """One trace: its start, total seconds, and its valid submissions."""
+
+    kind: str
+    seconds: float
+    submissions: tuple[Submission, ...]
+
+
+def shown_score(rollout: Mapping[str, Any], part: Mapping[str, Any]) -> float | None:
+    """The score by which a run ranks its own work: of the validation, or of the test with --reveal-test.
+
+    `part` is the rollout or one of its turns. Higher is better, whatever the metric; None: no score was shown.
+    """
+    score = (part.get("grade" if rollout.get("reveal_test") else "validation") or {}).get("score")
+    if score is None:
+        return None
+    return -float(score) if rollout["grade"]["lower_is_better"] else float(score)
+
+
+def traced(rollout: Mapping[str, Any]) -> Trace | None:
+    """The Trace of a rollout of scaffold memory; None for other rollouts, and for tasks without a leaderboard.
+
+    RecordError: the human ranks of its turns cannot be converted to the rule of its grade.
+    """
+    if rollout.get("trace") not in KINDS or rollout["grade"].get("teams") is None:
+        return None
+    of = turns(rollout)
+    graded = [(turn, turn.record.get("grade") or {}) for turn in of]
+    submissions = tuple(
+        Submission(turn.seconds, _rank(grade, rollout["grade"]), shown_score(rollout, turn.record))
+        for turn, grade in graded
+        if grade.get("valid") and grade.get("human_rank") is not None
+    )
+    return Trace(rollout["trace"], of[-1].seconds if of else 0.0, submissions)
+
+
+def _rank(turn: Mapping[str, Any], whole: Mapping[str, Any]) -> float:
+    """The human rank of a turn's submission by the rule of the rollout's grade; during a run the rule is dojo."""
+    rule, turn_rule = whole.get("human_rank_rule"), turn.get("human_rank_rule", "dojo")
+    if rule is None or rule == turn_rule:
+        return float(turn["human_rank"])
+    teams, two = whole["teams"], whole.get("public_teams") is not None
+    position = turn.get("position")
+    if position is None and not two and turn_rule == "dojo":
+        position = teams + 1 - round(turn["human_rank"] * teams)
+    if position is None or (two and rule == "dojo"):  # dojo: the mean over both boards; mle-rl: on the private one
+        raise RecordError(
+            f"the human ranks of its turns are by {turn_rule}, that of its grade by {rule}: grade by {turn_rule}"
+        )
+    return human_rank(position, teams, rule)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,49 +109,10 @@ def best_rank(submissions: Sequence[Submission]) -> float:
     return best.rank if best else max((each.rank for each in submissions), default=0.0)
 
 
-def life(traces: Sequence[Trace]) -> Life:
+def life(traces: Iterable[Trace]) -> Life:
     """The run of these traces, in order."""
     begun, submissions = 0.0, []
     for trace in traces:
         submissions += [(trace.kind, each._replace(seconds=begun + each.seconds)) for each in trace.submissions]
         begun += trace.seconds
     return Life(begun, tuple(submissions))
-
-
-def lives(runs: Sequence[GradedRun]) -> list[Life]:
-    """The runs formed by the traces of one task; other rollouts are left out."""
-    by_run = dict[tuple[str, tuple[bool, int, int]], list[Trace]]()
-    for run in runs:
-        if run.trace is not None:
-            by_run.setdefault((run.group, run.repeat), []).append(run.trace)
-    return [life(traces) for traces in by_run.values()]
-
-
-@dataclass
-class Traces:
-    """Collects traces with `add`; `runs` yields the submitted trace of each run, in order of the runs' start."""
-
-    _best: dict[tuple[str, int], tuple[float | None, GradedRun]] = field(default_factory=dict)
-
-    def add(self, rollout: Mapping[str, Any], run: GradedRun) -> None:
-        key = (rollout["group"], rollout["sample"])
-        score = shown_score(rollout, rollout)
-        if key not in self._best:
-            self._best[key] = score, run
-            return
-        known, best = self._best[key]
-        together = {name: total(getattr(run, name), getattr(best, name)) for name in USED}
-        together["used"] = added_by_role(best.used, run.used)
-        if _better(score, run, known, best):
-            known, best = score, run
-        self._best[key] = known, replace(best, **together)
-
-    def runs(self) -> Iterator[GradedRun]:
-        return (run for _, run in self._best.values())
-
-
-def _better(score: float | None, run: GradedRun, known: float | None, best: GradedRun) -> bool:
-    """Whether a trace with this shown score is better than the best so far, whose score is `known`."""
-    if score is None:
-        return known is None and run.valid and not best.valid
-    return known is None or score > known

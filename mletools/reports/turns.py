@@ -7,7 +7,7 @@ from one long run instead of several limited ones). Not covered: means over task
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 HELP = "seek_help"
 Record = Mapping[str, Any]
@@ -45,14 +45,20 @@ class Turn:
         return "bash" if self.record["action"] == "bash" else "cell" if "cell" in self.record else "program"
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
-    """An agent after a turn: whether the turn asked an ideator, and the verdict on the best valid submission so far."""
+class Verdict(NamedTuple):
+    """The test verdict on a submission; normalised: None without a leaderboard, or if the submission is invalid."""
 
-    asked: bool
-    valid: bool
-    medal: bool
-    normalised: float | None  # None: no submission yet, or no leaderboard
+    valid: bool = False
+    medal: bool = False
+    normalised: float | None = None
+
+    @classmethod
+    def of(cls, grade: Record | None) -> "Verdict":
+        """The Verdict in a grade; that of an invalid submission if there is none."""
+        valid = bool(grade and grade.get("valid"))
+        return cls(
+            valid, bool(grade and grade.get("medal")), grade.get("normalised_score") if grade and valid else None
+        )
 
 
 def turns(rollout: Record) -> list[Turn]:
@@ -90,15 +96,14 @@ def runs_after(rollout: Record) -> bool:
     return not any(turn.get("code") or turn.get("execution") or turn.get("cell") for turn in rollout["turns"])
 
 
-def by_turn(rollout: Record) -> tuple[Result, ...] | None:
-    """A Result for each of the rollout's turns; None for single answers and searches."""
+def by_turn(rollout: Record) -> tuple[tuple[bool, Verdict], ...] | None:
+    """For each turn whether it asked an ideator, and the verdict on the best valid submission so far.
+
+    None for single answers and searches.
+    """
     if "settings" not in rollout or rollout.get("search") or not rollout.get("turns"):
         return None
-    return tuple(
-        Result(turn.record["action"] == HELP, bool(best), bool(best.get("medal")), best.get("normalised_score"))
-        for turn in turns(rollout)
-        for best in (turn.best_grade,)
-    )
+    return tuple((turn.record["action"] == HELP, Verdict.of(turn.best_grade)) for turn in turns(rollout))
 
 
 def lower_is_better(rollout: Record) -> bool:

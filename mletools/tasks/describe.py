@@ -1,115 +1,200 @@
 """The description of a task, Markdown like a competition page.
 
-It tells neither how the target came about nor where the answers are kept.
+What it says of rows, columns, values and gaps is read from the public files. It names neither the rule behind the target
+nor the answers.
 """
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 
-from .draft import Draft
-from .table import Column
+from ..records.csv_files import read_columns
+from .draft import Page, TaskDraft
+from .table import MISSING, NUMBER, Column, shortest
 
 SAMPLE_LINES = 4
-MOST_LEVELS = 30
-METRIC_WORDS = {
-    "accuracy": "Accuracy: the share of rows whose class is predicted correctly.",
-    "balanced_accuracy": "Balanced accuracy: the recall of each class, averaged over the classes with equal weight.",
-    "f1_macro": "Macro F1: the F1 score of each class, averaged over the classes with equal weight.",
-    "log_loss": "Log loss: the mean of -ln(p) over the rows, p being the probability given to the true class.",
-    "auroc": "AUROC: the area under the ROC curve of the predicted probability.",
-    "rmse": "RMSE: the root of the mean squared error.",
-    "mae": "MAE: the mean absolute error.",
-    "r2": "R2: the coefficient of determination, 1 - squared error / squared deviation from the mean.",
+MAX_LEVELS = 20  # a column of more different texts is described by their lengths
+MAX_NAMES = 12  # of more target columns only the first and the last are named
+MAX_LINE = 160  # characters
+TEXT = "text, {} different values"
+SIZES = ("height", "width")  # parameters that the metric needs and the files show
+FORMATS = {
+    "ranked": "the ids of all its rows with a blank between them, the best first",
+    "probabilities": "Probabilities lie between 0 and 1 and sum to 1 in every row.",
+    "probability": "A probability lies between 0 and 1.",
+    "tagset": "The cell holds the tags with a blank between them, and is empty where none applies.",
+    "mask": "The cell is a run-length code, `start length start length ...`: pixels are counted from 1, row by row from "
+    "the top left, and an empty mask is an empty cell.",
 }
 
 
-def describe(draft: Draft, lower_is_better: bool, definition: Callable[[str], str] | None = None) -> str:
-    """The Markdown text of a draft's description; `definition` says in words what a metric is that METRIC_WORDS lacks."""
-    table = draft.table
-    direction = "Lower is better." if lower_is_better else "Higher is better."
-    several = " It is computed for each target column and averaged." if len(table.targets) > 1 else ""
+def describe(draft: TaskDraft, definition: Callable[[str], str]) -> str:
+    """The Markdown text; `definition` says in words what a metric is. The draft has a page."""
+    page = draft.page
+    assert page is not None
     sample = draft.public["sample_submission.csv"].decode().split("\n")
-    targets = ", ".join(f"`{name}`" for name in draft.submission["target"])
-    words = METRIC_WORDS.get(draft.metric) or f"{draft.metric}: {definition(draft.metric) if definition else ''}"
-    key = table.id_name
-    about = "name of the row" if table.ids else "number of the row, without further meaning"
+    train, test = draft.rows
     # fmt: off
     lines = [
-        f"# {table.title}", "",
-        table.context, "",
-        "## Task", "", _task(draft), "",
+        f"# {page.title}{_subtitle(draft)}", "",
+        " ".join(page.context), "",
+        "## Task", "",
+        f"{_task(draft, page)} There are {train} {page.many} to learn from and {test} to predict.", "",
         "## Files", "",
         "The data lie in `./input/`:", "",
-        f"- `train.csv`: {len(draft.train)} rows with {_listed(draft.train_targets)}, to learn from",
-        f"- `test.csv`: {len(draft.test)} rows without {'it' if len(table.targets) == 1 else 'them'}, to predict",
+        f"- `train.csv`: {train} rows with {_listed(column.name for column in draft.targets)}, to learn from",
+        f"- `test.csv`: {test} rows without {'it' if len(draft.targets) == 1 else 'them'}, to predict",
+        *(f"- `{name}`: {meaning}" for name, meaning in page.files.items()),
         "- `sample_submission.csv`: a submission in the right format that predicts a constant",
         "- `description.md`: this page", "",
+        *([" ".join(page.sentences), ""] if page.sentences else []),
         "## Columns", "",
-        "| column | meaning | unit or values |", "|---|---|---|",
-        f"| `{key}` | {about} | |",
-        *_dictionary(draft), "",
-        *_gap_note(draft),
-        "## Metric", "", f"{words}{several} {direction}", "",
-        "## Submission", "",
-        "Your program must write `./submission.csv`: a header and one line for each row of `test.csv`, in any order, "
-        f"with the columns `{key}` and {targets}. {_values(draft)}", "",
-        "The first lines of the sample:", "", "```", *sample[:SAMPLE_LINES], "```", "",
+        *_dictionary(draft, page), "",
+        "## Metric", "", _metric(draft, definition), "",
+        "## Submission", "", f"Your program must write `./submission.csv`: {_submission(draft)}", "",
+        "The first lines of the sample:", "", "```", *(_short(line) for line in sample[:SAMPLE_LINES]), "```", "",
     ]
     # fmt: on
     return "\n".join(lines)
 
 
-def _task(draft: Draft) -> str:
-    table = draft.table
-    if draft.form == "probabilities":
-        return f"Predict the probability of each value of {_named(table.targets[0])}."
-    if draft.form == "probability":
-        target = table.targets[0]
-        told = f" ({target.meaning})" if target.meaning else ""
-        return f"Predict the probability that {target.name}{told} is `{table.positive}`."
-    return f"Predict {' and '.join(map(_named, table.targets))}."
+def _subtitle(draft: TaskDraft) -> str:
+    if not draft.views:
+        return ""
+    name = draft.targets[0].name
+    subtitles = {
+        "ranking": f"ranking by {name}",
+        "multilabel_classification": "tags",
+        "segmentation": "masks",
+        "forecasting": "a forecast",
+        "reconstruction": "what is missing",
+    }
+    return f": {subtitles.get(draft.problem, name)}"
 
 
-def _named(column: Column) -> str:
-    return f"`{column.name}` ({column.meaning})" if column.meaning else f"`{column.name}`"
+def _task(draft: TaskDraft, page: Page) -> str:
+    kind, labels, one, names = draft.form.kind, draft.form.labels, page.one, draft.form.targets
+    target = f"`{page.target.name}` ({page.target.meaning})" if page.target.meaning else f"`{page.target.name}`"
+    query = draft.form.query
+    if draft.problem == "ranking" and kind == "ranked":
+        return f"For each `{query}`, rank its {page.many}: those with {target} come first."
+    if draft.problem == "ranking":
+        return f"Rank the {page.many} of each `{query}` by {target}."
+    if draft.problem == "multilabel_classification":
+        what = "all tags that apply" if kind == "tagset" else "the probability of each tag"
+        return f"Predict {what} for each {one}: {', '.join(f'`{tag}`' for tag in labels)}."
+    if draft.problem == "segmentation":
+        return f"Predict the mask of each picture: {target}."
+    if draft.problem == "forecasting":
+        return f"Predict the next {len(names)} steps of each series, `{names[0]}` to `{names[-1]}`."
+    if draft.problem == "reconstruction":
+        return f"Predict the {len(names)} missing values of each {one}, `{names[0]}` to `{names[-1]}`."
+    if kind == "probabilities":
+        return f"Predict the probability of each value of {target} for each {one}."
+    if kind == "probability":
+        return f"Predict the probability that {target} is `{labels[-1]}` for each {one}."
+    return f"Predict {target if len(names) == 1 else _listed(names)} for each {one}."
 
 
-def _values(draft: Draft) -> str:
-    if draft.form == "probabilities":
-        return "Probabilities lie between 0 and 1 and sum to 1 in every row."
-    if draft.form == "probability":
-        return "The value is a probability between 0 and 1."
-    if draft.form == "label":
-        return f"The value is one of {', '.join(f'`{label}`' for label in draft.table.labels)}."
-    return "The value is a number." if len(draft.table.targets) == 1 else "The values are numbers."
+def _listed(names: Iterable[str]) -> str:
+    every = list(names)
+    shown = every if len(every) <= MAX_NAMES else [every[0], "...", every[-1]]
+    return ", ".join(name if name == "..." else f"`{name}`" for name in shown)
 
 
-def _listed(columns: list[Column]) -> str:
-    return ", ".join(f"`{column.name}`" for column in columns)
+def _metric(draft: TaskDraft, definition: Callable[[str], str]) -> str:
+    metric = draft.metric
+    params = ", ".join(f"{name} = {value}" for name, value in metric["params"].items() if name not in SIZES)
+    several = ""
+    if "group" in metric:
+        several = f" A group is one `{metric['group']}`."
+    elif metric.get("columns") == "flat":
+        several = " It is computed over all cells at once."
+    elif len(draft.form.columns) > 1 and draft.form.kind in ("number", "probability") and metric["name"] != "lwlrap":
+        several = " It is computed for each column and averaged."
+    direction = "Lower is better." if metric["lower_is_better"] else "Higher is better."
+    named = f"`{metric['name']}`" + (f" ({params})" if params else "")
+    return f"{named}: {definition(metric['name'])}{several} {direction}"
 
 
-def _dictionary(draft: Draft) -> list[str]:
-    """A line for each column; neighbours that differ in nothing but the name share one."""
-    lines = []
-    columns = [*draft.table.features, *draft.train_targets]
-    alike = groupby(columns, key=lambda column: (column.meaning or column.name, column.unit, column.number))
-    for _, group in alike:
-        several = list(group)
-        first, meaning = several[0], several[0].meaning
-        names = [column.name for column in several]
-        shown = f"`{names[0]}`" if len(names) == 1 else f"`{names[0]}` ... `{names[-1]}` ({len(names)} columns)"
-        values = first.unit if first.number else ", ".join(_levels(draft, names[0]))
-        lines.append(f"| {shown} | {meaning} | {values} |".replace("|  |", "| |"))
+def _submission(draft: TaskDraft) -> str:
+    form = draft.form
+    columns = f"with the columns `{form.ids}` and {_listed(form.columns)}"
+    if form.kind == "ranked":
+        return f"a header and one line for each `{form.ids}` of `test.csv`, {columns}: {FORMATS['ranked']}."
+    text = f"a header and one line for each row of `test.csv`, in any order, {columns}. "
+    if form.kind == "label":
+        return text + f"The value is one of {', '.join(f'`{label}`' for label in form.labels)}."
+    return text + FORMATS.get(
+        form.kind, "The value is a number." if len(form.columns) == 1 else "The values are numbers."
+    )
+
+
+def _short(line: str) -> str:
+    return line if len(line) <= MAX_LINE else line[: MAX_LINE - 3] + "..."
+
+
+def _dictionary(draft: TaskDraft, page: Page) -> list[str]:
+    """The table of all columns: neighbours that differ in nothing but a number share a line."""
+    train, test = (read_columns(draft.public[name]) for name in ("train.csv", "test.csv"))
+    both = {name: [*train[name], *cells] for name, cells in test.items()}
+    labels = draft.form.labels if draft.form.kind in ("label", "probabilities") else ()
+    about = "name of the row" if draft.form.key != "id" else "number of the row, without further meaning"
+    lines = ["| file | column | meaning | values |", "|---|---|---|---|"]
+    lines.append(_line("train, test", f"`{draft.form.key}`", about, ""))
+    lines += _lines("train, test", draft.features, both)
+    if labels and len(draft.targets) == 1:
+        (target,) = draft.targets
+        lines.append(_line("train", f"`{target.name}`", target.meaning, ", ".join(labels)))
+    else:
+        lines += _lines("train", draft.targets, train)
+    for name, columns in page.columns.items():
+        lines.append(_line(name, f"`{draft.form.key}`", "the row's id", ""))
+        lines += _lines(name, columns, read_columns(draft.public[name]))
     return lines
 
 
-def _levels(draft: Draft, name: str) -> list[str]:
-    if name == draft.table.targets[0].name:
-        return draft.table.labels
-    levels = sorted({cell for cell in draft.table.cells[name] if cell})
-    return levels if len(levels) <= MOST_LEVELS else [f"text, {len(levels)} different"]
+def _lines(file: str, columns: Sequence[Column], cells: Mapping[str, Sequence[str]]) -> list[str]:
+    lines = []
+    for _, alike in groupby(columns, key=lambda column: (_numberless(column), column.unit, column.number)):
+        group = list(alike)
+        first, last = group[0], group[-1]
+        shown, meaning = f"`{first.name}`", first.meaning
+        if len(group) > 1:
+            shown = f"`{first.name}` ... `{last.name}` ({len(group)} columns)"
+            meaning = meaning if meaning == last.meaning else f"{meaning} ... {last.meaning}"
+        values = values_of([cell for column in group for cell in cells[column.name]], first)
+        lines.append(_line(file, shown, meaning, values))
+    return lines
 
 
-def _gap_note(draft: Draft) -> list[str]:
-    gaps = [column for column in draft.table.features if "" in draft.table.cells[column.name]]
-    return [f"Some values are missing: an empty cell in {_listed(gaps)}.", ""] if gaps else []
+def _numberless(column: Column) -> str:
+    return re.sub(r"\d+", "#", column.meaning or column.name)
+
+
+def _line(file: str, shown: str, meaning: str, values: str) -> str:
+    return f"| {file} | {shown} | {meaning} | {values} |".replace("|  |", "| |")
+
+
+def values_of(cells: Sequence[str], column: Column) -> str:
+    """What the cells of a column hold: the range of numbers and their unit, or levels, or lengths; the share of gaps."""
+    present = [cell for cell in cells if cell not in MISSING]
+    gaps = f"{100 * (1 - len(present) / len(cells)):.1f} % missing" if len(present) < len(cells) else ""
+    return "; ".join(part for part in (_range(present, column) if present else "", gaps) if part)
+
+
+def _range(cells: Sequence[str], column: Column) -> str:
+    if column.meaning.startswith("file: "):
+        return f"path, such as {cells[0]}"
+    numbers = [float(cell) for cell in cells if NUMBER.fullmatch(cell)]
+    if column.number and 2 * len(numbers) > len(cells):
+        span = f"{shortest(min(numbers))} to {shortest(max(numbers))} {column.unit}".rstrip()
+        other = next((cell for cell in cells if not NUMBER.fullmatch(cell)), None)
+        return span if other is None else f"{span}; some cells hold text, such as `{other}`"
+    levels, plain = sorted(set(cells)), sorted({cell.strip().lower() for cell in cells})
+    if len(plain) < len(levels):
+        return f"{', '.join(plain)}; in several spellings" if len(plain) <= MAX_LEVELS else TEXT.format(len(levels))
+    if len(levels) <= MAX_LEVELS:
+        return ", ".join(levels)
+    words = [len(cell.split()) for cell in cells]
+    return f"text of {min(words)} to {max(words)} words" if max(words) > 1 else TEXT.format(len(levels))

@@ -1,16 +1,15 @@
-"""A table becomes a draft of a task: a metric, a held-out split, and the bytes of every file but the description.
+"""TaskDraft: a task before its thresholds and its description; and how a data set becomes one.
 
-Not covered: whether the draft is any good (baselines, checks) and its description (describe).
+A data set is split, its rows get ids, its files their names. Not covered: whether the draft is any good (soundness).
 """
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .folder import Content
-from .forms import Form
-from .table import Column, Rejected, Table, csv_bytes, shortest
+from .forms import Form, form_of
+from .procedural.world import Rendered, Target, TaskWorld
+from .table import Column, Rejected, Table, csv_bytes
 
 METRICS = {
     "binary_classification": ("accuracy", "balanced_accuracy", "f1_macro", "log_loss", "auroc"),
@@ -18,27 +17,28 @@ METRICS = {
     "regression": ("rmse", "mae", "r2"),
 }
 TEST_SHARE = (0.25, 0.4)
-# Fewer of a class say nothing about a solution.
-FEWEST_OF_A_CLASS = 3
-# What a prediction is: a class, a number, the probability of the positive class, one probability a class, or else.
-FORMS = ("label", "number", "probability", "probabilities", "other")
-# Metrics that read numbers which are probabilities of a class; the rest of those that read numbers are of regression.
-EACH_PROBABILITY = {"auroc", "weighted_auroc", "average_precision", "brier_score", "gini", "probabilistic_f1"}
-EACH_PROBABILITY |= {"multilabel_log_loss"}
-JOINT_PROBABILITY = {"log_loss", "balanced_log_loss"}
-# Numbers in name, but of classes in an order.
-GRADES = {"quadratic_weighted_kappa"}
+# With fewer rows of a class in train.csv or in the test, a score is chance.
+MIN_CLASS_ROWS = 3
+CLASSIFICATION = ("binary_classification", "multiclass_classification")
 
 
-def form_of(metric: str, reads: Sequence[str], labels: Sequence[str]) -> str:
-    """Which of FORMS a metric asks for that reads cells of the kinds `reads`, of a target with these labels."""
-    if metric in JOINT_PROBABILITY:
-        return "probabilities"
-    if metric in EACH_PROBABILITY:
-        return "probability"
-    if "label" in reads or (metric in GRADES and labels):
-        return "label"
-    return "number" if "number" in reads else "other"
+@dataclass(frozen=True)
+class Page:
+    """What a description says beside the facts of the files.
+
+    `one` and `many` name the samples. `target` is the target before it was coded. `sentences` are about the data.
+    `files` are the meanings of the other public files, "images/" a folder with a file for each row; `columns` are those
+    of the side tables by file.
+    """
+
+    title: str
+    context: Sequence[str]
+    target: Column
+    one: str = "row"
+    many: str = "rows"
+    sentences: Sequence[str] = ()
+    files: Mapping[str, str] = field(default_factory=dict)
+    columns: Mapping[str, Sequence[Column]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,7 @@ class TaskDraft:
     `test_queries` are the rows' queries of a ranking, else empty. `views` are features as numbers, by the name of the
     view: a pair of train and test, each of shape (rows, k), or (rows, units, k) for a target of units; without any they
     are made from the files. `known` are the predictions for the test rows of one who knows the rule, None if nobody does.
+    `page` is for the description, None where the source has one. `origin` is for the record's provenance.
     """
 
     name: str
@@ -59,22 +60,28 @@ class TaskDraft:
     form: Form
     submission: dict[str, Any]
     metric: dict[str, Any]
-    public: dict[str, Content]
-    answers: Content
+    public: dict[str, bytes]
+    answers: bytes
     features: list[Column]
     targets: list[Column]
     y: Any
-    train_ids: list[str]
     test_ids: list[str]
     train_queries: list[str] = field(default_factory=list)
     test_queries: list[str] = field(default_factory=list)
     views: dict[str, tuple[Any, Any]] = field(default_factory=dict)
     known: Any = None
+    page: Page | None = None
+    origin: dict[str, Any] = field(default_factory=dict)
 
     @property
     def grading(self) -> dict[str, Any]:
         """What a score needs of the record."""
         return {"submission": self.submission, "metric": self.metric}
+
+    @property
+    def rows(self) -> tuple[int, int]:
+        """Number of rows of train.csv and of the test."""
+        return len(self.y), len(self.test_ids)
 
     def hand_in(self, predictions: Any) -> bytes:
         """The submission that hands in predictions for the test rows, in their order, see forms.
@@ -89,156 +96,167 @@ class TaskDraft:
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What an import asks of its draft instead of drawing it: the metric, the form, and the rows of the split."""
+class Question:
+    """What a draft asks for: the record's metric part, the form of the predictions, the record's word for their cells."""
 
-    metric: str
-    params: dict[str, Any]
+    metric: dict[str, Any]
     form: str
-    parse: str
-    train: list[int]
-    test: list[int]
+    parse: str = ""
 
 
-@dataclass(frozen=True)
-class Draft:
-    """One candidate task.
+def draft_world(world: TaskWorld, rng: Any, lower_is_better: bool) -> TaskDraft:
+    """The draft of a drawn world, as its DNA asks for. Rejected when a class is too rare to be split."""
+    dna, target = world.origin["dna"], world.target
+    metric = {"name": dna["metric"], "params": {**dna["params"], **world.params}, "lower_is_better": lower_is_better}
+    if dna["form"] == "number" and target.groups:
+        metric["group"] = world.origin["query_column"]
+    if dna["form"] == "number" and len(target.columns) > 1:
+        metric["columns"] = "flat"
+    test = _held_out(world, dna["test_share"], rng, target.groups)
+    return make_draft(world, Question(metric, dna["form"]), test, rng)
 
-    `form` is one of FORMS. `train_targets` are the target columns of train.csv; `submission` is that part of the
-    record, whose targets are the same columns or one probability a class. `train` and `test` hold row numbers of the
-    table, `test_ids` the ids of the latter. `public` maps file names to bytes.
+
+def draft_table(table: Table, rng: Any, lower_is_better: Any) -> TaskDraft:
+    """The draft of a table with a drawn metric. Rejected when a class is too rare to be split.
+
+    `lower_is_better` tells it by the name of a metric.
     """
-
-    table: Table
-    metric: str
-    form: str
-    train_targets: list[Column]
-    submission: dict[str, Any]
-    train: list[int]
-    test: list[int]
-    test_ids: list[str]
-    public: dict[str, bytes]
-    answers: bytes
-    train_ids: list[str] = field(default_factory=list)
-    params: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def grading(self) -> dict[str, Any]:
-        """What a score needs of the record."""
-        return {"submission": self.submission, "metric": {"name": self.metric, "params": self.params}}
-
-    @property
-    def task_draft(self) -> TaskDraft:
-        """The draft in the form that all sources share."""
-        import numpy as np
-
-        labels = list(self.table.labels)
-        if self.form == "probability" and self.table.positive == labels[0]:
-            labels.reverse()
-        names = [column.name for column in self.train_targets]
-        cells = [[self.table.cells[column.name][at] for at in self.train] for column in self.table.targets]
-        y = [[float(labels.index(cell)) if labels else float(cell) for cell in column] for column in cells]
-        return TaskDraft(
-            name=self.table.name,
-            modality="tabular",
-            problem=self.table.problem,
-            form=Form(self.form, names, labels, self.table.id_name),
-            submission=self.submission,
-            metric=self.grading["metric"],
-            public=dict(self.public),
-            answers=self.answers,
-            features=self.table.features,
-            targets=self.train_targets,
-            y=np.array(y).T,
-            train_ids=self.train_ids,
-            test_ids=self.test_ids,
-        )
+    menu = METRICS[table.problem]
+    name = menu[rng.randint(len(menu))]
+    kind = form_of(name, ["label"] if table.labels else ["number"], table.labels)
+    question = Question({"name": name, "params": {}, "lower_is_better": lower_is_better(name)}, kind)
+    world, share = world_of(table), float(rng.uniform(*TEST_SHARE))
+    if table.times:
+        latest = sorted(range(table.rows), key=lambda at: table.times[at])[round((1 - share) * table.rows) :]
+        return make_draft(world, question, latest, rng)
+    return make_draft(world, question, _held_out(world, share, rng, table.groups or twins(table)), rng)
 
 
-def make_draft(table: Table, rng: Any, wanted: Wanted | None = None) -> Draft:
-    """Draws metric, split and ids with the RandomState `draws`, but for what is `wanted`.
+def world_of(table: Table) -> TaskWorld:
+    """The table as a data set without a known rule. Of two labels the positive one becomes the last."""
+    import numpy as np
 
-    Rejected when a class is too rare to be split.
-    """
-    if wanted is None:
-        menu = METRICS[table.problem]
-        metric = menu[rng.randint(len(menu))]
-        train, test = _split(table, rng)
-        form = form_of(metric, ["label"] if table.labels else ["number"], table.labels)
-        wanted = Wanted(metric, {}, form, "label" if form == "label" else "number", train, test)
-    train, test, form = wanted.train, wanted.test, wanted.form
-    key = table.id_name
-    ids = [table.ids[at] for at in (*train, *test)] if table.ids else make_ids(len(train) + len(test), rng)
-    targets, cells = _train_targets(table, form)
-    names = [column.name for column in targets]
-    submission = submission_part([key], names, form, wanted.parse, table.labels, len(test))
-    features = [column.name for column in table.features]
-
-    def rows(names: Sequence[str], source: dict[str, list[str]], order: list[int], row_ids: list[str]) -> bytes:
-        return csv_bytes([key, *names], [row_ids, *([source[name][at] for at in order] for name in names)])
-
-    train_ids, test_ids = ids[: len(train)], ids[len(train) :]
-    sample = constant(form, table.labels, {name: [cells[name][at] for at in train] for name in names})
-    answer_cells = answers_of(form, table.labels, submission["target"], cells)
-    return Draft(
-        table=table,
-        metric=wanted.metric,
-        params=wanted.params,
-        form=form,
-        train_targets=targets,
-        submission=submission,
-        train=train,
-        test=test,
-        train_ids=train_ids,
-        test_ids=test_ids,
-        public={
-            "train.csv": rows([*features, *cells], {**table.cells, **cells}, train, train_ids),
-            "test.csv": rows(features, table.cells, test, test_ids),
-            "sample_submission.csv": csv_bytes(
-                [key, *submission["target"]], [test_ids, *([value] * len(test) for value in sample)]
-            ),
-        },
-        answers=rows(submission["target"], answer_cells, test, test_ids),
+    labels = list(table.labels)
+    if len(labels) == 2 and table.positive == labels[0]:
+        labels.reverse()
+    cells = {column.name: table.cells[column.name] for column in table.targets}
+    y = [[float(labels.index(cell)) if labels else float(cell) for cell in column] for column in cells.values()]
+    features = {column.name: table.cells[column.name] for column in table.features}
+    return TaskWorld(
+        name=table.name,
+        title=table.title,
+        context=[table.context],
+        sample={"one": "row", "many": "rows"},
+        modality="tabular",
+        rendered=[Rendered(columns=table.features, cells=features)],
+        target=Target(table.problem, table.targets, cells, np.array(y).T, None, "", labels),
+        plain=None,
+        right=None,
+        tilt=None,
+        origin=table.origin,
     )
 
 
-def submission_csv(draft: Draft, predictions: Any) -> bytes:
-    """The submission that hands in `predictions`, an array of shape (test rows, labels) or (test rows, targets).
+def twins(table: Table) -> list[Hashable]:
+    """The features of each row: rows that share them all must not be parted."""
+    cells = [table.cells[column.name] for column in table.features]
+    return list(zip(*cells, strict=True)) if cells else list(range(table.rows))
 
-    For a classification they are class probabilities in the order of the table's labels.
+
+def _held_out(world: TaskWorld, share: float, rng: Any, groups: Sequence[Hashable]) -> list[int]:
+    target = world.target
+    strata = [target.labels[int(code)] for code in target.y[:, 0]] if target.problem in CLASSIFICATION else []
+    if strata and len(set(strata)) < len(target.labels):
+        raise Rejected("split: a class has no row")
+    return held_out(range(len(target.y)), share, rng, strata, groups, world.tilt, MIN_CLASS_ROWS)
+
+
+def held_out(
+    rows: Sequence[int],
+    share: float,
+    rng: Any,
+    strata: Sequence[str] = (),
+    groups: Sequence[Hashable] = (),
+    weights: Any = None,
+    least: int = 1,
+) -> list[int]:
+    """The test rows, sorted: about `share` of each stratum, and no group both in the test and outside of it.
+
+    `strata`, `groups` and `weights` are by row number, empty or None for one stratum, single rows and equal weights; a
+    row of a higher weight comes earlier into the test. A stratum of two groups or more has rows on both sides. Rejected
+    when a stratum has fewer than `least` rows on a side.
     """
-    labels = draft.table.labels
-    if draft.form == "label":
-        columns = [[labels[at] for at in predictions.argmax(axis=1)]]
-    elif draft.form == "probability":
-        columns = [[shortest(round(float(p), 6)) for p in predictions[:, labels.index(draft.table.positive)]]]
-    else:
-        columns = [[shortest(round(float(value), 6)) for value in column] for column in predictions.T]
-    return csv_bytes([*draft.submission["id"], *draft.submission["target"]], [draft.test_ids, *columns])
+    import numpy as np
 
-
-def _split(table: Table, rng: Any) -> tuple[list[int], list[int]]:
-    """(train rows, test rows), both shuffled, no two rows with the same features; each class in its share in both."""
-    seen = set()
-    order = []
-    for at in rng.permutation(table.rows):
-        features = tuple(table.cells[column.name][at] for column in table.features)
-        if features not in seen:
-            seen.add(features)
-            order.append(int(at))
-    share = float(rng.uniform(*TEST_SHARE))
-    groups: dict[str, list[int]] = {}
+    order = rng.permutation(len(rows))
+    if weights is not None:
+        chances = np.round(np.asarray(weights)[list(rows)], 6)
+        order = rng.choice(len(rows), size=len(rows), replace=False, p=chances / chances.sum())
+    units: dict[Hashable, list[int]] = {}
     for at in order:
-        groups.setdefault(table.cells[table.targets[0].name][at] if table.labels else "", []).append(at)
-    test = set()
-    for label in sorted(groups):
-        count = max(FEWEST_OF_A_CLASS, round(share * len(groups[label])))
-        if len(groups[label]) - count < FEWEST_OF_A_CLASS:
-            raise Rejected(f"only {len(groups[label])} rows are {label}")
-        test.update(groups[label][:count])
-    if table.labels and len(groups) < len(table.labels):
-        raise Rejected(f"no row is {sorted(set(table.labels) - set(groups))[0]}")
-    return [at for at in order if at not in test], [at for at in order if at in test]
+        row = rows[int(at)]
+        units.setdefault(groups[row] if len(groups) else ("row", row), []).append(row)
+    layers: dict[str, list[list[int]]] = {}
+    for unit in units.values():
+        layers.setdefault(strata[unit[0]] if len(strata) else "", []).append(unit)
+    test: list[int] = []
+    for name in sorted(layers):
+        layer, taken = layers[name], 0
+        size = sum(map(len, layer))
+        wanted = max(least, round(share * size))
+        for unit in layer[:-1]:
+            if taken >= wanted:
+                break
+            test.extend(unit)
+            taken += len(unit)
+        if least > 1 and min(taken, size - taken) < least:
+            raise Rejected(f"split: only {size} rows are {name}" if name else f"split: only {size} rows")
+    return sorted(test)
+
+
+def make_draft(
+    world: TaskWorld, question: Question, test: Sequence[int], rng: Any, key: str = "id", ids: Sequence[str] = ()
+) -> TaskDraft:
+    """The draft that holds out the rows `test`; the files' rows are shuffled. `ids` in the column `key` are drawn if empty."""
+    target, out = world.target, set(test)
+    order = [int(at) for at in rng.permutation(len(target.y))]
+    train, test = [at for at in order if at not in out], [at for at in order if at in out]
+    ids = list(ids) or make_ids(len(order), rng)
+    targets, truth = _train_targets(target, question.form)
+    query = str(world.origin["query_column"]) if target.groups else ""
+    form = Form(question.form, [column.name for column in targets], target.labels, key, query, question.parse)
+    columns, cells = _features(world, ids)
+    train_ids, test_ids = [ids[at] for at in train], [ids[at] for at in test]
+    queries = [[target.groups[at] for at in part] if target.groups else [] for part in (train, test)]
+    constant = form.constant(target.y[train], len(test), question.metric["name"])
+    public: dict[str, bytes] = {
+        "train.csv": _csv(key, train_ids, {**cells, **truth}, train),
+        "test.csv": _csv(key, test_ids, cells, test),
+        **_side_tables(world, key, ids, rng),
+        **_assets(world, ids),
+        "sample_submission.csv": form.csv(test_ids, constant, queries[1]),
+    }
+    views = {"plain": world.plain, "right": world.right}
+    return TaskDraft(
+        name=world.name,
+        modality=world.modality,
+        problem=target.problem,
+        form=form,
+        submission=form.submission(len(set(queries[1])) if form.kind == "ranked" else len(test)),
+        metric=question.metric,
+        public=public,
+        answers=form.answers(test_ids, target.y[test], _picked(target.cells, test), queries[1]),
+        features=columns,
+        targets=targets,
+        y=target.y[train],
+        test_ids=test_ids,
+        train_queries=queries[0],
+        test_queries=queries[1],
+        views={name: (view[train], view[test]) for name, view in views.items() if view is not None},
+        known=None if target.known is None else target.known[test],
+        page=_page(world),
+        origin=world.origin,
+    )
 
 
 def make_ids(count: int, rng: Any) -> list[str]:
@@ -249,53 +267,72 @@ def make_ids(count: int, rng: Any) -> list[str]:
     return [str(least + number) for number in rng.permutation(9 * least)[:count]]
 
 
-def _train_targets(table: Table, form: str) -> tuple[list[Column], dict[str, list[str]]]:
-    """The target columns of train.csv and their cells: the table's own, or 0/1 for a binary probability."""
-    if form != "probability" or table.labels == ["0", "1"]:
-        return table.targets, {column.name: table.cells[column.name] for column in table.targets}
-    target = table.targets[0]
-    told = f" ({target.meaning})" if target.meaning else ""
-    meaning = f"1 where {target.name}{told} is {table.positive}, else 0"
-    column = Column(f"is_{table.positive}", meaning, "0 or 1")
-    return [column], {column.name: ["1" if cell == table.positive else "0" for cell in table.cells[target.name]]}
+def _csv(key: str, ids: Sequence[str], cells: Mapping[str, Sequence[str]], rows: Sequence[int]) -> bytes:
+    return csv_bytes([key, *cells], [list(ids), *_picked(cells, rows).values()])
 
 
-def submission_part(
-    key: list[str], names: list[str], form: str, parse: str, labels: Sequence[str], rows: int
-) -> dict[str, Any]:
-    """That part of the record: the ids' and targets' columns and what their cells may hold."""
-    if form == "probabilities":
-        names = [f"prob_{label}" for label in labels] if len(names) == 1 else names
-        return {"id": key, "target": names, "parse": "number", "range": [0, 1], "row_sum": 1, "rows": rows}
-    if form == "probability":
-        return {"id": key, "target": names, "parse": "number", "range": [0, 1], "rows": rows}
-    if parse == "label":
-        return {"id": key, "target": names, "parse": "label", "labels": list(labels), "rows": rows}
-    return {"id": key, "target": names, "parse": parse, "rows": rows}
+def _picked(cells: Mapping[str, Sequence[str]], rows: Sequence[int]) -> dict[str, list[str]]:
+    return {name: [column[at] for at in rows] for name, column in cells.items()}
 
 
-def answers_of(
-    form: str, labels: Sequence[str], targets: Sequence[str], cells: dict[str, list[str]]
-) -> dict[str, list[str]]:
-    """The answers' cells by target column; one column a label where probabilities are asked for."""
-    if form != "probabilities":
-        return cells
-    (truth,) = cells.values()
+def _train_targets(target: Target, kind: str) -> tuple[list[Column], dict[str, list[str]]]:
+    """The target columns of train.csv and all their cells: 1 for the last of two labels where its probability is asked."""
+    if kind != "probability" or target.problem not in CLASSIFICATION:
+        return target.columns, target.cells
+    (column,) = target.columns
+    meaning = f"1 where {column.meaning or column.name} is {target.labels[-1]}, else 0"
+    return [Column(column.name, meaning, "0 or 1")], {column.name: [str(int(code)) for code in target.y[:, 0]]}
+
+
+def _features(world: TaskWorld, ids: Sequence[str]) -> tuple[list[Column], dict[str, list[str]]]:
+    """The feature columns and all their cells: the query, columns of tables, paths of files."""
+    columns, cells = [], {}
+    if world.target.groups:
+        query = Column(world.origin["query_column"], world.origin["query_meaning"], number=False)
+        columns, cells = [query], {query.name: world.target.groups}
+    for rendered in world.rendered:
+        columns += rendered.columns
+        cells.update({column.name: rendered.cells[column.name] for column in rendered.columns})
+        for asset in rendered.assets:
+            columns.append(Column(asset.column, f"file: {asset.meaning}", number=False))
+            cells[asset.column] = [f"{asset.folder}/{name}.{asset.ending}" for name in ids]
+    return columns, cells
+
+
+def _side_tables(world: TaskWorld, key: str, ids: Sequence[str], rng: Any) -> dict[str, bytes]:
+    """The side tables, their lines shuffled."""
+    files = {}
+    for rendered in world.rendered:
+        for side in rendered.sides:
+            lines = [(name, *line) for name, of_row in zip(ids, side.rows, strict=True) for line in of_row]
+            lines = [lines[at] for at in rng.permutation(len(lines))]
+            header = [key, *(column.name for column in side.columns)]
+            files[side.name] = csv_bytes(header, [list(column) for column in zip(*lines, strict=True)])
+    return files
+
+
+def _assets(world: TaskWorld, ids: Sequence[str]) -> dict[str, bytes]:
     return {
-        name: ["1" if cell == label else "0" for cell in truth] for name, label in zip(targets, labels, strict=True)
+        f"{asset.folder}/{name}.{asset.ending}": content
+        for rendered in world.rendered
+        for asset in rendered.assets
+        for name, content in zip(ids, asset.contents, strict=True)
     }
 
 
-def constant(form: str, labels: Sequence[str], cells: dict[str, list[str]]) -> list[str]:
-    """The constant prediction of every submission column: most frequent class, train mean, or uniform probability.
-
-    `cells` are those of the training rows by target column.
-    """
-    if form == "probabilities":
-        return [shortest(round(1 / len(labels), 6))] * len(labels)
-    if form == "probability":
-        return ["0.5"] * len(cells)
-    if form == "label":
-        counts = [Counter(column) for column in cells.values()]
-        return [max(labels, key=lambda label: count[label]) for count in counts]
-    return [shortest(round(sum(map(float, column)) / len(column), 4)) for column in cells.values()]
+def _page(world: TaskWorld) -> Page:
+    assets = [asset for rendered in world.rendered for asset in rendered.assets]
+    sides = [side for rendered in world.rendered for side in rendered.sides]
+    return Page(
+        title=world.title,
+        context=world.context,
+        target=world.target.columns[0],
+        one=world.sample["one"],
+        many=world.sample["many"],
+        sentences=[sentence for rendered in world.rendered for sentence in rendered.sentences],
+        files={
+            **{f"{asset.folder}/": f"{asset.meaning}, one file `ID.{asset.ending}` for each row" for asset in assets},
+            **{side.name: side.meaning for side in sides},
+        },
+        columns={side.name: side.columns for side in sides},
+    )

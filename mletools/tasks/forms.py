@@ -50,8 +50,8 @@ class Form:
     """How predictions are written.
 
     `kind` is one of KINDS; `targets` are the target columns of train.csv. `labels` are the classes, the positive one of
-    two last, or the tags. `key` is the id's column, `query` the column of a ranking's queries. `parse` is the record's
-    word for the cells, by default that of PARSES or "number".
+    two last, or the tags. `key` is the id's column, `query` the column of a ranking's queries. By default, `parse`, the
+    record's word for the cells, is that of PARSES or "number", and `names`, the columns of predictions, are `columns`.
     """
 
     kind: str
@@ -60,6 +60,7 @@ class Form:
     key: str = "id"
     query: str = ""
     parse: str = ""
+    names: Sequence[str] = ()
 
     @property
     def tags(self) -> bool:
@@ -74,6 +75,8 @@ class Form:
     @property
     def columns(self) -> list[str]:
         """The other columns of a submission."""
+        if self.names:
+            return list(self.names)
         if self.kind == "probabilities" and len(self.targets) == 1:
             return [f"prob_{label}" for label in self.labels]
         return {"tagset": [TAGS_COLUMN], "ranked": [RANKED_COLUMN]}.get(self.kind, list(self.targets))

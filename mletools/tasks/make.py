@@ -13,11 +13,9 @@ from ..records.errors import ToolError
 from ..records.ids import derive_seed
 from .baselines import libraries, make_board
 from .describe import describe
-from .draft import make_draft
+from .draft import TaskDraft, draft_table, draft_world
 from .folder import ANSWERS, size
 from .marking import Marking
-from .procedural.challenge import make_challenge
-from .procedural.describe import describe as describe_challenge
 from .procedural.dna import MUTATIONS, SAMPLES
 from .procedural.draw import draw_world
 from .real import NAMES, real_table
@@ -96,7 +94,7 @@ def make_task(
     for attempt in range(first, first + most_attempts):
         draft = _Attempt(source, index, seed, attempt, data, marking, shape)
         try:
-            record = draft.table() if source in TABLES else draft.world()
+            record = draft.record()
         except Rejected as rejected:
             dropped.append(Dropped(attempt, draft.stage, rejected.reason, draft.drawn))
         else:
@@ -118,60 +116,40 @@ class _Attempt:
         self.drawn: dict[str, Any] = {}
         self.samples = self.size = 0
 
-    def world(self) -> dict[str, Any]:
-        """The record of a procedural task."""
+    def record(self) -> dict[str, Any]:
+        """The task's record; its folder is written. Rejected."""
         rng = generator(self.derived)
+        draft = self._draft(rng)
+        self.stage, self.samples = "generated", sum(draft.rows)
+        lower, score = draft.metric["lower_is_better"], partial(self.marking.score, draft.grading, draft.answers)
+        grading: dict[str, Any] = {**draft.grading, "answers": ANSWERS}
+        private: dict[str, bytes] = {ANSWERS: draft.answers}
+        if draft.views:
+            board = make_board(draft, score, self.derived)
+            private[LEADERBOARD], grading["leaderboard"] = board.csv, LEADERBOARD
+            grading["thresholds"] = self.marking.medals([team[1] for team in board.teams], lower)
+            baselines = board.ladder
+        else:
+            baselines, grading["thresholds"], _ = rate(draft, self.marking.score, self.derived, lower)
+        self.stage = "evaluated"
+        parts = Parts(
+            name=draft.name,
+            description=describe(draft, self.marking.definition),
+            modality=draft.modality,
+            problem=draft.problem,
+            public=draft.public,
+            private=private,
+            grading=grading,
+            provenance=self._provenance(baselines, draft.origin),
+        )
+        return self._finish(parts)
+
+    def _draft(self, rng: Any) -> TaskDraft:
+        if self.source in TABLES:
+            return draft_table(TABLES[self.source](rng), rng, self.marking.lower_is_better)
         world = draw_world(self.source, rng, self.shape.samples, self.shape.mutations)
         self.drawn = world.origin
-        challenge = make_challenge(world, rng, self.marking.lower_is_better(world.origin["dna"]["metric"]))
-        self.stage, self.samples = "generated", len(challenge.ids)
-        lower, grading = challenge.metric["lower_is_better"], challenge.grading
-        score = partial(self.marking.score, grading, challenge.answers)
-        board = make_board(challenge.task_draft, score, self.derived & 0x7FFFFFFF)
-        self.stage = "evaluated"
-        return self._finish(
-            Parts(
-                name=world.name,
-                description=describe_challenge(challenge, self.marking.definition),
-                modality=world.modality,
-                problem=world.target.problem,
-                public=challenge.public,
-                private={ANSWERS: challenge.answers, LEADERBOARD: board.csv},
-                grading={
-                    **grading,
-                    "answers": ANSWERS,
-                    "leaderboard": LEADERBOARD,
-                    "thresholds": self.marking.medals([team[1] for team in board.teams], lower),
-                },
-                provenance=self._provenance(board.ladder, world.origin),
-            )
-        )
-
-    def table(self) -> dict[str, Any]:
-        """The record of a task out of a real table."""
-        rng = generator(self.derived)
-        draft = make_draft(TABLES[self.source](rng), rng)
-        lower = self.marking.lower_is_better(draft.metric)
-        self.stage, self.samples = "generated", len(draft.train) + len(draft.test)
-        baselines, thresholds, _ = rate(draft, self.marking.score, self.derived, lower)
-        self.stage = "evaluated"
-        return self._finish(
-            Parts(
-                name=draft.table.name,
-                description=describe(draft, lower),
-                modality="tabular",
-                problem=draft.table.problem,
-                public=draft.public,
-                private={ANSWERS: draft.answers},
-                grading={
-                    "submission": draft.submission,
-                    "metric": {"name": draft.metric, "params": {}, "lower_is_better": lower},
-                    "answers": ANSWERS,
-                    "thresholds": thresholds,
-                },
-                provenance=self._provenance(baselines, draft.table.origin),
-            )
-        )
+        return draft_world(world, rng, self.marking.lower_is_better(world.origin["dna"]["metric"]))
 
     def _provenance(self, baselines: list[dict[str, Any]], origin: dict[str, Any]) -> dict[str, Any]:
         place = {"source": self.source, "seed": self.seed, "index": self.index, "attempt": self.attempt}

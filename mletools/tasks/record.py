@@ -11,7 +11,7 @@ from typing import Any
 
 from ..records.ids import content_id
 from .baselines import Score, libraries, make_board
-from .draft import Draft
+from .draft import TaskDraft
 from .folder import Content, content_digest, private_files, write_folder
 from .soundness.case import Case
 from .thresholds import pick_thresholds
@@ -48,10 +48,10 @@ class Parts:
 
 
 def rate(
-    draft: Draft, score: Score, seed: int, lower_is_better: bool
+    draft: TaskDraft, score: Score, seed: int, lower_is_better: bool
 ) -> tuple[list[dict[str, Any]], dict[str, float], dict[str, str]]:
     """(baselines with their scores, thresholds out of these, the libraries they depend on). Rejected without enough."""
-    board = make_board(draft.task_draft, partial(score, draft.grading, draft.answers), seed)
+    board = make_board(draft, partial(score, draft.grading, draft.answers), seed)
     dummy = board.ladder[0]["score"]
     thresholds = pick_thresholds(dummy, [score for _, score in board.teams], lower_is_better)
     baselines = [*board.ladder, *({"name": name, "score": value} for name, value in board.teams)]

@@ -5,8 +5,13 @@ Not covered: splitting, metrics and files (draft), and where tables come from (r
 """
 
 import math
+import re
 from dataclasses import dataclass, field
 from typing import Any
+
+# Cells that pandas, and so most people, read as missing.
+MISSING = {"", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "n/a", "<NA>"}
+NUMBER = re.compile(r"\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*")
 
 
 class Rejected(Exception):
@@ -34,9 +39,9 @@ class Table:
     `cells[column]` is the column's text, one string a row, "" where missing; targets have no missing cells.
     `labels` are the values of the only target of a classification, in an order that means something where one exists;
     `positive` is the one of two labels whose probability is asked for. `ids` are the rows' own ids, one in no row twice,
-    in the column `id_name`; without any, they are made. Rows of one of `groups` (a text a row) belong together: all are in
-    train.csv or all in the test. With `times` (a number a row) the test holds the latest rows. `origin` goes into the record's provenance and may give the rule
-    away: it is never shown to the one who solves the task.
+    in the column `id_name`; without any, they are made. Rows of one of `groups` (a text a row) belong together: all are
+    in train.csv or all in the test. With `times` (a number a row) the test holds the latest rows. `origin` goes into the
+    record's provenance and may give the rule away: it is never shown to the one who solves the task.
     """
 
     name: str

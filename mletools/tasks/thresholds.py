@@ -3,6 +3,7 @@
 Not covered: training the baselines.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
@@ -81,12 +82,12 @@ def stability(
     errors = [float(np.std(values, ddof=1)) for values in scores.values() if 2 * len(values) >= RESAMPLES]
     gap, error = abs(thresholds["gold"] - thresholds["bronze"]), float(np.mean(errors)) if errors else 0.0
     rows = int(grading["submission"]["rows"])
-    needed = int(np.ceil(rows * (error / gap) ** 2)) if gap else None
-    told = {"gap": round(gap, 5), "standard_error": round(error, 5), "needed": needed}
-    if needed is not None and needed > max(rows, most_rows or 0):
+    needed = math.ceil(rows * (error / gap) ** 2) if gap else 0
+    stable: dict[str, Any] = {"gap": round(gap, 5), "standard_error": round(error, 5), "needed": needed}
+    if needed > max(rows, most_rows or 0):
         most = f"{most_rows} are possible" if most_rows else f"there are {rows}"
-        told["reason"] = f"gold is more than a standard error above bronze with {needed} test rows, {most}"
-    return told
+        stable["reason"] = f"gold is a standard error above bronze with {needed} test rows, {most}"
+    return stable
 
 
 def _units(content: bytes, columns: Sequence[str]) -> tuple[list[str], dict[tuple[str, ...], list[list[str]]]]:
@@ -102,7 +103,7 @@ def _units(content: bytes, columns: Sequence[str]) -> tuple[list[str], dict[tupl
 def _resampled(header: Sequence[str], chosen: Sequence[Sequence[Sequence[str]]], groups: Sequence[str]) -> bytes:
     """A table of the chosen units with new ids, and new names of the columns `groups`, as a unit may come twice."""
     places = [header.index(name) for name in groups]
-    lines = []
+    lines: list[list[str]] = []
     for number, unit in enumerate(chosen):
         for row in unit:
             renamed = [str(number) if at in places else cell for at, cell in enumerate(row)]

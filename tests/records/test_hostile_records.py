@@ -22,7 +22,7 @@ from mletools.records.errors import ToolError
 from mletools.records.jsonl import dumps, loads
 from mletools.reports import show, tables
 from mletools.reports.comparison import compare
-from mletools.reports.page.shown import cells, shown
+from mletools.reports.page import cells
 from mletools.reports.page.viewer import piece
 from mletools.reports.runs import RunSet, graded_run
 from mletools.reports.search import is_search
@@ -57,7 +57,7 @@ def showing(record: dict[str, Any]) -> None:
 
 
 def page(record: dict[str, Any]) -> None:
-    loads(dumps(cells(shown(record, "x"), (0, 0))))
+    loads(dumps(cells(graded_run(record), "x", (0, 0))))
     assert "<script" not in piece(record) and "<img" not in piece(record)
 
 

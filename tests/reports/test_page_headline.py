@@ -5,15 +5,13 @@ from typing import Any
 from report_builders import a_set, rollout
 
 from mletools.reports.page.headline import Makers, headline
-from mletools.reports.page.shown import shown
 
 SETTINGS: dict[str, Any] = {"runs": None, "missing": "invalid", "confidence": 0.95, "seed": 0}
 
 
 def compared(first: list[dict[str, Any]], second: list[dict[str, Any]], by: str | None = None) -> tuple[Any, list[str]]:
     said: list[str] = []
-    runs = [shown(one, label) for label, of in (("before", first), ("after", second)) for one in of]
-    return headline(a_set("before", *first), a_set("after", *second), runs, SETTINGS, by, said.append), said
+    return headline(a_set("before", *first), a_set("after", *second), SETTINGS, by, said.append), said
 
 
 def medals(task: str, won: int, runs: int, **more: Any) -> list[dict[str, Any]]:
@@ -84,9 +82,9 @@ def test_makers_tell_differences_from_what_the_sets_share() -> None:
             one = rollout("a", 0, 0.5, run_seed=seed)
             one["policy"] = {"model": model, "version": 1, "sampling": {"temperature": 0.5}}
             makers.add(one, label)
-    sets, differing, equal = makers.table({"before": "2026-01-02"})
-    assert sets == ["before", "after"]
-    assert differing == [
+    differing, equal = makers.table({"before": "2026-01-02"})
+    assert differing.header == ("option", "before", "after")
+    assert differing.rows == [
         ["model", "m", "m, n"],
         ["scaffold", "single", "single"],
         ["file written", "2026-01-02", "-"],

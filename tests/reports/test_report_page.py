@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from conftest import run_command
+from report_builders import a_set
 from shown_rollouts import codeact, react, single
 
 from mletools.reports.page.figure import Figure, line_plot
@@ -193,16 +194,15 @@ def test_options_that_do_not_go_together(folder: Path, arguments: tuple[str, ...
 
 def test_figures_tell_their_numbers() -> None:
     from mletools.reports.page.figures import figures
-    from mletools.reports.page.shown import shown
 
-    runs = [shown(rollout(number), "a") for number in range(12)]
-    made = {figure.name: figure for figure in figures(runs, {"run": STEPS}, [])}
+    runs = a_set("a", *[rollout(number) for number in range(12)])
+    made = {figure.name: figure for figure in figures([runs], {"run": STEPS}, [])}
     assert made["training-reward-mean"].rows[1] == ("run", 2, 0.2, 0.05)  # 0.2 / sqrt(16)
     stages = made["funnel"].rows
     assert stages[0] == ("a", "rollouts", 12, 1.0)
     assert [row[2] for row in stages] == sorted((row[2] for row in stages), reverse=True)
     of_version = {row[1]: row[2] for row in made["version-reward"].rows}
-    rewards = [run.run.reward for run in runs if run.version == 3 and run.run.reward is not None]
+    rewards = [run.reward for run in runs.runs if run.version == 3 and run.reward is not None]
     assert of_version[3] == pytest.approx(sum(rewards) / len(rewards))
 
 
@@ -250,7 +250,6 @@ def test_the_funnel_of_tasks() -> None:
 
 def test_medals_by_difficulty() -> None:
     from mletools.reports.page.figures import figures
-    from mletools.reports.page.shown import shown
 
     runs = [rollout(number) for number in range(12)]
     for number, one in enumerate(runs):
@@ -258,13 +257,13 @@ def test_medals_by_difficulty() -> None:
             **one["task"].get("provenance", {}),
             "split": ("low", "medium", "high")[number % 3],
         }
-    made = {figure.name: figure for figure in figures([shown(one, "a") for one in runs], {}, [])}
+    made = {figure.name: figure for figure in figures([a_set("a", *runs)], {}, [])}
     assert [row[:3] for row in made["medals-difficulty"].rows] == [
         ("high", "a", 4),
         ("low", "a", 4),
         ("medium", "a", 4),
     ]
-    two = [shown(one, "b" if number < 3 else "a") for number, one in enumerate(runs)]
+    two = [a_set("b", *runs[:3]), a_set("a", *runs[3:])]
     made = {figure.name: figure for figure in figures(two, {}, [])}  # sets are not pooled
     assert [row[:3] for row in made["medals-difficulty"].rows] == [
         (group, label, count) for group in ("high", "low", "medium") for label, count in (("b", 1), ("a", 3))

@@ -12,7 +12,6 @@ from search_records import node, search, verdict
 
 from mletools.reports.search import (
     SHARES,
-    Verdict,
     cost,
     first_medal_s,
     improve_rate,
@@ -20,7 +19,7 @@ from mletools.reports.search import (
     searched,
     shares_used,
 )
-from mletools.reports.turns import turns
+from mletools.reports.turns import Verdict, turns
 
 
 def scored(*scores: float | None, lower: bool = False) -> dict[str, Any]:

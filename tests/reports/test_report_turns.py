@@ -10,7 +10,7 @@ from report_agents import BOARD, agent
 from report_builders import a_set, rollout, rows
 from search_records import verdict
 
-from mletools.reports.turns import Result, by_turn
+from mletools.reports.turns import Verdict, by_turn
 
 
 def agents() -> list[dict[str, Any]]:
@@ -29,10 +29,10 @@ def agents() -> list[dict[str, Any]]:
 
 def test_the_best_so_far_by_hand() -> None:
     a, _, b = agents()
-    none = Result(False, False, False, None)
-    assert by_turn(a) == (none, Result(True, False, False, None), Result(False, True, True, 60.0))
-    assert by_turn(b) == (Result(False, True, True, None),) * 2  # the second is worse
-    assert by_turn({**b, "task": a["task"]})[1] == Result(False, True, False, None)  # type: ignore[index]  # the second is better
+    none = Verdict(False, False, None)
+    assert by_turn(a) == ((False, none), (True, none), (False, Verdict(True, True, 60.0)))
+    assert by_turn(b) == ((False, Verdict(True, True, None)),) * 2  # the second is worse
+    assert by_turn({**b, "task": a["task"]})[1] == (False, Verdict(True, False, None))  # type: ignore[index]  # the second is better
 
 
 def test_other_rollouts_have_no_turns() -> None:

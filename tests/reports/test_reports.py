@@ -14,13 +14,12 @@ from report_builders import a_set, rollout, rows
 from mletools.records import schema
 from mletools.records.errors import ToolError
 from mletools.reports.comparison import compare
-from mletools.reports.formats import formats
-from mletools.reports.means import effective_runs
 from mletools.reports.runs import RunSet, aligned, expected_runs
 from mletools.reports.statistics import (
     avg_at_k,
     best_at_k,
     chances_of_best,
+    effective_runs,
     newcombe_interval,
     paired_interval,
     raw_best_at_k,
@@ -29,7 +28,7 @@ from mletools.reports.statistics import (
     wilson_interval,
 )
 from mletools.reports.summary import summaries
-from mletools.reports.tables import costs, notes, report
+from mletools.reports.tables import costs, formats, notes, report
 
 # --- formulas -------------------------------------------------------------------------------------------------------
 
@@ -297,13 +296,13 @@ def test_answers_are_counted_by_how_they_were_read() -> None:
     }  # fmt: skip
     assert "format" not in found["c", "x"]
     table = formats([found["all", "x"]])
-    assert table is not None and [line.split() for line in str(table).split("\n")[2:]] == [
+    assert [line.split() for line in str(table).split("\n")[2:]] == [
         ["exact", "x", "8", "37.5%"],
         ["lenient", "first_action", "x", "37.5%"],
         ["lenient", "hermes", "x", "12.5%"],
         ["not", "read", "missing", "x", "12.5%"],
     ]
-    assert formats([rows([a_set("y", old)])["all", "y"]]) is None
+    assert not formats([rows([a_set("y", old)])["all", "y"]]).rows
     assert str(table) in report(list(found.values()))
 
 

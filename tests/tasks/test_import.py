@@ -17,12 +17,12 @@ from conftest import BIN, records, run_command
 from import_builders import LEADERS, bench, leaderboard, table, write
 
 from mletools.grading import check_direction, check_task, grade, metrics, score_bytes
+from mletools.tasks.draft import held_out
 from mletools.tasks.folder import data_digest, private_digest
 from mletools.tasks.importing.columns import is_number, read_columns
 from mletools.tasks.importing.competitions import FILE, benchmarks_of, competition
 from mletools.tasks.importing.modality import modality_of
 from mletools.tasks.importing.options import Candidate, Grading, ImportOptions
-from mletools.tasks.importing.split import held_out
 from mletools.tasks.importing.task import import_task
 from mletools.tasks.table import Rejected
 from mletools.tasks.tree import files_below, listed, spelled_out
@@ -551,7 +551,7 @@ def test_a_table_becomes_a_task(tmp_path: Path) -> None:
     assert task["submission"]["id"] == ["Id"] and task["name"] == "train"
     assert grade(task, folder, perfect(task, folder)).medal == "gold"
     assert task["provenance"]["sanity"]["train_test_separate"] == "passed"
-    assert "RMSE: the root of the mean squared error. Lower is better." in task["description"]
+    assert "`rmse`: " in task["description"] and "Lower is better." in task["description"]
 
 
 @pytest.mark.slow
@@ -863,14 +863,16 @@ def test_what_a_list_of_public_files_holds(tmp_path: Path) -> None:
 
 def test_rows_are_held_out_by_stratum_and_by_group() -> None:
     draws = np.random.RandomState(0)
-    strata = {at: "a" if at < 90 else "b" for at in range(100)}
-    test = held_out(range(100), strata, {}, 0.2, draws)
+    strata = ["a" if at < 90 else "b" for at in range(100)]
+    test = held_out(range(100), 0.2, draws, strata)
     assert (sum(at < 90 for at in test), sum(at >= 90 for at in test)) == (18, 2)
-    groups = {at: at // 10 for at in range(100)}
-    test = held_out(range(100), {}, groups, 0.2, draws)
+    groups = [at // 10 for at in range(100)]
+    test = held_out(range(100), 0.2, draws, (), groups)
     assert len(test) == 20 and len({at // 10 for at in test}) == 2
-    assert held_out([5], {}, {}, 0.5, draws) == []
-    assert len(held_out([5, 6], {}, {}, 0.99, draws)) == 1
+    assert held_out([5], 0.5, draws) == []
+    assert len(held_out([5, 6], 0.99, draws)) == 1
+    with pytest.raises(Rejected, match="split: only 10 rows are b"):
+        held_out(range(100), 0.2, draws, strata, least=6)
 
 
 def test_cells_do_not_change_on_the_way(tmp_path: Path) -> None:

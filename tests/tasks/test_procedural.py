@@ -22,11 +22,12 @@ from mletools.making.tasks import _medals, _unlike
 from mletools.records import schema
 from mletools.records.ids import derive_seed
 from mletools.tasks.baselines import make_board
+from mletools.tasks.draft import draft_world
 from mletools.tasks.folder import content_digest, data_digest
+from mletools.tasks.forms import rle
 from mletools.tasks.likeness import likeness
 from mletools.tasks.make import Dropped, Made, NoTask, make_task
 from mletools.tasks.marking import Marking
-from mletools.tasks.procedural.challenge import make_challenge, rle
 from mletools.tasks.procedural.dna import IMBALANCED, METRICS, MODALITIES, MUTATIONS, SAMPLES
 from mletools.tasks.procedural.draw import begin, draw_world, scenarios
 from mletools.tasks.procedural.rule import FAMILIES, NEEDS, compose, shown
@@ -157,10 +158,10 @@ def test_every_form_of_every_problem_can_be_handed_in():
         draws = generator(seed)
         try:
             world = draw_world(modality, draws)
-            challenge = make_challenge(world, draws, metrics.lower_is_better(key[1]))
+            challenge = draft_world(world, draws, metrics.lower_is_better(key[1]))
         except Rejected:
             continue
-        known = score_of(challenge, challenge.hand_in(world.target.known[challenge.test]))
+        known = score_of(challenge, challenge.hand_in(challenge.known))
         dummy = score_of(challenge, challenge.public["sample_submission.csv"])
         sign = -1 if challenge.metric["lower_is_better"] else 1
         seen[key] = seen.get(key, 0) + 1
@@ -174,12 +175,13 @@ def test_every_form_of_every_problem_can_be_handed_in():
 @pytest.mark.parametrize("modality", MODALITIES)
 def test_files_of_a_challenge(modality):
     challenge = challenge_of(modality, 70)
-    world, public = challenge.world, challenge.public
+    public = challenge.public
     train, test = table(public["train.csv"]), table(public["test.csv"])
-    assert len(train) == len(challenge.train) and len(test) == len(challenge.test)
+    assert (len(train), len(test)) == challenge.rows
     assert not {row["id"] for row in train} & {row["id"] for row in test}
-    assert len({row["id"] for row in train + test}) == len(challenge.ids)
-    named = {row[asset.column] for row in train + test for each in world.rendered for asset in each.assets}
+    assert len({row["id"] for row in train + test}) == sum(challenge.rows)
+    paths = [column.name for column in challenge.features if column.meaning.startswith("file: ")]
+    named = {row[name] for row in train + test for name in paths}
     assert named == {name for name in public if "/" in name}
     assert set(train[0]) > set(test[0])
     assert not set(challenge.submission["target"]) & set(test[0])
@@ -357,7 +359,7 @@ def test_leaks_in_a_ranking_are_found():
     """The rows of a query are what is ranked: their order and the sample's lists may not tell which are worth finding."""
     seed = next(at for at in range(500) if begin("tabular", generator(at), SAMPLES, MUTATIONS)[1]["form"] == "ranked")
     draws = generator(seed)
-    challenge = make_challenge(draw_world("tabular", draws), draws, False)
+    challenge = draft_world(draw_world("tabular", draws), draws, False)
     query = challenge.submission["id"][0]
     test, found = table(challenge.public["test.csv"]), table(challenge.answers)
     worth = {item for row in found for item in row["ranking"].split()}
@@ -431,7 +433,7 @@ def test_examples_are_what_their_seed_makes(record):
     assert data_digest(folder, record["data"]["public"], record["answers"]) == record["data"]["digest"]
     draws = generator(derive_seed(place["seed"], place["source"], place["index"], place["attempt"]))
     world = draw_world(place["source"], draws, (50, 60))
-    challenge = make_challenge(world, draws, record["metric"]["lower_is_better"])
+    challenge = draft_world(world, draws, record["metric"]["lower_is_better"])
     there = {path.relative_to(folder / "public").as_posix(): path for path in (folder / "public").rglob("*.*")}
     assert set(there) == {*challenge.public, "description.md"}
     changed = [name for name, content in challenge.public.items() if there[name].read_bytes() != content]

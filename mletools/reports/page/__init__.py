@@ -15,21 +15,18 @@ from typing import Any
 from urllib.parse import quote
 
 from ...records.errors import ToolError
-from ..courses import ALL
-from ..lines import Table, number
+from ..runs import GradedRun, RunSet
 from ..show.visible import visible_line
+from ..summary import ALL
+from ..table import NONE, Record, Table, interval, number
 from ..tables import notes, tables
 from . import plots
-from .curves import fields
 from .figure import Cell, Figure
-from .figures import figures
+from .figures import fields, figures
 from .headline import Makers, headline
-from .shown import COLUMNS, Shown, cells, shown
 from .viewer import Blocks, packed, piece
 
 __all__ = ["Page", "figures", "headline", "plots"]
-Record = dict[str, Any]
-NONE = "-"
 SECTIONS = {
     "training": ("Training", ("training-", "version-")),
     "compare": ("Comparison", ("compare-",)),
@@ -38,6 +35,10 @@ SECTIONS = {
     "funnel": ("Task and rollout funnels", ("tasks", "funnel", "filters")),
     "time": ("Running time", ("times",)),
 }
+COLUMNS = (
+    *("id", "set", "task", "modality", "scaffold", "policy", "turns", "stopped", "status", "valid", "medal", "score"),
+    *("reward", "human_rank", "seconds", "execution_s", "tokens", "usd", "reading", "filter", "block", "place"),
+)
 
 
 class Page:
@@ -45,21 +46,18 @@ class Page:
 
     def __init__(self, full: bool = False) -> None:
         self.full = full
-        self.runs: list[Shown] = []
         self._rows: list[list[Any]] = []
         self._blocks = Blocks()
         self._makers = Makers()
 
-    def add(self, rollout: Mapping[str, Any], label: str) -> None:
-        each = shown(rollout, label)
-        self.runs.append(each)
+    def add(self, rollout: Mapping[str, Any], run: GradedRun, label: str) -> None:
         self._makers.add(rollout, label)
-        row = cells(each, self._blocks.add(piece(rollout, self.full)))
-        self._rows.append([visible_line(cell) if isinstance(cell, str) else cell for cell in row])
+        self._rows.append(cells(run, label, self._blocks.add(piece(rollout, self.full))))
 
     def html(
         self,
         title: str,
+        sets: Sequence[RunSet],
         summaries: Sequence[Record],
         drawn: Sequence[Figure],
         version: str,
@@ -83,35 +81,38 @@ class Page:
         )
         digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
         overall = [row for row in summaries if row["task"] == ALL]
-        groups = [(id, name, _of(drawn, prefixes)) for id, (name, prefixes) in SECTIONS.items()]
+        groups = [
+            (id, name, [_for_template(figure) for figure in drawn if figure.name.startswith(prefixes)])
+            for id, (name, prefixes) in SECTIONS.items()
+        ]
         groups = [group for group in groups if group[2]]
-        ends = _best_and_worst(self.runs)
-        shown_tables = [_for_template(table, ends) for table in tables(summaries)]
+        shown_tables = [
+            (_with_ends(table, sets) if table.title == "By task" else table).filled() for table in tables(summaries)
+        ]
         sections = [("overview", "Overview"), *((id, name) for id, name, _ in groups)]
-        if shown_tables:
-            sections.append(("tables", "Tables"))
-        if self.runs:
-            sections.append(("rollouts", "Rollouts"))
-        sets = list(dict.fromkeys(each.set for each in self.runs))
+        sections += [("tables", "Tables")] if shown_tables else []
+        sections += [("rollouts", "Rollouts")] if self._rows else []
+        runs = [run for run_set in sets for run in run_set.runs]
+        labels = [run_set.label for run_set in sets if run_set.tasks]
         yield from (
             Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True, finalize=_visible)
             .from_string(template)
             .generate(
                 title=title,
-                subtitle=f"{len(sets)} set{'s' if len(sets) != 1 else ''}: {', '.join(sets)}",
+                subtitle=f"{len(labels)} set{'s' if len(labels) != 1 else ''}: {', '.join(labels)}",
                 version=version,
                 script_hash=f"sha256-{digest}",
                 script=Markup(script),
                 style=Markup(style),
                 sections=sections,
                 headlines=headlines,
-                makers=self._makers.table(written or {}) if self.runs else None,
-                cards=list(_cards(self.runs, overall)),
+                makers=self._makers.table(written or {}) if self._rows else None,
+                cards=list(_cards(runs, overall)),
                 tables=shown_tables,
                 notes=notes(overall).split("\n") if overall else [],
                 groups=groups,
                 step_data=packed(fields(steps)) if steps else None,
-                rollouts=bool(self.runs),
+                rollouts=bool(self._rows),
                 columns=Markup(json.dumps(COLUMNS)),
                 row_data=packed(self._rows),
                 blocks=self._blocks.done(),
@@ -120,100 +121,80 @@ class Page:
         )
 
 
+def cells(run: GradedRun, label: str, place: tuple[int, int]) -> list[Any]:
+    """The row of COLUMNS. label: of its set; place: the position of its details, block and index."""
+
+    def short(value: float | None) -> float | None:
+        return None if value is None else float(f"{value:.6g}")
+
+    tokens = None if run.completion_tokens is None else (run.prompt_tokens or 0) + run.completion_tokens
+    policy = run.models["policy"] if run.version is None else f"{run.models['policy']} {run.version}"
+    execution_s = None if run.execution_s is None else round(run.execution_s, 2)
+    row = [
+        *(run.id, label, run.name, run.modality, run.scaffold, policy, run.length, run.stop_reason, run.status),
+        *(run.valid, run.medal, short(run.score), short(run.reward), short(run.human_rank), round(run.seconds, 1)),
+        *(execution_s, tokens, short(run.usd), " | ".join(run.ways) or None),
+        *(run.dropped or ("kept" if run.filtered else None), *place),
+    ]
+    return [visible_line(cell) if isinstance(cell, str) else cell for cell in row]
+
+
 def _visible(value: Any) -> Any:
     """A text of the template as one line in which nothing is hidden; other values, and finished HTML, as they are."""
     return value if not isinstance(value, str) or hasattr(value, "__html__") else visible_line(value)
 
 
-def _of(drawn: Sequence[Figure], prefixes: Sequence[str]) -> list[dict[str, Any]]:
-    """The figures of a section for the template."""
+def _for_template(figure: Figure) -> Record:
     from markupsafe import Markup
 
-    return [
-        {
-            "name": figure.name,
-            "title": figure.title,
-            "caption": figure.caption,
-            "numbers": {
-                "title": f"{figure.title}: numbers",
-                "header": figure.header,
-                "rows": [[_cell(cell) for cell in row] for row in figure.rows],
-                "left": (0,),
-            },
-            "svg": Markup(plots.inline(figure)),
-        }
-        for figure in drawn
-        if figure.name.startswith(tuple(prefixes))
-    ]
+    def words(cell: Cell) -> str:
+        if cell is None or isinstance(cell, str):
+            return cell or NONE
+        return f"{cell:.4g}" if isinstance(cell, float) else f"{cell:,}"
+
+    rows = [[words(cell) for cell in row] for row in figure.rows]
+    numbers = Table(figure.header, rows, figure.header[:1], f"{figure.title}: numbers")
+    return {**vars(figure), "numbers": numbers, "svg": Markup(plots.inline(figure))}
 
 
-def _cell(cell: Cell) -> str:
-    if cell is None:
-        return NONE
-    return cell if isinstance(cell, str) else f"{cell:.4g}" if isinstance(cell, float) else f"{cell:,}"
-
-
-# --- the overview ---------------------------------------------------------------------------------------------------
-
-
-def _cards(runs: Sequence[Shown], overall: Sequence[Record]) -> Iterator[tuple[str, str, str]]:
+def _cards(runs: Sequence[GradedRun], overall: Sequence[Record]) -> Iterator[tuple[str, str, str]]:
+    """The overview's numbers: name, value, remark."""
     yield "Rollouts", f"{len(runs):,}", ""
-    yield "Tasks", f"{len({each.run.task for each in runs}):,}", ""
+    yield "Tasks", f"{len({run.task for run in runs}):,}", ""
     for row in overall if len(overall) == 1 else ():
-        for name, words in (("valid", "Valid"), ("medal", "Any medal")):
-            yield words, f"{row[name]:.1%}", _range(row[f"{name}_ci"], "{:.0%}", row["confidence"])
-        if row["reward_mean"] is not None:
-            yield "Reward", f"{row['reward_mean']:.3f}", _range(row["reward_ci"], "{:.3f}", row["confidence"])
-    hours = sum(each.run.seconds for each in runs) / 3600
+        level = f"({100 * row['confidence']:.4g} % CI)"
+        for name, words, mean, form in (
+            ("valid", "Valid", row["valid"], ".1%"),
+            ("medal", "Any medal", row["medal"], ".1%"),
+            ("reward", "Reward", row["reward_mean"], ".3f"),
+        ):
+            ends = row[f"{name}_ci"]
+            if mean is not None:
+                yield words, f"{mean:{form}}", f"{interval(ends, form.replace('.1', '.0'))} {level}" if ends else ""
+    hours = sum(run.seconds for run in runs) / 3600
     yield "Rollout hours", f"{hours:,.1f}" if hours >= 0.05 else f"{hours:.2g}", "requests and programs, summed"
-    paid = [each.run.usd for each in runs if each.run.usd is not None]
+    paid = [run.usd for run in runs if run.usd is not None]
     if paid:
         yield "Cost", f"{sum(paid):,.2f} USD", "" if len(paid) == len(runs) else f"known for {len(paid)} of {len(runs)}"
 
 
-def _range(interval: Sequence[float] | None, form: str, confidence: float) -> str:
-    if interval is None:
-        return ""
-    low, high = (form.format(value) for value in interval)
-    return f"{low} to {high} ({100 * confidence:.4g} % CI)"
+def _with_ends(table: Table, sets: Sequence[RunSet]) -> Table:
+    """The table of tasks with links, (address, words), to the two best and two worst rollouts of each task and set."""
+    links: dict[tuple[str, str], list[tuple[str, str]]] = {}
+    for run_set in sets:
+        for task, runs in run_set.tasks.items():
+            ranked = sorted(runs, key=_rank)
+            links[task, run_set.label] = [(f"#{quote(visible_line(run.id))}", _verdict(run)) for run in ranked]
+    ends = [links.get((row[0], row[1]), []) for row in table.rows]
+    rows = [[*row, of[:2], of[2:][-2:]] for row, of in zip(table.rows, ends, strict=True)]
+    return Table([*table.header, "best", "worst"], rows, (*table.left, "best", "worst"), table.title)
 
 
-# --- tables ---------------------------------------------------------------------------------------------------------
-
-
-def _for_template(table: Table, ends: Mapping[tuple[str, str], tuple[list[Any], list[Any]]]) -> Record:
-    """A table without its empty columns; that of tasks has links to the best and worst rollouts."""
-    header, rows = list(table.header), [list[Any](map(visible_line, row)) for row in table.rows]
-    if table.title == "By task":
-        header += ["best", "worst"]
-        rows = [[*row, *ends.get((row[0], row[1]), ([], []))] for row in rows]
-    kept = [at for at in range(len(header)) if any(row[at] not in (NONE, "", []) for row in rows)]
-    return {
-        "title": table.title,
-        "header": [header[at] for at in kept],
-        "rows": [[row[at] for at in kept] for row in rows],
-        "left": [place for place, at in enumerate(kept) if header[at] in (*table.left, "best", "worst")],
-    }
-
-
-def _best_and_worst(runs: Sequence[Shown]) -> dict[tuple[str, str], tuple[list[Any], list[Any]]]:
-    """By task and set, links to the two best and two worst rollouts, by reward, then score: (address, words)."""
-    groups: dict[tuple[str, str], list[Shown]] = {}
-    for each in runs:
-        groups.setdefault((visible_line(each.run.task), each.set), []).append(each)
-    found = {}
-    for key, of in groups.items():
-        links = [(f"#{quote(visible_line(each.run.id))}", _verdict(each)) for each in sorted(of, key=_rank)]
-        found[key] = links[:2], links[2:][-2:]
-    return found
-
-
-def _rank(each: Shown) -> tuple[float, float, str]:
-    """The sort key of a rollout among those of its task: the best come first."""
-    run = each.run
+def _rank(run: GradedRun) -> tuple[float, float, str]:
+    """The sort key of a rollout among those of its task: by reward, then score, the best come first."""
     score = float("inf") if run.score is None else run.score if run.lower_is_better else -run.score
     return float("inf") if run.reward is None else -run.reward, score, run.id
 
 
-def _verdict(each: Shown) -> str:
-    return each.run.medal or ("invalid" if not each.run.valid else number(each.run.score, ".4g"))
+def _verdict(run: GradedRun) -> str:
+    return run.medal or (number(run.score, ".4g") if run.valid else "invalid")

@@ -1,4 +1,4 @@
-"""The parts of a report's figure: title, numbers, drawing by matplotlib, colours by role."""
+"""The parts of a report's figure: title, numbers, lines and bars by matplotlib, colours by role."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class Palette:
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure and its numbers. name: of a file and in ids, without characters special to either; size: inches."""
+    """A figure and its numbers. name: of a file and in ids, without characters special to either; height: inches."""
 
     name: str
     title: str
@@ -35,35 +35,100 @@ class Figure:
     header: tuple[str, ...]
     rows: Sequence[tuple[Cell, ...]]
     draw: Draw
-    size: tuple[float, float] = (7.0, 3.4)
+    height: float = 3.4
 
 
-def line_plot(lines: Mapping[str, Sequence[Point]], across: str, up: str, share: bool = False, sets: int = 1) -> Draw:
+def curve(
+    name: str,
+    title: str,
+    caption: str,
+    header: tuple[str, ...],
+    lines: Mapping[str, Sequence[Point]],
+    across: str = "",
+    sets: int = 1,
+) -> Figure | None:
+    """A figure of the lines with enough points; None without any. header: line, x, y and, with errors, a fourth."""
+    lines = {label: points for label, points in lines.items() if len(points) >= FEWEST}
+    if not lines:
+        return None
+    rows: list[tuple[Cell, ...]] = [
+        (label, *point)[: len(header)] for label, points in lines.items() for point in points
+    ]
+    return Figure(name, title, caption, header, rows, line_plot(lines, across or header[1], header[2], sets))
+
+
+def line_plot(lines: Mapping[str, Sequence[Point]], across: str, up: str, sets: int = 1) -> Draw:
     """One line per label, with a band if its points have errors.
 
-    share: the x axis is a share, else a count; sets: the number of sets, of which some may have no line.
+    across: the x axis, a share if it begins so, else a count; sets: the number of sets, of which some may have no line.
     """
 
     def draw(axes: Any, palette: Palette) -> None:
         for number, (label, points) in enumerate(lines.items()):
             x, y = [point[0] for point in points], [point[1] for point in points]
             error = [point[2] or 0.0 for point in points]
-            colour = palette.of(number)
-            axes.plot(
-                x, y, color=colour, label=named(label), linewidth=1.6, linestyle=("-", "--", "-.", ":")[number % 4]
-            )
+            colour, style = palette.of(number), ("-", "--", "-.", ":")[number % 4]
+            axes.plot(x, y, color=colour, label=named(label), linewidth=1.6, linestyle=style)
             if any(error):
                 low, high = ([a + s * b for a, b in zip(y, error, strict=True)] for s in (-1, 1))
                 axes.fill_between(x, low, high, color=colour, alpha=0.18, linewidth=0)
         axes.set_xlabel(across)
         axes.set_ylabel(up)
-        if share:
-            axes.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+        if across.startswith("share"):
+            axes.xaxis.set_major_formatter(percent)
         else:
             axes.xaxis.get_major_locator().set_params(integer=True)
         legend(axes, max(len(lines), sets))
 
     return draw
+
+
+def bar_plot(
+    names: Sequence[str],
+    series: Mapping[str, Sequence[float]],
+    colour: Callable[[Palette, int, int], str],
+    form: str = "",
+    stacked: bool = False,
+    places: Sequence[float] = (),
+    across: str = "",
+) -> Draw:
+    """Horizontal bars: one per name and series, side by side or stacked, with its value in `form` at its end.
+
+    colour: of a series and a name, by their numbers; places: of the names, from top to bottom; across: the x axis, a
+    share if `form` is in percent.
+    """
+
+    def draw(axes: Any, palette: Palette) -> None:
+        middles = list(places or range(len(names)))
+        height = 0.8 if stacked else 0.8 / len(series)
+        left = [0.0] * len(names)
+        for number, (label, widths) in enumerate(series.items()):
+            shift = 0.0 if stacked else height * (number - (len(series) - 1) / 2)
+            at = [middle + shift for middle in middles]
+            colours = [colour(palette, number, name) for name in range(len(names))]
+            axes.barh(at, widths, left=left, color=colours, height=height * 0.9, label=named(label))
+            ends = [begin + width for begin, width in zip(left, widths, strict=True)]
+            left = ends if stacked else left
+            if form and (number == len(series) - 1 if stacked else len(series) <= 2):
+                for place, end in zip(at, ends, strict=True):
+                    axes.text(end, place, f" {end:{form}}", va="center", fontsize=8, color=palette.text)
+        axes.set_yticks(middles, names)
+        axes.invert_yaxis()
+        axes.set_xlabel(across)
+        if form.endswith("%"):
+            axes.set_xlim(0, 1.08)
+            axes.xaxis.set_major_formatter(percent)
+        elif form:
+            axes.xaxis.get_major_locator().set_params(integer=True)
+            axes.margins(x=0.12)
+        legend(axes, len(series))
+
+    return draw
+
+
+def percent(value: float, _: Any) -> str:
+    """A tick of an axis of shares."""
+    return f"{value:.0%}"
 
 
 def named(label: str) -> str:

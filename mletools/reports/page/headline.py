@@ -10,34 +10,39 @@ from typing import Any
 
 from ...records.errors import ToolError
 from ..comparison import BY, compare
-from ..lines import NAMES, Record, form_of, interval
-from ..means import RATES
 from ..runs import RunSet
 from ..show.visible import visible_line
-from ..statistics import Interval, mean, newcombe_interval
+from ..statistics import mean, newcombe_interval
+from ..summary import RATES
+from ..table import Record, Table, form_of, interval
 from ..tables import method
-from .shown import Shown
 
+NAMES = {  # of the quantities, the first that is not 0 in both sets decides
+    "medal": "medals",
+    "reward": "reward",
+    "valid": "valid submissions",
+    "normalised": "normalised score",
+    "human-rank": "human rank",
+    "score": "score",
+}
 MOST = 5  # changes of each kind
 FIRST = ("model", "scaffold", "file written")  # shown though they are the same
-ORDER = ("medal", "reward", "valid", "normalised", "human-rank", "score")
 
 
 def headline(
     first: RunSet,
     second: RunSet,
-    runs: Sequence[Shown],
     settings: Mapping[str, Any],
     by: str | None,
     say: Callable[[str], None],
 ) -> dict[str, Any] | None:
     """The comparison of `second` with `first` for the page; None, and `say` gets the reason, if there is none.
 
-    settings: of `compare`, by name; by: the quantity that decides, else the first of ORDER that is not 0 in both.
+    settings: of `compare`, by name; by: the quantity that decides, else the first of NAMES that is not 0 in both.
     `record` of the result is the comparison by that quantity.
     """
     records = {}
-    for quantity in (by, *(name for name in ORDER if name != by)) if by else ORDER:
+    for quantity in dict.fromkeys((*((by,) if by else ()), *NAMES)):
         try:
             record = compare(first, second, **{**settings, "by": quantity})
         except ToolError as error:  # rewards or human ranks of two rules
@@ -68,7 +73,7 @@ def headline(
             for row in sorted(main["tasks"], key=lambda row: -abs(row["difference"]))[:MOST]
             if row["result"] != "tie"
         ],
-        "shares": list(_shares(runs, first.label, second.label, settings["confidence"])),
+        "shares": list(_shares(first, second, settings["confidence"])),
     }
 
 
@@ -121,21 +126,18 @@ def _form(by: str) -> str:
     return ".1f" if BY[by] in RATES else form_of(BY[by])
 
 
-def _shares(runs: Sequence[Shown], first: str, second: str, confidence: float) -> Iterator[tuple[str, str]]:
+def _shares(first: RunSet, second: RunSet, confidence: float) -> Iterator[tuple[str, str]]:
     """The shares of rollouts that differ most between the two sets, by how they stopped, ran, and were read."""
-    sets = [[each for each in runs if each.set == visible_line(label)] for label in (first, second)]
-    counts = [Counter(name for each in of for name in each.outcomes) for of in sets]
-    sizes = [len(of) for of in sets]
-    if not all(sizes):
+    one, two = (Counter(name for run in run_set.runs for name in run.outcomes) for run_set in (first, second))
+    n, m = len(first.runs), len(second.runs)
+    if not n or not m:
         return
-    found: list[tuple[float, str, float, float, Interval | None]] = []
-    for name in dict.fromkeys((*counts[0], *counts[1])):
-        one, two = (count[name] / size for count, size in zip(counts, sizes, strict=True))
-        ends = newcombe_interval(one, sizes[0], two, sizes[1], confidence)
-        found.append((abs(two - one), name, one, two, ends))
-    for size, name, one, two, ends in sorted(found, key=lambda each: (-each[0], each[1]))[:MOST]:
-        if size:
-            yield name, f"{_change('valid', one, two, two - one)}, CI {interval(_scaled('valid', ends or ()), '.1f')}"
+    changed = [name for name in dict.fromkeys((*one, *two)) if one[name] / n != two[name] / m]
+    for name in sorted(changed, key=lambda name: (-abs(two[name] / m - one[name] / n), name))[:MOST]:
+        before, after = one[name] / n, two[name] / m
+        ends = newcombe_interval(before, n, after, m, confidence)
+        words = _change("valid", before, after, after - before)
+        yield name, f"{words}, CI {interval(_scaled('valid', ends or ()), '.1f')}"
 
 
 # --- who made the sets ----------------------------------------------------------------------------------------------
@@ -161,15 +163,16 @@ class Makers:
             if value is not None:
                 of.setdefault(visible_line(name), Counter())[visible_line(str(value))] += 1
 
-    def table(self, written: Mapping[str, str]) -> tuple[list[str], list[list[str]], list[list[str]]]:
-        """Names of the sets; the rows of FIRST and those that differ; the others. written: by set, its file's date."""
+    def table(self, written: Mapping[str, str]) -> tuple[Table, list[list[str]]]:
+        """The rows of FIRST and those that differ, a column a set; the others. written: by set, its file's date."""
         sets = list(self._values)
         names = dict.fromkeys(name for of in self._values.values() for name in of)
         rows = [[name, *(_listed(self._values[label].get(name)) for label in sets)] for name in names]
         rows.append(["file written", *(written.get(label, "-") for label in sets)])
         rows.sort(key=lambda row: FIRST.index(row[0]) if row[0] in FIRST else len(FIRST))
         differing = [row for row in rows if row[0] in FIRST or len(set(row[1:])) > 1]
-        return sets, differing, [row for row in rows if row not in differing]
+        header = ("option", *sets)
+        return Table(header, differing, header, "Made by: what differs"), [row for row in rows if row not in differing]
 
 
 def _listed(values: Counter[str] | None, most: int = 3) -> str:

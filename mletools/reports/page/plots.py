@@ -39,6 +39,7 @@ _HEAD = re.compile(r"^.*?(?=<svg )", re.DOTALL)
 _METADATA = re.compile(r"\s*(?:<metadata>.*?</metadata>|<!--.*?-->)", re.DOTALL)  # comments repeat the texts
 _COLOUR = re.compile(r"#0a00[0-9a-f]{2}")
 FORMATS = ("svg", "png")
+WIDTH = 7.0  # inches
 
 
 def inline(figure: Figure) -> str:
@@ -47,7 +48,7 @@ def inline(figure: Figure) -> str:
     svg = _METADATA.sub("", _HEAD.sub("", svg, count=1))
     svg = _REFERENCES.sub(rf"\g<1>{figure.name}-\2", _NAMED.sub("", svg))
     svg = _COLOUR.sub(lambda match: _VARIABLES[match[0]], svg)
-    width = round(90 * figure.size[0])  # 1.25 times its size in points
+    width = round(90 * WIDTH)  # 1.25 times its size in points
     svg = re.sub(r'(<svg [^>]*?) width="[^"]*" height="[^"]*"', r"\1", svg, count=1)
     return svg.replace(
         "<svg ", f'<svg role="img" aria-labelledby="title-{figure.name}" style="max-width:{width}px" ', 1
@@ -94,7 +95,7 @@ def _drawn(figure: Figure, palette: Palette, kind: str, fonttype: str) -> bytes:
         "text.usetex": False,
     }
     with matplotlib.rc_context(settings):
-        canvas = Canvas(figsize=figure.size, layout="constrained")
+        canvas = Canvas(figsize=(WIDTH, figure.height), layout="constrained")
         axes = canvas.add_subplot()
         figure.draw(axes, palette)
         sink = io.BytesIO()

@@ -8,9 +8,9 @@ block (a JSON list of strings), which a browser unpacks when it needs one of the
 
 import base64
 import gzip
+import itertools
 import json
-from collections.abc import Iterator, Mapping
-from itertools import groupby
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from .. import show
@@ -27,41 +27,27 @@ def piece(rollout: Mapping[str, Any], full: bool = False) -> str:
     """The HTML of one valid rollout record. full: texts are not cut."""
     written = show.html_printer()
     view = show.View(full, WIDTH)
-    sections = [_section(lines, written) for lines in _sections(show.lines(rollout, view))]
+    number = itertools.accumulate(map(show.is_rule, lines := list(show.lines(rollout, view))))
+    sections = [
+        _section([line for line, _ in of], written)
+        for _, of in itertools.groupby(zip(lines, number, strict=True), lambda each: each[1])
+    ]
     if is_search(rollout):
         graph = "".join(written(show.graph(rollout, view)))
         sections.insert(1, _details("exploration graph", "", graph))
     return "".join(sections)
 
 
-def _sections(lines: Iterator["Text"]) -> Iterator[list["Text"]]:
-    number = 0
-
-    def of(line: "Text") -> int:
-        nonlocal number
-        number += show.is_rule(line)
-        return number
-
-    for _, section in groupby(lines, of):
-        yield list(section)
-
-
 def _section(lines: list["Text"], written: show.Printer) -> str:
-    body = lines[1:] if show.is_rule(lines[0]) else lines
+    head, body = (lines[0], lines[1:]) if show.is_rule(lines[0]) else (None, lines)
     while body and not body[-1].plain:
         body.pop()
     text = "".join(written(body))
-    if not show.is_rule(lines[0]):
+    if head is None:
         return f"<pre>{text}</pre>"
-    title, _, after = (lines[0].plain[span.start : span.end].strip("─ ") for span in _three(lines[0]))
+    # the spans of a rule: its title, its line, and the text after it if there is any
+    title, _, after = (*(head.plain[span.start : span.end].strip("─ ") for span in head.spans), "")[:3]
     return _details(title, after, text)
-
-
-def _three(head: "Text") -> list[Any]:
-    """The spans of a rule: title, line, and the text after it (may be empty)."""
-    from rich.text import Span
-
-    return [*head.spans, Span(0, 0, "")][:3]
 
 
 def _details(title: str, after: str, text: str) -> str:

@@ -5,19 +5,15 @@ they are programs. Not covered: what the columns mean.
 """
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ...records import csv_files
-from ..table import Column, Rejected, csv_bytes, shortest
+from ..table import MISSING, NUMBER, Column, Rejected, csv_bytes, shortest
 
 ENDINGS = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet", ".xlsx")
 Columns = dict[str, list[str]]
-# What pandas, and so most people, read as a missing value.
-MISSING = {"", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "n/a", "<NA>"}
-NUMBER = re.compile(r"\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*")
 MOST_BYTES = 2 << 30
 LFS = "version https://git-lfs.github.com"
 
@@ -88,11 +84,7 @@ def is_number(cells: Sequence[str]) -> bool:
 
 def features_of(columns: Mapping[str, Sequence[str]], without: Sequence[str]) -> list[Column]:
     """The columns but for some, each a number or a text."""
-    return [
-        Column(name, "", "number" if is_number(cells) else "", is_number(cells))
-        for name, cells in columns.items()
-        if name not in without
-    ]
+    return [Column(name, "", number=is_number(cells)) for name, cells in columns.items() if name not in without]
 
 
 def labels_of(cells: Sequence[str]) -> list[str]:

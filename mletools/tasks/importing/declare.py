@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...records.errors import RecordError
-from ..draft import GRADES, form_of
+from ..forms import GRADES, form_of
 from ..table import Rejected
 from .columns import labels_of
 from .options import Grading, ImportOptions

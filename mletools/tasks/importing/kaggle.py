@@ -11,23 +11,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..draft import Draft, answers_of, constant, make_ids
+from ..draft import TaskDraft, held_out, make_ids
 from ..folder import ANSWERS, Content
+from ..forms import constant_cells
 from ..record import Parts
 from ..table import Rejected
 from ..tree import files_below
-from .columns import Columns, header_of, is_number, labels_of, read_columns, written
+from .columns import Columns, header_of, is_number, read_columns, written
 from .declare import answers_part, known_labels, metric_part, problem_of, submission_of
 from .lookup import SAMPLES, distinct_rows, text_of
 from .modality import modality_of
 from .options import Candidate, Grading, ImportOptions
-from .split import complete_rows, draft_of, held_out, strata_of
+from .split import complete_rows, draft_of, strata_of
 
 ARCHIVES = (".zip", ".7z", ".rar", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".zst", ".pkl", ".pickle")
 DESCRIPTIONS = ("description.md", "description.txt")
 
 
-def kaggle(candidate: Candidate, options: ImportOptions, grading: Grading, rng: Any) -> tuple[Parts, Draft | str]:
+def kaggle(candidate: Candidate, options: ImportOptions, grading: Grading, rng: Any) -> tuple[Parts, TaskDraft | str]:
     """(the parts of the task, a draft for baselines or why there is none). Rejected with the reason."""
     if options.metric is None:
         raise Rejected("a plain folder does not say how it is graded: give --metric and --target")
@@ -142,7 +143,7 @@ def _question(options: ImportOptions, grading: Grading, public: dict[str, Path])
 
 def _split(
     options: ImportOptions, grading: Grading, public: dict[str, Path], rng: Any
-) -> tuple[dict[str, bytes], dict[str, Any], Draft | str, dict[str, Any]]:
+) -> tuple[dict[str, bytes], dict[str, Any], TaskDraft | str, dict[str, Any]]:
     """(new public files, grading part with the answers as "content", draft or why none, provenance)."""
     asks = _question(options, grading, public)
     train, targets, submission = asks.train, asks.targets, asks.submission
@@ -150,7 +151,7 @@ def _split(
     if key not in train:
         train = {key: make_ids(len(train[targets[0]]), rng), **train}
     total = len(train[key])
-    test = held_out(asks.rows, strata_of(train, targets, asks.rows, asks.form), {}, options.test_share, rng)
+    test = held_out(asks.rows, options.test_share, rng, strata_of(train, targets, asks.rows, asks.form))
     if not test:
         raise Rejected(f"train.csv has {len(asks.rows)} rows with a target: too few to hold some out")
     columns = header_of(public["test.csv"]) if "test.csv" in public else list(train)
@@ -160,8 +161,12 @@ def _split(
     new_train = {name: [column[at] for at in kept] for name, column in train.items()}
     new_test = {name: [train[name][at] for at in test] for name in shown}
     truth = {name: [column[at] for at in test] for name, column in asks.cells.items()}
-    if len(targets) == 1:  # several that are probabilities are a column a class already
-        truth = answers_of(asks.form, asks.labels, submission["target"], truth)
+    if len(targets) == 1 and asks.form == "probabilities":  # several targets are a column a class already
+        (cells,) = truth.values()
+        truth = {
+            name: ["1" if cell == label else "0" for cell in cells]
+            for name, label in zip(submission["target"], asks.labels, strict=True)
+        }
     answers = written({key: new_test[key], **truth}, [key, *submission["target"]])
     sample = next((name for name in SAMPLES if name in public), SAMPLES[0])
     files = {
@@ -177,7 +182,7 @@ def _split(
     }
     origin = {"held_out": len(test), "of_rows": total, **({"positive": asks.positive} if asks.positive else {})}
     try:
-        draft: Draft | str = draft_of(new_train, new_test, targets, asks.form, given, answers)
+        draft: TaskDraft | str = draft_of(new_train, new_test, targets, asks.form, given, answers)
     except Rejected as rejected:
         draft = rejected.reason
     return files, {**given, "content": answers}, draft, origin
@@ -223,11 +228,7 @@ def _as_numbers(form: str, cells: Columns, rows: list[int], labels: list[str]) -
 def _sample(asks: _Question, kept: list[int], ids: list[str]) -> bytes:
     """A submission in the right format that predicts a constant."""
     present = {name: [column[at] for at in kept if column[at]] for name, column in asks.cells.items()}
-    if asks.form in ("label", "other"):
-        every = labels_of([cell for column in present.values() for cell in column])
-        values = constant("label", every, present)
-    else:
-        values = constant(asks.form, asks.labels or asks.targets, present)
+    values = constant_cells(asks.form, asks.labels or asks.targets, present)
     (key,) = asks.submission["id"]
     named = dict(zip(asks.submission["target"], values, strict=True))
     return written({key: ids, **{name: [value] * len(ids) for name, value in named.items()}}, [key, *named])

@@ -6,23 +6,24 @@ from pathlib import Path
 from typing import Any
 
 from ..describe import describe
-from ..draft import Draft, Wanted, form_of, make_draft
+from ..draft import Question, TaskDraft, held_out, make_draft, twins, world_of
 from ..folder import ANSWERS
+from ..forms import form_of
 from ..record import Parts
 from ..soundness import require
-from ..table import Column, Rejected, Table
-from .columns import MISSING, Columns, features_of, is_number, labels_of, read_columns
+from ..table import MISSING, Column, Rejected, Table
+from .columns import Columns, features_of, is_number, labels_of, read_columns
 from .declare import MOST_LABELS, metric_part, parse_of
 from .lookup import text_of
 from .modality import modality_of
 from .options import Candidate, Grading, ImportOptions
-from .split import held_out, strata_of
+from .split import strata_of
 
 # Whole numbers of so few values are taken for classes, unless --metric says otherwise.
 MOST_CLASSES = 20
 
 
-def own_table(candidate: Candidate, options: ImportOptions, grading: Grading, rng: Any) -> tuple[Parts, Draft]:
+def own_table(candidate: Candidate, options: ImportOptions, grading: Grading, rng: Any) -> tuple[Parts, TaskDraft]:
     """(the parts of the task, the draft for baselines). Rejected with the reason."""
     if not options.target:
         raise Rejected("a table does not say what is to be predicted: give --target")
@@ -43,14 +44,12 @@ def own_table(candidate: Candidate, options: ImportOptions, grading: Grading, rn
     if form == "other" or (table.labels and form == "probability" and len(table.labels) != 2):
         raise Rejected(f"{found['name']} does not fit {_told(table)}")
     rows = list(range(table.rows))
-    test = held_out(rows, strata_of(columns, options.target, rows, form), _twins(table), options.test_share, rng)
-    out = set(test)
-    train = [at for at in rows if at not in out]
-    if len(train) < 2 or not test:
+    test = held_out(rows, options.test_share, rng, strata_of(columns, options.target, rows, form), twins(table))
+    if len(test) > table.rows - 2 or not test:
         raise Rejected(f"{table.rows} rows are too few to hold some out")
-    draft = make_draft(table, rng, Wanted(found["name"], found["params"], form, parse_of(form, reads), train, test))
-    lower = found["lower_is_better"]
-    description = describe(draft, lower, lambda name: grading.find(name).definition)
+    question = Question(found, form, parse_of(form, reads))
+    draft = make_draft(world_of(table), question, test, rng, table.id_name, table.ids)
+    description = describe(draft, lambda name: grading.find(name).definition)
     parts = Parts(
         name=table.name,
         description=text_of(Path(options.description)) if options.description else description,
@@ -123,19 +122,13 @@ def _table(candidate: Candidate, options: ImportOptions, columns: Columns, key: 
         context=f"The rows of `{name}`, a table of {len(columns)} columns.",
         problem=kinds.get(len(labels), "multiclass_classification"),
         features=features_of(columns, [*options.target, *([key] if key else [])]),
-        targets=[Column(target, "", "" if labels else "number", not labels) for target in options.target],
+        targets=[Column(target, "", number=not labels) for target in options.target],
         cells=columns,
         labels=labels,
         positive=labels[-1] if len(labels) == 2 else "",
         id_name=key or "id",
         ids=columns[key] if key else [],
     )
-
-
-def _twins(table: Table) -> dict[int, Any]:
-    """The features of each row: rows that share them all must not be parted."""
-    cells = [table.cells[column.name] for column in table.features]
-    return dict(enumerate(zip(*cells, strict=True))) if cells else {}
 
 
 def _told(table: Table) -> str:

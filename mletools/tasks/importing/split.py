@@ -3,45 +3,19 @@
 Not covered: the draws of tables that are made here (draft).
 """
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ..baselines import MOST_TRAINED_ON
-from ..draft import GRADES, Draft, constant, form_of
+from ..draft import TaskDraft
+from ..forms import GRADES, Form, constant_cells, form_of
 from ..record import Parts
-from ..table import Column, Rejected, Table
+from ..table import Column, Rejected
 from .columns import Columns, features_of, is_number, labels_of, read_columns, written
 from .declare import MOST_LABELS
 
 MOST_BASELINE_BYTES = 200 << 20
-
-
-def held_out(
-    rows: Sequence[int], strata: Mapping[int, str], groups: Mapping[int, Hashable], share: float, rng: Any
-) -> list[int]:
-    """The rows of a test set, in their order: about `share` of each stratum, and no group in both sets.
-
-    Rows that `strata` does not name are one stratum, those that `groups` does not name are each alone. Where a stratum
-    has two groups or more, one at least is held out and one is kept.
-    """
-    units: dict[Hashable, list[int]] = {}
-    for at in rng.permutation(len(rows)):
-        row = rows[at]
-        units.setdefault(groups.get(row, ("alone", row)), []).append(row)
-    layers: dict[str, list[list[int]]] = {}
-    for unit in units.values():
-        layers.setdefault(strata.get(unit[0], ""), []).append(unit)
-    test: list[int] = []
-    for name in sorted(layers):
-        layer, taken = layers[name], 0
-        wanted = max(1, round(share * sum(map(len, layer))))
-        for unit in layer[:-1]:
-            if taken >= wanted:
-                break
-            test.extend(unit)
-            taken += len(unit)
-    return sorted(test)
 
 
 def complete_rows(columns: Columns, targets: Sequence[str]) -> list[int]:
@@ -49,20 +23,22 @@ def complete_rows(columns: Columns, targets: Sequence[str]) -> list[int]:
     return [at for at, cells in enumerate(zip(*(columns[name] for name in targets), strict=True)) if all(cells)]
 
 
-def strata_of(columns: Columns, targets: Sequence[str], rows: Sequence[int], form: str) -> dict[int, str]:
-    """The stratum of each row: its label, where there is one target of few labels."""
+def strata_of(columns: Columns, targets: Sequence[str], rows: Sequence[int], form: str) -> Sequence[str]:
+    """The stratum of each row: its label, where there is one target of few labels among `rows`; else none."""
     if form == "number" or len(targets) != 1 or len({columns[targets[0]][at] for at in rows}) > MOST_LABELS:
-        return {}
-    return {at: columns[targets[0]][at] for at in rows}
+        return []
+    return columns[targets[0]]
 
 
 def draft_of(
     train: Columns, test: Columns, targets: Sequence[str], form: str, given: Mapping[str, Any], answers: bytes
-) -> Draft:
+) -> TaskDraft:
     """The draft for baselines: features are the columns of both tables. Rejected where none can be trained.
 
     `targets` are columns of `train`; `given` is the grading part of the record.
     """
+    import numpy as np
+
     if form == "other":
         raise Rejected(f"baselines do not predict {given['submission']['parse']}")
     missing = [name for name in targets if name not in train]
@@ -88,32 +64,34 @@ def draft_of(
     shared = {name: train[name] for name in test if name in train}
     features = features_of(shared, [key, *targets])
     names = [column.name for column in features]
-    sample = constant(form, labels, cells)
-    submitted = [key, *given["submission"]["target"]]
-    columns = [Column(name, "") for name in targets]
-    return Draft(
-        table=Table("", "", "", "", features, columns, {}, labels, labels[-1] if len(labels) == 2 else ""),
-        metric=given["metric"]["name"],
-        params=given["metric"]["params"],
-        form=form,
-        train_targets=columns,
+    y = [[float(labels.index(cell)) if labels else float(cell) for cell in column] for column in cells.values()]
+    return TaskDraft(
+        name="",
+        modality="",
+        problem="",
+        form=Form(form, list(targets), labels, key, names=given["submission"]["target"]),
         submission=dict(given["submission"]),
-        train=[],
-        test=[],
-        test_ids=test[key],
+        metric=dict(given["metric"]),
         public={
             "train.csv": written(train, [*names, *targets], rows),
             "test.csv": written(test, names),
-            "sample_submission.csv": written(
-                {key: test[key], **{name: [value] * len(test[key]) for name, value in zip(submitted[1:], sample, strict=True)}},
-                submitted,
-            ),
+            "sample_submission.csv": _constant(form, labels, cells, test[key], [key, *given["submission"]["target"]]),
         },
         answers=answers,
-    )  # fmt: skip
+        features=features,
+        targets=[Column(name, "") for name in targets],
+        y=np.array(y).T,
+        test_ids=test[key],
+    )
 
 
-def draft_of_parts(parts: Parts, target: str | None) -> Draft:
+def _constant(form: str, labels: list[str], cells: Columns, ids: list[str], header: list[str]) -> bytes:
+    values = constant_cells(form, labels, cells)
+    constant = {name: [value] * len(ids) for name, value in zip(header[1:], values, strict=True)}
+    return written({header[0]: ids, **constant}, header)
+
+
+def draft_of_parts(parts: Parts, target: str | None) -> TaskDraft:
     """The draft for baselines out of train.csv and test.csv among a task's public files. Rejected where they are not.
 
     `target` is the column of labels in train.csv, where the submission has one column a class.

@@ -13,7 +13,7 @@ from typing import Any
 from ...records import csv_files
 from ...records.errors import RecordError, ToolError
 from ...records.ids import derive_seed
-from ..draft import Draft
+from ..draft import TaskDraft
 from ..folder import Content, same, size
 from ..record import Parts, finish, rate
 from ..soundness import require
@@ -44,7 +44,7 @@ def import_task(
     """
     drawn = derive_seed(options.seed, candidate.source)
     rng = generator(drawn)
-    draft: Draft | str | None = None
+    draft: TaskDraft | str | None = None
     if candidate.format == "kaggle":
         parts, draft = kaggle(candidate, options, grading, rng)
     elif candidate.format == "table":
@@ -161,7 +161,7 @@ def _as_shares(cells: dict[str, list[str]], names: Sequence[str], total: float) 
 
 
 def _with_thresholds(
-    parts: Parts, draft: Draft | str | None, options: ImportOptions, grading: Grading, seed: int
+    parts: Parts, draft: TaskDraft | str | None, options: ImportOptions, grading: Grading, seed: int
 ) -> tuple[Parts, list[str]]:
     """(`parts` with thresholds from baselines where there are no others, what to tell)."""
     given = parts.grading

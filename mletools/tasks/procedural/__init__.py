@@ -1,9 +1,6 @@
-"""Tasks made from nothing but a seed: a drawn world of files and a hidden rule, split into train and test.
+"""Tasks made from nothing but a seed: a drawn world of files and a hidden rule.
 
 draw       DNA, scenario, factors, rule and files: draw_world
-challenge  splits a world and names its files: make_challenge
-board      a leaderboard of trained baselines: make_board
-describe   the page that a solver reads
 
-Not covered: checks, thresholds, writing to disk.
+Not covered: splitting a world and naming its files (tasks.draft), descriptions, checks, writing to disk.
 """

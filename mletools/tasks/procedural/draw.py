@@ -1,6 +1,6 @@
 """Draws a whole world: DNA, scenario, factors, hidden rule, files, target.
 
-Not covered: splitting it and naming its files (challenge).
+Not covered: splitting it and naming its files (tasks.draft).
 """
 
 import functools

@@ -3,7 +3,7 @@
 A *factor* is a property of a sample that the hidden rule may look at: a column of a table, how fine the stripes of a
 picture are, which of two words comes first. A *medium* (a module in media/) draws factors, renders them into files and
 says what can be measured from these files again. Not covered: the rule over factors (rule), the target that its value
-becomes (target), splitting and the files' names (challenge).
+becomes (target), splitting and the files' names (tasks.draft).
 """
 
 from collections.abc import Mapping, Sequence

@@ -6,7 +6,7 @@ Only metrics without parameters of their own are offered. Not covered: the metri
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..draft import submission_part
+from ..forms import Form
 
 CUSTOM = "custom"
 # What a submission's cells are, by metric; a task with a metric of its own may choose among CUSTOM_FORMS.
@@ -34,12 +34,13 @@ PARSES = {"label": "label", "tagset": "tagset", "text": "text"}
 
 def columns_of(form: str, targets: Sequence[str], labels: Sequence[str]) -> list[str]:
     """The columns of a submission beside the id."""
-    return [f"prob_{label}" for label in labels] if form == "probabilities" else list(targets)
+    return submission_of(form, "id", targets, labels, 0)["target"]  # type: ignore[no-any-return]
 
 
 def submission_of(form: str, key: str, targets: Sequence[str], labels: Sequence[str], rows: int) -> dict[str, Any]:
     """That part of the record."""
-    return submission_part([key], list(targets), form, PARSES.get(form, "number"), labels, rows)
+    names = targets if form != "probabilities" else ()
+    return Form(form, targets, labels, key, names=names).submission(rows)
 
 
 def offered(metrics: Mapping[str, tuple[str, bool]]) -> str:

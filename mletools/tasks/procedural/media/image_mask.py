@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ...forms import rle
 from ...table import Column, Rejected
-from ..challenge import rle
 from ..world import Dense, Rendered, Target
 from .image_files import as_bytes, asset, size_note
 from .image_flaws import flawed, mended, smooth, turned

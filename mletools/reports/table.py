@@ -1,0 +1,67 @@
+"""A report's table: cells under their header, for a terminal, for the page, and the formats of its numbers."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .show.visible import visible_line
+from .summary import RATES
+
+Record = dict[str, Any]
+Column = tuple[str, str | Callable[[Record], str | float | None], str]  # name, field or function of a record, format
+NONE = "-"
+
+
+def number(value: float | None, form: str = ".3f") -> str:
+    """The formatted value; `-` for None."""
+    return NONE if value is None else format(value, form)
+
+
+def form_of(quantity: str) -> str:
+    """The format of a quantity of runs.QUANTITIES."""
+    return ".1%" if quantity in RATES else {"normalised": ".1f", "score": ".4g"}.get(quantity, ".3f")
+
+
+def interval(ends: Sequence[float] | None, form: str = ".3f") -> str:
+    """`0.100 to 0.200`; `-` for None."""
+    return NONE if ends is None else f"{ends[0]:{form}} to {ends[1]:{form}}"
+
+
+@dataclass(frozen=True)
+class Table:
+    """Cells under their header; str() is text with a rule below the header.
+
+    left: the columns that are aligned to the left, the others to the right; title: on the page.
+    """
+
+    header: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+    left: Sequence[str] = ("task", "set")
+    title: str = ""
+
+    @classmethod
+    def of(cls, records: Iterable[Record], columns: Sequence[Column], left: Sequence[str], title: str) -> "Table":
+        """One row per record."""
+
+        def cell(record: Record, value: Any, form: str) -> str:
+            value = value(record) if callable(value) else record[value]
+            return value if isinstance(value, str) else number(value, form)
+
+        rows = [[cell(record, value, form) for _, value, form in columns] for record in records]
+        return cls([name for name, _, _ in columns], rows, left, title)
+
+    def __str__(self) -> str:
+        from tabulate import tabulate
+
+        align = ["left" if name in self.left else "right" for name in self.header]
+        cells = [[visible_line(cell) for cell in row] for row in (self.header, *self.rows)]  # names come from records
+        rules = ["-" * max(map(len, column)) for column in zip(*cells, strict=True)]
+        lines = [cells[0], rules, *cells[1:]]
+        return str(tabulate(lines, tablefmt="plain", disable_numparse=True, colalign=align))
+
+    def filled(self) -> "Table":
+        """Without the columns in which no row has a value."""
+        kept = [at for at in range(len(self.header)) if any(row[at] not in (NONE, "", []) for row in self.rows)]
+        return Table(
+            [self.header[at] for at in kept], [[row[at] for at in kept] for row in self.rows], self.left, self.title
+        )
