@@ -81,11 +81,11 @@ def stability(
                 scores[name].append(value)
     errors = [float(np.std(values, ddof=1)) for values in scores.values() if 2 * len(values) >= RESAMPLES]
     gap, error = abs(thresholds["gold"] - thresholds["bronze"]), float(np.mean(errors)) if errors else 0.0
-    rows = int(grading["submission"]["rows"])
-    needed = math.ceil(rows * (error / gap) ** 2) if gap else 0
+    there = int(grading["submission"]["rows"])
+    needed = math.ceil(there * (error / gap) ** 2) if gap else 0
     stable: dict[str, Any] = {"gap": round(gap, 5), "standard_error": round(error, 5), "needed": needed}
-    if needed > max(rows, most_rows or 0):
-        most = f"{most_rows} are possible" if most_rows else f"there are {rows}"
+    if needed > max(there, most_rows or 0):
+        most = f"{most_rows} are possible" if most_rows else f"there are {there}"
         stable["reason"] = f"gold is a standard error above bronze with {needed} test rows, {most}"
     return stable
 
