@@ -29,9 +29,9 @@ from typing import Any
 
 from tabulate import tabulate
 
-from mletools.models.scripted import answer
 from mletools.sandbox import Limits, Setup, open_sandbox
 from mletools.scaffolds.reading import split_answer
+from mletools.simulated import answer
 
 
 def programs(task: dict[str, Any], count: int) -> list[str]:

@@ -31,8 +31,8 @@ from typing import Any
 from tabulate import tabulate
 
 from mletools.grading import grade
-from mletools.models.scripted import VALID, answer, solves
 from mletools.sandbox import Limits, Setup, open_sandbox
+from mletools.simulated import VALID, answer, solves
 
 THRESHOLDS = ("median", "bronze", "silver", "gold")
 THREADS = {f"{library}_NUM_THREADS": "1" for library in ("OMP", "MKL", "OPENBLAS")}

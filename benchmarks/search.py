@@ -5,7 +5,7 @@
 
 Every arm is a line of mle-rollout and mle-grade, as a user would write it; what is there already is not run again. The
 researcher and the developer are the same scripted model in all arms, which knows nothing of the arm it is in and reacts to
-what it reads (mletools/models/agents/search.py says how); its programs really train, and wait as long as a larger table
+what it reads (mletools/simulated/search.py says how); its programs really train, and wait as long as a larger table
 would take. A search may use --seconds of its clock, on which the programs of a round count as the longest of them; what all
 of them took together is told too, and an arm makes one node a round. Means over the tasks of a seed, then
 over seeds, with the SEM over seeds; differences to rd-agent are paired by task and seed, with the SEM over the pairs.

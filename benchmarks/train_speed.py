@@ -10,8 +10,10 @@ the settings that mle-train-grpo gives to TRL (bfloat16 and gradient checkpointi
 row bounds micro-batches by tokens instead: as many as --micro-batch of the longest rows hold.
 
 Each measurement is a process of its own, and the sides take turns, in reverse order every other time. Tokens are those of
-prompts and completions without padding, over the wall time of --steps optimiser steps that follow --warmup ones; the
-padding is counted in what reaches the model. Share of the peak: 6 * parameters * tokens a second / --peak where
+prompts and completions without padding, over the wall time of --steps optimiser steps that follow --warmup ones;
+positions a token: what reaches the model, more than 1 by padding, less where a group's
+prompt is computed once. `--sizes 135m --lengths answers` are the sizes of SmolLM2 and of short tasks, `--sizes wide --lengths long
+--group-size 2 --micro-batch 2 --groups 1` a large vocabulary over a long rollout. Share of the peak: 6 * parameters * tokens a second / --peak where
 all weights are trained, 4 * for LoRA (no gradients of the frozen weights); attention and what checkpointing repeats are not
 counted. With --keep FILE what is there already is not measured again.
 """
@@ -42,15 +44,22 @@ SIZES = {
     "4m": (2048, 192, 8, 3, 3, 512),
     "0.5b": (151936, 896, 24, 14, 2, 4864),
     "1.5b": (151936, 1536, 28, 12, 2, 8960),
+    "135m": (49152, 576, 30, 9, 3, 1536),  # SmolLM2's
+    "wide": (151936, 64, 2, 2, 1, 176),  # nearly nothing but the vocabulary
 }
-CONTEXT = 2048
-SIDES = {"trl": "TRL", "rows": "ours", "tokens": "ours, --micro-tokens {}"}
+CONTEXT = 40960
+SIDES = {
+    "trl": "TRL", "rows": "ours", "separate": "ours, --no-share-prefix", "tokens": "ours, --micro-tokens {}",
+}  # fmt: skip
 SHORTEST, LONGEST = 50, 1200  # tokens of a completion
 LENGTHS = {
     "ragged": "log-normal, median 250, 50 to 1200",
     "uniform": "uniform, 50 to 1200",
     "equal": "all 400, prompts 100",
+    "answers": "all 300, prompts 600",
+    "long": "all 32,668, prompts 100",
 }
+SAME = {"equal": (100, 400), "answers": (600, 300), "long": (100, 32668)}  # tokens of each prompt and completion
 SETTINGS = ("steps", "warmup", "groups", "group_size", "micro_batch", "loss_type", "seed", "threads")
 Rollout = tuple[list[int], list[int], float]  # prompt, completion, reward
 
@@ -61,11 +70,12 @@ def drawn(given: argparse.Namespace, lengths: str) -> list[list[Rollout]]:
     counts: dict[str, Callable[[], int]] = {
         "ragged": lambda: min(max(round(draw.lognormvariate(math.log(250), 0.8)), SHORTEST), LONGEST),
         "uniform": lambda: draw.randint(SHORTEST, LONGEST),
-        "equal": lambda: 400,
+        **{name: lambda count=count: count for name, (_, count) in SAME.items()},
     }
     groups = []
     for _ in range((given.warmup + given.steps) * given.groups):
-        prompt = [draw.randrange(10, 250) for _ in range(100 if lengths == "equal" else draw.randint(30, 250))]
+        count = SAME[lengths][0] if lengths in SAME else draw.randint(30, 250)
+        prompt = [draw.randrange(10, 250) for _ in range(count)]
         completions = [[draw.randrange(10, 250) for _ in range(counts[lengths]())] for _ in range(given.group_size)]
         groups.append([(prompt, completion, draw.gauss(0.0, 1.0)) for completion in completions])
     return groups
@@ -89,20 +99,19 @@ def make_model(size: str, folder: Path) -> None:
     Qwen2ForCausalLM(config).to(torch.bfloat16 if size.endswith("b") else torch.float32).save_pretrained(folder)
 
 
-def counted() -> Callable[[], tuple[float, float]]:
-    """Count what reaches the model from now on; the answer tells the positions and the tokens among them."""
+def counted() -> Callable[[], int]:
+    """Count the positions that reach the model from now on."""
     from transformers import Qwen2Model
 
-    positions, tokens = [], []
+    positions = []
     forward = Qwen2Model.forward
 
     def counting(self: Any, *args: Any, **given: Any) -> Any:
         positions.append(given["input_ids"].numel())
-        tokens.append(given["attention_mask"].sum())
         return forward(self, *args, **given)
 
     Qwen2Model.forward = counting  # type: ignore[method-assign]
-    return lambda: (float(sum(positions)), float(sum(tokens)))
+    return lambda: sum(positions)
 
 
 def train_ours(given: argparse.Namespace, model: str, out: Path, groups: list[list[Rollout]]) -> Any:
@@ -120,7 +129,7 @@ def train_ours(given: argparse.Namespace, model: str, out: Path, groups: list[li
     options = GrpoOptions(
         loss_type=given.loss_type, use_logprobs=False, lora_rank=given.rank, lora_alpha=max(1, 2 * given.rank), groups_per_step=given.groups,
         micro_batch=10**6 if by_tokens else given.micro_batch, micro_tokens=given.micro_batch * longest if by_tokens else None,
-        save_steps=10**9, learning_rate=1e-6,
+        save_steps=10**9, learning_rate=1e-6, share_prefix=given.side != "separate",
     )  # fmt: skip
     samples = [
         Sample(
@@ -162,7 +171,7 @@ def train_trl(given: argparse.Namespace, model: str, out: Path, groups: list[lis
         output_dir=str(out), per_device_train_batch_size=given.micro_batch, num_generations=given.group_size,
         gradient_accumulation_steps=rows // given.micro_batch, max_steps=given.warmup + given.steps, shuffle_dataset=False,
         loss_type=given.loss_type, scale_rewards="group", beta=0.0, epsilon=0.2, epsilon_high=0.2, temperature=1.0,
-        max_completion_length=LONGEST, learning_rate=1e-6, seed=0, lr_scheduler_type="constant", weight_decay=0.0, max_grad_norm=1.0,
+        max_completion_length=max(LONGEST, *(len(c) for group in groups for _, c, _ in group)), learning_rate=1e-6, seed=0, lr_scheduler_type="constant", weight_decay=0.0, max_grad_norm=1.0,
         disable_dropout=True, report_to="none", save_strategy="no", logging_steps=1, disable_tqdm=True,
         **policy.device_settings(),
     )  # fmt: skip
@@ -195,14 +204,14 @@ def measure(given: argparse.Namespace) -> None:
     if len(stamps) != given.warmup + given.steps:
         raise SystemExit(f"{given.side}: {len(stamps)} steps were taken, not {given.warmup + given.steps}")
     held = [row for group in groups[given.warmup * given.groups :] for row in group]
-    positions, tokens = count()
+    tokens = sum(len(prompt) + len(completion) for group in groups for prompt, completion, _ in group)
     seconds = stamps[-1] - stamps[given.warmup - 1]
     longest = max(len(prompt) + len(completion) for group in groups for prompt, completion, _ in group)
     cuda = torch.cuda.is_available()
     peak = torch.cuda.max_memory_allocated() if cuda else 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     rate = sum(len(prompt) + len(completion) for prompt, completion, _ in held) / seconds
     found = {
-        "rate": rate, "step_s": seconds / given.steps, "padding": 1.0 - tokens / positions, "micro_batches": parts,
+        "rate": rate, "step_s": seconds / given.steps, "positions": count() / tokens, "micro_batches": parts,
         "bound": given.micro_batch * longest, "parameters": parameters, "peak_bytes": peak, "first_norm": norm,
     }  # fmt: skip
     sys.stdout.write("\n" + json.dumps(found) + "\n")
@@ -218,7 +227,7 @@ def measured(given: argparse.Namespace, model: Path, chosen: dict[str, Any]) -> 
     return dict(json.loads(made.stdout.decode().strip().rpartition("\n")[2]))
 
 
-HEAD = ["completions", "", "tokens a second", "against TRL", "padding", "micro-batches", "s a step", "peak memory, MB",
+HEAD = ["completions", "", "tokens a second", "against TRL", "positions a token", "micro-batches", "s a step", "peak memory, MB",
         "first gradient norm", "share of the peak"]  # fmt: skip
 
 
@@ -233,7 +242,7 @@ def row(runs: Sequence[dict[str, Any]], beside: Sequence[dict[str, Any]], peak: 
         SIDES[one["side"]].format(one["bound"]),
         f"{statistics.median(rates):.0f} ({min(rates):.0f} to {max(rates):.0f})",
         "1" if one["side"] == "trl" else ratio,
-        f"{one['padding']:.0%}",
+        f"{one['positions']:.2f}",
         str(one["micro_batches"]),
         f"{statistics.median(run['step_s'] for run in runs):.2f}",
         f"{max(run['peak_bytes'] for run in runs) / 1e6:.0f}",

@@ -39,7 +39,7 @@ IMPORTED = (
     "mletools.grading",
     "mletools.models.embedding",
     "mletools.models.http",
-    "mletools.models.scripted",
+    "mletools.simulated",
     "mletools.rollout.runner",
     "mletools.scoring.grader",
 )

@@ -98,10 +98,10 @@ def main(run: cli.Run, chosen: ReportOptions) -> None:
     if chosen.compare:
         first, second = sets
         record = compare(first, second, **chosen.comparison, seed=run.seed)
-        records, text = [record], comparison(record)
+        records, text = [record], comparison(record, chosen.form)
     else:
         records = summaries(sets, chosen.runs, chosen.missing, chosen.confidence, chosen.complexity)
-        text = course(chosen.tables[0], records) if chosen.tables else report(records)
+        text = course(chosen.tables[0], records, chosen.form) if chosen.tables else report(records, chosen.form)
     if chosen.as_json:
         for record in records:
             run.emit(record)

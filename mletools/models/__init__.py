@@ -14,7 +14,7 @@ from ..records.errors import RecordError, ToolError
 from .address import CHAT, DEFAULT_KEY, read_address, read_key
 
 ENGINES = {
-    "scripted": "mletools.models.scripted:ScriptedModel",
+    "scripted": "mletools.simulated:ScriptedModel",
     "hf": "mletools.models.hf:HfModel",
     "vllm": "mletools.models.vllm_engine:VllmModel",
     "http": "mletools.models.http:HttpModel",

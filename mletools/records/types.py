@@ -634,6 +634,7 @@ class TrainStep(_TrainStep, total=False):
     clipped_share: float
     largest_ratio: float
     padding_share: float
+    shared_share: float
     micro_batches: int
     validation_reward: float
     checkpoint: str | None

@@ -8,6 +8,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from .table import number
+
 HEADER = ("type", "ideas", "share", "effective", "of")
 UNREAD = "(unread)"
 
@@ -30,38 +32,43 @@ class Tally:
 
         share: of the ideas with a type; effective: share of the `of` ideas whose effect is known.
         """
-        typed = len(self) - self._of(None)
-        lines = [self._row(kind, [kind], typed) for kind in types]
-        if self._of(None):
-            lines.append(self._row(UNREAD, [None], 0))
-        return [*lines, self._row("all", [*types, None], 0)]
+        kinds: dict[str, Sequence[str | None]] = {kind: [kind] for kind in types}
+        if self._of([None]):
+            kinds[UNREAD] = [None]
+        lines = []
+        for name, of in {**kinds, "all": [*types, None]}.items():
+            share = percent(self.share(name) if name in types else None)
+            lines.append((name, str(self._of(of)), share, percent(self.effective(of)), str(self._of(of, True, False))))
+        return lines
 
     def share(self, kind: str) -> float | None:
         """The share of a type among the ideas with a type; None without any."""
-        typed = len(self) - self._of(None)
-        return self._of(kind) / typed if typed else None
+        typed = len(self) - self._of([None])
+        return self._of([kind]) / typed if typed else None
 
-    def effective(self, kind: str) -> float | None:
-        """The share of effective ideas of a type among those whose effect is known; None without any."""
-        known = self._of(kind, True, False)
-        return self._of(kind, True) / known if known else None
+    def effective(self, kinds: Iterable[str | None]) -> float | None:
+        """The share of effective ideas of these types among those whose effect is known; None without any."""
+        known = self._of(kinds, True, False)
+        return self._of(kinds, True) / known if known else None
 
-    def _of(self, kind: str | None, *effects: bool | None) -> int:
-        return sum(self._counts[kind, effect] for effect in effects or (True, False, None))
-
-    def _row(self, name: str, kinds: Sequence[str | None], typed: int) -> tuple[str, str, str, str, str]:
-        ideas, known, worked = (
-            sum(self._of(kind, *effects) for kind in kinds) for effects in ((), (True, False), (True,))
-        )
-        share = f"{ideas / typed:.1%}" if typed else "-"
-        return name, str(ideas), share, f"{worked / known:.1%}" if known else "-", str(known)
+    def _of(self, kinds: Iterable[str | None], *effects: bool | None) -> int:
+        return sum(self._counts[kind, effect] for kind in kinds for effect in effects or (True, False, None))
 
     def text(self, types: Sequence[str]) -> str:
         """The table, one line per row, without a final line break."""
-        from tabulate import tabulate
+        return _plain([HEADER, *self.rows(types)])
 
-        align = ("left", "right", "right", "right", "right")
-        return str(tabulate([HEADER, *self.rows(types)], tablefmt="plain", disable_numparse=True, colalign=align))
+
+def percent(value: float | None, form: str = ".1%") -> str:
+    return number(value, form)
+
+
+def _plain(rows: Sequence[Sequence[str]]) -> str:
+    """Aligned columns, the first to the left."""
+    from tabulate import tabulate
+
+    align = ("left", *("right" for _ in rows[0][1:]))
+    return str(tabulate(rows, tablefmt="plain", disable_numparse=True, colalign=align))
 
 
 def ideator(rollout: Mapping[str, Any]) -> str:
@@ -74,11 +81,6 @@ def ideator(rollout: Mapping[str, Any]) -> str:
 
 def per_model(tallies: Mapping[str, Tally], types: Sequence[str]) -> str:
     """A table with the share of each type by model, its difference to the first model, and the share of effective ideas."""
-    from tabulate import tabulate
-
-    def percent(value: float | None, form: str = ".1%") -> str:
-        return "-" if value is None else format(value, form)
-
     names = [name for name, tally in tallies.items() if len(tally)]
     rows = [
         ["type", *names, *(f"{name} - {names[0]}" for name in names[1:]), *(f"effective, {name}" for name in names)]
@@ -86,8 +88,7 @@ def per_model(tallies: Mapping[str, Tally], types: Sequence[str]) -> str:
     for kind in types:
         shares = [tallies[name].share(kind) for name in names]
         changes = [None if None in (share, shares[0]) else share - shares[0] for share in shares[1:]]  # type: ignore[operator]
-        effects = [percent(tallies[name].effective(kind)) for name in names]
+        effects = [percent(tallies[name].effective([kind])) for name in names]
         rows.append([kind, *map(percent, shares), *(percent(change, "+.1%") for change in changes), *effects])
     rows.append(["ideas", *(str(len(tallies[name])) for name in names), *("" for _ in rows[0][len(names) + 1 :])])
-    align = ("left", *("right" for _ in rows[0][1:]))
-    return str(tabulate(rows, tablefmt="plain", disable_numparse=True, colalign=align))
+    return _plain(rows)

@@ -17,6 +17,7 @@ from ..records.errors import RecordError, ToolError
 from ..records.jsonl import loads
 from .show.visible import visible_line
 from .statistics import mean
+from .table import number
 
 WINDOW = 300.0  # seconds, for rates
 RECENT = 100  # rollouts, for recent shares and means
@@ -67,8 +68,7 @@ class Live:
 
     def __init__(self, begun: float) -> None:
         self.begun = begun
-        self.rollouts, self.valid, self.medals, self.trained = 0, 0, 0, 0
-        self.others: Counter[str] = Counter()
+        self.counts: Counter[str] = Counter()  # rollouts, valid, medals, trained
         self.statuses: Counter[str] = Counter()
         self.rewards: deque[float] = deque(maxlen=CURVE)
         self.step: Mapping[str, Any] = {}
@@ -78,7 +78,7 @@ class Live:
 
     def add(self, record: Mapping[str, Any], now: float | None) -> None:
         if record.get("kind") == "train_step":
-            self.trained += 1
+            self.counts["trained"] += 1
             self.step = record
             if record.get("reward_mean") is not None:
                 self.rewards.append(record["reward_mean"])
@@ -86,15 +86,11 @@ class Live:
                 self._steps.append((now, record))
         elif record.get("kind") == "rollout" and isinstance(record.get("grade"), dict):
             execution = record.get("execution") or {}
-            self.rollouts += 1
-            self.valid += bool(record["grade"].get("valid"))
-            self.medals += record["grade"].get("medal") is not None
+            self.counts.update(("rollouts", *_verdicts(record)))
             self.statuses[visible_line(execution.get("status") or "not run")] += 1
             self._recent.append(record)
             if now is not None:
                 self._arrivals.append((now, execution.get("duration_s") or 0.0))
-        else:
-            self.others[str(record.get("kind"))] += 1
 
     def rows(self, now: float) -> list[Row]:
         """The dashboard's rows; recent: the last WINDOW seconds or RECENT rollouts."""
@@ -103,47 +99,46 @@ class Live:
         for queue in (self._arrivals, self._steps):
             while queue and queue[0][0] < since:
                 queue.popleft()
-        recent = list(self._recent)
-        rewards = [each["reward"] for each in recent if each.get("reward") is not None]
-        verdicts = [each["grade"] for each in recent]
-        valid, medals = (
-            mean([float(bool(each.get("valid"))) for each in verdicts]),
-            mean([float(each.get("medal") is not None) for each in verdicts]),
-        )
+        recent = Counter(verdict for record in self._recent for verdict in _verdicts(record))
+        rewards = [record["reward"] for record in self._recent if record.get("reward") is not None]
+        shares = [
+            (name, _share(recent[name], len(self._recent)), _share(self.counts[name], self.counts["rollouts"]))
+            for name in ("valid", "medals")
+        ]
         rows = [
-            ("rollouts", f"{60 * len(self._arrivals) / seconds:.1f} per minute", f"{self.rollouts:,}"),
-            ("valid", _share(valid), _share(self.valid / self.rollouts if self.rollouts else None)),
-            ("medals", _share(medals), _share(self.medals / self.rollouts if self.rollouts else None)),
-            ("reward", _number(mean(rewards)), ""),
+            ("rollouts", f"{60 * len(self._arrivals) / seconds:.1f} per minute", f"{self.counts['rollouts']:,}"),
+            *shares,
+            ("reward", number(mean(rewards)), ""),
             ("busy sandboxes", f"{sum(duration for _, duration in self._arrivals) / seconds:.1f}", ""),
             ("programs", "", ", ".join(f"{count:,} {name}" for name, count in self.statuses.most_common(6)) or "-"),
         ]
-        if self.step:
-            rows += self._training(seconds)
-        return rows
+        return [*rows, *self._training(seconds)] if self.step else rows
 
-    def _training(self, seconds: float) -> list[Row]:
+    def _training(self, seconds: float) -> Iterator[Row]:
         step, steps = self.step, [record for _, record in self._steps]
-        rows = [
-            (
-                "updates",
-                f"{60 * len(steps) / seconds:.1f} per minute",
-                f"{self.trained:,}, policy {step['policy_version']}",
-            ),
-            ("reward of the step", _number(step.get("reward_mean")), sparks(self.rewards)),
-            ("staleness", _number(step.get("staleness")), f"at most {step.get('staleness_max', '-')}"),
-        ]
+        total = f"{self.counts['trained']:,}, policy {step['policy_version']}"
+        yield "updates", f"{60 * len(steps) / seconds:.1f} per minute", total
+        yield "reward of the step", number(step.get("reward_mean")), sparks(self.rewards)
+        yield "staleness", number(step.get("staleness")), f"at most {step.get('staleness_max', '-')}"
         works, waits = (sum(record.get(name) or 0.0 for record in steps) for name in ("duration_s", "waited_s"))
         if works + waits > 0:
-            rows.append(("trainer busy", _share(works / (works + waits)), ""))
-        idle = [record.get("sampler_waited_s") for _, record in self._steps]
-        known = [value for value in idle if value is not None]
+            yield "trainer busy", _share(works, works + waits), ""
+        known = [value for record in steps if (value := record.get("sampler_waited_s")) is not None]
         if len(known) > 1:
             elapsed = self._steps[-1][0] - self._steps[0][0]
-            rows.append(
-                ("sampler idle", _share(min(1.0, (known[-1] - known[0]) / elapsed) if elapsed > 0 else None), "")
-            )
-        return rows
+            yield "sampler idle", _share(min(known[-1] - known[0], elapsed), elapsed), ""
+
+
+def _verdicts(rollout: Mapping[str, Any]) -> Iterator[str]:
+    """`valid`, `medals`, where they hold."""
+    if rollout["grade"].get("valid"):
+        yield "valid"
+    if rollout["grade"].get("medal") is not None:
+        yield "medals"
+
+
+def _share(part: float, whole: float) -> str:
+    return f"{part / whole:.0%}" if whole > 0 else "-"
 
 
 def sparks(values: Iterable[float]) -> str:
@@ -165,14 +160,6 @@ def add_new(tails: Iterable[Tail], live: Live, first: bool) -> None:
     for tail in tails:
         for record in tail.read():
             live.add(record, None if first else time.monotonic())
-
-
-def _share(value: float | None) -> str:
-    return "-" if value is None else f"{value:.0%}"
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3f}"
 
 
 # --- the dashboard --------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from ..records.errors import OptionError
@@ -9,9 +10,13 @@ from ..records.options import option
 from .comparison import BY
 from .reading import labels
 from .runs import POLICIES, ROLES
+from .table import FORMATS
 from .tables import COURSES
 
 TABLE, PAGE, WATCH = "Tables", "Page and figures", "Following"
+_flag = partial(option, default=False)
+_table, _page = partial(_flag, heading=TABLE), partial(option, heading=PAGE)
+_files = partial(_page, default=(), kind="file", metavar="FILE")
 
 
 @dataclass(frozen=True)
@@ -27,81 +32,49 @@ class ReportOptions:
         metavar="K",
     )
     missing: str = option("How a missing run counts.", default="invalid", choices=POLICIES)
-    best_trace: bool = option(
-        "Count one trace per run (scaffold memory), the best by the score that the run showed, with the cost of all.",
-        default=False,
+    best_trace: bool = _flag(
+        "Count one trace per run (scaffold memory), the best by the score that the run showed, with the cost of all."
     )
     sets_by: str | None = option(
         "Divide each file's rollouts into sets by the model that played this role.", choices=ROLES
     )
-    complexity: bool = option(
-        "Also rows over the competitions of low, medium and high complexity (MLE-bench's, as imported).",
-        default=False,
-        heading=TABLE,
+    complexity: bool = _table(
+        "Also rows over the competitions of low, medium and high complexity (MLE-bench's, as imported)."
     )
     confidence: float = option("Confidence level of the intervals.", default=0.95, above=0, below=1)
-    as_json: bool = option(
-        "Write records (kind summary, or comparison) instead of tables.",
-        default=False,
-        flags=("--json",),
-        heading=TABLE,
-    )
-    compare: bool = option("Compare the second of two sets with the first, task by task.", default=False, heading=TABLE)
+    as_json: bool = _table("Write records (kind summary, or comparison) instead of tables.", flags=("--json",))
+    form: str = option("Form of the tables.", default="text", choices=FORMATS, flags=("--format",), heading=TABLE)
+    compare: bool = _table("Compare the second of two sets with the first, task by task.")
     by: str | None = option(
         "--compare, --html: the quantity.  [default: reward; --html: medal, if there are any]",
         choices=tuple(BY),
         heading=TABLE,
     )
-    over_time: bool = option(
-        "Searches: medals and normalised scores by share of the budget used.",
-        default=False,
-        heading=TABLE,
+    over_time: bool = _table("Searches: medals and normalised scores by share of the budget used.")
+    over_turns: bool = _table("Agents in turns: share asking for help, and results so far, after each turn.")
+    over_traces: bool = _table(
+        "Runs of traces (scaffold memory): human rank over time, from memory and from scratch, and by submission."
     )
-    over_turns: bool = option(
-        "Agents in turns: share asking for help, and results so far, after each turn.",
-        default=False,
-        heading=TABLE,
+    html: bool = _page(
+        "Write one HTML page with figures, a table of rollouts, and a viewer; it loads nothing.", default=False
     )
-    over_traces: bool = option(
-        "Runs of traces (scaffold memory): human rank over time, from memory and from scratch, and by submission.",
-        default=False,
-        heading=TABLE,
-    )
-    html: bool = option(
-        "Write one HTML page with figures, a table of rollouts, and a viewer; it loads nothing.",
-        default=False,
-        heading=PAGE,
-    )
-    full: bool = option("--html: the viewer shows texts in full (a larger page).", default=False, heading=PAGE)
-    title: str | None = option("--html: title of the page.  [default: Report]", metavar="TEXT", heading=PAGE)
-    plots: str | None = option("Also write every figure into DIR, as SVG and PNG.", metavar="DIR", heading=PAGE)
-    steps: tuple[str, ...] = option(
+    full: bool = _page("--html: the viewer shows texts in full (a larger page).", default=False)
+    title: str | None = _page("--html: title of the page.  [default: Report]", metavar="TEXT")
+    plots: str | None = _page("Also write every figure into DIR, as SVG and PNG.", metavar="DIR")
+    steps: tuple[str, ...] = _files(
         "--html, --plots, --follow: train_step records, to draw training curves (repeatable).",
-        default=(),
         flags=("--train-steps",),
-        kind="file",
-        metavar="FILE",
-        heading=PAGE,
     )
-    tasks: tuple[str, ...] = option(
+    tasks: tuple[str, ...] = _files(
         "--html, --plots: task records in order of generation, also --rejects and --dropped files, for the funnel "
-        "(repeatable).",
-        default=(),
-        kind="file",
-        metavar="FILE",
-        heading=PAGE,
+        "(repeatable)."
     )
-    follow: bool = option(
+    follow: bool = _flag(
         "Watch FILES and --train-steps while a pipe writes them: a dashboard on standard error, until Ctrl-C.",
-        default=False,
         heading=WATCH,
     )
     interval: float = option(
-        "--follow: seconds between lines, without a terminal.",
-        default=10.0,
-        above=0,
-        metavar="S",
-        heading=WATCH,
+        "--follow: seconds between lines, without a terminal.", default=10.0, above=0, metavar="S", heading=WATCH
     )
 
     @property
@@ -129,29 +102,32 @@ class ReportOptions:
 
     def check(self, files: int) -> None:
         """OptionError: options of different outputs, or options that do not fit this number of files."""
-        if self.label and len(self.label) != files:
-            raise OptionError(f"{len(self.label)} labels for {files} files")
-        if self.compare and files != 2:
-            raise OptionError(f"--compare needs two files, not {files}")
-        if self.by and not (self.compare or self.drawn):
-            raise OptionError("--by needs --compare, --html or --plots")
-        if len(self.tables) + self.compare > 1:
-            raise OptionError("--compare, --over-time, --over-turns and --over-traces are different tables: give one")
-        if self.html and (self.as_json or self.compare or self.tables):
-            raise OptionError("--html excludes --json, --compare and --over-..., which are other outputs")
-        if not self.html and (self.full or self.title):
-            raise OptionError("--full and --title need --html")
-        if self.steps and not (self.drawn or self.follow):
-            raise OptionError("--train-steps needs --html, --plots DIR or --follow")
-        if self.best_trace and (self.drawn or self.over_turns or self.over_traces):
-            raise OptionError(
-                "--best-trace is for tables of runs; the page, figures, --over-turns and --over-traces show every trace"
-            )
-        if (self.sets_by or self.complexity) and (self.drawn or self.compare or self.follow):
-            raise OptionError(
-                "--sets-by and --complexity are for tables: not with --html, --plots, --compare, --follow"
-            )
-        if self.tasks and not self.drawn:
-            raise OptionError("--tasks needs --html or --plots DIR")
-        if self.follow and (self.drawn or self.as_json or self.compare or self.tables):
-            raise OptionError("--follow excludes all other outputs")
+        complaints = {
+            f"{len(self.label)} labels for {files} files": self.label and len(self.label) != files,
+            f"--compare needs two files, not {files}": self.compare and files != 2,
+            "--by needs --compare, --html or --plots": self.by and not (self.compare or self.drawn),
+            "--compare, --over-time, --over-turns and --over-traces are different tables: give one": (
+                len(self.tables) + self.compare > 1
+            ),
+            "--html excludes --json, --compare and --over-..., which are other outputs": (
+                self.html and (self.as_json or self.compare or self.tables)
+            ),
+            "--format is for tables: not with --json, --html, --follow": (
+                self.form != "text" and (self.as_json or self.html or self.follow)
+            ),
+            "--full and --title need --html": not self.html and (self.full or self.title),
+            "--train-steps needs --html, --plots DIR or --follow": self.steps and not (self.drawn or self.follow),
+            "--best-trace is for tables of runs; the page, figures, --over-turns and --over-traces show every trace": (
+                self.best_trace and (self.drawn or self.over_turns or self.over_traces)
+            ),
+            "--sets-by and --complexity are for tables: not with --html, --plots, --compare, --follow": (
+                (self.sets_by or self.complexity) and (self.drawn or self.compare or self.follow)
+            ),
+            "--tasks needs --html or --plots DIR": self.tasks and not self.drawn,
+            "--follow excludes all other outputs": (
+                self.follow and (self.drawn or self.as_json or self.compare or self.tables)
+            ),
+        }
+        for complaint, holds in complaints.items():
+            if holds:
+                raise OptionError(complaint)

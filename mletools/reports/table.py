@@ -1,5 +1,7 @@
 """A report's table: cells under their header, for a terminal, for the page, and the formats of its numbers."""
 
+import csv
+import io
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +12,7 @@ from .summary import RATES
 Record = dict[str, Any]
 Column = tuple[str, str | Callable[[Record], str | float | None], str]  # name, field or function of a record, format
 NONE = "-"
+FORMATS = ("text", "markdown", "csv")
 
 
 def number(value: float | None, form: str = ".3f") -> str:
@@ -51,13 +54,23 @@ class Table:
         return cls([name for name, _, _ in columns], rows, left, title)
 
     def __str__(self) -> str:
+        return self.text()
+
+    def text(self, form: str = "text") -> str:
+        """The table in one of FORMATS, without a final line break; what would steer a terminal is spelled out."""
         from tabulate import tabulate
 
+        header, *rows = [[visible_line(cell) for cell in row] for row in (self.header, *self.rows)]
+        if form == "csv":
+            file = io.StringIO()
+            csv.writer(file, lineterminator="\n").writerows((header, *rows))
+            return file.getvalue().removesuffix("\n")
         align = ["left" if name in self.left else "right" for name in self.header]
-        cells = [[visible_line(cell) for cell in row] for row in (self.header, *self.rows)]  # names come from records
-        rules = ["-" * max(map(len, column)) for column in zip(*cells, strict=True)]
-        lines = [cells[0], rules, *cells[1:]]
-        return str(tabulate(lines, tablefmt="plain", disable_numparse=True, colalign=align))
+        if form == "markdown":
+            header, *rows = [[cell.replace("|", "\\|") for cell in row] for row in (header, *rows)]
+            return str(tabulate(rows, header, tablefmt="pipe", disable_numparse=True, colalign=align))
+        rules = ["-" * max(map(len, column)) for column in zip(header, *rows, strict=True)]
+        return str(tabulate([header, rules, *rows], tablefmt="plain", disable_numparse=True, colalign=align))
 
     def filled(self) -> "Table":
         """Without the columns in which no row has a value."""
@@ -65,3 +78,11 @@ class Table:
         return Table(
             [self.header[at] for at in kept], [[row[at] for at in kept] for row in self.rows], self.left, self.title
         )
+
+
+def document(tables: Sequence[Table], notes: Sequence[str], form: str = "text") -> str:
+    """The tables, an empty line apart, and the notes; csv has no notes."""
+    parts = [table.text(form) for table in tables]
+    if form != "csv":
+        parts.append("\n".join(f"- {note}" if form == "markdown" else note for note in notes))
+    return "\n\n".join(parts)

@@ -9,7 +9,7 @@ from typing import Any
 from .comparison import BY
 from .show.visible import visible_line
 from .summary import ALL, RATES
-from .table import Column, Record, Table, form_of, interval, number
+from .table import Column, Record, Table, document, form_of, interval, number
 from .usage import AFTERWARDS
 
 OVERALL = {
@@ -169,25 +169,25 @@ def _several_roles(rows: Sequence[Record]) -> bool:
 
 
 def tables(rows: Sequence[Record]) -> list[Table]:
-    """The summaries as tables; those without data are left out."""
+    """The summaries as tables without empty columns; tables without data are left out."""
     if not rows:
         return []
     overall = [row for row in rows if row["task"] == ALL]
     parts = (by_task(rows), leaderboards(rows), over_tasks(overall), searches(rows), phases(overall), formats(overall))
-    return [table for table in (*parts, costs(overall)) if table.rows]
+    return [table.filled() for table in (*parts, costs(overall)) if table.rows]
 
 
-def report(rows: Sequence[Record]) -> str:
-    """The summaries as text: tables and notes."""
+def report(rows: Sequence[Record], form: str = "text") -> str:
+    """The summaries as tables and notes, in one of table.FORMATS."""
     if not rows:
         return "no rollouts"
-    return "\n\n".join(map(str, (*tables(rows), notes([row for row in rows if row["task"] == ALL]))))
+    return document(tables(rows), notes([row for row in rows if row["task"] == ALL]), form)
 
 
 # --- notes ----------------------------------------------------------------------------------------------------------
 
 
-def notes(rows: Sequence[Record]) -> str:
+def notes(rows: Sequence[Record]) -> list[str]:
     """Notes on how to read the numbers; `rows` are the sets' lines over all tasks."""
     k = rows[0]["k"]
     fewer = " (- with fewer)" if rows[0]["missing_policy"] == "ignore" else ""
@@ -219,7 +219,7 @@ def notes(rows: Sequence[Record]) -> str:
         lines.append("cost by role: seconds of asking alone; of the rollouts that say what each role used")
         if others:
             lines.append(f"cost of {' and '.join(others)}: after the rollouts, not in all")
-    return "\n".join(lines)
+    return lines
 
 
 def _counts(rows: Sequence[Record], more: str = "") -> tuple[str, str]:
@@ -355,27 +355,27 @@ COURSES: dict[str, tuple[tuple[Course, ...], Callable[[Sequence[Record]], Iterat
 }
 
 
-def course(name: str, rows: Sequence[Record]) -> str:
+def course(name: str, rows: Sequence[Record], form: str = "text") -> str:
     """The tables of one of COURSES, over tasks, with notes."""
     courses, explained, what = COURSES[name]
     overall = [row for row in rows if row["task"] == ALL and courses[0].field in row]
     if not overall:
         return f"no {what}" if rows else "no rollouts"
-    return "\n\n".join((*(str(each.table(overall)) for each in courses), "\n".join(explained(overall))))
+    return document([each.table(overall) for each in courses], list(explained(overall)), form)
 
 
 # --- comparisons ----------------------------------------------------------------------------------------------------
 
 
-def comparison(record: Record) -> str:
+def comparison(record: Record, form: str = "text") -> str:
     """A comparison as a table of its tasks, with the verdict and notes."""
     first, second, by = record["first"], record["second"], record["by"]
-    form = form_of(BY[by])
+    digits = form_of(BY[by])
     columns: tuple[Column, ...] = (
         ("task", "task", ""),
-        (first, "first", form),
-        (second, "second", form),
-        ("difference", "difference", f"+{form}"),
+        (first, "first", digits),
+        (second, "second", digits),
+        ("difference", "difference", f"+{digits}"),
         (f"{second} against {first}", "result", ""),
     )
     table = Table.of(record["tasks"], columns, ("task",), "")
@@ -385,9 +385,9 @@ def comparison(record: Record) -> str:
         "a positive difference is better"
     ]
     if record["difference_mean"] is not None:
-        between = interval(record["difference_ci"], f"+{form}")
+        between = interval(record["difference_ci"], f"+{digits}")
         how = f" ({100 * record['confidence']:.4g} % CI {between}: {method(record)})" if record["difference_ci"] else ""
-        lines.append(f"mean difference over tasks: {record['difference_mean']:+{form}}{how}")
+        lines.append(f"mean difference over tasks: {record['difference_mean']:+{digits}}{how}")
     elif table.rows:
         lines.append("mean difference over tasks: none, the metrics differ")
     for field, words in (
@@ -402,7 +402,7 @@ def comparison(record: Record) -> str:
         {"set": label, "missing_policy": record["missing_policy"], **{name: record[name][at] for name in fields}}
         for at, label in enumerate((first, second))
     ]
-    return f"{table}\n\n" + "\n".join((*lines, *_counts(sets)))
+    return document([table], [*lines, *_counts(sets)], form)
 
 
 def method(record: Record) -> str:

@@ -7,10 +7,10 @@ from typing import Any
 
 from ..grading import score_bytes
 from ..grading.code import box
-from ..models.scripted import answer, solves
 from ..records.errors import RecordError
 from ..sandbox import Limits
 from ..scaffolds.reading import split_answer
+from ..simulated import answer, solves
 from ..tasks.soundness import Trial
 from .code_metrics import LazySandbox
 

@@ -186,6 +186,8 @@ def values_of(cells: Sequence[str], column: Column) -> str:
 def _range(cells: Sequence[str], column: Column) -> str:
     if column.meaning.startswith("file: "):
         return f"path, such as {cells[0]}"
+    if set(cells) == {"0", "1"}:
+        return "0 or 1"
     numbers = [float(cell) for cell in cells if NUMBER.fullmatch(cell)]
     if column.number and 2 * len(numbers) > len(cells):
         span = f"{shortest(min(numbers))} to {shortest(max(numbers))} {column.unit}".rstrip()

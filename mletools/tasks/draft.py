@@ -3,6 +3,7 @@
 A data set is split, its rows get ids, its files their names. Not covered: whether the draft is any good (soundness).
 """
 
+from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -202,15 +203,17 @@ def held_out(
     test: list[int] = []
     for name in sorted(layers):
         layer, taken = layers[name], 0
-        size = sum(map(len, layer))
-        wanted = max(least, round(share * size))
+        wanted = max(least, round(share * sum(map(len, layer))))
         for unit in layer[:-1]:
             if taken >= wanted:
                 break
             test.extend(unit)
             taken += len(unit)
-        if least > 1 and min(taken, size - taken) < least:
-            raise Rejected(f"split: only {size} rows are {name}" if name else f"split: only {size} rows")
+    names = [strata[row] if len(strata) else "" for row in rows]
+    total, held = Counter(names), Counter(strata[row] if len(strata) else "" for row in test)
+    for name in total if least > 1 else ():
+        if min(held[name], total[name] - held[name]) < least:
+            raise Rejected(f"split: only {total[name]} rows are {name or 'there'}")
     return sorted(test)
 
 
@@ -264,7 +267,12 @@ def make_ids(count: int, rng: Any) -> list[str]:
     least = 100000
     while 9 * least < count:
         least *= 10
-    return [str(least + number) for number in rng.permutation(9 * least)[:count]]
+    if 2 * count > least:
+        return [str(least + number) for number in rng.permutation(9 * least)[:count]]
+    ids: dict[str, None] = {}
+    while len(ids) < count:
+        ids.update(dict.fromkeys(map(str, rng.randint(least, 10 * least, size=count))))
+    return list(ids)[:count]
 
 
 def _csv(key: str, ids: Sequence[str], cells: Mapping[str, Sequence[str]], rows: Sequence[int]) -> bytes:

@@ -14,6 +14,7 @@ from ..records.errors import ToolError
 from . import policy
 from .advantages import mean, sample_std
 from .algorithms import MEANS_OVER_TOKENS
+from .memory import sharding
 from .microbatches import Layout
 from .options import GrpoOptions
 from .policy import preload
@@ -45,7 +46,7 @@ class GrpoRun(TrainingRun):
     free = frozenset(
         {
             "learning_rate", "epochs", "micro_batch", "micro_tokens", "temperature", "max_grad_norm", "save_steps", "keep",
-            "logger", "validate", "largest_ratio", "max_staleness", "duration_weight", "duration_clip", "mask", "publish_steps",
+            "logger", "validate", "largest_ratio", "logits_memory", "share_prefix", "max_staleness", "duration_weight", "duration_clip", "mask", "publish_steps",
             "max_steps",
         }
     )  # fmt: skip
@@ -177,7 +178,7 @@ class GrpoRun(TrainingRun):
             adapter=adapter,
             tokenizer=self.tokenizer,
             steps=map(self._checked, steps),
-            layout=Layout(options.micro_batch, options.micro_tokens),
+            layout=Layout(options.micro_batch, options.micro_tokens, options.share_prefix and sharding().stage < 3),
             correction=correction,
             abort_step=self.abort_step,
             arguments={

@@ -15,11 +15,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..records.errors import ToolError
-from . import policy
+from . import logits, policy
 from .step_loader import processes
 
-TILE_ROWS, TILE_WIDTH = 4096, 32768  # TRL 1.16: positions and vocabulary entries whose logits exist at once
-CPU_TILES = 8.25  # copies of a tile while its gradient is made without Triton, one of them of bools
 FLOAT, HALF = 4, 2
 DEVICES = ("CPU", "GPU")
 
@@ -110,11 +108,18 @@ def shape_of(model: str, lora_rank: int) -> Shape:
 
 
 def estimate(
-    shape: Shape, rows: int, length: int, device: str, spread: Sharding = Sharding(), reference: bool = False
+    shape: Shape,
+    rows: int,
+    length: int,
+    device: str,
+    spread: Sharding = Sharding(),
+    reference: bool = False,
+    logits_memory: float | None = None,
 ) -> dict[str, float]:
     """Bytes of one process by what they hold, at the peak of a step of several micro-batches.
 
-    rows, length: of the largest micro-batch. reference: a second model for the KL term, where all weights are trained.
+    rows, length: of the largest micro-batch, as if no prefix were shared. reference: a second model for the KL term,
+    where all weights are trained. logits_memory: megabytes for a tile of logits, None for the default.
     """
     gpu, full = device == "GPU", not shape.adapter
     parts = [spread.processes if spread.stage >= stage else 1 for stage in (1, 2, 3)]
@@ -131,7 +136,7 @@ def estimate(
     }
     if shape.dense:
         bytes_of["activations"] = _activations(shape, rows, length, gpu)
-    bytes_of["logits"] = _logits(shape, rows * length, gpu)
+    bytes_of["logits"] = _logits(shape, rows * length, gpu, logits_memory)
     return {name: size for name, size in bytes_of.items() if size}
 
 
@@ -167,12 +172,13 @@ def _activations(shape: Shape, rows: int, length: int, gpu: bool) -> float:
     return positions * (kept + one + length)
 
 
-def _logits(shape: Shape, positions: int, gpu: bool) -> float:
-    """Tiles of logits, and the gradient of the head and of the embedding where all weights are trained."""
-    tile = min(positions, TILE_ROWS) * (TILE_WIDTH if gpu else min(shape.vocabulary, TILE_WIDTH))
+def _logits(shape: Shape, positions: int, gpu: bool, megabytes: float | None) -> float:
+    """A tile of logits, and the gradient of the head and of the embedding where all weights are trained."""
+    rows, width = logits.tile(megabytes, gpu)
+    entries = min(positions, rows) * (width if gpu else min(shape.vocabulary, width))
     gradients = 0 if shape.adapter else 2 * FLOAT * shape.vocabulary * shape.hidden
     states = FLOAT * positions * shape.hidden
-    return states + gradients + (HALF * tile if gpu else CPU_TILES * FLOAT * tile)
+    return states + gradients + entries * (logits.GPU_BYTES if gpu else logits.CPU_BYTES)
 
 
 @dataclass(frozen=True)
@@ -194,10 +200,14 @@ def step_size(lengths: Sequence[int], rows: int, micro_batch: int, micro_tokens:
     return StepSize(len(longest), sum(longest), count, longest[0])
 
 
-def report(model: str, lora_rank: int, size: StepSize, reference: bool = False) -> list[str]:
+def report(
+    model: str, lora_rank: int, size: StepSize, reference: bool = False, logits_memory: float | None = None
+) -> list[str]:
     """Lines for people: memory of one process on a CPU and on a GPU, in GB (1e9 bytes), by what it is for."""
     shape, spread = shape_of(model, lora_rank), sharding()
-    by_device = [estimate(shape, size.micro_rows, size.length, device, spread, reference) for device in DEVICES]
+    by_device = [
+        estimate(shape, size.micro_rows, size.length, device, spread, reference, logits_memory) for device in DEVICES
+    ]
     names = dict.fromkeys(name for parts in by_device for name in parts)
     lines = [
         "{:<16} {:>8} {:>8}".format("GB, estimated", *DEVICES),

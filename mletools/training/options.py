@@ -49,6 +49,13 @@ class TrainingOptions:
         machine=True,
         heading=FOLDER,
     )
+    logits_memory: float | None = option(
+        "Megabytes for the piece of the logits that is computed at a time, whatever the vocabulary; default: 64, and 268 "
+        "on a GPU.",
+        above=0,
+        machine=True,
+        heading=FOLDER,
+    )
     logger: str = option(
         "Keep curves, beside the records: in OUT/logs, or at a service.",
         default="none",
@@ -93,6 +100,13 @@ class GrpoOptions(TrainingOptions):
     max_grad_norm: float = option("Scale longer gradients down to this.", default=1.0, heading=OPTIMISER)
     micro_tokens: int | None = option(
         "Tokens a forward pass, padding and all, at most.", at_least=1, machine=True, heading=FOLDER
+    )
+    share_prefix: bool = option(
+        "Compute the prompt that the rows of a micro-batch share once.",
+        default=True,
+        switch=True,
+        machine=True,
+        heading=FOLDER,
     )
     baseline: str = option(
         "What an advantage is measured against.", default="group", choices=BASELINES, heading=ADVANTAGES

@@ -21,6 +21,7 @@ from ..records.errors import RecordError, ToolError
 from ..records.ids import content_id
 from ..records.jsonl import Line
 from . import checkpoints, policy
+from .logits import set_tiles
 from .samples import Sample, sample_of
 from .session import TRAINER_STATE, Session, callback, sharded, walk
 from .step_loader import leads
@@ -200,6 +201,7 @@ class TrainingRun:
 
     def common_arguments(self) -> dict[str, Any]:
         """Arguments that both trainers share: nothing printed and nothing saved by the trainer itself."""
+        set_tiles(self.options.logits_memory)
         if self.options.logger == "tensorboard":
             os.environ.setdefault("TENSORBOARD_LOGGING_DIR", str(self.out / "logs"))
         elif self.options.logger == "wandb":

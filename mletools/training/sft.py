@@ -79,7 +79,9 @@ class SftRun(TrainingRun):
     """An SFT run in a folder; going on with it needs the same input."""
 
     algorithm = "sft"
-    free = frozenset({"max_seconds", "max_grad_norm", "micro_batch", "save_steps", "keep", "logger", "validate"})
+    free = frozenset(
+        {"max_seconds", "max_grad_norm", "micro_batch", "save_steps", "keep", "logger", "validate", "logits_memory"}
+    )
 
     def __init__(self, model: str, out: Path, options: SftOptions, resume: bool = False) -> None:
         super().__init__(model, out, options, resume)

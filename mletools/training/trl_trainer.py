@@ -7,14 +7,16 @@ set up, the steps (recorded_trainer), how a step is cut (microbatches).
 import contextlib
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 from trl import GRPOTrainer
 from trl.trainer.grpo_trainer import use_adapter
 
+from . import shared_prefix
 from .algorithms import MEANS_OVER_ROWS
-from .microbatches import Layout, cut, padding_share, tensors_of
+from .microbatches import Layout, cut, shared_length, tensors_of, work
 from .step_loader import Correction, Steps
 from .steps import OptimiserStep, Row
 
@@ -38,6 +40,8 @@ class RecordedTrainer(GRPOTrainer):
         abort_step: Callable[[OptimiserStep, str], None],
         **trl: Any,
     ) -> None:
+        if layout.share and not shared_prefix.supported(trl["model"]):
+            layout = replace(layout, share=False)
         self.steps, self.layout, self.correction, self.abort_step = steps, layout, correction, abort_step
         super().__init__(**trl)
 
@@ -75,9 +79,10 @@ class RecordedTrainer(GRPOTrainer):
             "num_items_in_batch": torch.tensor(float(tokens)),
         }
         inputs = {name: tensor.to(self.accelerator.device) for name, tensor in inputs.items()}
+        self._inputs = inputs
+        self._prefix = shared_length(rows) if self.layout.share and len(rows) == inputs["advantages"].size(0) else 0
         if self.beta != 0.0:
             inputs["ref_per_token_logps"] = self._reference(inputs)
-        self._inputs = inputs
         with self.compute_loss_context_manager():
             loss = super()._compute_loss(model, inputs)
         if self.loss_type in MEANS_OVER_ROWS:
@@ -86,12 +91,42 @@ class RecordedTrainer(GRPOTrainer):
             loss = loss - self.correction.entropy_coef * self._entropy_sum * world / tokens
         return loss
 
-    def _get_per_token_logps_and_entropies(self, model: Any, *args: Any, **kwargs: Any) -> Any:
-        """TRL's, which the loss begins with; what depends on the present probabilities is put into its inputs."""
-        result = super()._get_per_token_logps_and_entropies(model, *args, **kwargs)
+    def _get_per_token_logps_and_entropies(
+        self, model: Any, input_ids: Any, attention_mask: Any, logits_to_keep: int, **kwargs: Any
+    ) -> Any:
+        """In place of TRL's, which the loss begins with; what depends on the present probabilities goes into its inputs.
+
+        Returns (log-probabilities, entropies) of shape (B, C), 0 at tokens without loss, and the experts' balancing
+        loss, for which TRL's own method is asked.
+        """
+        if kwargs.get("compute_aux_loss"):
+            result = super()._get_per_token_logps_and_entropies(
+                model, input_ids, attention_mask, logits_to_keep, **kwargs
+            )
+        else:
+            result = (*self._scores(model, input_ids, attention_mask, logits_to_keep, self._prefix), None)
         if kwargs.get("compute_entropy"):
             self._complete(result[0].detach(), result[1])
         return result
+
+    def _scores(self, model: Any, ids: Any, seen: Any, width: int, prefix: int = 0) -> tuple[Any, Any]:
+        """Log-probabilities and entropies of the last `width` tokens, shape (B, width), 0 at tokens without loss.
+
+        ids, seen: (B, L) tokens, and 0 at padding. prefix: tokens that all rows begin with and that go through the
+        model once.
+        """
+        targets = torch.full_like(ids, -100)
+        targets[:, -width - 1 : -1] = ids[:, -width:].masked_fill(self._inputs["tool_mask"] == 0, -100)
+        with self.accelerator.autocast():
+            if not prefix:
+                outputs = model(input_ids=ids, attention_mask=seen, shift_labels=targets, fused_lm_head=True)
+                return outputs.log_probs[:, -width - 1 : -1], outputs.entropy[:, -width - 1 : -1]
+            packed = shared_prefix.pack(ids, targets, prefix)
+            with shared_prefix.packing():
+                outputs = model(**shared_prefix.arguments(packed), shift_labels=packed.labels, fused_lm_head=True)
+        unpacked = (shared_prefix.unpack(values, packed) for values in (outputs.log_probs, outputs.entropy))
+        logps, entropies = (torch.nn.functional.pad(values, (prefix, 0)) for values in unpacked)
+        return logps[:, -width - 1 : -1], entropies[:, -width - 1 : -1]
 
     def _complete(self, logps: Any, entropies: Any) -> None:
         inputs = self._inputs
@@ -119,13 +154,15 @@ class RecordedTrainer(GRPOTrainer):
 
     def _observe(self, parts: Sequence[Sequence[Sequence[Row]]], tokens: int) -> None:
         sums = self.accelerator.reduce(torch.stack([self._sums[name].float() for name in _SUMS]), reduction="sum")
+        total = work([rows for part in parts for rows in part], self.layout.share)
         means = {name: float(value) / max(1, tokens) for name, value in zip(_SUMS, sums, strict=True)}
         self.observed = {
             "entropy": means["entropy"],
             "sampler_kl": means["log_ratio"],
             "clipped_share": means["clipped"],
             "largest_ratio": float(self.accelerator.gather(self._largest).max()),
-            "padding_share": padding_share([rows for part in parts for rows in part]),
+            "padding_share": total.padding_share,
+            "shared_share": total.shared_share,
             "micro_batches": sum(len(rows) > 0 for part in parts for rows in part),
         }
 
@@ -151,13 +188,12 @@ class RecordedTrainer(GRPOTrainer):
         ids = torch.cat([inputs["prompt_ids"], inputs["completion_ids"]], dim=1)
         seen = torch.cat([inputs["prompt_mask"], inputs["completion_mask"]], dim=1)
         width = inputs["completion_ids"].size(1)
-        score = super()._get_per_token_logps_and_entropies
         with torch.no_grad():
             if self.ref_model is not None:
-                return score(self.ref_model, ids, seen, width)[0]
+                return self._scores(self.ref_model, ids, seen, width)[0]
             adapted = self.accelerator.unwrap_model(self.model)
             with use_adapter(adapted, adapter_name="ref" if "ref" in adapted.peft_config else None):
-                return score(self.model, ids, seen, width)[0]
+                return self._scores(self.model, ids, seen, width, self._prefix)[0]
 
 
 def importance_weights(log_ratio: Any, mask: Any, mode: str, highest: float | None, lowest: float | None) -> Any:

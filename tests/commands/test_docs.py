@@ -23,7 +23,7 @@ from model_server import FaultyServer
 from scripted_server import MARKS, RoleServer, good
 
 from mletools.models import Request
-from mletools.models.scripted import ScriptedModel
+from mletools.simulated import ScriptedModel
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^(?:<!-- not run: *(?P<reason>.*?) *-->\n)?```sh\n(?P<code>.*?)^```$", re.DOTALL | re.MULTILINE)

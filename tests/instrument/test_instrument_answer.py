@@ -10,8 +10,7 @@ from mletools.instrument import MARKERS, instrument, instrument_as
 from mletools.instrument.answer import MOST_REPORTS
 from mletools.instrument.insert import Instrumented
 from mletools.instrument.removal import without_reports
-from mletools.models import bank, readers
-from mletools.models.agents import instrumenter
+from mletools.simulated import bank, instrumenter, programs
 
 PROGRAM = '''"""What it does."""
 from __future__ import annotations
@@ -198,13 +197,13 @@ def test_where_the_text_has_no_room_the_answer_is_refused(code: str, answer: str
 def texts() -> dict[str, str]:
     """Programs of many kinds: of the sandbox's tests, of the scripted model's bank and its readers."""
     found = {path.name: path.read_text() for path in sorted((TESTS / "solutions").glob("*.py"))}
-    found |= {f"part {path.name}": path.read_text() for path in sorted(readers.PARTS.glob("*.py"))}
+    found["measures"] = programs.MEASURES.read_text()
     for problem in ("regression", "multiclass_classification"):
         task: dict[str, Any] = {
             "modality": "tabular",
             "problem": problem,
             "metric": {"name": "mae" if problem == "regression" else "accuracy"},
-            "data": {"public": list(readers.NEEDED)},
+            "data": {"public": list(programs.NEEDED)},
             "submission": {"columns": ["y"], "parse": "number"},
         }
         found |= {f"{problem} {choice.model}": _program(task, choice) for choice in bank.choices(task)}

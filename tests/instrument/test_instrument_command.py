@@ -13,7 +13,7 @@ from model_server import FaultyServer
 
 from mletools.instrument import MARKERS
 from mletools.models import Request
-from mletools.models.agents import instrumenter
+from mletools.simulated import instrumenter
 
 HEAD = "import numpy as np, pandas as pd\nfrom sklearn.linear_model import LogisticRegression\nfrom sklearn.metrics import log_loss\n"
 LOAD = 'train, test = pd.read_csv("input/train.csv"), pd.read_csv("input/test.csv")\nsub = pd.read_csv("input/sample_submission.csv")\n'

@@ -1,7 +1,6 @@
 """Models: choosing one, the scripted one against real tables, the one over HTTP against a real server."""
 
 import csv
-import re
 import subprocess
 import sys
 import threading
@@ -17,11 +16,13 @@ import pytest
 from conftest import mostly_slow
 from step_server import StepServer, drop, send, status, without_keys_and_proxies
 
+from mletools import simulated
 from mletools.grading import grade
-from mletools.models import Reply, Request, bank, open_model, readers, scripted
+from mletools.models import Reply, Request, open_model
 from mletools.models.http import HttpModel
 from mletools.models.waits import wait_s
 from mletools.records.errors import RecordError, ToolError
+from mletools.simulated import bank
 
 # ---- choosing one
 
@@ -61,7 +62,7 @@ def test_a_missing_library_names_the_extra_that_brings_it(monkeypatch: pytest.Mo
 
 def test_importing_the_floor_loads_no_heavy_library() -> None:
     code = (
-        "import sys, mletools.models.http, mletools.models.scripted, mletools.scaffolds.single\n"
+        "import sys, mletools.models.http, mletools.simulated, mletools.scaffolds.single\n"
         "print(sorted({'torch', 'sklearn', 'pandas', 'numpy', 'urllib3', 'transformers'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"
@@ -132,7 +133,7 @@ def make_task(folder: Path, kind: str) -> dict[str, Any]:
     lower = kind in ("log_loss", "rmse")
     return {
         "id": f"{name}-{kind}", "name": name, "problem": f"{problem}_classification" if problem else "regression",
-        "data": {"dir": str(folder), "public": sorted(scripted.NEEDED)}, "submission": spec, "answers": "answers.csv",
+        "data": {"dir": str(folder), "public": sorted(simulated.NEEDED)}, "submission": spec, "answers": "answers.csv",
         "metric": {"name": {"label": "accuracy"}.get(kind, kind), "params": {}, "lower_is_better": lower},
     }  # fmt: skip
 
@@ -172,7 +173,7 @@ def test_every_level_and_every_fault_does_what_it_should(kind: str, tmp_path: Pa
         choices = list({choice.level: choice for choice in choices}.values())
     programs = {f"choice{at}": bank.program(task, choice) for at, choice in enumerate(choices)}
     good = bank.program(task, choices[-1])
-    for level, faults in scripted.FAULTS.items():
+    for level, faults in simulated.FAULTS.items():
         for at, (right, wrong) in enumerate(faults):
             assert right in good
             programs[f"{level}{at}"] = good.replace(right, wrong, 1)
@@ -222,12 +223,12 @@ def test_the_same_request_gets_the_same_answer_and_levels_come_as_often_as_said(
     assert all(reply.finish_reason == "stop" and reply.token_ids is None for reply in replies)
 
 
-@pytest.mark.parametrize("level", scripted.LEVELS)
+@pytest.mark.parametrize("level", simulated.LEVELS)
 def test_a_level_can_be_pinned(level: str, tmp_path: Path) -> None:
     task = make_task(tmp_path, "r2")
     model = open_model(f"scripted:{level}")
     texts = {reply.text for reply in model.sample(requests(task, 60))}
-    if level in scripted.VALID:
+    if level in simulated.VALID:
         menu = [choice for choice in bank.choices(task) if choice.level == level]
         assert {program_of(text) for text in texts} == {bank.program(task, choice) for choice in menu}
     else:
@@ -242,14 +243,14 @@ def test_answers_are_short_and_regular(tmp_path: Path) -> None:
             tuple(programs[0][programs[0].index("") + 2 :])
         }
         assert max(map(len, programs)) <= 25
-        assert max(len(scripted.answer(task, level, 1)) for level in scripted.LEVELS) < 1200
+        assert max(len(simulated.answer(task, level, 1)) for level in simulated.LEVELS) < 1200
         plans = [bank.plan(choice) for choice in bank.choices(task)]
         assert len(set(plans)) == len(plans) and all(3 <= plan.count(". ") + 1 <= 5 for plan in plans)
 
 
 def test_an_imported_table_of_texts_has_any_columns(tmp_path: Path) -> None:
     task = make_task(tmp_path, "label") | {"modality": "text", "provenance": {"graded_by": "record"}}
-    outcomes = run_all(task, {"forest": program_of(scripted.answer(task, "forest", 0))}, tmp_path / "runs")
+    outcomes = run_all(task, {"forest": program_of(simulated.answer(task, "forest", 0))}, tmp_path / "runs")
     code, verdict = outcomes["forest"]
     assert code == 0 and verdict.valid
 
@@ -293,14 +294,14 @@ def test_the_sample_submission_is_handed_in_where_the_bank_has_no_program(
     change: Callable[[Any], Any], message: str, tmp_path: Path
 ) -> None:
     task = make_task(tmp_path, "label")
-    assert scripted.solves(task)
+    assert simulated.solves(task)
     change(task)
-    assert not scripted.solves(task)
-    for reply in open_model(f"scripted:{','.join(scripted.VALID)}").sample(requests(task, 20)):
+    assert not simulated.solves(task)
+    for reply in open_model(f"scripted:{','.join(simulated.VALID)}").sample(requests(task, 20)):
         assert reply.text.startswith(f"No model is trained, for the scripted model {message}. The sample submission ")
         code = program_of(reply.text)
         assert code == bank.SAMPLE_PROGRAM.format(file="sample_submission.csv")
-    for level, faults in scripted.FAULTS.items():
+    for level, faults in simulated.FAULTS.items():
         assert any(right in code for right, _ in faults), level
 
 
@@ -309,7 +310,7 @@ def test_the_sample_submission_goes_in_unchanged(tmp_path: Path) -> None:
     cells = "id,target\n" + "".join(f"{at:03},0.10\n" for at in range(5)) + "5,NA\n6,\n"
     (tmp_path / "public" / "sampleSubmission.csv").write_text(cells)
     task["data"]["public"] = ["images/samples/sub.csv", "sampleSubmission.csv", "train.csv", "upsamples.csv"]
-    run_all(task, {"forest": program_of(scripted.answer(task, "forest", 0))}, tmp_path / "runs")
+    run_all(task, {"forest": program_of(simulated.answer(task, "forest", 0))}, tmp_path / "runs")
     assert (tmp_path / "runs" / "forest" / "submission.csv").read_text() == cells
 
 
@@ -414,18 +415,6 @@ def made_task(folder: Path, kinds: list[str], form: str, modality: str = "multim
             "data": {"dir": str(folder), "public": files}, "submission": spec, "metric": metric}  # fmt: skip
 
 
-def test_no_two_readers_of_a_program_share_a_name() -> None:
-    """A program for several kinds of file holds a reader of each, one after the other."""
-    for quality in ("rough", "fine"):
-        names = [
-            name
-            for part in sorted(readers.PARTS.glob(f"{quality}_*.py"))
-            if not part.stem.endswith(("_gap", "_mask"))
-            for name in re.findall(r"^(?:def )?(\w+)(?: =|\()", part.read_text(encoding="utf-8"), re.MULTILINE)
-        ]
-        assert sorted(names) == sorted(set(names))
-
-
 @pytest.mark.parametrize(
     ("kinds", "form"),
     [([], "tagset"),
@@ -435,8 +424,8 @@ def test_no_two_readers_of_a_program_share_a_name() -> None:
 )  # fmt: skip
 def test_every_level_solves_tasks_of_every_kind_and_form(kinds: list[str], form: str, tmp_path: Path) -> None:
     task = made_task(tmp_path / "task", kinds, form, "multimodal" if len(kinds) > 1 else "tabular")
-    programs = {level: program_of(scripted.answer(task, level, 0)) for level in scripted.VALID}
-    for level, faults in scripted.FAULTS.items():
+    programs = {level: program_of(simulated.answer(task, level, 0)) for level in simulated.VALID}
+    for level, faults in simulated.FAULTS.items():
         for at, (right, wrong) in enumerate(faults):
             assert right in programs["tuned"], right
             if form in ("number", "ranked"):
@@ -486,8 +475,8 @@ def drawn_task(folder: Path, modality: str, problem: str) -> dict[str, Any]:
 )  # fmt: skip
 def test_every_level_solves_tasks_with_many_answers_a_sample(modality: str, problem: str, tmp_path: Path) -> None:
     task = drawn_task(tmp_path / "task", modality, problem)
-    programs = {level: program_of(scripted.answer(task, level, 0)) for level in scripted.VALID}
-    for faults in scripted.FAULTS.values():
+    programs = {level: program_of(simulated.answer(task, level, 0)) for level in simulated.VALID}
+    for faults in simulated.FAULTS.values():
         assert all(right in programs["tuned"] for right, _ in faults)
     outcomes = run_all(task, programs, tmp_path / "runs")
     for name, (code, verdict) in outcomes.items():

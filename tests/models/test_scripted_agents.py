@@ -12,14 +12,13 @@ import pytest
 from conftest import records, run_command
 
 from mletools.models import Reply, Request, open_model
-from mletools.models.agents import PERSONAS, advice, conversation, hostile, ideas
-from mletools.models.agents.solutions import FAULTS, VALID, choice_of, with_fault
-from mletools.models.bank import choices, program
 from mletools.records.errors import ToolError
 from mletools.records.ids import derive_seed
 from mletools.scaffolds import codeact, idea_types, memory, react
 from mletools.scaffolds.ideas import FIXED, QUERY, as_text, idea_and_format, question, read_idea
 from mletools.scaffolds.reading import Action, Fault, as_functions, read_action, read_answer, split_answer
+from mletools.simulated import PERSONAS, advice, conversation, hostile, ideas
+from mletools.simulated.bank import FAULTS, VALID, choice_of, choices, program, with_fault
 
 TASK: dict[str, Any] = {
     "id": "t", "name": "table", "description": "A table.", "problem": "binary_classification", "modality": "tabular",

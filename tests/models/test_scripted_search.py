@@ -13,15 +13,14 @@ from conftest import ROOT, records, run_command
 
 from mletools.grading import grade
 from mletools.models import Request, open_model
-from mletools.models.agents import hostile, search, search_develop, search_prompts, search_recipes
-from mletools.models.agents.search_ideas import Mind, worth
-from mletools.models.agents.search_programs import FAULTS, ProgramOptions, of_bank, text_of
-from mletools.models.agents.search_recipes import CHANGES, Recipe, applied, changed, read, recipe_of, usable
-from mletools.models.agents.solutions import SeededRng
-from mletools.models.bank import choices
 from mletools.sandbox import Limits, Outcome, Sandbox, Setup, open_sandbox
 from mletools.scaffolds.reading import read_answer, split_answer
 from mletools.scaffolds.search.replies import json_in
+from mletools.simulated import hostile, recipes, search, search_prompts
+from mletools.simulated.bank import SeededRng
+from mletools.simulated.programs import ProgramOptions
+from mletools.simulated.recipes import CHANGES, Recipe, applied, changed, read, recipe_of, text_of, usable
+from mletools.simulated.researcher import Mind, worth
 
 TASK: dict[str, Any] = {
     "id": "t", "name": "table", "description": "A table.", "problem": "regression", "modality": "tabular",
@@ -36,7 +35,7 @@ DEBUG = "# Debug mode\n\nThe program is first tried with `python solution.py --d
 REPORT = "# Its own score\n\n```\nValidation score: 0.8123\n```"
 EARLIER = (
     "# Earlier experiments\n\n"
-    "- experiment 0: Train a decision tree with min_samples_leaf=10 as the model. -> score 2.5 (A start.)\n"
+    "- experiment 0: Train one decision tree with min_samples_leaf=10 as the model. -> score 2.5 (A start.)\n"
     "- experiment 3: Add ratios of all pairs of numeric columns. -> score 1.5\n"
     "- experiment 4: Add logarithms of the numeric columns. -> failed: debug (It did not run.)"
 )
@@ -53,7 +52,7 @@ def shown(recipe: Recipe, said: str = "Its score: 2 (lower is better).", heading
     return f"# {heading}\n\n{said}\n\n```python\n{text_of(TASK, recipe, ProgramOptions())}```"
 
 
-def told(*parts: str) -> search_prompts.Told:
+def told(*parts: str) -> search_prompts.SearchPrompt:
     return search_prompts.taken_apart([{"role": "user", "content": "\n\n".join(parts)}])
 
 
@@ -78,9 +77,7 @@ def test_recipes_are_many_and_every_change_is_read_back() -> None:
 
 
 def test_a_recipe_is_changed_as_its_change_says() -> None:
-    text = (
-        "Train a row of boosted trees with n_estimators=50 as the model. Add products of all pairs of numeric columns."
-    )
+    text = "Train some boosted trees with n_estimators=50 as the model. Add products of all pairs of numeric columns."
     recipe = applied(Recipe(), read(text))
     assert recipe == Recipe("boost", 50, ("products",))
     assert applied(recipe, read("Leave out products of all pairs of numeric columns.")).steps == ()
@@ -96,7 +93,7 @@ def test_seconds_are_those_of_the_recipe() -> None:
     assert Recipe("boost", 30, seeds=5, cv=True).seconds == 6.0  # 1.2 * 3.4 * 2.5 = 10.2, cut
     assert f"time.sleep({RIDGE.seconds})" in text_of(TASK, RIDGE, ProgramOptions())
     for recipe in (Recipe("boost", 30, cv=True, seeds=3, blend="extra"), BOOST, Recipe("forest", 4)):
-        assert search_recipes.cheaper(recipe).seconds < recipe.seconds
+        assert recipes.cheaper(recipe).seconds < recipe.seconds
 
 
 # --- forms --------------------------------------------------------------------------------------------------------
@@ -143,8 +140,8 @@ def test_some_programs_have_faults_and_some_flatter_themselves() -> None:
     codes = [code for text in texts if (code := split_answer(text)[1])]
     whole = [code for code in codes if recipe_of(code) == (recipe := recipe_of(code)) and _is_whole(code, recipe)]
     assert 0.58 < len(whole) / 400 < 0.72  # FAULTY is 0.35
-    leaky = sum("kept = ~held |" in code for code in whole)
-    lucky = sum("for seed in range(3))), 5)" in code for code in whole)
+    leaky = sum("np.r_[" in code for code in whole)
+    lucky = sum("np.nanmax(" in code for code in whole)
     assert 0.18 < (leaky + lucky) / len(whole) < 0.33  # OVERFITS is 0.25
     assert 0 < leaky < lucky
 
@@ -152,7 +149,7 @@ def test_some_programs_have_faults_and_some_flatter_themselves() -> None:
 def _is_whole(code: str, recipe: Recipe | None) -> bool:
     assert recipe
     return any(
-        code == text_of(TASK, recipe, ProgramOptions(True, True, check)) for check in ("honest", "lucky", "leaky")
+        code == text_of(TASK, recipe, ProgramOptions("", True, True, check)) for check in ("honest", "lucky", "leaky")
     )
 
 
@@ -254,16 +251,18 @@ def test_the_developer_carries_out_the_idea() -> None:
 
 
 def test_repairs_work_mostly_and_make_cheaper_what_takes_too_long() -> None:
-    broken = f"# The present program\n\n```python\n{text_of(TASK, BOOST, ProgramOptions(True), 'late')}```"
+    broken = f"# The present program\n\n```python\n{text_of(TASK, BOOST, ProgramOptions(debug=True), 'late')}```"
     wrong = "# What is wrong\n\nThe program failed with exit code 1."
     codes = [split_answer(ask("search-fix", broken, wrong, DEBUG, seed=seed))[1] for seed in range(200)]
-    assert 135 < sum(code == text_of(TASK, BOOST, ProgramOptions(True)) for code in codes) < 165  # REPAIRS is 0.75
+    assert (
+        135 < sum(code == text_of(TASK, BOOST, ProgramOptions(debug=True)) for code in codes) < 165
+    )  # REPAIRS is 0.75
     slow = "# What is wrong\n\nBy its own estimate the whole run takes too\nlong: about 9 s, and there are 5."
     one_seed = Recipe("boost", 30, ("outliers",))
     assert set(recipes_of("search-fix", shown(BOOST), slow)) == {one_seed}
-    assert set(recipes_of("search-fix", shown(one_seed), slow)) == {Recipe("kernel", 1, ("outliers",))}
+    assert set(recipes_of("search-fix", shown(one_seed), slow)) == {Recipe("kernel", 0.01, ("outliers",))}
     # a forgotten loop goes, and the recipe stays
-    loop = f"# The present program\n\n```python\n{text_of(TASK, BOOST, ProgramOptions(True), 'slow')}```"
+    loop = f"# The present program\n\n```python\n{text_of(TASK, BOOST, ProgramOptions(debug=True), 'slow')}```"
     assert set(recipes_of("search-debug", loop, slow)) == {BOOST}
 
 
@@ -333,11 +332,10 @@ def verdict(made: tuple[Path, list[dict[str, Any]]], task: dict[str, Any], outco
 def test_programs_run_and_hand_in_valid_files(box: Sandbox, fresh: Any) -> None:
     made, draws = fresh, random.Random(0)
     for task in made[1]:
-        assert search_recipes.fits(task)
-        every = Recipe("kernel", 1, tuple(step for step in search_recipes.STEPS if step != "sides"), "boost", 3, True)
+        every = Recipe("kernel", 1, tuple(step for step in recipes.STEPS if step != "sides"), "boost", 3, True)
         some = [every, *(applied(Recipe(), draws.sample(usable(task, Recipe()), 6)) for _ in range(4))]
         for at, recipe in enumerate(some):
-            wanted = ProgramOptions(True, True, ("honest", "lucky", "leaky")[at % 3])
+            wanted = ProgramOptions("", True, True, ("honest", "lucky", "leaky")[at % 3])
             whole = run(box, made, task, text_of(task, recipe, wanted))
             assert whole.status == "ok", (recipe, whole.stderr)
             assert verdict(made, task, whole).valid
@@ -345,7 +343,7 @@ def test_programs_run_and_hand_in_valid_files(box: Sandbox, fresh: Any) -> None:
             score = re.search(r"^Validation score: (\S+)$", whole.stdout.decode(), re.MULTILINE)
             assert score
             float(score.group(1))
-        debug = run(box, made, task, text_of(task, every, ProgramOptions(True, True)), "--debug")
+        debug = run(box, made, task, text_of(task, every, ProgramOptions("", True, True)), "--debug")
         assert verdict(made, task, debug).valid
         printed = debug.stdout.decode()
         assert re.search(r"^waits 0\.60*1?$", printed, re.MULTILINE)  # a tenth of 6 s
@@ -357,12 +355,12 @@ def test_programs_run_and_hand_in_valid_files(box: Sandbox, fresh: Any) -> None:
 
 def test_faults_fail_as_they_should(box: Sandbox, made: Any) -> None:
     task = made[1][0]
-    for kind, throw in itertools.product(("early", "late", "invalid"), (0.0, 0.4, 0.9)):
-        code = text_of(task, RIDGE, ProgramOptions(True), kind, lambda name, throw=throw: throw)
+    for kind, throw in itertools.product(("crash", "late", "misformat"), (0.0, 0.4, 0.9)):
+        code = text_of(task, RIDGE, ProgramOptions(debug=True), kind, lambda name, throw=throw: throw)
         for arguments in ((), ("--debug",)):
             outcome = run(box, made, task, code, *arguments)
             printed = outcome.stdout.decode()
-            if kind == "invalid":
+            if kind == "misformat":
                 assert outcome.status == "ok", outcome.stderr
                 assert not verdict(made, task, outcome).valid
             else:
@@ -372,24 +370,20 @@ def test_faults_fail_as_they_should(box: Sandbox, made: Any) -> None:
                 assert ("waits" in printed) == (kind == "late")
     slow = run(box, made, task, text_of(task, RIDGE, ProgramOptions(), "slow"))
     assert "waits 5.0\n" in slow.stdout.decode()  # ten times 0.5 s
-    without = run(box, made, task, text_of(task, RIDGE, ProgramOptions(True), "nodebug"), "--debug")
+    without = run(box, made, task, text_of(task, RIDGE, ProgramOptions(debug=True), "nodebug"), "--debug")
     assert without.stdout.decode() == "waits 0.5\n"
-    fake = text_of(task, RIDGE, ProgramOptions(True), "fake")
+    fake = text_of(task, RIDGE, ProgramOptions(debug=True), "fake")
     outcome = box.run(fake, made[0] / task["data"]["dir"] / "public", Limits(), 0, ())
     assert outcome.submission == (made[0] / task["data"]["dir"] / "public/sample_submission.csv").read_bytes()
-    assert set(FAULTS) | {"nocode"} == set(search_develop.FAULTS)
 
 
 @pytest.mark.slow
-def test_other_tasks_get_programs_of_the_bank(box: Sandbox, tmp_path: Path) -> None:
+def test_tasks_with_files_have_recipes_too(box: Sandbox, tmp_path: Path) -> None:
     options = ["-n", "1", "--source", "text", "--seed", "2", "--backend", "none", "--data", str(tmp_path), "-q"]
     task = records(run_command("mle-gen-task", *options).stdout)[0]
     made = (tmp_path, [task])
-    some = next(choice for choice in choices(task) if choice.level == "forest")
-    code = of_bank(task, some, ProgramOptions(True, True))
-    idea = f"# The idea\n\nTrain {some.words} as the model."
-    answers = [split_answer(ask("search-draft", DEBUG, REPORT, idea, seed=seed, task=task))[1] for seed in range(40)]
-    assert 18 < answers.count(code) < 35  # the others are faulty
+    assert "measures" in {change.value for change in usable(task, Recipe())}
+    code = text_of(task, Recipe("extra", 4, ("measures", "products")), ProgramOptions("", True, True))
     for arguments in ((), ("--debug",)):
         outcome = run(box, made, task, code, *arguments)
         assert outcome.status == "ok", outcome.stderr

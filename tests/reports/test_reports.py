@@ -468,3 +468,19 @@ def test_sets_by_the_model_of_a_role(tmp_path: Path) -> None:
     ]  # fmt: skip
     refused = run_command("mle-report", "--html", "--complexity", "x.jsonl", cwd=tmp_path, check=False)
     assert refused.returncode == 2 and b"--sets-by and --complexity are for tables" in refused.stderr
+
+
+def test_tables_are_text_markdown_or_csv_without_empty_columns(tmp_path: Path) -> None:
+    write(tmp_path / "x.jsonl", rollout("a|b", 0, 0.5), rollout("c", 0, None))
+    text, markdown, csv = (
+        run_command("mle-report", "--format", form, "x.jsonl", cwd=tmp_path).stdout.decode().split("\n\n")
+        for form in ("text", "markdown", "csv")
+    )
+    header = ["task", "set", "runs", "valid", "> median", "b/s/g %", "medal", "score", "best@1", "metric"]
+    assert text[0].split("\n")[0].split("  ") == header  # no reward, no SEM: nobody has one
+    lines = [[cell.strip() for cell in line.split(" |")] for line in markdown[0].split("\n")]
+    assert lines[0] == ["| task", *header[1:-1], "metric", ""] and lines[2][0] == r"| a\|b"
+    assert csv[0].split("\n")[:2] == [",".join(header), "a|b,x,1,100%,0%,0/0/0,0%,0.5,0.5,auc ↑"]
+    assert len(csv) == len(markdown) - 1 and markdown[-1].startswith("- missing runs: 0 of 2")  # csv has no notes
+    refused = run_command("mle-report", "--format", "csv", "--json", "x.jsonl", cwd=tmp_path, check=False)
+    assert refused.returncode == 2 and b"--format is for tables" in refused.stderr

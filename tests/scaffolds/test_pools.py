@@ -17,11 +17,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scaffold_task import TASK
 
-from mletools.models.bank import choices, program
 from mletools.records.errors import RecordError, ToolError
 from mletools.scaffolds.likeness import LARGEST, similarity
 from mletools.scaffolds.pool import ALIKE, Entry, Pool, entry_id
 from mletools.scaffolds.previous import Previous, PreviousPool, output
+from mletools.simulated.bank import choices, program
 
 
 def text(*lines: int) -> str:

@@ -42,6 +42,11 @@ def model(torch, tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def samples(torch, model) -> list[Sample]:
     """Five ragged rollouts in two groups; the third in two sequences, the last without recorded log-probabilities."""
+    return drawn(torch, model)
+
+
+def drawn(torch, model: Path, shared: int = 0) -> list[Sample]:
+    """shared: tokens of the prompt of a group; 0: each sequence has one of its own."""
     from transformers import AutoModelForCausalLM
 
     policy = AutoModelForCausalLM.from_pretrained(model)
@@ -51,9 +56,10 @@ def samples(torch, model) -> list[Sample]:
     for number, (group, at) in enumerate(places):
         sequences = []
         for part in range(2 if number == 2 else 1):
-            lengths = [3 + number, 6 - part, 4, 5 + 2 * number]  # read, written, read, written
+            lengths = [0 if shared else 3 + number, 6 - part, 4, 5 + 2 * number]  # read, written, read, written
             ids = torch.randint(10, 250, (sum(lengths),), generator=draw).tolist()
             mask = [int(turn % 2) for turn, length in enumerate(lengths) for _ in range(length)]
+            ids, mask = [ord(group)] * shared + ids, [0] * shared + mask
             with torch.no_grad():
                 logps = torch.log_softmax(policy(torch.tensor([ids])).logits[0] / T, dim=-1)
             off = (torch.rand(len(ids), generator=draw) * 0.8 - 0.4).tolist()
@@ -204,6 +210,67 @@ def test_loss_and_gradient_equal_the_equation(torch, model, samples, tmp_path, c
     assert norm == pytest.approx(expected_norm, rel=1e-6)
     assert step["weighted"] is weighted and step["retokenized"] == 0
     assert (step["rollouts"], step["groups"], step["lost"]) == (5, 2, 0)
+
+
+@pytest.mark.parametrize("case", mostly_slow(["entropy", "grpo", "delta", "importance sequence_mask"], 1))
+def test_loss_and_gradient_are_the_same_where_a_prompt_is_computed_once(torch, model, tmp_path, case: str) -> None:
+    samples = drawn(torch, model, shared=40)
+    shared = sum(40 * (len(row) - 1) for row in ([0, 1, 2, 2], [3, 4]))
+    settings = {"lora_rank": 0, "max_completion_length": CONSTANT, **CASES[case]}
+    separate = ours(torch, model, samples, tmp_path / "separate", GrpoOptions(**settings, share_prefix=False))
+    once = ours(torch, model, samples, tmp_path / "once", GrpoOptions(**settings))
+    assert once[:2] == pytest.approx(separate[:2], rel=1e-7, abs=1e-7)  # the head adds in float32
+    assert separate[2]["shared_share"] == 0.0
+    assert once[2]["shared_share"] > 0.5 * shared / sum(len(s.input_ids) for one in samples for s in one.sequences)
+    assert once[:2] == pytest.approx(
+        reference(torch, model, samples, GrpoOptions(**settings), [1.0] * 5), abs=1e-6, rel=1e-6
+    )
+
+
+def test_a_model_that_attends_to_a_window_shares_no_prompt(torch) -> None:
+    from transformers import MistralConfig, MistralForCausalLM
+
+    from mletools.training import shared_prefix
+
+    small = {
+        "vocab_size": 60, "hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2,
+        "num_key_value_heads": 1,
+    }  # fmt: skip
+    window = MistralForCausalLM(MistralConfig(**small, sliding_window=4))
+    assert not shared_prefix.supported(window) and window.config._attn_implementation == "sdpa"
+    everything = MistralForCausalLM(MistralConfig(**small, sliding_window=None))
+    assert shared_prefix.supported(everything)
+    eager = MistralForCausalLM(MistralConfig(**small, sliding_window=None, attn_implementation="eager"))
+    assert not shared_prefix.supported(eager)
+
+
+def test_tiles_of_logits_stay_within_their_memory(torch, monkeypatch) -> None:
+    import trl.kernels.chunked_logprob as kernel
+    import trl.trainer.utils as head
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    from mletools.training import logits
+
+    assert logits.tile(64, gpu=False)[0] * logits.tile(64, gpu=False)[1] * 33 <= 64e6
+    assert logits.tile(1e-4, gpu=False) == (1, 3)
+    for module, name in ((kernel, "TOKEN_CHUNK_SIZE"), (head, "_CHUNKED_LOGPROB_CHUNK_SIZE"), (head, "_use_triton")):
+        monkeypatch.setattr(module, name, getattr(module, name))  # puts them back afterwards
+    sizes, fold = [], kernel._forward_tile
+    monkeypatch.setattr(
+        kernel, "_forward_tile", lambda tile, *given, **named: (sizes.append(tile.shape), fold(tile, *given, **named))
+    )
+    model = LlamaForCausalLM(
+        LlamaConfig(vocab_size=5000, hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2)
+    )
+    head.add_fused_lm_head(model, outputs=("log_probs", "entropy"))
+    ids = torch.arange(80).reshape(2, 40)
+    targets = torch.full_like(ids, -100)
+    targets[0, 10:20] = ids[0, 11:21]
+    logits.set_tiles(0.5)  # 7 tokens x 2,048 entries
+    scores = model(input_ids=ids, shift_labels=targets, fused_lm_head=True).log_probs
+    assert set(sizes) == {(7, 2048), (7, 904), (3, 2048), (3, 904)}  # ten tokens with loss, none of the others
+    expected = torch.log_softmax(model(input_ids=ids[:1]).logits[0], -1)[range(10, 20), range(11, 21)]
+    assert torch.allclose(scores[0, 10:20], expected, atol=1e-5) and not scores[1].any()
 
 
 @pytest.mark.parametrize("preset", list(PRESETS))

@@ -84,7 +84,7 @@ def test_states_are_counted_by_hand() -> None:
     parts = estimate(PLAIN, 2, 16, "CPU")
     assert (parts["weights"], parts["gradients"], parts["optimiser"]) == (4000, 4000, 8000)
     assert parts["activations"] == 4 * 32 * 2 * (6 * 8 + 2 + 4 * 8 + 2 + 4 * 16 + 16)
-    assert parts["logits"] == 4 * 32 * 8 + 2 * 4 * 50 * 8 + 8.25 * 4 * 32 * 50
+    assert parts["logits"] == 4 * 32 * 8 + 2 * 4 * 50 * 8 + 33 * 32 * 50
     gpu = estimate(PLAIN, 2, 16, "GPU", reference=True)
     assert (gpu["weights"], gpu["reference model"], gpu["bfloat16 copies"]) == (4000, 4000, 2000)
     assert gpu["activations"] < parts["activations"]

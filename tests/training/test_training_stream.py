@@ -19,7 +19,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 from mletools.training import checkpoints
 from mletools.training.durations import arrival_weights, duration_weights
 from mletools.training.grpo import GrpoOptions, GrpoRun
-from mletools.training.microbatches import Layout, cut, padding_share, tensors_of
+from mletools.training.microbatches import Layout, cut, shared_length, tensors_of, work
 from mletools.training.pool import GroupPool, held_steps
 from mletools.training.samples import Sample, Sequence
 from mletools.training.steps import Choice, Row
@@ -293,8 +293,28 @@ def test_rows_of_like_length_go_together() -> None:
     rows = rows_of(5, 90, 10, 80, 7)
     assert lengths(cut(rows, Layout(rows=2))) == [[[90, 80], [10, 7], [5]]]
     assert lengths(cut(rows, Layout(rows=8, tokens=100))) == [[[90], [80], [10, 7, 5]]]
-    assert padding_share(cut(rows, Layout(rows=2))[0]) == pytest.approx(1 - 192 / (180 + 20 + 5))
-    assert cut([], Layout()) == [[[]]] and padding_share([[]]) == 0.0
+    assert work(cut(rows, Layout(rows=2))[0]).padding_share == pytest.approx(1 - 192 / (180 + 20 + 5))
+    assert cut([], Layout()) == [[[]]] and work([[]]).padding_share == 0.0
+
+
+def answers(prompt: int, *lengths: int) -> list[Row]:
+    """Rows of `lengths` tokens that answer a prompt of 40 tokens, all of them the number of the prompt."""
+    one = sample("a0", 0.0)
+    mask = [0] * 40
+    return [Row(Sequence([prompt] * 40 + [1] * (n - 40), mask + [1] * (n - 40)), 1.0, one) for n in lengths]
+
+
+def test_rows_of_a_prompt_go_together_where_it_is_shared() -> None:
+    rows = [*answers(5, 60, 50), *answers(6, 90, 45, 42), *answers(7, 55), *rows_of(20)]
+    parts = cut(rows, Layout(rows=2, share=True))
+    assert lengths(parts) == [[[90, 45], [55, 20], [60, 50], [42]]]
+    assert [shared_length(part) for part in parts[0]] == [39, 0, 39, 0]
+    done = work(parts[0], share=True)
+    assert done.positions == 39 + 2 * 51 + 39 + 2 * 21 + 2 * 55 + 42
+    assert done.shared_share == pytest.approx(2 * 39 / 362)
+    assert done.padding_share == pytest.approx(1 - (362 - 2 * 39) / done.positions)
+    # 39 + 2 * 51 = 141 positions
+    assert lengths(cut(answers(6, 90, 90, 90), Layout(rows=8, tokens=150, share=True))) == [[[90, 90], [90]]]
 
 
 def test_processes_have_as_many_micro_batches_and_nearly_as_many_rows() -> None:

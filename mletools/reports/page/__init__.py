@@ -87,7 +87,7 @@ class Page:
         ]
         groups = [group for group in groups if group[2]]
         shown_tables = [
-            (_with_ends(table, sets) if table.title == "By task" else table).filled() for table in tables(summaries)
+            _with_ends(table, sets).filled() if table.title == "By task" else table for table in tables(summaries)
         ]
         sections = [("overview", "Overview"), *((id, name) for id, name, _ in groups)]
         sections += [("tables", "Tables")] if shown_tables else []
@@ -109,7 +109,7 @@ class Page:
                 makers=self._makers.table(written or {}) if self._rows else None,
                 cards=list(_cards(runs, overall)),
                 tables=shown_tables,
-                notes=notes(overall).split("\n") if overall else [],
+                notes=notes(overall) if overall else [],
                 groups=groups,
                 step_data=packed(fields(steps)) if steps else None,
                 rollouts=bool(self._rows),

@@ -5,9 +5,9 @@ writing (the command does).
 """
 
 from .console import Printer, html_printer, page, printer
+from .header import row, table
 from .lines import View, is_rule
-from .listing import HEADER, row, table
 from .rollout import lines
 from .tree import graph
 
-__all__ = ["HEADER", "Printer", "View", "graph", "html_printer", "is_rule", "lines", "page", "printer", "row", "table"]
+__all__ = ["Printer", "View", "graph", "html_printer", "is_rule", "lines", "page", "printer", "row", "table"]

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from html import escape
 from importlib.resources import files
 from itertools import islice
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -46,21 +46,25 @@ def printer(colour: bool) -> Printer:
 
     Sixteen colours, so that the terminal's own palette decides; every line ends its colours, as `less -R` wants it.
     """
-    file = io.StringIO()
-    console = _console(file, colour)
+    from rich.segment import Segment, Segments
+
+    console = _console(colour)
 
     def written(lines: Iterable["Text"]) -> Iterator[str]:
-        for _ in _batches(console, lines):
-            yield file.getvalue()
-            file.seek(0)
-            file.truncate()
+        remaining = iter(lines)
+        while batch := list(islice(remaining, BATCH)):
+            # not as renderables: those would be wrapped, and their tabs replaced
+            segments = [segment for line in batch for segment in (*line.render(console), Segment.line())]
+            with console.capture() as captured:
+                console.print(Segments(segments), end="", soft_wrap=True)
+            yield captured.get()
 
     return written
 
 
 def html_printer() -> Printer:
     """A function from lines to HTML: text is escaped, styles are classes of page.css."""
-    console = _console(io.StringIO(), True)
+    console = _console(True)
 
     def written(lines: Iterable["Text"]) -> Iterator[str]:
         for line in lines:
@@ -92,11 +96,11 @@ def _classes(style: "Style | None") -> str:
     return " ".join(classes)
 
 
-def _console(file: IO[str], colour: bool) -> "Console":
+def _console(colour: bool) -> "Console":
     from rich.console import Console
 
     return Console(
-        file=file,
+        file=io.StringIO(),
         force_terminal=colour,
         force_jupyter=False,
         color_system="standard" if colour else None,
@@ -107,15 +111,3 @@ def _console(file: IO[str], colour: bool) -> "Console":
         width=1000,
         legacy_windows=False,
     )
-
-
-def _batches(console: "Console", lines: Iterable["Text"]) -> Iterator[None]:
-    """Have the console print the lines, some at a time."""
-    from rich.segment import Segment, Segments
-
-    remaining = iter(lines)
-    while batch := list(islice(remaining, BATCH)):
-        # not as renderables: those would be wrapped, and their tabs replaced
-        segments = [segment for line in batch for segment in (*line.render(console), Segment.line())]
-        console.print(Segments(segments), end="", soft_wrap=True)
-        yield

@@ -21,16 +21,19 @@ def tokens(usage: Record | None) -> str:
     return " + ".join("?" if count is None else f"{count:,}" for count in counts)
 
 
+def spent(used: Record | None, took: float | None = None, unknown: str = "tokens not told") -> str:
+    """Tokens, seconds (`took`, or else those of `used`) and USD in one line; `unknown`: instead of the tokens."""
+    seconds, paid = took if took is not None else (used or {}).get("seconds"), usd(used)
+    parts = (
+        unknown if tokens(used) == "-" else f"{tokens(used)} tokens",
+        "" if seconds is None else f"{seconds:.1f} s",
+    )
+    return ", ".join(filter(None, (*parts, "" if paid == "-" else f"{paid} USD")))
+
+
 def usd(usage: Record | None) -> str:
     value = (usage or {}).get("usd")
     return "-" if value is None else f"{value:.4f}"
-
-
-def spent(used: Record) -> str:
-    """Tokens, seconds and USD in one line."""
-    told = "tokens not told" if tokens(used) == "-" else f"{tokens(used)} tokens"
-    took = "" if used.get("seconds") is None else f", {used['seconds']:.1f} s"
-    return told + took + ("" if usd(used) == "-" else f", {usd(used)} USD")
 
 
 def seconds(rollout: Record) -> float:
@@ -44,6 +47,12 @@ def shown_score(verdict: Record | None) -> str:
     if verdict is None:
         return "-"
     return number(verdict.get("score")) if verdict.get("valid") else "invalid"
+
+
+def validated(verdict: Record | None) -> str:
+    """A verdict on the validation rows, with its reason."""
+    reason = f": {verdict['reason']}" if verdict and verdict.get("reason") else ""
+    return "nothing was handed in" if verdict is None else shown_score(verdict) + reason
 
 
 def task_name(rollout: Record) -> str:

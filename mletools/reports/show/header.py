@@ -1,4 +1,4 @@
-"""The top of a rollout: what it is and what it came to, and a line for each turn, so that progress is seen at a glance."""
+"""The top of a rollout: what it is and what it came to, and a line for each turn; rollouts as a table, a line each."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 Record = Mapping[str, Any]
 WIDEST = 60  # characters of a cell
+REVEALED = "!"
 MEDALS = {"gold": "bold yellow", "silver": "bold white", "bronze": "yellow"}
 STOPPED = {
     "length": "its answer was cut off, or its tokens are used up",
@@ -57,14 +58,11 @@ def _all_facts(rollout: Record) -> Iterator["Text"]:
     if rollout.get("search"):
         yield from _searched(rollout["search"])
     yield from _came_to(rollout)
-    used = rollout["usage"]
-    told = "tokens not told" if facts.tokens(used) == "-" else f"{facts.tokens(used)} tokens"
-    paid = "" if used["usd"] is None else f", {facts.usd(used)} USD"
-    yield _fact("cost", f"{told}, {facts.seconds(rollout):.1f} s{paid}")
+    yield _fact("cost", facts.spent(rollout["usage"], facts.seconds(rollout)))
     roles = by_role(rollout)
-    for role, spent in roles.items() if len(roles) > 1 else ():
+    for role, used in roles.items() if len(roles) > 1 else ():
         after = f" ({AFTERWARDS[role]}, not in the above)" if role in AFTERWARDS else ""
-        yield _fact("", f"{role}: {facts.spent(spent)}{after}")
+        yield _fact("", f"{role}: {facts.spent(used)}{after}")
 
 
 def revealed() -> "Text":
@@ -114,9 +112,7 @@ def _searched(search: Record) -> Iterator["Text"]:
 def _came_to(rollout: Record) -> Iterator["Text"]:
     """Validation, grade, reward and what a filter said of it."""
     if "validation" in rollout:
-        verdict = rollout["validation"]
-        reason = f": {verdict['reason']}" if verdict and verdict.get("reason") else ""
-        yield _fact("validation", "nothing was handed in" if verdict is None else facts.shown_score(verdict) + reason)
+        yield _fact("validation", facts.validated(rollout["validation"]))
     grade = rollout.get("grade")
     if grade:
         yield _fact("grade", *graded(grade))
@@ -157,53 +153,84 @@ def ladder(grade: Record) -> Iterator[str | tuple[str, str]]:
         yield from (" → " if at else "", part)
 
 
+# --- tables: the turns of a rollout, and rollouts -------------------------------------------------------------------
+
+
 def overview(rollout: Record, turns: Sequence[Turn]) -> list["Text"]:
-    """A table with a line for each turn; nothing for a rollout of one."""
-    if len(rollout["turns"]) < 2:
+    """A table with a line for each turn, without empty columns; nothing for a rollout of one."""
+    if len(turns) < 2:
         return []
-    shown = "test" if rollout.get("reveal_test") else "test (hidden)"
-    header = ["turn", "node", "parents", "action", "status", "score", "validation", "best so far", shown]
-    header += ["tokens", "seconds", "USD"]
-    rows = [
-        [
-            str(turn.number),
-            *_place_in_graph(record.get("node")),
-            record["action"],
-            str(record.get("problem") or (turn.ran["status"] if turn.ran else "-")),
-            facts.number((record.get("node") or {}).get("score")),
-            facts.shown_score(record.get("validation")),
-            facts.number(turn.best),
-            facts.shown_score(record.get("grade")),
-            facts.tokens(record.get("usage")),
-            f"{record['duration_s']:.1f}",
-            facts.usd(record.get("usage")),
-        ]
-        for turn in turns
-        for record in (turn.record,)
-    ]
-    told = [any(row[at] != "-" for row in rows) for at in range(len(header))]
-    rows = [[cell for cell, kept in zip(row, told, strict=True) if kept] for row in rows]
-    return aligned(
-        [name for name, kept in zip(header, told, strict=True) if kept], rows, ("action", "status", "parents")
-    )
+    columns: dict[str, list[str]] = {}
+    for turn in turns:
+        record, node = turn.record, turn.record.get("node") or {}
+        cells = {
+            "turn": str(turn.number),
+            "node": str(node.get("number", "-")),
+            "parents": ", ".join(map(str, node.get("parents") or ())) or "-",
+            "action": record["action"],
+            "status": str(record.get("problem") or (turn.ran["status"] if turn.ran else "-")),
+            "score": facts.number(node.get("score")),
+            "validation": facts.shown_score(record.get("validation")),
+            "best so far": facts.number(turn.best),
+            "test" if rollout.get("reveal_test") else "test (hidden)": facts.shown_score(record.get("grade")),
+            "tokens": facts.tokens(record.get("usage")),
+            "seconds": f"{record['duration_s']:.1f}",
+            "USD": facts.usd(record.get("usage")),
+        }
+        for name, cell in cells.items():
+            columns.setdefault(name, []).append(cell)
+    filled = {name: cells for name, cells in columns.items() if any(cell != "-" for cell in cells)}
+    return aligned(list(filled), list(zip(*filled.values(), strict=True)), ("action", "status", "parents"))
 
 
-def _place_in_graph(node: Record | None) -> tuple[str, str]:
-    """The number and the parents of a turn that is a node."""
-    return ("-", "-") if node is None else (str(node["number"]), ", ".join(map(str, node["parents"])) or "-")
+def row(rollout: Record) -> dict[str, str]:
+    """The cells of a rollout by column; a score has an exclamation mark where the agent was shown test scores."""
+    grade = rollout.get("grade")
+    return {
+        "id": rollout["id"],
+        "task": facts.task_name(rollout),
+        "scaffold": rollout["scaffold"],
+        "turns": str(len(rollout["turns"])),
+        "stopped": rollout["stop_reason"],
+        "status": (rollout.get("execution") or {}).get("status", "-"),
+        "validation": facts.shown_score(rollout.get("validation")),
+        "score": facts.shown_score(grade) + (REVEALED if rollout.get("reveal_test") else ""),
+        "medal": (grade or {}).get("medal") or "-",
+        "reward": facts.number(rollout.get("reward")),
+        "tokens": facts.tokens(rollout["usage"]),
+        "USD": facts.usd(rollout["usage"]),
+        "seconds": f"{facts.seconds(rollout):.1f}",
+    }
+
+
+def table(rows: Sequence[Mapping[str, str]]) -> list["Text"]:
+    """Rollouts, a line each, under the names of the columns; nothing without rows."""
+    if not rows:
+        return []
+    left = ("id", "task", "scaffold", "stopped", "status", "medal")
+    lines = aligned(list(rows[0]), [list(row.values()) for row in rows], left)
+    if any(row["score"].endswith(REVEALED) for row in rows):
+        lines.append(styled((f"{REVEALED} the agent was shown test scores", BAD)))
+    return lines
 
 
 def aligned(header: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[str]) -> list["Text"]:
     """Columns under their names, numbers to the right; as wide as they are, whatever the terminal is."""
-    from rich.cells import cell_len, set_cell_size
+    from rich.cells import cell_len
 
     cells = [[shortened(visible_line(cell), WIDEST) for cell in row] for row in (header, *rows)]
-    widths = [max(cell_len(cell) for cell in column) for column in zip(*cells, strict=True)]
-    made = []
+    widths = [max(map(cell_len, column)) for column in zip(*cells, strict=True)]
+    lines = []
     for at, row in enumerate(cells):
-        parts = []
-        for name, cell, width in zip(header, row, widths, strict=True):
-            parts.append(set_cell_size(cell, width) if name in left else " " * (width - cell_len(cell)) + cell)
-        style = "bold" if at == 0 else BAD if "invalid" in row or "error" in row else ""
-        made.append(styled(("  ".join(parts).rstrip(), style)))
-    return made
+        line = "  ".join(
+            padded(cell, width, name in left) for name, cell, width in zip(header, row, widths, strict=True)
+        )
+        lines.append(styled((line.rstrip(), "bold" if at == 0 else BAD if "invalid" in row or "error" in row else "")))
+    return lines
+
+
+def padded(cell: str, width: int, left: bool) -> str:
+    """The cell in `width` columns, cut to them if it is aligned to the left."""
+    from rich.cells import cell_len, set_cell_size
+
+    return set_cell_size(cell, width) if left else " " * (width - cell_len(cell)) + cell

@@ -100,8 +100,8 @@ def _ideas(rollout: Record, view: View) -> Iterator["Text"]:
     implementer = rollout.get("implementer")
     if implementer:
         name = f"the implementer: {implementer.get('model')}"
-        used = implementer.get("usage")
-        yield rule(name, view, after="" if facts.tokens(used) == "-" else f"{facts.tokens(used)} tokens")
+        tokens = facts.tokens(implementer.get("usage"))
+        yield rule(name, view, after="" if tokens == "-" else f"{tokens} tokens")
         for message in implementer.get("messages") or ():
             yield from seen(message, view)
 
@@ -124,9 +124,9 @@ def _judged(rollout: Record, view: View) -> Iterator["Text"]:
     instrument, execution, grade = (rollout.get(name) for name in ("instrument", "execution", "grade"))
     if instrument:
         arrived = set((execution or {}).get("markers", ()))
-        found = sum(marker in arrived for marker in instrument["markers"])
-        told = instrument["problem"] or f"{found} of {len(instrument['markers'])} arrived"
-        yield styled(("reports", LABEL), f" {told}")
+        reached = sum(marker in arrived for marker in instrument["markers"])
+        reports = instrument["problem"] or f"{reached} of {len(instrument['markers'])} arrived"
+        yield styled(("reports", LABEL), f" {reports}")
     if execution:
         if any(each.get("execution") == execution for each in rollout["turns"]):
             yield styled(("ran", LABEL), f" {execution['status']}, as in its turn")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..turns import lower_is_better, turns
 from . import facts
-from .header import MEDALS, revealed
+from .header import MEDALS, padded, revealed
 from .lines import BAD, DIM, LABEL, View, count, folded, styled
 from .visible import visible_line
 
@@ -47,12 +47,11 @@ def graph(rollout: Record, view: View) -> Iterator["Text"]:
 
 
 def _root(rollout: Record) -> "Text":
-    told = rollout["search"]
     best = next((turn.record["node"] for turn in reversed(turns(rollout)) if turn.improved), None)
     numbered = {turn["node"]["number"]: turn for turn in rollout["turns"]}
-    chosen = told.get("chosen")
+    chosen = rollout["search"].get("chosen")
     parts: list[str | tuple[str, str]] = [(f"{facts.task_name(rollout)}", LABEL), f" {rollout['id']}: "]
-    parts.append(f"{told.get('preset') or 'components of its own'}, {count(len(numbered), 'node')}, ")
+    parts.append(f"{rollout['search'].get('preset') or 'components of its own'}, {count(len(numbered), 'node')}, ")
     parts.append("none has a score" if best is None else f"best {best['number']} ({facts.number(best['score'])}), ")
     if chosen in numbered:
         parts.append((f"chosen {chosen} ({facts.number(numbered[chosen]['node']['score'])})", "bold"))
@@ -116,7 +115,7 @@ def _line_of(number: Any, nodes: Sequence[Record], parents: Sequence[int | None]
 
 
 def _rows(rollout: Record, order: Sequence[Drawn], improved: Sequence[bool], view: View) -> Iterator["Text"]:
-    from rich.cells import cell_len, set_cell_size
+    from rich.cells import cell_len
 
     nodes, parents, lower = rollout["turns"], first_parents(rollout["turns"]), lower_is_better(rollout)
     chosen = rollout["search"].get("chosen")
@@ -124,10 +123,10 @@ def _rows(rollout: Record, order: Sequence[Drawn], improved: Sequence[bool], vie
     for lead, at in order:
         place, mark = parents[at], CHOSEN if nodes[at]["node"]["number"] == chosen else ""
         parent = None if place is None else nodes[place]["node"]["score"]
-        label, told, gain = _cells(nodes[at], improved[at], parent, lower)
+        label, score, gain = _cells(nodes[at], improved[at], parent, lower)
         words = visible_line(_BLANK.sub(" ", nodes[at]["node"]["hypothesis"][: 4 * view.width])).strip()
         medal, seconds = (_medal(nodes[at]) or "")[:1], f"{nodes[at]['duration_s']:.1f}"
-        rows.append((lead + label, told, gain, medal, seconds, mark, words[: view.width]))
+        rows.append((lead + label, score, gain, medal, seconds, mark, words[: view.width]))
     widths = [max(cell_len(cell) for cell in column) for column in zip(*rows, strict=True)][:-1]
     least = max(len(lead) + len(f"{nodes[at]['node']['number']}") for lead, at in order)
     widths[0] = max(min(widths[0], view.width - ROOM - sum(widths[1:]) - 2 * len(widths)), least)
@@ -137,9 +136,8 @@ def _rows(rollout: Record, order: Sequence[Drawn], improved: Sequence[bool], vie
         styles = {"test": MEDALS.get(_medal(turn) or "", style) if turn else style, "": "bold reverse"}
         parts: list[tuple[str, str]] = []
         for name, cell, width in zip(HEADER, row, widths, strict=False):
-            padded = set_cell_size(cell, width) if name in LEFT else " " * (width - cell_len(cell)) + cell
             if width:
-                parts += [(padded, styles.get(name, style) if cell else ""), ("  ", "")]
+                parts += [(padded(cell, width, name in LEFT), styles.get(name, style) if cell else ""), ("  ", "")]
         line = styled(*parts, (row[-1], style))
         line.truncate(view.width, overflow="ellipsis")
         line.rstrip()
@@ -151,9 +149,9 @@ def _cells(turn: Record, better: bool, parent: float | None, lower: bool) -> tup
     node = turn["node"]
     score, more = node["score"], ", ".join(map(str, node["parents"][1:]))
     label = f"{node['number']} {_word(turn['action'])}" + (f" + {_word(more)}" if more else "")
-    told = _word(turn["problem"]) if turn.get("problem") else facts.number(score) + ("*" if better else " ")
+    words = _word(turn["problem"]) if turn.get("problem") else facts.number(score) + ("*" if better else " ")
     gain = "" if score is None or parent is None else f"{(parent - score if lower else score - parent):+.4g}"
-    return label, told, gain
+    return label, words, gain
 
 
 def _medal(turn: Record) -> str | None:

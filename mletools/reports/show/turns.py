@@ -6,6 +6,7 @@ Of a node of a search also what was thought before its program, and what was lea
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from ..turns import Turn
@@ -39,13 +40,8 @@ PROBLEMS = {
 def turn(rollout: Record, this: Turn, before: Mapping[str, tuple[str, str]], view: View) -> Iterator["Text"]:
     """One turn. `before`: for each kind of program the last one, and where it stands."""
     record, program = this.record, this.program
-    used = record.get("usage")
-    cost = [f"{record['duration_s']:.1f} s"]
-    if facts.tokens(used) != "-":
-        cost.insert(0, f"{facts.tokens(used)} tokens")
-    if facts.usd(used) != "-":
-        cost.append(f"{facts.usd(used)} USD")
-    yield rule(f"turn {this.number} of {len(rollout['turns'])}: {record['action']}", view, after=", ".join(cost))
+    cost = facts.spent(record.get("usage"), record["duration_s"], "")
+    yield rule(f"turn {this.number} of {len(rollout['turns'])}: {record['action']}", view, after=cost)
     if record.get("dropped"):
         yield styled((f"no longer seen by the agent: messages {_ranges(record['dropped'])}", "yellow"))
     if this.message is not None:
@@ -54,8 +50,7 @@ def turn(rollout: Record, this: Turn, before: Mapping[str, tuple[str, str]], vie
         yield from folded(said(rollout["messages"][this.message], program, view), view)
     if record.get("node"):
         yield from thought(record["node"], view)
-    if record.get("problem"):
-        problem = record["problem"]
+    if problem := record.get("problem"):
         yield styled((f"problem: {problem}", BAD), (f", {PROBLEMS.get(problem, 'see its message')}", BAD))
     if (record.get("format") or {}).get("read") == "lenient":
         yield styled((f"read leniently: {record['format']['rule']}", "yellow"))
@@ -66,15 +61,10 @@ def turn(rollout: Record, this: Turn, before: Mapping[str, tuple[str, str]], vie
         yield from learnt(record["node"], view)
 
 
-def _ranges(places: list[int]) -> str:
+def _ranges(places: Sequence[int]) -> str:
     """`2-5, 8`"""
-    runs: list[list[int]] = []
-    for place in sorted(places):
-        if runs and place == runs[-1][1] + 1:
-            runs[-1][1] = place
-        else:
-            runs.append([place, place])
-    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+    runs = [[place for _, place in run] for _, run in groupby(enumerate(sorted(places)), lambda at: at[1] - at[0])]
+    return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs)
 
 
 def seen(message: Record, view: View) -> Iterator["Text"]:
@@ -155,9 +145,10 @@ def came_of(record: Record, revealed: bool, view: View) -> Iterator["Text"]:
             yield styled(("submission", LABEL), f" {record['submission']['bytes']:,} bytes")
     if "validation" in record:
         verdict = record["validation"]
-        score = "nothing was handed in" if verdict is None else facts.shown_score(verdict)
-        reason = f": {verdict['reason']}" if verdict and verdict.get("reason") else ""
-        yield styled(("validation", LABEL), " ", (score, "bold" if verdict and verdict["valid"] else BAD), reason)
+        score, colon, reason = facts.validated(verdict).partition(":")
+        yield styled(
+            ("validation", LABEL), " ", (score, "bold" if verdict and verdict["valid"] else BAD), colon + reason
+        )
     if record.get("grade"):
         who = ("(shown to the agent)", BAD) if revealed else ("(not shown to the agent)", DIM)
         yield styled(("test", LABEL), " ", *graded(record["grade"]), " ", who)
@@ -168,15 +159,17 @@ def came_of(record: Record, revealed: bool, view: View) -> Iterator["Text"]:
 
 def executed(execution: Record, view: View) -> Iterator["Text"]:
     """How a program ended, and what it printed."""
-    parts = [] if execution["exit_code"] is None else [f"exit code {execution['exit_code']}"]
-    parts.append(f"{execution['duration_s']:.1f} s")
-    if execution["peak_memory_mb"] is not None:
-        parts.append(f"{execution['peak_memory_mb']:.0f} MB")
-    if execution["submission"]:
-        parts.append(f"submission of {execution['submission']['bytes']:,} bytes")
-    elif execution["submission_problem"]:
-        parts.append(f"no submission: {execution['submission_problem']}")
-    yield _ended("ran", execution["status"], "".join(f", {part}" for part in parts))
+    code, memory, submission = (execution[name] for name in ("exit_code", "peak_memory_mb", "submission"))
+    parts = (
+        "" if code is None else f"exit code {code}",
+        f"{execution['duration_s']:.1f} s",
+        "" if memory is None else f"{memory:.0f} MB",
+        f"submission of {submission['bytes']:,} bytes" if submission else "",
+        f"no submission: {execution['submission_problem']}"
+        if execution["submission_problem"] and not submission
+        else "",
+    )
+    yield _ended("ran", execution["status"], "".join(f", {part}" for part in parts if part))
     if "watched" in execution:
         yield styled(("stages", LABEL), f" {', '.join(execution['markers']) or 'none'}")
     for name in ("stdout", "stderr"):

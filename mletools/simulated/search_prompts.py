@@ -1,4 +1,4 @@
-"""What the search's prompts tell: sections by their headings, programs, scores, earlier experiments, candidates.
+"""Reads the search's prompts: sections by their headings, programs, scores, earlier experiments, candidates.
 
 Covered: the marks that the prompts of a search share (headings outside fences, lines of experiments, sentences of a
 score). Not covered: what their other sentences say.
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import conversation
-from .search_recipes import Recipe, recipe_of
+from .recipes import Recipe, recipe_of
 
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 _NUMBER = r"(-?\d+\.?\d*(?:[eE][+-]?\d+)?)"
@@ -30,7 +30,7 @@ class Experiment:
 
 
 @dataclass(frozen=True)
-class Told:
+class SearchPrompt:
     """A prompt taken apart: (heading, what stands under it), in order; what stands outside of fences, on one line."""
 
     sections: tuple[tuple[str, str], ...]
@@ -70,24 +70,24 @@ class Told:
 
     @property
     def scores(self) -> list[float]:
-        """Told of the programs, in order."""
+        """Of the programs, in order."""
         return [float(match.group(1)) for match in _SCORE.finditer(self.said)]
 
     @property
     def experiments(self) -> list[Experiment]:
-        """The earlier ones that are told, in order."""
-        found = []
+        """The earlier ones, in order."""
+        experiments = []
         for line in self.under("Earlier experiments").split("\n"):
             if match := _EXPERIMENT.match(line):
                 number, hypothesis, score, _ = match.groups()
-                found.append(Experiment(int(number), hypothesis, None if score is None else float(score)))
-        return found
+                experiments.append(Experiment(int(number), hypothesis, None if score is None else float(score)))
+        return experiments
 
 
-def taken_apart(messages: Sequence[Mapping[str, Any]]) -> Told:
-    """What a request's messages tell, its own answers left out."""
+def taken_apart(messages: Sequence[Mapping[str, Any]]) -> SearchPrompt:
+    """A request's messages, its own answers left out."""
     text = "\n".join(str(message["content"]) for message in messages if message["role"] != "assistant")
-    found: list[tuple[str, list[str]]] = [("", [])]
+    parts: list[tuple[str, list[str]]] = [("", [])]
     outside: list[str] = []
     fence = ""
     for line in text.split("\n"):
@@ -97,11 +97,11 @@ def taken_apart(messages: Sequence[Mapping[str, Any]]) -> Told:
         elif not fence:
             outside.append(line)
             if line.startswith("# "):
-                found.append((line[2:].strip(), []))
+                parts.append((line[2:].strip(), []))
                 continue
-        found[-1][1].append(line)
-    sections = tuple((name, "\n".join(lines).strip("\n")) for name, lines in found)
-    return Told(sections, " ".join(" ".join(outside).split()))
+        parts[-1][1].append(line)
+    sections = tuple((name, "\n".join(lines).strip("\n")) for name, lines in parts)
+    return SearchPrompt(sections, " ".join(" ".join(outside).split()))
 
 
 def better(score: float, than: float, task: Mapping[str, Any]) -> bool:

@@ -8,10 +8,9 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 
-from .. import Reply, Request, ToolCall
-from ..bank import choices, program
+from ..models import Reply, Request, ToolCall
 from . import conversation, forms, ideas, solver
-from .solutions import SeededRng, answer
+from .bank import SeededRng, answer, choices, program
 
 RIGHT = 0.15  # of the malformed agent's turns are the solver's
 DONE = "I am done."

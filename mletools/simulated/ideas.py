@@ -11,18 +11,19 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from .. import Reply, Request
-from ..bank import Choice, choices
+from ..models import Reply, Request
 from . import advice, conversation
-from .solutions import (
+from .bank import (
     FAULTS,
     VALID,
+    Choice,
     SeededRng,
     answer,
     answer_with,
     choice_of,
+    choices,
+    choices_in,
     draw_level,
-    found_in,
 )
 
 POOR = ("dummy", "stump", "shrunk")
@@ -106,7 +107,7 @@ def _idea(task: dict[str, Any], text: str, levels: Sequence[str], rng: SeededRng
 
 def _tried(task: dict[str, Any], text: str) -> dict[str, float | None]:
     """{level: best score} of the programs in a text; a score belongs to the program that stands before it."""
-    programs, tried = found_in(task, text), dict[str, float | None]()
+    programs, tried = choices_in(task, text), dict[str, float | None]()
     sign = -1 if task["metric"]["lower_is_better"] else 1
     for _, choice in programs:
         tried.setdefault(choice.level, None)

@@ -17,11 +17,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from .. import Reply, Request, readers
-from ..bank import Choice, choices, program
-from . import advice, conversation, forms
+from ..models import Reply, Request
+from . import advice, conversation, forms, programs
+from .bank import FAULTS, VALID, Choice, SeededRng, choice_of, choices, draw_level, program, with_fault
 from .conversation import ConversationStep
-from .solutions import FAULTS, VALID, SeededRng, choice_of, draw_level, with_fault
 
 # How often it begins at a level.
 START = dict(zip(VALID, (2.0, 2.0, 2.0, 3.0, 3.0, 3.0, 0.5, 0.0, 0.0), strict=True))
@@ -230,7 +229,7 @@ def _run(mind: Mind, choice: Choice, code: str, thought: str) -> Reply:
 
 def _look(mind: Mind) -> Reply:
     thought = "First I look at what there is."
-    file = "train.csv" if "train.csv" in mind.task["data"]["public"] else readers.sample_file(mind.task)
+    file = "train.csv" if "train.csv" in mind.task["data"]["public"] else programs.sample_file(mind.task)
     if not forms.offers(mind.request, "look"):
         code = f'import pandas as pd\n\nprint(pd.read_csv("input/{file}").head(3))\n'
         return _act(mind, "program", code, thought=thought)

@@ -5,7 +5,7 @@ Covered: one well-formed action and the thought ahead of it. Not covered: action
 
 import json
 
-from .. import Reply, Request, ToolCall
+from ..models import Reply, Request, ToolCall
 from .conversation import given
 
 NAMES = {

@@ -7,10 +7,9 @@ Covered: every role, tags and tool calls. Not covered: attacks on the sandbox's 
 
 import json
 
-from .. import Reply, Request
-from ..bank import choices, program
+from ..models import Reply, Request
 from . import conversation, forms, ideas
-from .solutions import SeededRng
+from .bank import SeededRng, choices, program
 
 CLEAN = """\
 import os, shutil
@@ -113,10 +112,10 @@ IDEA = (
 )
 
 
-def play(request: Request, levels: list[str]) -> Reply:
+def play(request: Request) -> Reply:
     """The next attack; once all were tried, a plain solution, its score where one asks for it, and the end."""
     if request.role not in conversation.POLICIES:
-        return _answer(request, levels)
+        return answer(request)
     past = conversation.steps(request.messages)
     if len(past) < len(ATTACKS):
         return _attack(request, ATTACKS[len(past)], len(past))
@@ -147,7 +146,7 @@ def _plain(request: Request) -> str:
     return CLEAN + program(request.task, linear)
 
 
-def _answer(request: Request, levels: list[str]) -> Reply:
+def answer(request: Request) -> Reply:
     """One question: forged words of the role, or a program that attacks and then solves the task."""
     if request.role == "ideator":
         return Reply(ideas.ITEMS.format(FORGED, IDEA, RESPONSE))

@@ -8,9 +8,9 @@ always) or hostile (attacks). Covered: programs that parse. Not covered: reports
 import ast
 import re
 
-from ...records.programs import parse_program
-from .. import Reply, Request
-from .solutions import SeededRng
+from ..models import Reply, Request
+from ..records.programs import parse_program
+from .bank import SeededRng
 
 # Each report, and the words of a statement behind which it belongs.
 STEPS = (

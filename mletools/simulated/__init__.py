@@ -1,0 +1,111 @@
+"""The simulated model, `-m scripted`: no language model, but a bank of programs and rules that play every role.
+
+Real solutions from good to broken, without a language model, a network or any chance.
+
+    bank, programs, measures   the programs: models of graded quality, their composition, how files are measured
+    solver                     an agent in turns, of moderate skill, that errs
+    ideas, advice              the ideator, the implementer, the classifier of ideas
+    instrumenter               makes a program report its progress
+    search, researcher,        the researcher and developer of a search, and the recipes of their programs
+    recipes, search_prompts
+    unruly, hostile            malformed, lazy and looping agents; an agent that attacks
+    conversation, forms        reads actions and observations in messages; writes an action in a protocol's form
+
+Covered: any table with train.csv, test.csv and sample_submission.csv, whatever its problem, and the procedural tasks of
+every modality; every role of every scaffold, as one of several personas; the same request always gets the same text. Where
+no program of the bank knows a task's files or form, it hands in the sample submission and says so. Not covered: reading
+words beyond marks (tags, fences, scores, the bank's model lines, names of families of models); temperature, max_tokens.
+It has no tokens: the counts of a reply are an estimate, characters / 4 rounded up.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ..models import Reply, Request
+from ..records.errors import RecordError, ToolError
+from . import hostile, ideas, instrumenter, programs, search, solver, unruly
+from .bank import FAULTS, LEVELS, VALID, WEIGHTS, SeededRng, answer, draw_level
+from .conversation import POLICIES
+from .programs import NEEDED
+
+__all__ = ["FAULTS", "LEVELS", "NEEDED", "PERSONAS", "VALID", "WEIGHTS", "ScriptedModel", "answer", "solves"]
+
+# Who answers, by the name after `scripted:`. An ideator's persona plays the solver where it is asked to solve.
+PERSONAS = ("solver", "ideator", "vague", "null", "malformed", "lazy", "looping", "hostile")
+UNRULY = ("malformed", "lazy", "looping", "hostile")  # those that answer a single question in a way of their own
+CHARACTERS_A_TOKEN = 4
+
+
+class ScriptedModel:
+    """Draws a level and a model from the bank by the request's seed and its task.
+
+    `spec` is a persona ("lazy"), or levels ("tree,crash") that pin what is drawn; without it the role decides who
+    answers. ToolError for an unknown one.
+    """
+
+    batch = 1
+    version = 3  # of the bank: another one gives other answers
+
+    def __init__(self, spec: str = "") -> None:
+        self.persona = spec if spec in PERSONAS else ""
+        self.levels = [level.strip() for level in spec.split(",")] if spec and not self.persona else list(LEVELS)
+        for level in self.levels:
+            if level not in LEVELS:
+                raise ToolError(f"scripted: unknown level {level!r}; known are {', '.join(LEVELS)}")
+        self.name = f"scripted:{spec}" if spec else "scripted"
+
+    def sample(self, requests: Sequence[Request]) -> list[Reply]:
+        """One answer per request. RecordError for a task without program in the bank and without sample submission."""
+        return [_counted(request, self._reply(request)) for request in requests]
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+    def _reply(self, request: Request) -> Reply:
+        task = request.task
+        if request.role == "instrument":
+            return instrumenter.play(self.persona, request)
+        if request.role != "idea-type":
+            if task is None:
+                raise ToolError("scripted: looks at the task, and the request has none")
+            if not solves(task) and not programs.sample_file(task):
+                raise RecordError(f"scripted: {programs.unsolved(task)}, nor a sample submission to hand in")
+            if request.role in ("", "single") and self.persona not in UNRULY:
+                return Reply(answer(task, draw_level(SeededRng(request.seed, task["id"]), self.levels), request.seed))
+        return play(self.persona, request, self.levels)
+
+
+def play(persona: str, request: Request, levels: list[str]) -> Reply:
+    """The reply of a persona (empty: whichever the role asks for) in `request.role`, with models of `levels` only."""
+    if request.role == "idea":  # what the ideator is called where it is the policy
+        request = replace(request, role="ideator")
+    if request.role.startswith(search.PREFIX) and persona != "malformed":
+        return search.unruly(persona, request) if persona in UNRULY else search.play(request)
+    if persona in ("malformed", "lazy", "looping"):
+        return unruly.play(persona, request, levels)
+    if persona == "hostile":
+        return hostile.play(request)
+    if request.role in POLICIES:
+        return solver.play(request, levels)
+    return ideas.play(request, levels, persona)
+
+
+def solves(task: Mapping[str, Any]) -> bool:
+    """Whether the bank has programs for a task."""
+    return not programs.unsolved(task)
+
+
+def _counted(request: Request, reply: Reply) -> Reply:
+    """The reply with estimated counts of tokens: characters of texts and of the arguments of calls / 4, rounded up."""
+    prompt = [message["content"] for message in request.messages]
+    prompt += [call["function"]["arguments"] for each in request.messages for call in each.get("tool_calls", ())]
+    return replace(
+        reply,
+        prompt_tokens=_tokens(prompt),
+        completion_tokens=_tokens([reply.text, *(call.arguments for call in reply.tool_calls)]),
+    )
+
+
+def _tokens(texts: Sequence[str]) -> int:
+    return -(-sum(map(len, texts)) // CHARACTERS_A_TOKEN)
