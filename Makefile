@@ -37,7 +37,7 @@ $(READY): setup.cfg constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "mletools needs Python 3.10 or newer, this is " + sys.version)'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check "$$(grep '^torch==' constraints.txt)"
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[train,docker,ray,report,vision,dev]'
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[train,docker,ray,report,vision,tables,dev]'
 	touch $@
 
 demo: $(READY)
@@ -72,6 +72,7 @@ check: $(READY)
 	$(BIN)/lint-imports
 	$(BIN)/python docs/make_cli.py --check
 	$(BIN)/python docs/make_competitions.py --check
+	$(BIN)/python docs/make_tables.py --check
 	$(BIN)/python docs/make_tasks.py --check
 	$(BIN)/python docs/make_instrument.py --check
 	$(BIN)/python docs/make_hostile.py --check
@@ -79,6 +80,7 @@ check: $(READY)
 docs: $(READY)
 	$(BIN)/python docs/make_cli.py
 	$(BIN)/python docs/make_competitions.py
+	$(BIN)/python docs/make_tables.py
 	$(BIN)/python docs/make_tasks.py
 	$(BIN)/python docs/make_instrument.py
 	$(BIN)/python docs/make_hostile.py
@@ -86,7 +88,7 @@ docs: $(READY)
 constraints:
 	$(PYTHON) -m venv $(VENV)/uv
 	$(VENV)/uv/bin/pip install --quiet uv
-	{ sed -n 1p constraints.txt; $(VENV)/uv/bin/uv pip compile setup.cfg --extra train --extra docker --extra ray --extra report --extra vision --extra dev --universal \
+	{ sed -n 1p constraints.txt; $(VENV)/uv/bin/uv pip compile setup.cfg --extra train --extra docker --extra ray --extra report --extra vision --extra tables --extra dev --universal \
 	  --python-version 3.10 --no-header --no-annotate --quiet -c <(grep '^torch==' constraints.txt); } > constraints.new
 	mv constraints.new constraints.txt
 

@@ -7,10 +7,9 @@ python docs/make_tasks.py --check   exit 1 if it is not up to date
 import sys
 from pathlib import Path
 
-from mletools.tasks.procedural.dna import COMMON, DENSE, EVERYWHERE, IMBALANCED, MEDIA, METRICS, MODALITIES
+from mletools.tasks.procedural.dna import COMMON, DENSE, EVERYWHERE, MEDIA, METRICS, MODALITIES, SKEWED
 from mletools.tasks.procedural.draw import MEDIA as MODULES
 from mletools.tasks.procedural.draw import medium, scenarios
-from mletools.tasks.procedural.rule import BENT, PLAIN
 from mletools.tasks.soundness import CHECKS
 
 PAGE = Path(__file__).parent / "tasks.md"
@@ -22,8 +21,10 @@ INTRO = """# Tasks
 trained on the true scores of their programs (SandMLE). Tasks have three sources, the same checks and the same record:
 
 - **hidden rules** (`--source tabular,image,...`, the default): a seed is enough;
-- **a language model in four roles** (`--source llm --seeds tasks.jsonl -m MODEL --model-url URL`);
-- **real tables** (`--source sklearn`): their answers are public, so use them to test a pipe and train on the others.
+- **a language model in four roles** (`--source llm --seeds tasks.jsonl -m MODEL --model-url URL`; with `-m scripted` a
+  scripted author plays them offline);
+- **real tables** (`--source tables`): [real-tables.md](real-tables.md). Their answers are public: use them as held-out
+  tasks, and train on the others.
 
 `mle-gen-task --describe tasks.jsonl` prints tasks for a reader, with the rule and the ladder of baselines.
 [examples/tasks](../examples/tasks) holds finished tasks, generated in examples/ by `mle-gen-task -n 7 --samples 50-60
@@ -34,13 +35,17 @@ trained on the true scores of their programs (SandMLE). Tasks have three sources
 1. Draw the **DNA**: modality, problem, number of samples, metric, class shares, noise, number of factors and terms,
    mutations.
 2. Draw a **scenario**: who collects which data, with names, units and plausible ranges ({scenarios} of them,
-   {domains} domains).
+   {domains} domains). For each target it names causes that an expert would name, with their direction: more raises it or
+   lowers it, a best or worst value within the range, an order of levels, a cause that acts mainly where a category has
+   some level. It also names pairs of columns that go together.
 3. Draw the **factors** of each medium, properties of a sample that are visible in its files: a column of a table, the
-   fineness of the stripes in a picture, the pitch of a tone, the first of two events in a note, the number of triangles
-   in a network.
-4. Set the **hidden rule**, a weighted sum of two to four terms over some of the factors. A linear model finds
-   {plain}; it does not find {bent}.
-   Other factors are irrelevant. Masks, forecasts and gaps have rules of their own.
+   fineness of the stripes in a picture, the pitch of a tone, the share of praise in a note, the number of triangles in a
+   network. They are drawn again until enough of the causes are among them. Linked columns are correlated, so a column
+   that does not act may look as if it did.
+4. Set the **hidden rule**, a weighted sum of two to five terms. Drawn are which causes act, how strongly, in which shape
+   (even, saturating, accelerating, a threshold, a peak) and which two act together. In media other than tables the
+   scenario's people take some properties as signs of a condition, which each target follows or opposes; the description
+   names the signs that act. Other factors are irrelevant. Masks, forecasts and gaps have rules of their own.
 5. Compute the **target** from the rule's value and noise; write the factors as **files**, corrupted by the mutations
    (`--mutations`, 3).
 6. Split the samples. Ids are random numbers, and files are named after them.
@@ -89,8 +94,6 @@ def page() -> str:
         INTRO.format(
             scenarios=len(known),
             domains=len({each["domain"] for each in known}),
-            plain=", ".join(PLAIN),
-            bent=", ".join(BENT),
         ).rstrip(),
         "",
         "## Modalities and problems",
@@ -101,18 +104,19 @@ def page() -> str:
     files = {
         "tabular": "a row of train.csv, some columns perhaps in a second file",
         "image": "a PNG of 16 to 36 pixels a side",
-        "text": "a note of 30-90 words, in a column or a TXT file",
-        "audio": "a WAV of half a second",
+        "text": "a note of 60-210 words, in a column or a TXT file",
+        "audio": "a WAV of one second",
         "graph": "an edge list (CSV)",
-        "timeseries": "a CSV of 48-96 steps",
+        "timeseries": "a CSV of 63-96 steps",
         "multimodal": "two or three of these; the rule depends on all of them",
     }
     for modality in MODALITIES:
         lines.append(f"| {modality} | {files[modality]} | {', '.join(dict.fromkeys(DENSE.get(modality, ())))} |")
     lines += ["", f"Common to all: {', '.join(dict.fromkeys(EVERYWHERE))}.", "", "| problem | metrics |", "|---|---|"]
     for problem, menu in METRICS.items():
-        rare = [name for name, _, _ in IMBALANCED.get(problem, ())]
-        more = f"; where a class is rare {', '.join(rare)}" if rare else ""
+        skewed = [name for name, _, _ in SKEWED.get(problem, ())]
+        where = "values have a long upper tail" if problem == "regression" else "a class is rare"
+        more = f"; where {where} {', '.join(skewed)}" if skewed else ""
         lines.append(f"| {problem} | {', '.join(name for name, _, _ in menu)}{more} |")
     lines += ["", "## Mutations", "", "| medium | mutation | what it does |", "|---|---|---|"]
     lines += [f"| any | {name} | {words} |" for name, words in COMMON.items()]

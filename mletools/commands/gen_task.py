@@ -29,7 +29,7 @@ def main(run: cli.Run, task_options: TaskOptions, llm: LlmOptions, **own: Any) -
     A made task has 50-200 samples of a kind of data, whose target follows a hidden rule. Some forty baselines are
     trained on it and scored on its hidden test set: they are its leaderboard, and its thresholds come from there. A
     draft that fails a check (order of the thresholds, learnable, not trivial, no leak ...) is drawn again.
-    sklearn:NAME holds out a part of a real table that ships inside scikit-learn. Same seed, same bytes. Streams.
+    tables holds out a part of real tables that ship inside Python packages. Same seed, same bytes. Streams.
 
     llm lets a model write tasks in the likeness of --seeds, in SandMLE's four roles: a strategist, a developer of the
     data's generator, an engineer of the evaluator, a writer. Their scripts run in a sandbox, errors are fed back, and
@@ -43,6 +43,7 @@ def main(run: cli.Run, task_options: TaskOptions, llm: LlmOptions, **own: Any) -
       mle-gen-task --describe tasks.jsonl | less
       mle-gen-task --source llm --seeds tasks.jsonl -m Qwen/Qwen3-32B --model-url $URL -n 50 -j 8
       mle-gen-task --source llm --seeds tasks.jsonl -m my-model --model-url $URL --developer gpt-5
+      mle-gen-task --source tables -n 95 -o held-out.jsonl
       mle-gen-task --source image,audio -n 8 | jq -r '[.name, .problem, .metric.name] | @tsv'
     """
     roles = read_roles(own)

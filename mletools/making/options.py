@@ -44,8 +44,8 @@ class TaskOptions:
         "Number of tasks; the sources take turns.", default=1, at_least=0, flags=("-n", "--number"), machine=True
     )
     source: tuple[str, ...] = option(
-        "Modalities of procedural data; or sklearn:NAME[,NAME...] (iris, wine, breast_cancer, digits, diabetes, "
-        "linnerud), sklearn for all of them; or llm. Repeatable.",
+        "Modalities of procedural data; or tables, real tables of Python packages: all of them, of one package "
+        "(sklearn) or by name (sklearn:iris,wine); or llm. Repeatable.",
         default=(",".join(MODALITIES),),
         metavar="NAMES",
         read=read_sources,
@@ -92,7 +92,7 @@ class TaskOptions:
 class LlmOptions(ModelOptions):
     """The model that writes tasks; `price` is in USD per million tokens (prompt, completion)."""
 
-    model: str | None = option("Name of a model served at --model-url, or hf:PATH.", flags=("-m", "--model"))
+    model: str | None = option("Name of a model served at --model-url, hf:PATH, or scripted.", flags=("-m", "--model"))
     temperature: float | None = option(
         "Sampling temperature; 0 is greedy (default: the server's own; 1 for hf: and vllm:).", at_least=0
     )

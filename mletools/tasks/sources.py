@@ -1,25 +1,31 @@
 """The names of sources that mle-gen-task makes tasks of."""
 
 from .procedural.dna import MODALITIES
-from .real import NAMES
+from .real import SOURCES as TABLES
 
-TABLES = tuple(f"sklearn:{name}" for name in NAMES)
+FAMILIES = tuple(dict.fromkeys(source.partition(":")[0] for source in TABLES))
 SOURCES = (*MODALITIES, *TABLES)
 
 
 def sources(spec: str) -> list[str]:
     """The sources that a --source option names: "sklearn:iris,wine" is ["sklearn:iris", "sklearn:wine"].
 
-    "image,text" are two sources and "sklearn" is every table. ValueError lists the known names when one is unknown.
+    "image,text" are two sources, "sklearn" is every table of that package and "tables" every table. ValueError lists
+    what is known when a name is unknown.
     """
-    family, _, members = spec.partition(":")
-    if family == "sklearn":
-        names = [f"sklearn:{name}" for name in (members.split(",") if ":" in spec else NAMES)]
-    else:
-        names = [name for part in spec.split(",") for name in (sources(part) if part == "sklearn" else [part])]
-    for source in names:
-        if source not in SOURCES:
-            raise ValueError(
-                f"unknown source {source!r}: known are {', '.join(MODALITIES)}, sklearn, {', '.join(TABLES)}"
-            )
+    names: list[str] = []
+    family = ""
+    for part in spec.split(","):
+        head, colon, member = part.partition(":")
+        if colon:
+            family, part = head, member
+        if part in ("tables", *FAMILIES) and not family:
+            names += [source for source in TABLES if part in ("tables", source.partition(":")[0])]
+        else:
+            names.append(f"{family}:{part}" if family else part)
+    for name in names:
+        if name not in SOURCES:
+            tables = [source for source in TABLES if source.startswith(f"{name.partition(':')[0]}:")]
+            known = tables or [*MODALITIES, "tables", *FAMILIES]
+            raise ValueError(f"unknown source {name!r}: known are {', '.join(known)}")
     return names

@@ -40,8 +40,9 @@ class Table:
     `labels` are the values of the only target of a classification, in an order that means something where one exists;
     `positive` is the one of two labels whose probability is asked for. `ids` are the rows' own ids, one in no row twice,
     in the column `id_name`; without any, they are made. Rows of one of `groups` (a text a row) belong together: all are
-    in train.csv or all in the test. With `times` (a number a row) the test holds the latest rows. `origin` goes into the
-    record's provenance and may give the rule away: it is never shown to the one who solves the task.
+    in train.csv or all in the test. With `times` (a number a row) the test holds the latest rows. Without a `metric`
+    one is drawn. `origin` goes into the record's provenance and may give the rule away: it is never shown to the one
+    who solves the task.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Table:
     ids: list[str] = field(default_factory=list)
     groups: list[str] = field(default_factory=list)
     times: list[float] = field(default_factory=list)
+    metric: str = ""
 
     @property
     def rows(self) -> int:

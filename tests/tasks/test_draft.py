@@ -6,6 +6,7 @@ import pytest
 from mletools.tasks.describe import describe, values_of
 from mletools.tasks.draft import draft_table
 from mletools.tasks.forms import Form, constant_cells
+from mletools.tasks.show import show
 from mletools.tasks.table import Column, Table, generator
 
 IDS = ["7", "8"]
@@ -103,3 +104,15 @@ def test_the_positive_label_is_the_last():
 )
 def test_values_are_read_from_the_cells(cells, number, text):
     assert values_of(cells, Column("x", "width", "cm" if number else "", number)) == text
+
+
+def test_a_task_is_shown_whatever_its_source_says_of_mutations(tmp_path):
+    (tmp_path / "public").mkdir()
+    (tmp_path / "public" / "train.csv").write_text("id,y\n1,2\n")
+    mutations = [{"type": "noise", "sigma": 2}, {"name": "gaps", "medium": "columns", "effect": "cells are empty"}, "x"]
+    task = {
+        "id": "t-1", "modality": "tabular", "problem": "regression", "description": "# T\n\nText.",
+        "metric": {"name": "rmse", "lower_is_better": True}, "provenance": {"mutations": mutations},
+    }  # fmt: skip
+    lines = [line.strip() for line in show(task, tmp_path).split("\n")]
+    assert {"mutation noise (sigma 2)", "mutation gaps: cells are empty", "mutation x"} <= set(lines)

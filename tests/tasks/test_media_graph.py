@@ -7,14 +7,15 @@ import itertools
 
 import numpy as np
 import pytest
+from challenge_builders import rule_of
 from conftest import mostly_slow
 
 from mletools.tasks.procedural.draw import scenarios
 from mletools.tasks.procedural.media import graph
-from mletools.tasks.procedural.media.graph_growth import grow
-from mletools.tasks.procedural.media.graph_halves import split_halves
-from mletools.tasks.procedural.media.graph_plan import CROSSING, TAIL, TRIANGLES, make_plan
-from mletools.tasks.procedural.rule import compose, shown
+from mletools.tasks.procedural.media.common import codes, number_values
+from mletools.tasks.procedural.media.graph import CATEGORIES, CROSSING, NUMBERS, TAIL, TRIANGLES, grow
+from mletools.tasks.procedural.media.graph_measure import split_halves
+from mletools.tasks.procedural.rule import shown
 from mletools.tasks.procedural.world import Number
 from mletools.tasks.table import generator
 
@@ -116,7 +117,7 @@ def test_the_target_is_not_in_the_files():
     draws = generator(3)
     factors = graph.factors(scenarios()[0], ROWS, draws)
     first = graph.render(scenarios()[0], factors, {}, generator(4))
-    compose(factors, 3, draws)
+    rule_of(factors, 3, draws)
     assert first.assets == graph.render(scenarios()[0], factors, {}, generator(4)).assets
 
 
@@ -127,7 +128,7 @@ def test_right_features_beat_plain_ones():
     plain, right = [], []
     for seed in range(6):
         factors, rendered = drawn(seed, ["self_loops", "duplicate_edges"], rows=160)
-        rule = compose(factors, 3, generator(seed + 100))
+        rule = rule_of(factors, 3, generator(seed + 100))
         signal = rule.of(shown(factors))
         terms = np.column_stack([term.of(rendered.measured) for term in rule.terms])
         for features, scores in ((rendered.plain, plain), (terms, right)):
@@ -138,23 +139,32 @@ def test_right_features_beat_plain_ones():
 
 def test_growth_comes_near_what_is_wanted():
     draws = generator(5)
-    plan = make_plan(graph.factors(scenarios()[0], ROWS, draws), draws)
+    factors = graph.factors(scenarios()[0], ROWS, draws)
+    wanted = number_values(NUMBERS, factors, (), draws)
+    wanted |= {name: codes(factors, name, levels, draws) for name, levels in CATEGORIES.items()}
     off = []
-    for row, network in enumerate(grow(plan, draws)):
+    for row, network in enumerate(grow(np.full(ROWS, 28), wanted, draws)):
         joined = np.zeros((network.nodes, network.nodes), dtype=int)
         for one, other in network.links:
             joined[one, other] = joined[other, one] = 1
-        assert len(network.links) == plan.links[row] == joined.sum() / 2
-        assert sum(network.crossing) == round(plan.wanted[CROSSING][row])
-        assert network.parts.count("tail") == round(plan.wanted[TAIL][row])
-        off.append(abs(np.trace(joined @ joined @ joined) // 6 - round(plan.wanted[TRIANGLES][row])))
+        assert len(network.links) == round(1.65 * 28) == joined.sum() / 2
+        assert sum(network.crossing) == round(wanted[CROSSING][row])
+        assert network.parts.count("tail") == round(wanted[TAIL][row])
+        off.append(abs(np.trace(joined @ joined @ joined) // 6 - round(wanted[TRIANGLES][row])))
     assert np.mean(off) < 1
 
 
 def test_halves_of_two_cliques():
-    nodes = [3, 1, 4, 15, 9, 2, 6, 5]
-    links = {node: set() for node in nodes}
+    nodes = np.array([3, 1, 4, 15, 9, 2, 6, 5])
+    joined = np.zeros((16, 16), dtype=int)
     for one, other in [*itertools.combinations(nodes[::2], 2), *itertools.combinations(nodes[1::2], 2), (3, 1)]:
-        links[one].add(other)
-        links[other].add(one)
-    assert split_halves([links[node] for node in nodes], nodes) in (set(nodes[::2]), set(nodes[1::2]))
+        joined[one, other] = joined[other, one] = 1
+    assert set(split_halves(joined, nodes)) in (set(nodes[::2]), set(nodes[1::2]))
+
+
+def test_the_facts_say_how_long_the_files_are():
+    _, rendered = drawn(1, ["self_loops", "heavy_weights"])
+    counts = [len(read(content)) - 1 for content in rendered.assets[0].contents]
+    values = rendered.facts.values
+    assert (values["lines_from"], values["lines_to"]) == (min(counts), max(counts))
+    assert values["weighted"] and f"{min(counts)} to {max(counts)} lines" in rendered.sentences[0]

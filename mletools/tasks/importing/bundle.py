@@ -6,7 +6,6 @@ The evaluator is a program that a language model wrote: it is only copied here, 
 
 import json
 import math
-import re
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +55,7 @@ def bundle(candidate: Candidate, options: ImportOptions, grading: Grading) -> Pa
     if "description.md" not in public and not options.description:
         raise Rejected("there is no prepared/public/description.md")
     return Parts(
-        name=re.sub(r"[^A-Za-z0-9._-]+", "-", candidate.name),
+        name=candidate.task_name,
         description=text_of(Path(options.description) if options.description else public["description.md"]),
         modality=modality_of(public, given),
         problem=problem_of(given["metric"], given["submission"], given),

@@ -5,7 +5,6 @@ rows of train.csv are held out: they become the new test.csv, with the columns o
 whatever else could hold those rows with their answers.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,6 @@ from typing import Any
 
 from ..draft import TaskDraft, held_out, make_ids
 from ..folder import ANSWERS, Content
-from ..forms import constant_cells
 from ..record import Parts
 from ..table import Rejected
 from ..tree import files_below
@@ -22,7 +20,7 @@ from .declare import answers_part, known_labels, metric_part, problem_of, submis
 from .lookup import SAMPLES, distinct_rows, text_of
 from .modality import modality_of
 from .options import Candidate, Grading, ImportOptions
-from .split import complete_rows, draft_of, strata_of
+from .split import complete_rows, constant_file, draft_of, strata_of
 
 ARCHIVES = (".zip", ".7z", ".rar", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".zst", ".pkl", ".pickle")
 DESCRIPTIONS = ("description.md", "description.txt")
@@ -51,10 +49,9 @@ def kaggle(candidate: Candidate, options: ImportOptions, grading: Grading, rng: 
         given, origin = _given(options, grading, public, known), {"answers_from": known.name}
         draft, content, answers = "", dict(rest), known
     text = text_of(description) if description else ""
-    name = re.sub(r"[^A-Za-z0-9._-]+", "-", candidate.name)
     parts = Parts(
-        name=name,
-        description=text or _page(name, given, grading),
+        name=candidate.task_name,
+        description=text or _page(candidate.task_name, given, grading),
         modality=modality_of(content, given),
         problem=problem_of(given["metric"], given["submission"], given),
         public=content,
@@ -162,17 +159,20 @@ def _split(
     new_test = {name: [train[name][at] for at in test] for name in shown}
     truth = {name: [column[at] for at in test] for name, column in asks.cells.items()}
     if len(targets) == 1 and asks.form == "probabilities":  # several targets are a column a class already
-        (cells,) = truth.values()
+        cells = truth[targets[0]]
         truth = {
             name: ["1" if cell == label else "0" for cell in cells]
             for name, label in zip(submission["target"], asks.labels, strict=True)
         }
     answers = written({key: new_test[key], **truth}, [key, *submission["target"]])
     sample = next((name for name in SAMPLES if name in public), SAMPLES[0])
+    present = {name: [column[at] for at in kept if column[at]] for name, column in asks.cells.items()}
     files = {
         "train.csv": written(new_train, list(train)),
         "test.csv": written(new_test, shown),
-        sample: _sample(asks, kept, new_test[key]),
+        sample: constant_file(
+            asks.form, asks.labels or asks.targets, present, new_test[key], [key, *submission["target"]]
+        ),
     }
     metric = metric_part(options, grading)
     given = {
@@ -223,15 +223,6 @@ def _as_numbers(form: str, cells: Columns, rows: list[int], labels: list[str]) -
             if not is_number([column[at] for at in rows]):
                 raise Rejected(f"the metric reads numbers, and column {name!r} of train.csv holds others")
     return cells, None
-
-
-def _sample(asks: _Question, kept: list[int], ids: list[str]) -> bytes:
-    """A submission in the right format that predicts a constant."""
-    present = {name: [column[at] for at in kept if column[at]] for name, column in asks.cells.items()}
-    values = constant_cells(asks.form, asks.labels or asks.targets, present)
-    (key,) = asks.submission["id"]
-    named = dict(zip(asks.submission["target"], values, strict=True))
-    return written({key: ids, **{name: [value] * len(ids) for name, value in named.items()}}, [key, *named])
 
 
 def _page(name: str, given: Mapping[str, Any], grading: Grading) -> str:

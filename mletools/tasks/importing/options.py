@@ -1,6 +1,7 @@
 """The options of an import, the functions that it borrows from the grading room, and what it imports."""
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -100,6 +101,11 @@ class Candidate:
     @property
     def source(self) -> str:
         return f"{self.format}:{self.name}"
+
+    @property
+    def task_name(self) -> str:
+        """The name without characters that a task's name may not have."""
+        return re.sub(r"[^A-Za-z0-9._-]+", "-", self.name)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,5 @@
 """One table in a file becomes a task: the way of the tables that are made here, with a metric and a split of its own."""
 
-import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -115,7 +114,7 @@ def _table(candidate: Candidate, options: ImportOptions, columns: Columns, key: 
             if not is_number(columns[name]):
                 raise Rejected(f"{options.metric} reads numbers, and column {name!r} holds others")
     kinds = {0: "regression", 2: "binary_classification"}
-    name = re.sub(r"[^A-Za-z0-9._-]+", "-", candidate.name)
+    name = candidate.task_name
     return Table(
         name=name,
         title=name,

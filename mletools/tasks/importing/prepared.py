@@ -97,7 +97,7 @@ def prepared(candidate: Candidate, options: ImportOptions, grading: Grading) -> 
             private[given[key]] = board(file, lower, grading.check_direction)
     description = _description(options, habits, places, public_folder, public)
     return Parts(
-        name=re.sub(r"[^A-Za-z0-9._-]+", "-", candidate.name),
+        name=candidate.task_name,
         description=description,
         modality=modality_of(public, given),
         problem=problem_of(given["metric"], given["submission"], given),

@@ -75,7 +75,9 @@ def draft_of(
         public={
             "train.csv": written(train, [*names, *targets], rows),
             "test.csv": written(test, names),
-            "sample_submission.csv": _constant(form, labels, cells, test[key], [key, *given["submission"]["target"]]),
+            "sample_submission.csv": constant_file(
+                form, labels, cells, test[key], [key, *given["submission"]["target"]]
+            ),
         },
         answers=answers,
         features=features,
@@ -85,7 +87,10 @@ def draft_of(
     )
 
 
-def _constant(form: str, labels: list[str], cells: Columns, ids: list[str], header: list[str]) -> bytes:
+def constant_file(
+    form: str, labels: Sequence[str], cells: Mapping[str, Sequence[str]], ids: Sequence[str], header: Sequence[str]
+) -> bytes:
+    """A submission with the columns `header`, the id first, that predicts a constant of the training `cells`."""
     values = constant_cells(form, labels, cells)
     constant = {name: [value] * len(ids) for name, value in zip(header[1:], values, strict=True)}
     return written({header[0]: ids, **constant}, header)

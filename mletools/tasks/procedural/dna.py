@@ -53,8 +53,8 @@ METRICS: dict[str, tuple[Choice, ...]] = {
     "multiclass_classification": (
         ("log_loss", "probabilities", {}),
         ("accuracy", "label", {}),
-        ("cohen_kappa", "label", {}),
-        ("error_rate", "label", {}),
+        ("quadratic_weighted_kappa", "label", {}),
+        ("f1_macro", "label", {}),
     ),
     "multilabel_classification": (
         ("multilabel_log_loss", "probability", {}),
@@ -67,8 +67,6 @@ METRICS: dict[str, tuple[Choice, ...]] = {
         ("rmse", "number", {}),
         ("mae", "number", {}),
         ("r2", "number", {}),
-        ("rmsle", "number", {}),
-        ("mape", "number", {}),
         ("spearman", "number", {}),
     ),
     "ranking": (
@@ -80,21 +78,28 @@ METRICS: dict[str, tuple[Choice, ...]] = {
     "reconstruction": (("rmse", "number", {}), ("mae", "number", {}), ("r2", "number", {})),
     "segmentation": (("dice_mean", "mask", {}), ("fbeta_mask", "mask", {"beta": 0.5}), ("dice_global", "mask", {})),
 }
-# Where one class is rare, a metric that a constant answer cannot please.
-IMBALANCED: dict[str, tuple[Choice, ...]] = {
+# Where one class is rare, or numbers have a long upper tail: what a constant answer, or the tail alone, cannot please.
+SKEWED: dict[str, tuple[Choice, ...]] = {
     "binary_classification": (
-        ("f1_macro", "label", {}),
-        ("balanced_accuracy", "label", {}),
         ("average_precision", "probability", {}),
+        ("f1_binary", "label", {}),
+        ("balanced_accuracy", "label", {}),
         ("mcc", "label", {}),
-        ("balanced_log_loss", "probabilities", {}),
     ),
     "multiclass_classification": (
         ("f1_macro", "label", {}),
         ("balanced_accuracy", "label", {}),
         ("balanced_log_loss", "probabilities", {}),
+        ("quadratic_weighted_kappa", "label", {}),
+    ),
+    "regression": (
+        ("rmsle", "number", {}),
+        ("mae", "number", {}),
+        ("mape", "number", {}),
     ),
 }
+# A quantity whose highest value is so many times its lowest (money, counts, times) has a long upper tail.
+TAIL = 12
 
 
 def draw_dna(
@@ -119,9 +124,16 @@ def draw_dna(
     )
     weights = [1.0] * labels
     if "class_imbalance" in names:
-        weights[rng.randint(labels)] = 0.3
-    menu = IMBALANCED[problem] if "class_imbalance" in names else METRICS[problem]
+        # Of two classes the positive one is rare (a default, a fault, a loss), of more either end of their order.
+        weights[0 if labels > 2 and rng.randint(2) else labels - 1] = 0.3
+    spread = "even"
+    if problem == "regression":
+        long_tail = scenario["quantity"]["high"] / scenario["quantity"]["low"] >= TAIL
+        spread = "skewed" if long_tail else ("even", "late")[rng.randint(2)]
+    menu = SKEWED[problem] if "class_imbalance" in names or spread == "skewed" else METRICS[problem]
     metric, form, params = menu[rng.randint(len(menu))]
+    if metric == "f1_binary":
+        params = {"positive": scenario["binary"]["levels"][-1]}
     return {
         "modality": modality,
         "media": media,
@@ -130,11 +142,10 @@ def draw_dna(
         "metric": metric,
         "form": form,
         "params": params,
-        "factors": int(rng.randint(3, 6)),
-        "terms": int(rng.randint(2, 5)),
+        "terms": int(rng.randint(3, 6)),
         "tags": int(rng.randint(3, 5)) if problem == "multilabel_classification" else 0,
         "query_rows": int(rng.randint(5, 9)) if problem == "ranking" else 0,
-        "target_distribution": ("even", "skewed", "late")[rng.randint(3)] if problem == "regression" else "even",
+        "target_distribution": spread,
         "class_shares": [round(weight / sum(weights), 3) for weight in weights],
         "noise": round(float(rng.uniform(0.05, 0.3)), 2),
         "flipped": round(float(rng.uniform(0.02, 0.06)), 3) if "label_noise" in names else 0.0,

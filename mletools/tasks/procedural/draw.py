@@ -13,10 +13,13 @@ from typing import Any
 
 from ..table import Rejected
 from .dna import COMMON, MUTATIONS, SAMPLES, draw_dna
-from .rule import Rule, compose, shown
+from .rule import Cause, Rule, choose, compose, shown, signs
+from .signs import phrases
 from .target import make_target
 from .world import Category, Dense, Number, Rendered, TaskWorld
 
+# So often factors are drawn until enough of the causes that the scenario names are among them.
+TRIES = 60
 MEDIA = ("columns", "image", "text", "audio", "graph", "series")
 
 
@@ -81,21 +84,24 @@ def _dense(name: str, context: list[str], dna: dict[str, Any], scenario: Mapping
 def _flat(name: str, context: list[str], dna: dict[str, Any], scenario: Mapping[str, Any], rng: Any) -> TaskWorld:
     import numpy as np
 
-    rows = dna["samples"]
-    by_medium = {each: medium(each).factors(scenario, rows, rng) for each in dna["media"]}
+    targets = _targets(scenario, dna)
+    by_medium, chosen = _caused(scenario, dna, targets, rng)
     factors = [factor for each in by_medium.values() for factor in each]
-    relevant = _relevant(by_medium, max(dna["factors"], len(by_medium)), rng)
     try:
-        rules = [compose(relevant, dna["terms"], rng) for _ in range(max(1, dna["tags"]))]
+        rules = [compose(causes, factors, rng) for causes in chosen.values()]
     except ValueError as error:
         raise Rejected(f"rule: {error}") from None
+    dna = {**dna, "tag_names": list(chosen)} if dna["tags"] else dna
     target = make_target(scenario, dna, [rule.of(shown(factors)) for rule in rules], rng)
     rendered = [medium(each).render(scenario, by_medium[each], _strengths(dna, each), rng) for each in dna["media"]]
     used = list(dict.fromkeys(name for rule in rules for name in rule.factors))
     return TaskWorld(
         name=name,
         title=scenario["title"],
-        context=context,
+        context=[
+            *context,
+            *_lore(scenario, [(cause, targets[tag]["lean"]) for tag in chosen for cause in chosen[tag]]),
+        ],
         sample=scenario["sample"],
         modality=dna["modality"],
         rendered=rendered,
@@ -114,15 +120,73 @@ def _flat(name: str, context: list[str], dna: dict[str, Any], scenario: Mapping[
     )
 
 
-def _relevant(by_medium: Mapping[str, list[Number | Category]], count: int, rng: Any) -> list[Number | Category]:
-    """`count` of the factors, of each medium one at least, and two numbers at least."""
-    queues = [[factors[at] for at in rng.permutation(len(factors))] for factors in by_medium.values()]
-    for queue in queues:
-        queue.sort(key=lambda factor: isinstance(factor, Category))
-    dealt = [queue[turn] for turn in range(max(map(len, queues))) for queue in queues if turn < len(queue)]
-    chosen = dealt[:count]
-    categories = [factor for factor in dealt if isinstance(factor, Category) and factor not in chosen]
-    return chosen + categories[: int(rng.randint(2))]
+def _targets(scenario: Mapping[str, Any], dna: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What the scenario says of the target of this problem (causes, lean), by tag where there are several."""
+    if dna["problem"] == "multilabel_classification":
+        return dict(scenario["tags"]["levels"])
+    entries = {
+        "binary_classification": scenario["binary"],
+        "multiclass_classification": scenario["classes"],
+        "regression": scenario["quantity"],
+        "ranking": scenario["ranking"]["grade"],
+    }
+    return {"": entries[dna["problem"]]}
+
+
+def _caused(
+    scenario: Mapping[str, Any], dna: Mapping[str, Any], targets: Mapping[str, Any], rng: Any
+) -> tuple[dict[str, list[Number | Category]], dict[str, list[Cause]]]:
+    """Factors by medium, and the causes that act on each of `targets`; of tags, on as many as the DNA asks for.
+
+    Rejected when the scenario names too few causes of what the media show.
+    """
+    needed, count = 1 if len(dna["media"]) > 1 else 2, max(1, dna["tags"])
+    for _ in range(TRIES):
+        by_medium = {each: medium(each).factors(scenario, dna["samples"], rng) for each in dna["media"]}
+        names = {factor.name for factors in by_medium.values() for factor in factors}
+        if any(f"text_{name}" in names for name in names):
+            # The note would give another value than the column.
+            continue
+        offered = {
+            name: [_causes(scenario, each, target, by_medium[each], rng) for each in dna["media"]]
+            for name, target in targets.items()
+        }
+        usable = [name for name, rooms in offered.items() if all(len(room) >= needed for room in rooms)]
+        if len(usable) >= count:
+            picked = [usable[at] for at in sorted(rng.permutation(len(usable))[:count])]
+            return by_medium, {name: choose(offered[name], dna["terms"], rng) for name in picked}
+    raise Rejected("rule: too few causes of the target are among the factors")
+
+
+def _causes(
+    scenario: Mapping[str, Any], name: str, target: Mapping[str, Any], factors: Sequence[Number | Category], rng: Any
+) -> list[Cause]:
+    """What of a medium's factors acts on the target."""
+    by_name = {factor.name: factor for factor in factors}
+    causes = [Cause.parse(line) for line in target["causes"]]
+    if name == "columns":
+        return [cause for cause in causes if cause.acts_on(by_name)]
+    marks = list(scenario[name]["signs"])
+    if name == "text":
+        # Notes that dwell on the scenario's theme point to its condition.
+        theme = scenario["text"]["theme"]
+        marks += [f"+ {each}" for each in by_name if each.startswith(f"text_{theme}_over_")]
+        marks += [f"- {each}" for each in by_name if each.endswith(f"_over_{theme}")]
+    written = [cause for cause in causes if f"text_{cause.factor}" in by_name and not cause.category]
+    return [
+        *signs(marks, target["lean"], factors, rng),
+        *(Cause(cause.sign, f"text_{cause.factor}") for cause in written),
+    ]
+
+
+def _lore(scenario: Mapping[str, Any], causes: Sequence[tuple[Cause, str]]) -> list[str]:
+    """What the people of the scenario say of the signs that act, in a sentence, if there are any: (cause, lean)."""
+    said = phrases((cause.factor, cause.sign == lean) for cause, lean in causes)
+    if not said:
+        return []
+    listed = said[0] if len(said) == 1 else f"{', '.join(said[:-1])} and {said[-1]}"
+    signs_of = "a sign" if len(said) == 1 else "signs"
+    return [f"{scenario['experts']} take {listed} as {signs_of} of {scenario['condition']}."]
 
 
 def _right(rules: Sequence[Rule], rendered: Sequence[Rendered]) -> Any:

@@ -1,9 +1,10 @@
-"""The hidden rule of a procedural task: a weighted sum of a few terms over the factors of a sample.
+"""The hidden rule of a procedural task: a weighted sum of terms, each a cause that the scenario names for its target.
 
-Each family of terms is one function that draws its parameters and returns a Term; FAMILIES is the menu, and a new
-family is one more function there. Not covered: noise, and the target that the sum is turned into (target).
+A scenario writes causes as an expert would name them (see Cause.parse). What is drawn: which of them act, how strongly,
+in which shape, and which two act together. Not covered: noise, and the target that the sum is turned into (target).
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,52 @@ from .world import Category, Number
 
 # A term's value from the places or codes of its factors, in the order of its factors: (rows,) each.
 Form = Callable[..., Any]
+# How often two causes act together, and how often a category without an order of its own decides where a cause acts.
+JOINT, ONLY_WHERE = 0.4, 0.5
+# What is left of a cause's effect where it does not act.
+ELSEWHERE = 0.2
+SYNTAX = re.compile(r"(?P<sign>[-+^v]) (?P<name>\w+)(?: where (?P<category>\w+) = (?P<level>.+))?")
+ORDER = re.compile(r"(?P<name>\w+): (?P<levels>.+ < .+)")
+
+
+@dataclass(frozen=True)
+class Cause:
+    """What moves a target: `sign` is + (more raises it), - (lowers it), ^ (it has its peak within the range), v (its
+    lowest point) or < (a category, whose `levels` raise it in this order; a level that is not named lies in the middle).
+
+    With `category`, the effect is full only where that has the level `levels[0]`.
+    """
+
+    sign: str
+    factor: str
+    levels: tuple[str, ...] = ()
+    category: str = ""
+
+    @classmethod
+    def parse(cls, line: str) -> "Cause":
+        """The cause of a scenario's line: "+ NAME", "- NAME where CATEGORY = LEVEL", "^ NAME", "CATEGORY: A < B < C".
+
+        ValueError for anything else.
+        """
+        if match := SYNTAX.fullmatch(line):
+            level = (match["level"],) if match["level"] else ()
+            return cls(match["sign"], match["name"], level, match["category"] or "")
+        if match := ORDER.fullmatch(line):
+            return cls("<", match["name"], tuple(match["levels"].split(" < ")))
+        raise ValueError(f"{line!r} is not a cause: write '+ NAME' or 'CATEGORY: A < B'")
+
+    @property
+    def monotone(self) -> bool:
+        return self.sign in "+-" and not self.category
+
+    @property
+    def bent(self) -> bool:
+        """Whether a linear model misses the effect."""
+        return self.sign in "^v" or bool(self.category)
+
+    def acts_on(self, factors: Mapping[str, Number | Category]) -> bool:
+        """Whether the factors, by name, include those of this cause."""
+        return self.factor in factors and (not self.category or self.category in factors)
 
 
 @dataclass(frozen=True)
@@ -67,175 +114,141 @@ def shown(factors: Sequence[Number | Category]) -> dict[str, Any]:
     return {each.name: each.place if isinstance(each, Number) else each.code for each in factors}
 
 
-def compose(factors: Sequence[Number | Category], count: int, rng: Any) -> Rule:
-    """A drawn rule of at most `count` terms over `factors`.
+def compose(causes: Sequence[Cause], factors: Sequence[Number | Category], rng: Any) -> Rule:
+    """A rule of all these causes: two monotone ones may become one term that needs both.
 
-    The first term is one that a linear model finds, the second one that it cannot; the others are free. Factors are
-    used up before one is used twice, and no family twice on the same factors. ValueError when no term varies.
+    ValueError when no term varies over the rows.
     """
     import numpy as np
 
-    numbers = [each for each in factors if isinstance(each, Number)]
-    categories = [each for each in factors if isinstance(each, Category)]
+    by_name = {each.name: each for each in factors}
     seen = shown(factors)
-    waiting: list[str] = []
-    terms: list[Term] = []
-    for position in range(count):
-        menu = [name for name in {0: PLAIN, 1: BENT}.get(position, PLAIN + BENT) if _fits(name, numbers, categories)]
-        if not menu:
-            continue
-        family = menu[rng.randint(len(menu))]
-        number_count, category_count = NEEDS[family]
-        chosen = _take(numbers, number_count, waiting, rng), _take(categories, category_count, waiting, rng)
-        words, form = FAMILIES[family](*chosen, rng)
-        names = [each.name for each in (*chosen[0], *chosen[1])]
+    terms = []
+    for each in _paired(causes, rng):
+        family, words, names, form = _joint(each, by_name) if isinstance(each, tuple) else _single(each, by_name, rng)
         value = np.asarray(form(*(seen[name] for name in names)), dtype=float)
         spread = float(np.std(value))
-        known = any(other.family == family and set(other.factors) == set(names) for other in terms)
-        if spread < 1e-6 or known:
-            continue
         weight = round(float(rng.uniform(0.6, 1.6)), 2)
-        terms.append(Term(family, words, names, form, weight, round(float(np.mean(value)), 9), round(spread, 9)))
-    total = sum(term.of(seen) for term in terms)
-    deviation = round(float(np.std(total)), 9) if terms else 0.0
+        if spread > 1e-6:
+            terms.append(Term(family, words, names, form, weight, round(float(np.mean(value)), 9), round(spread, 9)))
+    deviation = round(float(np.std(sum(term.of(seen) for term in terms))), 9) if terms else 0.0
     if deviation < 1e-6:
         raise ValueError("the rule does not vary over the rows")
     return Rule(terms, deviation)
 
 
-def _fits(family: str, numbers: list[Number], categories: list[Category]) -> bool:
-    number_count, category_count = NEEDS[family]
-    return number_count <= len(numbers) and category_count <= len(categories)
+def _paired(causes: Sequence[Cause], rng: Any) -> list[Cause | tuple[Cause, Cause]]:
+    """The causes, of which two monotone ones may be joined: always when nothing else is out of a linear model's reach."""
+    monotone = [each for each in causes if each.monotone]
+    joins = rng.uniform() < JOINT or not any(each.bent for each in causes)
+    if len(monotone) < 2 or not joins:
+        return list(causes)
+    pair = (monotone[-2], monotone[-1])
+    return [*(each for each in causes if each not in pair), pair]
 
 
-def _take(factors: list[Any], count: int, used: list[str], rng: Any) -> list[Any]:
-    """`count` different factors, those not in `used` first; adds them to `used`."""
-    order = [factors[at] for at in rng.permutation(len(factors))] if count else []
-    order.sort(key=lambda factor: used.count(factor.name))
-    used += [factor.name for factor in order[:count]]
-    return order[:count]
+def _single(cause: Cause, factors: Mapping[str, Number | Category], rng: Any) -> tuple[str, str, list[str], Form]:
+    """(family, words, names of factors, form) of a cause on its own, in a drawn shape."""
+    factor = factors[cause.factor]
+    if isinstance(factor, Category):
+        return _order(cause, factor)
+    family, words, form = (_turning if cause.sign in "^v" else _rising)(cause, factor, rng)
+    if not cause.category:
+        return family, words, [factor.name], form
+    category = factors[cause.category]
+    assert isinstance(category, Category)
+    level = list(category.levels).index(cause.levels[0])
+
+    def only_where(place: Any, code: Any) -> Any:
+        import numpy as np
+
+        return (form(place) - 0.5) * np.where(code == level, 1.0, ELSEWHERE)
+
+    return (
+        f"{family}_where",
+        f"{words}, mainly where {category.name} is {cause.levels[0]}",
+        [factor.name, category.name],
+        only_where,
+    )
 
 
-def _trend(numbers: list[Number], categories: list[Category], rng: Any) -> tuple[str, Form]:
-    sign = _sign(rng)
-    return f"{numbers[0].name}, {'more' if sign > 0 else 'less'} is higher", lambda place: sign * place
-
-
-def _level(numbers: list[Number], categories: list[Category], rng: Any) -> tuple[str, Form]:
+def _order(cause: Cause, category: Category) -> tuple[str, str, list[str], Form]:
     import numpy as np
 
-    category = categories[0]
-    effects = rng.permutation(np.linspace(-1, 1, len(category.levels)))
+    steps = dict(zip(cause.levels, np.linspace(-1, 1, len(cause.levels)), strict=True))
+    effects = np.array([steps.get(level, 0.0) for level in category.levels])
     pairs = ", ".join(f"{level} {fixed(effect, 2)}" for level, effect in zip(category.levels, effects, strict=True))
-    return f"{category.name}: {pairs}", lambda code: effects[code]
+    return "order", f"{category.name}: {pairs}", [category.name], lambda code: effects[code]
 
 
-def _step(numbers: list[Number], categories: list[Category], rng: Any) -> tuple[str, Form]:
-    number, sign, cut = numbers[0], _sign(rng), _cut(rng)
-    words = f"{number.name} {'above' if sign > 0 else 'below'} {number.at(cut)} is higher"
-    return words, lambda place: sign * (place > cut)
-
-
-def _bump(numbers: list[Number], categories: list[Category], rng: Any) -> tuple[str, Form]:
-    number, sign, peak = numbers[0], _sign(rng), round(float(rng.uniform(0.35, 0.65)), 3)
-    words = f"{number.name} near {number.at(peak)} is {'higher' if sign > 0 else 'lower'}, by the squared distance"
-    return words, lambda place: -sign * (place - peak) ** 2
-
-
-def _wave(numbers: list[Number], categories: list[Category], rng: Any) -> tuple[str, Form]:
+def _rising(cause: Cause, number: Number, rng: Any) -> tuple[str, str, Form]:
     import numpy as np
 
-    number, turns, start = numbers[0], float(rng.choice([1.0, 1.5, 2.0])), round(float(rng.uniform(0, 1)), 2)
-    words = f"sine of {number.name}, {turns} periods from {number.at(0)} to {number.at(1)}, phase {fixed(start, 2)}"
-    return words, lambda place: np.sin(2 * np.pi * (turns * place + start))
+    family = ("trend", "trend", "saturating", "accelerating", "threshold")[rng.randint(5)]
+    cut = round(float(rng.uniform(0.35, 0.65)), 3)
+    turned = _turned(cause)
+    words, form = {
+        "trend": ("evenly", lambda place: turned(place)),
+        "saturating": ("less and less", lambda place: turned(place) / (turned(place) + 0.25)),
+        "accelerating": ("more and more", lambda place: turned(place) ** 2),
+        "threshold": (
+            f"mostly around {number.at(cut)}",
+            lambda place: np.clip((turned(place) - turned(cut)) / 0.2 + 0.5, 0, 1),
+        ),
+    }[family]
+    return family, f"more {number.name} is {'higher' if cause.sign == '+' else 'lower'}, {words}", form
 
 
-def _product(numbers: list[Number], categories: list[Category], rng: Any) -> tuple[str, Form]:
-    (first, second), sign = numbers, _sign(rng)
-    words = f"{first.name} and {second.name}, {'both on the same side' if sign > 0 else 'on opposite sides'} is higher"
-    return words, lambda one, other: sign * (one - 0.5) * (other - 0.5)
+def _turning(cause: Cause, number: Number, rng: Any) -> tuple[str, str, Form]:
+    peak, sign = round(float(rng.uniform(0.35, 0.65)), 3), 1 if cause.sign == "^" else -1
+    words = f"{number.name} near {number.at(peak)} is {'highest' if sign > 0 else 'lowest'}, by the squared distance"
+    return "peak" if sign > 0 else "trough", words, lambda place: -sign * (place - peak) ** 2
 
 
-def _switch(numbers: list[Number], categories: list[Category], rng: Any) -> tuple[str, Form]:
-    import numpy as np
-
-    number, category, sign = numbers[0], categories[0], _sign(rng)
-    level = int(rng.randint(len(category.levels)))
-    words = (
-        f"{number.name}, {'more' if sign > 0 else 'less'} is higher where {category.name} is "
-        f"{category.levels[level]}, the other way round elsewhere"
-    )
-    return words, lambda place, code: sign * np.where(code == level, 1.0, -1.0) * (place - 0.5)
+def _joint(pair: tuple[Cause, Cause], factors: Mapping[str, Number | Category]) -> tuple[str, str, list[str], Form]:
+    """Two causes that need each other: the product of what each would do alone."""
+    (one, other), words = pair, [f"{'more' if each.sign == '+' else 'less'} {each.factor}" for each in pair]
+    first, second = _turned(one), _turned(other)
+    names = [one.factor, other.factor]
+    return "joint", f"{words[0]} together with {words[1]} is higher", names, lambda a, b: first(a) * second(b)
 
 
-def _gate(numbers: list[Number], categories: list[Category], rng: Any) -> tuple[str, Form]:
-    (first, second), sign, cut = numbers, _sign(rng), _cut(rng)
-    words = (
-        f"{first.name}, {'more' if sign > 0 else 'less'} is higher, only where {second.name} is above {second.at(cut)}"
-    )
-    return words, lambda one, other: sign * (one - 0.5) * (other > cut)
+def _turned(cause: Cause) -> Callable[[Any], Any]:
+    """Places between 0 and 1 that rise with the effect."""
+    return (lambda place: place) if cause.sign == "+" else (lambda place: 1 - place)
 
 
-def _both(numbers: list[Number], categories: list[Category], rng: Any) -> tuple[str, Form]:
-    (first, second), sign, low, high = numbers, _sign(rng), _cut(rng), _cut(rng)
-    words = (
-        f"{first.name} above {first.at(low)} and {second.name} above {second.at(high)} at once is "
-        f"{'higher' if sign > 0 else 'lower'}"
-    )
-    return words, lambda one, other: sign * ((one > low) & (other > high))
+def choose(rooms: Sequence[Sequence[Cause]], count: int, rng: Any) -> list[Cause]:
+    """`count` of the causes that each medium offers, of each one at least, none twice on the same factor.
+
+    A cause that a linear model misses comes second where there is one.
+    """
+    queues = [[room[at] for at in rng.permutation(len(room))] for room in rooms]
+    dealt = [queue[turn] for turn in range(max(map(len, queues), default=0)) for queue in queues if turn < len(queue)]
+    dealt = list({cause.factor: cause for cause in reversed(dealt)}.values())[::-1]
+    count = max(count, len(rooms))
+    chosen, rest = dealt[:count], dealt[count:]
+    if len(rooms) == 1 and len(chosen) > 1 and not any(each.bent for each in chosen):
+        chosen[1:2] = [each for each in rest if each.bent][:1] or chosen[1:2]
+    return chosen
 
 
-def _ring(numbers: list[Number], categories: list[Category], rng: Any) -> tuple[str, Form]:
-    (first, second), sign = numbers, _sign(rng)
-    words = (
-        f"the further {first.name} and {second.name} together lie from {first.at(0.5)} and {second.at(0.5)} "
-        f"the {'higher' if sign > 0 else 'lower'}"
-    )
-    return words, lambda one, other: sign * ((one - 0.5) ** 2 + (other - 0.5) ** 2)
+def signs(lines: Sequence[str], lean: str, factors: Sequence[Number | Category], rng: Any) -> list[Cause]:
+    """The causes of a medium that stand for the scenario's condition, turned for a target that leans against it.
 
-
-def _larger(numbers: list[Number], categories: list[Category], rng: Any) -> tuple[str, Form]:
-    import numpy as np
-
-    (first, second), sign = numbers, _sign(rng)
-    words = f"the larger of {first.name} and {second.name}, each over its own range, more is {'higher' if sign > 0 else 'lower'}"
-    return words, lambda one, other: sign * np.maximum(one, other)
-
-
-def _sign(rng: Any) -> int:
-    return 1 if rng.randint(2) else -1
-
-
-def _cut(rng: Any) -> float:
-    return round(float(rng.uniform(0.3, 0.7)), 3)
-
-
-FAMILIES: dict[str, Callable[[list[Number], list[Category], Any], tuple[str, Form]]] = {
-    "trend": _trend,
-    "level": _level,
-    "step": _step,
-    "larger": _larger,
-    "bump": _bump,
-    "wave": _wave,
-    "product": _product,
-    "switch": _switch,
-    "gate": _gate,
-    "both": _both,
-    "ring": _ring,
-}
-# (numbers, categories) that a family combines
-NEEDS = {
-    "trend": (1, 0),
-    "level": (0, 1),
-    "step": (1, 0),
-    "larger": (2, 0),
-    "bump": (1, 0),
-    "wave": (1, 0),
-    "product": (2, 0),
-    "switch": (1, 1),
-    "gate": (2, 0),
-    "both": (2, 0),
-    "ring": (2, 0),
-}
-PLAIN = ("trend", "level", "step", "larger")
-BENT = ("bump", "wave", "product", "switch", "gate", "both", "ring")
+    Half of them act mainly where a category of the medium has a drawn level.
+    """
+    numbers = {each.name for each in factors if isinstance(each, Number)}
+    categories = [each for each in factors if isinstance(each, Category)]
+    found: list[Cause] = []
+    for cause in (Cause.parse(line) for line in lines):
+        if cause.factor not in numbers:
+            continue
+        sign = cause.sign if lean == "+" else {"+": "-", "-": "+"}[cause.sign]
+        if categories and not any(each.category for each in found) and rng.uniform() < ONLY_WHERE:
+            category = categories[rng.randint(len(categories))]
+            level = category.levels[rng.randint(len(category.levels))]
+            found.append(Cause(sign, cause.factor, (level,), category.name))
+        else:
+            found.append(Cause(sign, cause.factor))
+    return found

@@ -7,15 +7,18 @@ targets (masks, futures, gaps), which a medium draws itself.
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ..forms import GRADES
 from ..table import Column, fixed
 from .world import Target
 
-# How a number is spread over its range, by name: from a place between 0 and 1 to another one, rising.
-SPREADS: dict[str, tuple[str, Callable[[Any], Any]]] = {
-    "even": ("linearly", lambda place: place),
-    "skewed": ("with a long upper tail (the cube)", lambda place: place**3),
-    "late": ("with a long lower tail (the square root)", lambda place: place**0.5),
+# How a number is spread over its range, by name: words, and its share of the range at a place between 0 and 1, where
+# `ratio` is highest over lowest.
+SPREADS: dict[str, tuple[str, Callable[[Any, float], Any]]] = {
+    "even": ("linearly", lambda place, ratio: place),
+    "skewed": ("by equal ratios (a long upper tail)", lambda place, ratio: (ratio**place - 1) / (ratio - 1)),
+    "late": ("with a long lower tail (the square root)", lambda place, ratio: place**0.5),
 }
+WHETHER = "whether "
 # What even one who knows the rule leaves to chance: the share of rows near a cut that the noise moves over it.
 LEAST_DOUBT = 0.01
 # Fewer queries say little about a ranking: half of them are for the test.
@@ -50,22 +53,45 @@ def _flip(values: Any, dna: Mapping[str, Any], rng: Any) -> Any:
 def _classes(scenario: Mapping[str, Any], dna: Mapping[str, Any], signals: list[Any], rng: Any) -> Target:
     import numpy as np
 
-    entry = scenario["binary" if dna["problem"] == "binary_classification" else "classes"]
-    labels = entry["levels"]
+    binary = dna["problem"] == "binary_classification"
+    entry = scenario["binary" if binary else "classes"]
     hidden = _noisy(signals[0], dna, rng)
     rank = np.argsort(np.argsort(hidden, kind="stable"), kind="stable")
     places = np.round(np.cumsum(dna["class_shares"])[:-1] * len(hidden)).astype(int)
     code = _flip(np.searchsorted(places, rank, side="right"), dna, rng)
     cuts = np.sort(hidden)[np.clip(places, 0, len(hidden) - 1)]
+    labels, meaning, asked = _asked_class(scenario, entry, dna, binary)
     return Target(
         problem=dna["problem"],
-        columns=[Column(entry["name"], entry["meaning"], number=False)],
+        columns=[Column(entry["name"], meaning, number=False)],
         cells={entry["name"]: [labels[at] for at in code]},
         y=code[:, None],
         known=_unsure(_between(signals[0], cuts, dna["noise"]), dna),
-        words=f"cut by rank into {', '.join(labels)}, lowest first",
-        labels=list(labels),
+        words=f"cut by rank into {', '.join(entry['levels'])}, lowest first",
+        labels=labels,
+        asked=asked,
+        event=meaning.removeprefix(WHETHER) if binary else "",
     )
+
+
+def _asked_class(
+    scenario: Mapping[str, Any], entry: Mapping[str, Any], dna: Mapping[str, Any], binary: bool
+) -> tuple[list[str], str, str]:
+    """(labels, meaning of the column in train.csv, the task in a sentence)."""
+    name, meaning, levels, one = entry["name"], entry["meaning"], list(entry["levels"]), scenario["sample"]["one"]
+    if dna["metric"] in GRADES:
+        grades = ", ".join(f"{at} {level}" for at, level in enumerate(levels))
+        asked = f"Predict the grade `{name}` ({meaning}) of each {one}, a whole number: {grades}."
+        return [str(at) for at in range(len(levels))], f"{meaning}: {grades}", asked
+    if dna["form"] == "probabilities":
+        asked = f"Predict the probability of each value of `{name}` ({meaning}) for each {one}."
+    elif not binary:
+        asked = f"Predict the class `{name}` ({meaning}) of each {one}: {', '.join(f'`{level}`' for level in levels)}."
+    elif dna["form"] == "probability":
+        asked = f"Predict for each {one} the probability that {meaning.removeprefix(WHETHER)} (`{name}`)."
+    else:
+        asked = f"Predict for each {one} {meaning}: `{name}` is `{levels[1]}` if so, else `{levels[0]}`."
+    return levels, meaning, asked
 
 
 def _between(signal: Any, cuts: Any, noise: float) -> Any:
@@ -90,7 +116,7 @@ def _tags(scenario: Mapping[str, Any], dna: Mapping[str, Any], signals: list[Any
     import numpy as np
 
     entry = scenario["tags"]
-    tags = entry["levels"][: len(signals)]
+    tags = dna["tag_names"]
     columns, known = [], []
     for signal in signals:
         hidden = _noisy(signal, dna, rng)
@@ -101,13 +127,18 @@ def _tags(scenario: Mapping[str, Any], dna: Mapping[str, Any], signals: list[Any
     y = np.column_stack(columns)
     return Target(
         problem=dna["problem"],
-        columns=[Column(tag, f"1 where {entry['meaning']} includes {tag}, else 0") for tag in tags],
+        columns=[Column(tag, f"1 if {tag.replace('_', ' ')} is among {entry['meaning']}, else 0") for tag in tags],
         cells={tag: [str(int(cell)) for cell in y[:, at]] for at, tag in enumerate(tags)},
         y=y,
         known=np.column_stack(known),
         words="one rule a tag, each given to the rows with its highest values",
         labels=list(tags),
+        asked=f"Predict {_TAG_FORMS[dna['form']]} for each {scenario['sample']['one']}: "
+        f"{', '.join(f'`{tag}`' for tag in tags)} ({entry['meaning']}).",
     )
+
+
+_TAG_FORMS = {"tagset": "all tags that apply", "probability": "the probability of each tag"}
 
 
 def _number(scenario: Mapping[str, Any], dna: Mapping[str, Any], signals: list[Any], rng: Any) -> Target:
@@ -120,7 +151,7 @@ def _number(scenario: Mapping[str, Any], dna: Mapping[str, Any], signals: list[A
 
     def scaled(values: Any) -> Any:
         place = np.clip((values - low) / (high - low), 0, 1)
-        return entry["low"] + spread(place) * (entry["high"] - entry["low"])
+        return entry["low"] + spread(place, entry["high"] / entry["low"]) * (entry["high"] - entry["low"])
 
     cells = [fixed(value, entry["decimals"]) for value in scaled(hidden)]
     return Target(
@@ -130,6 +161,7 @@ def _number(scenario: Mapping[str, Any], dna: Mapping[str, Any], signals: list[A
         y=np.array([[float(cell)] for cell in cells]),
         known=np.round(scaled(signals[0])[:, None], 6),
         words=f"stretched {words} to {entry['low']} to {entry['high']} {entry['unit']}".rstrip(),
+        asked=f"Predict `{entry['name']}` ({entry['meaning']}, in {entry['unit']}) for each {scenario['sample']['one']}.",
     )
 
 
@@ -141,7 +173,7 @@ def _grades(scenario: Mapping[str, Any], dna: Mapping[str, Any], signals: list[A
     queries = max(LEAST_QUERIES, rows // dna["query_rows"])
     query = np.sort(np.arange(rows) % queries)[rng.permutation(rows)]
     hidden = _flip(_noisy(signals[0], dna, rng), dna, rng)
-    grade = scenario["ranking"]["grade"]
+    grade, ranked, many = scenario["ranking"]["grade"], scenario["ranking"]["query"]["name"], scenario["sample"]["many"]
     if dna["form"] == "ranked":
         cells, values = ["0"] * rows, np.zeros(rows)
         for each in range(queries):
@@ -150,7 +182,10 @@ def _grades(scenario: Mapping[str, Any], dna: Mapping[str, Any], signals: list[A
             values[best] = 1
         cells = [str(int(value)) for value in values]
         words = f"the best {RELEVANT:.0%} of a query's rows are worth finding"
-        column = Column(grade["name"], f"1 where this is so, else 0: {grade['meaning']}")
+        column = Column(
+            grade["name"], f"1 for the best third of the {many} of its {ranked}, by {grade['meaning']}, else 0"
+        )
+        asked = f"For each `{ranked}`, rank its {many}, those with `{grade['name']}` = 1 first."
     else:
         offset = rng.normal(size=queries)[query]
         values = np.round(5 + 1.5 * (hidden + offset), 2)
@@ -159,7 +194,7 @@ def _grades(scenario: Mapping[str, Any], dna: Mapping[str, Any], signals: list[A
             "compared inside a query, which shifts all of its rows alike",
         )
         column = Column(grade["name"], grade["meaning"], "points")
-    name = scenario["ranking"]["query"]["name"]
+        asked = f"Rank the {many} of each `{ranked}` by `{grade['name']}` ({grade['meaning']})."
     return Target(
         problem=dna["problem"],
         columns=[column],
@@ -167,7 +202,8 @@ def _grades(scenario: Mapping[str, Any], dna: Mapping[str, Any], signals: list[A
         y=values[:, None],
         known=np.round(signals[0][:, None], 6),
         words=words,
-        groups=[f"{name[0].upper()}{each + 1:02d}" for each in query],
+        groups=[f"{ranked[0].upper()}{each + 1:02d}" for each in query],
+        asked=asked,
     )
 
 

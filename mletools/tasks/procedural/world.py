@@ -65,8 +65,8 @@ class Facts:
     """What the files of a medium are like: the description is written from these values, and can be checked by them.
 
     `words` is a sentence or more with a field {name} for values. Image: width, height, channels (1 grey, 3 RGB), colour.
-    Audio: seconds, rate (samples a second), channels, bits. Series: steps, step, column, unit. Graph: nodes_from,
-    nodes_to, links_from, links_to, weighted. Text: words_from, words_to, in_files. `remarks` are sentences on what a
+    Audio: seconds, rate (samples a second), channels, bits. Series: steps, step, column, unit. Graph: node, edge,
+    lines_from, lines_to, weighted. Text: words_from, words_to, in_files. `remarks` are sentences on what a
     reader of the files has to know besides.
     """
 
@@ -114,7 +114,8 @@ class Target:
     (rows, columns): class numbers, 0/1 of tags, or numbers; of a dense target (rows, units). `known` is the prediction of one who knows the
     rule: probabilities of shape (rows, labels) for classes, else of the shape of `y`. `labels` are the classes, in an
     order that means something where one exists, or the tags. `groups` holds each row's query of a ranking. `words` say
-    how the rule's value became the target.
+    how the rule's value became the target. `asked` is the task in a sentence, "" where the form of the files says it; `event`
+    is what the last of two labels says, as a clause.
     """
 
     problem: str
@@ -125,6 +126,8 @@ class Target:
     words: str
     labels: list[str] = field(default_factory=list)
     groups: list[str] = field(default_factory=list)
+    asked: str = ""
+    event: str = ""
 
 
 @dataclass(frozen=True)

@@ -1,154 +1,407 @@
-"""Sound: half a second a sample, a gliding tone with overtones, tremolo, noise, clicks and one burst of hiss, as WAV.
+"""Sound: a second a sample, a gliding tone with overtones, tremolo, noise, clicks and one burst of hiss, as WAV.
 
-Factors not drawn for a task vary all the same, as do phases, loudness and the places of the clicks. Not covered: the
-faults of a recording (audio_faults), what is measured from the files (audio_measure), gaps (audio_gap).
+Factors that a task did not draw vary all the same, as do phases, loudness and the times of the clicks. `measure` finds
+pitch and glide as the straight line in the spectrogram that the tone and its octave follow; the tone is then mixed down
+to 0 Hz, which shows its loudness over time. Not covered: several tones; gaps to fill (audio_gap).
 """
 
-from collections.abc import Mapping, Sequence
+import io
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ..world import Asset, Category, Number, Rendered
-from .audio_faults import FAULTS, spoil
-from .audio_gap import reconstruction
-from .audio_measure import measure, plain_features
-from .audio_wav import LENGTH, RATE, SECONDS, quantised, wav_bytes
+from ..world import Asset, Category, Dense, Facts, Number, Rendered
+from .common import Menu, apply_steps, codes, draw_numbers, measured_places, number_values, shuffled
 
-MUTATIONS = FAULTS
-DENSE: dict[str, Any] = {"reconstruction": reconstruction}
-
-# Factor: unit, low, high, decimals.
-NUMBERS: dict[str, tuple[str, float, float, int]] = {
-    "audio_pitch": ("Hz in the middle of the recording", 220.0, 480.0, 0),
+MUTATIONS = {
+    "background_noise": "a coloured noise lies over the recordings, in some louder than in others",
+    "clipping": "loud parts are cut off",
+    "gain_change": "the gain jumps at some moment of a recording",
+    "echo": "the room answers: a delayed, weaker copy is added",
+    "dropouts": "short stretches are silent",
+    "hum": "the mains hum at 50 Hz and its odd multiples",
+    "resampled": "some recordings passed through a narrow channel that takes the high tones away",
+}
+RATE, LENGTH = 8000, 8000
+SECONDS = LENGTH / RATE
+# The largest number that a sample of 16 bit holds stands for an amplitude of 1.
+FULL = 32767
+NUMBERS: Menu = {
+    "audio_pitch": ("Hz in the middle of the recording", 300.0, 700.0, 0),
     "audio_glide": ("Hz per second that the pitch rises", -300.0, 300.0, 0),
-    "audio_tremolo_rate": ("Hz", 9.0, 28.0, 1),
+    "audio_tremolo_rate": ("Hz", 6.0, 24.0, 1),
     "audio_click_count": ("clicks", 0.0, 8.0, 0),
     "audio_noise_share": ("of the power", 0.02, 0.4, 2),
     "audio_overtones": ("of the amplitude of the next lower tone", 0.05, 0.8, 2),
-    "audio_burst_time": ("s", 0.05, 0.45, 2),
+    "audio_burst_time": ("s", 0.1, 0.9, 2),
 }
+WHOLE = {"audio_click_count"}
+ENVELOPE = "audio_envelope"
 ENVELOPES = ("rising", "falling", "steady", "pulsed")
 # Samples between the starts of two clicks, at least half of it.
-CLICK_SPACING = 64
+CLICK_SPACING = 160
 TREMOLO_DEPTH = 0.4
-BURST_HZ = 1850.0
-BURST_SECONDS = 0.04
+BURST_HZ, BURST_WIDTH, BURST_SECONDS = 3300.0, 80.0, 0.06
+
+
+def _reconstruction(*arguments: Any) -> Dense:
+    from .audio_gap import reconstruction
+
+    return reconstruction(*arguments)
+
+
+DENSE: dict[str, Any] = {"reconstruction": _reconstruction}
 
 
 def factors(scenario: Mapping[str, Any], rows: int, rng: Any) -> list[Number | Category]:
-    """Five or six properties of the sound and the course of its loudness, all evenly spread."""
-    import numpy as np
-
-    names = list(NUMBERS)
-    chosen = sorted(int(at) for at in rng.permutation(len(names))[: 5 + int(rng.randint(2))])
-    found: list[Number | Category] = []
-    for name in (names[at] for at in chosen):
-        unit, low, high, decimals = NUMBERS[name]
-        found.append(Number(name, unit, low, high, decimals, _places(name, rows, rng)))
-    found.append(Category("audio_envelope", ENVELOPES, np.asarray(rng.randint(len(ENVELOPES), size=rows))))
-    return found
-
-
-def _places(name: str, rows: int, rng: Any) -> Any:
-    """Places between 0 and 1; clicks come in whole numbers."""
-    import numpy as np
-
-    if name == "audio_click_count":
-        most = int(NUMBERS[name][2])
-        return np.round(rng.randint(most + 1, size=rows) / most, 6)
-    return np.round(rng.uniform(size=rows), 6)
+    """Five or six properties of the sound, and the course of its loudness."""
+    names = shuffled(list(NUMBERS), rng)[: 5 + int(rng.randint(2))]
+    numbers = draw_numbers(NUMBERS, names, WHOLE, rows, rng)
+    return [*numbers, Category(ENVELOPE, ENVELOPES, rng.randint(len(ENVELOPES), size=rows))]
 
 
 def render(
     scenario: Mapping[str, Any], factors: Sequence[Number | Category], mutations: Mapping[str, float], rng: Any
 ) -> Rendered:
     """A WAV file a sample, blemished by `mutations` (name: strength between 0 and 1)."""
-    rows = len(factors[0].place if isinstance(factors[0], Number) else factors[0].code)
-    place = {factor.name: factor.place for factor in factors if isinstance(factor, Number)}
-    place = {name: place[name] if name in place else _places(name, rows, rng) for name in NUMBERS}
-    envelope = next(factor.code for factor in factors if isinstance(factor, Category))
-    values = {name: low + place[name] * (high - low) for name, (_, low, high, _) in NUMBERS.items()}
-    samples = quantised(spoil(_sound(values, envelope, rng), mutations, rng))
-    found = measure(samples)
-    measured = {}
-    for factor in factors:
-        if isinstance(factor, Number):
-            size = (found[factor.name] - factor.low) / (factor.high - factor.low)
-            measured[factor.name] = size.clip(0, 1).round(6)
-        else:
-            measured[factor.name] = found[factor.name]
+    values = number_values(NUMBERS, factors, WHOLE, rng)
+    level = _sound(values, codes(factors, ENVELOPE, ENVELOPES, rng), rng)
+    samples = quantised(spoil(level, mutations, rng))
     return Rendered(
-        assets=[Asset("audio", "the recording", "audio", "wav", wav_bytes(samples))],
+        assets=[asset(samples)],
         plain=plain_features(samples),
-        measured=measured,
-        notes=[
-            f"Each recording is a WAV file of {SECONDS} s: one channel, 16 bit, {RATE} samples a second. "
-            "The loudness was not calibrated."
-        ],
+        measured=measured_places(factors, measure(samples)),
+        facts=file_facts(),
     )
+
+
+def file_facts(remarks: Sequence[str] = ()) -> Facts:
+    """The format of the files."""
+    words = (
+        "Each recording is a WAV file of {seconds:g} s: one channel, {bits} bit, {rate} samples a second. The loudness was "
+        "not calibrated."
+    )
+    return Facts("audio", words, {"seconds": SECONDS, "rate": RATE, "channels": 1, "bits": 16}, remarks)
+
+
+def quantised(level: Any) -> Any:
+    """Amplitudes between -1 and 1, cut off beyond, as whole numbers of 16 bit; the same shape."""
+    import numpy as np
+
+    return np.rint(np.round(np.clip(level, -1, 1) * FULL, 3)).astype("<i2")
+
+
+def asset(samples: Any, meaning: str = "the recording") -> Asset:
+    """One file a row of `samples` (rows, LENGTH), which are 16 bit."""
+    from scipy.io import wavfile
+
+    contents = []
+    for row in samples:
+        file = io.BytesIO()
+        wavfile.write(file, RATE, row)
+        contents.append(file.getvalue())
+    return Asset("audio", meaning, "audio", "wav", contents)
+
+
+def _turns(pitch: Any, glide: Any) -> Any:
+    """The phase in periods, (rows, LENGTH), of a tone that has `pitch` in the middle and rises by `glide` Hz a second."""
+    import numpy as np
+
+    time = np.arange(LENGTH) / RATE
+    return pitch[:, None] * time + glide[:, None] * (time**2 - SECONDS * time) / 2
 
 
 def _sound(values: Mapping[str, Any], envelope: Any, rng: Any) -> Any:
     """(rows, LENGTH) between -1 and 1, from the factors' values in their units and the codes of the envelope."""
     import numpy as np
 
-    rows = len(envelope)
-    level = _tone(values, rng) * _envelope(envelope, rng)
-    time = np.arange(LENGTH) / RATE
-    rate, start = values["audio_tremolo_rate"][:, None], rng.uniform(size=(rows, 1))
-    level = level * (1 + TREMOLO_DEPTH * np.sin(2 * np.pi * (rate * time + start)))
+    rows, time = len(envelope), np.arange(LENGTH) / RATE
+    turns, fall = _turns(values["audio_pitch"], values["audio_glide"]), values["audio_overtones"][:, None]
+    starts = rng.uniform(size=(3, rows, 1))
+    level = sum(fall ** (at - 1) * np.sin(2 * np.pi * (at * turns + starts[at - 1])) for at in (1, 2, 3))
+    place, floor, bend = time / SECONDS, rng.uniform(0.15, 0.35, size=(rows, 1)), rng.uniform(0.7, 1.5, size=(rows, 1))
+    shapes = [place**bend, (1 - place) ** bend, np.ones((rows, LENGTH)), np.sin(2 * np.pi * place) ** 2 + 0 * floor]
+    level = level * (floor + (1 - floor) * np.choose(envelope[:, None], shapes))
+    swing = 2 * np.pi * (values["audio_tremolo_rate"][:, None] * time + rng.uniform(size=(rows, 1)))
+    level = level * (1 + TREMOLO_DEPTH * np.sin(swing))
     share = values["audio_noise_share"][:, None]
     level = level / np.sqrt(np.mean(level**2, axis=1, keepdims=True)) * np.sqrt(1 - share)
     level = level + np.sqrt(share) * rng.normal(size=(rows, LENGTH))
-    level = level + _burst(values["audio_burst_time"], rng) + _clicks(values["audio_click_count"], rng)
+    away = (time - values["audio_burst_time"][:, None]) / (BURST_SECONDS / 2)
+    hiss = BURST_HZ + rng.uniform(-BURST_WIDTH / 2, BURST_WIDTH / 2, size=(rows, 1))
+    burst = np.cos(np.pi * np.clip(away, -1, 1) / 2) ** 2 * np.sin(
+        2 * np.pi * (hiss * time + rng.uniform(size=(rows, 1)))
+    )
+    level = level + rng.uniform(0.5, 0.9, size=(rows, 1)) * burst + _clicks(values["audio_click_count"], rng)
     loudness = rng.uniform(0.35, 0.9, size=(rows, 1))
     return np.round(level * loudness / np.max(np.abs(level), axis=1, keepdims=True), 9)
 
 
-def _tone(values: Mapping[str, Any], rng: Any) -> Any:
-    """A tone and two overtones, whose pitch glides evenly: (rows, LENGTH)."""
-    import numpy as np
-
-    time = np.arange(LENGTH) / RATE
-    pitch, glide = values["audio_pitch"][:, None], values["audio_glide"][:, None]
-    turns = pitch * time + glide * (time**2 - SECONDS * time) / 2
-    fall = values["audio_overtones"][:, None]
-    starts = rng.uniform(size=(3, len(pitch), 1))
-    return sum(fall ** (at - 1) * np.sin(2 * np.pi * (at * turns + starts[at - 1])) for at in (1, 2, 3))
-
-
-def _envelope(code: Any, rng: Any) -> Any:
-    """The course of the loudness, (rows, LENGTH): floors and bends differ from recording to recording."""
-    import numpy as np
-
-    place = np.arange(LENGTH) / LENGTH
-    floor = rng.uniform(0.15, 0.35, size=(len(code), 1))
-    bend = rng.uniform(0.7, 1.5, size=(len(code), 1))
-    shapes = [place**bend, (1 - place) ** bend, np.ones_like(floor * place), np.sin(2 * np.pi * place) ** 2 + 0 * floor]
-    return floor + (1 - floor) * np.choose(code[:, None], shapes)
-
-
-def _burst(middle: Any, rng: Any) -> Any:
-    """A short hiss near BURST_HZ around `middle` (rows,) in seconds: (rows, LENGTH)."""
-    import numpy as np
-
-    away = (np.arange(LENGTH) / RATE - middle[:, None]) / (BURST_SECONDS / 2)
-    shape = np.where(np.abs(away) < 1, np.cos(np.pi * away / 2) ** 2, 0)
-    rows = len(middle)
-    pitch = BURST_HZ + rng.uniform(-60, 60, size=(rows, 1))
-    wave = np.sin(2 * np.pi * (pitch * np.arange(LENGTH) / RATE + rng.uniform(size=(rows, 1))))
-    return rng.uniform(0.5, 0.9, size=(rows, 1)) * shape * wave
-
-
 def _clicks(count: Any, rng: Any) -> Any:
-    """So many clicks of three samples each, at drawn places that do not touch: (rows, LENGTH)."""
+    """So many clicks of three samples each, at drawn times that do not touch: (rows, LENGTH)."""
     import numpy as np
 
-    rows, slots = len(count), LENGTH // CLICK_SPACING
-    order = np.argsort(rng.uniform(size=(rows, slots)), axis=1)
-    at = order * CLICK_SPACING + rng.randint(CLICK_SPACING // 2, size=(rows, slots))
-    sizes = rng.uniform(3.0, 4.5, size=(rows, slots)) * rng.choice([-1, 1], size=(rows, slots))
-    sizes = np.where(np.arange(slots) < np.rint(count)[:, None], sizes, 0)
-    level = np.zeros((rows, LENGTH + 3))
-    for offset, part in enumerate((1.0, -0.7, 0.2)):
-        np.add.at(level, (np.arange(rows)[:, None], at + offset), part * sizes)
+    level = np.zeros((len(count), LENGTH + 3))
+    for row, clicks in zip(level, np.rint(count).astype(int), strict=True):
+        for slot in rng.permutation(LENGTH // CLICK_SPACING)[:clicks]:
+            start = slot * CLICK_SPACING + rng.randint(CLICK_SPACING // 2)
+            size = rng.uniform(3.0, 4.5) * (1 if rng.randint(2) else -1)
+            row[start : start + 3] += size * np.array([1.0, -0.7, 0.2])
     return level[:, :LENGTH]
+
+
+def spoil(level: Any, mutations: Mapping[str, float], rng: Any) -> Any:
+    """`level` (rows, LENGTH) after the mutations, in the order of a recording chain."""
+    import numpy as np
+
+    return np.round(apply_steps(FAULTS, level, mutations, rng), 9)
+
+
+def _filtered(level: Any, weight: Any) -> Any:
+    """`level` (rows, samples) with its spectrum multiplied by `weight`, for each of the frequencies of rfft."""
+    import numpy as np
+
+    return np.fft.irfft(np.fft.rfft(level, axis=1) * weight, n=level.shape[1], axis=1)
+
+
+def _loudness(level: Any) -> Any:
+    import numpy as np
+
+    return np.sqrt(np.mean(level**2, axis=1, keepdims=True))
+
+
+def _echo(level: Any, strength: float, rng: Any) -> Any:
+    import numpy as np
+
+    delay = rng.randint(int(0.03 * RATE), int(0.09 * RATE), size=len(level))
+    gain = strength * rng.uniform(0.3, 0.9, size=len(level))
+    padded = np.zeros((len(level), LENGTH))
+    for row, start in enumerate(delay):
+        padded[row, start:] = gain[row] * level[row, :-start]
+    return (level + padded) / (1 + gain[:, None])
+
+
+def _noise(level: Any, strength: float, rng: Any) -> Any:
+    """Noise whose power falls with the frequency, by a power of it that is drawn once."""
+    import numpy as np
+
+    weight = (1 + np.fft.rfftfreq(LENGTH, 1 / RATE) / 200) ** -rng.uniform(0.2, 1.0)
+    noise = _filtered(rng.normal(size=level.shape), weight / np.sqrt(np.mean(weight**2)))
+    return level + strength * rng.uniform(0.2, 1.0, size=(len(level), 1)) * _loudness(level) * noise
+
+
+def _hum(level: Any, strength: float, rng: Any) -> Any:
+    import numpy as np
+
+    time, starts = np.arange(LENGTH) / RATE, rng.uniform(size=(3, len(level), 1))
+    wave = sum(np.sin(2 * np.pi * (50 * at * time + starts[at // 2])) / at for at in (1, 3, 5))
+    return level + strength * rng.uniform(0.4, 1.5, size=(len(level), 1)) * _loudness(level) * wave
+
+
+def _gain(level: Any, strength: float, rng: Any) -> Any:
+    import numpy as np
+
+    rows = len(level)
+    late = np.arange(LENGTH) >= rng.randint(LENGTH // 6, 5 * LENGTH // 6, size=(rows, 1))
+    factor = 1 - strength * rng.uniform(0.4, 0.85, size=(rows, 1))
+    return np.where(late == (rng.uniform(size=(rows, 1)) < 0.5), factor, 1.0) * level
+
+
+def _clip(level: Any, strength: float, rng: Any) -> Any:
+    """Cuts off at a share of the 98 % quantile of the amplitude, so that clicks do not save the rest."""
+    import numpy as np
+
+    loud = np.quantile(np.abs(level), 0.98, axis=1, keepdims=True)
+    top = loud * (1 - strength * rng.uniform(0.25, 0.75, size=(len(level), 1)))
+    return np.clip(level, -top, top)
+
+
+def _dropouts(level: Any, strength: float, rng: Any) -> Any:
+    import numpy as np
+
+    silent = np.zeros(level.shape, dtype=bool)
+    for _ in range(2 + int(6 * strength)):
+        start = rng.randint(LENGTH, size=(len(level), 1))
+        size = rng.randint(int(0.01 * RATE), int(0.04 * RATE), size=(len(level), 1))
+        silent |= (np.arange(LENGTH) >= start) & (np.arange(LENGTH) < start + size)
+    return np.where(silent, 0.0, level)
+
+
+def _narrow(level: Any, strength: float, rng: Any) -> Any:
+    import numpy as np
+
+    top = 2800 - 1500 * strength * rng.uniform(0.3, 1.0, size=(len(level), 1))
+    passes = 1 / (1 + (np.fft.rfftfreq(LENGTH, 1 / RATE) / top) ** 16)
+    weak = rng.uniform(size=(len(level), 1)) < 0.4 + 0.5 * strength
+    return np.where(weak, _filtered(level, passes), level)
+
+
+# From the room to the file.
+FAULTS: dict[str, Callable[[Any, float, Any], Any]] = {
+    "echo": _echo,
+    "background_noise": _noise,
+    "hum": _hum,
+    "gain_change": _gain,
+    "clipping": _clip,
+    "resampled": _narrow,
+    "dropouts": _dropouts,
+}
+
+
+def plain_features(samples: Any) -> Any:
+    """(rows, 31) quick statistics of 16 bit samples (rows, LENGTH).
+
+    Loudness of the whole and of fifths, peak, zero crossings, 16 bands and their centroid; of quarters the loudness of
+    the upper treble; of halves the centroid below 1200 Hz; how much the rectified wave swings in two bands of rates.
+    """
+    import numpy as np
+
+    level, rows = samples / FULL, len(samples)
+    spectrum, pitch = np.fft.rfft(level, axis=1), np.fft.rfftfreq(LENGTH, 1 / RATE)
+    power = np.abs(spectrum[:, 1:]) ** 2
+    bands = np.log(power.reshape(rows, 16, -1).mean(axis=2) + 1e-3)
+    fifths = np.sqrt(np.mean(level.reshape(rows, 5, -1) ** 2, axis=2))
+    crossings = np.mean(np.diff(np.signbit(level), axis=1), axis=1)
+    treble = np.fft.irfft(spectrum * (pitch > 0.78 * RATE / 2), n=LENGTH, axis=1)
+    quarters = np.log(np.mean(treble.reshape(rows, 4, -1) ** 2, axis=2) + 1e-7)
+    halves = np.abs(np.fft.rfft(level.reshape(rows, 2, -1), axis=2)) ** 2
+    low = np.fft.rfftfreq(LENGTH // 2, 1 / RATE) < 1200
+    centroids = [_centroid(power, pitch[1:]), *_centroid(halves[:, :, low], np.arange(low.sum())).T]
+    slow = np.abs(np.fft.rfft(np.abs(level), axis=1)) / (_loudness(level) * LENGTH + 1e-9)
+    swings = [slow[:, first : first + 9].mean(axis=1) for first in (6, 15)]
+    whole = [_loudness(level)[:, 0], np.abs(level).max(axis=1), crossings]
+    return np.round(np.column_stack([*whole, fifths, bands, quarters, *centroids, *swings]), 6)
+
+
+def _centroid(power: Any, pitch: Any) -> Any:
+    """The mean of `pitch` weighted by `power` along the last axis."""
+    return (power * pitch).sum(axis=-1) / (power.sum(axis=-1) + 1e-9)
+
+
+# What moves slower than this in Hz belongs to a tone; the share of white noise that such a band holds.
+HALF_BAND = 30.0
+PASSED = 4 * HALF_BAND / RATE
+# A click's jump against the usual one; of noise alone, one in some ten thousand is as large.
+CLICK_RATIO = 5.0
+WINDOW, HOP, PADDED = 512, 256, 2048
+
+
+def measure(samples: Any) -> dict[str, Any]:
+    """Each factor in its own unit, (rows,), and codes of the envelope, from 16 bit samples (rows, LENGTH)."""
+    import numpy as np
+
+    level = (samples / FULL).astype(np.float32)
+    clicks, cleaned = _find_clicks(level / (_loudness(level) + np.float32(1e-9)))
+    pitch, glide = _find_line(cleaned)
+    # Tones and, halfway between them, the noise: each is mixed down by the one before and half a tone.
+    back = np.exp(-1j * np.pi * np.mod(_turns(pitch, glide), 2.0)).astype(np.complex64)
+    mixed, slow = cleaned * back, []
+    for _ in range(6):
+        mixed = mixed * back
+        slow.append(_low_band(mixed))
+    tones, between = slow[0::2], slow[1::2]
+    # The median of an exponentially distributed power is ln 2 of its mean; both sides of the spectrum hold noise.
+    floor = np.median(np.hstack([np.abs(each[:, ::2]) ** 2 for each in between]), axis=1) / np.log(2) / PASSED * 2
+    power = [np.maximum(2 * np.mean(np.abs(tone) ** 2, axis=1) - floor * PASSED, 1e-6) for tone in tones]
+    loud = np.abs(tones[0])
+    envelope, course = _find_envelope(loud)
+    swings = loud / np.maximum(course, 0.1)
+    swings = swings - swings.mean(axis=1, keepdims=True)
+    rates = np.fft.rfftfreq(8192, HOP_DOWN / RATE)
+    inside = (rates >= 5) & (rates <= 26)
+    size = np.abs(np.fft.rfft(swings * np.hanning(swings.shape[1]), n=8192, axis=1))
+    high = np.fft.rfftfreq(LENGTH, 1 / RATE)
+    step = RATE / HOP_DOWN
+    hiss = _filtered(cleaned, np.abs(high - BURST_HZ) < BURST_WIDTH)
+    hiss = np.mean(hiss.reshape(len(hiss), -1, HOP_DOWN) ** 2, axis=2)
+    return {
+        "audio_pitch": pitch,
+        "audio_glide": glide,
+        "audio_tremolo_rate": rates[inside][np.round(size[:, inside], 6).argmax(axis=1)],
+        "audio_click_count": clicks,
+        "audio_noise_share": floor / (floor + sum(power)),
+        "audio_overtones": np.sqrt((power[1] + power[2]) / (power[0] + power[1])),
+        "audio_burst_time": (np.round(_slow(hiss, 0.012 * step), 6).argmax(axis=1) + 0.5) / step,
+        ENVELOPE: envelope,
+    }
+
+
+def _slow(course: Any, width: float) -> Any:
+    """`course` (rows, steps) smoothed by a Gaussian of `width` steps."""
+    from scipy.ndimage import gaussian_filter1d
+
+    return gaussian_filter1d(course, width, axis=1, mode="reflect")
+
+
+def _find_clicks(level: Any) -> tuple[Any, Any]:
+    """(number of clicks (rows,), the recording without them): jumps that stick out of their neighbourhood."""
+    import numpy as np
+    from scipy.ndimage import maximum_filter1d, uniform_filter1d
+
+    jump = np.zeros_like(level)
+    jump[:, 1:-1] = np.abs(2 * level[:, 1:-1] - level[:, :-2] - level[:, 2:])
+    usual = uniform_filter1d(np.minimum(jump, 3 * np.median(jump, axis=1, keepdims=True)), 201, axis=1, mode="nearest")
+    ratio = np.round(jump / (usual + 0.05), 6)
+    peak = (ratio == maximum_filter1d(ratio, 25, axis=1)) & (ratio > CLICK_RATIO)
+    near = maximum_filter1d(peak.astype(np.int8), 7, axis=1) > 0
+    return peak.sum(axis=1).astype(float), np.where(near, 0.0, level)
+
+
+def _find_line(level: Any) -> tuple[Any, Any]:
+    """(pitch in the middle, glide in Hz per second) of the tone: the best straight line through the spectrogram."""
+    import numpy as np
+    from scipy import fft
+
+    starts = np.arange(0, LENGTH - WINDOW + 1, HOP)
+    frames = level[:, starts[:, None] + np.arange(WINDOW)] * np.hanning(WINDOW)
+    size = np.abs(fft.rfft(frames.astype(np.float32), n=PADDED, axis=2))
+    away = (starts + WINDOW / 2) / RATE - SECONDS / 2
+    pitches, glides = np.arange(290.0, 711.0, 5.0), np.arange(-340.0, 341.0, 40.0)
+    line = pitches[:, None, None] + glides[None, :, None] * away
+    score = np.zeros((len(level), len(pitches), len(glides)), dtype=np.float32)
+    for frame in range(len(starts)):
+        bins = np.rint(line[:, :, frame] * PADDED / RATE).astype(int)
+        score += size[:, frame][:, bins] + 0.4 * size[:, frame][:, 2 * bins]
+    score = np.round(score, 3)
+    best = score.reshape(len(level), -1).argmax(axis=1)
+    row, (high, steep) = np.arange(len(level)), np.unravel_index(best, score.shape[1:])
+    high, steep = np.clip(high, 1, len(pitches) - 2), np.clip(steep, 1, len(glides) - 2)
+    pitch = pitches[high] + 5 * _vertex([score[row, high + step, steep] for step in (-1, 0, 1)])
+    glide = glides[steep] + 40 * _vertex([score[row, high, steep + step] for step in (-1, 0, 1)])
+    return np.round(pitch, 4), np.round(glide, 4)
+
+
+def _vertex(beside: Sequence[Any]) -> Any:
+    """Where a parabola through three values at -1, 0 and 1 is highest, between -1 and 1."""
+    import numpy as np
+
+    bend = np.minimum(beside[0] - 2 * beside[1] + beside[2], -1e-6)
+    return np.clip((beside[0] - beside[2]) / (2 * bend), -1, 1)
+
+
+# One of so many samples of a tone mixed down is kept.
+HOP_DOWN = 20
+
+
+def _low_band(mixed: Any) -> Any:
+    """(rows, LENGTH / HOP_DOWN) of a complex wave (rows, LENGTH): what moves no faster than HALF_BAND."""
+    import numpy as np
+    from scipy import fft
+
+    spectrum, kept = fft.fft(mixed, axis=1), LENGTH // HOP_DOWN
+    low = np.concatenate([spectrum[:, : kept // 2], spectrum[:, -(kept // 2) :]], axis=1)
+    slow = np.abs(np.fft.fftfreq(kept, HOP_DOWN / RATE)) <= HALF_BAND
+    return fft.ifft(np.where(slow, low, 0), axis=1) / HOP_DOWN
+
+
+def _find_envelope(loud: Any) -> tuple[Any, Any]:
+    """(codes of the envelope, its slow course): the shape that the smoothed loudness is most like."""
+    import numpy as np
+
+    slow = _slow(loud, 0.06 * RATE / HOP_DOWN)
+    place = np.linspace(0, 1, loud.shape[1])
+    shapes = np.array(
+        [0.25 + 0.75 * place, 1 - 0.75 * place, np.ones(len(place)), 0.25 + 0.75 * np.sin(2 * np.pi * place) ** 2]
+    )
+    shapes = shapes / np.linalg.norm(shapes, axis=1, keepdims=True)
+    code = np.round((slow / (np.linalg.norm(slow, axis=1, keepdims=True) + 1e-9)) @ shapes.T, 6).argmax(axis=1)
+    return code, shapes[code] * (slow * shapes[code]).sum(axis=1, keepdims=True)

@@ -3,20 +3,20 @@
 Not covered: how a solver hears the rule; `right` knows the rule but not the wave in the gap.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ...table import Column, fixed
-from ..world import Asset, Dense, Rendered, Target
-from .audio_faults import filtered, spoil
-from .audio_wav import FULL, LENGTH, RATE, SECONDS, quantised, wav_bytes
+from ..world import Dense, Rendered, Target
+from .audio import FULL, LENGTH, RATE, SECONDS, asset, file_facts, quantised, spoil
+from .common import pick
 
 DECIMALS = 3
 # Samples on either side of a gap that are looked at.
 AROUND = 300
 # No gap starts nearer to either end.
-MARGIN = 650
+MARGIN = 1000
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ def reconstruction(
     import numpy as np
 
     units = int(rng.randint(24, 33))
-    family = list(WAVES)[rng.randint(len(WAVES))]
+    family = pick(list(WAVES), rng)
     wave = WAVES[family](rows, rng)
     scale = rng.uniform(0.4, 0.75, size=(rows, 1)) / np.max(np.abs(wave.clean), axis=1, keepdims=True)
     clean = np.round(wave.clean * scale, 9)
@@ -55,16 +55,16 @@ def reconstruction(
     heard = samples / FULL
     names = [f"s_{unit}" for unit in range(units)]
     cells = {name: [fixed(value, DECIMALS) for value in column] for name, column in zip(names, y.T, strict=True)}
+    wanted = (
+        f"{units} samples from gap_start on were silenced. Wanted are their amplitudes, between -1 and 1 (a sample divided by "
+        f"{FULL}), as they were at the microphone, before any fault of the recording."
+    )
     return Dense(
         rendered=Rendered(
             columns=[Column("gap_start", "number of the first silenced sample of the recording, counted from 0")],
             cells={"gap_start": [str(int(each)) for each in start]},
-            assets=[Asset("audio", "the recording with its gap", "audio", "wav", wav_bytes(samples))],
-            notes=[
-                f"Each recording is a WAV file of {SECONDS} s: one channel, 16 bit, {RATE} samples a second. "
-                f"{units} samples from gap_start on were silenced. Wanted are their amplitudes, between -1 and 1 (a "
-                f"sample divided by {FULL}), as they were at the microphone, before any fault of the recording."
-            ],
+            assets=[asset(samples, "the recording with its gap")],
+            facts=file_facts([wanted]),
         ),
         target=Target(
             problem="reconstruction",
@@ -105,7 +105,7 @@ def _tones(rows: int, rng: Any) -> Wave:
     ratios = [1.0, round(float(rng.uniform(1.6, 2.6)), 3), round(float(rng.uniform(3.2, 4.8)), 3)]
     words = f"three tones, the second {ratios[1]} and the third {ratios[2]} times as high as the first"
     sizes = np.array([1.0, 0.8, 0.6])[:, None, None] * rng.uniform(0.7, 1.3, size=(3, rows, 1))
-    return _chord(ratios, sizes, rng.uniform(55, 110, size=rows), (50.0, 115.0), words, rng)
+    return _chord(ratios, sizes, (110.0, 220.0), 0.0, words, rng)
 
 
 def _tremolo(rows: int, rng: Any) -> Wave:
@@ -115,34 +115,47 @@ def _tremolo(rows: int, rng: Any) -> Wave:
     part, depth = int(rng.randint(3, 8)), rng.uniform(0.5, 0.9, size=rows) / 2
     words = f"a tone that swells and fades once in {part} of its periods"
     sizes = np.stack([depth, np.ones(rows), depth])[:, :, None]
-    pitch = rng.uniform(90, 220, size=rows)
-    return _chord([1 - 1 / part, 1.0, 1 + 1 / part], sizes, pitch, (85.0, 225.0), words, rng)
+    return _chord([1 - 1 / part, 1.0, 1 + 1 / part], sizes, (180.0, 440.0), 0.0, words, rng)
 
 
-def _chord(ratios: list[float], sizes: Any, pitch: Any, between: tuple[float, float], words: str, rng: Any) -> Wave:
-    """Tones at `ratios` of `pitch` (rows,), which is looked for `between` two frequencies."""
+def _glide(rows: int, rng: Any) -> Wave:
     import numpy as np
 
-    starts = rng.uniform(size=(len(ratios), len(pitch), 1))
-    turns = pitch[:, None] * np.arange(LENGTH) / RATE
-    clean = sum(
-        size * np.sin(2 * np.pi * (ratio * turns + start))
-        for ratio, size, start in zip(ratios, sizes, starts, strict=True)
-    )
-    trial = np.arange(between[0], between[1], 0.1)
+    rate = round(float((1 if rng.randint(2) else -1) * rng.uniform(80, 200)), 1)
+    words = f"a tone and its octave whose pitch changes by {rate} Hz a second"
+    sizes = np.stack([np.ones((rows, 1)), rng.uniform(0.3, 0.7, size=(rows, 1))])
+    return _chord([1.0, 2.0], sizes, (220.0, 380.0), rate, words, rng)
+
+
+def _chord(
+    ratios: Sequence[float], sizes: Any, pitches: tuple[float, float], rate: float, words: str, rng: Any
+) -> Wave:
+    """Tones at `ratios` of a pitch between `pitches`, which changes by `rate` Hz a second; `sizes` (tones, rows, 1)."""
+    import numpy as np
+
+    rows, time = sizes.shape[1], np.arange(LENGTH) / RATE
+    bend = rate * (time**2 - SECONDS * time) / 2
+    starts = rng.uniform(size=(len(ratios), rows, 1))
+    turns = rng.uniform(*pitches, size=rows)[:, None] * time + bend
+    tones = zip(ratios, sizes, starts, strict=True)
+    clean = sum(size * np.sin(2 * np.pi * (ratio * turns + start)) for ratio, size, start in tones)
+    trial = np.arange(pitches[0] - 5, pitches[1] + 5, 0.1)
 
     def guess(level: Any, known: Any, at: Any) -> Any:
         padded = 1 << 15
-        power = np.abs(np.fft.rfft(level * np.hanning(LENGTH), n=padded, axis=1))
-        score = sum(power[:, np.rint(ratio * trial * padded / RATE).astype(int)] for ratio in ratios)
-        found = trial[np.round(np.asarray(score), 5).argmax(axis=1)]
-        angle = 2 * np.pi * found[:, None] * np.arange(LENGTH) / RATE
+        score = np.zeros((rows, len(trial)))
+        for ratio in ratios:
+            still = level * np.hanning(LENGTH) * np.exp(-2j * np.pi * ratio * bend)
+            power = np.abs(np.fft.fft(still, n=padded, axis=1))
+            score += power[:, np.rint(ratio * trial * padded / RATE).astype(int)]
+        found = trial[np.round(score, 5).argmax(axis=1)]
+        angle = 2 * np.pi * (found[:, None] * time + bend)
         return _fitted(level, known, at, [ratio * angle for ratio in ratios])
 
     return Wave(clean, words, guess)
 
 
-def _fitted(level: Any, known: Any, at: Any, angles: list[Any]) -> Any:
+def _fitted(level: Any, known: Any, at: Any, angles: Sequence[Any]) -> Any:
     """(rows, units, 1 + angles): least squares of sines and cosines of the angles beside the gap, and each one's part."""
     import numpy as np
 
@@ -159,37 +172,11 @@ def _fitted(level: Any, known: Any, at: Any, angles: list[Any]) -> Any:
     return np.concatenate([pairs.sum(axis=2, keepdims=True), pairs], axis=2)
 
 
-def _glide(rows: int, rng: Any) -> Wave:
-    import numpy as np
-
-    rate = round(float(rng.choice([-1, 1]) * rng.uniform(80, 240)), 1)
-    words = f"a tone and its octave whose pitch changes by {rate} Hz a second"
-    pitch = rng.uniform(110, 190, size=(rows, 1))
-    time = np.arange(LENGTH) / RATE
-    bend = rate * (time**2 - SECONDS * time) / 2
-    starts = rng.uniform(size=(2, rows, 1))
-    size = rng.uniform(0.3, 0.7, size=(rows, 1))
-    turns = pitch * time + bend
-    clean = np.sin(2 * np.pi * (turns + starts[0])) + size * np.sin(2 * np.pi * (2 * turns + starts[1]))
-
-    def guess(level: Any, known: Any, at: Any) -> Any:
-        padded = 1 << 15
-        still = np.fft.fft(level * np.hanning(LENGTH) * np.exp(-2j * np.pi * bend), n=padded, axis=1)
-        trial = np.arange(100.0, 200.0, 0.1)
-        score = np.abs(still[:, np.rint(trial * padded / RATE).astype(int)])
-        found = trial[np.round(score, 5).argmax(axis=1)]
-        angle = 2 * np.pi * (found[:, None] * time + bend)
-        return _fitted(level, known, at, [angle, 2 * angle])
-
-    return Wave(clean, words, guess)
-
-
 def _murmur(rows: int, length: int, rng: Any) -> Any:
     """Noise (rows, length) without high tones, of deviation 1."""
-    import numpy as np
+    from scipy.ndimage import gaussian_filter1d
 
-    pitch = np.fft.rfftfreq(length, 1 / RATE)
-    noise = filtered(rng.normal(size=(rows, length)), 1 / (1 + (pitch / 160) ** 4))
+    noise = gaussian_filter1d(rng.normal(size=(rows, length)), 5, axis=1, mode="wrap")
     return noise / noise.std(axis=1, keepdims=True)
 
 
@@ -197,10 +184,10 @@ def _repeat(rows: int, rng: Any) -> Wave:
     """A pattern of noise that comes again and again, each time weaker and perhaps turned over."""
     import numpy as np
 
-    period, keep = int(rng.randint(70, 160)), round(float(rng.choice([-1, 1]) * rng.uniform(0.94, 0.99)), 3)
+    period, sign = int(rng.randint(140, 320)), 1 if rng.randint(2) else -1
+    keep = round(sign * float(rng.uniform(0.96, 0.99)), 3)
     words = f"a sample is {keep} times the one {period} samples before"
-    times = np.arange(LENGTH) // period
-    clean = _murmur(rows, period, rng)[:, np.arange(LENGTH) % period] * float(keep) ** times
+    clean = _murmur(rows, period, rng)[:, np.arange(LENGTH) % period] * keep ** (np.arange(LENGTH) // period)
 
     def guess(level: Any, known: Any, at: Any) -> Any:
         back = [np.take_along_axis(level, at + step * period, axis=1) * keep**-step for step in (-2, -1, 1, 2)]
@@ -213,10 +200,8 @@ def _mirror(rows: int, rng: Any) -> Wave:
     """Noise whose second half is the first one played backwards."""
     import numpy as np
 
-    sign, middle = int(rng.choice([-1, 1])), LENGTH // 2 + int(rng.randint(-40, 41))
-    words = (
-        f"from sample {middle} on the recording is {'the' if sign > 0 else 'the upturned'} part before it, backwards"
-    )
+    sign, middle = 1 if rng.randint(2) else -1, LENGTH // 2 + int(rng.randint(-40, 41))
+    words = f"from sample {middle} on the recording is {'' if sign > 0 else 'minus '}the part before it, backwards"
     place = np.arange(LENGTH)
     source = np.abs(np.where(place < middle, place, 2 * middle - 1 - place))
     clean = _murmur(rows, LENGTH, rng)[:, source] * np.where(place < middle, 1, sign)

@@ -11,8 +11,9 @@ from ...table import Column, fixed
 from ..world import Category, Number, Rendered, SideTable
 
 MUTATIONS = {
-    "missing_values": "cells of some columns are empty",
+    "missing_values": "cells of some columns are empty, in some tasks mostly where another column is high",
     "outliers": "some cells of a numeric column are ten times too large",
+    "drift": "readings of a column rise or fall over time, which a further column counts in days",
     "irrelevant_columns": "columns of noise are added",
     "distractor": "a column is named like a forecast of the target but does not follow it",
     "mixed_encodings": "some numbers carry their unit or a decimal comma, some categories other capitals or blanks",
@@ -21,16 +22,30 @@ MUTATIONS = {
 }
 DENSE: dict[str, Any] = {}
 MOST_LEVELS = 12
+# The days over which records were collected.
+DAYS = 365
+# The correlation of linked numbers.
+LINKED = 0.75
 
 
 def factors(scenario: Mapping[str, Any], rows: int, rng: Any) -> list[Number | Category]:
-    """Five to nine numbers and one to three categories of the scenario, spread evenly or in a bell over their range."""
+    """Five to nine numbers and one to three categories of the scenario, spread evenly or in a bell over their range.
+
+    Numbers that the scenario links ("- A B": B falls where A rises) are correlated, so that what does not act may look as
+    if it did.
+    """
     import numpy as np
 
     found: list[Number | Category] = []
+    links = {(two, one): sign for sign, one, two in map(str.split, scenario["links"])}
+    links |= {(two, one): sign for (one, two), sign in links.items()}
     for entry in _pick(scenario["numbers"], int(rng.randint(5, 10)), rng):
         low, high, decimals = entry["low"], entry["high"], entry["decimals"]
         place = rng.uniform(size=rows) if rng.randint(2) else np.clip(rng.normal(0.5, 0.2, size=rows), 0, 1)
+        linked = next((each for each in found if (entry["name"], each.name) in links), None)
+        if isinstance(linked, Number):
+            sign = 1 if links[entry["name"], linked.name] == "+" else -1
+            place = np.clip(0.5 + LINKED * sign * (linked.place - 0.5) + (1 - LINKED**2) ** 0.5 * (place - 0.5), 0, 1)
         # The rule sees the rounded values that the files show.
         value = np.array([float(fixed(each, decimals)) for each in low + place * (high - low)])
         found.append(Number(entry["name"], entry["unit"], low, high, decimals, (value - low) / (high - low)))
@@ -160,9 +175,13 @@ def _gaps(table: _Blemished, strength: float, rng: Any) -> None:
     import numpy as np
 
     names = sorted(table.cells)
+    numbers = table.numbers(rng)
     for at in rng.permutation(len(names))[: 1 + int(strength * 3)]:
-        gone = rng.uniform(size=table.rows) < 0.05 + 0.15 * strength
         name = names[at]
+        # Whether a cell is empty may depend on another column: with a place of 0 never, of 1 twice as often.
+        others = [factor for factor in numbers if factor.name != name]
+        weight = 2 * others[0].place if others and rng.randint(2) else 1.0
+        gone = rng.uniform(size=table.rows) < (0.05 + 0.15 * strength) * weight
         table.cells[name] = ["" if empty else cell for cell, empty in zip(table.cells[name], gone, strict=True)]
         if name in table.measured:
             seen = table.measured[name]
@@ -187,6 +206,20 @@ def _outliers(table: _Blemished, strength: float, rng: Any) -> None:
     table.notes.append("Sensors are not always calibrated; implausible readings were left in.")
 
 
+def _drift(table: _Blemished, strength: float, rng: Any) -> None:
+    """What is measured stays the true place: the days allow one to correct it."""
+    day = rng.randint(DAYS, size=table.rows)
+    factor = table.numbers(rng)[0]
+    slope = (1 if rng.randint(2) else -1) * (0.3 + 0.6 * strength)
+    table.cells[factor.name] = [
+        fixed(float(cell) * (1 + slope * (at / DAYS - 0.5)), factor.decimals)
+        for cell, at in zip(table.cells[factor.name], day, strict=True)
+    ]
+    table.columns.append(Column("day", "days since the first record", "days"))
+    table.cells["day"] = [str(at) for at in day]
+    table.notes.append("The instruments were not recalibrated while the data were collected.")
+
+
 def _irrelevant(table: _Blemished, strength: float, rng: Any) -> None:
     for number in range(1, 2 + int(strength * 4)):
         name = f"channel_{number}"
@@ -198,7 +231,7 @@ def _distractor(table: _Blemished, strength: float, rng: Any) -> None:
     name = "expected_" + table.scenario["quantity"]["name"][:20]
     entry = table.scenario["quantity"]
     place = rng.uniform(size=table.rows)
-    table.columns.append(Column(name, f"{entry['meaning']} as planned a year before", entry["unit"]))
+    table.columns.append(Column(name, f"forecast of a year before: {entry['meaning']}", entry["unit"]))
     values = entry["low"] + place * (entry["high"] - entry["low"])
     table.cells[name] = [fixed(value, entry["decimals"]) for value in values]
 

@@ -1,21 +1,19 @@
 """Small undirected networks as lists of links: how dense they are in triangles, how they fall into two halves, where
-they end.
+they end, which links are heavy.
 
-All networks of a task have nearly the same number of nodes and links. Parts: the factors and the parts of a network
-(graph_plan), how one is grown towards its numbers (graph_growth), the files and what spoils them (graph_files), what
-can be counted and measured in these (graph_counts, graph_measures). Not covered: the rule and the target; a target a
-node or a link.
+A network has a core of two halves, a tail (a chain that ends nowhere) and a side branch of a drawn shape; all of a task
+have nearly the same number of nodes and links. Links of the core are moved until counts fit (`grow`). `measure` knows
+how such networks are made, never the values. Not covered: a target a node or a link; reading (graph_measure).
 """
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from ..world import Asset, Category, Number, Rendered
-from .graph_counts import quick_numbers
-from .graph_files import link_lists, list_bytes
-from .graph_growth import grow
-from .graph_measures import measure
-from .graph_plan import draw_factors, make_plan
+from ...table import csv_bytes, fixed
+from ..world import Asset, Category, Facts, Number, Rendered
+from .common import Menu, apply_steps, codes, draw_numbers, measured_places, number_values, pick, row_count, shuffled
 
 MUTATIONS = {
     "dropped_edges": "some links are missing",
@@ -28,30 +26,311 @@ MUTATIONS = {
     "heavy_weights": "some weights are many times too large; where links had no weight they get one that means nothing",
 }
 DENSE: dict[str, Any] = {}
+TRIANGLES, HUB, CROSSING, TAIL = "graph_triangles", "graph_most_links", "graph_crossing_links", "graph_tail_length"
+CROSS_WEIGHT, BUSY_WEIGHT = "graph_crossing_weight", "graph_busy_weight"
+SHAPE, ANCHOR, HEAVIEST = "graph_side_branch", "graph_tail_start", "graph_heaviest_link"
+SHAPES = RING, STAR, TREE, LOOP = "ring", "star", "tree", "loop"
+ANCHORS = AT_BUSIEST, AT_BRANCH, AT_CORE = "busiest node", "side branch", "elsewhere"
+PLACES = IN_TAIL, IN_BRANCH, IN_CORE = "tail", "side branch", "core"
+NUMBERS: Menu = {
+    TRIANGLES: ("triangles", 2, 16, 0),
+    HUB: ("links of the busiest node", 6, 10, 0),
+    CROSSING: ("links between the two halves", 1, 9, 0),
+    TAIL: ("nodes", 2, 6, 0),
+    CROSS_WEIGHT: ("times the weight inside the halves", 0.4, 2.5, 2),
+    BUSY_WEIGHT: ("rank correlation of a link's weight with the links at its ends", -0.9, 0.9, 2),
+}
+CATEGORIES = {SHAPE: SHAPES, ANCHOR: ANCHORS, HEAVIEST: PLACES}
+WEIGHTS = (CROSS_WEIGHT, BUSY_WEIGHT, HEAVIEST)
+UNITS = ("points", "tenths of a unit", "%")
+LINKS_A_NODE = 1.65
+BRANCH = 5
+# Links inside a side branch, by nodes counted from its root, and the node at which a tail may start.
+BRANCH_LINKS = {
+    RING: [(0, 1), (1, 2), (2, 3), (3, 4), (4, 0)],
+    STAR: [(0, 1), (0, 2), (0, 3), (0, 4)],
+    TREE: [(0, 1), (0, 2), (1, 3), (1, 4)],
+    LOOP: [(0, 1), (1, 2), (2, 3), (3, 4)],
+}
+TAIL_NODE = {RING: 2, STAR: 0, TREE: 0, LOOP: 2}
+MOVES = 500
+# A triangle too many or too few weighs as much against a link of the busiest node too many or too few.
+TRIANGLE_COST, HUB_COST = 1, 4
+# Two ends and a weight: of a grown network, and as a file gives them ("" where there is none).
+Link = tuple[int, int, float]
+Line = tuple[str, str, str]
+Pair = tuple[int, int]
 
 
 def factors(scenario: Mapping[str, Any], rows: int, rng: Any) -> list[Number | Category]:
-    """Five to seven properties of a network, two of them of its weights where links have weights."""
-    return draw_factors(rows, rng)
+    """Four numbers and one or two categories; where links have weights one or two numbers of these, too."""
+    weighted = bool(rng.randint(2))
+    names, categories = [TRIANGLES, HUB, CROSSING, TAIL], [SHAPE, ANCHOR]
+    if weighted:
+        own = [BUSY_WEIGHT] if rng.randint(2) else [CROSS_WEIGHT, BUSY_WEIGHT]
+        names, categories = [*shuffled(names, rng)[:3], *own], [*categories, HEAVIEST]
+    numbers = draw_numbers(NUMBERS, names, (), rows, rng)
+    chosen = shuffled(categories, rng)[: 1 + int(rng.randint(2))]
+    return [
+        *numbers,
+        *(Category(name, CATEGORIES[name], rng.randint(len(CATEGORIES[name]), size=rows)) for name in chosen),
+    ]
 
 
 def render(
     scenario: Mapping[str, Any], factors: Sequence[Number | Category], mutations: Mapping[str, float], rng: Any
 ) -> Rendered:
     """One file graphs/ID.csv a sample, spoiled by `mutations` (name: strength between 0 and 1)."""
-    plan = make_plan(factors, rng)
-    lists = link_lists(plan, grow(plan, rng), mutations, rng)
-    node, edge = scenario["graph"]["node"], scenario["graph"]["edge"]
-    notes = [f"Each line of such a file is one {edge}: its two numbers are those of its ends; each {node} has its own."]
+    import numpy as np
+
+    from .graph_measure import measure, plain_features
+
+    wanted = number_values(NUMBERS, factors, (), rng)
+    wanted |= {name: codes(factors, name, levels, rng) for name, levels in CATEGORIES.items()}
+    nodes = int(rng.randint(26, 30)) + rng.randint(-1, 2, size=row_count(factors))
+    weighted = any(factor.name in WEIGHTS for factor in factors)
+    typical, unit = float(pick((4, 12, 30), rng)), pick(UNITS, rng)
+    lists = []
+    for network in grow(nodes, wanted, rng):
+        links = apply_steps(STRUCTURE, _weigh(network, typical, rng), mutations, rng)
+        lists.append(apply_steps(WRITING, _lines(links, weighted or "heavy_weights" in mutations, rng), mutations, rng))
     weighted = any(line[2] for lines in lists for line in lines)
-    if weighted:
-        notes.append(f"The column weight is the weight of the {edge} in {plan.unit}.")
-    notes.append("A link has no direction, and numbers in different files have nothing to do with each other.")
-    return Rendered(
-        assets=[
-            Asset("graph", "the links of the network", "graphs", "csv", [list_bytes(each, weighted) for each in lists])
-        ],
-        plain=quick_numbers(lists),
-        measured=measure(plan, lists),
-        notes=notes,
+    header = ["source", "target", "weight"][: 3 if weighted else 2]
+    contents = [
+        csv_bytes(header, [list(column) for column in zip(*lines, strict=True)][: len(header)]) for lines in lists
+    ]
+    counts = [len(lines) for lines in lists]
+    node, edge = scenario["graph"]["node"], scenario["graph"]["edge"]
+    words = (
+        "Each line of such a file is one {edge}: its two numbers are those of its ends; each {node} has its own. A file has "
+        "{lines_from} to {lines_to} lines. A link has no direction, and numbers in different files have nothing to do with "
+        "each other."
     )
+    values = {"node": node, "edge": edge, "lines_from": min(counts), "lines_to": max(counts), "weighted": weighted}
+    remarks = [f"The column weight is the weight of the {edge} in {unit}."] if weighted else []
+    found = {name: np.array(each, dtype=float if name in NUMBERS else int) for name, each in measure(lists).items()}
+    return Rendered(
+        assets=[Asset("graph", "the links of the network", "graphs", "csv", contents)],
+        plain=plain_features(lists),
+        measured=measured_places(factors, found),
+        facts=Facts("graph", words, values, remarks),
+    )
+
+
+@dataclass(frozen=True)
+class Network:
+    """Links between nodes 0..nodes-1 as pairs, of each the part that it lies in and whether it joins the halves, and what
+    was wanted of the network."""
+
+    nodes: int
+    links: list[Pair]
+    parts: list[str]
+    crossing: list[bool]
+    wanted: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class _Start:
+    """A network before its core is settled: set links, links that may move, and each core node's links from outside."""
+
+    core: int
+    half: int
+    branch: list[Pair]
+    tail: list[Pair]
+    free: list[Pair]
+    outside: list[int]
+
+    @property
+    def cycles(self) -> list[Pair]:
+        """A ring through each half, which keeps it in one piece."""
+        rest = self.core - self.half
+        first = [(at, (at + 1) % self.half) for at in range(self.half)]
+        return first + [(self.half + at, self.half + (at + 1) % rest) for at in range(rest)]
+
+
+def grow(nodes: Any, wanted: Mapping[str, Any], rng: Any) -> list[Network]:
+    """One network for each of `nodes` (rows,), near what is wanted: values of NUMBERS and codes of CATEGORIES, (rows,).
+
+    Node 0 is the busiest of the core; the core comes first, then branch and tail.
+    """
+    by_row = [{name: values[row] for name, values in wanted.items()} for row in range(len(nodes))]
+    starts = [_start(int(count), own, rng) for count, own in zip(nodes, by_row, strict=True)]
+    networks = []
+    for own, count, start, free in zip(by_row, nodes, starts, _settle(starts, wanted, rng), strict=True):
+        inner = [*start.cycles, *free]
+        parts = [IN_CORE] * len(inner) + [IN_BRANCH] * len(start.branch) + [IN_TAIL] * len(start.tail)
+        crossing = [(one < start.half) != (other < start.half) for one, other in inner]
+        crossing += [False] * (len(parts) - len(inner))
+        networks.append(Network(int(count), [*inner, *start.branch, *start.tail], parts, crossing, own))
+    return networks
+
+
+def _start(nodes: int, wanted: Mapping[str, Any], rng: Any) -> _Start:
+    length, shape = round(wanted[TAIL]), SHAPES[wanted[SHAPE]]
+    core = nodes - BRANCH - length
+    half = core // 2
+    # Branch and tail are joined to nodes of one half, never the busiest.
+    ends = rng.permutation(range(1, half) if rng.randint(2) else range(half, core))[:3].tolist()
+    branch = [(core + one, core + other) for one, other in BRANCH_LINKS[shape]] + [(ends[0], core)]
+    if shape == LOOP:
+        branch.append((ends[1], core + BRANCH - 1))
+    anchor, first = (0, core + TAIL_NODE[shape], ends[2])[wanted[ANCHOR]], core + BRANCH
+    tail = [(anchor, first), *((first + at, first + at + 1) for at in range(length - 1))]
+    outside = [0] * core
+    for one, _ in (*branch[len(BRANCH_LINKS[shape]) :], tail[0]):
+        if one < core:
+            outside[one] += 1
+    start = _Start(core, half, branch, tail, [], outside)
+    taken = {tuple(sorted(pair)) for pair in start.cycles}
+    pairs = shuffled([pair for pair in itertools.combinations(range(core), 2) if pair not in taken], rng)
+    crossing = [pair for pair in pairs if pair[0] < half <= pair[1]][: round(wanted[CROSSING])]
+    inside = [pair for pair in pairs if (pair[0] < half) == (pair[1] < half)]
+    start.free.extend([*crossing, *inside][: round(LINKS_A_NODE * nodes) - len(branch) - len(tail) - core])
+    return start
+
+
+def _settle(starts: Sequence[_Start], wanted: Mapping[str, Any], rng: Any) -> list[list[Pair]]:
+    """The free links of each core after MOVES moves, which are made in all networks at once.
+
+    A move keeps the half of each end, and is kept where it brings triangles and the busiest node's links no further from
+    what is wanted.
+    """
+    import numpy as np
+
+    rows = np.arange(len(starts))
+    size = max(start.core for start in starts)
+    joined = np.zeros((len(rows), size, size), dtype=np.int32)
+    degree = np.zeros((len(rows), size), dtype=np.int64)
+    count = np.array([len(start.free) for start in starts])
+    free = np.zeros((len(rows), count.max(), 2), dtype=np.int64)
+    for row, start in enumerate(starts):
+        ends = np.array([*start.cycles, *start.free]).T
+        joined[row, ends[0], ends[1]] = joined[row, ends[1], ends[0]] = 1
+        degree[row, : start.core] = joined[row, : start.core].sum(axis=1) + start.outside
+        free[row, : count[row]] = start.free
+    half, core = (np.array([getattr(start, name) for start in starts]) for name in ("half", "core"))
+    triangles = np.einsum("rij,rjk,rki->r", joined, joined, joined, optimize=True) // 6
+    goal, hub = (np.rint(wanted[name]).astype(int) for name in (TRIANGLES, HUB))
+
+    def cost(triangles: Any, degree: Any) -> Any:
+        above = np.maximum(degree[:, 1:] - hub[:, None], 0).sum(axis=1)
+        return TRIANGLE_COST * (triangles - goal) ** 2 + HUB_COST * ((degree[:, 0] - hub) ** 2 + above)
+
+    now = cost(triangles, degree)
+    for chance, *luck in rng.randint(0, 1 << 30, size=(MOVES, 3, len(rows))):
+        at = chance % count
+        old = free[rows, at].T
+        drawn = zip(old, luck, strict=True)
+        new = [np.where(end < half, each % half, half + each % (core - half)) for end, each in drawn]
+        joined[rows, old[0], old[1]] = joined[rows, old[1], old[0]] = 0
+        lost, won = (np.sum(joined[rows, ends[0]] * joined[rows, ends[1]], axis=1) for ends in (old, new))
+        moved = degree.copy()
+        for end, change in ((old[0], -1), (old[1], -1), (new[0], 1), (new[1], 1)):
+            moved[rows, end] += change
+        after = cost(triangles - lost + won, moved)
+        kept = (new[0] != new[1]) & (joined[rows, new[0], new[1]] == 0) & (after <= now)
+        triangles, now = triangles + np.where(kept, won - lost, 0), np.where(kept, after, now)
+        degree = np.where(kept[:, None], moved, degree)
+        settled = [np.where(kept, fresh, stale) for fresh, stale in zip(new, old, strict=True)]
+        joined[rows, settled[0], settled[1]] = joined[rows, settled[1], settled[0]] = 1
+        free[rows, at] = np.array(settled).T
+    return [[(one, other) for one, other in free[row, : count[row]].tolist()] for row in rows]
+
+
+def _weigh(network: Network, typical: float, rng: Any) -> list[Link]:
+    """Weights are ranked by the links at a link's ends as far as wanted, then stretched between the halves; the heaviest
+    link lies in the part that is wanted."""
+    import numpy as np
+    from scipy.stats import rankdata
+
+    links, wanted = np.array(network.links), network.wanted
+    busy = rankdata(np.bincount(links.ravel())[links].sum(axis=1) + rng.uniform(0, 0.5, size=len(links)))
+    mixed = wanted[BUSY_WEIGHT] * busy + np.sqrt(1 - wanted[BUSY_WEIGHT] ** 2) * rng.permutation(len(links))
+    place = (rankdata(np.round(mixed, 6), method="ordinal") - 1) / (len(links) - 1)
+    # There may be one link only between the halves: these differ less, so that one tells what all weigh.
+    stretched = (0.9 + 0.2 * place) * wanted[CROSS_WEIGHT]
+    weights = typical * np.where(network.crossing, stretched, 0.6 + 0.8 * place)
+    part = PLACES[wanted[HEAVIEST]]
+    own = [at for at, name in enumerate(network.parts) if name == part and not network.crossing[at]]
+    weights[pick(own, rng)] = 1.2 * weights.max()
+    return [(*pair, round(float(weight), 6)) for pair, weight in zip(network.links, weights, strict=True)]
+
+
+def _lines(links: Sequence[Link], weighted: bool, rng: Any) -> list[Line]:
+    """The links in a drawn order, either end first, with drawn numbers for the nodes."""
+    nodes = sorted({node for link in links for node in link[:2]})
+    label = {node: str(1 + at) for node, at in zip(nodes, rng.permutation(len(nodes)), strict=True)}
+    lines = []
+    for one, other, weight in shuffled(links, rng):
+        ends = (label[one], label[other]) if rng.randint(2) else (label[other], label[one])
+        lines.append((*ends, fixed(weight, 2) if weighted else ""))
+    return lines
+
+
+def _dropped(links: list[Link], strength: float, rng: Any) -> list[Link]:
+    return [link for link in links if rng.uniform() > 0.01 + 0.04 * strength]
+
+
+def _spurious(links: list[Link], strength: float, rng: Any) -> list[Link]:
+    nodes = 1 + max(max(link[:2]) for link in links)
+    wrong = [rng.permutation(nodes)[:2].tolist() for _ in range(int(rng.randint(1, 2 + round(2 * strength))))]
+    return [*links, *((one, other, pick(links, rng)[2]) for one, other in wrong)]
+
+
+def _stray(links: list[Link], strength: float, rng: Any) -> list[Link]:
+    """A second network of four to seven nodes in some of the files: a drawn tree and one link more."""
+    if rng.uniform() > 0.3 + 0.5 * strength:
+        return links
+    first, size = 1 + max(max(link[:2]) for link in links), int(rng.randint(4, 8))
+    pairs = {(int(rng.randint(at)), at): None for at in range(1, size)} | {(0, size - 1): None}
+    return [*links, *((first + one, first + other, pick(links, rng)[2]) for one, other in pairs)]
+
+
+def _heavy(lines: list[Line], strength: float, rng: Any) -> list[Line]:
+    wrong = rng.uniform(size=len(lines)) < 0.02 + 0.06 * strength
+    return [
+        (one, other, fixed(float(weight) * int(rng.randint(10, 40)), 2) if bad else weight)
+        for (one, other, weight), bad in zip(lines, wrong, strict=True)
+    ]
+
+
+def _repeated(lines: list[Line], strength: float, rng: Any) -> list[Line]:
+    copies = [line for line in lines if rng.uniform() < 0.05 + 0.3 * strength]
+    swapped = [(other, one, weight) if rng.randint(2) else (one, other, weight) for one, other, weight in copies]
+    return shuffled([*lines, *swapped], rng)
+
+
+def _looped(lines: list[Line], strength: float, rng: Any) -> list[Line]:
+    picked = [pick(lines, rng) for _ in range(int(rng.randint(1, 3 + round(5 * strength))))]
+    return shuffled([*lines, *((one, one, weight) for one, _, weight in picked)], rng)
+
+
+def _isolated(lines: list[Line], strength: float, rng: Any) -> list[Line]:
+    """Lines that name one node only, with numbers that no other line has."""
+    last, count = max(int(end) for line in lines for end in line[:2]), int(rng.randint(0, 2 + round(5 * strength)))
+    return shuffled([*lines, *((str(last + 1 + at), "", "") for at in range(count))], rng)
+
+
+def _relabelled(lines: list[Line], strength: float, rng: Any) -> list[Line]:
+    if rng.uniform() > 0.3 + 0.6 * strength:
+        return lines
+
+    def write(end: str) -> str:
+        changed = end and rng.uniform() < 0.15 + 0.35 * strength
+        return pick(("n{}", "{:03d}", "{}.0", "N-{}"), rng).format(int(end)) if changed else end
+
+    return [(write(one), write(other), weight) for one, other, weight in lines]
+
+
+STRUCTURE: dict[str, Callable[[list[Link], float, Any], list[Link]]] = {
+    "dropped_edges": _dropped,
+    "spurious_edges": _spurious,
+    "stray_parts": _stray,
+}
+WRITING: dict[str, Callable[[list[Line], float, Any], list[Line]]] = {
+    "heavy_weights": _heavy,
+    "duplicate_edges": _repeated,
+    "self_loops": _looped,
+    "isolated_nodes": _isolated,
+    "relabelled_nodes": _relabelled,
+}

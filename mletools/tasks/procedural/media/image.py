@@ -1,78 +1,529 @@
-"""Small pictures: stripes on clouds, spots, a marker. What they are like are the factors.
+"""Small pictures: stripes on clouds, spots, a marker, grain. What they are like are the factors; a PNG file a sample.
 
-Not covered: painting (image_scene), finding the properties again (image_features), what goes wrong with pictures
-(image_flaws), problems with a target a pixel (image_mask, image_gap).
+Properties that a task did not draw stay near a value that all its pictures share. `measure` reads the pixels of the
+files and knows what one sees at a glance (the markers' shapes, whether spots are dark) and nothing about a single
+picture. Not covered: problems with a target a pixel (image_pixels).
 """
 
-from collections.abc import Mapping, Sequence
+import io
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from ..world import Category, Number, Rendered
-from .image_features import measure, quick
-from .image_files import as_bytes, asset, size_note
-from .image_flaws import MUTATIONS, flawed, turned
-from .image_gap import reconstruction
-from .image_mask import segmentation
-from .image_scene import MARKER, MARKERS, NUMBERS, QUADRANT, QUADRANTS, Look, paint
+from ..world import Asset, Category, Dense, Facts, Number, Rendered
+from .common import Menu, apply_steps, codes, draw_numbers, measured_places, number_values, pick, row_count, shuffled
 
-__all__ = ["DENSE", "MUTATIONS", "factors", "render"]
-
-DENSE = {"segmentation": segmentation, "reconstruction": reconstruction}
+MUTATIONS = {
+    "rotation": "some pictures are turned by one, two or three quarter turns",
+    "vignette": "the pictures darken towards the corners, some more than others",
+    "blur": "the pictures are out of focus, some more than others",
+    "motion_blur": "the camera moved across or down during the exposure",
+    "sensor_noise": "each pixel has noise of its own, in some pictures more than in others",
+    "occlusion": "a grey rectangle covers a part of each picture",
+    "brightness_shift": "brightness and contrast differ from picture to picture",
+    "coarse_levels": "the pictures have only a few levels of brightness",
+    "salt_and_pepper": "single pixels are black or white",
+    "dead_lines": "some lines of pixels are black",
+}
 SIDES = (28, 32, 36)
+# Percent are of the way from black to white, a side is that of the picture.
+NUMBERS: Menu = {
+    "image_stripe_frequency": ("periods a side", 2.0, 5.0, 2),
+    "image_stripe_angle": ("degrees", 15.0, 165.0, 0),
+    "image_stripe_contrast": ("percent", 6.0, 30.0, 1),
+    "image_spot_count": ("spots", 1.0, 9.0, 0),
+    "image_spot_radius": ("percent of the side", 4.5, 8.5, 1),
+    "image_grain": ("percent", 0.5, 5.0, 1),
+    "image_side_balance": ("percent", -20.0, 20.0, 1),
+    "image_mirror_symmetry": ("", -1.0, 1.0, 2),
+    "image_tint": ("percent", -20.0, 20.0, 1),
+}
+WHOLE = {"image_spot_count"}
+MARKER, QUADRANT, TINT = "image_marker", "image_marker_quadrant", "image_tint"
+MARKERS = ("ring", "cross", "saltire", "disc", "bars")
+QUADRANTS = ("upper left", "upper right", "lower left", "lower right")
+CLOUDS = 0.05
+# Spots lie in the cells of a grid, the marker in four of them, so that none hides another.
+GRID = 4
+
+
+@dataclass(frozen=True)
+class Look:
+    """What all pictures of a task share: pixels a side, channels, the marker's levels, whether markers are bright and
+    spots dark (1) or the other way round (-1)."""
+
+    side: int
+    channels: int
+    markers: tuple[str, ...]
+    sign: int
+
+    @property
+    def stamps(self) -> Any:
+        """The markers, (levels, size, size), 0 to 1."""
+        import numpy as np
+
+        return np.stack([_stamp(shape, 7 if self.side < 30 else 9) for shape in self.markers])
+
+
+def _segmentation(*arguments: Any) -> Dense:
+    from .image_pixels import segmentation
+
+    return segmentation(*arguments)
+
+
+def _reconstruction(*arguments: Any) -> Dense:
+    from .image_pixels import reconstruction
+
+    return reconstruction(*arguments)
+
+
+DENSE: dict[str, Any] = {"segmentation": _segmentation, "reconstruction": _reconstruction}
 
 
 def factors(scenario: Mapping[str, Any], rows: int, rng: Any) -> list[Number | Category]:
-    """Five or six numbers of the scene, spread evenly or in a bell, and the marker's shape, at times its quadrant."""
-    found: list[Number | Category] = []
-    names = list(NUMBERS)
-    for at in rng.permutation(len(names))[: int(rng.randint(5, 7))]:
-        unit, low, high, decimals = NUMBERS[names[at]]
-        found.append(Number(names[at], unit, low, high, decimals, _places(names[at], rows, rng)))
-    levels = [MARKERS[at] for at in rng.permutation(len(MARKERS))[: int(rng.randint(3, 5))]]
-    found.append(Category(MARKER, levels, rng.randint(len(levels), size=rows)))
+    """Five or six numbers of the scene and the marker's shape, at times its quadrant; a tint in colour pictures only."""
+    names = [name for name in shuffled(list(NUMBERS), rng) if name != TINT or scenario["image"]["channels"] == 3]
+    numbers = draw_numbers(NUMBERS, names[: 5 + int(rng.randint(2))], WHOLE, rows, rng)
+    levels = shuffled(MARKERS, rng)[: 3 + int(rng.randint(2))]
+    found: list[Number | Category] = [*numbers, Category(MARKER, levels, rng.randint(len(levels), size=rows))]
     if rng.randint(2):
         found.append(Category(QUADRANT, QUADRANTS, rng.randint(len(QUADRANTS), size=rows)))
     return found
 
 
-def _places(name: str, rows: int, rng: Any) -> Any:
-    import numpy as np
-
-    even = rng.randint(2)
-    place = rng.uniform(size=rows) if even else np.clip(rng.normal(0.5, 0.22, size=rows), 0, 1)
-    if name == "image_spot_count":
-        _, low, high, _ = NUMBERS[name]
-        # Spots are whole.
-        place = np.rint(np.round(place * (high - low), 6)) / (high - low)
-    return np.round(place, 6)
-
-
 def render(
     scenario: Mapping[str, Any], factors: Sequence[Number | Category], mutations: Mapping[str, float], rng: Any
 ) -> Rendered:
-    """One PNG a sample, of one size. Properties that are no factor stay near a value that the whole task shares."""
+    """One PNG a sample, of one size, spoiled by `mutations` (name: strength between 0 and 1)."""
     import numpy as np
 
-    seen = {each.name: each.place if isinstance(each, Number) else each.code for each in factors}
-    marker = next(each for each in factors if isinstance(each, Category) and each.name == MARKER)
-    rows = len(marker.code)
-    look = Look(
-        side=int(SIDES[rng.randint(len(SIDES))]),
-        channels=3 if rng.randint(2) or "image_tint" in seen else 1,
-        markers=tuple(marker.levels),
-        sign=1 if rng.randint(2) else -1,
-    )
-    for name in NUMBERS:
-        if name not in seen:
-            middle = rng.uniform(0.25, 0.75)
-            seen[name] = np.clip(rng.normal(middle, 0.12, size=rows), 0, 1)
-    seen.setdefault(QUADRANT, rng.randint(len(QUADRANTS), size=rows))
-    pictures = turned(paint(look, seen, rng), mutations, rng)
+    rows, names = row_count(factors), {factor.name for factor in factors}
+    marker = next((each for each in factors if isinstance(each, Category) and each.name == MARKER), None)
+    markers = tuple(marker.levels) if marker else MARKERS[:3]
+    look = Look(pick(SIDES, rng), scenario["image"]["channels"], markers, 1 if rng.randint(2) else -1)
+    values = number_values(NUMBERS, factors, WHOLE, rng)
+    for name, (_, low, high, _) in NUMBERS.items():
+        if name not in names:
+            place = np.clip(rng.normal(rng.uniform(0.25, 0.75), 0.12, size=rows), 0, 1)
+            values[name] = low + place * (high - low)
+    shape, quadrant = codes(factors, MARKER, markers, rng), codes(factors, QUADRANT, QUADRANTS, rng)
+    pictures = turned(_paint(look, values, shape, quadrant, rng), mutations, rng)
     pixels = as_bytes(flawed(pictures, mutations, rng))
-    found = measure(look, pixels)
+    measured = measured_places(factors, measure(look, pixels))
     return Rendered(
-        assets=[asset(scenario, pixels)],
-        plain=quick(pixels),
-        measured={each.name: found[each.name] for each in factors},
-        notes=[size_note(pixels)],
+        assets=[asset(scenario, pixels)], plain=plain_features(pixels), measured=measured, facts=file_facts(pixels)
     )
+
+
+def as_bytes(pictures: Any) -> Any:
+    """The nearest grey values, uint8 of the same shape; rounded first, so that a last bit cannot move one."""
+    import numpy as np
+
+    return np.clip(np.rint(np.round(pictures * 255, 3)), 0, 255).astype(np.uint8)
+
+
+def asset(scenario: Mapping[str, Any], pixels: Any) -> Asset:
+    """A PNG file a picture, uint8 of shape (rows, side, side, 1 or 3).
+
+    Stored, not compressed: all files have one size, and no release of a compressor changes a byte.
+    """
+    from PIL import Image
+
+    files = []
+    for picture in pixels:
+        file = io.BytesIO()
+        Image.fromarray(picture[:, :, 0] if picture.shape[2] == 1 else picture).save(file, "PNG", compress_level=0)
+        files.append(file.getvalue())
+    return Asset("image", f"picture of the {scenario['sample']['one']}", "images", "png", files)
+
+
+def file_facts(pixels: Any, remarks: Sequence[str] = ()) -> Facts:
+    """The format of the files."""
+    height, width, channels = pixels.shape[1:]
+    colour = "grey" if channels == 1 else "in colour (RGB)"
+    values = {"width": width, "height": height, "channels": channels, "colour": colour}
+    return Facts("image", "The pictures are PNG files of {width} x {height} pixels, {colour}.", values, remarks)
+
+
+def smooth(fields: Any, sigma: Any) -> Any:
+    """Fields of shape (rows, height, width, ...) blurred by a Gaussian of `sigma` pixels, a number or one a row."""
+    import numpy as np
+    from scipy.ndimage import gaussian_filter
+
+    if np.ndim(sigma) == 0:
+        return gaussian_filter(fields, sigma, axes=(1, 2), mode="nearest")
+    return np.stack(
+        [gaussian_filter(row, one, axes=(0, 1), mode="nearest") for row, one in zip(fields, sigma, strict=True)]
+    )
+
+
+def _paint(look: Look, values: Mapping[str, Any], shape: Any, quadrant: Any, rng: Any) -> Any:
+    """Pictures of shape (rows, side, side, channels) for values of all NUMBERS, codes of the marker and its quadrant."""
+    import numpy as np
+
+    rows, side = len(shape), look.side
+    value = {name: each[:, None, None] for name, each in values.items()}
+    # Clouds whose right half follows the mirrored left half with the asked correlation.
+    field = smooth(rng.normal(size=(rows, side, side)), 0.08 * side)
+    field = field - field.mean(axis=(1, 2), keepdims=True)
+    share = (1 + value["image_mirror_symmetry"]) / 2
+    grey = 0.5 + rng.uniform(-0.04, 0.04, size=(rows, 1, 1))
+    for weight, part in ((share, field + field[:, :, ::-1]), (1 - share, field - field[:, :, ::-1])):
+        grey = grey + CLOUDS * np.sqrt(weight) * part / part.std(axis=(1, 2), keepdims=True)
+    at, angle = np.arange(side) / side, np.radians(value["image_stripe_angle"])
+    along = np.cos(angle) * at[None, None, :] + np.sin(angle) * at[None, :, None]
+    phase = value["image_stripe_frequency"] * along + rng.uniform(size=(rows, 1, 1))
+    grey = grey + value["image_stripe_contrast"] / 200 * np.sin(2 * np.pi * phase)
+    grey = grey + value["image_side_balance"] / 100 * np.where(at >= 0.5, 0.5, -0.5)[None, None, :]
+    depth = look.sign * rng.uniform(0.3, 0.4, size=(2, rows, 1, 1))
+    grey = grey - depth[0] * _spots(look, values, quadrant, rng) + depth[1] * _markers(look, shape, quadrant, rng)
+    grey = grey + value["image_grain"] / 100 * rng.normal(size=grey.shape)
+    if look.channels == 1:
+        return grey[..., None]
+    tint, shade = value[TINT] / 100, rng.uniform(-0.06, 0.06, size=3)
+    return np.stack([grey + shade[at] + weight * tint for at, weight in enumerate((0.5, 0.0, -0.5))], axis=-1)
+
+
+def _spots(look: Look, values: Mapping[str, Any], quadrant: Any, rng: Any) -> Any:
+    """How far a spot covers each pixel, 0 to 1: round spots in drawn cells of the grid outside of the marker's quadrant."""
+    import numpy as np
+
+    cell, at = look.side / GRID, np.arange(look.side)
+    down, across = np.divmod(np.arange(GRID * GRID), GRID)
+    part = 2 * (down >= GRID // 2) + (across >= GRID // 2)
+    covered = np.zeros((len(quadrant), look.side, look.side))
+    for row, picture in enumerate(covered):
+        free = rng.permutation(np.flatnonzero(part != quadrant[row]))
+        for spot in free[: round(values["image_spot_count"][row])]:
+            middle = (np.array([down[spot], across[spot]]) + rng.uniform(0.35, 0.65, size=2)) * cell - 0.5
+            radius = look.side * values["image_spot_radius"][row] / 100 * rng.uniform(0.92, 1.08)
+            away = np.hypot(at[:, None] - middle[0], at[None, :] - middle[1])
+            np.maximum(picture, np.clip(radius - away + 0.5, 0, 1), out=picture)
+    return covered
+
+
+def _stamp(shape: str, size: int) -> Any:
+    """A marker of `size` pixels a side, 0 to 1."""
+    import numpy as np
+
+    at = np.abs(np.arange(size) - (size - 1) / 2)
+    down, across = np.meshgrid(at, at, indexing="ij")
+    far, end = np.hypot(down, across), size / 2
+    return {
+        "ring": (far <= end) & (far > end - 1.7),
+        "cross": (down < 0.9) | (across < 0.9),
+        "saltire": np.abs(down - across) < 0.9,
+        "disc": far < 0.34 * size,
+        "bars": (down > end - 2.1) & (down < end - 0.1) & (across <= end),
+    }[shape].astype(float)
+
+
+def _markers(look: Look, shape: Any, quadrant: Any, rng: Any) -> Any:
+    """The marker of each picture, 0 to 1, at a drawn place inside its quadrant: (rows, side, side)."""
+    import numpy as np
+
+    stamps, half = look.stamps, look.side // 2
+    size = stamps.shape[1]
+    painted = np.zeros((len(shape), look.side, look.side))
+    for row, picture in enumerate(painted):
+        top, left = (half * int(part) + rng.randint(half - size + 1) for part in divmod(int(quadrant[row]), 2))
+        picture[top : top + size, left : left + size] = stamps[shape[row]]
+    return painted
+
+
+def flawed(pictures: Any, mutations: Mapping[str, float], rng: Any) -> Any:
+    """The pictures (rows, side, side, channels) after the mutations but rotation, in the order of FLAWS."""
+    return apply_steps(FLAWS, pictures, mutations, rng)
+
+
+def turned(pictures: Any, mutations: Mapping[str, float], rng: Any) -> Any:
+    """The pictures, a share of them turned by quarter turns where "rotation" is among the mutations."""
+    import numpy as np
+
+    if "rotation" not in mutations:
+        return pictures
+    moved = rng.uniform(size=len(pictures)) < 0.04 + 0.16 * mutations["rotation"]
+    turns = np.where(moved, rng.randint(1, 4, size=len(pictures)), 0)
+    return np.stack([np.rot90(picture, count) for picture, count in zip(pictures, turns, strict=True)])
+
+
+def _blur(pictures: Any, strength: float, rng: Any) -> Any:
+    return smooth(pictures, 0.2 + strength * rng.uniform(0.1, 0.6, size=len(pictures)))
+
+
+def _motion(pictures: Any, strength: float, rng: Any) -> Any:
+    """The mean over one to three positions of the camera, across in one half of the pictures, down in the other."""
+    import numpy as np
+    from scipy.ndimage import uniform_filter1d
+
+    steps = 1 + rng.randint(2 + (strength > 0.6), size=len(pictures))
+    axes = rng.randint(2, size=len(pictures))
+    shaken = [uniform_filter1d(*each, mode="nearest") for each in zip(pictures, steps, axes, strict=True)]
+    return np.stack(shaken)
+
+
+def _noise(pictures: Any, strength: float, rng: Any) -> Any:
+    level = rng.uniform(0.005, 0.02 + 0.04 * strength, size=(len(pictures), 1, 1, 1))
+    return pictures + level * rng.normal(size=pictures.shape)
+
+
+def _occlude(pictures: Any, strength: float, rng: Any) -> Any:
+    side, found = pictures.shape[1], pictures.copy()
+    for picture in found:
+        high, wide = (round(side * rng.uniform(0.1, 0.18 + 0.12 * strength)) for _ in range(2))
+        top, left = rng.randint(side - high + 1), rng.randint(side - wide + 1)
+        picture[top : top + high, left : left + wide] = rng.uniform(0.3, 0.7)
+    return found
+
+
+def _brightness(pictures: Any, strength: float, rng: Any) -> Any:
+    import numpy as np
+
+    gain, shift = rng.uniform(-1, 1, size=(2, len(pictures), 1, 1, 1)) * strength
+    return np.clip(0.5 + np.exp(0.3 * gain) * (pictures - 0.5) + 0.12 * shift, 0, 1)
+
+
+def _vignette(pictures: Any, strength: float, rng: Any) -> Any:
+    import numpy as np
+
+    at = np.linspace(-1, 1, pictures.shape[1])
+    far = (at[:, None] ** 2 + at[None, :] ** 2) / 2
+    return pictures * (1 - strength * rng.uniform(0.1, 0.5, size=(len(pictures), 1, 1, 1)) * far[None, :, :, None])
+
+
+def _levels(pictures: Any, strength: float, rng: Any) -> Any:
+    import numpy as np
+
+    steps = 16 - round(8 * strength)
+    return np.rint(np.round(np.clip(pictures, 0, 1) * steps, 6)) / steps
+
+
+def _pepper(pictures: Any, strength: float, rng: Any) -> Any:
+    import numpy as np
+
+    struck = rng.uniform(size=pictures.shape[:3]) < 0.005 + 0.03 * strength
+    white = rng.randint(2, size=pictures.shape[:3]).astype(float)
+    return np.where(struck[..., None], white[..., None], pictures)
+
+
+def _dead(pictures: Any, strength: float, rng: Any) -> Any:
+    found = pictures.copy()
+    for picture in found:
+        dead = rng.uniform(size=len(picture)) < 0.01 + 0.04 * strength
+        (picture if rng.randint(2) else picture.swapaxes(0, 1))[dead] = 0
+    return found
+
+
+FLAWS: dict[str, Callable[[Any, float, Any], Any]] = {
+    "vignette": _vignette,
+    "blur": _blur,
+    "motion_blur": _motion,
+    "sensor_noise": _noise,
+    "occlusion": _occlude,
+    "brightness_shift": _brightness,
+    "coarse_levels": _levels,
+    "salt_and_pepper": _pepper,
+    "dead_lines": _dead,
+}
+
+
+def mended(colours: Any) -> Any:
+    """Black lines become the mean of the lines beside them, single black or white pixels the median around them."""
+    import numpy as np
+    from scipy.ndimage import median_filter
+
+    for axis in (1, 2):
+        dead = np.expand_dims((colours < 0.01).all(axis=3).mean(axis=3 - axis) > 0.9, (3 - axis, 3))
+        padded = np.pad(colours, [(int(each == axis),) * 2 for each in range(4)], mode="reflect")
+        before, after = (np.take(padded, np.arange(colours.shape[axis]) + step, axis=axis) for step in (0, 2))
+        colours = np.where(dead, (before + after) / 2, colours)
+    extreme = ((colours < 0.01) | (colours > 0.99)).all(axis=3)
+    if extreme.any():
+        around = median_filter(colours, size=3, axes=(1, 2), mode="nearest")
+        struck = extreme & (np.round(np.abs(colours - around).mean(axis=3), 6) > 0.3)
+        colours = np.where(struck[..., None], around, colours)
+    return colours
+
+
+TILES, HARMONICS = 4, 5
+
+
+def plain_features(pixels: Any) -> Any:
+    """(rows, k): a thumbnail of 4 x 4, the spread of the greys, mean steps between neighbours, how steps across and
+    down go together, the mean spectrum of lines and of columns, mean colours."""
+    import numpy as np
+
+    colours = pixels / 255.0
+    grey = colours.mean(axis=3)
+    rows, side = grey.shape[:2]
+    pool = np.eye(TILES)[np.arange(side) * TILES // side].T
+    pool /= pool.sum(axis=1, keepdims=True)
+    flat = grey.reshape(rows, -1)
+    across, down = np.diff(grey, axis=2), np.diff(grey, axis=1)
+    parts = [
+        (pool @ grey @ pool.T).reshape(rows, -1),
+        np.column_stack([flat.mean(axis=1), flat.std(axis=1)]),
+        np.quantile(flat, (0, 0.05, 0.25, 0.75, 0.95, 1), axis=1).T,
+        np.column_stack([np.abs(each).mean(axis=(1, 2)) for each in (across, down, np.diff(across, axis=2))]),
+        (across[:, :-1] * down[:, :, :-1]).mean(axis=(1, 2))[:, None],
+        np.abs(np.fft.rfft(grey, axis=2))[:, :, 1 : 1 + HARMONICS].mean(axis=1) / side,
+        np.abs(np.fft.rfft(grey, axis=1))[:, 1 : 1 + HARMONICS].mean(axis=2) / side,
+    ]
+    if pixels.shape[3] == 3:
+        parts.append(colours.mean(axis=(1, 2)))
+    return np.round(np.hstack(parts), 6)
+
+
+# Measured on pictures of known properties: what the measurement makes of these, as a straight line.
+SPOT_SHRINK, SPOT_OFFSET = 0.54, -4.0
+SYMMETRY_SHRINK = 0.67
+
+
+def measure(look: Look, pixels: Any) -> dict[str, Any]:
+    """Each of NUMBERS in its unit (the tint only of colour pictures) and codes of the categories, (rows,) each."""
+    import numpy as np
+
+    colours = mended(pixels / 255.0)
+    grey = colours.mean(axis=3)
+    wave, spots = np.zeros_like(grey), np.zeros(grey.shape, dtype=bool)
+    candidates = _candidates(look.side)
+    # Marker and spots are seen better where the stripes are gone, stripes where marker and spots are known.
+    for _ in range(2):
+        marker, quadrant, covered = _find_marker(look, grey - wave)
+        ignored = covered | spots
+        waves, wave = _find_waves(candidates, _levelled(grey, _side_balance(grey, ignored)), ignored)
+        balance = _side_balance(grey - wave, covered)
+        calm = _levelled(grey - wave, balance)
+        count, radius, spots = _find_spots(look, calm, covered)
+    rough = np.diff(np.diff(grey, 2, axis=1), 2, axis=2).reshape(len(grey), -1)
+    return {
+        **waves,
+        "image_spot_count": count,
+        "image_spot_radius": radius,
+        "image_side_balance": 100 * balance,
+        "image_mirror_symmetry": _symmetry(calm, covered | spots),
+        # The median size of second differences across and down, which smooth shapes lack.
+        "image_grain": 100 * np.median(np.abs(np.round(rough, 6)), axis=1) / 0.6745 / 6,
+        TINT: 100 * np.round((colours[..., 0] - colours[..., -1]).mean(axis=(1, 2)), 6),
+        MARKER: marker,
+        QUADRANT: quadrant,
+    }
+
+
+def _find_marker(look: Look, grey: Any) -> tuple[Any, Any, Any]:
+    """(level, quadrant, pixels that it covers) where a stamp without its mean answers most."""
+    import numpy as np
+
+    stamps = look.stamps
+    size, rows = stamps.shape[1], len(grey)
+    flat = stamps.reshape(len(stamps), -1)
+    flat = flat - flat.mean(axis=1, keepdims=True)
+    flat /= np.sqrt((flat**2).sum(axis=1, keepdims=True))
+    signed = look.sign * np.clip(grey, 0.1, 0.9)
+    windows = np.lib.stride_tricks.sliding_window_view(signed, (size, size), axis=(1, 2))
+    places = windows.shape[1]
+    answers = np.round(windows.reshape(rows, places * places, size * size) @ flat.T, 6).reshape(rows, -1)
+    at, level = np.divmod(answers.argmax(axis=1), len(stamps))
+    top, left = np.divmod(at, places)
+    middle, line = (look.side - size) / 2, np.arange(look.side)[None, :]
+    down, across = ((line >= start[:, None]) & (line < start[:, None] + size) for start in (top, left))
+    return level, (2 * (top > middle) + (left > middle)).astype(int), down[:, :, None] & across[:, None, :]
+
+
+def _side_balance(grey: Any, covered: Any) -> Any:
+    """How much brighter the right half is by the medians of what no marker covers, (rows,)."""
+    import numpy as np
+
+    halves = np.split(np.where(covered, np.nan, grey), 2, axis=2)
+    left, right = (np.nanmedian(part.reshape(len(grey), -1), axis=1) for part in halves)
+    return np.round(right - left, 6)
+
+
+def _levelled(grey: Any, balance: Any) -> Any:
+    """The pictures without the difference between the halves, about 0."""
+    import numpy as np
+
+    half = np.repeat([-0.5, 0.5], grey.shape[2] // 2)
+    level = grey - balance[:, None, None] * half[None, None, :]
+    return level - np.median(level, axis=(1, 2), keepdims=True)
+
+
+def _candidates(side: int) -> tuple[Any, Any, Any]:
+    """Frequencies and angles of plane waves, (candidates,), and their cosines and sines, (2, candidates, pixels)."""
+    import numpy as np
+
+    _, low, high, _ = NUMBERS["image_stripe_frequency"]
+    frequency, angle = (each.ravel() for each in np.meshgrid(np.linspace(low, high, 19), np.linspace(12, 168, 53)))
+    phase = plane_waves(side, frequency, angle)
+    return frequency, angle, np.stack([np.cos(phase), np.sin(phase)]).astype(np.float32)
+
+
+def plane_waves(side: int, frequency: Any, degrees: Any) -> Any:
+    """Phases of shape (candidates, pixels) of plane waves, periods a side and degrees of shape (candidates,)."""
+    import numpy as np
+
+    at, turn = np.arange(side) / side, np.radians(degrees)[:, None, None]
+    along = np.cos(turn) * at[None, None, :] + np.sin(turn) * at[None, :, None]
+    return (2 * np.pi * frequency[:, None, None] * along).reshape(len(frequency), -1)
+
+
+def _find_waves(candidates: tuple[Any, Any, Any], level: Any, ignored: Any) -> tuple[dict[str, Any], Any]:
+    """Frequency, angle and contrast of the plane wave that explains most of what is not ignored, and that wave."""
+    import numpy as np
+
+    frequency, angle, waves = candidates
+    rows, side = level.shape[:2]
+    fade = np.sin(np.pi * (np.arange(side) + 0.5) / side)
+    window = (fade[:, None] * fade[None, :]).ravel()
+    # What sticks out still is cut down to the stripes' own range, and weighs nothing once these are known.
+    flat = np.where(ignored, 0.0, level).reshape(rows, -1)
+    cut = (np.clip(flat, -0.17, 0.17) * window).astype(np.float32)
+    even, odd = (cut @ wave.T for wave in waves)
+    best = np.round(even**2 + odd**2, 3).argmax(axis=1)
+    wave = waves[:, best].astype(float)
+    free = window * ~ignored.reshape(rows, -1)
+    weight = free
+    for _ in range(2):
+        even, odd = (2 * (flat * weight * part).sum(axis=1) / np.maximum(weight.sum(axis=1), 1) for part in wave)
+        fitted = even[:, None] * wave[0] + odd[:, None] * wave[1]
+        weight = free * (np.round(np.abs(flat - fitted), 6) < 0.15)
+    sizes = {
+        "image_stripe_frequency": frequency[best],
+        "image_stripe_angle": angle[best],
+        "image_stripe_contrast": 200 * np.hypot(even, odd),
+    }
+    return sizes, fitted.reshape(level.shape)
+
+
+def _find_spots(look: Look, calm: Any, covered: Any) -> tuple[Any, Any, Any]:
+    """(count, radius in percent of the side, covered pixels) of what sticks out against the marker's direction."""
+    import numpy as np
+    from scipy.ndimage import maximum_filter
+
+    depth = np.where(covered, 0.0, -look.sign * calm)
+    depth = np.where(covered, 0.0, depth - smooth(np.minimum(depth, 0.12), 0.16 * look.side))
+    near = np.round(smooth(depth, 0.7), 6)
+    peak = (near > 0.12) & (near == maximum_filter(near, 5, axes=(1, 2)))
+    count = np.maximum(peak.sum(axis=(1, 2)), 1)
+    reach = 0.05 * look.side
+    around = np.round(smooth(peak.astype(float), reach) * reach**2, 6) > 0.0175
+    bottom = np.partition(np.where(around, depth, 0).reshape(len(depth), -1), -4, axis=1)[:, -4:].mean(axis=1)
+    share = np.clip(depth / np.maximum(bottom, 0.2)[:, None, None], 0, 1) * around
+    radius = 100 * np.sqrt(share.sum(axis=(1, 2)) / count / np.pi) / look.side
+    return count.astype(float), SPOT_OFFSET + radius / SPOT_SHRINK, around
+
+
+def _symmetry(calm: Any, covered: Any) -> Any:
+    """Correlation of the left half with the mirrored right half, over pairs of which neither is covered."""
+    import numpy as np
+
+    free = (~(covered | covered[:, :, ::-1])).astype(float)
+    total = np.maximum(free.sum(axis=(1, 2), keepdims=True), 1)
+    # A lens darkens all corners alike, which says nothing about the scene.
+    at = np.linspace(-1, 1, calm.shape[1])
+    far, soft = at[:, None] ** 2 + at[None, :] ** 2, smooth(np.clip(calm, -0.2, 0.2), 0.8)
+    far, soft = (each - (each * free).sum(axis=(1, 2), keepdims=True) / total for each in (far, soft))
+    slope = (soft * far * free).sum(axis=(1, 2)) / np.maximum((far**2 * free).sum(axis=(1, 2)), 1e-9)
+    soft = soft - slope[:, None, None] * far
+    together = (soft * soft[:, :, ::-1] * free).sum(axis=(1, 2))
+    return together / np.maximum((soft**2 * free).sum(axis=(1, 2)), 1e-9) / SYMMETRY_SHRINK

@@ -1,20 +1,22 @@
-"""Short written notes: what they say well or ill of, in which order things happened, how sure the writer is.
+"""Written notes: what they say well or ill of, how grave and how urgent it is, what came first, how sure the writer is.
 
-The notes stand in a column of train.csv or in files of their own. Parts: which facts a note holds (text_plan), how it
-is worded (text_notes), how it is spoiled (text_damage), what can be read from it again (text_words, text_features).
-Not covered: the rule and the target; problems with a target a word.
+A note is worded by a grammar in the register of its writer, is of a length of its own, and holds sentences that say
+nothing. The notes stand in a column of train.csv or in files. Words that a task draws from the scenario's lists are few,
+so that each comes often enough. Not covered: wordings (text_grammar), reading notes again (text_read), a target a word.
 """
 
+import html
+import itertools
+import re
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from ...table import Column
-from ..world import Asset, Category, Number, Rendered
-from .text_damage import spoil
-from .text_features import bag_of_words, read_notes
-from .text_notes import write_notes
-from .text_plan import draw_factors, make_plan
+from ...table import Column, fixed
+from ..world import Asset, Category, Facts, Number, Rendered
+from .common import apply_steps, draw_places, pick, row_count, shuffled
+from .text_grammar import ASSURING, DOUBTING, GRADES, HASTE, REGISTERS, WHEN, expand
 
 MUTATIONS = {
     "typos": "letters of some words are swapped, missing or doubled",
@@ -30,33 +32,404 @@ MUTATIONS = {
 DENSE: dict[str, Any] = {}
 LINE = 76
 MEANING = "the note, as it was written down"
+PRAISE, HEDGES, GRADE, URGENCY = "text_praise_share", "text_doubt_share", "text_gravity", "text_urgency"
+ORDER, TROUBLE = "text_event_order", "text_most_trouble"
+# A note's statements about a subject, each with a word of doubt or assurance; its words of the two rival themes.
+STATEMENTS, MENTIONS = 4, 5
+LETTERS = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
+# Words of filler that a note has beside its facts, from least to most.
+FILLER_WORDS = (5, 90)
+# Of the writers, the share who make slips in notes that no mutation spoils, and how often.
+SLIPS = {"share": 0.3, "rate": 0.02}
+
+
+@dataclass(frozen=True)
+class NotesPlan:
+    """One task's choices: the factors by name, and lists of words.
+
+    `rivals` are the two themes whose shares count, `events` the two whose order counts, `suspects` the subjects of which
+    one gives most trouble, `subjects` others; `negated` is the share of statements put by denying their opposite.
+    """
+
+    scenario: Mapping[str, Any]
+    factors: dict[str, Number | Category]
+    rivals: tuple[str, str]
+    themes: dict[str, list[str]]
+    events: tuple[str, str]
+    other_events: list[str]
+    suspects: list[str]
+    subjects: list[str]
+    praise: list[str]
+    blame: list[str]
+    number: Mapping[str, Any]
+    negated: float
+
+
+def rivals_name(one: str, other: str) -> str:
+    return f"text_{one}_over_{other}"
+
+
+def number_name(entry: Mapping[str, Any]) -> str:
+    return f"text_{entry['name']}"
+
+
+def order_levels(one: str, other: str) -> list[str]:
+    return [f"{one} before {other}", f"{other} before {one}", f"only one of {one} and {other}"]
 
 
 def factors(scenario: Mapping[str, Any], rows: int, rng: Any) -> list[Number | Category]:
-    """Five or six properties of a note; what they refer to (themes, events, a measurement) is in their names."""
-    return draw_factors(scenario, rows, rng)
+    """Five or six properties of a note, one or two of them categories; what they refer to is in their names."""
+    text = scenario["text"]
+    one, other = shuffled(list(text["themes"]), rng)[:2]
+    entry = pick(_readable(scenario), rng)
+    low, high, decimals = entry["low"], entry["high"], entry["decimals"]
+    # The rule sees the number as the note gives it, rounded.
+    place = ((low + draw_places(rows, rng) * (high - low)).round(decimals) - low) / (high - low)
+    numbers = [
+        Number(PRAISE, "% of statements", 0, 100, 0, draw_places(rows, rng)),
+        Number(HEDGES, "% of statements", 0, 100, 0, draw_places(rows, rng)),
+        Number(GRADE, "from negligible to severe", 0, 4, 0, draw_places(rows, rng, 4)),
+        Number(URGENCY, "from someday to today", 0, 4, 0, draw_places(rows, rng, 4)),
+        Number(rivals_name(one, other), "% of the words of both", 0, 100, 0, draw_places(rows, rng)),
+        Number(number_name(entry), entry["unit"], low, high, decimals, place.round(9)),
+    ]
+    categories = [
+        Category(ORDER, order_levels(*shuffled(text["events"], rng)[:2]), rng.randint(3, size=rows)),
+        Category(TROUBLE, shuffled(text["subjects"], rng)[:3], rng.randint(3, size=rows)),
+    ]
+    count = 1 + int(rng.randint(2))
+    return [*shuffled(numbers, rng)[: 5 + int(rng.randint(2)) - count], *shuffled(categories, rng)[:count]]
+
+
+def _readable(scenario: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The numbers whose meaning holds no digit and no word that counts elsewhere; all of them where there is none."""
+    weighty = {word for words in scenario["text"]["themes"].values() for word in words}
+    weighty |= {*scenario["text"]["praise"], *scenario["text"]["blame"]}
+    entries = [
+        entry
+        for entry in scenario["numbers"]
+        if not re.search(r"\d", entry["meaning"]) and not weighty & set(LETTERS.findall(entry["meaning"].lower()))
+    ]
+    return entries or list(scenario["numbers"])
+
+
+def make_plan(scenario: Mapping[str, Any], factors: Sequence[Number | Category], rng: Any) -> NotesPlan:
+    """What the factors name, and drawn values for the rest."""
+    text, by_name = scenario["text"], {factor.name: factor for factor in factors}
+    pairs = list(itertools.permutations(shuffled(list(text["themes"]), rng), 2))
+    order, trouble = by_name.get(ORDER), by_name.get(TROUBLE)
+    events, subjects = shuffled(text["events"], rng), shuffled(text["subjects"], rng)
+    levels = order.levels if isinstance(order, Category) else order_levels(*events[:2])
+    pair = next(pair for pair in itertools.permutations(events, 2) if order_levels(*pair) == levels)
+    suspects = list(trouble.levels) if isinstance(trouble, Category) else subjects[:3]
+    known = next((entry for entry in scenario["numbers"] if number_name(entry) in by_name), None)
+    return NotesPlan(
+        scenario=scenario,
+        factors=by_name,
+        rivals=next((pair for pair in pairs if rivals_name(*pair) in by_name), pairs[0]),
+        themes={theme: shuffled(words, rng)[:5] for theme, words in text["themes"].items()},
+        events=pair,
+        other_events=[event for event in events if event not in pair],
+        suspects=suspects,
+        subjects=[subject for subject in subjects if subject not in suspects],
+        praise=shuffled(text["praise"], rng)[:5],
+        blame=shuffled(text["blame"], rng)[:5],
+        number=known or pick(_readable(scenario), rng),
+        negated=round(float(rng.uniform(0.15, 0.3)), 2),
+    )
 
 
 def render(
     scenario: Mapping[str, Any], factors: Sequence[Number | Category], mutations: Mapping[str, float], rng: Any
 ) -> Rendered:
     """One note a sample, spoiled by `mutations` (name: strength between 0 and 1): a column `text`, or docs/ID.txt."""
+    from .text_read import bag_of_words, read_notes
+
     plan = make_plan(scenario, factors, rng)
-    notes = [" ".join(note) for note in spoil(plan, write_notes(plan, rng), mutations, rng)]
-    plain = bag_of_words(plan, notes)
-    measured = read_notes(plan, notes)
-    if rng.randint(2):
-        return Rendered(
-            columns=[Column("text", MEANING, number=False)],
-            cells={"text": notes},
-            plain=plain,
-            measured=measured,
-            notes=["The notes were typed as they were spoken; each stands on one line."],
-        )
-    pages = [f"{textwrap.fill(note, LINE, break_long_words=False, break_on_hyphens=False)}\n" for note in notes]
+    notes = []
+    for row in range(row_count(factors)):
+        note = write_note(plan, row, rng)
+        steps = {name: _bound(plan, step) for name, step in STEPS.items()}
+        notes.append(" ".join(apply_steps(steps, note, mutations, rng)))
+    counts, in_files = [len(note.split()) for note in notes], bool(rng.randint(2))
+    place = f"is a text file in UTF-8 with lines of at most {LINE} characters" if in_files else "stands on one line"
+    values = {"place": place, "words_from": min(counts), "words_to": max(counts), "in_files": in_files}
+    words = "Each note {place}; the shortest has {words_from} words, the longest {words_to}. Several people wrote them."
+    pages = [
+        f"{textwrap.fill(note, LINE, break_long_words=False, break_on_hyphens=False)}\n".encode() for note in notes
+    ]
     return Rendered(
-        assets=[Asset("document", MEANING, "docs", "txt", [page.encode() for page in pages])],
-        plain=plain,
-        measured=measured,
-        notes=[f"Each note is a text file in UTF-8 with lines of at most {LINE} characters."],
+        columns=[] if in_files else [Column("text", MEANING, number=False)],
+        cells={} if in_files else {"text": notes},
+        assets=[Asset("document", MEANING, "docs", "txt", pages)] if in_files else [],
+        plain=bag_of_words(plan, notes),
+        measured=read_notes(plan, notes),
+        facts=Facts("text", words, values),
     )
+
+
+def _bound(plan: NotesPlan, step: "Step") -> Callable[[list[str], float, Any], list[str]]:
+    return lambda note, strength, rng: step(plan, note, strength, rng)
+
+
+def write_note(plan: NotesPlan, row: int, rng: Any) -> list[str]:
+    """The sentences of a note: its facts (two sentences in one string where they belong together) and filler, mixed."""
+    register = pick(REGISTERS, rng)
+    body = _facts(plan, row, register, rng)
+    filler: list[str] = []
+    wanted = float(rng.uniform(*FILLER_WORDS))
+    while sum(len(each.split()) for each in filler) < wanted:
+        own = rng.uniform() < 0.35
+        filler.append(pick(plan.scenario["text"]["filler"], rng) if own else expand("idle", register, {}, rng))
+    note = shuffled([*body, *dict.fromkeys(filler)], rng)
+    note = [f"{each[:-1]}!" if each.endswith(".") and rng.uniform() < 0.05 else each for each in note]
+    if rng.uniform() < SLIPS["share"]:
+        note = _typos(plan, note, 0, rng)
+    if register == "terse" and rng.randint(2):
+        note = [sentence[0].lower() + sentence[1:] for sentence in note]
+    return note
+
+
+def _facts(plan: NotesPlan, row: int, register: str, rng: Any) -> list[str]:
+    """The sentences of the facts; a fact that is no factor of the task comes in half of the notes, and is drawn."""
+
+    def place(name: str) -> float | None:
+        factor, free = plan.factors.get(name), float(rng.uniform())
+        if isinstance(factor, Number):
+            return float(factor.place[row])
+        return free if rng.randint(2) else None
+
+    def worded(symbol: str, **slots: str | Callable[[], str]) -> str:
+        slots = {"subject": lambda: pick(plan.subjects, rng), **slots}
+        sentence = expand(symbol, register, slots, rng)
+        return sentence[0].upper() + sentence[1:]
+
+    facts = _statements(plan, row, register, rng)
+    if (grade := place(GRADE)) is not None:
+        facts.append(worded("grade", grade_word=pick(GRADES[round(4 * grade)], rng)))
+    if (haste := place(URGENCY)) is not None:
+        keyword = pick(HASTE[round(4 * haste)], rng)
+        facts.append(worded("haste", when=WHEN.get(keyword, keyword)))
+    if (share := place(rivals_name(*plan.rivals))) is not None:
+        words = [pick(plan.themes[plan.rivals[0 if first else 1]], rng) for first in _spread(share, MENTIONS, rng)]
+        cut = int(rng.randint(1, MENTIONS))
+        facts += [worded("mentions", list=", ".join(part)) for part in (words[:cut], words[cut:])]
+    entry = plan.number
+    if (size := place(number_name(entry))) is not None:
+        low, high, unit = entry["low"], entry["high"], entry["unit"]
+        now, old = (
+            f"{fixed(low + each * (high - low), entry['decimals'])} {unit}".rstrip() for each in (size, rng.uniform())
+        )
+        facts.append(worded("number", name=entry["meaning"], now=now, old=old))
+    order, trouble = plan.factors.get(ORDER), plan.factors.get(TROUBLE)
+    if isinstance(order, Category):
+        first, second = plan.events if order.code[row] == 0 else plan.events[::-1]
+        if order.code[row] == 2:
+            first, second = shuffled([pick(plan.events, rng), pick(plan.other_events, rng)], rng)
+        facts.append(worded("order", first=first, second=second))
+    if isinstance(trouble, Category):
+        most = plan.suspects[trouble.code[row]]
+        least = pick([each for each in plan.suspects if each != most], rng)
+        facts.append(worded("trouble", most=most, least=least))
+    return facts
+
+
+def statement(plan: NotesPlan, good: bool, marker: str, register: str, rng: Any) -> str:
+    """A clause that speaks well or ill of a subject, directly or by denying the opposite."""
+    denied = rng.uniform() < plan.negated
+    word = pick(plan.praise if good != denied else plan.blame, rng)
+    slots = {"subject": pick(plan.subjects, rng), "marker": f"{marker} " if marker else "", "word": word}
+    return " ".join(expand("denied" if denied else "fact", register, slots, rng).split())
+
+
+def _statements(plan: NotesPlan, row: int, register: str, rng: Any) -> list[str]:
+    """Four statements, some of them in pairs."""
+    praise, hedges = plan.factors.get(PRAISE), plan.factors.get(HEDGES)
+    praised = _spread(praise.place[row] if isinstance(praise, Number) else rng.uniform(), STATEMENTS, rng)
+    markers = [""] * STATEMENTS
+    if isinstance(hedges, Number):
+        doubts = _spread(hedges.place[row], STATEMENTS, rng)
+        markers = [pick(DOUBTING if doubt else ASSURING, rng) for doubt in doubts]
+    clauses = [statement(plan, good, marker, register, rng) for good, marker in zip(praised, markers, strict=True)]
+    sentences = []
+    while clauses:
+        slots = {"fact": clauses.pop()}
+        symbol = "statement"
+        if clauses and rng.uniform() < 0.3:
+            slots["other"], symbol = clauses.pop(), "pair"
+        sentence = expand(symbol, register, slots, rng)
+        sentences.append(sentence[0].upper() + sentence[1:])
+    return sentences
+
+
+def _spread(place: float, slots: int, rng: Any) -> list[bool]:
+    """So many of the slots set as the place says, in a drawn order."""
+    count = round(place * slots)
+    return [bool(at < count) for at in rng.permutation(slots)]
+
+
+# What spoils a note, a list of sentences.
+Step = Callable[[NotesPlan, list[str], float, Any], list[str]]
+NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?![^\s.,])")
+END_OF_FORM = "End of remarks."
+# Signs that a web page has to write in another way.
+MARKED = '&<>"'
+# Small words in English, German and French; what they stand for differs enough that a reader can turn them back.
+FOREIGN = [
+    line.split("/")
+    for line in [
+        "the/das/le",
+        "and/und/et",
+        "but/aber/mais",
+        "not/nicht/pas",
+        "never/niemals/jamais",
+        "hardly/kaum/guère",
+        "looked/wirkte/semblait",
+        "remained/blieb/restait",
+        "stayed/verharrte/demeurait",
+        "very/sehr/très",
+        "first/zuerst/d'abord",
+        "later/später/ensuite",
+        "before/bevor/avant",
+        "after/nachdem/après",
+        "then/danach/puis",
+        "only/erst/seulement",
+        "perhaps/vielleicht/peut-être",
+        "probably/wahrscheinlich/probablement",
+        "possibly/möglicherweise/éventuellement",
+        "now/jetzt/maintenant",
+        "certainly/bestimmt/certainement",
+        "surely/sicherlich/sûrement",
+        "obviously/offensichtlich/évidemment",
+    ]
+]
+
+
+def _by_word(note: Sequence[str], change: Callable[[str], str]) -> list[str]:
+    return [LETTERS.sub(lambda match: change(match.group()), sentence) for sentence in note]
+
+
+def _quoted(plan: NotesPlan, note: list[str], strength: float, rng: Any) -> list[str]:
+    """One to three sentences of an older note, anywhere."""
+    note = list(note)
+    for _ in range(int(rng.uniform() < 0.5 + 0.5 * strength) + int(rng.randint(1 + round(2 * strength)))):
+        register = pick(REGISTERS, rng)
+        clauses = [statement(plan, bool(rng.randint(2)), "", register, rng) for _ in range(1 + int(rng.randint(2)))]
+        opening = expand("quotation", register, {}, rng)
+        note.insert(int(rng.randint(len(note) + 1)), f'{opening} "{"; ".join(clauses)}".')
+    return note
+
+
+def _numbers(plan: NotesPlan, note: list[str], strength: float, rng: Any) -> list[str]:
+    def change(match: re.Match[str]) -> str:
+        kind, text = rng.uniform() / strength, match.group()
+        if kind < 0.3:
+            return text.replace(".", ",")
+        if kind < 0.6:
+            return f"about {float(text):.0f}" if "." in text else f"about {round(int(text), -1)}"
+        return text
+
+    unit, spoiled = plan.number["unit"], [NUMBER.sub(change, sentence) for sentence in note]
+    if unit and rng.uniform() < 0.5 * strength:
+        spoiled = [sentence.replace(f" {unit}", "") for sentence in spoiled]
+    return spoiled
+
+
+def _languages(plan: NotesPlan, note: list[str], strength: float, rng: Any) -> list[str]:
+    if rng.uniform() > 0.2 + 0.5 * strength:
+        return note
+    language = 1 + int(rng.randint(2))
+    words = {line[0]: line[language] for line in FOREIGN}
+
+    def change(word: str) -> str:
+        other = words.get(word.lower())
+        if other is None or rng.uniform() > 0.8:
+            return word
+        return other if word[0].islower() else other[0].upper() + other[1:]
+
+    return _by_word(note, change)
+
+
+def _dropped(plan: NotesPlan, note: list[str], strength: float, rng: Any) -> list[str]:
+    share = 0.03 + 0.09 * strength
+    kept = [
+        " ".join(word for word in sentence.split() if not LETTERS.fullmatch(word) or rng.uniform() > share)
+        for sentence in note
+    ]
+    return [sentence for sentence in kept if sentence]
+
+
+def _typos(plan: NotesPlan, note: list[str], strength: float, rng: Any) -> list[str]:
+    share = SLIPS["rate"] + 0.23 * strength
+
+    def change(word: str) -> str:
+        if len(word) < 5 or rng.uniform() > share:
+            return word
+        at, kind = 1 + int(rng.randint(len(word) - 2)), int(rng.randint(3))
+        if kind == 0:
+            return word[:at] + word[at + 1] + word[at] + word[at + 2 :]
+        return word[:at] + (word[at + 1 :] if kind == 1 else word[at] + word[at:])
+
+    return _by_word(note, change)
+
+
+def _abbreviated(plan: NotesPlan, note: list[str], strength: float, rng: Any) -> list[str]:
+    share = 0.1 + 0.25 * strength
+
+    def change(word: str) -> str:
+        return word if len(word) < 8 or rng.uniform() > share else f"{word[: 4 + rng.randint(2)]}."
+
+    # A point that follows the shortened word at the end of a sentence is its own point.
+    return [re.sub(r"\.\.$", ".", sentence) for sentence in _by_word(note, change)]
+
+
+def _capitals(plan: NotesPlan, note: list[str], strength: float, rng: Any) -> list[str]:
+    if rng.uniform() > 0.2 + 0.6 * strength:
+        return note
+    kind = int(rng.randint(3))
+    if kind == 2:
+        return _by_word(note, lambda word: word.upper() if rng.uniform() < 0.2 else word)
+    return [sentence.upper() if kind else sentence.lower() for sentence in note]
+
+
+def _form(plan: NotesPlan, note: list[str], strength: float, rng: Any) -> list[str]:
+    """A printed head and foot that hold the words which count elsewhere, some of them crossed."""
+    if rng.uniform() > 0.3 + 0.5 * strength:
+        return note
+    topics = " / ".join(pick(plan.themes[theme], rng) for theme in sorted(plan.themes))
+    ticks = [pick(words, rng) for words in (plan.praise, plan.blame, plan.praise, plan.blame)]
+    boxes = " ".join(f"[{' x'[rng.randint(2)]}] {word}" for word in ticks)
+    head = f"Form {rng.randint(10, 100)}, sheet {rng.randint(1, 9)}: {boxes} | Topics: {topics} | Remarks:"
+    return [head, *note, f"{END_OF_FORM} To be kept for {rng.randint(2, 10)} years."]
+
+
+def _markup(plan: NotesPlan, note: list[str], strength: float, rng: Any) -> list[str]:
+    if rng.uniform() > 0.3 + 0.6 * strength:
+        return note
+
+    def dress(match: re.Match[str]) -> str:
+        word = match.group()
+        if word in MARKED:
+            return html.escape(word)
+        kind = rng.uniform() / (0.1 + 0.2 * strength)
+        if kind < 0.4:
+            return f"<b>{word}</b>"
+        if kind < 0.8:
+            at = int(rng.randint(len(word)))
+            return f"{word[:at]}&#{ord(word[at])};{word[at + 1 :]}"
+        return f"&nbsp;{word}" if kind < 1 else word
+
+    return [f"<p>{re.sub(f'{LETTERS.pattern}|[{MARKED}]', dress, sentence)}</p>" for sentence in note]
+
+
+STEPS: dict[str, Step] = {
+    "quoted_notes": _quoted,
+    "mixed_numbers": _numbers,
+    "mixed_languages": _languages,
+    "dropped_words": _dropped,
+    "typos": _typos,
+    "abbreviations": _abbreviated,
+    "letter_case": _capitals,
+    "boilerplate": _form,
+    "html_markup": _markup,
+}

@@ -1,16 +1,28 @@
-"""How a series goes on: families of rules by which each value follows from the step, earlier values or a second column.
+"""Series whose next steps, or some in the middle, are asked for: each value follows a drawn rule.
 
-Courses are shares of the scenario's range. A family is one function; FAMILIES is the menu. Not covered: files, and which
-steps are asked for (series_future).
+The rules are families by which a value follows from the step, earlier values or a second column; courses are shares of
+the scenario's range. Not covered: scenarios with several series a sample.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...table import fixed
-from .series_file import Scale
-from .series_measure import SHAPES, season_shape
+from ...table import Column, fixed
+from ..world import Asset, Dense, Rendered, Target
+from .common import pick
+from .series import (
+    LENGTHS,
+    SHAPES,
+    Beside,
+    Scale,
+    file_facts,
+    read_carefully,
+    read_cells,
+    read_value,
+    season_shape,
+    write_files,
+)
 
 PLAN = "plan_percent"
 
@@ -29,13 +41,13 @@ class Setting:
 
     def value(self, share: float) -> str:
         """A share of the range as a value, in words."""
-        return self._told(self.scale.low + share * (self.scale.high - self.scale.low))
+        return self._worded(self.scale.low + share * (self.scale.high - self.scale.low))
 
     def size(self, share: float) -> str:
         """The difference of two shares, in words."""
-        return self._told(share * (self.scale.high - self.scale.low))
+        return self._worded(share * (self.scale.high - self.scale.low))
 
-    def _told(self, value: float) -> str:
+    def _worded(self, value: float) -> str:
         return f"{fixed(value, self.scale.decimals + 1)} {self.unit}"
 
 
@@ -54,6 +66,132 @@ class Course:
     words: str
     guess: Callable[[Any, Any, Any], Any]
     plan: Any = None
+
+
+def forecasting(
+    scenario: Mapping[str, Any], rows: int, mutations: Mapping[str, float], noise: float, rng: Any
+) -> Dense:
+    """The file ends at some step; the next 6 to 10 values are asked for."""
+    length = LENGTHS[scenario["series"]["season"]]
+    units = int(rng.randint(6, 11))
+    asked = range(length, length + units)
+    return _asked(scenario, rows, mutations, noise, rng, asked, length + units, "h")
+
+
+def reconstruction(
+    scenario: Mapping[str, Any], rows: int, mutations: Mapping[str, float], noise: float, rng: Any
+) -> Dense:
+    """The cells of 6 to 10 steps in the middle are empty, and asked for."""
+    length = LENGTHS[scenario["series"]["season"]]
+    units = int(rng.randint(6, 11))
+    start = (length - units) // 2
+    return _asked(scenario, rows, mutations, noise, rng, range(start, start + units), length, "g")
+
+
+def _asked(
+    scenario: Mapping[str, Any],
+    rows: int,
+    mutations: Mapping[str, float],
+    noise: float,
+    rng: Any,
+    asked: range,
+    steps: int,
+    letter: str,
+) -> Dense:
+    import numpy as np
+
+    series, scale = scenario["series"], Scale.of(scenario)
+    setting = Setting(rows, steps, series["season"], asked, noise, scale, series["unit"])
+    family = pick(list(FAMILIES), rng)
+    course = FAMILIES[family](setting, rng)
+    values, at = scale.value(course.level), list(asked)
+    shown = steps if letter == "g" else asked[0]
+    empty = np.zeros((rows, shown), dtype=bool)
+    empty[:, [step for step in at if step < shown]] = True
+    beside = None if course.plan is None else Beside(PLAN, course.plan)
+    contents = write_files(scenario, values[:, :shown], mutations, rng, beside, empty)
+    names = [f"{letter}_{number}" for number in range(1, len(at) + 1)]
+    cells = {
+        name: [fixed(value, scale.decimals) for value in column]
+        for name, column in zip(names, values[:, at].T, strict=True)
+    }
+    expected = scale.low + course.expected[:, at] * scale.span
+    known = np.clip(expected, max(scale.low, 10.0**-scale.decimals), scale.high)
+    plain = _plain(contents, scale, setting, letter, beside is not None)
+    return Dense(
+        rendered=Rendered(
+            assets=[Asset("series", "the series, a line a step", "series", "csv", contents)],
+            facts=file_facts(scenario, shown, mutations, _remarks(asked, shown, beside)),
+        ),
+        target=Target(
+            problem="reconstruction" if letter == "g" else "forecasting",
+            columns=[
+                Column(name, f"{series['meaning']} at step {step}", series["unit"])
+                for name, step in zip(names, at, strict=True)
+            ],
+            cells=cells,
+            y=np.array([[float(cell) for cell in column] for column in cells.values()]).T,
+            known=np.round(known, 6),
+            words=f"the values of {len(at)} steps, with noise of {noise} of the deviation inside a series",
+        ),
+        plain=plain,
+        right=_right(contents, scale, setting, course, shown),
+        families=[family],
+        rule=course.words,
+    )
+
+
+def _remarks(asked: range, shown: int, beside: Beside | None) -> list[str]:
+    inside = asked[0] < shown
+    where = "are empty in the files" if inside else "follow"
+    remarks = [f"Wanted are the true values of steps {asked[0]} to {asked[-1]}, which {where}."]
+    if beside:
+        remarks.append(f"{beside.name} is planned ahead{'' if inside else ' and known for the steps wanted'}.")
+    return remarks
+
+
+def _right(contents: Sequence[bytes], scale: Scale, setting: Setting, course: Course, shown: int) -> Any:
+    import numpy as np
+
+    known = np.ones(setting.steps, dtype=bool)
+    known[list(setting.asked)] = False
+    seen = np.zeros((setting.rows, setting.steps))
+    seen[:, :shown] = scale.share(read_carefully(contents, scale, shown)[0])
+    plan = None if course.plan is None else read_carefully(contents, scale, setting.steps, column=2)[0]
+    mean = seen[:, known].mean(axis=1)
+    found = course.guess(seen, known, plan)
+    own = np.broadcast_to(mean[:, None, None], (*found.shape[:2], 1))
+    return np.round(np.concatenate([found, own], axis=2), 4)
+
+
+def _plain(contents: Sequence[bytes], scale: Scale, setting: Setting, letter: str, planned: bool) -> Any:
+    """(rows, units, 9): position, the values beside, mean, spread, least, largest, one season before and after.
+
+    By the place of a line in the order of its steps, whether it is doubled or not; values far out of the
+    range are cut off. A second column at the same line is the tenth.
+    """
+    import numpy as np
+
+    units, season = len(setting.asked), setting.season
+    found = []
+    for content in contents:
+        lines = sorted(read_cells(content), key=lambda line: float(line[0]))
+        values = [read_value(line) for line in lines]
+        share = np.clip(scale.share(np.array(values)), -0.5, 1.5)
+        holes, known = np.flatnonzero(np.isnan(share)), share[~np.isnan(share)]
+        start = int(holes[0]) if len(holes) else len(lines)
+        usual = float(np.mean(known))
+        around = share[start - 1 : start], share[start + units : start + units + 1] if letter == "g" else share[:0]
+        before = float(around[0][0]) if len(around[0]) else usual
+        after = float(around[1][0]) if len(around[1]) else before
+        own = [before, after, usual, float(np.std(known)), float(known.min()), float(known.max())]
+        for unit in range(units):
+            sides = [start + unit - season * (1 + unit // season), start + unit + season]
+            row = [float(unit), *own, *(share[at] if 0 <= at < len(share) else usual for at in sides)]
+            if planned:
+                row.append(float(lines[min(start + unit, len(lines) - 1)][2]))
+            found.append([usual if np.isnan(each) else each for each in row])
+    return np.round(np.array(found).reshape(len(contents), units, -1), 6)
 
 
 def _fitted(seen: Any, known: Any, design: Any, ridge: float = 1e-3) -> Any:
@@ -85,7 +223,7 @@ def _season(setting: Setting, rng: Any) -> tuple[str, Any]:
     """(its shape in words, (rows, steps) between -1 and 1): one shape for all, a high point of its own for each row."""
     import numpy as np
 
-    shape = SHAPES[rng.randint(len(SHAPES))]
+    shape = pick(SHAPES, rng)
     turns = np.arange(setting.steps) / setting.season - rng.uniform(size=(setting.rows, 1))
     return f"a {shape} season of {setting.season} steps", season_shape(shape, turns)
 
@@ -210,7 +348,7 @@ def _lags(setting: Setting, rng: Any) -> Course:
 def _lag(setting: Setting, rng: Any) -> int:
     """A lag that reaches over all steps asked for and is no season."""
     lags = [lag for lag in range(len(setting.asked), len(setting.asked) + 4) if lag % setting.season]
-    return int(lags[rng.randint(len(lags))])
+    return int(pick(lags, rng))
 
 
 def _regime(setting: Setting, rng: Any) -> Course:
