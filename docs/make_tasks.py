@@ -21,7 +21,8 @@ INTRO = """# Tasks
 trained on the true scores of their programs (SandMLE). Tasks have three sources, the same checks and the same record:
 
 - **hidden rules** (`--source tabular,image,...`, the default): a seed is enough;
-- **a language model in four roles** (`--source llm --seeds tasks.jsonl -m MODEL --model-url URL`);
+- **a language model in four roles** (`--source llm --seeds tasks.jsonl -m MODEL --model-url URL`; with `-m scripted` a
+  scripted author plays them offline);
 - **real tables** (`--source tables`): [real-tables.md](real-tables.md). Their answers are public: use them as held-out
   tasks, and train on the others.
 

@@ -92,7 +92,7 @@ class TaskOptions:
 class LlmOptions(ModelOptions):
     """The model that writes tasks; `price` is in USD per million tokens (prompt, completion)."""
 
-    model: str | None = option("Name of a model served at --model-url, or hf:PATH.", flags=("-m", "--model"))
+    model: str | None = option("Name of a model served at --model-url, hf:PATH, or scripted.", flags=("-m", "--model"))
     temperature: float | None = option(
         "Sampling temperature; 0 is greedy (default: the server's own; 1 for hf: and vllm:).", at_least=0
     )

@@ -9,6 +9,7 @@ Real solutions from good to broken, without a language model, a network or any c
     search, researcher,        the researcher and developer of a search, and the recipes of their programs
     recipes, search_prompts
     unruly, hostile            malformed, lazy and looping agents; an agent that attacks
+    author                     the four roles that write tasks
     conversation, forms        reads actions and observations in messages; writes an action in a protocol's form
 
 Covered: any table with train.csv, test.csv and sample_submission.csv, whatever its problem, and the procedural tasks of
@@ -24,7 +25,7 @@ from typing import Any
 
 from ..models import Reply, Request
 from ..records.errors import RecordError, ToolError
-from . import hostile, ideas, instrumenter, programs, search, solver, unruly
+from . import author, hostile, ideas, instrumenter, programs, search, solver, unruly
 from .bank import FAULTS, LEVELS, VALID, WEIGHTS, SeededRng, answer, draw_level
 from .conversation import POLICIES
 from .programs import NEEDED
@@ -64,6 +65,8 @@ class ScriptedModel:
 
     def _reply(self, request: Request) -> Reply:
         task = request.task
+        if request.role.partition(".")[0] in author.ROLES:
+            return Reply(author.reply(request))
         if request.role == "instrument":
             return instrumenter.play(self.persona, request)
         if request.role != "idea-type":

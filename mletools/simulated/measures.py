@@ -171,13 +171,15 @@ def loudness(level, rate):
 
 def pitch(level, rate):
     """The pitch and its slope that fit best, and how strong overtones are."""
-    starts = np.arange(0, level.shape[1] - 255, 64)
-    size = np.abs(np.fft.rfft(level[:, starts[:, None] + np.arange(256)] * np.hanning(256), n=1024, axis=2))
-    hertz = np.fft.rfftfreq(1024, 1 / rate)
-    low, high = np.searchsorted(hertz, [150, 620])
+    window = rate // 16
+    starts = np.arange(0, level.shape[1] - window + 1, window // 2)
+    frames = level[:, starts[:, None] + np.arange(window)] * np.hanning(window)
+    size = np.abs(np.fft.rfft(frames, n=4 * window, axis=2))
+    hertz = np.fft.rfftfreq(4 * window, 1 / rate)
+    low, high = np.searchsorted(hertz, [140, 860])
     both = size[:, :, low:high] + 0.5 * size[:, :, 2 * low : 2 * high : 2]
     away = starts / level.shape[1] - (starts / level.shape[1]).mean()
-    shifts, at = np.arange(-24, 25, 3), np.arange(24, high - low - 24)
+    shifts, at = np.arange(-75, 76, 10), np.arange(40, high - low - 40)
     moved = [np.rint(shift * away / np.ptp(away)).astype(int) for shift in shifts]
     scores = np.stack([sum(both[:, t, :][:, at + move[t]] for t in range(len(starts))) for move in moved], axis=1)
     flat = scores.reshape(len(level), -1)
@@ -360,7 +362,9 @@ def text_counts(text):
         damaged noisy worn torn unsafe unstable unreliable slow thin blurred muddy mouldy shaky brittle leaking faded sour"""
     doubt = "perhaps probably possibly apparently presumably allegedly maybe might seems likely supposedly"
     sure = "certainly definitely surely undoubtedly obviously plainly clearly indeed truly"
-    denial = "not never no hardly without anything far barely"
+    denial = "not never no hardly without anything far barely cannot less"
+    grades = "negligible tiny slight minor moderate noticeable serious grave severe extreme"
+    haste = "someday eventually year month week today immediately"
     words = re.findall(r"[^\W\d]+", text)
     lists = [set(each.split()) for each in (good, bad, doubt, sure, denial)]
     counts = [sum(word in each for word in words) for each in lists]
@@ -372,6 +376,8 @@ def text_counts(text):
     now = re.search(r"(?:now|:) (-?\d+(?:[.,]\d+)?)", text)
     current = float(now.group(1).replace(",", ".")) if now else numbers[0]
     ends = [numbers[0], numbers[-1], max(numbers), min(numbers), numbers[0] - numbers[-1], current, len(numbers)]
+    for scale in (grades.split(), haste.split()):
+        ends.append(np.mean([scale.index(word) for word in words if word in scale] or [len(scale) / 2]))
     return [*counts, turned, counts[2] - counts[3], *ends, text.count("?"), text.count("!"), len(words), len(text)]
 
 

@@ -9,8 +9,8 @@ import io
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ..world import Asset, Category, Dense, Facts, Number, Rendered
-from .common import Menu, apply_steps, codes, draw_numbers, measured_places, number_values, shuffled
+from ..world import Asset, Category, Facts, Number, Rendered
+from .common import Menu, apply_steps, codes, draw_numbers, measured_places, number_values, of_module, shuffled
 
 MUTATIONS = {
     "background_noise": "a coloured noise lies over the recordings, in some louder than in others",
@@ -43,13 +43,7 @@ TREMOLO_DEPTH = 0.4
 BURST_HZ, BURST_WIDTH, BURST_SECONDS = 3300.0, 80.0, 0.06
 
 
-def _reconstruction(*arguments: Any) -> Dense:
-    from .audio_gap import reconstruction
-
-    return reconstruction(*arguments)
-
-
-DENSE: dict[str, Any] = {"reconstruction": _reconstruction}
+DENSE = {"reconstruction": of_module("audio_gap", "reconstruction")}
 
 
 def factors(scenario: Mapping[str, Any], rows: int, rng: Any) -> list[Number | Category]:

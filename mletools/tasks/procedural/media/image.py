@@ -10,8 +10,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..world import Asset, Category, Dense, Facts, Number, Rendered
-from .common import Menu, apply_steps, codes, draw_numbers, measured_places, number_values, pick, row_count, shuffled
+from ..world import Asset, Category, Facts, Number, Rendered
+from .common import (
+    Menu,
+    apply_steps,
+    codes,
+    draw_numbers,
+    measured_places,
+    number_values,
+    of_module,
+    pick,
+    row_count,
+    shuffled,
+)
 
 MUTATIONS = {
     "rotation": "some pictures are turned by one, two or three quarter turns",
@@ -65,19 +76,10 @@ class Look:
         return np.stack([_stamp(shape, 7 if self.side < 30 else 9) for shape in self.markers])
 
 
-def _segmentation(*arguments: Any) -> Dense:
-    from .image_pixels import segmentation
-
-    return segmentation(*arguments)
-
-
-def _reconstruction(*arguments: Any) -> Dense:
-    from .image_pixels import reconstruction
-
-    return reconstruction(*arguments)
-
-
-DENSE: dict[str, Any] = {"segmentation": _segmentation, "reconstruction": _reconstruction}
+DENSE = {
+    "segmentation": of_module("image_pixels", "segmentation"),
+    "reconstruction": of_module("image_pixels", "reconstruction"),
+}
 
 
 def factors(scenario: Mapping[str, Any], rows: int, rng: Any) -> list[Number | Category]:

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...table import csv_bytes, fixed
-from ..world import Asset, Category, Dense, Facts, Number, Rendered
-from .common import Menu, codes, draw_numbers, measured_places, number_values, shuffled
+from ..world import Asset, Category, Facts, Number, Rendered
+from .common import Menu, codes, draw_numbers, measured_places, number_values, of_module, shuffled
 
 MUTATIONS = {
     "missing_steps": "lines are left out",
@@ -48,19 +48,10 @@ SHAPES = ("sine", "sawtooth", "square", "twin")
 WHOLE = {"series_spike_count"}
 
 
-def _forecasting(*arguments: Any) -> Dense:
-    from .series_asked import forecasting
-
-    return forecasting(*arguments)
-
-
-def _reconstruction(*arguments: Any) -> Dense:
-    from .series_asked import reconstruction
-
-    return reconstruction(*arguments)
-
-
-DENSE: dict[str, Any] = {"forecasting": _forecasting, "reconstruction": _reconstruction}
+DENSE = {
+    "forecasting": of_module("series_asked", "forecasting"),
+    "reconstruction": of_module("series_asked", "reconstruction"),
+}
 
 
 def _menu(scenario: Mapping[str, Any]) -> Menu:
