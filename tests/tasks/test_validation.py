@@ -20,11 +20,11 @@ from validation_builders import EXAMPLES, SOURCE, drawn, example, perfect, snaps
 
 from mletools.grading import answer_spec, grade, metrics, parse_answers
 from mletools.grading.answers import keys_of
-from mletools.models import scripted
 from mletools.records import schema
 from mletools.records.errors import RecordError
 from mletools.sandbox import Limits, Setup, open_sandbox
 from mletools.scaffolds.reading import split_answer
+from mletools.simulated import bank
 from mletools.tasks.folder import ANSWERS, data_digest, private_digest
 from mletools.tasks.record import Parts, finish
 from mletools.tasks.validation import View, validation_view
@@ -562,7 +562,7 @@ def test_canonical_ids() -> None:
 def test_a_program_predicts_both_parts(tmp_path: Path, name: str) -> None:
     task = example(name, tmp_path)
     view = validation_view(task, tmp_path)
-    _, code = split_answer(scripted.answer(task, "forest", 0))
+    _, code = split_answer(bank.answer(task, "forest", 0))
     with open_sandbox("local", Setup(slots=1)) as sandbox:
         outcome = sandbox.run(code or "", view.public, Limits(wall_s=60), 0)
     assert outcome.status == "ok" and outcome.submission, outcome.stderr
