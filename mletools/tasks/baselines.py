@@ -1,43 +1,139 @@
-"""Baselines that are really trained on train.csv and scored on the held-out answers, from a constant to an ensemble.
+"""A simulated leaderboard for any draft: some forty solutions of rising strength, trained and scored on the hidden test.
 
-They read the files that a solver gets, run on one thread and are deterministic. Not covered: other data than tables,
-and which of the scores become thresholds (thresholds).
+They read what a solver gets, run on one thread and are deterministic. A drawn world has two views of its files: what a
+quick pipeline makes of them ("plain") and the features that its rule looks at ("right"); tables have their columns. The
+ladder is the part whose names mean something. Not covered: which of the scores become thresholds (thresholds).
 """
 
+import math
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from ..records.errors import RecordError
 from .draft import TaskDraft
-from .learners import Arrays, best_by_folds, every, fit_predict, models
-from .table import Rejected
+from .folder import Content, read
+from .learners import Data, alone, best_by_folds, predict
+from .table import Rejected, csv_bytes, shortest
 
 # score(grading part of a record, answers, submission), both the bytes of a CSV file. It raises ValueError where the
 # submission has no score, RecordError where none can have one.
 Score = Callable[[Mapping[str, Any], bytes, bytes], float]
 SCORE_ROUND = 5
-# The baselines of one task have to be done within seconds: they see so many of the training rows, and no category with
-# more levels.
+# The teams see so many of the training rows, or units of a dense target, and no category with more levels.
 MOST_TRAINED_ON = 2000
+MOST_UNITS = 1500
 MOST_LEVELS = 50
+BALANCED = {"f1_macro", "balanced_accuracy", "balanced_log_loss", "f1_multilabel_macro"}
+# Metrics without a value for constant predictions.
+OF_ORDER = {"spearman", "spearman_by_group"}
+PLAIN = ("stump", "tree", "deep_tree", "linear_shrunk", "linear", "linear_free", "neighbours", "many_neighbours")
+TREES = ("forest", "extra_trees", "boosted")
+# The models of the teams by view, and what they are trained on: all rows, every second or every third.
+TEAMS: dict[str, dict[int, tuple[str, ...]]] = {
+    "plain": {
+        1: (*PLAIN, *TREES),
+        2: ("tree", "linear", "neighbours", "forest"),
+        3: ("tree", "linear", "neighbours", "forest", "boosted"),
+    },
+    "right": {1: ("tree", "linear", "neighbours", *TREES), 2: ("linear", "forest")},
+}
+SHARES = {1: "", 2: ", a half of the rows", 3: ", a third of the rows"}
+# Teams that hand in the mean of others' predictions.
+BLENDS = (
+    ("plain linear and forest", ("plain linear", "plain forest")),
+    ("plain forest and boosted", ("plain forest", "plain boosted")),
+    ("plain linear and neighbours", ("plain linear", "plain neighbours")),
+    ("plain everything", ("plain linear", "plain neighbours", "plain forest", "plain extra_trees", "plain boosted")),
+    ("right forest and boosted", ("right forest", "right boosted")),
+)
+# Teams that trust a forest so far: the rest is the mean of its predictions.
+CAUTIOUS = (0.25, 0.5, 0.75)
+QUANTILES = (0.1, 0.25, 0.5)
+# The candidates of "tuned", which averages the two that are best on held-out rows.
+TUNED = ("linear", "neighbours", "forest", "boosted")
+# They are scored before the others are trained: where none beats the dummy, the files say nothing.
+SCOUTS = ("plain linear", "plain forest", "plain boosted")
+# Teams whose predictions any metric has to score.
+MUST = (*SCOUTS, "plain tuned", "right tuned", "ceiling")
 
 
-def ladder(draft: TaskDraft, score: Score, seed: int) -> list[dict[str, Any]]:
-    """[{name, score}] of every baseline, the dummy (the sample submission) first; scores rounded to SCORE_ROUND.
+@dataclass(frozen=True)
+class Board:
+    """`teams`: (name, score), the best first. `ladder`: [{name, score}], the dummy first.
 
-    Rejected when the metric is undefined for one of them, which lies in the answers.
+    `submissions` are those of the teams by name.
     """
+
+    teams: list[tuple[str, float]]
+    ladder: list[dict[str, Any]]
+    submissions: dict[str, bytes]
+
+    @property
+    def csv(self) -> bytes:
+        names, scores = zip(*self.teams, strict=True)
+        return csv_bytes(["team", "score"], [list(names), [shortest(score) for score in scores]])
+
+
+def make_board(draft: TaskDraft, score: Callable[[bytes], float], seed: int) -> Board:
+    """Trains and scores every team. Rejected where the metric is undefined, or no quick model beats the dummy."""
+    seed &= 0x3FFFFFFF
+    sign = -1 if draft.metric["lower_is_better"] else 1
+    submissions = {"sample submission": read(draft.public["sample_submission.csv"])}
+    scores = {"sample submission": score_of(submissions["sample submission"], score)}
+    predictions: dict[str, Any] = {}
+
+    def enter(name: str, values: Any) -> None:
+        submissions[name] = draft.hand_in(values)
+        try:
+            scores[name] = score_of(submissions[name], score)
+        except Rejected:
+            # A team may predict what this metric cannot score (a constant has no rank); the ladder may not.
+            if name in MUST:
+                raise
+
+    with one_thread():
+        views = {name: _data(draft, *view) for name, view in (draft.views or {"plain": encode(draft)}).items()}
+        for name in SCOUTS:
+            predictions[name] = _shaped(draft, predict(name.removeprefix("plain "), views["plain"], seed))
+            enter(name, predictions[name])
+        dummy = scores["sample submission"]
+        if all(sign * scores[name] <= sign * dummy for name in SCOUTS):
+            raise Rejected(f"learnable: neither a linear model nor trees beat the dummy, {dummy:g}")
+        for name, values in _teams(draft, views, predictions, seed).items():
+            enter(name, values)
+        enter("single feature", _shaped(draft, alone(views["plain"], seed)[1]))
+        if draft.known is not None:
+            known = draft.known
+            if draft.metric["name"] in BALANCED and draft.form.kind == "label":
+                known = known / views["plain"].y.mean(axis=0)
+            enter("ceiling", known)
+    constants = [score_of(draft.hand_in(values), score) for values in _constants(draft)]
+    rungs = {
+        "dummy": dummy,
+        **({"constant": max(constants, key=lambda value: sign * value)} if constants else {}),
+        "linear": scores["plain linear"],
+        "tuned_ensemble": scores["plain tuned"],
+        "single_feature": scores.pop("single feature", dummy),
+        **({"right_features": scores["right tuned"]} if "right" in views else {}),
+        **({"ceiling": scores.pop("ceiling")} if draft.known is not None else {}),
+    }
+    teams = sorted(scores.items(), key=lambda team: (-sign * team[1], team[0]))
+    return Board(teams, [{"name": name, "score": value} for name, value in rungs.items()], submissions)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Models are trained on one thread, without warnings and without sklearn's checks of arguments."""
+    from sklearn import config_context
     from threadpoolctl import threadpool_limits
 
-    scores = [{"name": "dummy", "score": score_of(draft, draft.public["sample_submission.csv"], score)}]
-    with threadpool_limits(1), warnings.catch_warnings():
+    quick = config_context(assume_finite=True, skip_parameter_validation=True)
+    with threadpool_limits(1), quick, warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        arrays = encode(draft)
-        predictions = train_all(arrays, seed)
-    for name, values in predictions.items():
-        scores.append({"name": name, "score": score_of(draft, draft.hand_in(values), score)})
-    return scores
+        yield
 
 
 def libraries() -> dict[str, str]:
@@ -48,87 +144,130 @@ def libraries() -> dict[str, str]:
     return {"numpy": np.__version__, "scikit-learn": sklearn.__version__}
 
 
-def score_of(draft: TaskDraft, submission: bytes, score: Score) -> float:
-    """The rounded score of a submission's bytes, read back the way a grader would. Rejected where it is undefined."""
-    import math
-
+def score_of(submission: bytes, score: Callable[[bytes], float]) -> float:
+    """The rounded score of a submission's bytes. Rejected where it is undefined."""
     try:
-        value = float(score(draft.grading, draft.answers, submission))
+        value = float(score(submission))
     except (ValueError, RecordError) as error:
-        raise Rejected(f"{draft.metric['name']} is undefined: {error}") from error
+        raise Rejected(f"score: undefined: {error}") from error
     if not math.isfinite(value):
-        raise Rejected(f"{draft.metric['name']} is {value}")
+        raise Rejected(f"score: {value}")
     return round(value, SCORE_ROUND)
 
 
-def encode(draft: TaskDraft) -> Arrays:
-    """Numbers filled with the median and scaled, categories as one column a level, all learnt from train.csv alone.
+def encode(draft: TaskDraft) -> tuple[Any, Any]:
+    """The columns of train.csv and test.csv as numbers: gaps as the median, a column for each level of a category.
 
     Rejected when no column is left to learn from.
     """
     import numpy as np
-    from sklearn.compose import ColumnTransformer
-    from sklearn.impute import SimpleImputer
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-    numbers = [column.name for column in draft.features if column.number]
-    categories = [column.name for column in draft.features if not column.number]
-    train = _read(draft.public["train.csv"], numbers, categories)
-    y = draft.y
-    test = _read(draft.public["test.csv"], numbers, categories)
-    if len(train) > MOST_TRAINED_ON:
-        step = -(-len(train) // MOST_TRAINED_ON)
-        train, y = train.iloc[::step], y[::step]
-    numbers = [name for name in numbers if train[name].notna().any()]
-    categories = [name for name in categories if train[name].nunique() <= MOST_LEVELS]
-    if not numbers and not categories:
+    names = [column.name for column in draft.features]
+    train, test = (_read(draft.public[name], names) for name in ("train.csv", "test.csv"))
+    pairs = []
+    for column in draft.features:
+        one, other = train[column.name], test[column.name]
+        if column.number:
+            pairs.append(numeric(one, other))
+        elif one.nunique() <= MOST_LEVELS:
+            levels = np.array(sorted(set(one)), dtype=object)
+            pairs.append(tuple((cells.to_numpy()[:, None] == levels).astype(float) for cells in (one, other)))
+    pairs = [pair for pair in pairs if pair[0].size]
+    if not pairs:
         raise Rejected("there is no column to learn from")
-    encoder = ColumnTransformer(
-        [
-            ("numbers", make_pipeline(SimpleImputer(strategy="median"), StandardScaler()), numbers),
-            ("categories", OneHotEncoder(handle_unknown="ignore", sparse_output=False), categories),
-        ]
-    )
-    for frame in (train, test):
-        frame[categories] = frame[categories].astype(object).where(frame[categories].notna(), "missing")
-    x, x_test = (np.asarray(values, dtype=float) for values in (encoder.fit_transform(train), encoder.transform(test)))
-    labels = len(draft.form.labels)
-    balanced = draft.metric["name"] in ("balanced_accuracy", "f1_macro")
-    return Arrays(x, y.astype(int) if labels else y, x_test, labels, balanced)
+    return tuple(np.column_stack(parts) for parts in zip(*pairs, strict=True))  # type: ignore[return-value]
 
 
-def _read(content: bytes, numbers: list[str], categories: list[str]) -> Any:
-    """The DataFrame of these columns of a CSV; numbers that are infinite are missing."""
-    import io
-
+def numeric(train: Any, test: Any) -> tuple[Any, Any]:
+    """The numbers in two series of cells, what is none as the median of train; of shape (rows, 0) without any."""
     import numpy as np
     import pandas as pd
 
-    types = {name: str for name in categories}
-    frame = pd.read_csv(io.BytesIO(content), dtype=types, usecols=[*numbers, *categories])
-    for name in numbers:
-        frame[name] = pd.to_numeric(frame[name], errors="coerce").replace([np.inf, -np.inf], np.nan)
-    return frame
+    values = [pd.to_numeric(cells, errors="coerce").to_numpy(dtype=float, copy=True) for cells in (train, test)]
+    known = values[0][np.isfinite(values[0])]
+    if not len(known):
+        return np.empty((len(train), 0)), np.empty((len(test), 0))
+    one, other = (np.where(np.isfinite(each), each, np.median(known))[:, None] for each in values)
+    return one, other
 
 
-def train_all(arrays: Arrays, seed: int) -> dict[str, Any]:
-    """Predictions of shape (test rows, labels or targets) by the name of the baseline, simple ones first."""
-    part = every(arrays, 3)
-    model = models(arrays, seed)
-    found = {
-        "stump": fit_predict(arrays, model["stump"]),
-        "linear_shrunk": fit_predict(arrays, model["linear_shrunk"]),
-        "tree_third": fit_predict(part, model["tree"]),
-        "linear_third": fit_predict(part, model["linear"]),
-        "neighbours": fit_predict(arrays, model["neighbours"]),
-        "tree": fit_predict(arrays, model["tree"]),
-        "linear": fit_predict(arrays, model["linear"]),
-        "forest_third": fit_predict(part, model["forest"]),
-        "forest": fit_predict(arrays, model["forest"]),
-        "boosted": fit_predict(arrays, model["boosted"]),
-    }
-    found["ensemble"] = (found["linear"] + found["forest"] + found["boosted"]) / 3
-    best = best_by_folds({name: (arrays, model[name]) for name in ("linear", "forest", "boosted", "neighbours")})
-    found["tuned_ensemble"] = sum(found[name] for name in best) / len(best)
-    return found
+def _read(content: Content, names: list[str]) -> Any:
+    import io
+
+    import pandas as pd
+
+    return pd.read_csv(io.BytesIO(read(content)), dtype=str, keep_default_na=False, usecols=names)
+
+
+def _data(draft: TaskDraft, x: Any, test: Any) -> Data:
+    """What the models of a view learn from: of a dense target all units as rows."""
+    import numpy as np
+
+    y, kind, most = np.asarray(draft.y, dtype=float), "numbers", MOST_TRAINED_ON
+    if draft.form.kind in ("mask", "tagset") or draft.form.tags:
+        kind = "tags"
+    elif draft.form.kind in ("label", "probability", "probabilities"):
+        kind = "classes"
+        y = np.eye(max(len(draft.form.labels), int(y.max()) + 1))[y[:, 0].astype(int)] if y.shape[1] == 1 else y
+    if draft.train_queries and draft.form.kind == "number":
+        groups = np.unique(draft.train_queries, return_inverse=True)[1]
+        y = y - np.array([y[groups == group].mean(axis=0) for group in range(groups.max() + 1)])[groups]
+    if x.ndim == 3:
+        x, y, test = (part.reshape(-1, part.shape[2]) for part in (x, y[:, :, None], test))
+        most = MOST_UNITS
+    step = -(-len(x) // most)
+    x, y = x[::step], y[::step]
+    x, test = scaled(x, test)
+    return Data(x, y, test, kind, draft.metric["name"] in BALANCED)
+
+
+def scaled(x: Any, test: Any) -> tuple[Any, Any]:
+    """Both with the columns of x at mean 0 and deviation 1."""
+    import numpy as np
+
+    middle, spread = x.mean(axis=0), x.std(axis=0)
+    spread = np.where(spread < 1e-9, 1.0, spread)
+    return np.round((x - middle) / spread, 6), np.round((test - middle) / spread, 6)
+
+
+def _shaped(draft: TaskDraft, values: Any) -> Any:
+    """Predictions in the shape that TaskDraft.hand_in takes."""
+    return values if len(values) == len(draft.test_ids) else values.reshape(len(draft.test_ids), -1)
+
+
+def _teams(draft: TaskDraft, views: Mapping[str, Data], known: Mapping[str, Any], seed: int) -> dict[str, Any]:
+    """The predictions of every team but those that are `known`."""
+    made = dict(known)
+    for view, data in views.items():
+        for step, members in TEAMS[view].items():
+            part = data if step == 1 else data.every(step)
+            for model in members:
+                name = f"{view} {model}{SHARES[step]}"
+                if name not in made:
+                    made[name] = _shaped(draft, predict(model, part, seed))
+        best = best_by_folds({name: (data, name) for name in TUNED}, seed, 2)
+        made[f"{view} tuned"] = _mean([made[f"{view} {name}"] for name in best])
+    for name, blended in BLENDS:
+        if all(member in made for member in blended):
+            made[name] = _mean([made[member] for member in blended])
+    forest = made["plain forest"]
+    for trust in CAUTIOUS:
+        mean = forest.mean(axis=0, keepdims=True)
+        made[f"plain forest, {trust:.0%} trusted"] = trust * forest + (1 - trust) * mean
+    return {name: values for name, values in made.items() if name not in known}
+
+
+def _mean(predictions: list[Any]) -> Any:
+    return sum(predictions) / len(predictions)
+
+
+def _constants(draft: TaskDraft) -> list[Any]:
+    """One quantile of the training targets for every row, where numbers are asked for.
+
+    A relative error may prefer a low one to any model that was not made for it.
+    """
+    import numpy as np
+
+    if draft.form.kind != "number" or draft.test_queries or draft.metric["name"] in OF_ORDER:
+        return []
+    return [np.tile(np.quantile(draft.y, at, axis=0), (len(draft.test_ids), 1)) for at in QUANTILES]

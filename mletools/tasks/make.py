@@ -11,17 +11,16 @@ from typing import Any
 
 from ..records.errors import ToolError
 from ..records.ids import derive_seed
-from .baselines import libraries
+from .baselines import libraries, make_board
 from .describe import describe
 from .draft import TaskDraft, draft_table, draft_world
 from .folder import ANSWERS, size
 from .marking import Marking
-from .procedural.board import make_board
 from .procedural.dna import MUTATIONS, SAMPLES
 from .procedural.draw import draw_world
 from .real import SOURCES as TABLES
 from .record import Parts, finish, rate
-from .soundness import CHECKS, Case, Trial, examine, failures
+from .soundness import CHECKS, Case, Trial, require
 from .sources import SOURCES
 from .table import Rejected, generator
 
@@ -124,7 +123,7 @@ class _Attempt:
         grading: dict[str, Any] = {**draft.grading, "answers": ANSWERS}
         private: dict[str, bytes] = {ANSWERS: draft.answers}
         if draft.views:
-            board = make_board(draft, score, self.derived & 0x7FFFFFFF)
+            board = make_board(draft, score, self.derived)
             private[LEADERBOARD], grading["leaderboard"] = board.csv, LEADERBOARD
             grading["thresholds"] = self.marking.medals([team[1] for team in board.teams], lower)
             baselines = board.ladder
@@ -168,10 +167,7 @@ class _Attempt:
             found: dict[str, str] = {}
             # A draft that fails a cheap check is not worth a run in a sandbox.
             for names in (tuple(name for name in CHECKS if name not in COSTLY), COSTLY):
-                found |= examine(case, names)
-                failed = [f"{name}: {reason}" for name, reason in failures(found).items()]
-                if failed:
-                    raise Rejected("; ".join(failed))
+                found |= require(case, names)
             self.stage = "checked"
             record["provenance"]["sanity"] = found
 

@@ -5,13 +5,15 @@ Not covered: where the files come from.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ..records.ids import content_id
-from .baselines import Score, ladder, libraries
+from .baselines import Score, libraries, make_board
 from .draft import TaskDraft
 from .folder import Content, content_digest, private_files, write_folder
+from .soundness.case import Case
 from .thresholds import pick_thresholds
 from .tree import listed
 
@@ -39,14 +41,21 @@ class Parts:
         public: dict[str, Content] = {**self.public, "description.md": self.description.encode()}
         return {**{f"public/{name}": content for name, content in public.items()}, **self.private}
 
+    def case(self, score: Callable[[bytes], float]) -> Case:
+        """What the checks look at; `score` is that of a submission."""
+        record = {"description": self.description, "provenance": self.provenance, **self.grading}
+        return Case(record, self.files, score)
+
 
 def rate(
     draft: TaskDraft, score: Score, seed: int, lower_is_better: bool
 ) -> tuple[list[dict[str, Any]], dict[str, float], dict[str, str]]:
     """(baselines with their scores, thresholds out of these, the libraries they depend on). Rejected without enough."""
-    baselines = ladder(draft, score, seed & 0x7FFFFFFF)
-    dummy, *scores = (entry["score"] for entry in baselines)
-    return baselines, pick_thresholds(dummy, scores, lower_is_better), libraries()
+    board = make_board(draft, partial(score, draft.grading, draft.answers), seed)
+    dummy = board.ladder[0]["score"]
+    thresholds = pick_thresholds(dummy, [score for _, score in board.teams], lower_is_better)
+    baselines = [*board.ladder, *({"name": name, "score": value} for name, value in board.teams)]
+    return baselines, thresholds, libraries()
 
 
 def finish(

@@ -21,13 +21,13 @@ from mletools.making.summary import Summary
 from mletools.making.tasks import _medals, _unlike
 from mletools.records import schema
 from mletools.records.ids import derive_seed
+from mletools.tasks.baselines import make_board
 from mletools.tasks.draft import draft_world
 from mletools.tasks.folder import content_digest, data_digest
 from mletools.tasks.forms import rle
 from mletools.tasks.likeness import likeness
 from mletools.tasks.make import Dropped, Made, NoTask, make_task
 from mletools.tasks.marking import Marking
-from mletools.tasks.procedural.board import make_board
 from mletools.tasks.procedural.dna import METRICS, MODALITIES, MUTATIONS, SAMPLES, SKEWED
 from mletools.tasks.procedural.draw import begin, draw_world, scenarios
 from mletools.tasks.procedural.media import columns

@@ -20,11 +20,11 @@ from validation_builders import EXAMPLES, SOURCE, drawn, example, perfect, snaps
 
 from mletools.grading import answer_spec, grade, metrics, parse_answers
 from mletools.grading.answers import keys_of
-from mletools.models import scripted
 from mletools.records import schema
 from mletools.records.errors import RecordError
 from mletools.sandbox import Limits, Setup, open_sandbox
 from mletools.scaffolds.reading import split_answer
+from mletools.simulated import bank
 from mletools.tasks.folder import ANSWERS, data_digest, private_digest
 from mletools.tasks.record import Parts, finish
 from mletools.tasks.validation import View, validation_view
@@ -33,7 +33,7 @@ from mletools.tasks.validation.split import held_out, shared_out
 
 # What a made task asks for: (modality, seed of the draw, the form and the problem that it gives).
 DRAWS = [
-    ("tabular", 23, "number", "ranking"),
+    ("tabular", 50, "number", "ranking"),
     ("timeseries", 15, "tagset", "multilabel_classification"),
     ("tabular", 1, "label", "multiclass_classification"),
     ("image", 6, "label", "binary_classification"),
@@ -41,7 +41,7 @@ DRAWS = [
     ("timeseries", 1, "number", "forecasting"),
     ("image", 1, "number", "reconstruction"),
     ("image", 0, "number", "regression"),
-    ("tabular", 9, "probabilities", "binary_classification"),
+    ("tabular", 32, "probabilities", "binary_classification"),
     ("image", 2, "probabilities", "multiclass_classification"),
     ("tabular", 20, "probability", "binary_classification"),
     ("image", 26, "probability", "multilabel_classification"),
@@ -163,7 +163,7 @@ def test_samples_do_not_tell_the_rows_apart(tmp_path: Path) -> None:
     sample = table(view.public / "sample_submission.csv")
     assert {row[group]: sorted(row[target].split()) for row in sample} == {k: sorted(v) for k, v in of_group.items()}
     assert [row[group] for row in sample] == list(of_group)
-    numbers, _ = drawn("tabular", 23, tmp_path)  # a correlation: the sample counts its rows
+    numbers, _ = drawn("tabular", 50, tmp_path)  # a correlation: the sample counts its rows
     view = validation_view(numbers, tmp_path)
     cells = [row[numbers["submission"]["target"][0]] for row in table(view.public / "sample_submission.csv")]
     rows = numbers["submission"]["rows"]
@@ -562,7 +562,7 @@ def test_canonical_ids() -> None:
 def test_a_program_predicts_both_parts(tmp_path: Path, name: str) -> None:
     task = example(name, tmp_path)
     view = validation_view(task, tmp_path)
-    _, code = split_answer(scripted.answer(task, "forest", 0))
+    _, code = split_answer(bank.answer(task, "forest", 0))
     with open_sandbox("local", Setup(slots=1)) as sandbox:
         outcome = sandbox.run(code or "", view.public, Limits(wall_s=60), 0)
     assert outcome.status == "ok" and outcome.submission, outcome.stderr

@@ -4,12 +4,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ..checks import OF_SPLIT, check_draft
 from ..describe import describe
 from ..draft import Question, TaskDraft, held_out, make_draft, twins, world_of
 from ..folder import ANSWERS
 from ..forms import form_of
 from ..record import Parts
+from ..soundness import require
 from ..table import MISSING, Column, Rejected, Table
 from .columns import Columns, features_of, is_number, labels_of, read_columns
 from .declare import MOST_LABELS, metric_part, parse_of
@@ -49,8 +49,7 @@ def own_table(candidate: Candidate, options: ImportOptions, grading: Grading, rn
     question = Question(found, form, parse_of(form, reads))
     draft = make_draft(world_of(table), question, test, rng, table.id_name, table.ids)
     description = describe(draft, lambda name: grading.find(name).definition)
-    checks = check_draft(draft, "", [], {}, found["lower_is_better"], OF_SPLIT)
-    return Parts(
+    parts = Parts(
         name=table.name,
         description=text_of(Path(options.description)) if options.description else description,
         modality=modality_of(draft.public, draft.grading),
@@ -63,9 +62,10 @@ def own_table(candidate: Candidate, options: ImportOptions, grading: Grading, rn
             "seed": options.seed,
             "graded_by": "options",
             "rows_without_target": dropped,
-            "sanity": checks,
         },
-    ), draft
+    )
+    sanity = require(parts.case(lambda _: 0.0), ("train_test_separate", "answers_secret"))
+    return replace(parts, provenance={**parts.provenance, "sanity": sanity}), draft
 
 
 def _with_targets(columns: Columns, targets: tuple[str, ...]) -> tuple[Columns, int]:

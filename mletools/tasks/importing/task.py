@@ -6,16 +6,17 @@ Nothing of the source is changed. Not covered: which folders there are (layouts)
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ...records import csv_files
 from ...records.errors import RecordError, ToolError
 from ...records.ids import derive_seed
-from ..checks import OF_THRESHOLDS, check_draft
 from ..draft import TaskDraft
 from ..folder import Content, same, size
 from ..record import Parts, finish, rate
+from ..soundness import require
 from ..table import Rejected, generator
 from ..validation import validation_problem
 from .bundle import bundle
@@ -175,7 +176,11 @@ def _with_thresholds(
         if len(draft.test_ids) < FEWEST_RATED:
             raise Rejected(f"only {len(draft.test_ids)} rows are to be predicted")
         baselines, thresholds, trained_with = rate(draft, grading.score, seed, lower)
-        checks = check_draft(draft, "", baselines, thresholds, lower, OF_THRESHOLDS)
+        rated = replace(parts, grading={**given, "thresholds": thresholds}, provenance={"baselines": baselines})
+        checks = require(
+            rated.case(partial(grading.score, draft.grading, draft.answers)),
+            ("thresholds_ordered", "gold_reachable", "learnable"),
+        )
     except (Rejected, ValueError) as error:
         reason = error.reason if isinstance(error, Rejected) else f"baselines failed: {str(error).splitlines()[0]}"
         return parts, [f"no thresholds: no medals ({reason})"]

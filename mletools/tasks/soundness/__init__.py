@@ -2,13 +2,14 @@
 
 `examine` looks at a Case, which is a task's record, its files in memory or on disk, and its evaluator; `read_case` reads
 one from a folder. Each check is one function of a View, and a new check is one more in CHECKS. It returns "" where the
-task passes and else the reason. Not covered: checks of a table before it is a task (tasks.checks), and duplicates among
-several tasks.
+task passes and else the reason. `require` examines a draft, whose record may lack what its checks do not read. Not
+covered: duplicates among several tasks.
 """
 
 from collections.abc import Callable, Sequence
 
 from ...records.errors import ToolError
+from ..table import Rejected
 from . import difficulty, leaks, page, secrets
 from .case import Case, Trial, read_case
 from .outcome import Skipped
@@ -53,6 +54,15 @@ def failures(outcomes: dict[str, str]) -> dict[str, str]:
     return {name: told.removeprefix("failed: ") for name, told in outcomes.items() if told.startswith("failed: ")}
 
 
+def require(case: Case, names: Sequence[str] = ()) -> dict[str, str]:
+    """As `examine`. Rejected with the reasons where a check fails."""
+    outcomes = examine(case, names)
+    failed = failures(outcomes)
+    if failed:
+        raise Rejected("; ".join(f"{name}: {reason}" for name, reason in failed.items()))
+    return outcomes
+
+
 def _outcome(name: str, view: View) -> str:
     try:
         reason = CHECKS[name](view)
@@ -63,4 +73,4 @@ def _outcome(name: str, view: View) -> str:
     return f"failed: {reason}" if reason else PASSED
 
 
-__all__ = ["CHECKS", "PASSED", "Case", "Trial", "examine", "failures", "read_case"]
+__all__ = ["CHECKS", "PASSED", "Case", "Trial", "examine", "failures", "read_case", "require"]

@@ -3,36 +3,27 @@
 Not covered: targets that are lists, masks or texts, and rows without columns.
 """
 
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
 from ...records.csv_files import read_rows
+from ..baselines import MOST_LEVELS, MOST_TRAINED_ON, numeric, one_thread, scaled
+from ..forms import form_of
+from ..learners import FOLDS, Data, alone, predict
 from ..table import csv_bytes, shortest
 from .outcome import Skipped
 from .targets import number
 from .view import View
 
 MOST_COLUMNS = 200
-MOST_TRAINED_ON = 2000
-MOST_LEVELS = 50
-# A sure mistake would outweigh every other row of a log loss.
-LEAST_PROBABILITY = 0.02
-MOST_SINGLE = 6
-FOLDS = 3
 
 
 @dataclass(frozen=True)
 class Arrays:
-    """`x` and `test` of shape (rows, columns), named `names`, one column a feature; `y` of shape (rows, targets).
-
-    `labels` are the class names of a classification, in the order of `y`'s codes; `form` is one of those of draft.
-    """
+    """`data` has one column a feature, named `names`; `labels` are the classes, in the order of the columns of its y."""
 
     names: list[str]
-    x: Any
-    test: Any
-    y: Any
+    data: Data
     labels: list[str]
     form: str
 
@@ -41,47 +32,36 @@ def arrays_of(view: View) -> Arrays:
     """The tables as numbers: categories by how often they are, gaps as the median. Skipped where there are none."""
     import numpy as np
 
-    names = [name for name in view.features if name in view.train][:MOST_COLUMNS]
-    if not names:
-        raise Skipped("the tables have no columns to learn from")
     y, labels, form = _targets(view)
     rows = np.flatnonzero(~np.isnan(y).any(axis=1))
     rows = rows[:: max(1, -(-len(rows) // MOST_TRAINED_ON))]
     if len(rows) < 2 * FOLDS:
         raise Skipped("too few rows of train.csv have a target")
-    x, test, kept = [], [], []
-    for name in names:
-        one, other = _encoded([view.train[name][at] for at in rows], view.test[name])
-        if one is not None:
-            x.append(one)
-            test.append(other)
-            kept.append(name)
-    if not kept:
+    names = [name for name in view.features if name in view.train][:MOST_COLUMNS]
+    pairs = {name: _encoded([view.train[name][at] for at in rows], view.test[name]) for name in names}
+    pairs = {name: pair for name, pair in pairs.items() if pair[0].size and np.ptp(pair[0]) > 0}
+    if not pairs:
         raise Skipped("the tables have no columns to learn from")
-    return Arrays(kept, np.column_stack(x), np.column_stack(test), y[rows], labels, form)
+    y = np.eye(len(labels))[y[rows, 0].astype(int)] if labels else y[rows]
+    x, test = scaled(*(np.column_stack(part) for part in zip(*pairs.values(), strict=True)))
+    return Arrays(list(pairs), Data(x, y, test, "classes" if labels else "numbers"), labels, form)
 
 
 def _encoded(train: list[str], test: list[str]) -> tuple[Any, Any]:
-    """(train, test) of one column, (None, None) where it says nothing or has too many levels."""
-    import numpy as np
+    """(train, test) of one column, empty where it says nothing or has too many levels."""
+    import pandas as pd
 
-    values, others = (np.array([number(cell) for cell in cells]) for cells in (train, test))
-    if np.isfinite(values).sum() * 2 < sum(cell != "" for cell in train):
-        counts = {cell: train.count(cell) for cell in sorted(set(train))} if len(set(train)) <= MOST_LEVELS else {}
-        order = {cell: float(at) for at, cell in enumerate(sorted(counts, key=lambda cell: counts[cell]))}
-        values, others = (np.array([order.get(cell, np.nan) for cell in cells]) for cells in (train, test))
-    known = values[np.isfinite(values)]
-    if len(known) < 2 or (known == known[0]).all():
-        return None, None
-    middle = np.median(known)
-    return np.where(np.isfinite(values), values, middle), np.where(np.isfinite(others), others, middle)
+    one, other = pd.Series(train, dtype=object), pd.Series(test, dtype=object)
+    if 2 * pd.to_numeric(one, errors="coerce").notna().sum() < (one != "").sum():
+        counts = one.value_counts().sort_index().sort_values(kind="stable")
+        places = {cell: at for at, cell in enumerate(counts.index)} if len(counts) <= MOST_LEVELS else {}
+        one, other = one.map(places), other.map(places)
+    return numeric(one, other)
 
 
 def _targets(view: View) -> tuple[Any, list[str], str]:
     """(codes or numbers of shape (train rows, targets), labels, form). Skipped where they are something else."""
     import numpy as np
-
-    from ..forms import form_of
 
     names, parse = view.spec["target"], view.spec["parse"]
     form = form_of(view.task["metric"].get("name", ""), [parse], view.spec.get("labels", []))
@@ -115,76 +95,15 @@ def _coded(cells: list[str], labels: list[str]) -> Any:
 
 def predictions(table: Arrays) -> dict[str, Any]:
     """Of a linear model and of a forest: class probabilities (test rows, labels), or numbers (test rows, targets)."""
-    from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
-    from sklearn.linear_model import LogisticRegression, Ridge
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
-    from threadpoolctl import threadpool_limits
-
-    sizes = {"n_estimators": 30, "min_samples_leaf": 2, "random_state": 0, "n_jobs": 1}
-    linear: Any = LogisticRegression(C=0.5, max_iter=300) if table.labels else Ridge(2.0)
-    forest: Any = RandomForestClassifier(**sizes) if table.labels else RandomForestRegressor(**sizes)
-    with threadpool_limits(1), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return {
-            "a linear model": _fitted(make_pipeline(StandardScaler(), linear), table, table.x, table.y, table.test),
-            "a forest": _fitted(forest, table, table.x, table.y, table.test),
-        }
-
-
-def _fitted(model: Any, table: Arrays, x: Any, y: Any, test: Any) -> Any:
-    import numpy as np
-
-    if not table.labels:
-        return np.column_stack([model.fit(x, y[:, at]).predict(test) for at in range(y.shape[1])])
-    fitted = model.fit(x, y[:, 0].astype(int)) if len(np.unique(y[:, 0])) > 1 else None
-    found = np.zeros((len(test), len(table.labels)))
-    if fitted is None:
-        found[:, int(y[0, 0])] = 1.0
-    else:
-        found[:, fitted.classes_] = fitted.predict_proba(test)
-    found = np.clip(found, LEAST_PROBABILITY, None)
-    return found / found.sum(axis=1, keepdims=True)
+    with one_thread():
+        return {f"a {name} model": predict(name, table.data) for name in ("linear", "forest")}
 
 
 def single(table: Arrays) -> tuple[str, Any]:
-    """(column, predictions) of a tree of depth 3 on the one column that does best on folds of train.
-
-    Only the MOST_SINGLE columns whose eighths explain most of the target are tried on folds.
-    """
-    import numpy as np
-    from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
-    from threadpoolctl import threadpool_limits
-
-    kind = DecisionTreeClassifier if table.labels else DecisionTreeRegressor
-    model = kind(max_depth=3, min_samples_leaf=2, random_state=0)
-    spread = np.where(table.y.std(axis=0) > 0, table.y.std(axis=0), 1)
-    truth = np.eye(len(table.labels))[table.y[:, 0].astype(int)] if table.labels else table.y / spread
-    fold = np.empty(len(truth), dtype=int)
-    fold[np.argsort(table.y[:, 0], kind="stable")] = np.arange(len(truth)) % FOLDS
-    explained = [_explained(table.x[:, at], truth) for at in range(len(table.names))]
-    errors = {}
-    with threadpool_limits(1):
-        for at in np.argsort(-np.array(explained), kind="stable")[:MOST_SINGLE]:
-            column, error = table.x[:, [at]], 0.0
-            for part in range(FOLDS):
-                inside, out = fold != part, fold == part
-                guess = _fitted(model, table, column[inside], table.y[inside], column[out])
-                error += float(((guess / (1 if table.labels else spread) - truth[out]) ** 2).sum())
-            errors[at] = round(error, 6)
-        best = min(errors, key=lambda at: errors[at])
-        return table.names[best], _fitted(model, table, table.x[:, [best]], table.y, table.test[:, [best]])
-
-
-def _explained(column: Any, truth: Any) -> float:
-    """The sum of squares of the truth's means in the eighths of a column."""
-    import numpy as np
-
-    distinct, codes = np.unique(column, return_inverse=True)
-    codes = codes if len(distinct) <= 8 else codes * 8 // len(distinct)
-    counts = np.maximum(np.bincount(codes), 1)
-    middle = truth - truth.mean(axis=0)
-    return round(sum(float((np.bincount(codes, weights=each) ** 2 / counts).sum()) for each in middle.T), 9)
+    """(column, predictions) of a shallow tree on the one column that does best on folds of train."""
+    with one_thread():
+        at, values = alone(table.data, 0)
+    return table.names[at], values
 
 
 def submission_of(view: View, table: Arrays, values: Any) -> bytes:
