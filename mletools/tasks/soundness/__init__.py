@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from ...records.errors import ToolError
 from ..table import Rejected
-from . import difficulty, leaks, page, secrets
+from . import difficulty, facts, leaks, page, secrets
 from .case import Case, Trial, read_case
 from .outcome import Skipped
 from .view import View
@@ -33,6 +33,7 @@ CHECKS: dict[str, Callable[[View], str]] = {
     "evaluator_deterministic": difficulty.evaluator_deterministic,
     "runs_in_time": difficulty.runs_in_time,
     "description_complete": page.description_complete,
+    "description_true": facts.description_true,
 }
 PASSED = "passed"
 
