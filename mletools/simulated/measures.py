@@ -377,7 +377,8 @@ def text_counts(text):
     current = float(now.group(1).replace(",", ".")) if now else numbers[0]
     ends = [numbers[0], numbers[-1], max(numbers), min(numbers), numbers[0] - numbers[-1], current, len(numbers)]
     for scale in (grades.split(), haste.split()):
-        ends.append(np.mean([scale.index(word) for word in words if word in scale] or [len(scale) / 2]))
+        places = [float(scale.index(word)) for word in words if word in scale]
+        ends.append(float(np.mean(places or [len(scale) / 2])))
     return [*counts, turned, counts[2] - counts[3], *ends, text.count("?"), text.count("!"), len(words), len(text)]
 
 

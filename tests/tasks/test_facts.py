@@ -103,7 +103,10 @@ def test_fresh_descriptions_are_true(modality: str) -> None:
             continue
         text = describe(draft, lambda name: metrics.find(name).definition)
         task = {"description": text, "provenance": {}, "answers": "private/answers.csv", **draft.grading}
-        files = {**{f"public/{name}": content for name, content in draft.public.items()}, task["answers"]: draft.answers}
+        files = {
+            **{f"public/{name}": content for name, content in draft.public.items()},
+            task["answers"]: draft.answers,
+        }
         assert examine(Case(task, files, lambda _: 0.0), [CHECK])[CHECK] == "passed"
         made += 1
         if made == 2:
