@@ -211,7 +211,7 @@ def requests(task: dict[str, Any], count: int) -> list[Request]:
 def test_the_same_request_gets_the_same_answer_and_levels_come_as_often_as_said(tmp_path: Path) -> None:
     task = make_task(tmp_path, "label")
     model = open_model("scripted")
-    assert (model.name, model.version, model.batch) == ("scripted", 2, 1)
+    assert (model.name, model.version, model.batch) == ("scripted", 3, 1)
     replies = model.sample(requests(task, 1000))
     assert replies == open_model("scripted").sample(requests(task, 1000))
     assert replies[0] != model.sample(requests({**task, "id": "other"}, 1))[0]

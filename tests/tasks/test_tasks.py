@@ -308,7 +308,7 @@ def test_when_every_draft_is_rejected(tmp_path):
         make("sklearn:wine", 4, 0, tmp_path, replace(MARKING, score=undefined), most_attempts=2)
     assert [each.attempt for each in none.value.dropped] == [0, 1]
     assert all(each.stage == "generated" for each in none.value.dropped)
-    assert none.value.dropped[1].reason.endswith(" is undefined: only one class")
+    assert none.value.dropped[1].reason.endswith("undefined: only one class")
     assert not (tmp_path / "tasks").exists()
 
 
@@ -322,7 +322,7 @@ def test_rejected_drafts_are_told_and_the_next_attempt_counts(tmp_path):
         return score(*arguments)
 
     made = make_task("sklearn:wine", 0, 0, tmp_path, replace(MARKING, score=fails_first))
-    assert made.dropped[0].reason.endswith("is undefined: not today")
+    assert made.dropped[0].reason.endswith("undefined: not today")
     assert made.record["provenance"]["attempt"] == len(made.dropped) >= 1
     assert made.size > 1000 and made.samples == 178
 

@@ -472,18 +472,16 @@ def test_the_loss_on_numbers_worked_by_hand(torch, trainer, monkeypatch, loss_ty
     # Ratios 0.5, masked, masked, 1 with A = -1/2: min(-.25, -.8 / 2) = -.4, -.5; their mean is -.45.
     # A = 0 for the third row of two tokens. grpo: -(.53 - .45 + 0) / 3; dapo: -(1.59 - .9) over 3 + 2 + 2 tokens;
     # dr_grpo: -(1.59 - .9) / (3 * 10).
-    from trl import GRPOTrainer
-
     made, step = trainer(loss_type)
     ratio = torch.ones(300)
     ratio[11], ratio[12], ratio[14] = 1.5, 0.9, 0.5
     ratio[15], ratio[16] = 100.0, 1e-6
 
-    def fixed(self, model, ids, seen, keep, *args, **kwargs):
-        logps = ratio.log()[ids[:, -keep:]] - 1.0
-        return logps, torch.zeros_like(logps), None
+    def fixed(model, ids, seen, width, prefix=0):
+        logps = ratio.log()[ids[:, -width:]] - 1.0
+        return logps, torch.zeros_like(logps)
 
-    monkeypatch.setattr(GRPOTrainer, "_get_per_token_logps_and_entropies", fixed)
+    monkeypatch.setattr(made, "_scores", fixed)
     for rows in (3, 2, 1):  # however the step is cut
         parts = cut(step.rows, Layout(rows), processes=2)
         assert len(parts[0]) == len(parts[1])  # where rows are missing, one without loss fills up
