@@ -425,7 +425,7 @@ def test_a_task_of_every_modality(modality, made, data):
 def test_a_description_tells_the_files_and_no_secret(modality, made):
     each = made[modality]
     record, text = each.record, each.record["description"]
-    assert "answers" not in text and "leaderboard" not in text and record["provenance"]["hidden_rule"] not in text
+    assert "answers.csv" not in text and "leaderboard" not in text and record["provenance"]["hidden_rule"] not in text
     for part in re.findall(r"\[(.+?)\]", record["provenance"]["hidden_rule"]):
         assert part not in text
     for name in record["submission"]["target"][:2]:
