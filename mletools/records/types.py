@@ -152,6 +152,12 @@ class Provenance(_Provenance, total=False):
     irrelevant: list[str]
     sanity: dict[str, Any]
     baselines: list[Baseline]
+    package: str
+    data_source: str
+    license: str
+    license_from: str
+    split: str
+    answers_public: bool
 
 
 class _Task(_Record):

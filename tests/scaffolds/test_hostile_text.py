@@ -236,7 +236,7 @@ def test_a_reply_of_anything_is_read_at_once(name: str) -> None:
     check(name, WORST)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", READERS)
 def test_every_reader_reads_every_hostile_text_at_once(name: str) -> None:
     check(name, TEXTS)
