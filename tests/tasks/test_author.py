@@ -65,7 +65,7 @@ def test_the_scripted_author_makes_tasks_offline(tmp_path):
         cwd=tmp_path,
     )
     assert made.returncode == 0, made.stderr
-    tasks = records((tmp_path / "t.jsonl").read_text())
+    tasks = records((tmp_path / "t.jsonl").read_bytes())
     assert len(tasks) == 2 and all(task["provenance"]["attempts"][-1]["error"] is None for task in tasks)
     shown = run_command("mle-gen-task", "--describe", "t.jsonl", cwd=tmp_path)
-    assert shown.returncode == 0 and "mutation label noise" in shown.stdout
+    assert shown.returncode == 0 and "mutation label noise" in shown.stdout.decode()
