@@ -43,7 +43,7 @@ def main(run: cli.Run, task_options: TaskOptions, llm: LlmOptions, **own: Any) -
       mle-gen-task --describe tasks.jsonl | less
       mle-gen-task --source llm --seeds tasks.jsonl -m Qwen/Qwen3-32B --model-url $URL -n 50 -j 8
       mle-gen-task --source llm --seeds tasks.jsonl -m my-model --model-url $URL --developer gpt-5
-      mle-gen-task --source tables -n 95 -o held-out.jsonl
+      mle-gen-task --source tables -n 94 -o held-out.jsonl
       mle-gen-task --source image,audio -n 8 | jq -r '[.name, .problem, .metric.name] | @tsv'
     """
     roles = read_roles(own)

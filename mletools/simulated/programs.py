@@ -7,6 +7,7 @@ measure files come from measures.py. Not covered: other layouts, other forms tha
 import ast
 import functools
 import re
+import textwrap
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -406,7 +407,7 @@ def _extras(task: Mapping[str, Any], wanted: ProgramOptions) -> str:
     regressor, lower = kind_of_model(task) == "Regressor", task["metric"]["lower_is_better"]
     scoring = SCORERS.get(task["metric"].get("name"), "r2" if regressor else "accuracy")
     truth = "train[c]" if regressor else "pd.factorize(train[c], sort=True)[0]"
-    text += OWN_SCORE.format(
+    score = OWN_SCORE.format(
         rows="np.r_[np.arange(len(X)), np.arange(0, len(X), 2)]" if wanted.check == "leaky" else "np.arange(len(X))",
         how="np.nanmax" if wanted.check == "lucky" else "np.nanmean",
         truth="truth" if form_of(task) in UNITS else truth,
@@ -414,7 +415,8 @@ def _extras(task: Mapping[str, Any], wanted: ProgramOptions) -> str:
         scoring=scoring,
         sign="-" if scoring.startswith("neg_") else "1 - " if lower else "",
     )
-    return text
+    # A debug run is a rehearsal: it reports no score.
+    return text + ("if not DEBUG:\n" + textwrap.indent(score, "    ") if wanted.debug else score)
 
 
 def _unit_kind(task: Mapping[str, Any]) -> str:

@@ -191,6 +191,6 @@ def _range(cells: Sequence[str], column: Column) -> str:
     if len(plain) < len(levels):
         return f"{', '.join(plain)}; in several spellings" if len(plain) <= MAX_LEVELS else TEXT.format(len(levels))
     if len(levels) <= MAX_LEVELS:
-        return ", ".join(levels)
+        return ", ".join(f"`{level}`" for level in levels) if "," in "".join(levels) else ", ".join(levels)
     words = [len(cell.split()) for cell in cells]
     return f"text of {min(words)} to {max(words)} words" if max(words) > 1 else TEXT.format(len(levels))

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from importlib.util import find_spec
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -426,6 +427,17 @@ def test_memory_missing_for_long_after_a_run_is_not_the_runs(gone: bool, monkeyp
             if gone:
                 lacking[0] = 100.0
         assert targets.memory.sustained_mb(0.5) == (600.0 if gone else 0.0)
+
+
+def test_another_measurement_waits_for_a_steady_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    use = [100.0 + 50 * at for at in range(20)]  # another process allocates memory in 20 steps
+    monkeypatch.setattr(memory_use, "used_mb", lambda: use.pop(0) if len(use) > 1 else use[0])
+    monkeypatch.setattr(memory_use, "_STEADY_S", 0.1)
+    memory_use.MemoryUse.wait_until_steady(5.0)
+    assert len(use) == 1
+    growth = count(0, 50)
+    monkeypatch.setattr(memory_use, "used_mb", lambda: float(next(growth)))  # and another never stops
+    memory_use.MemoryUse.wait_until_steady(0.2)
 
 
 @pytest.mark.slow

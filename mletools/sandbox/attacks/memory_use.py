@@ -12,6 +12,7 @@ from contextlib import contextmanager
 
 _INTERVAL_S = 0.02
 _SETTLE_S, _SETTLED_MB = 3.0, 40.0  # after a run, wait so long or until so little is still in use
+_STEADY_S = 1.0  # before another measurement, memory use has to be steady for so long
 
 
 def used_mb() -> float:
@@ -62,6 +63,17 @@ class MemoryUse:
             # Memory that stays in use after the run belongs to other processes.
             others = max(0.0, min((mb for at, mb in samples if at > end), default=0.0))
             self.samples = [(at, mb - others) for at, mb in samples if at <= end]
+
+    @staticmethod
+    def wait_until_steady(most_s: float) -> None:
+        """Wait, at most `most_s` seconds, until no other process on this machine allocates or frees much memory."""
+        end = time.monotonic() + most_s
+        reference, since = used_mb(), time.monotonic()
+        while time.monotonic() < min(end, since + _STEADY_S):
+            time.sleep(_INTERVAL_S)
+            now = used_mb()
+            if abs(now - reference) > _SETTLED_MB:
+                reference, since = now, time.monotonic()
 
     def sustained_mb(self, seconds: float) -> float:
         """The largest amount in MB that was in use for `seconds` without a break."""
