@@ -9,6 +9,7 @@ from ..cli_options import options
 from ..grading import metrics
 from ..grading.options import GradingOptions
 from ..scoring.code_metrics import CodeMetricOptions
+from ..scoring.submission import SubmissionOptions
 
 
 def _list_metrics(context: click.Context, param: click.Parameter, value: bool) -> None:
@@ -20,6 +21,7 @@ def _list_metrics(context: click.Context, param: click.Parameter, value: bool) -
 
 @cli.command("mle-grade", jobs=True, data=True)
 @options(GradingOptions, "grading")
+@options(SubmissionOptions, "one", "One submission")
 @options(CodeMetricOptions, "code_metrics", "Metrics that are code")
 @click.option(
     "--list-metrics",
@@ -30,7 +32,7 @@ def _list_metrics(context: click.Context, param: click.Parameter, value: bool) -
     callback=_list_metrics,
     help="Print the metrics and exit.",
 )
-def main(run: cli.Run, grading: GradingOptions, code_metrics: CodeMetricOptions) -> None:
+def main(run: cli.Run, grading: GradingOptions, one: SubmissionOptions, code_metrics: CodeMetricOptions) -> None:
     """Score the submissions of FILES (rollouts that mle-sandbox ran), place them among thresholds or teams, reward
     them.
 
@@ -57,12 +59,21 @@ def main(run: cli.Run, grading: GradingOptions, code_metrics: CodeMetricOptions)
     Examples:
       mle-grade executed.jsonl -o graded.jsonl
       mle-sandbox rollouts.jsonl | mle-grade --reward raw | jq .reward
+      mle-grade --submission my.csv --task tasks.jsonl --id wine
     """
     grading.check()
-    run.end_dry_run("rollout")
+    one.check(run.files)
     from ..scoring.grader import Grader
     from ..scoring.signal import Signal
+    from ..scoring.submission import grade_submission
 
+    if one.submission is not None:
+        run.end_dry_run()
+        with code_metrics.open() as metrics_by_code:
+            for_people = run.terminal_columns is not None and run.sidecar_path("") is None
+            grade_submission(run, Grader(run.data, grading, metrics_by_code), one, for_people)
+        return
+    run.end_dry_run("rollout")
     signal = Signal()
 
     def count(rollout: dict[str, Any]) -> None:

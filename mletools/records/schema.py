@@ -11,6 +11,7 @@ from .errors import RecordError
 WRITERS = {
     "task": "mle-gen-task or mle-import",
     "rollout": "mle-rollout",
+    "verdict": "mle-grade --submission",
     "train_step": "mle-train-grpo or mle-train-sft",
     "reject": "--rejects",
     "summary": "mle-report --json",

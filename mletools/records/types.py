@@ -478,18 +478,15 @@ class RewardRule(TypedDict, total=False):
     scale: Literal["thresholds"]
 
 
-class _Grade(Feedback):
+class _Judged(Feedback):
     medal: Medal | None
     above_median: bool
     metric: str
     lower_is_better: bool
     digest: str | None
-    reward: RewardRule
 
 
-class Grade(_Grade, total=False):
-    """The verdict on a submission: validity, score, medal and leaderboard position."""
-
+class _Standing(TypedDict, total=False):
     thresholds: dict[str, float] | None
     position: int | None
     teams: int | None
@@ -498,6 +495,14 @@ class Grade(_Grade, total=False):
     human_rank: float | None
     human_rank_rule: RankRule | None
     normalised_score: float | None
+
+
+class _Grade(_Judged):
+    reward: RewardRule
+
+
+class Grade(_Grade, _Standing):
+    """The verdict on a rollout's submission: validity, score, medal, leaderboard position, and the reward's rule."""
 
 
 class _IdeaType(TypedDict):
@@ -644,6 +649,14 @@ class TrainStep(_TrainStep, total=False):
     micro_batches: int
     validation_reward: float
     checkpoint: str | None
+
+
+class SubmissionVerdict(_Record, _Judged, _Standing):
+    """The verdict on one submission, without a rollout."""
+
+    kind: Literal["verdict"]
+    task: str
+    submission: str
 
 
 class Reject(_Record):

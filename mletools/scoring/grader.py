@@ -1,6 +1,7 @@
 """Grades rollouts: a verdict on each submission, and its reward."""
 
 import os
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,29 +35,43 @@ class Grader:
         if "execution" not in rollout:
             raise RecordError('no "execution": was this written by mle-sandbox?')
         task, submission = rollout["task"], rollout["execution"]["submission"]
+        if submission is None:
+            graded = self.verdict(task, None, _why_no_submission(rollout["execution"]))
+        else:
+            graded = self.verdict(task, lambda: self._content(submission))
+        value, rule = self._reward(rollout, graded)
+        return {**rollout, "grade": {**graded, "reward": rule}, "reward": value}
+
+    def verdict(
+        self, task: Mapping[str, Any], content: Callable[[], bytes] | None, reason: str | None = None
+    ) -> dict[str, Any]:
+        """The fields of records.types.Grade but for the reward; without `content` invalid for `reason`.
+
+        RecordError: the task's folder is not that of the record, or the metric fails.
+        """
         folder = task_folder(self.data, task)
         check_task(task)
         check_data(folder, task)
-        if submission is None:
-            verdict = standing(task, folder, None, _why_no_submission(rollout["execution"]), self.options.human_rank)
+        if content is None:
+            verdict, digest = standing(task, folder, None, reason, self.options.human_rank), None
         else:
+            submission = content()
+            digest = bytes_digest(submission)
             verdict = grade(
                 task,
                 folder,
-                self._content(submission),
+                submission,
                 rank_rule=self.options.human_rank,
                 run_code=self.code_metrics,
                 max_bytes=self.options.max_submission << 20,
             )
         metric = task["metric"]
-        graded = {
+        return {
             **verdict.as_record(),
             "metric": metric.get("name") or metric["file"],
             "lower_is_better": metric["lower_is_better"],
-            "digest": submission["digest"] if submission else None,
+            "digest": digest,
         }
-        value, rule = self._reward(rollout, graded)
-        return {**rollout, "grade": {**graded, "reward": rule}, "reward": value}
 
     def _content(self, submission: dict[str, Any]) -> bytes:
         path = inside(self.data, submission["file"], "execution.submission.file")

@@ -158,3 +158,49 @@ def test_scores_that_clamping_makes_equal_are_reported_even_when_quiet(place: Pa
 def test_a_scale_is_for_rules_that_take_the_score(place: Path) -> None:
     done = run_command("mle-grade", "--scale-score", "thresholds", "executed.jsonl", cwd=place, check=False)
     assert done.returncode == 2 and b"--scale-score is about --reward raw and partial-credit" in done.stderr
+
+
+def test_one_submission_is_graded_without_a_rollout(place: Path) -> None:
+    (place / "mine.csv").write_text(SUBMISSIONS["three right"] or "")
+    done = run_command("mle-grade", "--submission", "mine.csv", "--task", "tasks.jsonl", cwd=place)
+    (verdict,) = records(done.stdout)
+    assert (verdict["kind"], verdict["submission"], verdict["medal"]) == ("verdict", "mine.csv", "bronze")
+    of_rollout = graded(place)[1]["grade"]
+    of_rollout.pop("reward")
+    assert {name: verdict[name] for name in of_rollout} == of_rollout
+    (place / "mine.csv").write_text("nonsense\n")
+    done = run_command("mle-grade", "--submission", "mine.csv", "--task", "tasks.jsonl", "--id", "space", cwd=place)
+    (verdict,) = records(done.stdout)
+    assert not verdict["valid"] and verdict["reason"] and verdict["score"] is None
+
+
+def test_a_verdict_on_a_terminal_is_for_people(place: Path) -> None:
+    (place / "mine.csv").write_text(SUBMISSIONS["three right"] or "")
+    command = f"{BIN}/mle-grade -q --submission mine.csv --task tasks.jsonl"
+    done = subprocess.run(["script", "-qec", command, "/dev/null"], cwd=place, capture_output=True, timeout=60)
+    rows = dict(line.split(maxsplit=1) for line in done.stdout.decode().replace("\r", "").splitlines()[:6])
+    assert rows["task"].startswith("spaceship-titanic")
+    assert (rows["valid"], rows["score"], rows["medal"]) == ("yes", "0.75", "bronze")
+    assert rows["thresholds"].startswith("median ")
+
+
+def test_the_task_of_a_submission_is_chosen(place: Path) -> None:
+    (place / "mine.csv").write_text(SUBMISSIONS["three right"] or "")
+    line = (place / "tasks.jsonl").read_text()
+    other = {**json.loads(line), "id": "spaceship-other"}
+    (place / "two.jsonl").write_text(line + json.dumps(other) + "\n")
+    mine = ("mle-grade", "--submission", "mine.csv", "--task", "two.jsonl")
+    failed = run_command(*mine, cwd=place, check=False)
+    assert failed.returncode == 1 and b"two.jsonl: holds 2 tasks; choose one with --id:" in failed.stderr
+    assert b"spaceship-other" in failed.stderr
+    failed = run_command(*mine, "--id", "wine", cwd=place, check=False)
+    assert b"no task begins with 'wine'; there are" in failed.stderr
+    (verdict,) = records(run_command(*mine, "--id", "spaceship-o", cwd=place).stdout)
+    assert verdict["task"] == "spaceship-other"
+    for wrong, message in (
+        (("--submission", "mine.csv"), b"--submission needs --task"),
+        (("--task", "two.jsonl"), b"are about --submission"),
+        ((*mine[1:], "executed.jsonl"), b"would be read as rollouts"),
+    ):
+        failed = run_command("mle-grade", *wrong, cwd=place, check=False)
+        assert failed.returncode == 2 and message in failed.stderr

@@ -10,7 +10,13 @@ import pytest
 from mletools.records import types
 
 SCHEMAS = Path(__file__).parents[2] / "schemas"
-RECORDS = {"task": types.Task, "rollout": types.Rollout, "train_step": types.TrainStep, "reject": types.Reject}
+RECORDS = {
+    "task": types.Task,
+    "rollout": types.Rollout,
+    "verdict": types.SubmissionVerdict,
+    "train_step": types.TrainStep,
+    "reject": types.Reject,
+}
 JSON_NAMES = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null", Any: "any"}
 
 # Where a value may lie ("turns[].usage?.seconds", "?" for optional) and the JSON types or constants it may have.
