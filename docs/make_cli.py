@@ -8,6 +8,40 @@ from mletools.scaffolds import IN_TURNS
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "cli.md"
+INTRO = """# Commands
+
+<!-- made by docs/make_cli.py, the options from --help -->
+
+| command | reads | does | writes |
+|---|---|---|---|
+| `mle-gen-task` | nothing | generates tasks with seven kinds of data from hidden rules, or has a language model write them; thresholds from trained baselines | tasks |
+| `mle-import` | folders, tables | converts prepared competitions (MLE-bench, MLE-Dojo), SandMLE bundles, Kaggle-like folders and tables into tasks | tasks |
+| `mle-rollout` | tasks | lets a model solve them in one answer or in turns: `scripted`, `hf:PATH`, or any OpenAI-compatible server | rollouts |
+| `mle-instrument` | rollouts | makes each program report its progress, for partial credit | rollouts |
+| `mle-sandbox` | rollouts | runs each program in isolation and keeps its submission | rollouts |
+| `mle-grade` | rollouts | scores with one of 74 metrics; ranks among teams or thresholds; medals; rewards | rollouts |
+| `mle-filter` | rollouts, tasks | selects rollouts worth training on, and with `--tasks` the tasks without leaks and flaws; every drop has a reason | rollouts, tasks |
+| `mle-train-sft` | rollouts | fine-tunes a model on its own messages, or creates a tiny one | train steps |
+| `mle-train-grpo` | rollouts | trains a policy on the rewards by reinforcement learning | train steps |
+| `mle-classify-ideas` | rollouts | classifies each idea of an ideator, and whether it helped | rollouts, a table |
+| `mle-show` | rollouts | prints one rollout for a reader: turns, code with diffs, output, grade, cost | text |
+| `mle-report` | rollouts | compares sets: valid, medals, human rank, reward and score with SEM and intervals; two sets paired by task; `--follow` watches a running pipe | tables; a page (`--html`), figures (`--plots`) |
+
+All commands follow the same rules. They read files or standard input. `-o FILE` appears only when it is complete, and
+only `--force` replaces it. `--resume` continues after a kill. `--dry-run` checks options and input and touches no
+server, sandbox or file. `-j` never changes a result. `| head` ends the pipe quietly. The tool's own failures exit with
+code 1; agents' failures are records. A pipe fails at its end when any of its commands failed or was killed, with and
+without `pipefail` ([streams](records.md#streams)). [records.md](records.md) lists every field,
+[cookbook.md](cookbook.md) does ten real jobs as pipes.
+
+Shell completion covers the options, choices and files of every command; each command has a man page:
+
+<!-- not run: writes into your home; tests/commands/test_shell.py runs both -->
+```sh
+python -m mletools.shell completion bash >> ~/.bashrc    # or zsh, fish
+python -m mletools.shell man && man mle-rollout
+```
+"""
 ORDER = [
     "gen-task",
     "import",
@@ -30,7 +64,7 @@ def page() -> str:
     assert sorted(names) == sorted(path.name for path in (ROOT / "bin").iterdir()), (
         "docs/make_cli.py: ORDER is not bin/"
     )
-    parts = ["# Commands\n\nGenerated from `--help` by `make docs`.\n"]
+    parts = [INTRO]
     for name in names:
         parts.append(f"\n## {name}\n\n```text\n{help_of(name)}\n```\n")
         if name == "mle-gen-task":

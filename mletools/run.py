@@ -194,7 +194,7 @@ class Run:
 
     # --- input --------------------------------------------------------------------------------------------------
 
-    def lines(self, *kinds: str, files: Sequence[str] | None = None) -> Iterator[Line]:
+    def lines(self, *kinds: str, files: Sequence[str] | None = None, may_be_empty: bool = False) -> Iterator[Line]:
         """The records of these kinds in the input, or in `files`; invalid lines are rejected or stop the run."""
         from .records import schema
 
@@ -213,7 +213,7 @@ class Run:
                 yield line
             else:
                 self.reject(line, problem)
-        if line is None and not (self.allow_empty or self.dry_run):
+        if line is None and not (may_be_empty or self.allow_empty or self.dry_run):
             where = ", ".join(name if name != "-" else "standard input" for name in files or ("-",))
             raise ToolError(f"{where}: no records; --allow-empty accepts an empty input")
 

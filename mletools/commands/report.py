@@ -120,7 +120,7 @@ def _draw(run: cli.Run, chosen: ReportOptions, page: Page, sets: Sequence[RunSet
     compared = [headline(sets[0], other, settings, chosen.by, run.say) for other in sets[1:]]
     headlines = [each for each in compared if each is not None]
     reasons = {
-        name: [drop_reason(line.record) for line in run.lines("task", "reject", files=(path,))]
+        name: [drop_reason(line.record) for line in run.lines("task", "reject", files=(path,), may_be_empty=True)]
         for name, path in zip(labels(chosen.tasks), chosen.tasks, strict=True)
     }
     drawn = figures(sets, steps, [each["record"] for each in headlines], reasons, records)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ..records.errors import ToolError
+from ..records.hub import check_model
 from . import Reply, Request
 from .checkpoint import Checkpoint, check_context, find_checkpoint, prompt_ids
 
@@ -41,6 +42,7 @@ class HfModel:
         self.batch = batch
         self.device = device or ("cuda" if torch.cuda.is_available() else "cpu")
         checkpoint = find_checkpoint(str(path))
+        check_model(checkpoint.base)
         self.version = checkpoint.version
         self._model, self._tokenizer = _load(str(path), checkpoint, self.device)
         if self._tokenizer.pad_token_id is None:

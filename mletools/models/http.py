@@ -30,6 +30,7 @@ RETRIED = {408, 409, 429}  # and every 5xx
 BUSY = {429, 503, 529}  # whose bodies may state a wait; another's may repeat the prompt
 LONG_WAIT_S = 10.0  # a longer wait is announced
 REFUSED = "connection failed: Connection refused"
+NO_KEY = f" (no key was sent: it comes from {DEFAULT_KEY}, or from what a -key-env or -key-file option names)"
 IS_IT_RUNNING = "is the server running? Tries again; --wait-for-server S waits longer"
 Answer = TypeVar("Answer")
 
@@ -170,7 +171,7 @@ class Served:
             # These concern this request, other errors every request.
             kind = RecordError if status in (400, 413, 422) else ToolError
             keyless = status in (401, 403) and len(self._headers) == 2
-            raise kind(f"{self.url}: {response.problem}{' (no key was sent)' if keyless else ''}")
+            raise kind(f"{self.url}: {response.problem}{NO_KEY if keyless else ''}")
         return stated
 
     def _is_starting(self, response: Response) -> bool:

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from ..records.errors import ToolError
+from ..records.hub import check_model
 from . import Reply, Request
 from .checkpoint import Checkpoint, check_context, find_checkpoint, prompt_ids
 
@@ -66,6 +67,7 @@ class VllmModel:
 
         self.name = str(path)
         self._checkpoint = find_checkpoint(self.name)
+        check_model(self._checkpoint.base)
         self._rank = _rank(self._checkpoint)
         self._numbers = itertools.count(1)
         self._tokenizing = threading.Lock()  # the tokenizer is not thread-safe

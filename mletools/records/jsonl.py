@@ -111,6 +111,7 @@ class _Lines:
             yield line
 
 
+TABLES = (".csv", ".tsv", ".csv.gz", ".parquet", ".xlsx")  # that mle-import reads
 PAUSE_MS = 20  # after a closing brace, a pause this long may mean that the record is complete
 
 
@@ -159,6 +160,8 @@ def _records(lines: _Lines, source: str) -> Iterator[Line]:
                 problem = "not a JSON object"
             elif isinstance(cause, json.JSONDecodeError):
                 problem = f"not JSON: {cause.msg} at column {cause.pos + 1}"
+                if lines.number == 1 and source.endswith(TABLES):
+                    problem = f"not JSON but a table: mle-import {source} --target COLUMN makes a task of it"
         text = lines.last.decode("utf-8", errors="replace").rstrip("\r\n")
         yield Line(source, lines.number, text, record, problem)
 

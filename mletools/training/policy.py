@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ..records.errors import ToolError
+from ..records.hub import check_model
 from ..records.jsonl import Line
 
 ADAPTER = "default"
@@ -107,6 +108,7 @@ def load_policy(model: str, lora_rank: int, lora_alpha: int) -> tuple[Any, Any]:
 
     frozen = torch.bfloat16 if lora_rank and torch.cuda.is_available() else torch.float32
     base = adapter_base(model)
+    check_model(base or model)
     try:
         loaded = AutoModelForCausalLM.from_pretrained(base or model, dtype=frozen)
     except (OSError, ValueError) as error:
@@ -133,6 +135,7 @@ def load_tokenizer(model: str) -> Any:
     base = adapter_base(model)
     own = Path(model) / "tokenizer_config.json"
     source = model if base is None or own.is_file() else base
+    check_model(source)
     try:
         return AutoTokenizer.from_pretrained(source)
     except (OSError, ValueError) as error:

@@ -31,20 +31,14 @@ SECONDS = 300  # that a block may take, on a busy machine
 
 STAND_INS = {
     # places and models
-    "http://localhost:8000": "$URL",
     "http://gpu:8000": "$URL",
-    "Qwen/Qwen3-8B": "my-model",
     "-m vllm:$policy": "-m my-model --model-url $URL",
     "-m vllm: --follow": "-m my-model --model-url $URL --follow",
     "-m hf: --follow": "-m my-model --model-url $URL --follow",
     "MLE_SANDBOX=docker": "MLE_SANDBOX=local",
     "/shared": "shared",
-    "--id 3f9c": "--id $(jq -r .id graded.jsonl | sed -n 1p)",
     " ...": "",
     # sizes
-    "-n 200": "-n 1",
-    "-n 64": "-n 1",
-    "-n 50": "-n 1",
     "-g 16": "-g 4",
     "-g 8": "-g 4",
     "-g 4": "-g 2",
@@ -139,6 +133,8 @@ def competition(folder: Path) -> None:
         "house-prices/train.csv": table(["Id", "area", "rooms", "SalePrice"], known),
         "house-prices/test.csv": table(["Id", "area", "rooms"], [row[:3] for row in asked]),
         "house-prices/sample_submission.csv": table(["Id", "SalePrice"], [[row[0], 100_000] for row in asked]),
+        "train.csv": table(["area", "rooms", "price"], [row[1:] for row in known]),
+        "submission.csv": "id,price\n1,2\n",
         "solution.csv": table(["Id", "SalePrice"], prices),
         "submissions/near.csv": table(["Id", "SalePrice"], [[id, price + 5000] for id, price in prices]),
         "submissions/mean.csv": table(["Id", "SalePrice"], [[id, 250_000] for id, _ in prices]),

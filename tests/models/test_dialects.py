@@ -425,7 +425,10 @@ FATAL = {
     "a used-up quota": (NO_QUOTA, "429: You exceeded your current quota, please check your plan. (the account's"),
     "no credit": (error(402, "Insufficient credits"), "402: Insufficient credits (the account's quota or credit is"),
     "no credit, with status 400": (SPENT, "400: Your credit balance is too low to access the Anthropic API. (the"),
-    "a wrong key": (error(401, "Incorrect API key provided"), "401: Incorrect API key provided (no key was sent)"),
+    "a wrong key": (
+        error(401, "Incorrect API key provided"),
+        "401: Incorrect API key provided (no key was sent: it comes from OPENAI_API_KEY",
+    ),
 }
 
 

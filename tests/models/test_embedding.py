@@ -13,6 +13,7 @@ from step_server import drop, send, status, without_keys_and_proxies
 
 from mletools.models import embedding, wire
 from mletools.models.embedding import HttpEmbeddings, open_embeddings, read_vectors
+from mletools.models.http import NO_KEY
 from mletools.records.errors import RecordError, ToolError
 
 
@@ -169,7 +170,7 @@ def test_a_refusal_is_reported_without_a_retry(code: int, blames_texts: bool, se
     with pytest.raises(ToolError) as error:
         engine.embed(["a"])
     assert isinstance(error.value, RecordError) == blames_texts
-    keyless = " (no key was sent)" if code == 401 else ""
+    keyless = NO_KEY if code == 401 else ""
     assert str(error.value) == f"{server.endpoint}: {code}: no such thing{keyless}"
     assert len(server.seen) == 1
     assert engine.embed(["a"]) == [vector("a")]

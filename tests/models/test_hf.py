@@ -207,6 +207,11 @@ def test_a_folder_that_is_no_model_is_a_tool_error(tmp_path: Path) -> None:
         HfModel(tmp_path, device="cpu")
 
 
+def test_a_name_that_is_nowhere_is_refused_at_once() -> None:
+    with pytest.raises(ToolError, match="nobody/nothing: no such folder, and it is not in the hub's cache"):
+        HfModel("nobody/nothing", device="cpu")  # the tests are offline
+
+
 def test_close_to_uniform_entropy_is_what_a_fresh_model_has(model: HfModel) -> None:
     """A guard against a model's own sampling defaults (top_k 50 would cap the entropy at log 50)."""
     replies = model.sample(requests(12, max_tokens=20))

@@ -178,6 +178,13 @@ def test_plots_are_files(folder: Path) -> None:
         assert begin.startswith(b"<?xml" if name.endswith(".svg") else b"\x89PNG")
 
 
+@pytest.mark.slow
+def test_a_file_without_dropped_tasks_is_drawn(folder: Path) -> None:
+    (folder / "none-dropped.jsonl").write_text("")
+    run_command("mle-report", "--html", "--tasks", "none-dropped.jsonl", "first.jsonl", "-o", "e.html", cwd=folder)
+    assert b"</html>" in (folder / "e.html").read_bytes()
+
+
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
