@@ -4,6 +4,7 @@
 # make test   the tests, TEST_JOBS=2 files at a time (test-slow: the slow ones; test-nightly: those of many minutes)
 # make small-model  SmolLM2-135M-Instruct as a checkpoint folder, without a model hub (a minute); MODEL=smollm2
 # make image  a Docker image for mle-sandbox --backend docker; IMAGE=name, BASE=python:3.12-slim
+# make release  a checked sdist and wheel in dist/, for the version at the top of CHANGELOG.md
 # make check  lint, types, import rules, docs in step with --help
 # Each sets up .venv first, once: pinned versions from constraints.txt, nothing but python3 >= 3.10 and a package index.
 
@@ -27,10 +28,10 @@ PYTEST := $(BIN)/pytest -n $(TEST_JOBS) --dist loadfile --no-loadscope-reorder -
 MODEL ?= smollm2
 EXAMPLES ?= sandmle rl4mle mle-rl mle-ideator rd-agent
 
-.PHONY: help demo examples rehearsals test test-slow test-nightly small-model image check docs constraints clean
+.PHONY: help demo examples rehearsals test test-slow test-nightly small-model image release check docs constraints clean
 
 help:
-	@sed -n 's/^# //p' Makefile | head -8
+	@sed -n 's/^# //p' Makefile | head -9
 
 # torch comes first and alone: at its pinned version an index that has a CPU build gives that, and nothing later asks for another
 $(READY): setup.cfg constraints.txt
@@ -64,6 +65,15 @@ small-model: $(READY)
 # The context is two files, from a pipe: nothing else of this folder goes to the engine.
 image:
 	tar -c -C mletools/sandbox Dockerfile -C $(CURDIR) constraints.txt | docker build --build-arg BASE=$(BASE) -t $(IMAGE) $(IMAGE_FLAGS) -
+
+release: check
+	rm -rf dist build
+	grep -q "^## $$($(BIN)/python -c 'import mletools; print(mletools.__version__)')" CHANGELOG.md
+	grep -q "^version: $$($(BIN)/python -c 'import mletools; print(mletools.__version__)')" CITATION.cff
+	$(BIN)/pytest -q -m slow tests/commands/test_package.py
+	$(BIN)/python -c 'from setuptools import build_meta; build_meta.build_sdist("dist"); build_meta.build_wheel("dist")' >/dev/null
+	rm -rf build
+	ls -l dist
 
 check: $(READY)
 	$(BIN)/ruff check

@@ -1,0 +1,62 @@
+"""The package: a wheel and an sdist from the tracked files, installed into a clean environment, with all their data."""
+
+import re
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+from conftest import COMMANDS, ROOT
+
+import mletools
+
+
+def run(*command: str | Path, cwd: Path) -> str:
+    done = subprocess.run([str(part) for part in command], cwd=cwd, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_the_version_is_that_of_the_changelog_and_the_citation() -> None:
+    first = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    cited = re.search(r"^version: (\S+)", (ROOT / "CITATION.cff").read_text(), re.MULTILINE)
+    assert first and cited and first[1] == cited[1] == mletools.__version__
+
+
+@pytest.mark.slow
+def test_what_is_built_installs_and_works(tmp_path: Path) -> None:
+    if not (ROOT / ".git").exists():
+        pytest.skip("no git checkout: which files are tracked is unknown")
+    source = tmp_path / "source"
+    source.mkdir()
+    run("sh", "-c", f"git ls-files -z | xargs -0 tar -c | tar -x -C {source}", cwd=ROOT)
+    build = "from setuptools import build_meta as b; b.build_sdist('../dist')"
+    run(sys.executable, "-c", build, cwd=source)
+    (sdist,) = (tmp_path / "dist").glob("*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        archive.extractall(tmp_path / "unpacked", filter="data")
+    (unpacked,) = (tmp_path / "unpacked").iterdir()
+    run(sys.executable, "-c", "from setuptools import build_meta as b; b.build_wheel('../../dist')", cwd=unpacked)
+    (wheel,) = (tmp_path / "dist").glob("*.whl")
+
+    data = [path.relative_to(ROOT / "mletools") for path in (ROOT / "mletools").rglob("*")]
+    kept = {str(path) for path in data if path.suffix in (".json", ".jsonl", ".md", ".css", ".js", ".html", ".typed")}
+    with zipfile.ZipFile(wheel) as archive:
+        packed = set(archive.namelist())
+    kept |= {f"schemas/{path.name}" for path in (ROOT / "schemas").iterdir()}  # of a linked folder
+    assert {f"mletools/{name}" for name in kept | {"sandbox/Dockerfile"}} <= packed
+
+    # A clean environment that has the dependencies of this one, but not this checkout.
+    run(sys.executable, "-m", "venv", "--without-pip", "clean", cwd=tmp_path)
+    python = tmp_path / "clean" / "bin" / "python"
+    (packages,) = (tmp_path / "clean" / "lib").glob("python*/site-packages")
+    (packages / "dependencies.pth").write_text(str(Path(pytest.__file__).parents[1]) + "\n")
+    run(python, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--ignore-installed", wheel, cwd=tmp_path)
+    where = run(python, "-c", "import mletools; print(mletools.__file__)", cwd=tmp_path)
+    assert Path(where.strip()).is_relative_to(packages)
+    for command in COMMANDS:
+        assert run(tmp_path / "clean" / "bin" / command, "--version", cwd=tmp_path).startswith(command)
+    made = run(tmp_path / "clean/bin/mle-gen-task", "-q", "--source", "sklearn:iris", "--backend", "none", cwd=tmp_path)
+    assert '"kind": "task"' in made
