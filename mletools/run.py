@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import __version__
 from .records import workers
@@ -17,6 +17,9 @@ from .records.errors import RecordError, ToolError
 from .records.jsonl import Line, dumps, read_files, stdin_is_terminal
 from .records.output import Key, Output, Side, record_id, tear
 from .records.rejects import reject_record
+
+if TYPE_CHECKING:
+    from .records.progress import ProgressBar
 
 Work = Callable[[dict[str, Any]], dict[str, Any]]
 Watch = Callable[[dict[str, Any]], None]
@@ -51,7 +54,7 @@ class Run:
         self._sides: list[Side] = []
         self._lock = threading.Lock()
         self._out: Output | None = None
-        self._bar: Any = None
+        self._bar: ProgressBar | None = None
         self._skip: Counter[Any] = Counter()  # records of the resumed run, by key, that have not come again
         self._started = time.monotonic()
 
@@ -266,8 +269,9 @@ class Run:
     def say(self, message: str) -> None:
         """Print one line on standard error, also with -q."""
         if self._bar is not None:
-            self._bar.clear()
-        print(f"{self.name}: {message}", file=sys.stderr, flush=True)
+            self._bar.say(f"{self.name}: {message}")
+        else:
+            print(f"{self.name}: {message}", file=sys.stderr, flush=True)
 
     def count_lines(self) -> int | None:
         """The number of input lines still to process, or None if the input is no regular file."""
@@ -284,21 +288,19 @@ class Run:
         """Show a progress bar if standard error is a terminal; `total` is only called then."""
         if self.quiet or not sys.stderr.isatty() or self._bar is not None:
             return
-        from tqdm import tqdm
+        from .records.progress import ProgressBar
 
-        total = total() if callable(total) else total
-        self._bar = tqdm(total=total, unit=f" {unit}", desc=self.name, file=sys.stderr, leave=False, mininterval=0.5)
+        self._bar = ProgressBar(self.name, total() if callable(total) else total, unit)
 
     def note(self, text: str) -> None:
         """Show the state of the current work after the progress bar. From any thread."""
         if self._bar is not None:
-            self._bar.set_postfix_str(text)
+            self._bar.note(text)
 
     def close(self) -> None:
         """Remove the progress bar."""
         if self._bar is not None:
             self._bar.close()
-            self._bar = None
 
     def abandon(self) -> None:
         """The run has failed: mark a stream of records as incomplete for its reader."""
@@ -317,7 +319,7 @@ class Run:
         if not self.quiet and not self.dry_run:
             counts = {what: count for what, count in self.counts.items() if count} or {"records": 0}
             numbers = ", ".join(f"{count} {what}" for what, count in counts.items())
-            print(f"{self.name}: {numbers}, {time.monotonic() - self._started:.1f} s", file=sys.stderr)
+            self.say(f"{numbers}, {time.monotonic() - self._started:.1f} s")
 
 
 def _work_on_line(work: Work, line: Line) -> dict[str, Any]:
