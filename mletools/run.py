@@ -130,7 +130,7 @@ class Run:
             raise ToolError(f"{self._path}: holds records that {self.name} did not write; choose another -o")
         then, now = {**entries[-1]["options"], "seed": entries[-1]["seed"]}, {**self.options, "seed": self.seed}
         changes = [
-            f"--{key.replace('_', '-')} was {dumps(then[key]) if key in then else 'not given'}"
+            f"--{key.replace('_', '-')} was {_shown(then, key)} and is {_shown(now, key)}"
             for key in sorted(then.keys() | now.keys())
             if then.get(key) != now.get(key)
         ]
@@ -320,6 +320,10 @@ class Run:
             counts = {what: count for what, count in self.counts.items() if count} or {"records": 0}
             numbers = ", ".join(f"{count} {what}" for what, count in counts.items())
             self.say(f"{numbers}, {time.monotonic() - self._started:.1f} s")
+
+
+def _shown(options: dict[str, Any], key: str) -> str:
+    return dumps(options[key]) if key in options else "not given"
 
 
 def _work_on_line(work: Work, line: Line) -> dict[str, Any]:

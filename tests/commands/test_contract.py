@@ -326,14 +326,14 @@ def test_an_overlapping_run_is_one_line(command: str, ready: Path) -> None:
 
 
 CHANGED = {
-    "mle-gen-task": ("--seed", "1", "--seed was 0"),
-    "mle-import": ("--seed", "1", "--seed was 0"),
-    "mle-rollout": ("--temperature", "0.5", "--temperature was not given"),
-    "mle-instrument": ("--seed", "1", "--seed was 0"),
-    "mle-sandbox": ("--memory-size", "1024", "--memory-size was not given"),
-    "mle-grade": ("--reward", "raw", "--reward was not given"),
-    "mle-filter": ("--min-group", "1", "--min-group was not given"),
-    "mle-classify-ideas": ("--seed", "1", "--seed was 0"),
+    "mle-gen-task": ("--seed", "1", "--seed was 0 and is 1"),
+    "mle-import": ("--seed", "1", "--seed was 0 and is 1"),
+    "mle-rollout": ("--temperature", "0.5", "--temperature was not given and is 0.5"),
+    "mle-instrument": ("--seed", "1", "--seed was 0 and is 1"),
+    "mle-sandbox": ("--memory-size", "1024", "--memory-size was not given and is 1024"),
+    "mle-grade": ("--reward", "raw", '--reward was not given and is "raw"'),
+    "mle-filter": ("--min-group", "1", "--min-group was not given and is 1"),
+    "mle-classify-ideas": ("--seed", "1", "--seed was 0 and is 1"),
 }
 
 

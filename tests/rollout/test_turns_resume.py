@@ -170,7 +170,8 @@ def test_resuming_with_other_options_is_refused(tmp_path: Path) -> None:
         done = run_command(*line, cwd=tmp_path, check=False)
     assert done.returncode == 1
     assert (
-        done.stderr.decode() == "mle-rollout: cannot resume out.jsonl with other options: --max-turns was not given\n"
+        done.stderr.decode()
+        == "mle-rollout: cannot resume out.jsonl with other options: --max-turns was not given and is 3\n"
     )
 
 

@@ -814,7 +814,7 @@ def test_killed_and_resumed_gives_the_same_records_and_folders(tmp_path: Path) -
     assert (tmp_path / "out.jsonl").read_bytes() == before
     done = run_command(*command, "--resume", "--seed", "1", cwd=tmp_path, check=False)
     assert done.returncode == 1
-    assert done.stderr.decode() == "mle-import: cannot resume out.jsonl with other options: --seed was 0\n"
+    assert done.stderr.decode() == "mle-import: cannot resume out.jsonl with other options: --seed was 0 and is 1\n"
 
 
 @pytest.mark.slow
