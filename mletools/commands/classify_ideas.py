@@ -39,11 +39,17 @@ MODEL = "scripted, hf:PATH, or the name of a model that a server at --model-url 
     help="The table has columns for each ideator's model, and the difference to the first.",
 )
 def main(run: cli.Run, by: str, models: ModelOptions, answers: AnswerOptions, table: bool, per_model: bool) -> None:
-    """Say of each idea in FILES (rollouts of scaffold codeact with --ideator, or idea) what type it is (MLE-Ideator).
+    """Classify each idea in FILES (rollouts of scaffold codeact with --ideator, or idea) by its type (MLE-Ideator).
+
+    \b
+    Examples:
+      mle-classify-ideas graded.jsonl -o typed.jsonl
+      mle-classify-ideas --by model -m my-model --model-url $URL -j 16 graded.jsonl -o typed.jsonl
+      mle-classify-ideas -q --table graded.jsonl
 
     Adds idea_types to each rollout: Data Preparation, Feature Engineering, Model Architecture, Hyperparameter Tuning,
-    Model Training or Others, who says so and why, and whether the idea was effective. Of a model whose answer cannot be
-    read the type is null. A rollout without ideas passes with an empty list.
+    Model Training or Others, who classified it and why, and whether the idea was effective. The type is null where a
+    model's answer cannot be read. A rollout without ideas gets an empty list.
 
     \b
     effective, codeact  the next submission has a better test score than the last valid one before
@@ -52,15 +58,11 @@ def main(run: cli.Run, by: str, models: ModelOptions, answers: AnswerOptions, ta
                         score is better than the state's; null: not graded
     Any valid submission is better than none. An invalid one is not better.
 
-    Streams. At the end a table on standard error: each type's ideas, their share of those with a type, and how many of
-    those whose effect is known were effective. --per-model compares ideators (MLE-Ideator's table 3): the policy of
-    scaffold idea, else the --ideator of codeact. --table reads all and writes that; --resume then begins again.
+    Prints a table to standard error at the end: each type's ideas, their share of the classified ones, and how many of
+    those with a known effect were effective. --per-model compares ideators (MLE-Ideator's table 3): the policy of
+    scaffold idea, else the --ideator of codeact.
 
-    \b
-    Examples:
-      mle-classify-ideas graded.jsonl -o typed.jsonl
-      mle-classify-ideas --by model -m my-model --model-url $URL -j 16 graded.jsonl -o typed.jsonl
-      mle-classify-ideas -q --table graded.jsonl
+    Reads and writes one record at a time. --table reads all and writes the table instead; --resume then begins again.
     """
     model = models.model
     if (by == "model") != (model is not None):

@@ -36,33 +36,7 @@ def main(
     checks: TaskCheckOptions,
     code_metrics: CodeMetricOptions,
 ) -> None:
-    """Keep the rollouts in FILES that are worth learning from, or with --tasks the tasks that are sound; or draw
-    records at random.
-
-    Every drop has a reason: it is counted in the summary and stands in `filter.reason` of the records in --dropped.
-    Streams rollouts by group: a group is decided when its last member has arrived, or at the end of the input. --top
-    holds the input, unless --calibrate is seen.
-
-    The filters apply in this order: valid, masked, --min-score, duplicates; --top (tau_abs), --tau-adv, --tau-val,
-    --window; then groups. Human ranks are those of the task's leaderboard. --tau-adv compares with the submission
-    before a step in reset traces, with the memory's solution in memory traces; what has neither passes, and so does
-    what was shown no validation score in --tau-val. (MLE-RL says no more of tau_val than its value; that validation and
-    test scores must not differ by more is another reading, which is not this one.)
-
-    --cut-steps comes before mle-grade: a step is what the policy did from one valid submission to the next, with all
-    that went before as its prompt. The turns after the last one, and rollouts without one, are counted; with
-    --failed-steps they are steps, too, so that all that the policy wrote is in some step.
-
-    --state goes with one run at a time. With -o FILE it is written when the output is complete, and --resume decides
-    again from where the run began; without, as rollouts go by.
-
-    --sample and --split take tasks and rollouts of any stage as they are, and apply no filter. Calls with the same
-    --split and --seed and each of its parts divide the records without overlap, whatever their order. With both
-    options the sample is of the part. --split streams; --sample writes in input order at the end of the input, and
-    holds N records, or N for each task. A part without any record is an error, unless --allow-empty is given.
-
-    Streams tasks one by one in input order. Their thresholds, leaks, answers, descriptions and evaluators are checked,
-    whoever made them; a task that fails several checks counts under each.
+    """Keep the rollouts in FILES that are worth training on, or with --tasks the sound tasks; or draw records at random.
 
     \b
     Examples:
@@ -73,6 +47,31 @@ def main(
         | mle-filter --preset mle-rl --calibrate seen --state windows.json > steps.jsonl
       mle-gen-task -n 200 | mle-filter --split train=0.8,test=0.2 --part train -o train.jsonl
       mle-import prepared/ | mle-filter --tasks -j 4 --dropped unsound.jsonl -o sound.jsonl
+
+    Every drop has a reason: the summary counts it, and `filter.reason` of the records in --dropped has it.
+
+    Filters apply in this order: valid, masked, --min-score, duplicates; --top (tau_abs), --tau-adv, --tau-val,
+    --window; then groups. Human ranks refer to the task's leaderboard. --tau-adv compares with the previous submission
+    in reset traces and with the memory's solution in memory traces; records without either pass. --tau-val drops
+    records whose validation score has a low human rank; those without a validation score pass. (MLE-RL gives only the
+    value of tau_val; a bound on the difference between validation and test score is another reading, not used here.)
+
+    --cut-steps comes before mle-grade. A step is what the policy did from one valid submission to the next, with
+    everything before as its prompt. Turns after the last submission, and rollouts without one, are counted; with
+    --failed-steps they become steps, too, so that everything the policy wrote is in some step.
+
+    --state belongs to one run at a time. With -o FILE it is written when the output is complete, and --resume decides
+    again from the run's beginning; without -o it is written as rollouts pass.
+
+    --sample and --split take tasks and rollouts of any stage unchanged, and apply no filter. Calls with the same
+    --split and --seed and each of its parts divide the records without overlap, in any order. With both options the
+    sample is of the part. --sample has N records, or N per task. An empty part is an error without --allow-empty.
+
+    --tasks checks thresholds, leaks, answers, descriptions and evaluators of tasks from any source; a task that fails
+    several checks counts under each.
+
+    Decides each group when its last member has arrived, or at the end of the input. --top (without --calibrate seen)
+    and --sample read the whole input first.
     """
     flags = flags_on_command_line()
     drawing = check_draws(draws, flags)

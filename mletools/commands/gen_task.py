@@ -24,18 +24,7 @@ def _hint(option: str) -> str | None:
 @options(TaskOptions, "task_options")
 @options(LlmOptions, "llm", "Model (--source llm)")
 def main(run: cli.Run, task_options: TaskOptions, llm: LlmOptions, **own: Any) -> None:
-    """Make tasks: a folder of data each under --data, and a record each on standard output.
-
-    A made task has 50-200 samples of a kind of data, whose target follows a hidden rule. Some forty baselines are
-    trained on it and scored on its hidden test set: they are its leaderboard, and its thresholds come from there. A
-    draft that fails a check (order of the thresholds, learnable, not trivial, no leak ...) is drawn again.
-    tables holds out a part of real tables that ship inside Python packages. Same seed, same bytes. Streams.
-
-    llm lets a model write tasks in the likeness of --seeds, in SandMLE's four roles: a strategist, a developer of the
-    data's generator, an engineer of the evaluator, a writer. Their scripts run in a sandbox, errors are fed back, and
-    the tasks go through the same checks; what fails is dropped, so fewer than -n may be left. Every reply is kept in
-    --journal and never paid twice. -j is the number of tasks at once. Each role may have a model of its own:
-    `--source llm --help` shows --strategist, --developer, --evaluator, --writer and their options.
+    """Make tasks: a folder of data for each below --data, and a record for each on standard output.
 
     \b
     Examples:
@@ -45,6 +34,21 @@ def main(run: cli.Run, task_options: TaskOptions, llm: LlmOptions, **own: Any) -
       mle-gen-task --source llm --seeds tasks.jsonl -m my-model --model-url $URL --developer gpt-5
       mle-gen-task --source tables -n 94 -o held-out.jsonl
       mle-gen-task --source image,audio -n 8 | jq -r '[.name, .problem, .metric.name] | @tsv'
+
+    Procedural tasks (the default) have 50-200 samples whose target follows a hidden rule. About forty baselines are
+    trained on each task and scored on its hidden test set; they are its leaderboard and give its thresholds. A draft
+    that fails a check (order of the thresholds, learnable, not trivial, no leak, ...) is drawn again. The same seed
+    gives the same bytes.
+
+    --source tables holds out rows of real tables that ship inside Python packages.
+
+    --source llm lets a language model write tasks similar to --seeds, in SandMLE's four roles: strategist, developer of
+    the data generator, engineer of the evaluator, writer. Their scripts run in a sandbox, errors are fed back, and the
+    tasks pass the same checks. Failed tasks are dropped, so the output may have fewer than -n. Replies are kept in
+    --journal and never paid twice. -j is the number of concurrent tasks. `--source llm --help` shows the options of
+    each role.
+
+    Writes each task when it is done.
     """
     roles = read_roles(own)
     task_options.check(llm, roles)

@@ -33,11 +33,13 @@ def _list_metrics(context: click.Context, param: click.Parameter, value: bool) -
     help="Print the metrics and exit.",
 )
 def main(run: cli.Run, grading: GradingOptions, one: SubmissionOptions, code_metrics: CodeMetricOptions) -> None:
-    """Score the submissions of FILES (rollouts that mle-sandbox ran), place them among thresholds or teams, reward
-    them.
+    """Score the submissions of FILES (executed rollouts), rank them among thresholds or teams, and reward them.
 
-    A bad submission is a verdict with a reason. A submission whose digest is not the recorded one, a task folder that
-    is not the recorded one, or a metric that fails is an error. Metrics that are code run in a sandbox of their own.
+    \b
+    Examples:
+      mle-grade executed.jsonl -o graded.jsonl
+      mle-sandbox rollouts.jsonl | mle-grade --reward raw | jq .reward
+      mle-grade --submission my.csv --task tasks.jsonl --id wine
 
     \b
     milestone       0.1 format + 0.2 valid + 0.1 median + 0.4 bronze + 0.1 silver + 0.1 gold (SandMLE)
@@ -49,17 +51,14 @@ def main(run: cli.Run, grading: GradingOptions, one: SubmissionOptions, code_met
     improvement     +1 better than the state it began from, 0 not better or invalid, -1 bad format
                     (MLE-Ideator)
 
-    partial-credit raises a valid score's reward to the best failure's, -9.3, so that failing never pays. Where a metric
-    has large errors, all valid scores are then equal, which is reported even with -q; --scale-score thresholds gives
-    rewards that can be compared over tasks and metrics.
+    An invalid submission gets a verdict with a reason. A submission or a task folder whose digest differs from the
+    record, or a metric that fails, is an error. Metrics that are code run in a sandbox of their own.
 
-    Streams.
+    partial-credit raises the reward of a valid score to the best failure's, -9.3, so that failing never pays. Where a
+    metric has large errors all valid scores get the same reward, which is reported even with -q; --scale-score
+    thresholds makes rewards comparable between metrics.
 
-    \b
-    Examples:
-      mle-grade executed.jsonl -o graded.jsonl
-      mle-sandbox rollouts.jsonl | mle-grade --reward raw | jq .reward
-      mle-grade --submission my.csv --task tasks.jsonl --id wine
+    Reads and writes one record at a time.
     """
     grading.check()
     one.check(run.files)

@@ -23,18 +23,20 @@ def read_metric(name: str) -> str:
 @click.argument("paths", nargs=-1, metavar="FOLDER...", type=click.Path())
 @options(ImportOptions, "import_options", metric={"read": read_metric})
 def main(run: cli.Run, paths: tuple[str, ...], import_options: ImportOptions) -> None:
-    """Make tasks out of folders of MLE-bench, MLE-Dojo, SandMLE or Kaggle, and out of tables.
-
-    A FOLDER is one competition, or holds many; a table is CSV, TSV, Parquet or Excel. What is not prepared is skipped,
-    with the reason on standard error. The folders stay as they are: files are linked below --data where the file system
-    can, else copied. How the competitions of MLE-bench and MLE-Dojo are graded is known here; a plain folder or a table
-    needs --metric or --target, and rows of it are held out where the answers are not known. Streams.
+    """Convert folders of MLE-bench, MLE-Dojo, SandMLE or Kaggle, and tables, into tasks.
 
     \b
     Examples:
       mle-import ~/.cache/mle-bench/data --repo ~/mle-bench -j 4 -o tasks.jsonl
       mle-import house-prices --metric rmsle --target SalePrice | jq .thresholds
       mle-import wine.csv --target quality -o tasks.jsonl
+
+    A FOLDER is one competition, or contains many; a table is CSV, TSV, Parquet or Excel. Folders that are not prepared
+    are skipped, with the reason on standard error. Files are hard-linked below --data where the file system allows it,
+    else copied; the folders do not change. The grading of MLE-bench's and MLE-Dojo's competitions is built in. A plain
+    folder or a table needs --metric or --target; where the answers are unknown, some of its rows become the test set.
+
+    Writes each task when it is done.
     """
     if not paths:
         raise click.UsageError("name a folder or a table to import, e.g. mle-import ~/.cache/mle-bench/data")

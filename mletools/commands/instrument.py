@@ -36,24 +36,26 @@ PLAIN = "with --plain-markers a solution can print the reports itself, and earn 
 @options(ModelOptions, "models", LM, model={"help": MODEL}, structured=None)  # the answer is a program, no JSON
 @options(AnswerOptions, "answers", LM)
 def main(run: cli.Run, mode: str, plain_markers: bool, models: ModelOptions, answers: AnswerOptions) -> None:
-    """Make the solutions in FILES (rollouts) report their progress (RL for MLE agents).
-
-    Seven reports (imported packages, loaded data, defined model, training loss, trained model, testing loss,
-    predicted test labels): which calls may earn them is found here; mle-sandbox watches these calls as they run and
-    collects what they really did, mle-grade --reward partial-credit pays for it. A program that does not parse passes
-    through, marked. Streams.
-
-    \b
-    ast  after the calls that a table knows: scikit-learn, xgboost, lightgbm, catboost, torch, keras
-    lm   where a frozen model puts them. Only places are taken from its answer, which must be the
-         program with reports in between; else ast steps in, and instrument.refusal says why.
-         A server's failure stops the run.
+    """Make the programs in FILES (rollouts) report their progress, for partial credit (RL for MLE agents).
 
     \b
     Examples:
       mle-instrument rollouts.jsonl | mle-sandbox | mle-grade --reward partial-credit
       mle-instrument --mode lm -m Qwen/Qwen2.5-3B-Instruct --model-url $URL -j 16 rollouts.jsonl
       mle-instrument < rollouts.jsonl | jq -r .instrument.code | head -40
+
+    There are seven reports: imported packages, loaded data, defined model, training loss, trained model, testing loss,
+    predicted test labels. This command finds the calls that may earn them, mle-sandbox watches these calls while the
+    program runs, and mle-grade --reward partial-credit gives credit. A program that does not parse passes unchanged,
+    and is marked.
+
+    \b
+    ast  after the calls of a table: scikit-learn, xgboost, lightgbm, catboost, torch, keras
+    lm   where a frozen model puts them. Only the places are taken from its answer, which must be the
+         program with reports inserted; otherwise ast is used, and instrument.refusal has the reason.
+         A failure of the server stops the run.
+
+    Reads and writes one record at a time.
     """
     if (mode == "lm") != (models.model is not None):
         raise OptionError("--mode lm needs a model: -m MODEL" if mode == "lm" else "-m is about --mode lm")

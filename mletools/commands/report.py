@@ -30,39 +30,7 @@ from ..reports.tables import comparison, course, report
     help="--compare, --html: of the bootstrap (20 tasks and more).",
 )
 def main(run: cli.Run, chosen: ReportOptions) -> None:
-    """Print what the graded rollouts in FILES amount to, per task and over tasks.
-
-    Each file is a set: valid, above median, medals, reward, score, costs, and human rank and normalised score where a
-    task has a leaderboard. --json has more (every mean with its SEM and interval).
-
-    A repeat is a seed of mle-rollout and a sample. A task's mean is over its repeats; "all" is the mean of the tasks'
-    means. SEM is over repeats, sd / sqrt(n) with ddof 1. Intervals are Student's t over repeats, of
-    shares (valid, medals) Wilson's over runs. Every task of any set should have
-    as many runs as the set's fullest (or as its group size says): the rest is missing, and counted as invalid unless
-    --missing says otherwise. Avg@k leaves invalid runs out and is 0 only if all k are invalid; Best@k is the best of k;
-    with more than k runs both are means over all choices of k.
-
-    --complexity adds rows over the tasks of each complexity that mle-import recorded, before the row over all tasks;
-    --sets-by makes sets of the models that played a role, such as several ideators in one file.
-
-    Of searches (mle-rollout --scaffold search) there is a table more: loops, the share of them that improved, seconds
-    to the first medal, costs by phase. --over-time shows what they would have handed in at each tenth of their
-    budgets, and what perfect selection would have, instead of the other tables. --over-turns shows agents in turns
-    after each of their turns: who asks an ideator for help, and the best submission so far. --over-traces shows runs
-    of several traces: what those from memory and from scratch have over time, and the first k valid submissions.
-
-    --compare pairs by task: win, tie, loss, and the mean difference. Its interval is over runs for shares (Newcombe),
-    over tasks for all others (Student's t; a bootstrap for 20 tasks and more).
-
-    --html is a page for a browser, in one file: which set is better, by how much and by whom, what changed most;
-    figures (training, differences by task, medals by kind of task, the course of runs, funnels, running times); the
-    same numbers; a table of rollouts to sort and filter, and every rollout as mle-show shows it. --plots has the
-    figures as files.
-
-    --follow shows a pipe at work, from files that `tee` and -o write (also as .partial): rollouts a minute, valid
-    ones and reward of the last 100, how many sandboxes are busy, updates, staleness, who waits for whom.
-
-    Holds the input: reads all of it before it prints (--follow does not).
+    """Summarise the graded rollouts in FILES, per task and over tasks; each file is a set.
 
     \b
     Examples:
@@ -70,6 +38,37 @@ def main(run: cli.Run, chosen: ReportOptions) -> None:
       mle-report --compare --by medal before.jsonl after.jsonl
       mle-report --html --train-steps steps.jsonl -o report.html graded.jsonl
       mle-report --follow --train-steps steps.jsonl graded.jsonl
+
+    The tables have valid submissions, those above the median, medals, reward, score and costs, and human rank and
+    normalised score where a task has a leaderboard. --json has more: every mean with its SEM and interval.
+
+    --compare pairs two sets by task: win, tie, loss, and the mean difference. Its interval is over runs for shares
+    (Newcombe), over tasks for all others (Student's t; a bootstrap for 20 tasks and more).
+
+    --html writes one file for a browser: which set is better, by how much and by whom, what changed most; figures
+    (training, differences by task, medals by kind of task, the course of runs, funnels, running times); the same
+    numbers; a table of rollouts to sort and filter, and every rollout as mle-show prints it. --plots writes the figures
+    as files.
+
+    --follow watches a running pipe, from files that `tee` and -o write (also as .partial): rollouts per minute, valid
+    ones and reward of the last 100, busy sandboxes, updates, staleness, waiting times.
+
+    --complexity adds rows for the complexities that mle-import recorded. --sets-by makes a set of each model that
+    played a role, such as several ideators in one file.
+
+    Searches (mle-rollout --scaffold search) get a table of their own: loops, the share of them that improved, seconds
+    to the first medal, costs by phase. --over-time shows what they would have submitted after each tenth of their
+    budgets, and what perfect selection would have. --over-turns shows agents in turns after each turn: requests to an
+    ideator, and the best submission so far. --over-traces shows runs of several traces: the best over time from memory
+    and from scratch, and the first k valid submissions.
+
+    A repeat is a seed of mle-rollout and a sample. A task's mean is over its repeats; "all" is the mean of the tasks'
+    means. SEM is over repeats, sd / sqrt(n) with ddof 1. Intervals are Student's t over repeats, and Wilson's over runs
+    for shares (valid, medals). Every task should have as many runs as the set's fullest task (or its group size);
+    others are missing, and count as invalid unless --missing says otherwise. Avg@k leaves invalid runs out and is 0
+    only if all k are invalid; Best@k is the best of k; with more than k runs both are means over all choices of k.
+
+    Reads the whole input before it prints (not with --follow).
     """
     files = run.files or ("-",)
     chosen.check(len(files))

@@ -83,25 +83,7 @@ def main(
     sandbox: SandboxOptions,
     **own: Any,
 ) -> None:
-    """Let a model work on the tasks in FILES; one rollout record a trajectory.
-
-    `scripted` is built in: deterministic, offline, it writes real solutions from good to broken, and plays every part.
-    -j is the number of rollouts in flight. Token ids and logprobs are recorded where the engine tells them.
-
-    \b
-    single   one answer, a plan and a program, which mle-sandbox runs (RL for MLE agents)
-    improve  two answers: the second improves on the first; the better by validation counts
-    react    reasons, runs programs, has them scored, answers (SandMLE)
-    codeact  a Python session and a shell; with --ideator it may ask for help (MLE-Ideator)
-    memory   traces that begin from scratch or from a pool of the best solutions (MLE-RL)
-    idea     from states (codeact --write-states): one idea a rollout, carried out by a frozen model
-    search   a graph of solutions, by six components that can be exchanged (R&D-Agent)
-    x.py:Me  a scaffold of your own (docs/agents.md)
-
-    Agents in turns run their programs here, in a sandbox, and see scores on training rows that are held out
-    (--validation; a task without such rows is played without scores), never test scores or answers, unless
-    --reveal-test says so. What they hand in has run already: mle-grade comes next. Every reply is kept in OUTPUT.tape
-    until the run is complete: a killed run pays for nothing twice. Streams.
+    """Let a model work on the tasks in FILES, and write a rollout for each trajectory.
 
     \b
     Examples:
@@ -110,6 +92,27 @@ def main(
       mle-rollout --scaffold react -m my-model --model-url $URL -g 4 -j 64 tasks.jsonl | mle-grade
       mle-rollout --scaffold search --preset aide -m my-model --max-seconds 3600 tasks.jsonl
       mle-rollout --scaffold codeact --ideator gpt-5 --write-states states.jsonl tasks.jsonl
+
+    \b
+    single   one answer, a plan and a program, which mle-sandbox runs (RL for MLE agents)
+    improve  two answers: the second improves on the first; the better by validation counts
+    react    reasons, runs programs, gets their scores, answers (SandMLE)
+    codeact  a Python session and a shell; with --ideator it may ask for help (MLE-Ideator)
+    memory   traces that begin from scratch or from a pool of the best solutions (MLE-RL)
+    idea     from states (codeact --write-states): one idea per rollout, executed by a frozen model
+    search   a graph of solutions, by six exchangeable components (R&D-Agent)
+    x.py:Me  a scaffold of your own (docs/agents.md)
+
+    `-m scripted` is a built-in simulated agent: deterministic and offline, with programs from good to broken; it can
+    play every scaffold and role. -j is the number of concurrent rollouts. Token ids and log-probabilities are recorded
+    where the engine returns them.
+
+    Agents in turns (all but single) run their programs in a sandbox of this command. They see scores on held-out
+    training rows (--validation; a task without such rows is played without scores), never test scores or answers,
+    unless --reveal-test is given. Their submissions have been run already, so mle-grade comes next. Every reply is kept
+    in OUTPUT.tape until the run is complete: resuming a killed run repeats no paid request.
+
+    Reads one task at a time and writes each rollout when it is done.
     """
     endless.check(run.sidecar_path("") is not None)
     seeded = "seed" in flags_on_command_line()

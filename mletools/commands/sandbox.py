@@ -33,19 +33,21 @@ def attack(run: cli.Run, sandbox: Sandbox, slots: int) -> None:
     help="Attack the sandbox instead, and print what is sealed and what is not; exit 1 if not.",
 )
 def main(run: cli.Run, selftest: bool, box: SandboxOptions) -> None:
-    """Run the programs of FILES (rollouts), each in a fresh folder, and take out what they submit.
-
-    A program sees its task's public files, read-only, under ./input, and nothing else of this machine that is ours: no
-    answers, no network, no environment. It writes ./submission.csv, which is kept under its digest in --data. What it
-    does wrong is a status in the record (error, timeout, memory, disk, output, killed); what we do wrong is an error.
-    Which protections were really active is in `execution.protections`. What an agent in turns has run already passes.
-    Streams.
+    """Run the programs of FILES (rollouts), each in a fresh folder, and collect their submissions.
 
     \b
     Examples:
       mle-instrument rollouts.jsonl | mle-sandbox -j 8 --timeout 60 -o executed.jsonl
       mle-sandbox --backend docker --on ray://head:10001 -j 64 rollouts.jsonl -o executed.jsonl
       mle-sandbox --backend auto --selftest
+
+    A program sees its task's public files, read-only, in ./input: no answers, no network, no environment variables, no
+    other files of yours. It writes ./submission.csv, which is stored under its digest below --data. A failure of the
+    program is a status in the record (error, timeout, memory, disk, output, killed); a failure of the sandbox is an
+    error. `execution.protections` lists the protections that were active. Programs that an agent in turns has run
+    already are not run again.
+
+    Reads and writes one record at a time.
     """
     if selftest and box.on is not None:
         raise OptionError("--selftest attacks the machine that it runs on: run it on a node of the cluster")

@@ -14,17 +14,7 @@ from ..reports.show.options import ShowOptions
 @cli.command("mle-show", text=True)
 @options(ShowOptions, "chosen")
 def main(run: cli.Run, chosen: ShowOptions) -> None:
-    """Show the rollouts in FILES: what each came to, then turn by turn what the agent saw, wrote and ran.
-
-    At the top the grade among its thresholds, the cost, and a line for each turn; `/turn 7` finds one in less. A
-    program stands there once; of the next of its kind, what changed. Long texts are cut in the middle. Code can be
-    copied as it stands; all else that an agent wrote is indented, and what would steer the terminal is spelled out,
-    as in ␛[2J.
-
-    --tree: a node stands below the one that it was made from; where several were, the line goes on with the one that
-    leads to the chosen node, or has most below it, and ├ begins another. What is no search is rejected.
-
-    Streams: shows one rollout at a time. --list reads all first. Text cannot be gone on with: --resume begins again.
+    """Show the rollouts in FILES to a reader: a summary, then turn by turn what the agent saw, wrote and ran.
 
     \b
     Examples:
@@ -32,6 +22,17 @@ def main(run: cli.Run, chosen: ShowOptions) -> None:
       mle-show --list graded.jsonl
       mle-show --id 3f2a --turn 4 --full graded.jsonl
       mle-show --tree --html -o search.html graded.jsonl
+
+    The summary has the grade among its thresholds, the cost, and a line per turn; `/turn 7` finds one in less. A
+    program is printed once, later versions as differences. Long texts are cut in the middle. Code can be copied as
+    printed; other text of the agent is indented, and characters that would control the terminal are spelled out, as in
+    ␛[2J.
+
+    --tree prints each node below its parent. Where a node has several children, the line continues with the one that
+    leads to the chosen node, or has most descendants, and ├ begins the others. Rollouts that are no search are
+    rejected.
+
+    Shows one rollout at a time; --list reads all first. --resume begins again.
     """
     chosen.check(click.get_current_context().get_parameter_source("colour") is ParameterSource.COMMANDLINE)
     run.end_dry_run("rollout")

@@ -30,16 +30,7 @@ SETTLED_LATER: dict[str, Any] = {
 def main(
     run: cli.Run, start: GrpoPolicy, folder: RunFolder, overrides: dict[str, Any], streaming: StreamOptions
 ) -> None:
-    """Train a policy on FILES (graded rollouts) by reinforcement, with TRL's losses and PEFT's LoRA.
-
-    The token ids are those that were sampled, never text tokenised again where ids are there; tokens that the policy
-    did not write carry no loss. Groups of fewer than two and groups without spread are dropped and counted. Writes
-    one train_step record a step. With --resume, OUT goes on where it stood: rollouts that it was trained on are
-    skipped, new ones continue the run. Holds the input; with --stream it does not.
-
-    \b
-    Presets: mle-ideator (MLE-Ideator), mle-rl (MLE-RL; rewards from mle-filter --preset mle-rl),
-    duration-aware (RL for MLE agents; the mean of the others instead of a critic), sandmle (SandMLE).
+    """Train a policy on FILES (graded rollouts) by reinforcement learning, with TRL's losses and PEFT's LoRA.
 
     \b
     Examples:
@@ -47,6 +38,16 @@ def main(
       mle-train-grpo --model Qwen/Qwen3-8B --preset sandmle --run-dir runs/grpo graded.jsonl
       mle-rollout -m hf:runs/grpo/latest -g 8 tasks.jsonl | mle-sandbox | mle-grade \\
         | mle-train-grpo --model runs/sft/latest --run-dir runs/grpo --resume
+
+    \b
+    Presets: mle-ideator (MLE-Ideator), mle-rl (MLE-RL; rewards from mle-filter --preset mle-rl),
+    duration-aware (RL for MLE agents; the mean of the others instead of a critic), sandmle (SandMLE).
+
+    Sampled token ids are used where present, never the text tokenized again. Tokens that the policy did not write carry
+    no loss. Groups of fewer than two and groups without reward spread are dropped and counted. With --resume the run in
+    OUT continues: rollouts that it was trained on are skipped, new ones are trained on.
+
+    Reads the whole input first (not with --stream), and writes a train_step record per optimiser step.
     """
     settings = settle(overrides, start.preset)
     if streaming.stream and settings.get("epochs", 1) > 1:

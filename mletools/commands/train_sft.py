@@ -18,14 +18,16 @@ from ..training.step_loader import leads
 def main(run: cli.Run, start: SftPolicy, folder: RunFolder, chosen: SftOptions) -> None:
     """Fine-tune a model on the policy's own messages in FILES (rollouts), with TRL and PEFT.
 
-    Only tokens that the policy wrote carry loss. Recorded token ids are used where they are; other records go through
-    the chat template. Writes one train_step record a step. Holds the input.
-
     \b
     Examples:
       mle-filter --no-spread --min-group 1 graded.jsonl \\
         | mle-train-sft --from-scratch tiny --run-dir runs/sft
       mle-train-sft --model Qwen/Qwen3-8B --run-dir runs/sft --epochs 3 kept.jsonl --resume
+
+    Only tokens that the policy wrote carry loss. Recorded token ids are used where present; other records are tokenized
+    with the chat template.
+
+    Reads the whole input first, and writes a train_step record per optimiser step.
     """
     start.check()
     policy.require_libraries()
