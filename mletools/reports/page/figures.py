@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..runs import STAGES, GradedRun, RunSet
-from ..show.visible import visible_line
+from ..runs import KEPT, STAGES, GradedRun, RunSet
+from ..show.visible import clipped, visible_line
 from ..statistics import mean, sem
 from ..summary import ALL
-from .figure import Cell, Figure, Palette, Point, bar_plot, clipped, curve, legend, named, percent
+from .figure import Cell, Figure, Palette, Point, bar_plot, curve, legend, named, percent
 
 Sets = Mapping[str, Sequence[GradedRun]]  # by label
 Record = Mapping[str, Any]
@@ -275,13 +275,11 @@ def _funnel(sets: Sets) -> Iterator[Figure]:
     caption = "Share of each set's rollouts that reached at least this stage."
     header = ("set", "stage", "rollouts", "share")
     yield Figure("funnel", "Rollouts by stage", caption, header, rows, drawn, 1.2 + 0.42 * len(STAGES))
-    filtered = [run for runs in sets.values() for run in runs if run.filtered]
-    if filtered:
-        dropped = Counter(run.dropped for run in filtered if run.dropped)
-        decisions = {"kept": len(filtered) - dropped.total(), **dict(dropped.most_common())}
-        caption = f"{len(filtered)} filtered rollouts."
+    decisions = Counter(run.decision for runs in sets.values() for run in runs if run.decision)
+    if filtered := decisions.total():
+        counted = {KEPT: decisions.pop(KEPT, 0), **dict(decisions.most_common())}
         names = ("decision", "rollouts", "share")
-        yield _counted("filters", "Decisions of filters", caption, names, decisions, len(filtered))
+        yield _counted("filters", "Decisions of filters", f"{filtered} filtered rollouts.", names, counted, filtered)
 
 
 def _task_funnel(files: Mapping[str, Sequence[str | None]]) -> Iterator[Figure]:
