@@ -42,7 +42,7 @@ class GradedRun:
     modality: str
     problem: str
     split: str | None  # difficulty in a benchmark (MLE-bench: one of COMPLEXITIES)
-    mutations: int | None
+    mutations: str | None  # `2 mutations`
     repeat: tuple[bool, int, int]  # whether mle-rollout's seed is known, the seed, the sample
     group: str
     group_size: int
@@ -154,7 +154,7 @@ def graded_run(rollout: Mapping[str, Any]) -> GradedRun:
         modality=visible_line(task.get("modality") or "unknown"),
         problem=visible_line(task.get("problem") or "unknown").replace("_", " "),
         split=visible_line(split) if isinstance(split, str) else None,
-        mutations=len(mutations) if isinstance(mutations, list) else None,
+        mutations=f"{len(mutations)} mutations" if isinstance(mutations, list) else None,
         repeat=(seed is not None, seed or 0, rollout["sample"]),
         group=rollout["group"],
         group_size=rollout["group_size"],

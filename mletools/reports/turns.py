@@ -6,7 +6,7 @@ from one long run instead of several limited ones). Not covered: means over task
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 HELP = "seek_help"
@@ -19,12 +19,11 @@ class Turn:
 
     number: from 1; message: the place of the policy's message, None if there is none; seen: the places of the messages
     between the last policy's message and this; kind: `bash`, `cell` (of a session) or `program`; program: the code that
-    it wrote; best: the best validation score so far
-    (of a node, the score of the search); improved: the turn has that score, and no turn before; best_grade: the verdict
-    on the best valid submission so far by test score, which the agent may not have seen, {} without any; seconds: from
-    the first turn's start to the end of this, summed; parent: of a node, the turn of its first parent, None if that is
-    not among the turns before; earlier: the program that its own is compared with, and its name (the last of its kind,
-    the solution that the rollout began with; of a node its parent's).
+    it wrote; best: the best validation score so far (of a node, the score of the search); improved: the turn has that
+    score, and no turn before; best_grade: the verdict on the best valid submission so far by test score, which the
+    agent may not have seen, {} without any; seconds: from the first turn's start to the end of this, summed; parent: of
+    a node, the turn of its first parent, None if that is not among the turns before; earlier: the program that its own
+    is compared with, and its name (the last of its kind, or what the rollout began with; of a node, its parent's).
     """
 
     number: int
@@ -37,7 +36,7 @@ class Turn:
     improved: bool
     best_grade: Record
     seconds: float
-    parent: "Turn | None"
+    parent: "Turn | None" = field(repr=False, compare=False)  # hundreds deep
     earlier: tuple[str, str] | None
 
     @property

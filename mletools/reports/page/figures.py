@@ -56,11 +56,7 @@ GROUPINGS: tuple[tuple[str, str, Callable[[GradedRun], str | None]], ...] = (
     ("modality", "Medals by modality", lambda run: run.modality),
     ("problem", "Medals by kind of problem", lambda run: run.problem),
     ("difficulty", "Medals by difficulty", lambda run: run.split),
-    (
-        "mutations",
-        "Medals by number of mutations",
-        lambda run: None if run.mutations is None else f"{run.mutations} mutations",
-    ),
+    ("mutations", "Medals by number of mutations", lambda run: run.mutations),
 )
 
 
@@ -293,9 +289,8 @@ def _task_funnel(files: Mapping[str, Sequence[str | None]]) -> Iterator[Figure]:
             "Drafts: the tasks of the last file and all dropped ones.",
             ("", "tasks", "share of the drafts"),
         )
-        yield _counted(
-            "tasks", "Tasks by stage", caption, header, {"drafts": drafts, **stages}, drafts, len(stages) + 1
-        )
+        counts = {"drafts": drafts, **stages}
+        yield _counted("tasks", "Tasks by stage", caption, header, counts, drafts, len(stages) + 1)
     if reasons:
         caption, header = "The first check that each task failed.", ("check", "tasks", "share")
         counts = dict(reasons.most_common())

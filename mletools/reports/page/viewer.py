@@ -14,8 +14,8 @@ from typing import Any
 
 from .. import show
 from ..search import is_search
-from ..show.lines import TITLE, Section
-from ..show.visible import shortened, visible_line
+from ..show.lines import Section
+from ..show.visible import visible_line
 
 WIDTH = 110  # columns
 SIZE = 150_000  # approximate characters per block: unpacked in milliseconds, and large enough to compress well
@@ -36,8 +36,7 @@ def _section(section: Section, written: show.Printer) -> str:
     lines = list(section.lines)
     while lines and not lines[-1].plain:
         lines.pop()
-    title = shortened(visible_line(section.title), TITLE).strip("─ ")
-    return _details(title, visible_line(section.after).strip("─ "), "".join(written(lines)))
+    return _details(section.name.strip("─ "), visible_line(section.after).strip("─ "), "".join(written(lines)))
 
 
 def _details(title: str, after: str, text: str) -> str:

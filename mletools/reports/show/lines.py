@@ -80,12 +80,16 @@ class Section:
     apart: bool = True
     folds: bool = False
 
+    @property
+    def name(self) -> str:
+        """Its title, harmless and not too long."""
+        return shortened(visible_line(self.title), TITLE)
+
     def text(self, view: View) -> Iterator["Text"]:
         """It for a terminal, its heading as wide as the view."""
-        title = shortened(visible_line(self.title), TITLE)
-        room = view.width - len(title) - len(self.after) - 5
+        room = view.width - len(self.name) - len(self.after) - 5
         after = f" {self.after}" if self.after else ""
-        heading = styled((f"── {title} ", self.style), ("─" * max(2, room), DIM), (after, DIM))
+        heading = styled((f"── {self.name} ", self.style), ("─" * max(2, room), DIM), (after, DIM))
         if self.apart:
             yield styled("")
         yield from folded([heading], view) if self.folds else [heading]
