@@ -17,14 +17,7 @@ from .statistics import MANY, RESAMPLES, Interval, effective_runs, mean, newcomb
 from .summary import RATES, mean_over_tasks
 
 TIE = 1e-9  # means this close are equal
-BY = {
-    "reward": "reward",
-    "score": "score",
-    "normalised": "normalised",
-    "human-rank": "human_rank",
-    "medal": "medal",
-    "valid": "valid",
-}
+BY = {name: name.replace("-", "_") for name in ("reward", "score", "normalised", "human-rank", "medal", "valid")}
 
 
 def compare(

@@ -6,12 +6,14 @@ covered: intervals.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from .table import number
 
 HEADER = ("type", "ideas", "share", "effective", "of")
 UNREAD = "(unread)"
+percent = partial(number, form=".1%")
 
 
 class Tally:
@@ -59,10 +61,6 @@ class Tally:
         return _plain([HEADER, *self.rows(types)])
 
 
-def percent(value: float | None, form: str = ".1%") -> str:
-    return number(value, form)
-
-
 def _plain(rows: Sequence[Sequence[str]]) -> str:
     """Aligned columns, the first to the left."""
     from tabulate import tabulate
@@ -89,6 +87,6 @@ def per_model(tallies: Mapping[str, Tally], types: Sequence[str]) -> str:
         shares = [tallies[name].share(kind) for name in names]
         changes = [None if None in (share, shares[0]) else share - shares[0] for share in shares[1:]]  # type: ignore[operator]
         effects = [percent(tallies[name].effective([kind])) for name in names]
-        rows.append([kind, *map(percent, shares), *(percent(change, "+.1%") for change in changes), *effects])
+        rows.append([kind, *map(percent, shares), *(number(change, "+.1%") for change in changes), *effects])
     rows.append(["ideas", *(str(len(tallies[name])) for name in names), *("" for _ in rows[0][len(names) + 1 :])])
     return _plain(rows)

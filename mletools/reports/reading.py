@@ -12,7 +12,7 @@ from ..records.jsonl import Line
 from .runs import GradedRun, RunSet, graded_run
 from .show.visible import visible_line
 from .traces import shown_score
-from .usage import USED, added_by_role, total
+from .usage import added, added_by_role
 
 
 def read_set(
@@ -57,9 +57,8 @@ def _better_trace(old: tuple[float | None, GradedRun], new: tuple[float | None, 
     (known, best), (score, run) = old, new
     better = known is None and (score is not None or (run.valid and not best.valid))
     better = better or (score is not None and known is not None and score > known)
-    costs: dict[str, Any] = {name: total(getattr(run, name), getattr(best, name)) for name in USED}
-    costs["used"] = added_by_role(best.used, run.used)
-    return (score, replace(run, **costs)) if better else (known, replace(best, **costs))
+    usage, by_role = added(run.usage, best.usage), added_by_role(best.usage_by_role, run.usage_by_role)
+    return score if better else known, replace(run if better else best, usage=usage, usage_by_role=by_role)
 
 
 def file_date(path: str) -> str | None:

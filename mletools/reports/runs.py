@@ -18,6 +18,7 @@ from .turns import Verdict, by_turn
 from .usage import Used, by_role
 
 MIXED = "mixed"
+KEPT = "kept"
 POLICIES = ("invalid", "ignore", "error")
 QUANTITIES = (
     "valid", "above_median", "bronze", "silver", "gold", "medal", "reward", "score", "human_rank", "normalised",
@@ -41,7 +42,7 @@ class GradedRun:
     modality: str
     problem: str
     split: str | None  # difficulty in a benchmark (MLE-bench: one of COMPLEXITIES)
-    mutations: int | None
+    mutations: str | None  # `2 mutations`
     repeat: tuple[bool, int, int]  # whether mle-rollout's seed is known, the seed, the sample
     group: str
     group_size: int
@@ -52,8 +53,7 @@ class GradedRun:
     execution_s: float | None
     submitted: bool
     coded: bool
-    filtered: bool
-    dropped: str | None  # the filter's reason; None: kept, or not filtered
+    decision: str | None  # of the filter: KEPT, or the reason; None: not filtered
     valid: bool
     above_median: bool
     medal: str | None
@@ -67,10 +67,7 @@ class GradedRun:
     human_rank_rule: str | None
     normalised: float | None
     ranked: bool  # the task has a leaderboard
-    seconds: float
-    prompt_tokens: int | None
-    completion_tokens: int | None
-    usd: float | None
+    usage: Used  # of its own models, and the seconds of its programs
     revealed: bool
     length: int  # in turns
     search: Search | None  # if it is a search
@@ -78,7 +75,7 @@ class GradedRun:
     trace: Trace | None  # if it is a trace of a run
     readings: Readings
     models: Mapping[str, str]  # by role
-    used: Mapping[str, Used]  # by role
+    usage_by_role: Mapping[str, Used]
 
     @property
     def ways(self) -> list[str]:
@@ -157,7 +154,7 @@ def graded_run(rollout: Mapping[str, Any]) -> GradedRun:
         modality=visible_line(task.get("modality") or "unknown"),
         problem=visible_line(task.get("problem") or "unknown").replace("_", " "),
         split=visible_line(split) if isinstance(split, str) else None,
-        mutations=len(mutations) if isinstance(mutations, list) else None,
+        mutations=f"{len(mutations)} mutations" if isinstance(mutations, list) else None,
         repeat=(seed is not None, seed or 0, rollout["sample"]),
         group=rollout["group"],
         group_size=rollout["group_size"],
@@ -168,8 +165,7 @@ def graded_run(rollout: Mapping[str, Any]) -> GradedRun:
         execution_s=execution.get("duration_s"),
         submitted=bool(execution.get("submission")),
         coded=rollout["code"] is not None,
-        filtered=decision is not None,
-        dropped=(decision.get("reason") or "dropped") if decision and not decision["kept"] else None,
+        decision=None if decision is None else KEPT if decision["kept"] else decision.get("reason") or "dropped",
         valid=grade["valid"],
         above_median=grade["above_median"],
         medal=grade["medal"],
@@ -184,10 +180,7 @@ def graded_run(rollout: Mapping[str, Any]) -> GradedRun:
         human_rank_rule=grade.get("human_rank_rule"),
         normalised=grade.get("normalised_score"),
         ranked=grade.get("teams") is not None,
-        seconds=usage["seconds"] + (0.0 if in_turns else execution.get("duration_s", 0.0)),
-        prompt_tokens=usage["prompt_tokens"],
-        completion_tokens=usage["completion_tokens"],
-        usd=usage["usd"],
+        usage={**usage, "seconds": usage["seconds"] + (0.0 if in_turns else execution.get("duration_s", 0.0))},
         revealed=bool(rollout.get("reveal_test")),
         length=len(rollout["turns"]),
         search=searched(rollout),
@@ -195,7 +188,7 @@ def graded_run(rollout: Mapping[str, Any]) -> GradedRun:
         trace=traced(rollout),
         readings=Counter((way["read"], way["rule"]) for turn in rollout["turns"] if (way := turn.get("format"))),
         models={**{role: str(own[role]) for role in ROLES if own.get(role)}, "policy": str(policy["model"])},
-        used=by_role(rollout),
+        usage_by_role=by_role(rollout),
     )
 
 

@@ -140,15 +140,15 @@ def _at_k_over_tasks(rows: Sequence[Values]) -> dict[str, float | None]:
 
 def _facts(runs: Sequence[GradedRun], expected: int) -> Row:
     """Counts and costs of the runs, together and by role."""
-    roles = dict.fromkeys(role for run in runs for role in run.used)
-    by_role = {role: [run.used[role] for run in runs if role in run.used] for role in roles}
+    roles = dict.fromkeys(role for run in runs for role in run.usage_by_role)
+    by_role = {role: [used for run in runs if (used := run.usage_by_role.get(role))] for role in roles}
     costs = {role: {"rollouts": len(used), **_used(used)} for role, used in by_role.items()}
     return {
         "rollouts": len(runs),
         "missing": expected - len(runs),
         "revealed": sum(run.revealed for run in runs),
         "reward_rule": common(run.reward_rule for run in runs),
-        **_used([{name: getattr(run, name) for name in USED} for run in runs]),
+        **_used([run.usage for run in runs]),
         **({"usage_by_role": costs} if costs else {}),
     }
 
@@ -249,12 +249,9 @@ def _standing(run: GradedRun | None, at: int, board: bool, counted: bool) -> Val
     search = run.search if run else None
     if search is None and (run or not counted):
         return None
-    values: dict[str, float | None] = {}
     standing = search.over_time[at] if search else Standing(SHARES[at])
-    for prefix, verdict in (("", standing.handed_in or Verdict()), ("perfect_", standing.perfect or Verdict())):
-        values[f"{prefix}medal"] = float(verdict.medal)
-        values[f"{prefix}normalised"] = (verdict.normalised or 0.0) if board else None
-    return values
+    handed_in, perfect = (verdict or Verdict() for verdict in (standing.handed_in, standing.perfect))
+    return {**handed_in.values(board), **perfect.values(board, "perfect_")}
 
 
 def _turns(runs: Runs, boards: Container[str]) -> Row:
@@ -270,9 +267,7 @@ def _after(turns: Sequence[tuple[bool, Verdict]], at: int, board: bool) -> Value
     """BY_TURN after turn `at`, counted from 0; a finished run keeps its last values."""
     working = at < len(turns)
     asked, best = turns[min(at, len(turns) - 1)]
-    normalised = (best.normalised or 0.0) if board else None
-    values = (float(working), float(asked) if working else None, float(best.valid), float(best.medal), normalised)
-    return dict(zip(BY_TURN, values, strict=True))
+    return {"working": float(working), "asked": float(asked) if working else None, **best.values(board)}
 
 
 def _traces(runs: Runs) -> Row:

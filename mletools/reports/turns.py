@@ -6,7 +6,7 @@ from one long run instead of several limited ones). Not covered: means over task
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 HELP = "seek_help"
@@ -18,31 +18,40 @@ class Turn:
     """A turn of a rollout.
 
     number: from 1; message: the place of the policy's message, None if there is none; seen: the places of the messages
-    between the last policy's message and this; program: the code that it wrote; best: the best validation score so far
-    (of a node, the score of the search); improved: the turn has that score, and no turn before; best_grade: the verdict
-    on the best valid submission so far by test score, which the agent may not have seen, {} without any; seconds: from
-    the first turn's start to the end of this, summed.
+    between the last policy's message and this; kind: `bash`, `cell` (of a session) or `program`; program: the code that
+    it wrote; best: the best validation score so far (of a node, the score of the search); improved: the turn has that
+    score, and no turn before; best_grade: the verdict on the best valid submission so far by test score, which the
+    agent may not have seen, {} without any; seconds: from the first turn's start to the end of this, summed; parent: of
+    a node, the turn of its first parent, None if that is not among the turns before; earlier: the program that its own
+    is compared with, and its name (the last of its kind, or what the rollout began with; of a node, its parent's).
     """
 
     number: int
     record: Record
     message: int | None
     seen: range
+    kind: str
     program: str | None
     best: float | None
     improved: bool
     best_grade: Record
     seconds: float
+    parent: "Turn | None" = field(repr=False, compare=False)  # hundreds deep
+    earlier: tuple[str, str] | None
+
+    @property
+    def name(self) -> str:
+        return f"turn {self.number}"
+
+    @property
+    def node(self) -> Record:
+        """Of a search's graph; {} without one."""
+        return self.record.get("node") or {}
 
     @property
     def ran(self) -> Record | None:
         """Its execution or cell."""
         return self.record.get("execution") or self.record.get("cell")
-
-    @property
-    def kind(self) -> str:
-        """The programs that its own is compared with: `bash`, `cell` (of a session) or `program`."""
-        return "bash" if self.record["action"] == "bash" else "cell" if "cell" in self.record else "program"
 
 
 class Verdict(NamedTuple):
@@ -55,10 +64,15 @@ class Verdict(NamedTuple):
     @classmethod
     def of(cls, grade: Record | None) -> "Verdict":
         """The Verdict in a grade; that of an invalid submission if there is none."""
-        valid = bool(grade and grade.get("valid"))
-        return cls(
-            valid, bool(grade and grade.get("medal")), grade.get("normalised_score") if grade and valid else None
-        )
+        grade = grade or {}
+        valid = bool(grade.get("valid"))
+        return cls(valid, bool(grade.get("medal")), grade.get("normalised_score") if valid else None)
+
+    def values(self, board: bool, prefix: str = "") -> dict[str, float | None]:
+        """Its fields as numbers; board: the task has a leaderboard, on which no submission counts as 0."""
+        normalised = (self.normalised or 0.0) if board else None
+        values = {"valid": float(self.valid), "medal": float(self.medal), "normalised": normalised}
+        return {f"{prefix}{name}": value for name, value in values.items()}
 
 
 def turns(rollout: Record) -> list[Turn]:
@@ -70,6 +84,9 @@ def turns(rollout: Record) -> list[Turn]:
     best: float | None = (rollout.get("state") or {}).get("validation")
     best_grade: Record = {}
     last, seconds = -1, 0.0
+    nodes: dict[int, Turn] = {}  # by number
+    began = began_with(rollout)
+    written = {"program": began} if began else {}  # by kind, the last program and its name
     listed = []
     for at, record in enumerate(records):
         place = record.get("message", sampled[at] if at < len(sampled) else None)
@@ -87,8 +104,24 @@ def turns(rollout: Record) -> list[Turn]:
         # a rollout that is run after its turns: the last has written the program at the top
         program = rollout["code"] if at == len(records) - 1 and runs_after(rollout) else record.get("code")
         seconds += record["duration_s"]
-        listed.append(Turn(at + 1, record, message, seen, program, best, improved, best_grade, seconds))
+        kind = "bash" if record["action"] == "bash" else "cell" if "cell" in record else "program"
+        node, parent, earlier = record.get("node"), None, written.get(kind)
+        if node:
+            parent = nodes.get(node["parents"][0]) if node["parents"] else None
+            earlier = (parent.program, f"{parent.name}, its parent") if parent and parent.program is not None else None
+        turn = Turn(at + 1, record, message, seen, kind, program, best, improved, best_grade, seconds, parent, earlier)
+        if node:
+            nodes.setdefault(node["number"], turn)
+        if program is not None:
+            written[kind] = (program, turn.name)
+        listed.append(turn)
     return listed
+
+
+def began_with(rollout: Record) -> tuple[str, str] | None:
+    """The program that a rollout began with, if it did, and its name."""
+    code = (rollout.get("state") or {}).get("code")
+    return (code, "the solution that it began with") if code else None
 
 
 def runs_after(rollout: Record) -> bool:

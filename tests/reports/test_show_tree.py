@@ -17,7 +17,8 @@ from shown_rollouts import react, single
 
 from mletools.records import schema
 from mletools.reports import show
-from mletools.reports.show.tree import drawn, first_parents
+from mletools.reports.show.tree import drawn
+from mletools.reports.turns import turns
 
 
 def text(record: dict[str, Any], colour: bool = False, valid: bool = True, **view: Any) -> str:
@@ -104,17 +105,26 @@ def test_searches_that_came_to_nothing() -> None:
 
 
 def read(record: dict[str, Any]) -> list[int | None]:
-    """The first parents as the lines alone tell them."""
+    """The turns of the first parents as the lines alone tell them, by turn."""
     found: dict[int, int | None] = {}
     last: dict[int, int] = {}  # of each line, by how far it is to the right, the node drawn last
-    for lead, at in drawn(record):
+    for lead, at in leads(record):
         level = len(re.match("(│ )*", lead)[0]) // 2  # type: ignore[index]
         mark = lead[2 * level :]
         assert mark in ("┌ ", "─ ", "├ ", "└ ", "├─┬ ", "├── ")
         root, side = mark in ("┌ ", "─ "), mark in ("├─┬ ", "├── ")
         found[at] = None if root else last[level]
         last[level + side] = at
-    return [found[at] for at in range(len(found))]
+    return [found[at] for at in sorted(found)]
+
+
+def leads(record: dict[str, Any]) -> list[tuple[str, int]]:
+    """The lines to the left of each node, and the number of its turn."""
+    return [(lead, turn.number) for lead, turn in drawn(turns(record), record["search"]["chosen"])]
+
+
+def first_parents(record: dict[str, Any]) -> list[int | None]:
+    return [turn.parent.number if turn.parent else None for turn in turns(record)]
 
 
 def grown(shape: str, count: int) -> dict[str, Any]:
@@ -138,20 +148,20 @@ def grown(shape: str, count: int) -> dict[str, Any]:
 @pytest.mark.parametrize("shape", ["chain", "wide", "comb", "halves", "random", "late", "drafts"])
 def test_any_graph_of_500_nodes_can_be_read_back_and_fits(shape: str) -> None:
     record = grown(shape, 500)
-    assert read(record) == first_parents(record["turns"])
-    assert max(len(lead) for lead, _ in drawn(record)) <= 2 * (9 + 2)  # log2 of 500, and the line of the chosen node
+    assert read(record) == first_parents(record)
+    assert max(len(lead) for lead, _ in leads(record)) <= 2 * (9 + 2)  # log2 of 500, and the line of the chosen node
     for width in (40, 80):
         lines = tree(record, width).split("\n")
         assert all(cell_len(line) <= width for line in lines)
         numbers = [int(found[1]) for line in lines if (found := re.search(r"[┌├└┬─] (\d+) ", line))]
         assert sorted(numbers) == list(range(500))
-    assert len(list(drawn(grown("chain", 500)))[499][0]) == 2
+    assert len(leads(grown("chain", 500))[499][0]) == 2
 
 
 def test_parents_that_are_not_among_the_turns_before_make_a_draft() -> None:
     record = search("x", node(4, (2,), 1.0, 1), node(5, (6,), 1.0, 2), node(6, (4,), 1.0, 3), node(7, (7,), 1.0, 4))
-    assert first_parents(record["turns"]) == [None, None, 0, None]
-    assert [at for _, at in drawn(record)] == [0, 2, 1, 3]
+    assert first_parents(record) == [None, None, 1, None]
+    assert [at for _, at in leads(record)] == [1, 3, 2, 4]
     assert "turn 2 of 4" in text(record)
 
 

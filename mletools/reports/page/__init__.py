@@ -127,14 +127,22 @@ def cells(run: GradedRun, label: str, place: tuple[int, int]) -> list[Any]:
     def short(value: float | None) -> float | None:
         return None if value is None else float(f"{value:.6g}")
 
-    tokens = None if run.completion_tokens is None else (run.prompt_tokens or 0) + run.completion_tokens
+    prompt, completion = run.usage["prompt_tokens"], run.usage["completion_tokens"]
+    tokens = None if completion is None else (prompt or 0) + completion
     policy = run.models["policy"] if run.version is None else f"{run.models['policy']} {run.version}"
     execution_s = None if run.execution_s is None else round(run.execution_s, 2)
     row = [
         *(run.id, label, run.name, run.modality, run.scaffold, policy, run.length, run.stop_reason, run.status),
-        *(run.valid, run.medal, short(run.score), short(run.reward), short(run.human_rank), round(run.seconds, 1)),
-        *(execution_s, tokens, short(run.usd), " | ".join(run.ways) or None),
-        *(run.dropped or ("kept" if run.filtered else None), *place),
+        *(
+            run.valid,
+            run.medal,
+            short(run.score),
+            short(run.reward),
+            short(run.human_rank),
+            round(run.usage["seconds"], 1),
+        ),
+        *(execution_s, tokens, short(run.usage["usd"]), " | ".join(run.ways) or None),
+        *(run.decision, *place),
     ]
     return [visible_line(cell) if isinstance(cell, str) else cell for cell in row]
 
@@ -171,9 +179,9 @@ def _cards(runs: Sequence[GradedRun], overall: Sequence[Record]) -> Iterator[tup
             ends = row[f"{name}_ci"]
             if mean is not None:
                 yield words, f"{mean:{form}}", f"{interval(ends, form.replace('.1', '.0'))} {level}" if ends else ""
-    hours = sum(run.seconds for run in runs) / 3600
+    hours = sum(run.usage["seconds"] for run in runs) / 3600
     yield "Rollout hours", f"{hours:,.1f}" if hours >= 0.05 else f"{hours:.2g}", "requests and programs, summed"
-    paid = [run.usd for run in runs if run.usd is not None]
+    paid = [usd for run in runs if (usd := run.usage["usd"]) is not None]
     if paid:
         yield "Cost", f"{sum(paid):,.2f} USD", "" if len(paid) == len(runs) else f"known for {len(paid)} of {len(runs)}"
 

@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..show.visible import clipped
+
 Cell = str | float | int | None
 Draw = Callable[[Any, "Palette"], None]  # on matplotlib's Axes
 Point = tuple[float, float, float | None]  # across, up, ± error
@@ -147,7 +149,3 @@ def legend(axes: Any, count: int) -> None:
     columns = max(1, min(4, len(labels), int((figure.get_figwidth() - 0.8) / width)))
     figure.set_figheight(figure.get_figheight() + 0.19 * max(0, -(-len(labels) // columns) - 2))
     axes.legend(frameon=False, ncols=columns, loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0)
-
-
-def clipped(text: str, most: int = 36) -> str:
-    return text if len(text) <= most else f"{text[: most - 1]}…"

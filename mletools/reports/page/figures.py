@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..runs import STAGES, GradedRun, RunSet
-from ..show.visible import visible_line
+from ..runs import KEPT, STAGES, GradedRun, RunSet
+from ..show.visible import clipped, visible_line
 from ..statistics import mean, sem
 from ..summary import ALL
-from .figure import Cell, Figure, Palette, Point, bar_plot, clipped, curve, legend, named, percent
+from .figure import Cell, Figure, Palette, Point, bar_plot, curve, legend, named, percent
 
 Sets = Mapping[str, Sequence[GradedRun]]  # by label
 Record = Mapping[str, Any]
@@ -56,11 +56,7 @@ GROUPINGS: tuple[tuple[str, str, Callable[[GradedRun], str | None]], ...] = (
     ("modality", "Medals by modality", lambda run: run.modality),
     ("problem", "Medals by kind of problem", lambda run: run.problem),
     ("difficulty", "Medals by difficulty", lambda run: run.split),
-    (
-        "mutations",
-        "Medals by number of mutations",
-        lambda run: None if run.mutations is None else f"{run.mutations} mutations",
-    ),
+    ("mutations", "Medals by number of mutations", lambda run: run.mutations),
 )
 
 
@@ -275,13 +271,11 @@ def _funnel(sets: Sets) -> Iterator[Figure]:
     caption = "Share of each set's rollouts that reached at least this stage."
     header = ("set", "stage", "rollouts", "share")
     yield Figure("funnel", "Rollouts by stage", caption, header, rows, drawn, 1.2 + 0.42 * len(STAGES))
-    filtered = [run for runs in sets.values() for run in runs if run.filtered]
-    if filtered:
-        dropped = Counter(run.dropped for run in filtered if run.dropped)
-        decisions = {"kept": len(filtered) - dropped.total(), **dict(dropped.most_common())}
-        caption = f"{len(filtered)} filtered rollouts."
+    decisions = Counter(run.decision for runs in sets.values() for run in runs if run.decision)
+    if filtered := decisions.total():
+        counted = {KEPT: decisions.pop(KEPT, 0), **dict(decisions.most_common())}
         names = ("decision", "rollouts", "share")
-        yield _counted("filters", "Decisions of filters", caption, names, decisions, len(filtered))
+        yield _counted("filters", "Decisions of filters", f"{filtered} filtered rollouts.", names, counted, filtered)
 
 
 def _task_funnel(files: Mapping[str, Sequence[str | None]]) -> Iterator[Figure]:
@@ -295,9 +289,8 @@ def _task_funnel(files: Mapping[str, Sequence[str | None]]) -> Iterator[Figure]:
             "Drafts: the tasks of the last file and all dropped ones.",
             ("", "tasks", "share of the drafts"),
         )
-        yield _counted(
-            "tasks", "Tasks by stage", caption, header, {"drafts": drafts, **stages}, drafts, len(stages) + 1
-        )
+        counts = {"drafts": drafts, **stages}
+        yield _counted("tasks", "Tasks by stage", caption, header, counts, drafts, len(stages) + 1)
     if reasons:
         caption, header = "The first check that each task failed.", ("check", "tasks", "share")
         counts = dict(reasons.most_common())

@@ -8,16 +8,14 @@ block (a JSON list of strings), which a browser unpacks when it needs one of the
 
 import base64
 import gzip
-import itertools
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .. import show
 from ..search import is_search
-
-if TYPE_CHECKING:
-    from rich.text import Text
+from ..show.lines import Section
+from ..show.visible import visible_line
 
 WIDTH = 110  # columns
 SIZE = 150_000  # approximate characters per block: unpacked in milliseconds, and large enough to compress well
@@ -27,27 +25,18 @@ def piece(rollout: Mapping[str, Any], full: bool = False) -> str:
     """The HTML of one valid rollout record. full: texts are not cut."""
     written = show.html_printer()
     view = show.View(full, WIDTH)
-    number = itertools.accumulate(map(show.is_rule, lines := list(show.lines(rollout, view))))
-    sections = [
-        _section([line for line, _ in of], written)
-        for _, of in itertools.groupby(zip(lines, number, strict=True), lambda each: each[1])
-    ]
+    sections = [_section(section, written) for section in show.sections(rollout, view)]
     if is_search(rollout):
         graph = "".join(written(show.graph(rollout, view)))
         sections.insert(1, _details("exploration graph", "", graph))
     return "".join(sections)
 
 
-def _section(lines: list["Text"], written: show.Printer) -> str:
-    head, body = (lines[0], lines[1:]) if show.is_rule(lines[0]) else (None, lines)
-    while body and not body[-1].plain:
-        body.pop()
-    text = "".join(written(body))
-    if head is None:
-        return f"<pre>{text}</pre>"
-    # the spans of a rule: its title, its line, and the text after it if there is any
-    title, _, after = (*(head.plain[span.start : span.end].strip("─ ") for span in head.spans), "")[:3]
-    return _details(title, after, text)
+def _section(section: Section, written: show.Printer) -> str:
+    lines = list(section.lines)
+    while lines and not lines[-1].plain:
+        lines.pop()
+    return _details(section.name.strip("─ "), visible_line(section.after).strip("─ "), "".join(written(lines)))
 
 
 def _details(title: str, after: str, text: str) -> str:

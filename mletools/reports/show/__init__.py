@@ -6,8 +6,8 @@ writing (the command does).
 
 from .console import Printer, html_printer, page, printer
 from .header import row, table
-from .lines import View, is_rule
-from .rollout import lines
+from .lines import View
+from .rollout import lines, sections
 from .tree import graph
 
-__all__ = ["Printer", "View", "graph", "html_printer", "is_rule", "lines", "page", "printer", "row", "table"]
+__all__ = ["Printer", "View", "graph", "html_printer", "lines", "page", "printer", "row", "sections", "table"]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from ..turns import Turn
 from ..usage import AFTERWARDS, by_role
 from . import facts
-from .lines import BAD, DIM, GOOD, LABEL, LOUD, View, block, count, folded, rule, styled
+from .lines import BAD, DIM, GOOD, LABEL, LOUD, View, block, count, folded, styled
 from .visible import shortened, visible_line
 
 if TYPE_CHECKING:
@@ -27,12 +27,14 @@ STOPPED = {
 }
 
 
-def header(rollout: Record, view: View) -> Iterator["Text"]:
-    """The heading, and the facts about all of it, each on its line."""
-    yield rule(f"rollout {rollout['id']}", view, "bold reverse")
+def header(rollout: Record, of: Sequence[Turn], view: View) -> Iterator["Text"]:
+    """The facts about all of it, each on its line, and the table of its turns."""
     yield from folded(_all_facts(rollout), view)
     if view.full and rollout.get("settings"):
         yield from block("settings " + _options(rollout["settings"])[2:], view, DIM, words=True)
+    if table := overview(rollout, of):
+        yield styled("")
+        yield from table
 
 
 def _all_facts(rollout: Record) -> Iterator["Text"]:
@@ -162,7 +164,7 @@ def overview(rollout: Record, turns: Sequence[Turn]) -> list["Text"]:
         return []
     columns: dict[str, list[str]] = {}
     for turn in turns:
-        record, node = turn.record, turn.record.get("node") or {}
+        record, node = turn.record, turn.node
         cells = {
             "turn": str(turn.number),
             "node": str(node.get("number", "-")),

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 INDENT = "  "
 LONGEST = 1000  # characters of a line
+TITLE = 60  # characters of a section's title
 CODE = (300, 100)  # first and last lines of a program
 LONGEST_WRAPPED = 4000  # beyond, words are not looked for
 MOST_COLOURED = 50_000  # characters of a program; of more nothing has colours
@@ -65,18 +66,34 @@ def folded(lines: Iterable["Text"], view: View) -> Iterator["Text"]:
             yield Text.assemble(2 * INDENT, part, end="") if at else part
 
 
-def rule(title: str, view: View, style: str = "bold", after: str = "") -> "Text":
-    """A heading that fills the width."""
-    title = shortened(visible_line(title), 60)
-    room = view.width - len(title) - len(after) - 5
-    line = styled((f"── {title} ", style), ("─" * max(2, room), "dim"), (f" {after}" if after else "", "dim"))
-    line.no_wrap = True
-    return line
+@dataclass(frozen=True)
+class Section:
+    """A part of a rollout: its lines below a title, with a remark to the right of it.
 
+    apart: an empty line stands before it; folds: a title that is too long for the width is broken.
+    """
 
-def is_rule(line: "Text") -> bool:
-    """Whether `rule` made the line; no line of an agent's is one, whatever it says."""
-    return line.no_wrap is True
+    title: str
+    lines: Iterable["Text"]
+    after: str = ""
+    style: str = "bold"
+    apart: bool = True
+    folds: bool = False
+
+    @property
+    def name(self) -> str:
+        """Its title, harmless and not too long."""
+        return shortened(visible_line(self.title), TITLE)
+
+    def text(self, view: View) -> Iterator["Text"]:
+        """It for a terminal, its heading as wide as the view."""
+        room = view.width - len(self.name) - len(self.after) - 5
+        after = f" {self.after}" if self.after else ""
+        heading = styled((f"── {self.name} ", self.style), ("─" * max(2, room), DIM), (after, DIM))
+        if self.apart:
+            yield styled("")
+        yield from folded([heading], view) if self.folds else [heading]
+        yield from self.lines
 
 
 def block(
@@ -113,8 +130,6 @@ def code(text: str, view: View, language: str) -> Iterator["Text"]:
     lexer.get_tokens_unprocessed = functools.partial(_first_tokens, lexer.get_tokens_unprocessed)
     syntax = Syntax(whole, lexer, theme="ansi_dark", background_color="default")
     coloured = syntax.highlight(whole).split("\n", allow_blank=True)
-    for line in coloured:  # of a program of one line it is set, as of a heading (is_rule)
-        line.no_wrap = None
     for part, line in zip(parts, coloured, strict=False):
         yield _left_out(part) if isinstance(part, int) else line
 

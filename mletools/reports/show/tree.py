@@ -7,14 +7,15 @@ Not covered: what a node tried, wrote and printed (turns).
 """
 
 import re
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..turns import lower_is_better, turns
+from ..turns import Turn, lower_is_better, turns
 from . import facts
 from .header import MEDALS, padded, revealed
 from .lines import BAD, DIM, LABEL, View, count, folded, styled
-from .visible import visible_line
+from .visible import clipped, visible_line
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -26,17 +27,18 @@ CHOSEN = "chosen"  # in a column of its own: no hypothesis can say it
 WIDEST = 24  # characters of an operation, of a problem, of further parents
 ROOM = 10  # columns that a hypothesis should have, rather than a node's operation and further parents
 _BLANK = re.compile(r"[ \t\n]+")
-Drawn = tuple[str, int]  # the lines to the left of a node, and its place in turns
+Drawn = tuple[str, Turn]  # the lines to the left of a node, and the node
 
 
 def graph(rollout: Record, view: View) -> Iterator["Text"]:
     """A search as lines without their ends: what it came to, its nodes, how to read them."""
     if rollout.get("reveal_test"):
         yield revealed()
-    yield from folded([_root(rollout)], view)
-    if not rollout["turns"]:
+    of = turns(rollout)
+    yield from folded([_root(rollout, of)], view)
+    if not of:
         return
-    yield from _rows(rollout, list(drawn(rollout)), [turn.improved for turn in turns(rollout)], view)
+    yield from _rows(rollout, list(drawn(of, rollout["search"].get("chosen"))), view)
     direction = "lower" if lower_is_better(rollout) else "higher"
     legend = (
         f"* best score so far ({direction} is better); gain over the parent, + is better; "
@@ -46,15 +48,15 @@ def graph(rollout: Record, view: View) -> Iterator["Text"]:
     yield styled("")
 
 
-def _root(rollout: Record) -> "Text":
-    best = next((turn.record["node"] for turn in reversed(turns(rollout)) if turn.improved), None)
-    numbered = {turn["node"]["number"]: turn for turn in rollout["turns"]}
+def _root(rollout: Record, of: Sequence[Turn]) -> "Text":
+    best = next((turn.node for turn in reversed(of) if turn.improved), None)
+    numbered = {turn.node["number"]: turn.node for turn in of}
     chosen = rollout["search"].get("chosen")
     parts: list[str | tuple[str, str]] = [(f"{facts.task_name(rollout)}", LABEL), f" {rollout['id']}: "]
     parts.append(f"{rollout['search'].get('preset') or 'components of its own'}, {count(len(numbered), 'node')}, ")
     parts.append("none has a score" if best is None else f"best {best['number']} ({facts.number(best['score'])}), ")
     if chosen in numbered:
-        parts.append((f"chosen {chosen} ({facts.number(numbered[chosen]['node']['score'])})", "bold"))
+        parts.append((f"chosen {chosen} ({facts.number(numbered[chosen]['score'])})", "bold"))
     else:
         parts.append((", " if best is None else "") + "none chosen")
     return styled(*parts)
@@ -63,77 +65,52 @@ def _root(rollout: Record) -> "Text":
 # --- the lines ------------------------------------------------------------------------------------------------------
 
 
-def first_parents(records: Sequence[Record]) -> list[int | None]:
-    """Of each node the place of its first parent; None of a draft, and where the parent is not among the turns before."""
-    places: dict[Any, int] = {}
-    found = []
-    for at, turn in enumerate(records):
-        parents = turn["node"]["parents"]
-        found.append(places.get(parents[0]) if parents else None)
-        places.setdefault(turn["node"]["number"], at)
-    return found
-
-
-def drawn(rollout: Record) -> Iterator[Drawn]:
+def drawn(of: Sequence[Turn], chosen: Any) -> Iterator[Drawn]:
     """The nodes in the order of their lines. With n nodes, one is at most log2(n) + 1 lines to the right."""
-    nodes = rollout["turns"]
-    parents = first_parents(nodes)
-    children: list[list[int]] = [[] for _ in nodes]
-    for at, parent in enumerate(parents):
-        if parent is not None:
-            children[parent].append(at)
-    below = [1] * len(nodes)
-    for at in reversed(range(len(nodes))):  # a parent stands before its children
-        parent = parents[at]
-        if parent is not None:
-            below[parent] += below[at]
-    chosen = _line_of(rollout["search"].get("chosen"), nodes, parents)
-    drafts = [at for at, parent in enumerate(parents) if parent is None]
-    # lines left of the node, lines left of those below it, its place
-    todo = [("┌ " if children[at] else "─ ", "", at) for at in reversed(drafts)]
+    children: dict[int | None, list[Turn]] = defaultdict(list)  # by the parent's turn; None: the drafts
+    for turn in of:
+        children[turn.parent.number if turn.parent else None].append(turn)
+    below: Counter[int] = Counter()
+    for turn in reversed(of):  # a parent stands before its children
+        below[turn.number] = 1 + sum(below[child.number] for child in children[turn.number])
+    leading = set()  # the chosen node and all that it descends from
+    ancestor = next((turn for turn in of if turn.node["number"] == chosen), None)
+    while ancestor is not None:
+        leading.add(ancestor.number)
+        ancestor = ancestor.parent
+    # lines left of the node, lines left of those below it, the node
+    todo = [("┌ " if children[turn.number] else "─ ", "", turn) for turn in reversed(children[None])]
     while todo:
-        lead, guide, at = todo.pop()
-        yield lead, at
-        if children[at]:
-            main = max(children[at], key=lambda child: (child in chosen, below[child], -child))
-            todo.append((guide + ("├ " if children[main] else "└ "), guide, main))
-            for side in reversed([child for child in children[at] if child != main]):
-                todo.append((guide + ("├─┬ " if children[side] else "├── "), guide + "│ ", side))
-
-
-def _line_of(number: Any, nodes: Sequence[Record], parents: Sequence[int | None]) -> set[int]:
-    """The places of the node with this number and of all that it descends from, along first parents."""
-    at = next((at for at, turn in enumerate(nodes) if turn["node"]["number"] == number), None)
-    found: set[int] = set()
-    while at is not None:
-        found.add(at)
-        at = parents[at]
-    return found
+        lead, guide, turn = todo.pop()
+        yield lead, turn
+        if further := children[turn.number]:
+            main = max(further, key=lambda child: (child.number in leading, below[child.number], -child.number))
+            todo.append((guide + ("├ " if children[main.number] else "└ "), guide, main))
+            for side in reversed([child for child in further if child is not main]):
+                todo.append((guide + ("├─┬ " if children[side.number] else "├── "), guide + "│ ", side))
 
 
 # --- a line a node --------------------------------------------------------------------------------------------------
 
 
-def _rows(rollout: Record, order: Sequence[Drawn], improved: Sequence[bool], view: View) -> Iterator["Text"]:
+def _rows(rollout: Record, order: Sequence[Drawn], view: View) -> Iterator["Text"]:
     from rich.cells import cell_len
 
-    nodes, parents, lower = rollout["turns"], first_parents(rollout["turns"]), lower_is_better(rollout)
-    chosen = rollout["search"].get("chosen")
+    lower, chosen = lower_is_better(rollout), rollout["search"].get("chosen")
     rows: list[tuple[str, ...]] = [HEADER]
-    for lead, at in order:
-        place, mark = parents[at], CHOSEN if nodes[at]["node"]["number"] == chosen else ""
-        parent = None if place is None else nodes[place]["node"]["score"]
-        label, score, gain = _cells(nodes[at], improved[at], parent, lower)
-        words = visible_line(_BLANK.sub(" ", nodes[at]["node"]["hypothesis"][: 4 * view.width])).strip()
-        medal, seconds = (_medal(nodes[at]) or "")[:1], f"{nodes[at]['duration_s']:.1f}"
+    for lead, turn in order:
+        mark = CHOSEN if turn.node["number"] == chosen else ""
+        label, score, gain = _cells(turn, lower)
+        words = visible_line(_BLANK.sub(" ", turn.node["hypothesis"][: 4 * view.width])).strip()
+        medal, seconds = (_medal(turn) or "")[:1], f"{turn.record['duration_s']:.1f}"
         rows.append((lead + label, score, gain, medal, seconds, mark, words[: view.width]))
     widths = [max(cell_len(cell) for cell in column) for column in zip(*rows, strict=True)][:-1]
-    least = max(len(lead) + len(f"{nodes[at]['node']['number']}") for lead, at in order)
+    least = max(len(lead) + len(f"{turn.node['number']}") for lead, turn in order)
     widths[0] = max(min(widths[0], view.width - ROOM - sum(widths[1:]) - 2 * len(widths)), least)
-    for number, row in enumerate(rows):
-        turn = nodes[order[number - 1][1]] if number else None
-        style = "bold" if turn is None else BAD if turn.get("problem") else ""
-        styles = {"test": MEDALS.get(_medal(turn) or "", style) if turn else style, "": "bold reverse"}
+    for row, drawn_turn in zip(rows, (None, *(turn for _, turn in order)), strict=True):
+        style = "bold" if drawn_turn is None else BAD if drawn_turn.record.get("problem") else ""
+        medal = (_medal(drawn_turn) if drawn_turn else None) or ""
+        styles = {"test": MEDALS.get(medal, style), "": "bold reverse"}
         parts: list[tuple[str, str]] = []
         for name, cell, width in zip(HEADER, row, widths, strict=False):
             if width:
@@ -144,21 +121,21 @@ def _rows(rollout: Record, order: Sequence[Drawn], improved: Sequence[bool], vie
         yield line
 
 
-def _cells(turn: Record, better: bool, parent: float | None, lower: bool) -> tuple[str, str, str]:
-    """Of one node: what it is, its score or problem, the gain over its first parent, whose score is `parent`."""
-    node = turn["node"]
+def _cells(turn: Turn, lower: bool) -> tuple[str, str, str]:
+    """Of one node: what it is, its score or problem, the gain over its first parent."""
+    node, action, problem = turn.node, turn.record["action"], turn.record.get("problem")
     score, more = node["score"], ", ".join(map(str, node["parents"][1:]))
-    label = f"{node['number']} {_word(turn['action'])}" + (f" + {_word(more)}" if more else "")
-    words = _word(turn["problem"]) if turn.get("problem") else facts.number(score) + ("*" if better else " ")
+    parent = turn.parent.node["score"] if turn.parent else None
+    label = f"{node['number']} {_word(action)}" + (f" + {_word(more)}" if more else "")
+    words = _word(problem) if problem else facts.number(score) + ("*" if turn.improved else " ")
     gain = "" if score is None or parent is None else f"{(parent - score if lower else score - parent):+.4g}"
     return label, words, gain
 
 
-def _medal(turn: Record) -> str | None:
-    medal = (turn.get("grade") or {}).get("medal")
+def _medal(turn: Turn) -> str | None:
+    medal = (turn.record.get("grade") or {}).get("medal")
     return medal if medal in MEDALS else None
 
 
 def _word(text: str) -> str:
-    text = visible_line(text)
-    return text if len(text) <= WIDEST else f"{text[: WIDEST - 1]}…"
+    return clipped(visible_line(text), WIDEST)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ..turns import Turn
 from . import facts
 from .header import graded
-from .lines import BAD, DIM, GOOD, LABEL, View, block, changes, code, count, folded, rule, styled
+from .lines import BAD, DIM, GOOD, LABEL, View, block, changes, code, count, folded, styled
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -37,11 +37,9 @@ PROBLEMS = {
 }
 
 
-def turn(rollout: Record, this: Turn, before: Mapping[str, tuple[str, str]], view: View) -> Iterator["Text"]:
-    """One turn. `before`: for each kind of program the last one, and where it stands."""
+def turn(rollout: Record, this: Turn, view: View) -> Iterator["Text"]:
+    """The lines of one turn."""
     record, program = this.record, this.program
-    cost = facts.spent(record.get("usage"), record["duration_s"], "")
-    yield rule(f"turn {this.number} of {len(rollout['turns'])}: {record['action']}", view, after=cost)
     if record.get("dropped"):
         yield styled((f"no longer seen by the agent: messages {_ranges(record['dropped'])}", "yellow"))
     if this.message is not None:
@@ -55,7 +53,7 @@ def turn(rollout: Record, this: Turn, before: Mapping[str, tuple[str, str]], vie
     if (record.get("format") or {}).get("read") == "lenient":
         yield styled((f"read leniently: {record['format']['rule']}", "yellow"))
     if program is not None:
-        yield from listing(program, this.kind, before, view)
+        yield from listing(program, this.kind, this.earlier, view)
     yield from folded(came_of(record, bool(rollout.get("reveal_test")), view), view)
     if record.get("node"):
         yield from learnt(record["node"], view)
@@ -114,12 +112,12 @@ def _arguments(arguments: Any) -> str:
     return "\n".join(f"{key}: {text}" for key, text in texts.items())
 
 
-def listing(program: str, kind: str, before: Mapping[str, tuple[str, str]], view: View) -> Iterator["Text"]:
-    """The program; or, where one of its kind came before and that is shorter, what changed."""
+def listing(program: str, kind: str, earlier: tuple[str, str] | None, view: View) -> Iterator["Text"]:
+    """The program; or, if that is shorter, what changed since the `earlier` one (and where that stands)."""
     size = count(program.strip("\n").count("\n") + 1, "line")
     name = {"bash": "commands", "cell": "cell"}.get(kind, "code")
-    if not view.full and kind in before:
-        old, where = before[kind]
+    if not view.full and earlier is not None:
+        old, where = earlier
         if old.strip() == program.strip():
             yield styled((name, LABEL), f" ({size}): as {where}")
             return

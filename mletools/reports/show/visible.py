@@ -56,6 +56,11 @@ def shortened(line: str, most: int) -> str:
     return f"{line[: most - tail]} … {len(line) - most:,} characters … {line[-tail:]}"
 
 
+def clipped(text: str, most: int = 36) -> str:
+    """A text of at most `most` characters: the beginning of a longer one."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
 def cut(lines: list[str], head: int, tail: int) -> list[str | int]:
     """The first and the last lines, and between them how many were left out; all where that saves nothing."""
     if len(lines) <= head + tail + 1:
