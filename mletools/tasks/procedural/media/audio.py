@@ -9,6 +9,11 @@ import io
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+from scipy import fft
+from scipy.io import wavfile
+from scipy.ndimage import gaussian_filter1d, maximum_filter1d, uniform_filter1d
+
 from ..world import Asset, Category, Facts, Number, Rendered
 from .common import Menu, apply_steps, codes, draw_numbers, measured_places, number_values, of_module, shuffled
 
@@ -79,15 +84,11 @@ def file_facts(remarks: Sequence[str] = ()) -> Facts:
 
 def quantised(level: Any) -> Any:
     """Amplitudes between -1 and 1, cut off beyond, as whole numbers of 16 bit; the same shape."""
-    import numpy as np
-
     return np.rint(np.round(np.clip(level, -1, 1) * FULL, 3)).astype("<i2")
 
 
 def asset(samples: Any, meaning: str = "the recording") -> Asset:
     """One file a row of `samples` (rows, LENGTH), which are 16 bit."""
-    from scipy.io import wavfile
-
     contents = []
     for row in samples:
         file = io.BytesIO()
@@ -98,16 +99,12 @@ def asset(samples: Any, meaning: str = "the recording") -> Asset:
 
 def _turns(pitch: Any, glide: Any) -> Any:
     """The phase in periods, (rows, LENGTH), of a tone that has `pitch` in the middle and rises by `glide` Hz a second."""
-    import numpy as np
-
     time = np.arange(LENGTH) / RATE
     return pitch[:, None] * time + glide[:, None] * (time**2 - SECONDS * time) / 2
 
 
 def _sound(values: Mapping[str, Any], envelope: Any, rng: Any) -> Any:
     """(rows, LENGTH) between -1 and 1, from the factors' values in their units and the codes of the envelope."""
-    import numpy as np
-
     rows, time = len(envelope), np.arange(LENGTH) / RATE
     turns, fall = _turns(values["audio_pitch"], values["audio_glide"]), values["audio_overtones"][:, None]
     starts = rng.uniform(size=(3, rows, 1))
@@ -132,8 +129,6 @@ def _sound(values: Mapping[str, Any], envelope: Any, rng: Any) -> Any:
 
 def _clicks(count: Any, rng: Any) -> Any:
     """So many clicks of three samples each, at drawn times that do not touch: (rows, LENGTH)."""
-    import numpy as np
-
     level = np.zeros((len(count), LENGTH + 3))
     for row, clicks in zip(level, np.rint(count).astype(int), strict=True):
         for slot in rng.permutation(LENGTH // CLICK_SPACING)[:clicks]:
@@ -145,27 +140,19 @@ def _clicks(count: Any, rng: Any) -> Any:
 
 def spoil(level: Any, mutations: Mapping[str, float], rng: Any) -> Any:
     """`level` (rows, LENGTH) after the mutations, in the order of a recording chain."""
-    import numpy as np
-
     return np.round(apply_steps(FAULTS, level, mutations, rng), 9)
 
 
 def _filtered(level: Any, weight: Any) -> Any:
     """`level` (rows, samples) with its spectrum multiplied by `weight`, for each of the frequencies of rfft."""
-    import numpy as np
-
     return np.fft.irfft(np.fft.rfft(level, axis=1) * weight, n=level.shape[1], axis=1)
 
 
 def _loudness(level: Any) -> Any:
-    import numpy as np
-
     return np.sqrt(np.mean(level**2, axis=1, keepdims=True))
 
 
 def _echo(level: Any, strength: float, rng: Any) -> Any:
-    import numpy as np
-
     delay = rng.randint(int(0.03 * RATE), int(0.09 * RATE), size=len(level))
     gain = strength * rng.uniform(0.3, 0.9, size=len(level))
     padded = np.zeros((len(level), LENGTH))
@@ -176,24 +163,18 @@ def _echo(level: Any, strength: float, rng: Any) -> Any:
 
 def _noise(level: Any, strength: float, rng: Any) -> Any:
     """Noise whose power falls with the frequency, by a power of it that is drawn once."""
-    import numpy as np
-
     weight = (1 + np.fft.rfftfreq(LENGTH, 1 / RATE) / 200) ** -rng.uniform(0.2, 1.0)
     noise = _filtered(rng.normal(size=level.shape), weight / np.sqrt(np.mean(weight**2)))
     return level + strength * rng.uniform(0.2, 1.0, size=(len(level), 1)) * _loudness(level) * noise
 
 
 def _hum(level: Any, strength: float, rng: Any) -> Any:
-    import numpy as np
-
     time, starts = np.arange(LENGTH) / RATE, rng.uniform(size=(3, len(level), 1))
     wave = sum(np.sin(2 * np.pi * (50 * at * time + starts[at // 2])) / at for at in (1, 3, 5))
     return level + strength * rng.uniform(0.4, 1.5, size=(len(level), 1)) * _loudness(level) * wave
 
 
 def _gain(level: Any, strength: float, rng: Any) -> Any:
-    import numpy as np
-
     rows = len(level)
     late = np.arange(LENGTH) >= rng.randint(LENGTH // 6, 5 * LENGTH // 6, size=(rows, 1))
     factor = 1 - strength * rng.uniform(0.4, 0.85, size=(rows, 1))
@@ -202,16 +183,12 @@ def _gain(level: Any, strength: float, rng: Any) -> Any:
 
 def _clip(level: Any, strength: float, rng: Any) -> Any:
     """Cuts off at a share of the 98 % quantile of the amplitude, so that clicks do not save the rest."""
-    import numpy as np
-
     loud = np.quantile(np.abs(level), 0.98, axis=1, keepdims=True)
     top = loud * (1 - strength * rng.uniform(0.25, 0.75, size=(len(level), 1)))
     return np.clip(level, -top, top)
 
 
 def _dropouts(level: Any, strength: float, rng: Any) -> Any:
-    import numpy as np
-
     silent = np.zeros(level.shape, dtype=bool)
     for _ in range(2 + int(6 * strength)):
         start = rng.randint(LENGTH, size=(len(level), 1))
@@ -221,8 +198,6 @@ def _dropouts(level: Any, strength: float, rng: Any) -> Any:
 
 
 def _narrow(level: Any, strength: float, rng: Any) -> Any:
-    import numpy as np
-
     top = 2800 - 1500 * strength * rng.uniform(0.3, 1.0, size=(len(level), 1))
     passes = 1 / (1 + (np.fft.rfftfreq(LENGTH, 1 / RATE) / top) ** 16)
     weak = rng.uniform(size=(len(level), 1)) < 0.4 + 0.5 * strength
@@ -247,8 +222,6 @@ def plain_features(samples: Any) -> Any:
     Loudness of the whole and of fifths, peak, zero crossings, 16 bands and their centroid; of quarters the loudness of
     the upper treble; of halves the centroid below 1200 Hz; how much the rectified wave swings in two bands of rates.
     """
-    import numpy as np
-
     level, rows = samples / FULL, len(samples)
     spectrum, pitch = np.fft.rfft(level, axis=1), np.fft.rfftfreq(LENGTH, 1 / RATE)
     power = np.abs(spectrum[:, 1:]) ** 2
@@ -281,8 +254,6 @@ WINDOW, HOP, PADDED = 512, 256, 2048
 
 def measure(samples: Any) -> dict[str, Any]:
     """Each factor in its own unit, (rows,), and codes of the envelope, from 16 bit samples (rows, LENGTH)."""
-    import numpy as np
-
     level = (samples / FULL).astype(np.float32)
     clicks, cleaned = _find_clicks(level / (_loudness(level) + np.float32(1e-9)))
     pitch, glide = _find_line(cleaned)
@@ -321,16 +292,11 @@ def measure(samples: Any) -> dict[str, Any]:
 
 def _slow(course: Any, width: float) -> Any:
     """`course` (rows, steps) smoothed by a Gaussian of `width` steps."""
-    from scipy.ndimage import gaussian_filter1d
-
     return gaussian_filter1d(course, width, axis=1, mode="reflect")
 
 
 def _find_clicks(level: Any) -> tuple[Any, Any]:
     """(number of clicks (rows,), the recording without them): jumps that stick out of their neighbourhood."""
-    import numpy as np
-    from scipy.ndimage import maximum_filter1d, uniform_filter1d
-
     jump = np.zeros_like(level)
     jump[:, 1:-1] = np.abs(2 * level[:, 1:-1] - level[:, :-2] - level[:, 2:])
     usual = uniform_filter1d(np.minimum(jump, 3 * np.median(jump, axis=1, keepdims=True)), 201, axis=1, mode="nearest")
@@ -342,9 +308,6 @@ def _find_clicks(level: Any) -> tuple[Any, Any]:
 
 def _find_line(level: Any) -> tuple[Any, Any]:
     """(pitch in the middle, glide in Hz per second) of the tone: the best straight line through the spectrogram."""
-    import numpy as np
-    from scipy import fft
-
     starts = np.arange(0, LENGTH - WINDOW + 1, HOP)
     frames = level[:, starts[:, None] + np.arange(WINDOW)] * np.hanning(WINDOW)
     size = np.abs(fft.rfft(frames.astype(np.float32), n=PADDED, axis=2))
@@ -366,8 +329,6 @@ def _find_line(level: Any) -> tuple[Any, Any]:
 
 def _vertex(beside: Sequence[Any]) -> Any:
     """Where a parabola through three values at -1, 0 and 1 is highest, between -1 and 1."""
-    import numpy as np
-
     bend = np.minimum(beside[0] - 2 * beside[1] + beside[2], -1e-6)
     return np.clip((beside[0] - beside[2]) / (2 * bend), -1, 1)
 
@@ -378,9 +339,6 @@ HOP_DOWN = 20
 
 def _low_band(mixed: Any) -> Any:
     """(rows, LENGTH / HOP_DOWN) of a complex wave (rows, LENGTH): what moves no faster than HALF_BAND."""
-    import numpy as np
-    from scipy import fft
-
     spectrum, kept = fft.fft(mixed, axis=1), LENGTH // HOP_DOWN
     low = np.concatenate([spectrum[:, : kept // 2], spectrum[:, -(kept // 2) :]], axis=1)
     slow = np.abs(np.fft.fftfreq(kept, HOP_DOWN / RATE)) <= HALF_BAND
@@ -389,8 +347,6 @@ def _low_band(mixed: Any) -> Any:
 
 def _find_envelope(loud: Any) -> tuple[Any, Any]:
     """(codes of the envelope, its slow course): the shape that the smoothed loudness is most like."""
-    import numpy as np
-
     slow = _slow(loud, 0.06 * RATE / HOP_DOWN)
     place = np.linspace(0, 1, loud.shape[1])
     shapes = np.array(

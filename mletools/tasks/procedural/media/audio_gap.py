@@ -7,6 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from scipy.ndimage import gaussian_filter1d
+
 from ...table import Column, fixed
 from ..world import Dense, Rendered, Target
 from .audio import FULL, LENGTH, RATE, SECONDS, asset, file_facts, quantised, spoil
@@ -36,8 +39,6 @@ def reconstruction(
     scenario: Mapping[str, Any], rows: int, mutations: Mapping[str, float], noise: float, rng: Any
 ) -> Dense:
     """Recordings of one drawn family of waves, with a gap a recording whose samples are asked for."""
-    import numpy as np
-
     units = int(rng.randint(24, 33))
     family = pick(list(WAVES), rng)
     wave = WAVES[family](rows, rng)
@@ -83,8 +84,6 @@ def reconstruction(
 
 def _nearby(heard: Any, at: Any) -> Any:
     """(rows, units, 10): the position in the gap, lines and a cubic between its edges, the samples beside them, loudness."""
-    import numpy as np
-
     units = at.shape[1]
     before = np.take_along_axis(heard, at[:, :1] - np.arange(3, 0, -1), axis=1)
     after = np.take_along_axis(heard, at[:, -1:] + np.arange(1, 4), axis=1)
@@ -100,8 +99,6 @@ def _nearby(heard: Any, at: Any) -> Any:
 
 
 def _tones(rows: int, rng: Any) -> Wave:
-    import numpy as np
-
     ratios = [1.0, round(float(rng.uniform(1.6, 2.6)), 3), round(float(rng.uniform(3.2, 4.8)), 3)]
     words = f"three tones, the second {ratios[1]} and the third {ratios[2]} times as high as the first"
     sizes = np.array([1.0, 0.8, 0.6])[:, None, None] * rng.uniform(0.7, 1.3, size=(3, rows, 1))
@@ -110,8 +107,6 @@ def _tones(rows: int, rng: Any) -> Wave:
 
 def _tremolo(rows: int, rng: Any) -> Wave:
     """A swelling tone is three tones; the outer two are of one size."""
-    import numpy as np
-
     part, depth = int(rng.randint(3, 8)), rng.uniform(0.5, 0.9, size=rows) / 2
     words = f"a tone that swells and fades once in {part} of its periods"
     sizes = np.stack([depth, np.ones(rows), depth])[:, :, None]
@@ -119,8 +114,6 @@ def _tremolo(rows: int, rng: Any) -> Wave:
 
 
 def _glide(rows: int, rng: Any) -> Wave:
-    import numpy as np
-
     rate = round(float((1 if rng.randint(2) else -1) * rng.uniform(80, 200)), 1)
     words = f"a tone and its octave whose pitch changes by {rate} Hz a second"
     sizes = np.stack([np.ones((rows, 1)), rng.uniform(0.3, 0.7, size=(rows, 1))])
@@ -131,8 +124,6 @@ def _chord(
     ratios: Sequence[float], sizes: Any, pitches: tuple[float, float], rate: float, words: str, rng: Any
 ) -> Wave:
     """Tones at `ratios` of a pitch between `pitches`, which changes by `rate` Hz a second; `sizes` (tones, rows, 1)."""
-    import numpy as np
-
     rows, time = sizes.shape[1], np.arange(LENGTH) / RATE
     bend = rate * (time**2 - SECONDS * time) / 2
     starts = rng.uniform(size=(len(ratios), rows, 1))
@@ -157,8 +148,6 @@ def _chord(
 
 def _fitted(level: Any, known: Any, at: Any, angles: Sequence[Any]) -> Any:
     """(rows, units, 1 + angles): least squares of sines and cosines of the angles beside the gap, and each one's part."""
-    import numpy as np
-
     near = at[:, :1] + np.arange(-AROUND, at.shape[1] + AROUND)
     base = np.stack(
         [wave(np.take_along_axis(angle, near, axis=1)) for angle in angles for wave in (np.sin, np.cos)], axis=2
@@ -174,16 +163,12 @@ def _fitted(level: Any, known: Any, at: Any, angles: Sequence[Any]) -> Any:
 
 def _murmur(rows: int, length: int, rng: Any) -> Any:
     """Noise (rows, length) without high tones, of deviation 1."""
-    from scipy.ndimage import gaussian_filter1d
-
     noise = gaussian_filter1d(rng.normal(size=(rows, length)), 5, axis=1, mode="wrap")
     return noise / noise.std(axis=1, keepdims=True)
 
 
 def _repeat(rows: int, rng: Any) -> Wave:
     """A pattern of noise that comes again and again, each time weaker and perhaps turned over."""
-    import numpy as np
-
     period, sign = int(rng.randint(140, 320)), 1 if rng.randint(2) else -1
     keep = round(sign * float(rng.uniform(0.96, 0.99)), 3)
     words = f"a sample is {keep} times the one {period} samples before"
@@ -198,8 +183,6 @@ def _repeat(rows: int, rng: Any) -> Wave:
 
 def _mirror(rows: int, rng: Any) -> Wave:
     """Noise whose second half is the first one played backwards."""
-    import numpy as np
-
     sign, middle = 1 if rng.randint(2) else -1, LENGTH // 2 + int(rng.randint(-40, 41))
     words = f"from sample {middle} on the recording is {'' if sign > 0 else 'minus '}the part before it, backwards"
     place = np.arange(LENGTH)

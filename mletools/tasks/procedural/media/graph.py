@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from ...table import csv_bytes, fixed
 from ..world import Asset, Category, Facts, Number, Rendered
 from .common import Menu, apply_steps, codes, draw_numbers, measured_places, number_values, pick, row_count, shuffled
@@ -81,8 +83,6 @@ def render(
     scenario: Mapping[str, Any], factors: Sequence[Number | Category], mutations: Mapping[str, float], rng: Any
 ) -> Rendered:
     """One file graphs/ID.csv a sample, spoiled by `mutations` (name: strength between 0 and 1)."""
-    import numpy as np
-
     from .graph_measure import measure, plain_features
 
     wanted = number_values(NUMBERS, factors, (), rng)
@@ -195,8 +195,6 @@ def _settle(starts: Sequence[_Start], wanted: Mapping[str, Any], rng: Any) -> li
     A move keeps the half of each end, and is kept where it brings triangles and the busiest node's links no further from
     what is wanted.
     """
-    import numpy as np
-
     rows = np.arange(len(starts))
     size = max(start.core for start in starts)
     joined = np.zeros((len(rows), size, size), dtype=np.int32)
@@ -240,7 +238,6 @@ def _settle(starts: Sequence[_Start], wanted: Mapping[str, Any], rng: Any) -> li
 def _weigh(network: Network, typical: float, rng: Any) -> list[Link]:
     """Weights are ranked by the links at a link's ends as far as wanted, then stretched between the halves; the heaviest
     link lies in the part that is wanted."""
-    import numpy as np
     from scipy.stats import rankdata
 
     links, wanted = np.array(network.links), network.wanted

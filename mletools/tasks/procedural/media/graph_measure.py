@@ -9,6 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from scipy.sparse.csgraph import connected_components, shortest_path
+
 from .graph import (
     ANCHOR,
     ANCHORS,
@@ -43,15 +46,10 @@ CHAIN = 4
 
 def plain_features(lists: Sequence[Sequence[Line]]) -> Any:
     """Floats of shape (rows, 21), from names as they stand and without links of a node to itself."""
-    import numpy as np
-
     return np.round(np.array([_counts(lines) for lines in lists], dtype=float), 6)
 
 
 def _counts(lines: Sequence[Line]) -> list[float]:
-    import numpy as np
-    from scipy.sparse.csgraph import shortest_path
-
     names = sorted({end for line in lines for end in line[:2]})
     index = {name: at for at, name in enumerate(names)}
     one, other = (np.array([index[line[at]] for line in lines]) for at in (0, 1))
@@ -84,8 +82,6 @@ def measure(lists: Sequence[Sequence[Line]]) -> dict[str, list[float]]:
 
 def _read(lines: Sequence[Line]) -> Any:
     """The network without links of a node to itself; a node's number is the number in its name."""
-    import numpy as np
-
     number = {end: int(float(re.sub(r"^\D+", "", end))) for line in lines for end in line[:2] if end}
     size = 1 + max(number.values())
     links = np.zeros((size, size))
@@ -98,9 +94,6 @@ def _read(lines: Sequence[Line]) -> Any:
 
 def _largest(links: Any) -> Any:
     """The part of the network with most nodes that hang together."""
-    import numpy as np
-    from scipy.sparse.csgraph import connected_components
-
     label = connected_components(links, directed=False)[1]
     keep = np.flatnonzero(label == np.bincount(label).argmax())
     return links[np.ix_(keep, keep)]
@@ -122,9 +115,6 @@ class _Parts:
 
 
 def _take_apart(weights: Any) -> _Parts:
-    import numpy as np
-    from scipy.sparse.csgraph import connected_components
-
     joined = (weights > 0).astype(int)
     size, degree = len(joined), joined.sum(axis=1)
     tails = [_walk(joined, degree, int(node)) for node in np.flatnonzero(degree == 1)]
@@ -159,8 +149,6 @@ def _take_apart(weights: Any) -> _Parts:
 
 def _walk(joined: Any, degree: Any, node: int) -> tuple[list[int], int]:
     """The nodes from an end up to where the network branches, and the node there (-1: none)."""
-    import numpy as np
-
     walked = [node]
     while True:
         onward = [int(each) for each in np.flatnonzero(joined[walked[-1]]) if each not in walked[-2:]]
@@ -172,8 +160,6 @@ def _walk(joined: Any, degree: Any, node: int) -> tuple[list[int], int]:
 def split_halves(joined: Any, nodes: Any) -> Any:
     """Half of `nodes`, with few links to the other half: a cut by each of the Laplacian's first eigenvectors, after which
     pairs change sides while this helps (Kernighan and Lin, 1970)."""
-    import numpy as np
-
     count = len(nodes)
     if count < 4:
         return nodes[: count // 2]
@@ -200,8 +186,6 @@ def split_halves(joined: Any, nodes: Any) -> Any:
 
 
 def _measured(parts: _Parts) -> dict[str, float]:
-    import numpy as np
-
     weights, joined, core = parts.weights, parts.joined, parts.core
     degree = joined.sum(axis=1)
     busiest = int(np.where(core, degree, -1).argmax())
@@ -230,7 +214,6 @@ def _measured(parts: _Parts) -> dict[str, float]:
 
 def _rank_correlation(one: Any, other: Any) -> float:
     """Spearman's, 0 where either is constant."""
-    import numpy as np
     from scipy.stats import rankdata
 
     if len(one) < 2 or np.ptp(one) == 0 or np.ptp(other) == 0:

@@ -10,6 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from scipy.ndimage import gaussian_filter, maximum_filter, median_filter, uniform_filter1d
+
 from ..world import Asset, Category, Facts, Number, Rendered
 from .common import (
     Menu,
@@ -71,8 +74,6 @@ class Look:
     @property
     def stamps(self) -> Any:
         """The markers, (levels, size, size), 0 to 1."""
-        import numpy as np
-
         return np.stack([_stamp(shape, 7 if self.side < 30 else 9) for shape in self.markers])
 
 
@@ -97,8 +98,6 @@ def render(
     scenario: Mapping[str, Any], factors: Sequence[Number | Category], mutations: Mapping[str, float], rng: Any
 ) -> Rendered:
     """One PNG a sample, of one size, spoiled by `mutations` (name: strength between 0 and 1)."""
-    import numpy as np
-
     rows, names = row_count(factors), {factor.name for factor in factors}
     marker = next((each for each in factors if isinstance(each, Category) and each.name == MARKER), None)
     markers = tuple(marker.levels) if marker else MARKERS[:3]
@@ -119,8 +118,6 @@ def render(
 
 def as_bytes(pictures: Any) -> Any:
     """The nearest grey values, uint8 of the same shape; rounded first, so that a last bit cannot move one."""
-    import numpy as np
-
     return np.clip(np.rint(np.round(pictures * 255, 3)), 0, 255).astype(np.uint8)
 
 
@@ -149,9 +146,6 @@ def file_facts(pixels: Any, remarks: Sequence[str] = ()) -> Facts:
 
 def smooth(fields: Any, sigma: Any) -> Any:
     """Fields of shape (rows, height, width, ...) blurred by a Gaussian of `sigma` pixels, a number or one a row."""
-    import numpy as np
-    from scipy.ndimage import gaussian_filter
-
     if np.ndim(sigma) == 0:
         return gaussian_filter(fields, sigma, axes=(1, 2), mode="nearest")
     return np.stack(
@@ -161,8 +155,6 @@ def smooth(fields: Any, sigma: Any) -> Any:
 
 def _paint(look: Look, values: Mapping[str, Any], shape: Any, quadrant: Any, rng: Any) -> Any:
     """Pictures of shape (rows, side, side, channels) for values of all NUMBERS, codes of the marker and its quadrant."""
-    import numpy as np
-
     rows, side = len(shape), look.side
     value = {name: each[:, None, None] for name, each in values.items()}
     # Clouds whose right half follows the mirrored left half with the asked correlation.
@@ -188,8 +180,6 @@ def _paint(look: Look, values: Mapping[str, Any], shape: Any, quadrant: Any, rng
 
 def _spots(look: Look, values: Mapping[str, Any], quadrant: Any, rng: Any) -> Any:
     """How far a spot covers each pixel, 0 to 1: round spots in drawn cells of the grid outside of the marker's quadrant."""
-    import numpy as np
-
     cell, at = look.side / GRID, np.arange(look.side)
     down, across = np.divmod(np.arange(GRID * GRID), GRID)
     part = 2 * (down >= GRID // 2) + (across >= GRID // 2)
@@ -206,8 +196,6 @@ def _spots(look: Look, values: Mapping[str, Any], quadrant: Any, rng: Any) -> An
 
 def _stamp(shape: str, size: int) -> Any:
     """A marker of `size` pixels a side, 0 to 1."""
-    import numpy as np
-
     at = np.abs(np.arange(size) - (size - 1) / 2)
     down, across = np.meshgrid(at, at, indexing="ij")
     far, end = np.hypot(down, across), size / 2
@@ -222,8 +210,6 @@ def _stamp(shape: str, size: int) -> Any:
 
 def _markers(look: Look, shape: Any, quadrant: Any, rng: Any) -> Any:
     """The marker of each picture, 0 to 1, at a drawn place inside its quadrant: (rows, side, side)."""
-    import numpy as np
-
     stamps, half = look.stamps, look.side // 2
     size = stamps.shape[1]
     painted = np.zeros((len(shape), look.side, look.side))
@@ -240,8 +226,6 @@ def flawed(pictures: Any, mutations: Mapping[str, float], rng: Any) -> Any:
 
 def turned(pictures: Any, mutations: Mapping[str, float], rng: Any) -> Any:
     """The pictures, a share of them turned by quarter turns where "rotation" is among the mutations."""
-    import numpy as np
-
     if "rotation" not in mutations:
         return pictures
     moved = rng.uniform(size=len(pictures)) < 0.04 + 0.16 * mutations["rotation"]
@@ -255,9 +239,6 @@ def _blur(pictures: Any, strength: float, rng: Any) -> Any:
 
 def _motion(pictures: Any, strength: float, rng: Any) -> Any:
     """The mean over one to three positions of the camera, across in one half of the pictures, down in the other."""
-    import numpy as np
-    from scipy.ndimage import uniform_filter1d
-
     steps = 1 + rng.randint(2 + (strength > 0.6), size=len(pictures))
     axes = rng.randint(2, size=len(pictures))
     shaken = [uniform_filter1d(*each, mode="nearest") for each in zip(pictures, steps, axes, strict=True)]
@@ -279,30 +260,22 @@ def _occlude(pictures: Any, strength: float, rng: Any) -> Any:
 
 
 def _brightness(pictures: Any, strength: float, rng: Any) -> Any:
-    import numpy as np
-
     gain, shift = rng.uniform(-1, 1, size=(2, len(pictures), 1, 1, 1)) * strength
     return np.clip(0.5 + np.exp(0.3 * gain) * (pictures - 0.5) + 0.12 * shift, 0, 1)
 
 
 def _vignette(pictures: Any, strength: float, rng: Any) -> Any:
-    import numpy as np
-
     at = np.linspace(-1, 1, pictures.shape[1])
     far = (at[:, None] ** 2 + at[None, :] ** 2) / 2
     return pictures * (1 - strength * rng.uniform(0.1, 0.5, size=(len(pictures), 1, 1, 1)) * far[None, :, :, None])
 
 
 def _levels(pictures: Any, strength: float, rng: Any) -> Any:
-    import numpy as np
-
     steps = 16 - round(8 * strength)
     return np.rint(np.round(np.clip(pictures, 0, 1) * steps, 6)) / steps
 
 
 def _pepper(pictures: Any, strength: float, rng: Any) -> Any:
-    import numpy as np
-
     struck = rng.uniform(size=pictures.shape[:3]) < 0.005 + 0.03 * strength
     white = rng.randint(2, size=pictures.shape[:3]).astype(float)
     return np.where(struck[..., None], white[..., None], pictures)
@@ -331,9 +304,6 @@ FLAWS: dict[str, Callable[[Any, float, Any], Any]] = {
 
 def mended(colours: Any) -> Any:
     """Black lines become the mean of the lines beside them, single black or white pixels the median around them."""
-    import numpy as np
-    from scipy.ndimage import median_filter
-
     for axis in (1, 2):
         dead = np.expand_dims((colours < 0.01).all(axis=3).mean(axis=3 - axis) > 0.9, (3 - axis, 3))
         padded = np.pad(colours, [(int(each == axis),) * 2 for each in range(4)], mode="reflect")
@@ -353,8 +323,6 @@ TILES, HARMONICS = 4, 5
 def plain_features(pixels: Any) -> Any:
     """(rows, k): a thumbnail of 4 x 4, the spread of the greys, mean steps between neighbours, how steps across and
     down go together, the mean spectrum of lines and of columns, mean colours."""
-    import numpy as np
-
     colours = pixels / 255.0
     grey = colours.mean(axis=3)
     rows, side = grey.shape[:2]
@@ -383,8 +351,6 @@ SYMMETRY_SHRINK = 0.67
 
 def measure(look: Look, pixels: Any) -> dict[str, Any]:
     """Each of NUMBERS in its unit (the tint only of colour pictures) and codes of the categories, (rows,) each."""
-    import numpy as np
-
     colours = mended(pixels / 255.0)
     grey = colours.mean(axis=3)
     wave, spots = np.zeros_like(grey), np.zeros(grey.shape, dtype=bool)
@@ -414,8 +380,6 @@ def measure(look: Look, pixels: Any) -> dict[str, Any]:
 
 def _find_marker(look: Look, grey: Any) -> tuple[Any, Any, Any]:
     """(level, quadrant, pixels that it covers) where a stamp without its mean answers most."""
-    import numpy as np
-
     stamps = look.stamps
     size, rows = stamps.shape[1], len(grey)
     flat = stamps.reshape(len(stamps), -1)
@@ -434,8 +398,6 @@ def _find_marker(look: Look, grey: Any) -> tuple[Any, Any, Any]:
 
 def _side_balance(grey: Any, covered: Any) -> Any:
     """How much brighter the right half is by the medians of what no marker covers, (rows,)."""
-    import numpy as np
-
     halves = np.split(np.where(covered, np.nan, grey), 2, axis=2)
     left, right = (np.nanmedian(part.reshape(len(grey), -1), axis=1) for part in halves)
     return np.round(right - left, 6)
@@ -443,8 +405,6 @@ def _side_balance(grey: Any, covered: Any) -> Any:
 
 def _levelled(grey: Any, balance: Any) -> Any:
     """The pictures without the difference between the halves, about 0."""
-    import numpy as np
-
     half = np.repeat([-0.5, 0.5], grey.shape[2] // 2)
     level = grey - balance[:, None, None] * half[None, None, :]
     return level - np.median(level, axis=(1, 2), keepdims=True)
@@ -452,8 +412,6 @@ def _levelled(grey: Any, balance: Any) -> Any:
 
 def _candidates(side: int) -> tuple[Any, Any, Any]:
     """Frequencies and angles of plane waves, (candidates,), and their cosines and sines, (2, candidates, pixels)."""
-    import numpy as np
-
     _, low, high, _ = NUMBERS["image_stripe_frequency"]
     frequency, angle = (each.ravel() for each in np.meshgrid(np.linspace(low, high, 19), np.linspace(12, 168, 53)))
     phase = plane_waves(side, frequency, angle)
@@ -462,8 +420,6 @@ def _candidates(side: int) -> tuple[Any, Any, Any]:
 
 def plane_waves(side: int, frequency: Any, degrees: Any) -> Any:
     """Phases of shape (candidates, pixels) of plane waves, periods a side and degrees of shape (candidates,)."""
-    import numpy as np
-
     at, turn = np.arange(side) / side, np.radians(degrees)[:, None, None]
     along = np.cos(turn) * at[None, None, :] + np.sin(turn) * at[None, :, None]
     return (2 * np.pi * frequency[:, None, None] * along).reshape(len(frequency), -1)
@@ -471,8 +427,6 @@ def plane_waves(side: int, frequency: Any, degrees: Any) -> Any:
 
 def _find_waves(candidates: tuple[Any, Any, Any], level: Any, ignored: Any) -> tuple[dict[str, Any], Any]:
     """Frequency, angle and contrast of the plane wave that explains most of what is not ignored, and that wave."""
-    import numpy as np
-
     frequency, angle, waves = candidates
     rows, side = level.shape[:2]
     fade = np.sin(np.pi * (np.arange(side) + 0.5) / side)
@@ -499,9 +453,6 @@ def _find_waves(candidates: tuple[Any, Any, Any], level: Any, ignored: Any) -> t
 
 def _find_spots(look: Look, calm: Any, covered: Any) -> tuple[Any, Any, Any]:
     """(count, radius in percent of the side, covered pixels) of what sticks out against the marker's direction."""
-    import numpy as np
-    from scipy.ndimage import maximum_filter
-
     depth = np.where(covered, 0.0, -look.sign * calm)
     depth = np.where(covered, 0.0, depth - smooth(np.minimum(depth, 0.12), 0.16 * look.side))
     near = np.round(smooth(depth, 0.7), 6)
@@ -517,8 +468,6 @@ def _find_spots(look: Look, calm: Any, covered: Any) -> tuple[Any, Any, Any]:
 
 def _symmetry(calm: Any, covered: Any) -> Any:
     """Correlation of the left half with the mirrored right half, over pairs of which neither is covered."""
-    import numpy as np
-
     free = (~(covered | covered[:, :, ::-1])).astype(float)
     total = np.maximum(free.sum(axis=(1, 2), keepdims=True), 1)
     # A lens darkens all corners alike, which says nothing about the scene.

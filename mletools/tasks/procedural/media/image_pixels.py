@@ -9,6 +9,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from scipy.ndimage import gaussian_filter, median_filter, uniform_filter
+
 from ...forms import rle
 from ...table import Column, Rejected
 from ..world import Dense, Rendered, Target
@@ -52,8 +55,6 @@ def segmentation(
     scenario: Mapping[str, Any], rows: int, mutations: Mapping[str, float], noise: float, rng: Any
 ) -> Dense:
     """Masks of pictures of 18 or 20 pixels a side: one unit a pixel, in row-major order."""
-    import numpy as np
-
     side, form = pick(MASK_SIDES, rng), pick(list(FORMS), rng)
     # What brightness alone decides is no texture: it comes second, or not at all.
     first = pick([name for name in TRAITS if name != "bright"], rng)
@@ -101,8 +102,6 @@ def segmentation(
 
 def _regions(rows: int, side: int, rng: Any) -> Any:
     """The number of each pixel's region, (rows, side, side): the nearest of four drawn centres."""
-    import numpy as np
-
     places = np.array([[0.25, 0.25, 0.75, 0.75], [0.25, 0.75, 0.25, 0.75]])
     down, across = places[:, None, :] + rng.uniform(-0.17, 0.17, size=(2, rows, 4))
     pixel = (np.arange(side) + 0.5) / side
@@ -113,14 +112,10 @@ def _regions(rows: int, side: int, rng: Any) -> Any:
 
 def _spread(values: Any, region: Any) -> Any:
     """Values of regions, (rows, regions), at the pixels, (rows, side, side)."""
-    import numpy as np
-
     return values[np.arange(len(region))[:, None, None], region]
 
 
 def _paint_regions(region: Any, has: Mapping[str, Any], channels: int, rng: Any) -> Any:
-    import numpy as np
-
     rows, side = region.shape[:2]
     own = {}
     for name, trait in TRAITS.items():
@@ -139,8 +134,6 @@ def _paint_regions(region: Any, has: Mapping[str, Any], channels: int, rng: Any)
 def _plain_pixels(pixels: Any) -> Any:
     """(rows, pixels, 8): grey value, mean and deviation of 3 x 3, difference to the picture's mean, the mean steps across
     and down of 3 x 3, where the pixel lies."""
-    import numpy as np
-    from scipy.ndimage import uniform_filter
 
     def near(fields: Any) -> Any:
         return uniform_filter(fields, 3, axes=(1, 2), mode="nearest")
@@ -157,9 +150,6 @@ def _plain_pixels(pixels: Any) -> Any:
 
 def _measure_traits(pixels: Any) -> dict[str, Any]:
     """How much of each trait the surroundings of each pixel show, (rows, side, side), any scale."""
-    import numpy as np
-    from scipy.ndimage import median_filter
-
     grey = mended(pixels / 255.0).mean(axis=3)
     level = smooth(grey, 2.0)
     # Energy of the stripes by (fine, steep).
@@ -199,8 +189,6 @@ def _measure_traits(pixels: Any) -> dict[str, Any]:
 
 def _right_pixels(seen: Mapping[str, Any], first: str, second: str, form: str) -> Any:
     """(rows, pixels, k): the traits of the rule, and the rule over them, each squeezed between 0 and 1."""
-    import numpy as np
-
     squeezed = {}
     for name in dict.fromkeys([first, second]):
         far = (seen[name] - seen[name].mean()) / seen[name].std()
@@ -226,16 +214,12 @@ class Hole:
     @property
     def units(self) -> Any:
         """The hidden pixels as flat indices, (25,), row by row."""
-        import numpy as np
-
         down, across = np.divmod(np.arange(GAP * GAP), GAP)
         return (self.top + down) * self.side + self.left + across
 
     @property
     def visible(self) -> Any:
         """The other pixels as flat indices."""
-        import numpy as np
-
         return np.setdiff1d(np.arange(self.side**2), self.units)
 
 
@@ -253,8 +237,6 @@ def reconstruction(
     scenario: Mapping[str, Any], rows: int, mutations: Mapping[str, float], noise: float, rng: Any
 ) -> Dense:
     """The 25 grey values of a hidden square of 5 x 5 pixels, which lies at one place in all (grey) pictures of a task."""
-    import numpy as np
-
     side = pick(GAP_SIDES, rng)
     # Inside one quarter of the picture, and not at its edge.
     top, left = (int(rng.randint(1, side // 2 - GAP + 1)) for _ in range(2))
@@ -297,8 +279,6 @@ def reconstruction(
 def _plain_gap(seen: Any, hole: Hole) -> Any:
     """(rows, 25, 8): the visible neighbours left, right, above and below the square in the pixel's row and column, their
     mean weighted by nearness, the picture's mean, where the pixel lies."""
-    import numpy as np
-
     rows, last = len(seen), GAP - 1
     inner = [slice(hole.top, hole.top + GAP), slice(hole.left, hole.left + GAP)]
     left, right = seen[:, inner[0], hole.left - 1], seen[:, inner[0], hole.left + GAP]
@@ -315,8 +295,6 @@ def _plain_gap(seen: Any, hole: Hole) -> Any:
 def _fit(seen: Any, hole: Hole, phases: Any) -> Any:
     """The hidden values of the waves that fit the visible pixels best: for one of `phases` (sets, candidates, pixels) the
     candidate whose sines and cosines, with a mean, explain most."""
-    import numpy as np
-
     waves = [wave(phase) for phase in phases for wave in (np.cos, np.sin)]
     bases = np.stack([np.ones_like(waves[0]), *waves], axis=-1)
     flat = seen.reshape(len(seen), -1)[:, hole.visible]
@@ -341,8 +319,6 @@ def _crossing(rows: int, hole: Hole, rng: Any) -> Texture:
 
 def _striped(rows: int, hole: Hole, turns: list[float], words: str, rng: Any) -> Texture:
     """Sets of stripes of one period, at `turns` degrees to the first."""
-    import numpy as np
-
     frequency, degrees = rng.uniform(*FREQUENCIES, size=rows), rng.uniform(0, 180, size=rows)
     fields = sum(
         np.sin(plane_waves(hole.side, frequency, degrees + turn) + rng.uniform(0, 2 * np.pi, size=(rows, 1)))
@@ -358,8 +334,6 @@ def _striped(rows: int, hole: Hole, turns: list[float], words: str, rng: Any) ->
 
 
 def _rings(rows: int, hole: Hole, rng: Any) -> Texture:
-    import numpy as np
-
     centre = [round(float(each), 1) for each in rng.uniform(0, hole.side - 1, size=2)]
     at = np.arange(hole.side)
     away = np.hypot(at[:, None] - centre[0], at[None, :] - centre[1]).ravel()[None, :] / hole.side
@@ -383,9 +357,6 @@ def _normed(fields: Any) -> Any:
 
 
 def _tiles(rows: int, hole: Hole, rng: Any) -> Texture:
-    import numpy as np
-    from scipy.ndimage import gaussian_filter
-
     down, across = (int(each) for each in rng.randint(GAP, GAP + 3, size=2))
     # Smoothed across its own edges, so that tiles have no seams.
     motif = _normed(gaussian_filter(rng.normal(size=(rows, down, across)), 0.8, axes=(1, 2), mode="wrap"))
@@ -410,8 +381,6 @@ REFLECTIONS: tuple[tuple[str, Callable[[Any], Any]], ...] = (
 
 
 def _mirror(rows: int, hole: Hole, rng: Any) -> Texture:
-    import numpy as np
-
     words, flip = pick(REFLECTIONS, rng)
     sign = 1 if rng.randint(2) else -1
     field = smooth(rng.normal(size=(rows, hole.side, hole.side)), 1.1)

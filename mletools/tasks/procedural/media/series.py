@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from ...table import csv_bytes, fixed
 from ..world import Asset, Category, Facts, Number, Rendered
 from .common import Menu, codes, draw_numbers, measured_places, number_values, of_module, shuffled
@@ -111,8 +113,6 @@ def file_facts(
 
 def season_shape(shape: str, turns: Any) -> Any:
     """A season between about -1 and 1 whose high point lies at whole `turns`; the same shape as `turns`."""
-    import numpy as np
-
     place = np.mod(turns, 1.0)
     if shape == "sine":
         return np.cos(2 * np.pi * place)
@@ -125,8 +125,6 @@ def season_shape(shape: str, turns: Any) -> Any:
 
 def _course(sizes: Mapping[str, Any], shape: Any, season: int, length: int, rng: Any) -> Any:
     """(rows, length) as shares of the range, from the factors' sizes (shares, steps, numbers) and the codes of the shape."""
-    import numpy as np
-
     rows, step = len(shape), np.arange(length)
     size = {name: value[:, None] for name, value in sizes.items()}
     shifted = step >= np.rint(size["series_shift_step"])
@@ -168,15 +166,11 @@ class Scale:
 
     def value(self, share: Any) -> Any:
         """Shares of the range in the series' unit, inside the range, above 0 and with its decimals."""
-        import numpy as np
-
         inside = np.clip(self.low + share * self.span, max(self.low, 10.0**-self.decimals), self.high)
         return np.round(np.round(inside, 6), self.decimals)
 
     def share(self, value: Any) -> Any:
         """Values in the series' unit as shares of its range."""
-        import numpy as np
-
         return np.round((value - self.low) / self.span, 9)
 
 
@@ -200,8 +194,6 @@ def write_files(
 
     Cells where `empty` (rows, steps) holds are left empty, and so are the steps that only `beside` covers.
     """
-    import numpy as np
-
     (rows, length), scale, unit = values.shape, Scale.of(scenario), scenario["series"]["unit"]
     gone = np.zeros(values.shape, dtype=bool) if empty is None else empty
     values, moments, other = _measured_badly(values, scale, faults, beside, rng)
@@ -233,8 +225,6 @@ def _measured_badly(
     values: Any, scale: Scale, faults: Mapping[str, float], beside: Beside | None, rng: Any
 ) -> tuple[Any, Any, Any]:
     """(values, their moments in steps, the second column), after the faults of the sensor."""
-    import numpy as np
-
     rows, length = values.shape
     step, least = np.arange(length, dtype=float), 10.0**-scale.decimals
     moments, other = np.tile(step, (rows, 1)), np.array(beside.values) if beside else np.zeros((rows, 0))
@@ -295,8 +285,6 @@ def read_carefully(contents: Sequence[bytes], scale: Scale, length: int, column:
     Beside it, of the same shape, whether a step has a line of its own. A value further outside the range than half of
     it is a hole.
     """
-    import numpy as np
-
     values, own = np.zeros((len(contents), length)), np.zeros((len(contents), length), dtype=bool)
     for row, content in enumerate(contents):
         lines = [line for line in read_cells(content) if line[column]]
@@ -314,8 +302,6 @@ def plain_features(contents: Sequence[bytes], scale: Scale) -> Any:
 
     Count, mean, spread, ends, quantiles, changes; means of six stretches; spread and usual change of halves.
     """
-    import numpy as np
-
     rows = []
     for content in contents:
         values = np.array([read_value(line) for line in read_cells(content) if line[1]])
@@ -343,8 +329,6 @@ def measure(level: Any, known: Any, season: int) -> dict[str, Any]:
     `level` (rows, steps) are shares of the range, of which those where `known` (rows, steps) does not hold are a guess,
     made better by fitting again.
     """
-    import numpy as np
-
     padded, length = np.pad(level, ((0, 0), (1, 1)), mode="reflect"), level.shape[1]
     before, after = padded[:, :-2], padded[:, 2:]
     # One neighbour of a fall of the season is low; both neighbours of a spike are.
@@ -378,8 +362,6 @@ def measure(level: Any, known: Any, season: int) -> dict[str, Any]:
 
 def _fit(level: Any, season: int) -> tuple[Any, Any, Any, Any]:
     """(rise and means of the season (rows, 1 + season), size of the shift, its step, the fitted series) of each row."""
-    import numpy as np
-
     length = level.shape[1]
     step = np.arange(length)
     # Whole seasons keep these columns far from depending on each other.
@@ -398,8 +380,6 @@ def _fit(level: Any, season: int) -> tuple[Any, Any, Any, Any]:
 
 def _find_season(means: Any) -> tuple[Any, Any, Any]:
     """(codes of the shape, high point as a share of a season, size) of the means (rows, season) of its phases."""
-    import numpy as np
-
     season = means.shape[1]
     means = means - means.mean(axis=1, keepdims=True)
     turns = np.arange(season) / season - np.arange(PHASES)[:, None] / PHASES

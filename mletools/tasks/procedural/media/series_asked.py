@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from ...table import Column, fixed
 from ..world import Asset, Dense, Rendered, Target
 from .common import pick
@@ -98,8 +100,6 @@ def _asked(
     steps: int,
     letter: str,
 ) -> Dense:
-    import numpy as np
-
     series, scale = scenario["series"], Scale.of(scenario)
     setting = Setting(rows, steps, series["season"], asked, noise, scale, series["unit"])
     family = pick(list(FAMILIES), rng)
@@ -151,8 +151,6 @@ def _remarks(asked: range, shown: int, beside: Beside | None) -> list[str]:
 
 
 def _right(contents: Sequence[bytes], scale: Scale, setting: Setting, course: Course, shown: int) -> Any:
-    import numpy as np
-
     known = np.ones(setting.steps, dtype=bool)
     known[list(setting.asked)] = False
     seen = np.zeros((setting.rows, setting.steps))
@@ -170,8 +168,6 @@ def _plain(contents: Sequence[bytes], scale: Scale, setting: Setting, letter: st
     By the place of a line in the order of its steps, whether it is doubled or not; values far out of the
     range are cut off. A second column at the same line is the tenth.
     """
-    import numpy as np
-
     units, season = len(setting.asked), setting.season
     found = []
     for content in contents:
@@ -196,8 +192,6 @@ def _plain(contents: Sequence[bytes], scale: Scale, setting: Setting, letter: st
 
 def _fitted(seen: Any, known: Any, design: Any, ridge: float = 1e-3) -> Any:
     """(rows, steps): least squares of `design` (rows or 1, steps, p) on the known steps, at all steps."""
-    import numpy as np
-
     design = np.broadcast_to(design, (len(seen), *design.shape[1:]))
     weighed = design * known[None, :, None]
     square = np.einsum("rti,rtj->rij", weighed, design) + ridge * np.eye(design.shape[2])
@@ -207,22 +201,16 @@ def _fitted(seen: Any, known: Any, design: Any, ridge: float = 1e-3) -> Any:
 
 def _phases(setting: Setting) -> Any:
     """(1, steps, season): 1 in the column of a step's phase."""
-    import numpy as np
-
     return np.eye(setting.season)[np.arange(setting.steps) % setting.season][None]
 
 
 def _line(setting: Setting) -> Any:
     """(1, steps, 1): from -0.5 at the first step to 0.5 at the last one."""
-    import numpy as np
-
     return np.linspace(-0.5, 0.5, setting.steps)[None, :, None]
 
 
 def _season(setting: Setting, rng: Any) -> tuple[str, Any]:
     """(its shape in words, (rows, steps) between -1 and 1): one shape for all, a high point of its own for each row."""
-    import numpy as np
-
     shape = pick(SHAPES, rng)
     turns = np.arange(setting.steps) / setting.season - rng.uniform(size=(setting.rows, 1))
     return f"a {shape} season of {setting.season} steps", season_shape(shape, turns)
@@ -230,24 +218,18 @@ def _season(setting: Setting, rng: Any) -> tuple[str, Any]:
 
 def _noisy(signal: Any, setting: Setting, rng: Any) -> Any:
     """`signal` with noise of `setting.noise` of its spread inside a series."""
-    import numpy as np
-
     spread = np.round(signal.std(axis=1).mean(), 9)
     return signal + setting.noise * spread * rng.normal(size=signal.shape)
 
 
 def _picked(setting: Setting, *features: Any) -> Any:
     """Features (rows, steps) at the steps asked for: (rows, units, m)."""
-    import numpy as np
-
     at = list(setting.asked)
     return np.stack([np.broadcast_to(each, (setting.rows, setting.steps))[:, at] for each in features], axis=2)
 
 
 def _before(values: Any, lag: int) -> Any:
     """`values` (rows, steps) as they were `lag` steps before, later ones where it is negative; 0.5 where there are none."""
-    import numpy as np
-
     found = np.full_like(values, 0.5)
     if lag >= 0:
         found[:, lag:] = values[:, : values.shape[1] - lag]
@@ -262,8 +244,6 @@ def _seasonal(setting: Setting, rng: Any) -> Course:
     expected = middle + rise * _line(setting)[:, :, 0] + rng.uniform(0.08, 0.2, size=(setting.rows, 1)) * season
 
     def guess(seen: Any, known: Any, plan: Any) -> Any:
-        import numpy as np
-
         trend, phases = _line(setting), _phases(setting)
         fit = _fitted(seen, known, np.concatenate([trend, phases], axis=2))
         return _picked(setting, fit, _fitted(seen, known, phases), _last_season(seen, setting))
@@ -279,8 +259,6 @@ def _last_season(seen: Any, setting: Setting) -> Any:
 
 def _swing(setting: Setting, rng: Any) -> Course:
     """The season is the larger the higher, or the lower, the trend is."""
-    import numpy as np
-
     words, season = _season(setting, rng)
     up = bool(rng.randint(2))
     middle, rise = rng.uniform(0.42, 0.58, size=(setting.rows, 1)), rng.uniform(-0.5, 0.5, size=(setting.rows, 1))
@@ -308,8 +286,6 @@ def _swing(setting: Setting, rng: Any) -> Course:
 
 def _lags(setting: Setting, rng: Any) -> Course:
     """Deviations come back after a lag and after twice the lag, the first time perhaps upturned."""
-    import numpy as np
-
     rows, steps = setting.rows, setting.steps
     lag = _lag(setting, rng)
     first, second = (
@@ -353,8 +329,6 @@ def _lag(setting: Setting, rng: Any) -> int:
 
 def _regime(setting: Setting, rng: Any) -> Course:
     """A level that switches once a value some steps before passed a threshold."""
-    import numpy as np
-
     rows, steps = setting.rows, setting.steps
     words, season = _season(setting, rng)
     lag, cut = _lag(setting, rng), round(float(rng.uniform(0.45, 0.55)), 3)
@@ -377,8 +351,6 @@ def _regime(setting: Setting, rng: Any) -> Course:
 
 def _driver(setting: Setting, rng: Any) -> Course:
     """A second column, known ahead, acts some steps later."""
-    import numpy as np
-
     rows, steps = setting.rows, setting.steps
     words, season = _season(setting, rng)
     lag, bent = int(rng.randint(2, 9)), bool(rng.randint(2))
@@ -403,8 +375,6 @@ def _driver(setting: Setting, rng: Any) -> Course:
 
 def _planned(rows: int, steps: int, rng: Any) -> Any:
     """(rows, steps) between 0 and 1: levels that are kept for 2 to 7 steps, a little uneven."""
-    import numpy as np
-
     change = rng.uniform(size=(rows, steps)) < 0.3
     block = np.cumsum(change, axis=1)
     levels = np.take_along_axis(rng.uniform(0.05, 0.95, size=(rows, steps + 1)), block, axis=1)

@@ -11,6 +11,8 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from ..world import Category, Number
 from .text import (
     END_OF_FORM,
@@ -111,8 +113,6 @@ def _neighbours(word: str) -> list[str]:
 def bag_of_words(plan: NotesPlan, notes: Sequence[str]) -> Any:
     """Floats of shape (rows, k): counts of the commonest telling words, of words in lists (praise, blame, doubt,
     assurance, each theme), shares of praise and of doubt, lengths, question marks, the first and the last number."""
-    import numpy as np
-
     text = plan.scenario["text"]
     lists = [set(words) for words in (text["praise"], text["blame"], DOUBTING, ASSURING, *text["themes"].values())]
     idle = set(_letters(wordings())) - set(CUES)
@@ -133,8 +133,6 @@ def bag_of_words(plan: NotesPlan, notes: Sequence[str]) -> Any:
 
 def read_notes(plan: NotesPlan, notes: Sequence[str]) -> dict[str, Any]:
     """Of each factor what the notes tell: places of shape (rows,), or codes; the middle where nothing is found."""
-    import numpy as np
-
     reader = Reader(plan)
     read = [reader.sentences(note) for note in notes]
     measured = {}
