@@ -1,7 +1,6 @@
 """What the media share: numbers are drawn from a menu, rendered in their unit, and measured as places between 0 and 1."""
 
-import importlib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,15 +9,6 @@ from ..world import Category, Number
 
 # Factor: unit, low, high, decimals.
 Menu = Mapping[str, tuple[str, float, float, int]]
-
-
-def of_module(module: str, name: str) -> Callable[..., Any]:
-    """A function of another medium's module, which is imported when the function is called: it may import the caller's."""
-
-    def call(*arguments: Any) -> Any:
-        return getattr(importlib.import_module(f".{module}", __package__), name)(*arguments)
-
-    return call
 
 
 def shuffled(items: Sequence[Any], rng: Any) -> list[Any]:
