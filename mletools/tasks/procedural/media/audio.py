@@ -2,8 +2,7 @@
 
 Factors that a task did not draw vary all the same, as do phases, loudness and the times of the clicks. `measure` finds
 pitch and glide as the straight line in the spectrogram that the tone and its octave follow; the tone is then mixed down
-to 0 Hz, which shows its loudness over time. Gaps to fill are at the end.
-Not covered: several tones.
+to 0 Hz, which shows its loudness over time. Gaps to fill are at the end. Not covered: several tones.
 """
 
 import io
