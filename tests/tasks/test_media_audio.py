@@ -9,7 +9,7 @@ import pytest
 from conftest import mostly_slow
 
 from mletools.tasks.procedural.draw import scenarios
-from mletools.tasks.procedural.media import audio, audio_gap
+from mletools.tasks.procedural.media import audio
 from mletools.tasks.procedural.world import Number
 from mletools.tasks.table import generator
 
@@ -124,10 +124,10 @@ def learnt(features, y):
     return skill(model.predict(features[cut:].reshape(-1, width)), y[cut:].ravel())
 
 
-@pytest.mark.parametrize("family", list(audio_gap.WAVES))
+@pytest.mark.parametrize("family", list(audio.WAVES))
 def test_the_rule_of_a_wave_fills_its_gap_and_a_quick_pipeline_does_not(family, monkeypatch):
-    monkeypatch.setattr(audio_gap, "WAVES", {family: audio_gap.WAVES[family]})
-    made = audio_gap.reconstruction(scenarios()[0], 60, {}, 0.1, generator(5))
+    monkeypatch.setattr(audio, "WAVES", {family: audio.WAVES[family]})
+    made = audio.reconstruction(scenarios()[0], 60, {}, 0.1, generator(5))
     y, units = made.target.y, made.target.y.shape[1]
     assert made.families == [family] and 24 <= units <= 32
     assert made.plain.shape[:2] == made.right.shape[:2] == y.shape == made.target.known.shape
@@ -138,7 +138,7 @@ def test_the_rule_of_a_wave_fills_its_gap_and_a_quick_pipeline_does_not(family, 
 
 
 def test_a_gap_is_silent_and_its_samples_are_asked_for():
-    made = audio_gap.reconstruction(scenarios()[0], 60, {"hum": 0.5, "echo": 0.5}, 0.2, generator(6))
+    made = audio.reconstruction(scenarios()[0], 60, {"hum": 0.5, "echo": 0.5}, 0.2, generator(6))
     units = made.target.y.shape[1]
     starts = [int(cell) for cell in made.rendered.cells["gap_start"]]
     for start, content in zip(starts, made.rendered.assets[0].contents, strict=True):

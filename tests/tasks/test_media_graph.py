@@ -13,8 +13,7 @@ from conftest import mostly_slow
 from mletools.tasks.procedural.draw import scenarios
 from mletools.tasks.procedural.media import graph
 from mletools.tasks.procedural.media.common import codes, number_values
-from mletools.tasks.procedural.media.graph import CATEGORIES, CROSSING, NUMBERS, TAIL, TRIANGLES, grow
-from mletools.tasks.procedural.media.graph_measure import split_halves
+from mletools.tasks.procedural.media.graph import CATEGORIES, CROSSING, NUMBERS, TAIL, TRIANGLES, grow, split_halves
 from mletools.tasks.procedural.rule import shown
 from mletools.tasks.procedural.world import Number
 from mletools.tasks.table import generator

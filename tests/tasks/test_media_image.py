@@ -16,8 +16,18 @@ from mletools.tasks.draft import draft_world
 from mletools.tasks.forms import rle
 from mletools.tasks.procedural.draw import _dense, scenarios
 from mletools.tasks.procedural.media import image
-from mletools.tasks.procedural.media.image import MARKER, NUMBERS, QUADRANT, as_bytes, asset, flawed, turned
-from mletools.tasks.procedural.media.image_pixels import FORMS, TEXTURES, Hole
+from mletools.tasks.procedural.media.image import (
+    FORMS,
+    MARKER,
+    NUMBERS,
+    QUADRANT,
+    TEXTURES,
+    Hole,
+    as_bytes,
+    asset,
+    flawed,
+    turned,
+)
 from mletools.tasks.procedural.world import Number
 from mletools.tasks.table import generator
 

@@ -9,9 +9,8 @@ import pytest
 from conftest import mostly_slow
 
 from mletools.tasks.procedural.draw import scenarios
-from mletools.tasks.procedural.media import series, series_asked
-from mletools.tasks.procedural.media.series import LENGTHS
-from mletools.tasks.procedural.media.series_asked import FAMILIES
+from mletools.tasks.procedural.media import series
+from mletools.tasks.procedural.media.series import FAMILIES, LENGTHS
 from mletools.tasks.procedural.world import Number
 from mletools.tasks.table import generator
 
@@ -148,7 +147,7 @@ def learnt(features, y):
 @pytest.mark.parametrize("problem", ["forecasting", "reconstruction"])
 @pytest.mark.parametrize("family", list(FAMILIES))
 def test_features_from_the_rule_predict_the_values_better_than_plain_ones(family, problem, monkeypatch):
-    monkeypatch.setattr(series_asked, "FAMILIES", {family: FAMILIES[family]})
+    monkeypatch.setattr(series, "FAMILIES", {family: FAMILIES[family]})
     found = []
     for seed, faults in ((1, {}), (2, {"missing_steps": 0.5, "duplicate_steps": 0.5})):
         made = series.DENSE[problem](of_season(12), 60, faults, 0.1, generator(seed))
@@ -167,7 +166,7 @@ def test_features_from_the_rule_predict_the_values_better_than_plain_ones(family
 def test_a_forecast_s_files_end_before_the_steps_wanted_but_for_what_is_planned(monkeypatch):
     entry = of_season(7)["series"]
     for family in ("lags", "driver"):
-        monkeypatch.setattr(series_asked, "FAMILIES", {family: FAMILIES[family]})
+        monkeypatch.setattr(series, "FAMILIES", {family: FAMILIES[family]})
         made = series.DENSE["forecasting"](of_season(7), 60, {}, 0.1, generator(1))
         units = made.target.y.shape[1]
         assert [column.name for column in made.target.columns] == [f"h_{at}" for at in range(1, units + 1)]

@@ -13,9 +13,8 @@ from conftest import mostly_slow
 
 from mletools.tasks.procedural.draw import scenarios
 from mletools.tasks.procedural.media import text
-from mletools.tasks.procedural.media.text import LETTERS, make_plan
+from mletools.tasks.procedural.media.text import LETTERS, Reader, make_plan
 from mletools.tasks.procedural.media.text_grammar import CUES, GRAMMAR, wordings
-from mletools.tasks.procedural.media.text_read import Reader
 from mletools.tasks.procedural.rule import shown
 from mletools.tasks.procedural.world import Number
 from mletools.tasks.table import csv_bytes, generator

@@ -7,6 +7,8 @@ that mean nothing. Not covered: the rule and the target.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from ...table import Column, fixed
 from ..world import Category, Number, Rendered, SideTable
 
@@ -34,8 +36,6 @@ def factors(scenario: Mapping[str, Any], rows: int, rng: Any) -> list[Number | C
     Numbers that the scenario links ("- A B": B falls where A rises) are correlated, so that what does not act may look as
     if it did.
     """
-    import numpy as np
-
     found: list[Number | Category] = []
     links = {(two, one): sign for sign, one, two in map(str.split, scenario["links"])}
     links |= {(two, one): sign for (one, two), sign in links.items()}
@@ -58,8 +58,6 @@ def render(
     scenario: Mapping[str, Any], factors: Sequence[Number | Category], mutations: Mapping[str, float], rng: Any
 ) -> Rendered:
     """The columns and their cells, blemished by `mutations` (name: strength between 0 and 1)."""
-    import numpy as np
-
     about = {entry["name"]: entry["meaning"] for entry in scenario["numbers"] + scenario["categories"]}
     columns, cells, measured = [], {}, {}
     for factor in factors:
@@ -92,8 +90,6 @@ def encode_cells(columns: Sequence[Column], cells: Mapping[str, Sequence[str]]) 
 
     What does not read as a number is a gap, as it is to a pipeline that nobody adapted.
     """
-    import numpy as np
-
     made = []
     for column in columns:
         text = cells[column.name]
@@ -172,8 +168,6 @@ def _named(table: _Blemished, names: Sequence[str]) -> list[Column]:
 
 
 def _gaps(table: _Blemished, strength: float, rng: Any) -> None:
-    import numpy as np
-
     names = sorted(table.cells)
     numbers = table.numbers(rng)
     for at in rng.permutation(len(names))[: 1 + int(strength * 3)]:
@@ -191,8 +185,6 @@ def _gaps(table: _Blemished, strength: float, rng: Any) -> None:
 
 
 def _outliers(table: _Blemished, strength: float, rng: Any) -> None:
-    import numpy as np
-
     for factor in table.numbers(rng)[: 1 + int(strength * 2)]:
         wrong = rng.uniform(size=table.rows) < 0.02 + 0.05 * strength
         table.cells[factor.name] = [

@@ -1,22 +1,14 @@
 """What the media share: numbers are drawn from a menu, rendered in their unit, and measured as places between 0 and 1."""
 
-import importlib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from ..world import Category, Number
 
 # Factor: unit, low, high, decimals.
 Menu = Mapping[str, tuple[str, float, float, int]]
-
-
-def of_module(module: str, name: str) -> Callable[..., Any]:
-    """A function of another medium's module, which is imported when the function is called: it may import the caller's."""
-
-    def call(*arguments: Any) -> Any:
-        return getattr(importlib.import_module(f".{module}", __package__), name)(*arguments)
-
-    return call
 
 
 def shuffled(items: Sequence[Any], rng: Any) -> list[Any]:
@@ -31,8 +23,6 @@ def pick(items: Sequence[Any], rng: Any) -> Any:
 
 def draw_places(rows: int, rng: Any, steps: float = 0) -> Any:
     """Places of shape (rows,), spread evenly or in a bell; with `steps`, multiples of 1 / steps."""
-    import numpy as np
-
     place = rng.uniform(size=rows) if rng.randint(2) else np.clip(rng.normal(0.5, 0.25, size=rows), 0, 1)
     return np.round(np.rint(place * steps) / steps if steps else place, 6)
 
@@ -69,8 +59,6 @@ def row_count(factors: Sequence[Number | Category]) -> int:
 
 def measured_places(factors: Sequence[Number | Category], found: Mapping[str, Any]) -> dict[str, Any]:
     """Measured values in units become places, cut off at 0 and 1; codes of levels stay. By the factor's name."""
-    import numpy as np
-
     return {
         factor.name: np.round(np.clip((found[factor.name] - factor.low) / (factor.high - factor.low), 0, 1), 6)
         if isinstance(factor, Number)
