@@ -17,8 +17,7 @@ from ..run import Run
 from ..scoring.code_metrics import LazySandbox
 from ..scoring.trials import Trials
 from ..tasks.likeness import likeness
-from ..tasks.make import STAGES, Dropped, Made, NoTask, Shape, make_task
-from ..tasks.marking import Marking
+from ..tasks.make import STAGES, Dropped, Made, Marking, NoTask, Shape, make_task
 from .options import LLM, LlmOptions, TaskOptions, TaskRole
 from .summary import Summary
 
@@ -38,14 +37,12 @@ class Maker:
     def __call__(self, place: Place, first: int = 0) -> Made:
         """The task of the first attempt from `first` on that passes the checks."""
         source, index = place
-        marking = Marking(score_bytes, metrics.lower_is_better, _definition, _medals, self.trials)
+        marking = Marking(
+            score_bytes, metrics.lower_is_better, lambda name: metrics.find(name).definition, _medals, self.trials
+        )
         task = make_task(source, index, self.seed, self.data, marking, self.shape, first)
         check_task(task.record)
         return task
-
-
-def _definition(name: str) -> str:
-    return metrics.find(name).definition
 
 
 def _medals(scores: Iterable[float], lower_is_better: bool) -> dict[str, float]:

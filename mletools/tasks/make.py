@@ -3,7 +3,7 @@
 An index does not depend on any other index, so the work can be cut among processes and taken up again.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -11,11 +11,10 @@ from typing import Any
 
 from ..records.errors import ToolError
 from ..records.ids import derive_seed
-from .baselines import libraries, make_board
+from .baselines import Score, libraries, make_board
 from .describe import describe
 from .draft import TaskDraft, draft_table, draft_world
 from .folder import ANSWERS, size
-from .marking import Marking
 from .procedural.dna import MUTATIONS, SAMPLES
 from .procedural.draw import draw_world
 from .real import SOURCES as TABLES
@@ -29,6 +28,22 @@ MOST_ATTEMPTS = 40
 COSTLY = ("runs_in_time",)
 # How far a draft came, in this order.
 STAGES = ("drawn", "generated", "evaluated", "checked")
+
+
+@dataclass(frozen=True)
+class Marking:
+    """What making a task needs of the grading room and of a sandbox, which this room must not import.
+
+    score: see baselines.Score. lower_is_better(metric's name). definition(metric's name) says in words what it is.
+    medals(scores, lower is better): the thresholds of a leaderboard by the name of the medal, the median among them.
+    trial(record, public files by name, answers): a standard solution's run in a sandbox; None: none is tried.
+    """
+
+    score: Score
+    lower_is_better: Callable[[str], bool]
+    definition: Callable[[str], str]
+    medals: Callable[[Sequence[float], bool], dict[str, float]]
+    trial: Callable[[Mapping[str, Any], Mapping[str, Any], Any], Trial] | None = None
 
 
 @dataclass(frozen=True)

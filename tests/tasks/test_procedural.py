@@ -26,8 +26,7 @@ from mletools.tasks.draft import draft_world
 from mletools.tasks.folder import content_digest, data_digest
 from mletools.tasks.forms import rle
 from mletools.tasks.likeness import likeness
-from mletools.tasks.make import Dropped, Made, NoTask, make_task
-from mletools.tasks.marking import Marking
+from mletools.tasks.make import Dropped, Made, Marking, NoTask, make_task
 from mletools.tasks.procedural.dna import METRICS, MODALITIES, MUTATIONS, SAMPLES, SKEWED
 from mletools.tasks.procedural.draw import begin, draw_world, scenarios
 from mletools.tasks.procedural.media import columns

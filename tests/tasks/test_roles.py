@@ -31,11 +31,11 @@ from mletools.sandbox import Limits, Sandbox, Setup, open_sandbox
 from mletools.scoring.code_metrics import CodeMetrics
 from mletools.tasks.folder import data_digest, private_digest
 from mletools.tasks.record import Parts, finish
-from mletools.tasks.roles import Journal, archive, forms, replies
+from mletools.tasks.roles import Journal, archive, replies
 from mletools.tasks.roles.asking import Faulty, Talk
 from mletools.tasks.roles.developer import Developed, develop
 from mletools.tasks.roles.evaluator import evaluate
-from mletools.tasks.roles.specification import Specification, read_specification
+from mletools.tasks.roles.specification import FORMS, PARSES, Specification, read_specification
 from mletools.tasks.roles.writer import problem_of
 from mletools.tasks.table import Rejected, generator
 
@@ -674,7 +674,7 @@ with open("threshold.json", "w") as file:
 )
 def test_every_form_of_submission_agrees_with_scikit_learn(place: Path, serve: Any, name: str) -> None:
     body, labels = KINDS[name]
-    form = forms.FORMS[name]
+    form = FORMS[name]
     columns = [f"prob_{label}" for label in labels] if form == "probabilities" else ["kind"]
 
     def specified(prompt: str) -> str:
@@ -705,10 +705,10 @@ def test_every_form_of_submission_agrees_with_scikit_learn(place: Path, serve: A
 
 
 def test_the_forms_are_those_that_the_metrics_read() -> None:
-    for name, form in forms.FORMS.items():
+    for name, form in FORMS.items():
         found = metrics.METRICS[name]
-        assert forms.PARSES.get(form, "number") in found.parse and not found.params.keys() & {"group", "positive"}
-        metrics.check({"name": name, "params": {}, "lower_is_better": found.lower_is_better}, forms.PARSES.get(form, "number"), forms.PARSES.get(form, "number"))  # fmt: skip
+        assert PARSES.get(form, "number") in found.parse and not found.params.keys() & {"group", "positive"}
+        metrics.check({"name": name, "params": {}, "lower_is_better": found.lower_is_better}, PARSES.get(form, "number"), PARSES.get(form, "number"))  # fmt: skip
 
 
 # --- the page -----------------------------------------------------------------------------------------------------------

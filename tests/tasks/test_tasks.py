@@ -19,8 +19,7 @@ from mletools.tasks.baselines import score_of
 from mletools.tasks.draft import draft_table, make_ids
 from mletools.tasks.folder import content_digest, data_digest, private_digest, private_files, write_folder
 from mletools.tasks.forms import form_of
-from mletools.tasks.make import TABLES, NoTask, make_task
-from mletools.tasks.marking import Marking
+from mletools.tasks.make import TABLES, Marking, NoTask, make_task
 from mletools.tasks.sources import sources
 from mletools.tasks.table import Rejected, fixed, generator, shortest
 from mletools.tasks.thresholds import NAMES, ordered, pick_thresholds

@@ -30,9 +30,14 @@ def read_columns(path: Path) -> Columns:
         raise Rejected(f"{path.name}: {error.strerror or error}") from None
     except csv_files.CsvError as error:
         raise Rejected(f"{path.name}: {error}") from None
-    if next(iter(columns)).startswith(LFS):
-        raise Rejected(f"{path.name} is a Git LFS pointer, not the file: run git lfs pull where it comes from")
+    reject_pointer(path, next(iter(columns)))
     return columns
+
+
+def reject_pointer(path: Path, text: str) -> None:
+    """Rejected where the file's `text` begins as a Git LFS pointer does."""
+    if text.startswith(LFS):
+        raise Rejected(f"{path.name} is a Git LFS pointer, not the file: run git lfs pull where it comes from")
 
 
 def _of_frame(path: Path) -> Columns:
@@ -65,8 +70,7 @@ def header_of(path: Path) -> list[str]:
         raise Rejected(f"{path.name}: {error}") from None
     if not "".join(header).strip():
         raise Rejected(f"{path.name}: the first line is empty")
-    if header[0].startswith(LFS):
-        raise Rejected(f"{path.name} is a Git LFS pointer, not the file: run git lfs pull where it comes from")
+    reject_pointer(path, header[0])
     return header
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ...records.csv_files import CsvError, read_rows
 from ..table import Rejected
-from .columns import LFS, header_of
+from .columns import header_of, reject_pointer
 
 SAMPLES = ("sample_submission.csv", "sampleSubmission.csv", "sample_submission_null.csv", "SampleSubmission.csv")
 MOST_DESCRIPTION = 1 << 20
@@ -37,8 +37,7 @@ def text_of(path: Path) -> str:
         text = path.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
         raise Rejected(f"{path.name}: {error.strerror}") from None
-    if text.startswith(LFS):
-        raise Rejected(f"{path.name} is a Git LFS pointer, not the file: run git lfs pull where it comes from")
+    reject_pointer(path, text)
     return text.strip() + "\n" if text.strip() else ""
 
 

@@ -13,11 +13,9 @@ from ..baselines import Score
 from ..thresholds import ordered
 from .archive import what_went_wrong
 from .asking import Faulty, RunScript, Talk
-from .environment import ANSWERS, CEILING, Environment, read_environment
-from .forms import CUSTOM, WORDS
+from .environment import ANSWERS, CEILING, HANDED_IN, Environment, read_environment
 from .replies import code_of
-from .specification import Specification
-from .trials import HANDED_IN
+from .specification import CUSTOM, WORDS, Specification
 
 ATTEMPTS = 5
 

@@ -4,19 +4,20 @@ Every fault is told in words that the writer of the script can act on. Not cover
 checks of every source find; running the script (developer).
 """
 
+import codecs
 import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ...records.csv_files import CsvError, read_rows
 from ...records.jsonl import loads
+from ..table import csv_bytes
 from ..thresholds import NAMES, ordered
 from .asking import Faulty
-from .forms import submission_of
 from .replies import finite
-from .sheets import Sheet, read_sheet
-from .specification import MOST_LABELS, Specification
+from .specification import COLUMN, MOST_LABELS, Specification, submission_of
 
 TRAIN, TEST, SAMPLE, ANSWERS, CEILING = TABLES = (
     "train.csv",
@@ -26,6 +27,9 @@ TRAIN, TEST, SAMPLE, ANSWERS, CEILING = TABLES = (
     "ceiling_submission.csv",
 )
 SUBMISSIONS = (SAMPLE, ANSWERS, CEILING)
+DUMMY, PERFECT = "the sample submission", "the answers"
+# The submissions that the script itself left: {what faults call it: its file}.
+HANDED_IN = {DUMMY: SAMPLE, PERFECT: ANSWERS, CEILING: CEILING}
 THRESHOLDS = "threshold.json"
 SECRET = (ANSWERS, CEILING, THRESHOLDS)
 FOLDERS = ("images/", "audio/", "docs/", "graphs/")
@@ -33,7 +37,31 @@ NEEDED_FOLDER = {"image": "images/", "audio": "audio/"}
 SIGNATURES = {".png": b"\x89PNG\r\n\x1a\n", ".wav": b"RIFF"}
 SHARE_OFF = 0.1  # of the asked number of samples, that a script may be off
 TEST_SHARE = (0.15, 0.3)  # of the training rows
+MOST_COLUMNS = 60
+MOST_ROWS = 400
+MOST_CELL = 20_000  # characters
 _DECIMALS = 5
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """A table: the cells of each column as text, in the order of the file."""
+
+    header: list[str]
+    cells: dict[str, list[str]]
+
+    @property
+    def rows(self) -> int:
+        return len(self.cells[self.header[0]])
+
+    def with_cells(self, changed: dict[str, list[str]]) -> bytes:
+        """The CSV file with other cells in some columns."""
+        cells = {**self.cells, **changed}
+        return csv_bytes(self.header, [cells[name] for name in self.header])
+
+    def picked(self, order: list[int]) -> bytes:
+        """The CSV file with these rows, in this order."""
+        return csv_bytes(self.header, [[self.cells[name][at] for at in order] for name in self.header])
 
 
 @dataclass(frozen=True)
@@ -82,6 +110,33 @@ def read_environment(files: Mapping[str, bytes], wanted: Specification) -> Envir
     if rows_of(sheets[SAMPLE]) == rows_of(sheets[ANSWERS]):
         raise Faulty(f"{SAMPLE} holds the answers: fill it with dummy predictions")
     return Environment(sheets, labels, _thresholds(files[THRESHOLDS], wanted), dict(files))
+
+
+def read_sheet(name: str, content: bytes) -> Sheet:
+    """The table in the bytes of the file `name`. Faulty says what is wrong with it."""
+    if b"\0" in content or content.startswith(codecs.BOM_UTF8):
+        raise Faulty(f"{name} holds NUL bytes or a byte order mark: write plain UTF-8")
+    try:
+        rows = list(read_rows(content))
+    except CsvError as error:
+        raise Faulty(f"{name} is {error}") from None
+    if not rows or not rows[0]:
+        raise Faulty(f"{name} has no header")
+    header, *body = rows
+    odd = next((column for column in header if not COLUMN.fullmatch(column)), None)
+    if odd is not None:
+        told = "write no index column" if not odd else "a letter, then letters, digits and _, at most 40"
+        raise Faulty(f"{name}: the column name {odd[:80]!r} is refused: {told}")
+    if len(set(header)) < len(header) or len(header) > MOST_COLUMNS:
+        raise Faulty(f"{name} must have different columns, and at most {MOST_COLUMNS} of them")
+    if not body or len(body) > MOST_ROWS:
+        raise Faulty(f"{name} has {len(body)} rows")
+    for at, row in enumerate(body, 2):
+        if len(row) != len(header):
+            raise Faulty(f"{name}: row {at} has {len(row)} cells, the header has {len(header)}")
+        if any(len(cell) > MOST_CELL for cell in row):
+            raise Faulty(f"{name}: row {at} has a cell of more than {MOST_CELL} characters: long texts go into docs/")
+    return Sheet(header, {column: list(cells) for column, cells in zip(header, zip(*body, strict=True), strict=True)})
 
 
 def rows_of(sheet: Sheet, without: str = "") -> set[tuple[str, ...]]:

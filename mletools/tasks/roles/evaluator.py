@@ -11,18 +11,19 @@ from typing import Any
 from ... import prompts
 from ...records.jsonl import dumps, loads
 from ..baselines import Score
+from ..table import shortest
 from ..thresholds import NAMES
 from .archive import what_went_wrong
 from .asking import Faulty, RunScript, Talk
 from .developer import Developed, check_scores, named
-from .environment import ANSWERS, Environment
-from .forms import CUSTOM, WORDS
+from .environment import ANSWERS, DUMMY, HANDED_IN, Environment
 from .replies import code_of, finite
-from .specification import Specification
-from .trials import HANDED_IN, NOISY, REVERSED, SAMPLE, broken, sound
+from .specification import CUSTOM, WORDS, Specification
 
 ATTEMPTS = 3
 SCRIPT = "evaluator.py"
+NOISY, SHUFFLED = "answers with noise", "shuffled answers"
+REVERSED = "answers with noise, rows in reverse order"
 # A score of the script's may be rounded to four decimals; the thresholds that it repeats may be, too.
 TOLERANCE = 1e-4
 MOST_SHOWN = 20_000  # characters of the generator script
@@ -39,7 +40,7 @@ with contextlib.suppress(SystemExit):
 
 @dataclass(frozen=True)
 class Evaluated:
-    """An evaluator script, and the scores of the generator's submissions (trials.HANDED_IN) by the record's metric."""
+    """An evaluator script, and the scores of the generator's submissions (HANDED_IN) by the record's metric."""
 
     script: str
     scores: dict[str, float]
@@ -48,7 +49,7 @@ class Evaluated:
 def evaluate(
     talk: Talk, wanted: Specification, made: Developed, run_script: RunScript, score: Score, rng: Any
 ) -> Evaluated:
-    """An evaluator that can be trusted on the submissions that it was tried on. `draws` is a numpy RandomState."""
+    """An evaluator that can be trusted on the submissions that it was tried on. `rng` is a numpy RandomState."""
     environment = made.environment
     thresholds = {f"{name}_threshold": environment.thresholds[name] for name in NAMES}
     sample = environment.files["sample_submission.csv"].decode().split("\n")[:4]
@@ -64,16 +65,16 @@ def evaluate(
         columns=", ".join(wanted.columns),
         cells=WORDS[wanted.form],
     )
-    trials = sound(environment, wanted, rng)
-    refused = broken(environment, wanted)
+    trials = _sound(environment, wanted, rng)
+    refused = _broken(environment, wanted)
     by_name = named(environment, wanted, score) if wanted.metric != CUSTOM else None
 
     def read(reply: str) -> Evaluated:
         script = code_of(reply)
         trial = _Trial(script, environment, wanted, run_script)
         scores = {name: trial.score(name, content, seed) for seed, (name, content) in enumerate(trials.items())}
-        if trial.score(SAMPLE, trials[SAMPLE], len(trials)) != scores[SAMPLE]:
-            raise Faulty(f"two runs of the evaluator on {SAMPLE} give different scores")
+        if trial.score(DUMMY, trials[DUMMY], len(trials)) != scores[DUMMY]:
+            raise Faulty(f"two runs of the evaluator on {DUMMY} give different scores")
         if abs(scores[NOISY] - scores[REVERSED]) > 1e-9 * max(1.0, abs(scores[NOISY])):
             raise Faulty(f"the score depends on the order of the rows: merge on {wanted.key}")
         for name, content in refused.items():
@@ -152,3 +153,69 @@ def _number(said: Mapping[str, Any], key: str, name: str) -> float:
     if value is None:
         raise Faulty(f"on {name} the evaluator prints no number {key}")
     return value
+
+
+def _sound(made: Environment, wanted: Specification, rng: Any) -> dict[str, bytes]:
+    """Submissions by name: those HANDED_IN, answers with noise, shuffled answers, the noise in another order."""
+    answers = made.answers
+    rows = answers.rows
+    noisy = _noisy(made, wanted, rng)
+    order = [int(at) for at in rng.permutation(rows)]
+    moved = {name: [answers.cells[name][at] for at in order] for name in wanted.columns}
+    if wanted.form in ("probability", "probabilities"):
+        moved = {name: [noisy[name][at] for at in order] for name in wanted.columns}
+    columns = [wanted.key, *wanted.columns]
+    reverse = {name: ({**answers.cells, **noisy})[name][::-1] for name in columns}
+    return {
+        **{name: made.files[file] for name, file in HANDED_IN.items()},
+        NOISY: answers.with_cells(noisy),
+        SHUFFLED: answers.with_cells(moved),
+        REVERSED: answers.with_cells(reverse),
+    }
+
+
+def _broken(made: Environment, wanted: Specification) -> dict[str, bytes]:
+    """Submissions by name that have no score: a row is missing, a column is missing, a cell is empty."""
+    answers = made.answers
+    first = wanted.columns[0]
+    renamed = answers.picked(list(range(answers.rows))).replace(first.encode(), b"wrong_name", 1)
+    found = {
+        "a submission without its last row": answers.picked(list(range(answers.rows - 1))),
+        f"a submission without the column {first}": renamed,
+    }
+    if wanted.form not in ("text", "tagset"):
+        holed = ["", *answers.cells[first][1:]]
+        found[f"a submission with an empty cell in {first}"] = answers.with_cells({first: holed})
+    return found
+
+
+def _noisy(made: Environment, wanted: Specification, rng: Any) -> dict[str, list[str]]:
+    """The answers' cells by column, made worse: other labels in some rows, numbers off by up to a third."""
+    cells = made.answers.cells
+    rows = made.answers.rows
+    if wanted.form == "number":
+        return {
+            name: [shortest(round(float(cell) * rng.uniform(0.7, 1.3), 6)) for cell in cells[name]]
+            for name in wanted.columns
+        }
+    if wanted.form == "probability":
+        (name,) = wanted.columns
+        return {name: [shortest(round(0.3 + 0.4 * float(cell) + rng.uniform(-0.25, 0.25), 4)) for cell in cells[name]]}
+    if wanted.form == "probabilities":
+        return _soft(cells, wanted.columns, rows, rng)
+    (name,) = wanted.columns
+    pool = made.labels or sorted(set(cells[name]))
+    swapped = [pool[rng.randint(len(pool))] if rng.uniform() < 0.4 else cell for cell in cells[name]]
+    return {name: swapped}
+
+
+def _soft(cells: dict[str, list[str]], columns: list[str], rows: int, rng: Any) -> dict[str, list[str]]:
+    """Probabilities that lean to the right label; those of a row sum to 1."""
+    found: dict[str, list[str]] = {name: [] for name in columns}
+    for at in range(rows):
+        weights = [round(0.5 * float(cells[name][at]) + rng.uniform(0.1, 0.9), 4) for name in columns]
+        shares = [round(weight / sum(weights), 6) for weight in weights]
+        shares[-1] = round(1 - sum(shares[:-1]), 6)
+        for name, share in zip(columns, shares, strict=True):
+            found[name].append(shortest(share))
+    return found

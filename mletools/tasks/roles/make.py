@@ -16,13 +16,11 @@ from ..table import Rejected, generator
 from .archive import SCRIPT
 from .asking import Ask, Faulty, RunScript, Talk, cost_of, costs_by_role
 from .developer import Developed, develop
-from .environment import SECRET
+from .environment import CEILING, DUMMY, PERFECT, SECRET
 from .evaluator import SCRIPT as EVALUATOR
 from .evaluator import Evaluated, evaluate
-from .forms import CUSTOM
-from .specification import LEAST_ROWS, MOST_ROWS, Specification
+from .specification import CUSTOM, LEAST_ROWS, MOST_ROWS, Specification
 from .strategist import mutations, scenarios, specification, structural_dna
-from .trials import ANSWERS, CEILING, SAMPLE
 from .writer import write_page
 
 # Sees the record, still without its lineage, and all files by name below the task's folder. Raises Rejected.
@@ -80,14 +78,14 @@ def make_llm_task(
         "cost_by_role": costs_by_role(own.answers),
         "seed_cost": cost_of(shared.answers),
         "baselines": [
-            {"name": "dummy", "score": evaluated.scores[SAMPLE]},
+            {"name": "dummy", "score": evaluated.scores[DUMMY]},
             {"name": "ceiling", "score": evaluated.scores[CEILING]},
         ],
         "sanity": {
             "thresholds_ordered": "passed",
             "generator_repeatable": "passed",
             "evaluator_tried": "passed" if wanted.metric == CUSTOM else f"passed: agrees with {wanted.metric}",
-            "perfect_submission": f"passed: scores {evaluated.scores[ANSWERS]:g}",
+            "perfect_submission": f"passed: scores {evaluated.scores[PERFECT]:g}",
         },
     }
     return _finished(wanted, made, evaluated, page, provenance, data, (seed_task["id"], index, seed), examine)

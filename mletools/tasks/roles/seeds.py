@@ -1,6 +1,6 @@
 """Seed tasks: records of any source with their public files, in the likeness of which others are made.
 
-Not covered: what of them a model is shown (outline). Private files are never looked at.
+Not covered: what of them a model is shown (strategist). Private files are never looked at.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,23 +1,46 @@
 """The specification of a task: read out of the strategist's JSON, checked, and handed on to the other roles.
 
-Not covered: asking for it (strategist), and whether data can be made that way, which the ML developer finds out.
+Of the named metrics only those without parameters of their own are offered. Not covered: asking for it (strategist), the
+metrics themselves, which are the caller's, and whether data can be made that way, which the ML developer finds out.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ...records.jsonl import dumps
+from ..forms import Form
 from ..thresholds import NAMES
 from .asking import Faulty
-from .forms import CUSTOM, CUSTOM_FORMS, FORMS, columns_of
 
 MODALITIES = ("tabular", "image", "text", "audio", "graph", "timeseries", "multimodal")
 LEAST_ROWS, MOST_ROWS = 50, 200
 MOST_LABELS = 20
 COLUMN = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,39}")
 _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,29}")
+CUSTOM = "custom"
+# What a submission's cells are, by metric; a task with a metric of its own may choose among CUSTOM_FORMS.
+FORMS = {
+    **dict.fromkeys(("accuracy", "balanced_accuracy", "f1_macro", "f1_micro", "f1_weighted"), "label"),
+    **dict.fromkeys(("cohen_kappa", "error_rate", "mcc"), "label"),
+    **dict.fromkeys(("mae", "mape", "median_absolute_error", "mse", "r2", "rmse", "rmsle", "rmspe", "smape"), "number"),
+    **dict.fromkeys(("kendall_tau", "pearson", "spearman"), "number"),
+    **dict.fromkeys(("auroc", "average_precision", "brier_score", "gini"), "probability"),
+    **dict.fromkeys(("balanced_log_loss", "log_loss"), "probabilities"),
+    **dict.fromkeys(("f1_sample_mean", "jaccard_sets"), "tagset"),
+    **dict.fromkeys(("jaccard_words", "levenshtein"), "text"),
+}
+CUSTOM_FORMS = ("label", "number", "text")
+WORDS = {
+    "label": "one label of the target, written as in train.csv",
+    "number": "a finite number in every target column",
+    "probability": "the probability, from 0 to 1, that the target is 1; the target in train.csv is 0 or 1",
+    "probabilities": "the probability of each label of the target, one column prob_LABEL a label, in every row a sum of 1",
+    "tagset": "any number of labels with spaces between them",
+    "text": "a text",
+}
+PARSES = {"label": "label", "tagset": "tagset", "text": "text"}
 
 
 @dataclass(frozen=True)
@@ -81,7 +104,7 @@ def read_specification(value: Mapping[str, Any], rows: int, metrics: Mapping[str
         raise Faulty("target.labels must list the labels, two at least: there is a probability for each")
     submission = object_at(value, "submission")
     key = text_at(submission, "id", 40)
-    wanted = columns_of(form, targets, labels)
+    wanted = submission_of(form, key, targets, labels, 0)["target"]
     if not COLUMN.fullmatch(key) or key in {*targets, *features}:
         raise Faulty("submission.id must be the name of a column of its own, letters, digits and _")
     if submission.get("columns") != wanted:
@@ -167,3 +190,19 @@ def _metric(value: Mapping[str, Any], metrics: Mapping[str, tuple[str, bool]]) -
     if lower != direction:
         raise Faulty(f"lower_is_better must be {dumps(direction)} for {name}")
     return name, FORMS[name], name, words, lower
+
+
+def submission_of(form: str, key: str, targets: Sequence[str], labels: Sequence[str], rows: int) -> dict[str, Any]:
+    """That part of the record."""
+    names = targets if form != "probabilities" else ()
+    return Form(form, targets, labels, key, names=names).submission(rows)
+
+
+def offered(metrics: Mapping[str, tuple[str, bool]]) -> str:
+    """A line for each metric that can be chosen, in Markdown."""
+    lines = []
+    for name in sorted(FORMS.keys() & metrics.keys()):
+        words, lower = metrics[name]
+        better = "lower" if lower else "higher"
+        lines.append(f"- {name} ({better} is better; a cell of the submission is {WORDS[FORMS[name]]}): {words}")
+    return "\n".join(lines)

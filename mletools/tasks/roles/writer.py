@@ -12,10 +12,9 @@ from ... import prompts
 from ...records.jsonl import dumps
 from .asking import Faulty, Talk
 from .environment import FOLDERS, SAMPLE, TEST, TRAIN, Environment
-from .forms import WORDS
-from .outline import description_of
 from .replies import page_of
-from .specification import Specification
+from .specification import WORDS, Specification
+from .strategist import description_of
 
 ATTEMPTS = 3
 LEAST, MOST = 400, 20_000  # characters of a page

@@ -11,8 +11,7 @@ from collections.abc import Callable, Sequence
 from ...records.errors import ToolError
 from ..table import Rejected
 from . import difficulty, facts, leaks, page, secrets
-from .case import Case, Trial, read_case
-from .outcome import Skipped
+from .case import Case, Skipped, Trial, read_case
 from .view import View
 
 CHECKS: dict[str, Callable[[View], str]] = {

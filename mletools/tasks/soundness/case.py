@@ -14,6 +14,10 @@ from ..table import Rejected
 from ..tree import files_below, spelled_out
 
 
+class Skipped(Exception):
+    """The check does not apply to this task; the text says why."""
+
+
 @dataclass(frozen=True)
 class Trial:
     """A standard solution ran: how it ended ("ok" or what went wrong), its score (None without one), its seconds."""

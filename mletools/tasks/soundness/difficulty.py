@@ -9,7 +9,7 @@ from typing import Any
 
 from ...records.errors import RecordError
 from ..thresholds import NAMES, ordered
-from .outcome import Skipped
+from .case import Skipped
 from .view import View
 
 # The share of the way from the dummy to gold that a standard pipeline has to go to be clearly better.

@@ -13,8 +13,8 @@ from typing import Any
 from ..folder import read, size
 from . import quantities as of
 from .association import FALSE_ALARM, Quantity, Target, strongest
+from .case import Skipped
 from .media import MOST_BYTES, Facts, facts_of
-from .outcome import Skipped
 from .targets import number, targets_of, truth_of_test
 from .view import Assets, View, changed, rows_of
 

@@ -11,7 +11,7 @@ from ..baselines import MOST_LEVELS, MOST_TRAINED_ON, numeric, one_thread, scale
 from ..forms import form_of
 from ..learners import FOLDS, Data, alone, predict
 from ..table import csv_bytes, shortest
-from .outcome import Skipped
+from .case import Skipped
 from .targets import number
 from .view import View
 

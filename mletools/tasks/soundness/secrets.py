@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ..folder import Content, read, size
-from .outcome import Skipped
+from .case import Skipped
 from .targets import number, truth_of_test
 from .view import TABLES, Columns, View, rows_of, table_of
 

@@ -20,7 +20,7 @@ Cells = Sequence[str | None]
 
 def targets_of(view: View) -> list[Target]:
     """The targets; values of one part only where the other part does not show them."""
-    test = _test_cells(view)
+    test = truth_of_test(view)
     names = [name for name in view.targets if name in test]
     if view.item_column:
         found = [name for name in view.train if name not in view.test]
@@ -49,10 +49,6 @@ def _guessed(cells: Cells) -> str:
 
 def truth_of_test(view: View) -> dict[str, list[str | None]]:
     """The answers' cells by target, in the order of test.csv; of a ranking of its rows whether each is worth finding."""
-    return _test_cells(view)
-
-
-def _test_cells(view: View) -> dict[str, list[str | None]]:
     found = {}
     for name in view.targets:
         if name in view.answers:

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from ...records.csv_files import CsvError, read_rows
 from ..table import Rejected
 from .leaks import header_of
 from .rows import Key
-from .samples import samples_among
-from .tables import Table, read_table
+from .tables import Table, read_bytes, read_table
 
 MOST_TABLES = 5  # that are tried
 TRAIN, TEST = "train.csv", "test.csv"
@@ -68,6 +68,20 @@ def labelled(public: Path, names: Sequence[str], ids: Sequence[str], name: str) 
         raise Rejected("there is no public/test.csv, and no sample submission to say which rows are asked for")
     sample, _ = read_table(public / samples[0])
     return Labelled(table, {name: (content, None)}, Table({each: sample.columns[each] for each in ids}), None)
+
+
+def samples_among(public: Path, names: Sequence[str], ids: Sequence[str]) -> list[str]:
+    """The sample submissions among public files: tables of that name which have the columns of the ids."""
+    found = []
+    for name in names:
+        plain = name.lower().replace("_", "").replace("-", "")
+        if "samplesubmission" in plain and plain.endswith(".csv") and "/" not in name:
+            try:
+                header = next(read_rows(read_bytes(public / name), even=True), [])
+            except CsvError as error:
+                raise Rejected(f"{name}: {error}") from None
+            found += [name] if set(ids) <= set(header) else []
+    return found
 
 
 def _joined(labels: Table, features: Table, ids: Sequence[str], name: str) -> Table:

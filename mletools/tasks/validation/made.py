@@ -1,6 +1,7 @@
 """What a view has instead of a task's own files: train.csv without the validation rows, the others with them, answers.
 
-Not covered: the form of the answers (answers), which rows are drawn (split), the folder (the package).
+A sample submission has a row for each test and validation row, which do not differ in what they say; one with other columns
+than the submission's ids stays as it is. Not covered: the form of the answers (answers), which rows are drawn (split), the folder (the package).
 """
 
 import re
@@ -13,13 +14,12 @@ from typing import Any
 from ..folder import Content
 from ..table import Rejected, csv_bytes
 from .answers import Truth, truth_of
-from .labelled import TRAIN, label_tables, labelled
+from .labelled import TRAIN, label_tables, labelled, samples_among
 from .leaks import check_leaks
 from .media import files_of
 from .rows import Key, canonical_key
-from .samples import sample_for, samples_among
-from .split import held_out
-from .tables import Table, mixed, read_table, thinned, with_ids
+from .split import held_out, place
+from .tables import Table, mixed, place_of, read_table, thinned, with_ids
 
 # A target of more different values is not looked at when rows are drawn.
 MOST_VALUES = 20
@@ -95,7 +95,7 @@ def _made_of(
     for name in samples_among(public, names, ids):
         sample, _ = read_table(public / name)
         new = owners if repeated else list(dict.fromkeys(owners))
-        files[name] = sample_for(task, sample, new, shown if truth.by_group else None)
+        files[name] = _sample(task, sample, new, shown if truth.by_group else None)
     return Made(files, media.gone, answers, owners, known.keys(ids), len(set(owners)))
 
 
@@ -180,3 +180,38 @@ def _answers(
         rows = [numbers[key] for key in owners]
     cells = [*map(list, zip(*owners, strict=True)), *([column[at] for at in rows] for column in truth.cells.values())]
     return csv_bytes([*ids, *truth.cells], cells), owners
+
+
+def _sample(task: Mapping[str, Any], table: Table, added: Sequence[Key], groups: Table | None) -> bytes:
+    """The sample `table` with rows for the ids `added`: all say what all of it says.
+
+    Where its rows differ, their cells are dealt out anew over all rows, so that none shows where it comes from. Where
+    they list the rows of their group (`groups` is then the view's test.csv), so do the new ones.
+    """
+    ids = task["submission"]["id"]
+    keys = [*table.keys(ids), *added]
+    order = sorted(range(len(keys)), key=lambda at: place_of(task["id"], canonical_key(keys[at])))
+    own = _own_lists(task, table, groups) if groups else {}
+    every = {name: [keys[at][number] for at in order] for number, name in enumerate(ids)}
+    for name, cells in table.columns.items():
+        if name in own:
+            every[name] = [own[name][keys[at]] for at in order]
+        elif name not in ids:
+            every[name] = [cells[number % len(cells)] for number in range(len(order))]
+    return csv_bytes(list(table.columns), [every[name] for name in table.columns])
+
+
+def _own_lists(task: Mapping[str, Any], table: Table, groups: Table) -> dict[str, dict[Key, str]]:
+    """{target: {group: its rows}} for targets whose cells list the rows of their group by some column of test.csv."""
+    ids, glue = task["submission"]["id"], str(task["submission"].get("separator", " "))
+    of_row = groups.keys(ids)
+    found: dict[str, dict[Key, str]] = {}
+    for cells in groups.columns.values():
+        lists: dict[Key, list[str]] = {}
+        for key, cell in sorted(zip(of_row, cells, strict=True), key=lambda pair: place(task["id"], "list", pair[1])):
+            lists.setdefault(key, []).append(cell)
+        for name in set(task["submission"]["target"]) & set(table.columns):
+            pairs = zip(table.keys(ids), table.columns[name], strict=True)
+            if all(sorted(cell.split(glue)) == sorted(lists.get(key, [])) for key, cell in pairs):
+                found[name] = {key: glue.join(own) for key, own in lists.items()}
+    return found

@@ -1,6 +1,6 @@
 """CSV tables of a task's folder: read into columns, thinned without a change to the lines that stay, mixed.
 
-Not covered: which rows go where (made), sample submissions (samples).
+Not covered: which rows go where and into sample submissions (made).
 """
 
 import codecs
