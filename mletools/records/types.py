@@ -132,6 +132,14 @@ class Baseline(TypedDict):
     score: float
 
 
+class MedalStability(TypedDict):
+    """Whether gold is further from bronze than the choice of the test rows moves a score."""
+
+    gap: float
+    standard_error: float
+    rows_needed: int
+
+
 class _Provenance(TypedDict):
     source: str
     seed: int
@@ -152,6 +160,7 @@ class Provenance(_Provenance, total=False):
     irrelevant: list[str]
     sanity: dict[str, Any]
     baselines: list[Baseline]
+    medal_stability: MedalStability
     package: str
     data_source: str
     license: str

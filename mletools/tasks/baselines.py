@@ -71,6 +71,16 @@ class Board:
     ladder: list[dict[str, Any]]
     submissions: dict[str, bytes]
 
+    def nearest(self, score: float) -> bytes:
+        """The submission of the team whose score is nearest to `score`."""
+        name, _ = min(self.teams, key=lambda team: abs(team[1] - score))
+        return self.submissions[name]
+
+    @property
+    def baselines(self) -> list[dict[str, Any]]:
+        """The ladder and then all teams, as the record of a task without a leaderboard has them."""
+        return [*self.ladder, *({"name": name, "score": value} for name, value in self.teams)]
+
     @property
     def csv(self) -> bytes:
         names, scores = zip(*self.teams, strict=True)

@@ -18,10 +18,11 @@ from .folder import ANSWERS, size
 from .procedural.dna import MUTATIONS, SAMPLES
 from .procedural.draw import draw_world
 from .real import SOURCES as TABLES
-from .record import Parts, finish, rate
+from .record import Parts, finish
 from .soundness import CHECKS, Case, Trial, require
 from .sources import SOURCES
 from .table import Rejected, generator
+from .thresholds import medal_stability, pick_thresholds
 
 LEADERBOARD = "private/leaderboard.csv"
 MOST_ATTEMPTS = 40
@@ -137,13 +138,16 @@ class _Attempt:
         lower, score = draft.metric["lower_is_better"], partial(self.marking.score, draft.grading, draft.answers)
         grading: dict[str, Any] = {**draft.grading, "answers": ANSWERS}
         private: dict[str, bytes] = {ANSWERS: draft.answers}
+        board = make_board(draft, score, self.derived)
+        scores = [team[1] for team in board.teams]
         if draft.views:
-            board = make_board(draft, score, self.derived)
             private[LEADERBOARD], grading["leaderboard"] = board.csv, LEADERBOARD
-            grading["thresholds"] = self.marking.medals([team[1] for team in board.teams], lower)
-            baselines = board.ladder
+            baselines, thresholds = board.ladder, self.marking.medals(scores, lower)
         else:
-            baselines, grading["thresholds"], _ = rate(draft, self.marking.score, self.derived, lower)
+            baselines, thresholds = board.baselines, pick_thresholds(board.ladder[0]["score"], scores, lower)
+        grading["thresholds"] = thresholds
+        medals = [board.nearest(thresholds[medal]) for medal in ("gold", "bronze")]
+        stability = medal_stability(draft.grading, draft.answers, medals, thresholds, self.marking.score)
         self.stage = "evaluated"
         parts = Parts(
             name=draft.name,
@@ -153,7 +157,7 @@ class _Attempt:
             public=draft.public,
             private=private,
             grading=grading,
-            provenance=self._provenance(baselines, draft.origin),
+            provenance=self._provenance(baselines, stability, draft.origin),
         )
         return self._finish(parts)
 
@@ -164,9 +168,12 @@ class _Attempt:
         self.drawn = world.origin
         return draft_world(world, rng, self.marking.lower_is_better(world.origin["dna"]["metric"]))
 
-    def _provenance(self, baselines: list[dict[str, Any]], origin: dict[str, Any]) -> dict[str, Any]:
+    def _provenance(
+        self, baselines: list[dict[str, Any]], stability: dict[str, Any], origin: dict[str, Any]
+    ) -> dict[str, Any]:
         place = {"source": self.source, "seed": self.seed, "index": self.index, "attempt": self.attempt}
-        return {**place, "baselines": baselines, "trained_with": libraries(), **origin}
+        made = {"baselines": baselines, "medal_stability": stability, "trained_with": libraries()}
+        return {**place, **made, **origin}
 
     def _finish(self, parts: Parts) -> dict[str, Any]:
         def check(record: Mapping[str, Any]) -> None:

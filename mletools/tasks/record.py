@@ -54,8 +54,7 @@ def rate(
     board = make_board(draft, partial(score, draft.grading, draft.answers), seed)
     dummy = board.ladder[0]["score"]
     thresholds = pick_thresholds(dummy, [score for _, score in board.teams], lower_is_better)
-    baselines = [*board.ladder, *({"name": name, "score": value} for name, value in board.teams)]
-    return baselines, thresholds, libraries()
+    return board.baselines, thresholds, libraries()
 
 
 def finish(

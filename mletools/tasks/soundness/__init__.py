@@ -17,6 +17,7 @@ from .view import View
 CHECKS: dict[str, Callable[[View], str]] = {
     "thresholds_ordered": difficulty.thresholds_ordered,
     "gold_reachable": difficulty.gold_reachable,
+    "medals_stable": difficulty.medals_stable,
     "ceiling_above_gold": difficulty.ceiling_above_gold,
     "learnable": difficulty.learnable,
     "not_trivial": difficulty.not_trivial,

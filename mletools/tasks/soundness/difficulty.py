@@ -39,6 +39,15 @@ def gold_reachable(view: View) -> str:
     return "" if _good(view, best) >= _good(view, gold) else f"the best baseline scores {best:g}, gold is {gold:g}"
 
 
+def medals_stable(view: View) -> str:
+    """Gold is at least one standard error further than bronze: `medal_stability`, by bootstrap over the test rows."""
+    known = view.task["provenance"].get("medal_stability")
+    if known is None:
+        raise Skipped("the record has no medal_stability")
+    gap, error = known["gap"], known["standard_error"]
+    return "" if gap >= error else f"gold is {gap:g} from bronze, the standard error of a score is {error:g}"
+
+
 def ceiling_above_gold(view: View) -> str:
     """The baseline that knows the rule is strictly better than gold."""
     scores, gold = _baselines(view), _thresholds(view)["gold"]
