@@ -128,7 +128,16 @@ def test_the_record_says_where_a_table_is_from(tmp_path):
     }
 
 
-@pytest.mark.slow
+def test_noisy_medals_of_a_real_table_are_recorded(tmp_path):
+    if not installed("statsmodels:grunfeld"):
+        pytest.skip("statsmodels is not installed")
+    provenance = make("statsmodels:grunfeld", 0, 1, tmp_path)["provenance"]
+    stability = provenance["medal_stability"]
+    assert stability["gap"] < stability["standard_error"]
+    assert provenance["sanity"]["medals_stable"].startswith("skipped: of a real table, gold is ")
+
+
+@pytest.mark.nightly
 @pytest.mark.timeout(3000)
 def test_every_table_becomes_a_task(tmp_path):
     marking = replace(MARKING, lower_is_better=lambda name: metrics.lower_is_better(name))
