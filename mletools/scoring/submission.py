@@ -1,7 +1,6 @@
 """Grades one submission file on a task, without a rollout: a record in a pipe, lines for people on a terminal."""
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from ..records.errors import OptionError, ToolError
@@ -41,10 +40,11 @@ class SubmissionOptions:
 def grade_submission(run: Run, grader: Grader, options: SubmissionOptions, for_people: bool) -> None:
     """Write the verdict. ToolError: no such task, or the metric fails."""
     assert options.submission is not None and options.task is not None
-    file = Path(options.submission)
     run.open()
     task = _task(run, options.task, options.id or "")
-    verdict = grader.verdict(task, file.read_bytes)
+    with open(options.submission, "rb") as file:  # of one that is too large no more is read than shows it
+        content = file.read((grader.options.max_submission << 20) + 1)
+    verdict = grader.verdict(task, lambda: content)
     if for_people:
         run.emit_text("\n".join(lines(task["id"], verdict)) + "\n")
         run.counts["valid" if verdict["valid"] else "invalid"] += 1
