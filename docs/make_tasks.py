@@ -66,7 +66,7 @@ earlier task's combination of scenario, problem, metric, factors and families of
 A test set of 20-100 rows is noisy, like that of a small competition. `provenance.medal_stability` says how much: the
 gap between gold and bronze, the standard error of a score at these thresholds (bootstrap over the test rows), and the
 test rows with which both would be equal. A draft whose gap is smaller than the error is dropped (`medals_stable`); of
-real tables, where it concerns 5 of 94, it is recorded. A threshold is still what one of forty solutions reached on
+real tables, where it concerns 5 of 94 (one seed), it is recorded. A threshold is still what one of forty solutions reached on
 these rows, not what is attainable on others.
 """
 ROLES = """

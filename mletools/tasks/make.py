@@ -189,11 +189,11 @@ class _Attempt:
             score = partial(self.marking.score, record, answers)
             case = Case(record, parts.files, score, tried if self.marking.trial else None)
             found: dict[str, str] = {}
-            told = NOT_REQUIRED if self.source in TABLES else ()
+            recorded_only = NOT_REQUIRED if self.source in TABLES else ()
             # A draft that fails a cheap check is not worth a run in a sandbox.
-            for names in (tuple(name for name in CHECKS if name not in (*COSTLY, *told)), COSTLY):
+            for names in (tuple(name for name in CHECKS if name not in (*COSTLY, *recorded_only)), COSTLY):
                 found |= require(case, names)
-            for name, outcome in examine(case, told).items() if told else ():
+            for name, outcome in examine(case, recorded_only).items() if recorded_only else ():
                 found[name] = outcome.replace("failed:", "skipped: of a real table,")
             self.stage = "checked"
             record["provenance"]["sanity"] = found
