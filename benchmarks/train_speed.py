@@ -27,6 +27,7 @@ import json
 import math
 import os
 import random
+import resource
 import statistics
 import subprocess
 import sys
@@ -189,8 +190,6 @@ def train_trl(given: argparse.Namespace, model: str, out: Path, groups: list[lis
 
 def measure(given: argparse.Namespace) -> None:
     """One measurement, in this process; a JSON line on standard output."""
-    import resource
-
     import torch
 
     torch.set_num_threads(given.threads)
@@ -218,12 +217,20 @@ def measure(given: argparse.Namespace) -> None:
 
 
 def measured(given: argparse.Namespace, model: Path, chosen: dict[str, Any]) -> dict[str, Any]:
-    """What a process of its own measures."""
+    """What a process of its own measures, or the reason for which it ended without a result."""
+
+    def limited() -> None:
+        if given.memory:
+            resource.setrlimit(resource.RLIMIT_AS, (int(given.memory * 1e9), int(given.memory * 1e9)))
+
     options = [f"--{name.replace('_', '-')}={getattr(given, name)}" for name in SETTINGS]
     options += [f"--{name}={chosen[name]}" for name in ("side", "rank")]
     told = {"OMP_NUM_THREADS": str(given.threads), "HF_HUB_OFFLINE": "1", "TRL_EXPERIMENTAL_SILENCE": "1"}
     line = [sys.executable, __file__, *options, "--model", str(model), "--lengths", chosen["lengths"]]
-    made = subprocess.run(line, check=True, stdout=subprocess.PIPE, env={**os.environ, **told})
+    made = subprocess.run(line, capture_output=True, env={**os.environ, **told}, preexec_fn=limited)
+    if made.returncode:
+        reason = made.stderr.decode(errors="replace").strip().rpartition("\n")[2]
+        return {"failed": reason or f"ended by signal {-made.returncode}"}
     return dict(json.loads(made.stdout.decode().strip().rpartition("\n")[2]))
 
 
@@ -233,8 +240,13 @@ HEAD = ["completions", "", "tokens a second", "against TRL", "positions a token"
 
 def row(runs: Sequence[dict[str, Any]], beside: Sequence[dict[str, Any]], peak: float | None) -> list[str]:
     """A line of the table: what a side came to, beside TRL's runs; peak: of a GPU."""
-    one, rates = runs[0], [run["rate"] for run in runs]
-    pairs = [ours["rate"] / theirs["rate"] for ours, theirs in zip(runs, beside, strict=False)]  # neighbours in time
+    one = runs[0]
+    failed = next((run["failed"] for run in runs if "failed" in run), None)
+    if failed:
+        return [LENGTHS[one["lengths"]], one["side"], f"failed: {failed}"]
+    rates = [run["rate"] for run in runs]
+    both = [pair for pair in zip(runs, beside, strict=False) if "failed" not in pair[1]]  # neighbours in time
+    pairs = [ours["rate"] / theirs["rate"] for ours, theirs in both]
     ratio = f"{statistics.median(pairs):.2f} ({min(pairs):.2f} to {max(pairs):.2f})" if pairs else ""
     flops = (4 if one["rank"] else 6) * one["parameters"] * statistics.median(rates)
     return [
@@ -281,6 +293,9 @@ def main() -> None:
     for name, default in numbers.items():
         parser.add_argument(f"--{name}", type=int, default=default, help=f"default {default}")
     parser.add_argument("--peak", type=float, default=989e12, help="FLOP a second; default: an H200's, bfloat16, dense")
+    parser.add_argument(
+        "--memory", type=float, metavar="GB", help="limit of a measurement's address space; none by default"
+    )
     parser.add_argument("--keep", type=Path, metavar="FILE", help="measurements, one a line")
     parser.add_argument("--rank", type=int, help=argparse.SUPPRESS)
     for name in ("--side", "--model"):
@@ -312,7 +327,8 @@ def main() -> None:
                     with contextlib.nullcontext(sys.stderr) if given.keep is None else given.keep.open("a") as sink:
                         print(json.dumps(known), file=sink)
                 found.append(known)
-        print(f"\n### {found[0]['parameters'] / 1e6:.1f} million parameters, "
+        parameters = next((run["parameters"] for run in found if "parameters" in run), math.nan)
+        print(f"\n### {parameters / 1e6:.1f} million parameters, "
               f"{f'LoRA of rank {rank}' if rank else 'all weights'}\n")  # fmt: skip
         print(table(found, given.peak if cuda else None), flush=True)
 

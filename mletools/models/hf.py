@@ -90,6 +90,7 @@ class HfModel:
             output = self._model.generate(
                 ids,
                 attention_mask=mask,
+                past_key_values=self._prefill(ids, mask),
                 logits_processor=LogitsProcessorList([sampler]),
                 stopping_criteria=StoppingCriteriaList([lambda done, scores: done.size(1) - width >= limits]),
                 generation_config=GenerationConfig(
@@ -102,6 +103,26 @@ class HfModel:
         written = output[:, width:].tolist()
         logprobs = torch.stack(sampler.logprobs, dim=1).tolist()
         return [self._reply(*row) for row in zip(requests, prompts, written, logprobs, strict=True)]
+
+    def _prefill(self, ids: Any, mask: Any) -> Any:
+        """Keys and values of all prompt tokens but the last, computed once for rows with the same prompt.
+
+        None where all prompts differ, and for models that keep more than keys and values or only a window of them.
+        """
+        import torch
+        from transformers.cache_utils import DynamicCache, DynamicLayer
+
+        distinct, where = torch.unique(torch.cat([ids, mask], dim=1), dim=0, return_inverse=True)
+        if len(distinct) == len(ids) or ids.size(1) < 2:
+            return None
+        cache = DynamicCache(config=self._model.config)
+        if any(type(layer) is not DynamicLayer for layer in cache.layers):
+            return None
+        ids, mask = distinct[:, : ids.size(1) - 1], distinct[:, ids.size(1) : -1]
+        positions = (mask.cumsum(-1) - 1).clamp(min=0)
+        self._model(ids, attention_mask=mask, position_ids=positions, past_key_values=cache, logits_to_keep=1)
+        cache.batch_select_indices(where)
+        return cache
 
     def _reply(self, request: Request, prompt: list[int], row: list[int], logprobs: list[float]) -> Reply:
         tokens = row[: request.max_tokens]

@@ -4,6 +4,7 @@ import json
 import math
 import os
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,24 @@ def test_a_seed_gives_the_same_tokens_whatever_shares_the_batch(model: HfModel) 
     assert together[0].token_ids != together[3].token_ids  # the same question, another seed
     again = model.sample(wanted[::-1])[::-1]
     assert [reply.text for reply in again] == [reply.text for reply in together]
+
+
+def test_a_prompt_that_rows_share_is_computed_once(model: HfModel, monkeypatch) -> None:
+    wanted = [*requests(4)[:3], *(replace(requests(1)[0], seed=seed) for seed in (7, 8, 9))]
+    alone = [model.sample([request])[0] for request in wanted]
+    monkeypatch.setattr(model, "batch", 6)
+    seen = []
+    forward = type(model._model).forward
+    monkeypatch.setattr(
+        type(model._model), "forward",
+        lambda self, input_ids=None, **given: (seen.append(input_ids.shape), forward(self, input_ids, **given))[1],
+    )  # fmt: skip
+    together = model.sample(wanted)
+    assert [reply.token_ids for reply in together] == [reply.token_ids for reply in alone]
+    width = max(len(reply.prompt_token_ids) for reply in together)
+    assert seen[:2] == [(3, width - 1), (6, 1)]  # three prompts; then a token for each of six rows
+    for reply in together:
+        assert reply.logprobs == pytest.approx(rescored(model, reply, 1.0), abs=1e-5)
 
 
 def test_max_tokens_holds_for_each_row(model: HfModel) -> None:
