@@ -17,8 +17,9 @@ export MLE_DATA ?= $(OUT)
 export MLE_JOBS ?= $(shell nproc)
 export HF_HUB_OFFLINE ?= $(if $(filter paper,$(SIZE)),0,1)
 
-ifeq ($(filter tiny rehearsal paper,$(SIZE)),)
-$(error SIZE is tiny, rehearsal or paper, not $(SIZE))
+SIZES ?= tiny rehearsal paper
+ifeq ($(filter $(SIZES),$(SIZE)),)
+$(error SIZE is one of $(SIZES), not $(SIZE))
 endif
 
 # the commands: those that are installed, else the checkout's own; `make -n` needs none
@@ -84,12 +85,13 @@ endef
 # Who answers, while training and afterwards: transformers or vLLM in the sampler's own process, which takes each version of the policy from
 # its folder. Or a vLLM server, which the trainer loads each version into (RANK=0 cluster/serve.sh):
 # SERVER=http://localhost:8000/v1. vLLM in the sampler's process starts anew for each version of all weights.
-LOCAL ?= $(if $(filter tiny,$(SIZE)),hf,vllm)
+LOCAL ?= $(if $(filter tiny small,$(SIZE)),hf,vllm)
 SERVER ?=
 SAMPLER := $(if $(SERVER),-m policy --model-url $(SERVER),-m $(LOCAL):)
 
-# $(call policy,ARM): who is evaluated, what ARM's training came to; base is what all of them began from
-policy = $(LOCAL):$(if $(filter base,$(1)),$(POLICY),$(OUT)/$(1)/latest)
+# $(call weights,ARM): the folder of what ARM's training came to; base is what all of them began from. $(call policy,ARM): as a model
+weights = $(if $(filter base,$(1)),$(POLICY),$(OUT)/$(1)/latest)
+policy = $(LOCAL):$(call weights,$(1))
 
 # $(call only,TASKS,ARMS,FOLDER): of each arm's graded rollouts those of the tasks in the file TASKS, into FOLDER/ARM.jsonl
 only = mkdir -p $(3); for arm in $(2); do \
