@@ -20,6 +20,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 NAME = "sdpa_shared_prefix"
+LARGEST_MASK = 2**22  # entries, those of 2,048 tokens on 2,048
 TOLERANCE = 1e-3  # largest difference of the trial's logits, relative to their spread
 _packing = False
 
@@ -105,8 +106,14 @@ def attention(
         module, query[:, :, :prefix], key[:, :, :prefix], value[:, :, :prefix], None, is_causal=True, **settings
     )
     queries, keys, values = rests(query), whole(key), whole(value)
-    sees = torch.ones(queries.size(2), keys.size(2), dtype=torch.bool, device=query.device).tril(prefix)
-    others, _ = sdpa_attention_forward(module, queries, keys, values, sees[None, None], is_causal=False, **settings)
+    rest = queries.size(2)
+    if rest >= prefix or rest * keys.size(2) > LARGEST_MASK:
+        # the prefix again with each row: less work than what a mask leaves out, and no mask in memory
+        others, _ = sdpa_attention_forward(module, whole(query), keys, values, None, is_causal=True, **settings)
+        others = others[:, prefix:]
+    else:
+        sees = torch.ones(rest, keys.size(2), dtype=torch.bool, device=query.device).tril(prefix)
+        others, _ = sdpa_attention_forward(module, queries, keys, values, sees[None, None], is_causal=False, **settings)
     return torch.cat([first, others.reshape(1, -1, *others.shape[2:])], dim=1), None
 
 

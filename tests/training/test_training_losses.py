@@ -213,7 +213,11 @@ def test_loss_and_gradient_equal_the_equation(torch, model, samples, tmp_path, c
 
 
 @pytest.mark.parametrize("case", mostly_slow(["entropy", "grpo", "delta", "importance sequence_mask"], 1))
-def test_loss_and_gradient_are_the_same_where_a_prompt_is_computed_once(torch, model, tmp_path, case: str) -> None:
+@pytest.mark.parametrize("masked", [True, False])
+def test_loss_and_gradient_are_the_same_where_a_prompt_is_computed_once(
+    torch, model, tmp_path, monkeypatch, case: str, masked: bool
+) -> None:
+    monkeypatch.setattr("mletools.training.shared_prefix.LARGEST_MASK", 10**9 if masked else 0)
     samples = drawn(torch, model, shared=40)
     shared = sum(40 * (len(row) - 1) for row in ([0, 1, 2, 2], [3, 4]))
     settings = {"lora_rank": 0, "max_completion_length": CONSTANT, **CASES[case]}
