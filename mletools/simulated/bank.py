@@ -225,11 +225,11 @@ def program(task: Mapping[str, Any], choice: Choice) -> str:
 
 def _short_program(task: Mapping[str, Any], choice: Choice) -> str:
     submission = task["submission"]
-    columns, predict = "c", "predict(T)"
-    if task["problem"] != "regression" and submission["parse"] == "number":
+    columns, predict, form = "c", "predict(T)", programs.form_of(task)
+    if form == "probabilities":
+        columns, predict = f'[f"{programs.prefix_of(task)}{{k}}" for k in model.classes_]', "predict_proba(T)"
+    elif form == "probability":
         predict = "predict_proba(T)[:, 1]"
-        if len(submission["target"]) > 1:
-            columns, predict = f'[f"{programs.prefix_of(task)}{{k}}" for k in model.classes_]', "predict_proba(T)"
     elif task["metric"].get("name") in programs.RANKS:
         predict = "predict(T) + 1e-6 * sub.index"
     imports = "\n".join(programs.included(choice.model)[0])

@@ -56,10 +56,13 @@ def medal_stability(
     `medals` are submissions that reach gold and bronze. `gap` is the distance of the two thresholds; `standard_error` the
     mean over these submissions of the standard deviation of their scores over RESAMPLES bootstrap samples of the test
     rows, or of the groups within which the metric compares rows (Efron 1979). With `rows_needed` test rows both would be
-    equal. Samples without a score are left out. Rejected where most have none.
+    equal. Samples without a score are left out. Rejected where most have none, or the two thresholds are equal.
     """
     import numpy as np
 
+    gap = abs(thresholds["gold"] - thresholds["bronze"])
+    if not gap:
+        raise Rejected("thresholds_ordered: gold and bronze are equal")
     group = grading["metric"].get("group")
     ids, groups = grading["submission"]["id"], [group] if isinstance(group, str) else []
     header, units = _units(answers, groups or ids)
@@ -80,7 +83,6 @@ def medal_stability(
                 kept.append(value)
     if any(2 * len(kept) < RESAMPLES for kept in scores):
         raise Rejected("medals_stable: the metric has no score on most samples of the test rows")
-    gap = abs(thresholds["gold"] - thresholds["bronze"])
     error = float(np.mean([np.std(kept, ddof=1) for kept in scores]))
     rows_needed = math.ceil(int(grading["submission"]["rows"]) * (error / gap) ** 2)
     return {"gap": round(gap, 5), "standard_error": round(error, 5), "rows_needed": rows_needed}

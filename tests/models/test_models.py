@@ -248,6 +248,20 @@ def test_answers_are_short_and_regular(tmp_path: Path) -> None:
         assert len(set(plans)) == len(plans) and all(3 <= plan.count(". ") + 1 <= 5 for plan in plans)
 
 
+@pytest.mark.parametrize("made", [True, False])
+def test_grades_are_handed_in_as_grades(made: bool, tmp_path: Path) -> None:
+    task = make_task(tmp_path, "label")
+    task |= {
+        "problem": "multiclass_classification",
+        "metric": {"name": "quadratic_weighted_kappa", "lower_is_better": False},
+    }
+    task["submission"] |= {"parse": "number", "target": ["target"]}
+    if made:
+        task["provenance"] = {"source": "tabular", "dna": {}}
+    program = program_of(simulated.answer(task, "forest", 0))
+    assert "Classifier(" in program and "model.predict(T)" in program and "predict_proba" not in program
+
+
 def test_an_imported_table_of_texts_has_any_columns(tmp_path: Path) -> None:
     task = make_task(tmp_path, "label") | {"modality": "text", "provenance": {"graded_by": "record"}}
     outcomes = run_all(task, {"forest": program_of(simulated.answer(task, "forest", 0))}, tmp_path / "runs")

@@ -73,6 +73,13 @@ def test_a_metric_without_a_score_on_most_samples_is_rejected():
         )
 
 
+def test_equal_medals_are_out_of_order():
+    with pytest.raises(Rejected, match="thresholds_ordered: gold and bronze are equal"):
+        medal_stability(
+            grading(2), table([0, 1], "ab"), [table([0, 1], "ab")] * 2, {"gold": 0.5, "bronze": 0.5}, score_bytes
+        )
+
+
 def test_the_check_compares_the_gap_with_the_error():
     class View:
         def __init__(self, gap, error):
