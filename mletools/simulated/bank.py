@@ -224,7 +224,6 @@ def program(task: Mapping[str, Any], choice: Choice) -> str:
 
 
 def _short_program(task: Mapping[str, Any], choice: Choice) -> str:
-    submission = task["submission"]
     columns, predict, form = "c", "predict(T)", programs.form_of(task)
     if form == "probabilities":
         columns, predict = f'[f"{programs.prefix_of(task)}{{k}}" for k in model.classes_]', "predict_proba(T)"

@@ -13,12 +13,14 @@ tensors, the libraries themselves, offloading to the CPU.
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from ..records.errors import ToolError
 from . import logits, policy
 from .step_loader import processes
 
 FLOAT, HALF = 4, 2
+HELD = 1.5  # memory of the process to that of its tensors, because glibc keeps freed blocks (docs/gpu.md)
 DEVICES = ("CPU", "GPU")
 
 
@@ -198,6 +200,35 @@ def step_size(lengths: Sequence[int], rows: int, micro_batch: int, micro_tokens:
     if micro_tokens is not None:
         count = max(1, min(count, micro_tokens // longest[0]))
     return StepSize(len(longest), sum(longest), count, longest[0])
+
+
+def shortage(model: str, lora_rank: int, size: StepSize, logits_memory: float | None = None) -> str | None:
+    """A warning where a step on this machine's CPU needs more memory than is free; None where it fits or is not known."""
+    import torch
+
+    if torch.cuda.is_available():
+        return None
+    try:
+        shape = shape_of(model, lora_rank)
+    except ToolError:
+        return None
+    needed = HELD * sum(estimate(shape, size.micro_rows, size.length, "CPU", sharding(), False, logits_memory).values())
+    free = available()
+    if not shape.dense or free is None or needed <= free:
+        return None
+    return (
+        f"a micro-batch of {size.micro_rows} x {size.length:,} tokens needs about {needed / 1e9:.0f} GB, {free / 1e9:.0f} are "
+        "free: a smaller --micro-batch needs less"
+    )
+
+
+def available() -> int | None:
+    """Bytes of memory that processes can still take without swapping; None where the system does not say."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+    except OSError:
+        return None
+    return next((1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")), None)
 
 
 def report(

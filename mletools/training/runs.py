@@ -44,6 +44,7 @@ class TrainingRun:
         self.dropped: Counter[str] = Counter()
         self.history: list[dict[str, Any]] = []
         self.stopping = False
+        self.say: Callable[[str], None] = lambda text: None
         self.taken = threading.Event()
         self.resumed_from = checkpoints.load_latest(self.out)
         if self.resumed_from is None:
@@ -126,6 +127,7 @@ class TrainingRun:
         export_merged: at the end write the policy into out/merged. ToolError where no step could be taken and
         `allow_empty` does not say that this may be.
         """
+        self.say = say
         taken = 0
         for taken, step in enumerate(steps, 1):  # noqa: B007
             identity = content_id("train_step", step["algorithm"], str(self.out), step["step"])

@@ -14,11 +14,12 @@ from typing import Any
 from ..records.errors import OptionError, ToolError
 from ..records.ids import content_id, derive_seed
 from ..records.options import option
-from . import policy
+from . import memory, policy
 from .options import TrainingOptions
 from .policy import preload
 from .runs import TrainingRun
 from .samples import Sample, Sequence, sample_of
+from .step_loader import leads
 from .steps import Row
 from .tiny import PRESETS
 
@@ -106,12 +107,20 @@ class SftRun(TrainingRun):
         if begun >= total or self._out_of_time():
             return
         rest = order[begun * self.options.batch :]
+        self._warn([len(row.tokens.input_ids) for row in samples])
         yield from self.drive(
             self._trainer(rest),
             lambda index: self._describe(rest[index * self.options.batch : (index + 1) * self.options.batch]),
             self._rate(begun, total),
             lambda index: begun + index + 1 == total or self._out_of_time(),
         )
+
+    def _warn(self, lengths: list[int]) -> None:
+        """Say so where a step needs more memory than is free."""
+        options = self.options
+        size = memory.step_size(lengths, options.batch, options.micro_batch)
+        if leads() and (text := memory.shortage(self.model, options.lora_rank, size, options.logits_memory)):
+            self.say(text)
 
     def _usable(self, samples: Iterable[Sample]) -> list[Row]:
         """The sequences with loss, as rows; a rollout in several sequences makes several."""

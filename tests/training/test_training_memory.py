@@ -13,7 +13,7 @@ from conftest import ROOT, run_command
 pytest.importorskip("torch", reason="needs the [train] extra")
 
 from mletools.training import memory
-from mletools.training.memory import Shape, Sharding, estimate, shape_of, step_size
+from mletools.training.memory import HELD, Shape, Sharding, StepSize, estimate, shape_of, shortage, step_size
 
 SIZES = {"vocab_size": 300, "hidden_size": 64, "intermediate_size": 160, "num_attention_heads": 4}
 SIZES |= {"num_key_value_heads": 2, "head_dim": 16, "max_position_embeddings": 512}
@@ -161,6 +161,20 @@ def test_a_dry_run_needs_no_weights(command: str, model: str, tmp_path: Path) ->
     assert "GB, estimated         CPU      GPU\n" in said and "together" in said and not (tmp_path / "run").exists()
     empty = run_command(command, "--model", model, "--run-dir", "run", "--dry-run", cwd=tmp_path, input=b"")
     assert "of 512 tokens (no rollouts: each as long as the model's context)" in empty.stderr.decode()
+
+
+def test_a_step_that_does_not_fit_is_said(model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    size, folder = StepSize(8, 4096, 4, 512), str(tmp_path / model)
+    needed = HELD * sum(estimate(shape_of(folder, 16), 4, 512, "CPU").values())
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    monkeypatch.setattr("mletools.training.memory.available", lambda: int(needed) - 10)
+    said = shortage(folder, 16, size)
+    assert said is not None and said.startswith("a micro-batch of 4 x 512 tokens needs about ")
+    for free in (int(needed) + 10, None):
+        monkeypatch.setattr("mletools.training.memory.available", lambda free=free: free)
+        assert shortage(folder, 16, size) is None
+    monkeypatch.undo()
+    assert 10**8 < memory.available() < 10**14
 
 
 @pytest.mark.nightly
