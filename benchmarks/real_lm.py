@@ -11,12 +11,17 @@ by task. A task's value is the mean over seeds and samples; intervals are over t
 from __future__ import annotations
 
 import argparse
+import json
+import math
 import os
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
+
+from tabulate import tabulate
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "examples" / "sandmle"
@@ -41,10 +46,50 @@ def run(seed: int, out: Path, words: list[str], end: float) -> bool:
     return True
 
 
-def report(*words: str) -> str:
-    """What mle-report prints."""
-    command = [sys.executable, str(ROOT / "bin" / "mle-report"), "-q", "--format", "markdown", *words]
-    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+def report(*words: str) -> list[dict[str, Any]]:
+    """The records that mle-report writes."""
+    command = [sys.executable, str(ROOT / "bin" / "mle-report"), "-q", "--json", *words]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def levels(files: dict[str, Path]) -> str:
+    """A line for each arm: means over tasks, and how many rollouts."""
+    lines = []
+    for arm, file in files.items():
+        (found,) = (record for record in report("--label", arm, str(file)) if record["task"] == "all")
+        shares = [f"{100 * found[name]:.1f}" for name in ("valid", "above_median", "medal")]
+        lines.append([arm, found["rollouts"], *shares, f"{found['reward_mean']:.3f}"])
+    return tabulate(
+        lines, ["arm", "rollouts", "valid, %", "above median, %", "medal, %", "reward"], "github", disable_numparse=True
+    )
+
+
+def differences(files: dict[str, Path]) -> str:
+    """A line for each pair of arms and quantity, paired by task."""
+    lines = []
+    for first, second in PAIRS:
+        for by in QUANTITIES:
+            words = [
+                "--compare",
+                "--by",
+                by,
+                "--label",
+                first,
+                "--label",
+                second,
+                str(files[first]),
+                str(files[second]),
+            ]
+            (found,) = report(*words)
+            low, high = found["difference_ci"] or (math.nan, math.nan)
+            tasks = [found[name] for name in ("win", "tie", "loss")]
+            lines.append(
+                [f"{second} - {first}", by, f"{found['difference_mean']:+.3f}", f"{low:+.3f} to {high:+.3f}", *tasks]
+            )
+    return tabulate(
+        lines, ["pair", "quantity", "difference", "95 %", "win", "tie", "loss"], "github", disable_numparse=True
+    )
 
 
 def main() -> None:
@@ -60,18 +105,12 @@ def main() -> None:
         if not run(seed, folder, given.set, end):
             sys.exit(f"seed {seed}: the time is up; the same command goes on")
     for kind, name in KINDS.items():
-        print(f"\n## {name.capitalize()}\n")
         joined = given.out / f"all-{kind}"
-        joined.mkdir(exist_ok=True)
-        for arm in ARMS:
-            parts = [(folder / kind / f"{arm}.jsonl").read_bytes() for folder in folders]
-            (joined / f"{arm}.jsonl").write_bytes(b"".join(parts))
-        labels = [word for arm in ARMS for word in ("--label", arm)]
-        print(report(*labels, *(str(joined / f"{arm}.jsonl") for arm in ARMS)).rpartition("| all")[0] or "")
-        for first, second in PAIRS:
-            for by in QUANTITIES:
-                files = (str(joined / f"{arm}.jsonl") for arm in (first, second))
-                print(report("--compare", "--by", by, "--label", first, "--label", second, *files))
+        joined.mkdir(parents=True, exist_ok=True)
+        files = {arm: joined / f"{arm}.jsonl" for arm in ARMS}
+        for arm, file in files.items():
+            file.write_bytes(b"".join((folder / kind / f"{arm}.jsonl").read_bytes() for folder in folders))
+        print(f"## {name.capitalize()}\n\n{levels(files)}\n\n{differences(files)}\n")
 
 
 if __name__ == "__main__":
