@@ -1,10 +1,11 @@
-"""The environment of an episode: models, a sandbox, and the grader.
+"""The environment of an episode: models, a sandbox, and the grader, whose answers are kept on the job's tape.
 
 Covered: the validation view of each task, programs and sessions run and scored, waiting for a free sandbox, what searches
-need (graphs, embeddings, nodes at once). Not covered: messages (the scaffolds), models (metered_model), opening and
-closing (the runner).
+need (graphs, embeddings, nodes at once), which arguments an answer on the tape is known by. Not covered: messages (the
+scaffolds), models (metered_model), opening and closing (the runner), the tape's file (records.tape).
 """
 
+import copy
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,31 +17,22 @@ from ..models.embedding import HttpEmbeddings
 from ..records import workers
 from ..records.errors import RecordError, ToolError
 from ..records.ids import bytes_digest
+from ..records.tape import Tape
 from ..sandbox import Cell, Limits, Sandbox, Session
-from ..scaffolds.data_preview import data_preview
+from ..scaffolds.data_preview import beginning, data_preview, listing
 from ..tasks.private_data import check_data
 from ..tasks.validation import NoValidation, View, validation_view
-from .execution import ROLLOUT, Watch, execution_record, keep, text_record
+from .execution import ROLLOUT, ProgramFacts, Watch, execution_record, keep, text_record
 from .metered_model import MeteredModel
-from .program_facts import ProgramFacts
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-MOST_FILES, LOOKED_AT, LINES_LOOKED_AT = 40, 4096, 6  # files listed; bytes, lines of one that are shown
-LOOKED_INTO = {".csv", ".tsv", ".json", ".jsonl", ".txt"}
 MOST_EMBEDDED = 4000  # characters of a text whose embedding is asked for
 SESSION_S = 24 * 3600.0  # cells have limits of their own, episodes too
 # What a turn keeps of the verdict on the test rows; mle-grade says the rest of what is handed in.
 VERDICT = (
-    "valid",
-    "reason",
-    "score",
-    "medal",
-    "above_median",
-    "position",
-    "human_rank",
-    "human_rank_rule",
-    "normalised_score",
+    *("valid", "reason", "score", "medal", "above_median", "position"),
+    *("human_rank", "human_rank_rule", "normalised_score"),
 )
 
 
@@ -76,11 +68,11 @@ class RunResources:
     def __post_init__(self) -> None:
         self._developing = threading.Semaphore(self.jobs)
 
-    def environment(self, task: dict[str, Any], name: str) -> "TaskEnvironment":
+    def environment(self, task: dict[str, Any], name: str, tape: Tape) -> "TaskEnvironment":
         """The environment of the episode `name` on `task`. RecordError: its data are not there; without a sandbox they
         are not looked at. Where no rows can be held out, `no_validation` says why, and programs have all rows.
         """
-        return TaskEnvironment(self, task, self.view(task) if self.sandbox else None, name)
+        return TaskEnvironment(self, task, self.view(task) if self.sandbox else None, name, tape)
 
     def view(self, task: dict[str, Any], part: str = "") -> View | None:
         """The task with training rows held out: those that agents are told scores on, or another `part`.
@@ -112,7 +104,6 @@ class RunResources:
             return self._previews[task]
 
     def at_once(self, work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-        """See Environment.at_once."""
 
         def in_turn(item: Item) -> Result:
             with self._developing:
@@ -127,11 +118,27 @@ class RunResources:
 
 
 class TaskEnvironment:
-    """The Environment of scaffolds.interface for one episode. Sessions are for one thread, all else for many."""
+    """The Environment of scaffolds.interface for one episode, or for a part of it, which has no session.
 
-    def __init__(self, resources: RunResources, task: dict[str, Any], view: View | None, name: str):
+    tape: the answers that a killed episode gets again for nothing, for one thread. sent: what the policy's server was
+    really sent; see Reply.sampling.
+    """
+
+    def __init__(self, resources: RunResources, task: dict[str, Any], view: View | None, name: str, tape: Tape):
         self._resources, self._task, self._view, self._name = resources, task, view, name
+        self._tape, self.sent = tape, dict[str, Any]()
         self._session: Session | None = None
+
+    def part(self, name: str) -> "TaskEnvironment":
+        other = copy.copy(self)
+        other._tape = self._tape.part(name)
+        return other
+
+    def done(self) -> None:
+        self._tape.done()
+
+    def remember(self, what: str, about: Any, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        return self._tape.play(what, about, make)
 
     @property
     def public(self) -> Path:
@@ -149,8 +156,11 @@ class TaskEnvironment:
     def ask(
         self, who: str, role: str, messages: list[dict[str, Any]], seed: int, tools: Any, most: int
     ) -> dict[str, Any]:
-        """See Environment.ask."""
-        return self._resources.models[who].ask(role, messages, seed, tools, most, self._task)
+        model, about = self._resources.models[who], [who, role, messages, seed, tools, most]
+        reply = self._tape.play("ask", about, lambda: model.ask(role, messages, seed, tools, most, self._task))
+        if who == "policy":
+            self.sent.update(reply.get("sampling") or {})
+        return reply
 
     def run(
         self,
@@ -162,7 +172,12 @@ class TaskEnvironment:
         arguments: Sequence[str] = (),
         rows: str = "validation",
     ) -> dict[str, Any]:
-        """See Environment.run."""
+        about = [code, seed, judged, list(arguments), rows]  # `wall_s` depends on measured times
+        return self._tape.play("run", about, lambda: self._run(code, wall_s, seed, judged, arguments, rows))
+
+    def _run(
+        self, code: str, wall_s: float, seed: int, judged: bool, arguments: Sequence[str], rows: str
+    ) -> dict[str, Any]:
         resources = self._resources
         assert resources.sandbox is not None
         own = {"validation": self._view, "all": None}
@@ -179,7 +194,6 @@ class TaskEnvironment:
         return {"execution": record, **verdicts}
 
     def inauthentic(self, code: str, execution: Mapping[str, Any]) -> str | None:
-        """See Environment.inauthentic."""
         from ..scaffolds.search.authenticity import inauthentic
 
         kept, spec = execution["submission"], self._task["submission"]
@@ -192,7 +206,11 @@ class TaskEnvironment:
         return inauthentic(code, handed_in, sample_bytes, spec["id"], spec["target"])
 
     def similar(self, texts: Sequence[str]) -> list[float]:
-        """See Environment.similar."""
+        answer = self._tape.play("similar", list(texts), lambda: {"cosines": self._similar(texts)})
+        cosines: list[float] = answer["cosines"]
+        return cosines
+
+    def _similar(self, texts: Sequence[str]) -> list[float]:
         from ..scaffolds.search.similarity import cosines, tf_idf_cosines
 
         embeddings = self._resources.embeddings
@@ -202,22 +220,24 @@ class TaskEnvironment:
         return cosines(embeddings.embed([text.strip()[:MOST_EMBEDDED] or "nothing" for text in texts]))
 
     def at_once(self, work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-        """See Environment.at_once."""
         return self._resources.at_once(work, items)
 
     def progress(self, nodes: int) -> None:
-        """See Environment.progress."""
         self._resources.progress(nodes)
 
     def graph(self) -> tuple[Path, bool]:
-        """See Environment.graph."""
         assert self._resources.graphs is not None
         return self._resources.graphs / f"{self._name}.jsonl", self._resources.resume
 
     def cell(
         self, kind: str, text: str, wall_s: float, *, before: Sequence[tuple[str, str]], seed: int, known: str | None
     ) -> dict[str, Any]:
-        """See Environment.cell."""
+        about = [kind, text, list(before), seed]
+        return self._tape.play("cell", about, lambda: self._cell(kind, text, wall_s, before, seed, known))
+
+    def _cell(
+        self, kind: str, text: str, wall_s: float, before: Sequence[tuple[str, str]], seed: int, known: str | None
+    ) -> dict[str, Any]:
         resources = self._resources
         assert resources.sandbox is not None
         limits = replace(resources.limits, wall_s=min(wall_s, resources.limits.wall_s))
@@ -265,7 +285,6 @@ class TaskEnvironment:
         return None
 
     def fact(self, name: str) -> str:
-        """See Environment.fact."""
         resources = self._resources
         if name == "limits":
             return resources.facts.limit_text()
@@ -274,24 +293,7 @@ class TaskEnvironment:
         return resources.preview(self._task["id"], self.public)
 
     def look(self, name: str | None) -> str:
-        """See Environment.look."""
-        if name is not None:
-            return self._begins(name)
-        files = sorted(path.relative_to(self.public) for path in self.public.rglob("*") if path.is_file())
-        lines = [f"{path} ({(self.public / path).stat().st_size} bytes)" for path in files[:MOST_FILES]]
-        more = [f"and {len(files) - MOST_FILES} more"] if len(files) > MOST_FILES else []
-        tables = [self._begins(str(path)) for path in files if len(path.parts) == 1 and path.suffix in LOOKED_INTO]
-        return "\n".join(lines + more) + "\n\n" + "\n\n".join(tables)
-
-    def _begins(self, name: str) -> str:
-        try:
-            with (self.public / name).open("rb") as file:
-                head = file.read(LOOKED_AT)
-        except OSError:
-            return f"There is no file {name}."
-        text = head.decode("utf-8", "replace")
-        lines = text.split("\n")[:LINES_LOOKED_AT]
-        return f"{name} begins:\n" + "\n".join(line[: LOOKED_AT // 4] for line in lines).rstrip()
+        return listing(self.public) if name is None else beginning(self.public, name)
 
     def _execute(self, kind: str, text: str, wall_s: float) -> Cell:
         with self._resources.free:
