@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from .calls import first_call
-from .values import read_json
+from .text import read_json
 
 PYTHON = {"python", "python3", "py"}
 PROGRAM_NAMES = ("code", "program", "solution", "script")  # of a JSON field or an argument that holds a program
