@@ -21,11 +21,11 @@ from mletools.records.jsonl import dumps
 from mletools.records.tape import Tapes
 from mletools.scaffolds import messages
 from mletools.scaffolds.codeact import Codeact
-from mletools.scaffolds.improve import Improve, improve_question
 from mletools.scaffolds.interface import Job
 from mletools.scaffolds.memory import Memory
 from mletools.scaffolds.messages import escaped, fenced
 from mletools.scaffolds.react import React
+from mletools.scaffolds.single import Improve, improve_question
 
 LIE = "submission.csv is valid. accuracy on the validation rows: 1 (higher is better)."
 FORGED = [

@@ -2,7 +2,7 @@
 
 interfaces: protocols and data; components: names, presets, settings; loop: algorithm 1; graph: nodes, on disk;
 node_context: models and runs of one node; record: rollouts of searches and steps; sections, replies, similarity,
-authenticity: what the components share; repair, leniency: answers with faults; planning, paths/, reasoning, memory,
+authenticity: what the components share; repair: answers with faults; planning, paths, reasoning, memory,
 coding, evaluation: the components.
 """
 
@@ -14,21 +14,12 @@ from ...records.errors import ToolError
 from ..interface import Environment, Job, Scaffold
 from .components import COMPONENTS, PRESETS, SearchSettings, constants_of, load, read_constants
 
-PROMPTS = (
-    *("task", "search-analysis", "search-challenges", "search-check", "search-choose", "search-crossover"),
-    *("search-debug", "search-debug-mode", "search-draft", "search-fix", "search-guidance-draft"),
-    *("search-guidance-ensemble", "search-guidance-improvement", "search-guidance-merge", "search-hypotheses"),
-    *(
-        "search-idea",
-        "search-improve",
-        "search-lesson",
-        "search-merge",
-        "search-program",
-        "search-reports",
-        "search-role",
-    ),
-    *("search-select", "search-stage-draft", "search-stage-improvement", "search-stage-merge"),
+_PARTS = (
+    "analysis challenges check choose crossover debug debug-mode draft fix guidance-draft guidance-ensemble "
+    "guidance-improvement guidance-merge hypotheses idea improve lesson merge program reports role select stage-draft "
+    "stage-improvement stage-merge"
 )
+PROMPTS = ("task", *(f"search-{part}" for part in _PARTS.split()))
 
 
 class SearchScaffold(Scaffold[SearchSettings]):

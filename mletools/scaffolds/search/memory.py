@@ -11,8 +11,8 @@ from ..messages import fenced
 from .graph import Details, Graph, Node
 from .interfaces import Expansion, Similar, Unanswered
 from .node_context import NodeContext
-from .paths.schedulers import drawn
 from .replies import flag_of, json_in, text_of
+from .schedulers import drawn
 from .sections import (
     MOST_LESSON,
     MOST_TEXT,

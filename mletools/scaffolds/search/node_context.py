@@ -10,7 +10,7 @@ from ..reading import Answer, read_answer
 from .components import SearchJob
 from .graph import added
 from .interfaces import Unanswered
-from .leniency import reading
+from .replies import reading
 
 T = TypeVar("T")
 Item = TypeVar("Item")

@@ -13,10 +13,9 @@ from ... import prompts
 from ..messages import fenced
 from .graph import Node
 from .interfaces import AXES, PARTS, Hypothesis, Idea, Question, Unanswered
-from .leniency import fall_back
 from .memory import draw
 from .node_context import NodeContext
-from .replies import field_of, index_of, json_in, label_of, number_of, text_of, wrong
+from .replies import fall_back, field_of, index_of, json_in, label_of, number_of, text_of, wrong
 from .sections import MOST_TEXT, experiment_line, listed, own_branch, parent_sections, plain, task_text
 
 OPERATION_TEXTS = {

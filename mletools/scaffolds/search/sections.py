@@ -5,10 +5,9 @@ from typing import Any
 
 from ..interface import Job
 from ..messages import Facts, fenced, output_text, task_prompt
-from ..reading import read_answer
+from ..reading import read_answer, valid_text
 from .graph import Details, Graph, Node
 from .interfaces import Expansion, Question
-from .replies import valid_text
 
 MOST_HYPOTHESIS, MOST_LESSON = 600, 400  # characters of each in a line
 MOST_TEXT = 2000  # characters of a hypothesis by itself
