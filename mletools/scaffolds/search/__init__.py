@@ -12,6 +12,7 @@ from typing import Any
 
 from ...records.errors import ToolError
 from ..interface import Environment, Job, Scaffold
+from ..messages import task_prompt
 from .components import COMPONENTS, PRESETS, SearchSettings, constants_of, load, read_constants
 
 _PARTS = (
@@ -60,13 +61,12 @@ class SearchScaffold(Scaffold[SearchSettings]):
         """The rollouts of the search's steps, then its own."""
         from .loop import Search
         from .record import search_record, step_records
-        from .sections import task_text
 
         search = Search(job, environment)
         try:
             choice = search.explore()
             yield from step_records(job, search.graph)
-            task = task_text(job, environment)
+            task = task_prompt("task", job, environment)
             usage, by_role = search.usage(), search.usage_by_role()
             yield search_record(job, task, search.graph, choice, usage, by_role, search.clock, search.notes())
             search.done()
