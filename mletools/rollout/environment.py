@@ -58,15 +58,13 @@ class RunResources:
     embeddings: HttpEmbeddings | None = None  # None: TF-IDF
     progress: Callable[[int], None] = lambda nodes: None  # told how many more nodes searches have
     no_validation: dict[str, str] = field(default_factory=dict)  # why no rows are held out, by task id
-    _views: dict[tuple[str, str], View | None] = field(default_factory=dict)
-    _previews: dict[str, str] = field(default_factory=dict)  # by task id
-    _previewing: threading.Lock = field(default_factory=threading.Lock)
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    _making: dict[tuple[str, str], threading.Lock] = field(default_factory=dict)
-    _developing: threading.Semaphore = field(init=False)
+    _made: dict[tuple[str, str | None], Any] = field(default_factory=dict)  # by task id and part; part None: previews
+    _making: dict[tuple[str, str | None], threading.Lock] = field(default_factory=dict)
+    developing: threading.Semaphore = field(init=False)
 
     def __post_init__(self) -> None:
-        self._developing = threading.Semaphore(self.jobs)
+        self.developing = threading.Semaphore(self.jobs)
 
     def environment(self, task: dict[str, Any], name: str, tape: Tape) -> "TaskEnvironment":
         """The environment of the episode `name` on `task`. RecordError: its data are not there; without a sandbox they
@@ -79,42 +77,35 @@ class RunResources:
 
         None: no rows are to be held out, or none can be. NoValidation: of a part.
         """
-        key = (task["id"], part)
-        with self._lock:
-            making = self._making.setdefault(key, threading.Lock())
-        with making:
-            if key not in self._views:
-                check_task(task)
-                check_data(self.data / task["data"]["dir"], task)
-                held_out = self.validation > 0 and not self.reveal_test
-                try:
-                    self._views[key] = validation_view(task, self.data, self.validation, part) if held_out else None
-                except NoValidation as problem:
-                    if part:
-                        raise
-                    self.no_validation[task["id"]] = problem.reason
-                    self._views[key] = None
-            return self._views[key]
+
+        def make() -> View | None:
+            check_task(task)
+            check_data(self.data / task["data"]["dir"], task)
+            if self.validation == 0 or self.reveal_test:
+                return None
+            try:
+                return validation_view(task, self.data, self.validation, part)
+            except NoValidation as problem:
+                if part:
+                    raise
+                self.no_validation[task["id"]] = problem.reason
+                return None
+
+        view: View | None = self._once((task["id"], part), make)
+        return view
 
     def preview(self, task: str, public: Path) -> str:
         """What the files that agents see of the task (its id) look like; made once."""
-        with self._previewing:
-            if task not in self._previews:
-                self._previews[task] = data_preview(public)
-            return self._previews[task]
+        return str(self._once((task, None), lambda: data_preview(public)))
 
-    def at_once(self, work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-
-        def in_turn(item: Item) -> Result:
-            with self._developing:
-                return work(item)
-
-        results = []
-        for _, result, error in workers.run(in_turn, items, min(self.jobs, max(len(items), 1)), keep_order=True):
-            if error is not None:
-                raise error
-            results.append(result)
-        return results  # type: ignore[return-value]
+    def _once(self, key: tuple[str, str | None], make: Callable[[], Any]) -> Any:
+        """The result of the first `make` for this key that raised nothing; others wait for it."""
+        with self._lock:
+            making = self._making.setdefault(key, threading.Lock())
+        with making:
+            if key not in self._made:
+                self._made[key] = make()
+            return self._made[key]
 
 
 class TaskEnvironment:
@@ -220,7 +211,19 @@ class TaskEnvironment:
         return cosines(embeddings.embed([text.strip()[:MOST_EMBEDDED] or "nothing" for text in texts]))
 
     def at_once(self, work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-        return self._resources.at_once(work, items)
+        resources = self._resources
+
+        def in_turn(item: Item) -> Result:
+            with resources.developing:
+                return work(item)
+
+        results = []
+        jobs = min(resources.jobs, max(len(items), 1))
+        for _, result, error in workers.run(in_turn, items, jobs, keep_order=True):
+            if error is not None:
+                raise error
+            results.append(result)
+        return results  # type: ignore[return-value]
 
     def progress(self, nodes: int) -> None:
         self._resources.progress(nodes)
