@@ -256,8 +256,8 @@ class RunModels:
                 f"{earlier['policy']['version']}, now at {version}; choose another -o"
             )
         values = {"temperature": sampling.temperature, "top_p": sampling.top_p}
-        sampled = {name: 1.0 if value is None else value for name, value in values.items()}
-        sampled = {**sampled, "max_tokens": self.settings.max_answer_tokens, **({"options": fields} if fields else {})}
+        sampled: dict[str, Any] = {name: 1.0 if value is None else value for name, value in values.items()}
+        sampled |= {"max_tokens": self.settings.max_answer_tokens, **({"options": fields} if fields else {})}
         return {"model": self.options.model, "version": version, "sampling": sampled}
 
     def check(self, policy: bool) -> None:
