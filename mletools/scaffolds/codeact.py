@@ -155,7 +155,7 @@ def _ask_ideator(episode: Episode[CodeactSettings], query: Mapping[str, str]) ->
         else:
             episode.charge("ideator", reply)
         # An answer that is cut off or in another format helps nobody, and is no fault of the implementer.
-        idea = None if reply.get("finish_reason") == "length" else ideas.read_idea(reply["text"])
+        idea, _ = ideas.idea_and_format(reply["text"], reply.get("finish_reason", "stop"))
         answer = ideas.as_text(idea) if idea else ideas.FIXED["null"]
         entry = {"said": reply["text"], **entry}
     episode.turn["help"] = {**entry, "query": dict(query), "answer": answer, "idea": idea, "model": ideator}

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Generic
 
 from ..records.ids import derive_seed
-from .interface import Ended, Environment, Job, S, Usage
+from .interface import Ended, Environment, Job, S, Usage, usage_of
 from .messages import CHARACTERS_A_TOKEN, tokens_of, visible
 from .reading import Action, Fault, Tool, as_functions, sendable
 
@@ -88,7 +88,7 @@ class Episode(Generic[S]):
                 "duration_s": round(reply["seconds"], 4),
                 "message": len(self.messages),
                 "problem": None,
-                "usage": {name: reply[name] for name in ("prompt_tokens", "completion_tokens", "seconds", "usd")},
+                "usage": usage_of(reply),
             }
         )
         self.turn.update(declined(reply))

@@ -17,7 +17,7 @@ from ..records.ids import derive_seed
 from ..records.options import option
 from . import messages
 from .episode import Episode, declined
-from .interface import Ended, Environment, Job, Scaffold, Settings
+from .interface import Ended, Environment, Job, Scaffold, Settings, usage_of
 from .messages import fenced, task_prompt
 from .previous import Previous, PreviousPool
 from .reading import read_answer, split_answer
@@ -130,7 +130,7 @@ def record_of(job: Job[SingleSettings], question: dict[str, Any], reply: Mapping
         if reply["logprobs"] is not None:
             answer["logprobs"] = reply["logprobs"]
     previous: Previous | None = job.start
-    usage = {name: reply[name] for name in ("prompt_tokens", "completion_tokens", "seconds", "usd")}
+    usage = usage_of(reply)
     rollout = {
         **job.as_record(),
         "messages": [question, answer],
