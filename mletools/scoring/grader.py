@@ -136,8 +136,9 @@ def _why_no_submission(execution: dict[str, Any]) -> str:
 
 @dataclass
 class Signal:
-    """Whether graded rollouts whose rewards were clamped leave a policy anything to learn from: feed them with `add`. Holds a
-    few numbers per task and per incomplete group.
+    """Whether graded rollouts whose rewards were clamped leave a policy anything to learn from: feed them with `add`.
+
+    Holds a few numbers per task and per incomplete group.
 
     A group has no signal if all its rewards are equal and some were clamped; a task's scores have none if all its valid
     rollouts, at least two, were clamped.
@@ -179,7 +180,7 @@ class Signal:
 
 @dataclass(frozen=True)
 class HumanRanks:
-    """How many of a leaderboard's teams a score that mle-grade has not ranked leaves behind; tasks' folders lie below `data`."""
+    """How many of a leaderboard's teams a score beats that mle-grade has not ranked; tasks' folders lie below `data`."""
 
     data: Path
 

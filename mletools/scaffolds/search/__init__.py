@@ -2,8 +2,8 @@
 
 interfaces: protocols and data; components: names, presets, settings; loop: algorithm 1; graph: nodes, on disk;
 node_context: models and runs of one node; record: rollouts of searches and steps; sections, replies, similarity,
-authenticity: what the components share; repair: answers with faults; planning, paths, reasoning, memory,
-coding, evaluation: the components.
+authenticity: what the components share; repair: answers with faults; planning, paths (with schedulers), reasoning,
+memory, coding, evaluation: the components.
 """
 
 from collections.abc import Iterator

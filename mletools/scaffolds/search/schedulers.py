@@ -1,5 +1,6 @@
-"""The six schedulers of R&D-Agent's release: which branches continue in a round, computed from the graph; rewards, the rule
-PUCT and draws, which paths share.
+"""The six schedulers of R&D-Agent's release: which branches continue in a round, computed from the graph.
+
+And what all paths share: rewards, the rule PUCT, draws.
 """
 
 import math
