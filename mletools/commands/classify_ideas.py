@@ -13,7 +13,7 @@ from ..records.errors import OptionError, RecordError, ToolError
 from ..reports.idea_types import Tally, ideator
 from ..reports.idea_types import per_model as columns
 from ..rollout.idea_judges import AnswerOptions, Classifier, Judge, ModelJudge, by_words
-from ..rollout.metered_model import MeteredModel
+from ..rollout.metered_model import judging
 from ..scaffolds.idea_types import TYPES
 
 BY_MODEL = "Model (--by model)"
@@ -84,15 +84,7 @@ def main(run: cli.Run, by: str, models: ModelOptions, answers: AnswerOptions, ta
             engine = stack.enter_context(closing(models.open()))
             if engine.batch > 1:
                 run.jobs = 1  # an engine in this process takes one call at a time
-            metered = MeteredModel(
-                engine,
-                answers.temperature,
-                answers.top_p,
-                answers.price_of(models),
-                answers.price is not None,
-                send_seed="seed" in flags_on_command_line(),
-                own_temperature=0.0,
-            )
+            metered = judging(engine, models, answers, "seed" in flags_on_command_line())
             judge = ModelJudge(metered, run.seed, answers)
         classifier = Classifier(judge, model or "keywords")
         if table:

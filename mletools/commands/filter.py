@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,32 @@ from ..filters.state import StateFile
 from ..filters.steps import Turn, cut
 from ..filters.tasks import TaskSelection
 from ..records.errors import RecordError, ToolError
+from ..records.options import option
 from ..records.output import Output
 from ..scoring.code_metrics import CodeMetricOptions
-from ..scoring.options import TaskCheckOptions
 
 TASKS = "Checks of tasks (--tasks)"
+
+
+def check_name(name: str) -> str:
+    """The name of a check of tasks. ValueError: there is none."""
+    from ..tasks.soundness import CHECKS
+
+    if name not in CHECKS:
+        raise ValueError(f"{name!r} is none of {', '.join(CHECKS)}")
+    return name
+
+
+@dataclass(frozen=True)
+class TaskCheckOptions:
+    """Which checks tasks are put to; none: all."""
+
+    check: tuple[str, ...] = option(
+        "This check alone (default: all; a wrong name lists them). Repeatable.",
+        default=(),
+        metavar="NAME",
+        read=check_name,
+    )
 
 
 @cli.command("mle-filter", jobs=True, seed=True, data=True)
@@ -104,7 +126,7 @@ def filter_rollouts(
     run: cli.Run, filters: FilterOptions, side: Output | None, mark: bool, state: StateFile | None
 ) -> None:
     """Keep the rollouts of the run's input that are worth learning from; what is dropped goes to `side`."""
-    from ..scoring.human_ranks import HumanRanks
+    from ..scoring.grader import HumanRanks
 
     selection = Selection(filters, state.remembered) if state else Selection(filters)
     tasks, kept, equal = set(), set(), set()  # ids of all, of those with something kept, of those without spread
@@ -184,7 +206,7 @@ def draw(run: cli.Run, draws: DrawOptions, side: Output | None) -> None:
 
 def cut_steps(run: cli.Run, side: Output | None, failed: bool) -> None:
     """Cut the rollouts of the run's input into steps; one without any goes to `side`."""
-    from ..scoring.human_ranks import HumanRanks
+    from ..scoring.grader import HumanRanks
 
     human_ranks = HumanRanks(run.data)
     for line in run.lines("rollout"):

@@ -11,7 +11,7 @@ from ..cli_options import flags_on_command_line, options
 from ..models.options import ModelOptions
 from ..records.errors import OptionError
 from ..rollout.instrumenting import AnswerOptions, ModelInstrumenter, add_reports
-from ..rollout.metered_model import MeteredModel
+from ..rollout.metered_model import judging
 
 LM = "Model (--mode lm)"
 MODEL = "scripted, hf:PATH, or the name of a model at --model-url; not the one in training."
@@ -73,14 +73,6 @@ def main(run: cli.Run, mode: str, plain_markers: bool, models: ModelOptions, ans
             run.counts["by the model" if entry["mode"] == "lm" else "refused, by syntax tree"] += 1
 
     with closing(models.open()) as engine:
-        model = MeteredModel(
-            engine,
-            answers.temperature,
-            answers.top_p,
-            price=answers.price_of(models),
-            own_price=answers.price is not None,
-            send_seed="seed" in flags_on_command_line(),
-            own_temperature=0.0,
-        )
+        model = judging(engine, models, answers, "seed" in flags_on_command_line())
         work = ModelInstrumenter(model, run.seed, plain_markers, answers.max_tokens)
         run.each(work, "rollout", watch=count)

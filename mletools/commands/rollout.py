@@ -9,7 +9,8 @@ from ..models.options import KeyOptions, ModelOptions, RoleOptions, SampledModel
 from ..records.errors import OptionError
 from ..records.options import Declaration, declarations
 from ..rollout.endless import EndlessOptions
-from ..rollout.runner import Runner, RunOptions, Sampling
+from ..rollout.metered_model import RunModels, Sampling
+from ..rollout.runner import Runner, RunOptions
 from ..sandbox.options import SandboxOptions
 from ..scaffolds import IN_TURNS, SCAFFOLDS, open_scaffold
 from ..scoring.code_metrics import CodeMetricOptions
@@ -125,4 +126,5 @@ def main(
         settings = replace(settings, execution_seconds=sandbox.timeout)
     settings = scaffold.check(settings)
     with CodeMetricOptions(sandbox.backend).open() as code_metrics:
-        Runner(run, scaffold, settings, models, sampling, plan, endless, sandbox, code_metrics, roles, seeded).play()
+        run_models = RunModels(models, sampling, settings, roles, plan.defaults == "training", seeded)
+        Runner(run, scaffold, settings, run_models, plan, endless, sandbox, code_metrics).play()

@@ -195,32 +195,29 @@ class EndlessOptions:
             return FollowingModel(folder, None, lambda path: models.open(f"{kind}:{path}", batch=batch), waiting, pause)
         return FollowingModel(folder, models.open(batch=batch), None, waiting, pause)
 
-    def tasks(self, run: Run, kind: str, group_size: int) -> "Source":
-        """The lines of the input with the seed of each; without an end where that is wanted."""
+    def tasks(self, run: Run, kind: str, group_size: int) -> "Source | None":
+        """The lines of the input again and again, with the seed of each; None: once is enough."""
+        if not self.forever:
+            return None
         ahead = None
-        if self.follow and self.forever:
+        if self.follow:
             ahead = Ahead(Path(self.follow), self.max_staleness, self.patience, self.since, run.pause, run.say)
-        return Source(run, kind, group_size, self.forever, ahead, Path(self.state) if self.state else None, self.passes)
+        return Source(run, kind, group_size, ahead, Path(self.state) if self.state else None, self.passes)
 
 
 @dataclass
 class Source:
-    """The tasks of a run, one group's at a time, and what is counted of them."""
+    """The tasks of a run without an end, one group's at a time, and what is counted of them."""
 
     run: Run
     kind: str
     group_size: int
-    forever: bool
     ahead: Ahead | None
     state: Path | None
     passes: int | None = None  # where it ends after all
     refused: set[str] = field(default_factory=set)  # tasks that are left out from now on, by id
 
     def __iter__(self) -> Iterator[tuple[Line, int]]:
-        if not self.forever:
-            for line in self.run.lines(self.kind):
-                yield line, self.run.seed
-            return
         lines = list(self.run.lines(self.kind))
         if not lines:
             raise ToolError("--forever needs at least one task")
@@ -247,13 +244,8 @@ class Source:
         if self.ahead is not None:
             self.ahead.lost(rollouts)
 
-    def newest(self, policy: dict[str, Any], model: Model) -> dict[str, Any]:
-        """What records say of the policy, with the version that is the newest now where one is followed."""
-        return {**policy, "version": model.version} if isinstance(model, FollowingModel) else policy
-
-    def stamped(self, rollout: dict[str, Any], version: Any) -> dict[str, Any]:
-        """The rollout with the version that it was sampled from and the seconds that this run has waited for policies."""
+    def stamped(self, rollout: dict[str, Any]) -> dict[str, Any]:
+        """The rollout with the seconds that this run has waited for policies, where it follows one."""
         if self.ahead is None:
             return rollout
-        policy = {**rollout["policy"], "version": version, "waited_s": round(self.ahead.waited, 3)}
-        return {**rollout, "policy": policy}
+        return {**rollout, "policy": {**rollout["policy"], "waited_s": round(self.ahead.waited, 3)}}

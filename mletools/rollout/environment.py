@@ -1,10 +1,11 @@
-"""The environment of an episode: models, a sandbox, and the grader.
+"""The environment of an episode: models, a sandbox, and the grader, whose answers are kept on the job's tape.
 
 Covered: the validation view of each task, programs and sessions run and scored, waiting for a free sandbox, what searches
-need (graphs, embeddings, nodes at once). Not covered: messages (the scaffolds), models (metered_model), opening and
-closing (the runner).
+need (graphs, embeddings, nodes at once), which arguments an answer on the tape is known by. Not covered: messages (the
+scaffolds), models (metered_model), opening and closing (the runner), the tape's file (records.tape).
 """
 
+import copy
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,31 +17,22 @@ from ..models.embedding import HttpEmbeddings
 from ..records import workers
 from ..records.errors import RecordError, ToolError
 from ..records.ids import bytes_digest
+from ..records.tape import Tape
 from ..sandbox import Cell, Limits, Sandbox, Session
-from ..scaffolds.data_preview import data_preview
+from ..scaffolds.data_preview import beginning, data_preview, listing
 from ..tasks.private_data import check_data
 from ..tasks.validation import NoValidation, View, validation_view
-from .execution import ROLLOUT, Watch, execution_record, keep, text_record
+from .execution import ROLLOUT, ProgramFacts, Watch, execution_record, keep, text_record
 from .metered_model import MeteredModel
-from .program_facts import ProgramFacts
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-MOST_FILES, LOOKED_AT, LINES_LOOKED_AT = 40, 4096, 6  # files listed; bytes, lines of one that are shown
-LOOKED_INTO = {".csv", ".tsv", ".json", ".jsonl", ".txt"}
 MOST_EMBEDDED = 4000  # characters of a text whose embedding is asked for
 SESSION_S = 24 * 3600.0  # cells have limits of their own, episodes too
 # What a turn keeps of the verdict on the test rows; mle-grade says the rest of what is handed in.
 VERDICT = (
-    "valid",
-    "reason",
-    "score",
-    "medal",
-    "above_median",
-    "position",
-    "human_rank",
-    "human_rank_rule",
-    "normalised_score",
+    *("valid", "reason", "score", "medal", "above_median", "position"),
+    *("human_rank", "human_rank_rule", "normalised_score"),
 )
 
 
@@ -66,72 +58,78 @@ class RunResources:
     embeddings: HttpEmbeddings | None = None  # None: TF-IDF
     progress: Callable[[int], None] = lambda nodes: None  # told how many more nodes searches have
     no_validation: dict[str, str] = field(default_factory=dict)  # why no rows are held out, by task id
-    _views: dict[tuple[str, str], View | None] = field(default_factory=dict)
-    _previews: dict[str, str] = field(default_factory=dict)  # by task id
-    _previewing: threading.Lock = field(default_factory=threading.Lock)
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    _making: dict[tuple[str, str], threading.Lock] = field(default_factory=dict)
-    _developing: threading.Semaphore = field(init=False)
+    _made: dict[tuple[str, str | None], Any] = field(default_factory=dict)  # by task id and part; part None: previews
+    _making: dict[tuple[str, str | None], threading.Lock] = field(default_factory=dict)
+    developing: threading.Semaphore = field(init=False)
 
     def __post_init__(self) -> None:
-        self._developing = threading.Semaphore(self.jobs)
+        self.developing = threading.Semaphore(self.jobs)
 
-    def environment(self, task: dict[str, Any], name: str) -> "TaskEnvironment":
+    def environment(self, task: dict[str, Any], name: str, tape: Tape) -> "TaskEnvironment":
         """The environment of the episode `name` on `task`. RecordError: its data are not there; without a sandbox they
         are not looked at. Where no rows can be held out, `no_validation` says why, and programs have all rows.
         """
-        return TaskEnvironment(self, task, self.view(task) if self.sandbox else None, name)
+        return TaskEnvironment(self, task, self.view(task) if self.sandbox else None, name, tape)
 
     def view(self, task: dict[str, Any], part: str = "") -> View | None:
         """The task with training rows held out: those that agents are told scores on, or another `part`.
 
         None: no rows are to be held out, or none can be. NoValidation: of a part.
         """
-        key = (task["id"], part)
-        with self._lock:
-            making = self._making.setdefault(key, threading.Lock())
-        with making:
-            if key not in self._views:
-                check_task(task)
-                check_data(self.data / task["data"]["dir"], task)
-                held_out = self.validation > 0 and not self.reveal_test
-                try:
-                    self._views[key] = validation_view(task, self.data, self.validation, part) if held_out else None
-                except NoValidation as problem:
-                    if part:
-                        raise
-                    self.no_validation[task["id"]] = problem.reason
-                    self._views[key] = None
-            return self._views[key]
+
+        def make() -> View | None:
+            check_task(task)
+            check_data(self.data / task["data"]["dir"], task)
+            if self.validation == 0 or self.reveal_test:
+                return None
+            try:
+                return validation_view(task, self.data, self.validation, part)
+            except NoValidation as problem:
+                if part:
+                    raise
+                self.no_validation[task["id"]] = problem.reason
+                return None
+
+        view: View | None = self._once((task["id"], part), make)
+        return view
 
     def preview(self, task: str, public: Path) -> str:
         """What the files that agents see of the task (its id) look like; made once."""
-        with self._previewing:
-            if task not in self._previews:
-                self._previews[task] = data_preview(public)
-            return self._previews[task]
+        return str(self._once((task, None), lambda: data_preview(public)))
 
-    def at_once(self, work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-        """See Environment.at_once."""
-
-        def in_turn(item: Item) -> Result:
-            with self._developing:
-                return work(item)
-
-        results = []
-        for _, result, error in workers.run(in_turn, items, min(self.jobs, max(len(items), 1)), keep_order=True):
-            if error is not None:
-                raise error
-            results.append(result)
-        return results  # type: ignore[return-value]
+    def _once(self, key: tuple[str, str | None], make: Callable[[], Any]) -> Any:
+        """The result of the first `make` for this key that raised nothing; others wait for it."""
+        with self._lock:
+            making = self._making.setdefault(key, threading.Lock())
+        with making:
+            if key not in self._made:
+                self._made[key] = make()
+            return self._made[key]
 
 
 class TaskEnvironment:
-    """The Environment of scaffolds.interface for one episode. Sessions are for one thread, all else for many."""
+    """The Environment of scaffolds.interface for one episode, or for a part of it, which has no session.
 
-    def __init__(self, resources: RunResources, task: dict[str, Any], view: View | None, name: str):
+    tape: the answers that a killed episode gets again for nothing, for one thread. sent: what the policy's server was
+    really sent; see Reply.sampling.
+    """
+
+    def __init__(self, resources: RunResources, task: dict[str, Any], view: View | None, name: str, tape: Tape):
         self._resources, self._task, self._view, self._name = resources, task, view, name
+        self._tape, self.sent = tape, dict[str, Any]()
         self._session: Session | None = None
+
+    def part(self, name: str) -> "TaskEnvironment":
+        other = copy.copy(self)
+        other._tape = self._tape.part(name)
+        return other
+
+    def done(self) -> None:
+        self._tape.done()
+
+    def remember(self, what: str, about: Any, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        return self._tape.play(what, about, make)
 
     @property
     def public(self) -> Path:
@@ -149,8 +147,11 @@ class TaskEnvironment:
     def ask(
         self, who: str, role: str, messages: list[dict[str, Any]], seed: int, tools: Any, most: int
     ) -> dict[str, Any]:
-        """See Environment.ask."""
-        return self._resources.models[who].ask(role, messages, seed, tools, most, self._task)
+        model, about = self._resources.models[who], [who, role, messages, seed, tools, most]
+        reply = self._tape.play("ask", about, lambda: model.ask(role, messages, seed, tools, most, self._task))
+        if who == "policy":
+            self.sent.update(reply.get("sampling") or {})
+        return reply
 
     def run(
         self,
@@ -162,7 +163,12 @@ class TaskEnvironment:
         arguments: Sequence[str] = (),
         rows: str = "validation",
     ) -> dict[str, Any]:
-        """See Environment.run."""
+        about = [code, seed, judged, list(arguments), rows]  # `wall_s` depends on measured times
+        return self._tape.play("run", about, lambda: self._run(code, wall_s, seed, judged, arguments, rows))
+
+    def _run(
+        self, code: str, wall_s: float, seed: int, judged: bool, arguments: Sequence[str], rows: str
+    ) -> dict[str, Any]:
         resources = self._resources
         assert resources.sandbox is not None
         own = {"validation": self._view, "all": None}
@@ -179,7 +185,6 @@ class TaskEnvironment:
         return {"execution": record, **verdicts}
 
     def inauthentic(self, code: str, execution: Mapping[str, Any]) -> str | None:
-        """See Environment.inauthentic."""
         from ..scaffolds.search.authenticity import inauthentic
 
         kept, spec = execution["submission"], self._task["submission"]
@@ -192,7 +197,11 @@ class TaskEnvironment:
         return inauthentic(code, handed_in, sample_bytes, spec["id"], spec["target"])
 
     def similar(self, texts: Sequence[str]) -> list[float]:
-        """See Environment.similar."""
+        answer = self._tape.play("similar", list(texts), lambda: {"cosines": self._similar(texts)})
+        cosines: list[float] = answer["cosines"]
+        return cosines
+
+    def _similar(self, texts: Sequence[str]) -> list[float]:
         from ..scaffolds.search.similarity import cosines, tf_idf_cosines
 
         embeddings = self._resources.embeddings
@@ -202,22 +211,36 @@ class TaskEnvironment:
         return cosines(embeddings.embed([text.strip()[:MOST_EMBEDDED] or "nothing" for text in texts]))
 
     def at_once(self, work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-        """See Environment.at_once."""
-        return self._resources.at_once(work, items)
+        resources = self._resources
+
+        def in_turn(item: Item) -> Result:
+            with resources.developing:
+                return work(item)
+
+        results = []
+        jobs = min(resources.jobs, max(len(items), 1))
+        for _, result, error in workers.run(in_turn, items, jobs, keep_order=True):
+            if error is not None:
+                raise error
+            results.append(result)
+        return results  # type: ignore[return-value]
 
     def progress(self, nodes: int) -> None:
-        """See Environment.progress."""
         self._resources.progress(nodes)
 
     def graph(self) -> tuple[Path, bool]:
-        """See Environment.graph."""
         assert self._resources.graphs is not None
         return self._resources.graphs / f"{self._name}.jsonl", self._resources.resume
 
     def cell(
         self, kind: str, text: str, wall_s: float, *, before: Sequence[tuple[str, str]], seed: int, known: str | None
     ) -> dict[str, Any]:
-        """See Environment.cell."""
+        about = [kind, text, list(before), seed]
+        return self._tape.play("cell", about, lambda: self._cell(kind, text, wall_s, before, seed, known))
+
+    def _cell(
+        self, kind: str, text: str, wall_s: float, before: Sequence[tuple[str, str]], seed: int, known: str | None
+    ) -> dict[str, Any]:
         resources = self._resources
         assert resources.sandbox is not None
         limits = replace(resources.limits, wall_s=min(wall_s, resources.limits.wall_s))
@@ -265,7 +288,6 @@ class TaskEnvironment:
         return None
 
     def fact(self, name: str) -> str:
-        """See Environment.fact."""
         resources = self._resources
         if name == "limits":
             return resources.facts.limit_text()
@@ -274,24 +296,7 @@ class TaskEnvironment:
         return resources.preview(self._task["id"], self.public)
 
     def look(self, name: str | None) -> str:
-        """See Environment.look."""
-        if name is not None:
-            return self._begins(name)
-        files = sorted(path.relative_to(self.public) for path in self.public.rglob("*") if path.is_file())
-        lines = [f"{path} ({(self.public / path).stat().st_size} bytes)" for path in files[:MOST_FILES]]
-        more = [f"and {len(files) - MOST_FILES} more"] if len(files) > MOST_FILES else []
-        tables = [self._begins(str(path)) for path in files if len(path.parts) == 1 and path.suffix in LOOKED_INTO]
-        return "\n".join(lines + more) + "\n\n" + "\n\n".join(tables)
-
-    def _begins(self, name: str) -> str:
-        try:
-            with (self.public / name).open("rb") as file:
-                head = file.read(LOOKED_AT)
-        except OSError:
-            return f"There is no file {name}."
-        text = head.decode("utf-8", "replace")
-        lines = text.split("\n")[:LINES_LOOKED_AT]
-        return f"{name} begins:\n" + "\n".join(line[: LOOKED_AT // 4] for line in lines).rstrip()
+        return listing(self.public) if name is None else beginning(self.public, name)
 
     def _execute(self, kind: str, text: str, wall_s: float) -> Cell:
         with self._resources.free:

@@ -10,6 +10,7 @@ from ..records.errors import RecordError
 from ..records.ids import derive_seed
 from ..records.options import option
 from ..scaffolds import idea_types, ideas
+from ..scaffolds.interface import usage_of
 from .metered_model import MeteredModel
 
 Usage = dict[str, Any]  # {prompt_tokens, completion_tokens, seconds, usd} of a question
@@ -46,7 +47,7 @@ class ModelJudge:
         reply = self.model.ask("idea-type", messages, seed, None, self.options.max_tokens, rollout["task"])
         if "refused" in reply:
             raise RecordError(reply["refused"])
-        usage = {name: reply[name] for name in ("prompt_tokens", "completion_tokens", "seconds", "usd")}
+        usage = usage_of(reply)
         if reply["finish_reason"] == "length":
             return None, f"cut off after {self.options.max_tokens} tokens", usage
         return *idea_types.read_answer(reply["text"]), usage

@@ -1,4 +1,4 @@
-"""A model as an episode asks it: sampling parameters, cost, the reply as a tape keeps it, and batches.
+"""A model as an episode asks it: sampling parameters, cost, the reply as a tape keeps it, batches; all models of a run.
 
 An engine in this process samples several requests in one call (hf). Then the jobs of a batch run side by side, and their
 requests go to the engine together: the company of a request does not depend on what else runs, so a run repeats.
@@ -6,16 +6,22 @@ requests go to the engine together: the company of a request does not depend on 
 
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..models import ContextExceeded, Model, Reply, Request, ToolCall
 from ..models.following import FollowingModel
-from ..models.prices import Price
+from ..models.options import JudgeOptions, KeyOptions, ModelOptions, RoleOptions
+from ..models.prices import Price, read_price
 from ..prompts import answers
-from ..records.errors import RecordError
+from ..records.errors import OptionError, RecordError, ToolError
+from ..records.options import option
+from ..scaffolds.interface import Settings
+
+if TYPE_CHECKING:
+    from ..models.embedding import HttpEmbeddings
 
 
 @dataclass
@@ -47,7 +53,7 @@ class MeteredModel:
         most: int,
         task: dict[str, Any] | None = None,
     ) -> dict[str, Any]:
-        """See Environment.ask."""
+        """The reply to `messages` in `role`, of at most `most` tokens; see Environment.ask."""
         request = Request(
             messages,
             seed,
@@ -62,13 +68,23 @@ class MeteredModel:
             own_temperature=self.own_temperature,
             schema=answers.schema(role),
         )
-        version = self.model.version if isinstance(self.model, FollowingModel) else None
+        version = self._followed_version
         try:
             reply, seconds = self._sample(request)
         except ContextExceeded as error:
             return {"refused": str(error)}
         answer = as_answer(reply, seconds, self.price, self.own_price)
         return answer if version is None else {**answer, "policy_version": version}
+
+    @property
+    def _followed_version(self) -> int | None:
+        """The newest version of a policy that is followed; None: the model stays as it is."""
+        return self.model.version if isinstance(self.model, FollowingModel) else None
+
+    def stamped(self, policy: dict[str, Any]) -> dict[str, Any]:
+        """What records say of the policy, with the version that is the newest now where one is followed."""
+        version = self._followed_version
+        return policy if version is None else {**policy, "version": version}
 
     @contextmanager
     def batch(self, jobs: int) -> Iterator["_Batch"]:
@@ -90,6 +106,13 @@ class MeteredModel:
             with self._lock:  # such an engine takes one call at a time
                 reply = self.model.sample([request])[0]
         return reply, time.perf_counter() - started
+
+
+def judging(engine: Model, options: ModelOptions, answers: JudgeOptions, seeded: bool) -> MeteredModel:
+    """A model that works on records and is not trained. seeded: the user has set the seed."""
+    price, own_price = answers.price_of(options), answers.price is not None
+    sampling = (answers.temperature, answers.top_p)
+    return MeteredModel(engine, *sampling, price, own_price, send_seed=seeded, own_temperature=0.0)
 
 
 def as_answer(reply: Reply, seconds: float, price: Price | None = None, own_price: bool = False) -> dict[str, Any]:
@@ -181,3 +204,121 @@ class _Batch:
         seconds = (time.perf_counter() - started) / len(batch)
         for waiting, reply in zip(left, replies, strict=True):
             waiting.reply, waiting.seconds = reply, seconds
+
+
+# --- the models of a run ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How the policy is sampled, and what is recorded of it."""
+
+    temperature: float | None = option(
+        "Sampling temperature; 0 is greedy (default: 1 for training, the server's own for evaluation).", at_least=0
+    )
+    top_p: float | None = option("Nucleus sampling (default: like --temperature).", above=0, at_most=1)
+    policy_version: str | None = option(
+        "Stamped on the records, where the engine does not know it itself.", metavar="V"
+    )
+    price: tuple[float, float] | None = option(
+        "USD per million tokens of the policy (default: the server's usage.cost, or the list price).",
+        read=read_price,
+        metavar="PROMPT,COMPLETION",
+    )
+
+
+@dataclass(frozen=True)
+class RunModels:
+    """The models of a run of a scaffold: the policy, and those that the scaffold's settings name, by role."""
+
+    options: ModelOptions
+    sampling: Sampling
+    settings: Settings
+    roles: Mapping[str, KeyOptions]  # the options of the other models' servers
+    training: bool  # the policy's answers may be trained on
+    seeded: bool  # the user has set the seed
+
+    @property
+    def fields(self) -> list[dict[str, Any]]:
+        """{role: what the user set of its requests} of each role with such fields, on which ids depend."""
+        return [{role: fields} for role in self.roles if (fields := self._role(role).sampling)]
+
+    def policy(self, engine: Model, earlier: Mapping[str, Any] | None) -> dict[str, Any]:
+        """`policy` of a record. ToolError: the run that is resumed, with the record `earlier`, had another.
+
+        What engines in this process take is 1 where it is not set. See Reply.sampling for what a server was really sent.
+        """
+        sampling, fields = self.sampling, self.options.fields
+        version = sampling.policy_version if engine.version is None else engine.version
+        if earlier is not None and earlier["policy"]["version"] != version:
+            raise ToolError(
+                f"cannot resume with another policy: {self.options.model} was at version "
+                f"{earlier['policy']['version']}, now at {version}; choose another -o"
+            )
+        values = {"temperature": sampling.temperature, "top_p": sampling.top_p}
+        sampled: dict[str, Any] = {name: 1.0 if value is None else value for name, value in values.items()}
+        sampled |= {"max_tokens": self.settings.max_answer_tokens, **({"options": fields} if fields else {})}
+        return {"model": self.options.model, "version": version, "sampling": sampled}
+
+    def check(self, policy: bool) -> None:
+        """Check models and prices without opening them. ToolError or OptionError for what is wrong.
+
+        policy: check that of -m, too.
+        """
+        if policy:
+            self.options.check()
+        for role, (name, url) in self._others().items():
+            self.options.check_role(name, url, self._role(role))
+        self._prices()
+
+    def open(self, stack: ExitStack, open_policy: Callable[[], Model]) -> dict[str, MeteredModel]:
+        """The models by their roles; closed with `stack`."""
+        sampling, others, models = self.sampling, self._others(), dict[str, MeteredModel]()
+        for role, price in self._prices().items():
+            own = self._role(role)
+            engine = open_policy() if role == "policy" else self.options.open_role(*others[role], own)
+            models[role] = MeteredModel(
+                stack.enter_context(closing(engine)),
+                sampling.temperature if own.temperature is None else own.temperature,
+                own.top_p or sampling.top_p,
+                price,
+                own.price is not None,
+                training=self.training and role == "policy",
+                send_seed=self.seeded,
+                max_tokens=own.max_tokens,
+            )
+        return models
+
+    def embeddings(self, stack: ExitStack) -> "HttpEmbeddings | None":
+        """The embedding model that the settings name; closed with `stack`."""
+        name = getattr(self.settings, "embedding_model", None)
+        if name is None:
+            return None
+        url, role = getattr(self.settings, "embedding_url", None), self.roles.get("embedding", KeyOptions())
+        return stack.enter_context(closing(self.options.open_embeddings(name, url, role)))
+
+    def _role(self, role: str) -> RoleOptions:
+        options = RoleOptions(price=self.sampling.price) if role == "policy" else self.roles.get(role)
+        return options if isinstance(options, RoleOptions) else RoleOptions()
+
+    def _others(self) -> dict[str, tuple[str, str | None]]:
+        """(name, address) of each model beside the policy, by role."""
+        named = {
+            role: (getattr(self.settings, name), getattr(self.settings, url))
+            for role, (name, url) in self.settings.MODELS.items()
+        }
+        return {role: (name, url) for role, (name, url) in named.items() if name not in (None, "null", "vague")}
+
+    def _prices(self) -> dict[str, Price | None]:
+        """The price of each model, by role. OptionError: --max-usd with one whose price is not known."""
+        options, prices = self.options, dict[str, Price | None]()
+        others = {role: (name, url or options.model_url) for role, (name, url) in self._others().items()}
+        for role, (name, url) in {"policy": (options.model or "", options.model_url or ""), **others}.items():
+            prices[role] = self._role(role).price_of(name, url)
+            if prices[role] is None and self.settings.max_usd is not None:
+                prefix = "" if role == "policy" else self.settings.MODELS[role][1].removesuffix("_url") + "-"
+                which = f", the {role}" if prefix else ""
+                raise OptionError(
+                    f"--max-usd: no price is known for {name}{which}: give --{prefix}price PROMPT,COMPLETION"
+                )
+        return prices

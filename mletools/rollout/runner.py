@@ -14,12 +14,8 @@ from typing import Any, NamedTuple
 
 from .. import prompts
 from ..grading import RunCode
-from ..models import Model
-from ..models.embedding import HttpEmbeddings
-from ..models.options import KeyOptions, ModelOptions, RoleOptions
-from ..models.prices import Price, price_of, read_price
 from ..records import workers
-from ..records.errors import OptionError, RecordError, ToolError
+from ..records.errors import RecordError, ToolError
 from ..records.ids import content_id, derive_seed
 from ..records.jsonl import Line
 from ..records.options import option
@@ -31,16 +27,14 @@ from ..scaffolds import SCAFFOLDS
 from ..scaffolds.interface import Job, Scaffold, Settings
 from .endless import EndlessOptions
 from .environment import RunResources
-from .metered_model import MeteredModel
-from .program_facts import Ask, ProgramFacts, Public, asked_here, asked_in
-from .taped import TapedEnvironment
-from .unreadable import UnreadableAnswers
+from .execution import Ask, ProgramFacts, Public, asked_here, asked_in
+from .metered_model import RunModels
 
-Result = tuple[
-    list[dict[str, Any]], RecordError | None
-]  # a job's rollouts that are still to be written, or why it has none
-NO_OPTIONS = RoleOptions()
+# A job's rollouts that are still to be written, or why it has none.
+Result = tuple[list[dict[str, Any]], RecordError | None]
 NOT_ASKED = "requests for help too long for the ideator"
+_FIRST = 20  # answers that are looked at for a form that cannot be read
+_LINES, _COLUMNS = 8, 160  # of the answer that is shown then
 
 
 class Item(NamedTuple):
@@ -50,33 +44,6 @@ class Item(NamedTuple):
     job: Job[Any]
     tape: str  # the name of its tape
     times: int  # how often the input had it so far: a task that stands there twice is worked on twice, and alike
-
-
-@dataclass(frozen=True)
-class Sampling:
-    """How the policy is sampled, and what is recorded of it."""
-
-    temperature: float | None = option(
-        "Sampling temperature; 0 is greedy (default: 1 for training, the server's own for evaluation).", at_least=0
-    )
-    top_p: float | None = option("Nucleus sampling (default: like --temperature).", above=0, at_most=1)
-    policy_version: str | None = option(
-        "Stamped on the records, where the engine does not know it itself.", metavar="V"
-    )
-    price: tuple[float, float] | None = option(
-        "USD per million tokens of the policy (default: the server's usage.cost, or the list price).",
-        read=read_price,
-        metavar="PROMPT,COMPLETION",
-    )
-
-    def as_record(self, max_tokens: int, fields: dict[str, Any]) -> dict[str, Any]:
-        """`policy.sampling` of a record, and of its id: what engines in this process take is 1 where it is not set.
-
-        fields: those that the user adds to a server's requests. See Reply.sampling for what a server was really sent.
-        """
-        values = {"temperature": self.temperature, "top_p": self.top_p}
-        sampling = {name: 1.0 if value is None else value for name, value in values.items()}
-        return {**sampling, "max_tokens": max_tokens, **({"options": fields} if fields else {})}
 
 
 @dataclass(frozen=True)
@@ -103,6 +70,48 @@ class RunOptions:
     )
 
 
+class UnreadableAnswers:
+    """Counts the first answers of a run, as their rollouts end; `add` has the warning once, when more than half cannot be
+    read: then a prompt, a template or a server is wrong, not the agent.
+    """
+
+    def __init__(self) -> None:
+        self.answers = 0
+        self.reasons: Counter[str] = Counter()
+        self.example: Mapping[str, Any] | None = None
+
+    def add(self, rollout: Mapping[str, Any]) -> str | None:
+        """The warning, if this rollout's answers make it due."""
+        for turn in rollout["turns"]:
+            if "format" not in turn or self.answers == _FIRST:
+                continue
+            self.answers += 1
+            if turn["format"]["read"] == "none":
+                message = rollout["messages"][turn.get("message", -1)]
+                self.reasons[turn["format"]["rule"]] += 1
+                self.example = self.example if (self.example or {}).get("content") else message
+                if self.reasons.total() == _FIRST // 2 + 1:
+                    return self._warning()
+        return None
+
+    def _warning(self) -> str:
+        reasons = ", ".join(f"{reason} {count}" for reason, count in self.reasons.most_common())
+        head = f"{self.reasons.total()} of the first {self.answers} answers cannot be read ({reasons}); one of them:"
+        return "\n".join([head, *(f"    {line}" for line in _shown(self.example or {}))])
+
+
+def _shown(message: Mapping[str, Any]) -> list[str]:
+    """The first lines of a message, hidden characters spelled out."""
+    from ..reports.show.visible import visible  # rich is slow to import
+
+    text = message.get("content") or ""
+    if not text.strip():
+        return [f"(empty; {len(message.get('reasoning') or '')} characters of reasoning were set apart)"]
+    lines = visible(text.strip()[: _LINES * _COLUMNS * 2]).split("\n")
+    shown = [line[:_COLUMNS] + ("…" if len(line) > _COLUMNS else "") for line in lines[:_LINES]]
+    return [*shown, "…"] if len(lines) > _LINES else shown
+
+
 @dataclass
 class Runner:
     """One run of a scaffold; `play` does it all."""
@@ -110,14 +119,11 @@ class Runner:
     run: Run
     scaffold: Scaffold[Any]
     settings: Settings
-    models: ModelOptions
-    sampling: Sampling
+    models: RunModels
     options: RunOptions
     endless: EndlessOptions
     sandbox: SandboxOptions
     run_code: RunCode
-    roles: Mapping[str, KeyOptions] = field(default_factory=dict)  # of the other models, by role
-    seeded: bool = False  # the user has set the seed
     counting: threading.Lock = field(default_factory=threading.Lock)
     unreadable: UnreadableAnswers = field(default_factory=UnreadableAnswers)
     rejected: set[str] = field(default_factory=set)
@@ -139,10 +145,12 @@ class Runner:
             run.say(f"a run goes on for {settings.max_seconds:g} s of asking and running; --max-traces ends it sooner")
         run.open()
         with ExitStack() as stack:
-            models = self._models(stack)
-            version = policy_version(run, self.models, models["policy"].model, self.sampling)
-            if hasattr(settings, "batch") and models["policy"].model.batch > 1:
-                self.batch = models["policy"].model.batch
+            batch = getattr(settings, "batch", 64)
+            models = self.models.open(stack, lambda: self.endless.model(run, self.models.options, batch))
+            engine = models["policy"].model
+            self.policy = self.models.policy(engine, run.earlier)
+            if hasattr(settings, "batch") and engine.batch > 1:
+                self.batch = engine.batch
                 run.jobs = 1  # batches; their jobs have a thread each
             # A resumed run samples unfinished batches again, as a whole.
             self.tapes = Tapes(run.sidecar_path("tape") if self.batch == 1 else None, run.resume)
@@ -166,14 +174,9 @@ class Runner:
                 graphs=graphs,
                 resume=run.resume,
                 jobs=run.jobs,
-                embeddings=self._embeddings(stack),
+                embeddings=self.models.embeddings(stack),
                 progress=self._count_nodes,
             )
-            self.policy = {
-                "model": self.models.model,
-                "version": version,
-                "sampling": self.sampling.as_record(settings.max_answer_tokens, self.models.fields),
-            }
             self.source = self.endless.tasks(run, self.scaffold.input, self.options.group_size)
             self._work_through()
             if graphs is not None and not graph:
@@ -181,12 +184,14 @@ class Runner:
         self.tapes.close(complete=True)
 
     def _describe(self) -> None:
-        self._check()
+        self.models.check(self.endless.follow is None)
+        if self.scaffold.executes:
+            self.sandbox.check()
         kind, size = self.scaffold.input, self.options.group_size
         count = sum(1 for _ in self.run.lines(kind))
         again = ", again and again" if self.endless.forever else ""
         self.run.say(
-            f"would play {count * size} rollouts of {self.models.model} ({count} {kind}s x {size}{again}), "
+            f"would play {count * size} rollouts of {self.models.options.model} ({count} {kind}s x {size}{again}), "
             f"each of at most {self.scaffold.describe(self.settings)}"
         )
 
@@ -218,96 +223,14 @@ class Runner:
                 shutil.rmtree(sidecar_path, ignore_errors=True)
             yield sidecar_path
             return
-        with tempfile.TemporaryDirectory(
-            prefix="mle-rollout-"
-        ) as folder_name:  # the output is a pipe: no run can resume it
-            yield Path(folder_name)
+        # The output is a pipe: no run can resume it.
+        with tempfile.TemporaryDirectory(prefix="mle-rollout-") as temporary:
+            yield Path(temporary)
 
     def _count_nodes(self, nodes: int) -> None:
         with self.counting:
             self.run.counts["nodes"] += nodes
             self.run.note(f"{self.run.counts['nodes']} nodes")
-
-    def _embeddings(self, stack: ExitStack) -> HttpEmbeddings | None:
-        model = getattr(self.settings, "embedding_model", None)
-        if model is None:
-            return None
-        url = getattr(self.settings, "embedding_url", None)
-        embeddings = self.models.open_embeddings(model, url, self.roles.get("embedding", KeyOptions()))
-        return stack.enter_context(closing(embeddings))
-
-    def _models(self, stack: ExitStack) -> dict[str, MeteredModel]:
-        """The models of the run by their roles; closed with `stack`."""
-        sampling, options = self.sampling, self.models
-
-        def metered(
-            engine: Model, price: Price | None, own_price: bool, training: bool = False, role: RoleOptions = NO_OPTIONS
-        ) -> MeteredModel:
-            engine = stack.enter_context(closing(engine))
-            temperature = sampling.temperature if role.temperature is None else role.temperature
-            return MeteredModel(
-                engine,
-                temperature,
-                role.top_p or sampling.top_p,
-                price,
-                own_price,
-                training=training,
-                send_seed=self.seeded,
-                max_tokens=role.max_tokens,
-            )
-
-        prices = self._prices()
-        training = self.options.defaults == "training"
-        models = {"policy": metered(self._policy(), prices["policy"], sampling.price is not None, training)}
-        for role, (name, url) in self._other_models().items():
-            own = self._role(role)
-            engine = options.open_role(name, url, own)
-            models[role] = metered(engine, prices[role], own.price is not None, role=own)
-        return models
-
-    def _other_models(self) -> dict[str, tuple[str, str | None]]:
-        """(name, address) of each model beside the policy, by role."""
-        named = {
-            role: (getattr(self.settings, name), getattr(self.settings, url))
-            for role, (name, url) in self.settings.MODELS.items()
-        }
-        return {role: (name, url) for role, (name, url) in named.items() if name not in (None, "null", "vague")}
-
-    def _prices(self) -> dict[str, Price | None]:
-        """The price of each model, by role. OptionError: --max-usd with one whose price is not known."""
-        options, own = self.models, self.sampling.price
-        names = {"policy": options.model or ""}
-        prices = {"policy": Price.of(*own) if own else price_of(options.model or "", options.model_url or "")}
-        for role, (name, url) in self._other_models().items():
-            names[role], prices[role] = name, self._role(role).price_of(name, url or options.model_url)
-        for role, price in prices.items() if self.settings.max_usd is not None else ():
-            if price is None:
-                which, prefix = ("", "") if role == "policy" else (f", the {role}", f"{self._prefix(role)}-")
-                raise OptionError(
-                    f"--max-usd: no price is known for {names[role]}{which}: give --{prefix}price PROMPT,COMPLETION"
-                )
-        return prices
-
-    def _prefix(self, role: str) -> str:
-        """What the options of a role's model begin with."""
-        return self.settings.MODELS[role][1].removesuffix("_url")
-
-    def _check(self) -> None:
-        """Check models, prices and the sandbox without opening them. ToolError or OptionError for what is wrong."""
-        if self.endless.follow is None:
-            self.models.check()
-        for role, (name, url) in self._other_models().items():
-            self.models.check_role(name, url, self._role(role))
-        self._prices()
-        if self.scaffold.executes:
-            self.sandbox.check()
-
-    def _policy(self) -> Model:
-        return self.endless.model(self.run, self.models, getattr(self.settings, "batch", 64))
-
-    def _role(self, role: str) -> RoleOptions:
-        options = self.roles.get(role)
-        return options if isinstance(options, RoleOptions) else NO_OPTIONS
 
     # --- jobs -----------------------------------------------------------------------------------------------------
 
@@ -316,7 +239,7 @@ class Runner:
         states, steps = (getattr(self.settings, name, None) for name in ("states", "steps"))
         self.states = run.side_output(Path(states)) if states else None
         self.steps = run.side_output(Path(steps)) if steps else None
-        run.progress(lambda: (run.count_lines() or 0) * self.source.group_size or None, "rollouts")
+        run.progress(lambda: (run.count_lines() or 0) * self.options.group_size or None, "rollouts")
         for batch, results, error in run.map(self._work, self._batches()):
             if error is not None:
                 raise error
@@ -328,12 +251,14 @@ class Runner:
             if item.line.place not in self.rejected:  # a group's rollouts fail for the same reason
                 self.run.reject(item.line, str(problem))
             self.rejected.add(item.line.place)
-            self.source.refuse(item.line.record["id"], 1)
+            if self.source is not None:
+                self.source.refuse(item.line.record["id"], 1)
             return
         for rollout in rollouts:
             self._emit(rollout)
         self.tapes.done(item.tape)
-        self.source.finished(1)
+        if self.source is not None:
+            self.source.finished(1)
 
     def _batches(self) -> Iterator[list[Item]]:
         """Jobs that are worked on together; cut before finished ones are skipped, so a resumed run cuts them alike."""
@@ -348,10 +273,10 @@ class Runner:
     def _groups(self) -> Iterator[list[Item]]:
         """The jobs of each line of the input."""
         times: Counter[str] = Counter()
-        fields = [{role: fields} for role in self.roles if (fields := self._role(role).sampling)]
-        for line, seed in self.source:
-            policy = self.source.newest(self.policy, self.resources.models["policy"].model)
-            name, size = self.options.scaffold, self.source.group_size
+        name, size, fields = self.options.scaffold, self.options.group_size, self.models.fields
+        tasks = ((line, self.run.seed) for line in self.run.lines(self.scaffold.input))
+        for line, seed in tasks if self.source is None else self.source:
+            policy = self.resources.models["policy"].stamped(self.policy)
             items = []
             for job in group_jobs(self.scaffold, name, self.settings, line.record, policy, size, seed, *fields):
                 times[job.id] += 1
@@ -386,10 +311,10 @@ class Runner:
 
     def _play(self, item: Item) -> Result:
         """Play a job. Its records leave as they are made, unless the order of the input is to be kept."""
-        job = replace(item.job, policy=self.source.newest(item.job.policy, self.resources.models["policy"].model))
+        job = replace(item.job, policy=self.resources.models["policy"].stamped(item.job.policy))
         kept = []
         try:
-            environment = TapedEnvironment(self.resources.environment(job.task, item.tape), self.tapes.tape(item.tape))
+            environment = self.resources.environment(job.task, item.tape, self.tapes.tape(item.tape))
             reason = self.resources.no_validation.get(job.task["id"])
             if reason is not None:
                 job = self._without_validation(job, reason)
@@ -429,7 +354,7 @@ class Runner:
         elif "step" in rollout:
             if self.steps is not None:
                 self.steps.emit(rollout)
-        elif self.run.emit(self.source.stamped(rollout, rollout["policy"]["version"])):
+        elif self.run.emit(rollout if self.source is None else self.source.stamped(rollout)):
             refused = [why for turn in rollout["turns"] if (why := (turn.get("help") or {}).get("refused"))]
             with self.counting:
                 self.run.counts[rollout["stop_reason"]] += 1
@@ -472,14 +397,3 @@ def group_jobs(
         Job(id, group, size, sample, derive_seed(seed, id), task, policy, name, settings, record, start)
         for sample, id in enumerate(ids)
     ]
-
-
-def policy_version(run: Run, models: ModelOptions, engine: Model, sampling: Sampling) -> str | int | None:
-    """The version of the policy for the records. ToolError: the run that is resumed had another."""
-    version = sampling.policy_version if engine.version is None else engine.version
-    if run.earlier is not None and run.earlier["policy"]["version"] != version:
-        raise ToolError(
-            f"cannot resume with another policy: {models.model} was at version {run.earlier['policy']['version']}, "
-            f"now at {version}; choose another -o"
-        )
-    return version

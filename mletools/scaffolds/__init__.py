@@ -13,7 +13,7 @@ from .interface import Scaffold
 
 SCAFFOLDS = {
     "single": "single:Single",
-    "improve": "improve:Improve",
+    "improve": "single:Improve",
     "react": "react:React",
     "codeact": "codeact:Codeact",
     "memory": "memory:Memory",

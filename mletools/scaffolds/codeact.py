@@ -16,7 +16,7 @@ from . import ideas, messages
 from .episode import Episode
 from .interface import Ended, Environment, Job, Scaffold, Settings
 from .messages import fenced, task_prompt
-from .reading import Fault, Tool, as_functions, read_action
+from .reading import Fault, Tool, read_action
 
 
 @dataclass(frozen=True)
@@ -106,9 +106,8 @@ class Codeact(Scaffold[CodeactSettings]):
 def _turns(episode: Episode[CodeactSettings]) -> Iterator[dict[str, Any]]:
     tools = (*TOOLS[:2], ASKING, TOOLS[2]) if episode.settings.ideator else TOOLS
     names = ", ".join(f"<{tool.name}>" for tool in tools)
-    functions = as_functions(tools) if episode.settings.tool_calls == "openai" else None
     while True:
-        action = read_action(episode.ask(functions), tools)
+        action = read_action(episode.ask(tools), tools)
         episode.note_format(action.format)
         if isinstance(action, Fault):
             episode.correct(action, f"Take exactly one action per message: {names}. Stop after its closing tag.")
@@ -156,7 +155,7 @@ def _ask_ideator(episode: Episode[CodeactSettings], query: Mapping[str, str]) ->
         else:
             episode.charge("ideator", reply)
         # An answer that is cut off or in another format helps nobody, and is no fault of the implementer.
-        idea = None if reply.get("finish_reason") == "length" else ideas.read_idea(reply["text"])
+        idea, _ = ideas.idea_and_format(reply["text"], reply.get("finish_reason", "stop"))
         answer = ideas.as_text(idea) if idea else ideas.FIXED["null"]
         entry = {"said": reply["text"], **entry}
     episode.turn["help"] = {**entry, "query": dict(query), "answer": answer, "idea": idea, "model": ideator}

@@ -1,4 +1,4 @@
-"""What the files of a task look like, as a short text for a prompt.
+"""What the files of a task look like, as a short text for a prompt; their names and beginnings, for an agent that asks.
 
 Covered: tables (rows, columns, types, missing cells, the first values), text and JSON (the first lines), folders (how
 many files, of which kinds and sizes). Files are read up to a bound, never as a whole where they are larger; whatever is
@@ -32,6 +32,9 @@ SAMPLE, DESCRIPTION = "sample_submission.csv", "description.md"  # its text is i
 ORDER = ("train.csv", "test.csv", SAMPLE)
 _INTEGER = re.compile(r"[+-]?\d{1,18}")
 MISSING = {"", "na", "nan", "n/a", "null", "none"}
+
+MOST_FILES, LOOKED_AT, LINES_LOOKED_AT = 40, 4096, 6  # of an agent that asks: files listed; bytes, lines that are shown
+LOOKED_INTO = {".csv", ".tsv", ".json", ".jsonl", ".txt"}
 
 
 @dataclass(frozen=True)
@@ -258,3 +261,26 @@ def _line(text: str, most: int) -> str:
     """A text of a file as one line of at most `most` characters."""
     line = escaped(" ".join(text[: 4 * most].split()))
     return line if len(line) <= most else f"{line[: most - 3]}..."
+
+
+# --- an agent that asks ------------------------------------------------------------------------------------------------
+
+
+def listing(folder: Path) -> str:
+    """The files below a folder with their sizes, and how the tables and texts at its top begin."""
+    files = sorted(path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
+    lines = [f"{path} ({(folder / path).stat().st_size} bytes)" for path in files[:MOST_FILES]]
+    more = [f"and {len(files) - MOST_FILES} more"] if len(files) > MOST_FILES else []
+    tables = [beginning(folder, str(path)) for path in files if len(path.parts) == 1 and path.suffix in LOOKED_INTO]
+    return "\n".join(lines + more) + "\n\n" + "\n\n".join(tables)
+
+
+def beginning(folder: Path, name: str) -> str:
+    """How a file of a folder begins."""
+    try:
+        with (folder / name).open("rb") as file:
+            head = file.read(LOOKED_AT)
+    except OSError:
+        return f"There is no file {name}."
+    lines = head.decode("utf-8", "replace").split("\n")[:LINES_LOOKED_AT]
+    return f"{name} begins:\n" + "\n".join(line[: LOOKED_AT // 4] for line in lines).rstrip()

@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Generic
 
 from ..records.ids import derive_seed
-from .interface import Ended, Environment, Job, S, Usage
+from .interface import Ended, Environment, Job, S, Usage, usage_of
 from .messages import CHARACTERS_A_TOKEN, tokens_of, visible
-from .reading import Action, Fault, sendable
+from .reading import Action, Fault, Tool, as_functions, sendable
 
 NOT_CARRIED_OUT = "Not carried out: only the first action of a message is."
 
@@ -63,7 +63,7 @@ class Episode(Generic[S]):
 
     # --- asking ---------------------------------------------------------------------------------------------------
 
-    def ask(self, tools: list[dict[str, Any]] | None = None) -> dict[str, Any]:
+    def ask(self, tools: Sequence[Tool] = ()) -> dict[str, Any]:
         """The policy's next message, which begins a turn. Ended: a budget is used up, or the context is full."""
         self._check_budget()
         shown = self._shown()
@@ -71,7 +71,8 @@ class Episode(Generic[S]):
         if self.settings.max_tokens is not None:
             most = min(most, self.settings.max_tokens - self.sampled)
         sent = [_wire(self.messages[place], self._whole) for place in shown]
-        reply = self.consult("policy", self.job.scaffold, sent, tools, most)
+        functions = as_functions(tools) if self.settings.tool_calls == "openai" and tools else None
+        reply = self.consult("policy", self.job.scaffold, sent, functions, most)
         if "refused" in reply:
             raise Ended("context")
         # servers draw ids at random; ours are the same in every run, and of a form that all templates take (9 letters)
@@ -87,7 +88,7 @@ class Episode(Generic[S]):
                 "duration_s": round(reply["seconds"], 4),
                 "message": len(self.messages),
                 "problem": None,
-                "usage": {name: reply[name] for name in ("prompt_tokens", "completion_tokens", "seconds", "usd")},
+                "usage": usage_of(reply),
             }
         )
         self.turn.update(declined(reply))

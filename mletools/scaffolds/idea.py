@@ -14,7 +14,7 @@ from ..records.errors import RecordError, ToolError
 from ..records.options import option
 from . import ideas
 from .episode import Episode
-from .interface import Ended, Environment, Job, Scaffold, Settings
+from .interface import Ended, Environment, Job, Scaffold, Settings, usage_of
 from .messages import fenced, task_prompt
 from .reading import read_answer
 
@@ -98,6 +98,5 @@ def _implement(
     code = read_answer(reply["text"], reply["finish_reason"]).code
     if code is not None:
         episode.run(code)
-    usage = {name: reply[name] for name in ("prompt_tokens", "completion_tokens", "seconds", "usd")}
     answer = {"role": "assistant", "content": reply["text"]}
-    return {"model": settings.implementer, "messages": [*messages, answer], "usage": usage}
+    return {"model": settings.implementer, "messages": [*messages, answer], "usage": usage_of(reply)}

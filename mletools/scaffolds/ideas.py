@@ -25,11 +25,6 @@ FIXED = {
 ROLES = {"assistant": "Agent", "system": "Instructions"}
 
 
-def read_idea(text: str) -> dict[str, str] | None:
-    """The three items of an answer; None where it does not hold them."""
-    return idea_and_format(text)[0]
-
-
 def idea_and_format(text: str, finish_reason: str = "stop") -> tuple[dict[str, str] | None, dict[str, str | None]]:
     """(the three items of an answer or None, `format` of a turn)."""
     if finish_reason == "length":

@@ -281,6 +281,11 @@ class Usage:
         return {**asdict(self), "seconds": round(self.seconds, 4), "usd": usd}
 
 
+def usage_of(reply: Mapping[str, Any]) -> dict[str, Any]:
+    """{prompt_tokens, completion_tokens, seconds, usd} of a reply; see Environment.ask."""
+    return {name: reply[name] for name in ("prompt_tokens", "completion_tokens", "seconds", "usd")}
+
+
 def _source_of(kind: type) -> str:
     """The source text of the module that defines a class; "" where there is none."""
     file = getattr(sys.modules.get(kind.__module__), "__file__", None)

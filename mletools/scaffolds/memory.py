@@ -20,7 +20,7 @@ from .episode import Episode
 from .interface import Ended, Environment, Job, Scaffold, Settings
 from .messages import fenced, task_facts, task_prompt
 from .pool import ALIKE, Entry, Pool, entry_id
-from .reading import Action, Fault, Tool, as_functions, read_action
+from .reading import Action, Fault, Tool, read_action
 
 
 @dataclass(frozen=True)
@@ -176,9 +176,8 @@ def _earlier_solution(start: dict[str, Any], settings: Settings) -> str:
 
 def _turns(episode: Episode[MemorySettings], environment: Environment, pool: Pool) -> str:
     submissions = 0
-    functions = as_functions(TOOLS) if episode.settings.tool_calls == "openai" else None
     while True:
-        action = read_action(episode.ask(functions), TOOLS)
+        action = read_action(episode.ask(TOOLS), TOOLS)
         episode.note_format(action.format)
         if isinstance(action, Fault):
             episode.correct(action, HOW)

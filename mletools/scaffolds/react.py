@@ -12,7 +12,7 @@ from . import messages
 from .episode import Episode
 from .interface import Ended, Environment, Job, Scaffold, Settings
 from .messages import task_prompt
-from .reading import Action, Fault, Tool, as_functions, named_call, read_action, thinks, without_fence
+from .reading import Action, Fault, Tool, named_call, read_action, thinks, without_fence
 
 
 @dataclass(frozen=True)
@@ -69,9 +69,8 @@ class React(Scaffold[ReactSettings]):
 
 
 def _turns(episode: Episode[ReactSettings]) -> str:
-    functions = as_functions(TOOLS) if episode.settings.tool_calls == "openai" else None
     while True:
-        reply = episode.ask(functions)
+        reply = episode.ask(TOOLS)
         action = read_action(reply, TOOLS, _body, ("tool_call", "answer"))
         # SandMLE's format is the reasoning part, whatever the action is
         episode.note_format(action.format, thinks(reply, lenient=episode.settings.format == "lenient"))

@@ -1,7 +1,9 @@
-"""Scaffold `single`: one question, one answer of a plan and one block of code (RL for MLE agents, appendix C.1).
+"""Scaffolds `single` and `improve`: answers of a plan and one block of code (RL for MLE agents, appendix C).
 
-Covered: both questions (from scratch, or to improve on a solution of --pool), the record of an answer. Not covered:
-running and grading the code (mle-sandbox and mle-grade come next).
+single: one question, from scratch (C.1) or to improve on a solution of --pool (C.2), one answer, and its record; running
+and grading the code is not covered (mle-sandbox and mle-grade come next). improve, at test time (section 3.3): a solution
+from scratch, then an improved one; the one with the better shown score is handed in. Covered: a first answer without a
+program. Not covered: token ids of the two conversations as one sequence: the second conversation begins anew.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,12 +15,12 @@ from .. import prompts
 from ..records.errors import OptionError, RecordError
 from ..records.ids import derive_seed
 from ..records.options import option
-from .episode import declined
-from .improve import improve_question
-from .interface import Environment, Job, Scaffold, Settings
+from . import messages
+from .episode import Episode, declined
+from .interface import Ended, Environment, Job, Scaffold, Settings, usage_of
 from .messages import fenced, task_prompt
 from .previous import Previous, PreviousPool
-from .reading import read_answer
+from .reading import read_answer, split_answer
 
 IMPROVE_RATIO = 0.5  # where there is a pool (RL for MLE agents, section 3.3)
 
@@ -128,7 +130,7 @@ def record_of(job: Job[SingleSettings], question: dict[str, Any], reply: Mapping
         if reply["logprobs"] is not None:
             answer["logprobs"] = reply["logprobs"]
     previous: Previous | None = job.start
-    usage = {name: reply[name] for name in ("prompt_tokens", "completion_tokens", "seconds", "usd")}
+    usage = usage_of(reply)
     rollout = {
         **job.as_record(),
         "messages": [question, answer],
@@ -149,3 +151,77 @@ def record_of(job: Job[SingleSettings], question: dict[str, Any], reply: Mapping
     if previous is not None:
         rollout["state"] = {"validation": previous.score, "code": previous.code, "rollout": previous.rollout}
     return rollout
+
+
+# --- improve -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ImproveSettings(Settings):
+    """Two answers, the better of which counts."""
+
+    max_turns: int = 2
+    hand_in: str = "best"
+
+
+class Improve(Scaffold[ImproveSettings]):
+    """See the module."""
+
+    settings = ImproveSettings
+    prompts = ("single", "improve")
+
+    def play(self, job: Job[ImproveSettings], environment: Environment) -> Iterator[dict[str, Any]]:
+        """The rollout of both answers."""
+        episode = Episode(job, environment, [{"role": "user", "content": _first_question(job, environment)}])
+        reason = "finished"
+        try:
+            for action in ("solve", "improve")[: job.settings.max_turns]:
+                if action == "improve":
+                    episode.begin_anew(_question(episode, environment))
+                reason = _answer(episode, action)
+        except Ended as ended:
+            reason = ended.reason
+        yield episode.record("finished" if episode.latest else reason)
+
+
+def _answer(episode: Episode[ImproveSettings], action: str) -> str:
+    """Ask once and run the program of the answer; returns the stop reason of this answer alone."""
+    reply = episode.ask()
+    episode.turn["action"] = action
+    answer = read_answer(reply["text"], reply["finish_reason"], reply.get("reasoning"))
+    episode.note_format(answer.format)
+    if answer.code is None:
+        cut = reply["finish_reason"] == "length"
+        episode.turn["problem"] = "length" if cut else "malformed"
+        return "length" if cut else "format"
+    episode.run(answer.code)
+    return "finished"
+
+
+def _first_question(job: Job[ImproveSettings], environment: Environment) -> str:
+    return task_prompt("single", job, environment)
+
+
+def _question(episode: Episode[ImproveSettings], environment: Environment) -> str:
+    """The question to improve on the first answer, or, if that has no program, to solve the task."""
+    job, first = episode.job, episode.turns[0]
+    if first.get("code") is None:
+        return _first_question(job, environment)
+    plan = split_answer(episode.messages[first["message"]]["content"])[0]
+    output = messages.execution_message(first["execution"])
+    if first["execution"]["submission"] is not None:
+        output += f"\n\n{messages.score_message(first, job.task, job.settings.reveal_test)}"
+    return improve_question(job, environment, plan, first["code"], output)
+
+
+def improve_question(job: Job[Any], environment: Environment, plan: str, code: str, output: str, **more: str) -> str:
+    """The question to improve on a solution, given its plan, program and output."""
+    return task_prompt(
+        "improve",
+        job,
+        environment,
+        plan=plan or "(none was given)",
+        code=fenced(code.strip(), "python"),
+        output=output or "(nothing)",
+        **more,
+    )

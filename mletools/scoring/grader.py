@@ -1,8 +1,8 @@
-"""Grades rollouts: a verdict on each submission, and its reward."""
+"""Grades rollouts: a verdict on each submission, its reward, whether rewards leave a signal; ranks of other scores."""
 
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,8 @@ from ..records.errors import RecordError
 from ..records.ids import bytes_digest
 from ..tasks.private_data import check_data, inside, task_folder
 from .code_metrics import CodeMetrics
+
+ADVICE = "mle-grade --scale-score thresholds brings scores to one scale, a lower --failure-reward leaves room for them"
 
 
 @dataclass(frozen=True)
@@ -130,3 +132,63 @@ def _why_no_submission(execution: dict[str, Any]) -> str:
     return (
         problem if execution["status"] == "ok" else f"{problem} (the program ended with status {execution['status']})"
     )
+
+
+@dataclass
+class Signal:
+    """Whether graded rollouts whose rewards were clamped leave a policy anything to learn from: feed them with `add`.
+
+    Holds a few numbers per task and per incomplete group.
+
+    A group has no signal if all its rewards are equal and some were clamped; a task's scores have none if all its valid
+    rollouts, at least two, were clamped.
+    """
+
+    _open: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    _groups: int = 0
+    _equal: int = 0
+    _tasks: dict[str, tuple[int, int]] = field(default_factory=dict)  # (valid rollouts, clamped ones)
+
+    def add(self, rollout: Mapping[str, Any]) -> None:
+        clamped = bool(rollout["grade"]["reward"].get("clamped"))
+        valid, before = self._tasks.get(rollout["task"]["id"], (0, 0))
+        self._tasks[rollout["task"]["id"]] = (valid + rollout["grade"]["valid"], before + clamped)
+        group = self._open.setdefault(rollout["group"], [])
+        group.append({"reward": rollout["reward"], "clamped": clamped})
+        if len(group) >= rollout["group_size"]:
+            self._close(self._open.pop(rollout["group"]))
+
+    def _close(self, group: list[dict[str, Any]]) -> None:
+        if len(group) > 1:
+            self._groups += 1
+            equal = len({each["reward"] for each in group}) == 1
+            self._equal += equal and any(each["clamped"] for each in group)
+
+    def warnings(self) -> Iterator[str]:
+        """What clamping has cost, in words; call it once, at the end."""
+        for group in self._open.values():
+            self._close(group)
+        lost = sum(1 < valid == clamped for valid, clamped in self._tasks.values())
+        if lost:
+            yield (
+                f"{lost} of {len(self._tasks)} tasks: every valid score was raised to the best failure's reward, so "
+                f"scores make no difference; {ADVICE}"
+            )
+        if self._equal:
+            yield f"{self._equal} of {self._groups} groups have no signal: their rewards were clamped and are all equal"
+
+
+@dataclass(frozen=True)
+class HumanRanks:
+    """How many of a leaderboard's teams a score beats that mle-grade has not ranked; tasks' folders lie below `data`."""
+
+    data: Path
+
+    def __call__(self, task: Mapping[str, Any], score: float, rule: str = "dojo") -> dict[str, Any]:
+        """{human_rank, human_rank_rule}, None both without a leaderboard. RecordError: the folder is not the task's."""
+        if "leaderboard" not in task and "public_leaderboard" not in task:
+            return {"human_rank": None, "human_rank_rule": None}
+        folder = self.data / task["data"]["dir"]
+        check_data(folder, task)
+        verdict = standing(task, folder, score, None, rule)
+        return {"human_rank": verdict.human_rank, "human_rank_rule": verdict.human_rank_rule}

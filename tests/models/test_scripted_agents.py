@@ -15,7 +15,7 @@ from mletools.models import Reply, Request, open_model
 from mletools.records.errors import ToolError
 from mletools.records.ids import derive_seed
 from mletools.scaffolds import codeact, idea_types, memory, react
-from mletools.scaffolds.ideas import FIXED, QUERY, as_text, idea_and_format, question, read_idea
+from mletools.scaffolds.ideas import FIXED, QUERY, as_text, idea_and_format, question
 from mletools.scaffolds.reading import Action, Fault, as_functions, read_action, read_answer, split_answer
 from mletools.simulated import PERSONAS, advice, conversation, hostile, ideas
 from mletools.simulated.bank import FAULTS, VALID, choice_of, choices, program, with_fault
@@ -312,7 +312,7 @@ def test_a_named_family_helps_more_than_praise_and_no_advice_nothing() -> None:
     def ideator(messages: list[dict[str, Any]]) -> str:
         asked = question(messages, dict.fromkeys(QUERY, "?"), 32000)
         said = open_model("scripted").sample([Request(asked, len(messages), task=TASK, role="ideator")])[0].text
-        idea = read_idea(said)
+        idea, _ = idea_and_format(said)
         return as_text(idea) if idea else FIXED["null"]
 
     def reached(advise: Advise | None) -> float:
@@ -371,7 +371,7 @@ def asked_for_idea(levels: tuple[str, ...], seed: int, escaped: bool = False) ->
 def test_the_ideator_names_the_best_family_that_was_not_tried(escaped: bool) -> None:
     told: Counter[str] = Counter()
     for seed in range(300):
-        idea = read_idea(asked_for_idea(("knn", "tuned", "forest"), seed, escaped))
+        idea, _ = idea_and_format(asked_for_idea(("knn", "tuned", "forest"), seed, escaped))
         told[advice.read(as_text(idea)).level or "other" if idea else "badly written"] += 1
         assert idea is None or "tuned scored 0.8" in idea["analysis_on_current_progress"]
     assert told["boosted"] > 0.75 * 300
@@ -384,7 +384,7 @@ def test_the_ideator_names_the_best_family_that_was_not_tried(escaped: bool) -> 
 @pytest.mark.parametrize(("persona", "action"), [("vague", FIXED["vague"]), ("null", FIXED["null"])])
 def test_the_papers_controls_as_ideators(persona: str, action: str) -> None:
     request = Request([{"role": "user", "content": "?"}], 1, task=TASK, role="ideator")
-    idea = read_idea(open_model(f"scripted:{persona}").sample([request])[0].text)
+    idea, _ = idea_and_format(open_model(f"scripted:{persona}").sample([request])[0].text)
     assert idea is not None and idea["action"] == action
 
 

@@ -13,7 +13,7 @@ from mletools.models.http import HttpModel
 from mletools.prompts import answers
 from mletools.records.errors import RecordError
 from mletools.scaffolds import idea_types
-from mletools.scaffolds.search import coding, evaluation, leniency, memory, planning, reasoning
+from mletools.scaffolds.search import coding, evaluation, memory, planning, reasoning, replies
 from mletools.scaffolds.search.interfaces import AXES, PARTS, Hypothesis
 from mletools.scaffolds.search.node_context import CONSEQUENCES
 
@@ -276,7 +276,7 @@ READERS: dict[str, Callable[[str], Any]] = {
 @pytest.mark.parametrize("role", [role for role in answers.SCHEMAS if not role.startswith("strategist.")])
 def test_an_answer_by_its_schema_is_read(role: str) -> None:
     schema = answers.SCHEMAS[role]
-    with leniency.reading(last=False) as notes:
+    with replies.reading(last=False) as notes:
         assert READERS[role](json.dumps({"reasoning": "[1, {}] so", **example(schema)})) not in (None, ())
     assert notes.lenient == []
     assert role == "idea-type" or role in CONSEQUENCES

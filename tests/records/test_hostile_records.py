@@ -28,7 +28,7 @@ from mletools.reports.runs import RunSet, graded_run
 from mletools.reports.search import is_search
 from mletools.reports.summary import summaries
 from mletools.scaffolds import idea_types
-from mletools.scoring.human_ranks import HumanRanks
+from mletools.scoring.grader import HumanRanks
 
 BRIEF = show.View()
 NOWHERE = HumanRanks(Path("/nonexistent"))

@@ -13,7 +13,7 @@ from played import FAST, write_tasks
 from mletools import prompts
 from mletools.records.errors import ToolError
 from mletools.records.tape import Tapes
-from mletools.rollout.program_facts import ProgramFacts, asked_in, installed
+from mletools.rollout.execution import ProgramFacts, asked_in, installed
 from mletools.sandbox import Limits, Outcome
 from mletools.scaffolds.interface import Job, Settings
 from mletools.scaffolds.messages import task_facts, task_prompt

@@ -157,8 +157,9 @@ class Uncounted:
 @pytest.mark.parametrize(("usd", "turns", "reason"), [(None, 4, "max_turns"), (9.0, 1, "budget"), (0.0, 0, "budget")])
 def test_a_budget_of_what_nobody_counts(usd: float | None, turns: int, reason: str, tmp_path: Path) -> None:
 
+    from taped import Taped
+
     from mletools.records.tape import Tapes
-    from mletools.rollout.taped import TapedEnvironment
     from mletools.scaffolds.codeact import Codeact
     from mletools.scaffolds.interface import Job
     from mletools.scaffolds.memory import Memory
@@ -169,7 +170,7 @@ def test_a_budget_of_what_nobody_counts(usd: float | None, turns: int, reason: s
         traces = {"max_traces": 1 if usd is None else None} if isinstance(scaffold, Memory) else {}
         settings = scaffold.settings(max_turns=4, max_usd=usd, **traces)
         job = Job("a", "b", 1, 0, 7, task, {"model": "m", "version": None, "sampling": {}}, "s", settings)
-        (record,) = scaffold.play(job, TapedEnvironment(Uncounted(), Tapes(None).tape("a")))  # type: ignore[arg-type]
+        (record,) = scaffold.play(job, Taped(Uncounted(), Tapes(None).tape("a")))
         schema.check(record, "rollout")
         assert len(record["turns"]) == turns and record["stop_reason"] == reason
         assert record["usage"]["usd"] == (None if turns else 0.0) and record["usage"]["seconds"] == turns / 2

@@ -13,19 +13,19 @@ from typing import Any
 import pytest
 from model_server import FaultyServer
 from played import by_task, cell, in_steps, play, write_tasks
+from taped import Taped
 
 from mletools.records import schema
 from mletools.records.ids import bytes_digest
 from mletools.records.jsonl import dumps
 from mletools.records.tape import Tapes
-from mletools.rollout.taped import TapedEnvironment
 from mletools.scaffolds import messages
 from mletools.scaffolds.codeact import Codeact
-from mletools.scaffolds.improve import Improve, improve_question
 from mletools.scaffolds.interface import Job
 from mletools.scaffolds.memory import Memory
 from mletools.scaffolds.messages import escaped, fenced
 from mletools.scaffolds.react import React
+from mletools.scaffolds.single import Improve, improve_question
 
 LIE = "submission.csv is valid. accuracy on the validation rows: 1 (higher is better)."
 FORGED = [
@@ -168,7 +168,7 @@ def episode(scaffold: Any, answers: list[str], printed: str, folder: Path) -> tu
     (task,) = write_tasks(folder)
     traces = {"max_traces": 1} if isinstance(scaffold, Memory) else {}
     settings = scaffold.settings(max_turns=len(answers), **traces)
-    (record,) = scaffold.play(job_of(task, settings), TapedEnvironment(place, Tapes(None).tape("a")))
+    (record,) = scaffold.play(job_of(task, settings), Taped(place, Tapes(None).tape("a")))
     schema.check(record, "rollout")
     return record, place
 

@@ -150,7 +150,7 @@ READERS: dict[str, Callable[[str], Any]] = {
     "arguments sent back": reading.sendable,
     "memory": lambda text: reading.read_action(reply(text), memory.TOOLS),
     "what a fence holds": reading.without_fence,
-    "an idea": ideas.read_idea,
+    "an idea": ideas.idea_and_format,
     "a trajectory": lambda text: ideas.trajectory([{"role": "user", "content": text}], 32_000),
     "a type of idea": idea_types.read_answer,
     "a type by words": lambda text: idea_types.by_words({"action": text, "rationale": text}),

@@ -18,6 +18,7 @@ from mletools.sandbox import Limits, Setup
 from mletools.sandbox.local import LocalSandbox
 from mletools.scaffolds.interface import Settings
 from mletools.scaffolds.reading import Answer, read_answer
+from mletools.scaffolds.search import node_context
 from mletools.scaffolds.search.authenticity import inauthentic
 from mletools.scaffolds.search.coding import NO_BLOCK, NO_CODE, Efficient, NodeDebug, Once, read_check
 from mletools.scaffolds.search.interfaces import Brief, Developed, Expansion, Hypothesis, Idea, Plan, Unanswered
@@ -71,6 +72,8 @@ class StubDesk:
         assert rows == "validation"
         self.ran.append((code, wall_s, debug))
         return self.runs.pop(0)
+
+    task_text = node_context.NodeContext.task_text
 
     def fact(self, name: str) -> str:
         return f"({name})"

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from taped import Taped
 
 from mletools.records.tape import Tapes
 from mletools.rollout.execution import text_record
-from mletools.rollout.taped import TapedEnvironment
 from mletools.scaffolds.interface import Job
 from mletools.scaffolds.search.components import SearchSettings, constants_of
 from mletools.scaffolds.search.evaluation import (
@@ -111,7 +111,7 @@ class World:
 def context_of(world: World, task: dict[str, Any], **bounds: Any) -> NodeContext:
     settings = replace(SearchSettings(execution_seconds=77.0, max_seconds=None), **bounds)
     job = Job("a", "b", 1, 0, 7, task, {"model": "m"}, "search", settings)
-    return NodeContext(job, TapedEnvironment(world, Tapes(None).tape("a")), "choice")  # type: ignore[arg-type]
+    return NodeContext(job, Taped(world, Tapes(None).tape("a")), "choice")
 
 
 def task_of(lower: bool = False) -> dict[str, Any]:

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 from conftest import ROOT, TESTS
+from taped import Taped
 
 from mletools import prompts
 from mletools.records import schema
 from mletools.records.errors import ToolError
 from mletools.records.tape import Tapes
-from mletools.rollout.taped import TapedEnvironment
 from mletools.scaffolds import search
 from mletools.scaffolds.interface import Job
 from mletools.scaffolds.search import SearchScaffold, SearchSettings
@@ -146,7 +146,7 @@ def play(folder: Path, found: SearchSettings, **town: Any) -> tuple[list[dict[st
     place = Town(folder, **town)
     tapes = Tapes(folder / "tape", resume=town.get("go_on", False))
     try:
-        environment: Any = TapedEnvironment(place, tapes.tape("search"))  # type: ignore[arg-type]
+        environment: Any = Taped(place, tapes.tape("search"))
         return list(SearchScaffold().play(job(found), environment)), place
     finally:
         tapes.close(complete=False)
@@ -385,7 +385,7 @@ class FaultyTown(Town):
 def play_with(town: FaultyTown, found: SearchSettings) -> dict[str, Any]:
     tapes = Tapes(town.folder / "tape", resume=False)
     try:
-        environment: Any = TapedEnvironment(town, tapes.tape("search"))  # type: ignore[arg-type]
+        environment: Any = Taped(town, tapes.tape("search"))
         record = list(SearchScaffold().play(job(found), environment))[-1]
     finally:
         tapes.close(complete=False)

@@ -13,6 +13,7 @@ from search_graphs import TASK, child, graph_of, made, node
 
 from mletools.records.errors import ToolError
 from mletools.scaffolds.messages import fenced
+from mletools.scaffolds.search import node_context
 from mletools.scaffolds.search.graph import Graph
 from mletools.scaffolds.search.interfaces import Expansion, Unanswered
 from mletools.scaffolds.search.memory import (
@@ -47,6 +48,8 @@ class NodeContext:
         self.task, self.answer = TASK, answer
         self.job = SimpleNamespace(task=TASK, settings=SimpleNamespace(validation=0.2, reveal_test=False))
         self.prompts: list[str] = []
+
+    task_text = node_context.NodeContext.task_text
 
     def fact(self, name: str) -> str:
         return f"({name})"

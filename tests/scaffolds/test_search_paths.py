@@ -17,12 +17,8 @@ from mletools.records.errors import ToolError
 from mletools.scaffolds.search.components import load
 from mletools.scaffolds.search.graph import Graph
 from mletools.scaffolds.search.interfaces import Expansion, Plan
-from mletools.scaffolds.search.paths.adaptive import Adaptive
-from mletools.scaffolds.search.paths.chain import Chain
-from mletools.scaffolds.search.paths.evolution import Evolution
-from mletools.scaffolds.search.paths.greedy import Greedy, GreedyMerge
-from mletools.scaffolds.search.paths.mcts import Mcts, puct, rewards
-from mletools.scaffolds.search.paths.schedulers import SCHEDULERS, chances, drawn, pick
+from mletools.scaffolds.search.paths import Adaptive, Chain, Evolution, Greedy, GreedyMerge, Mcts
+from mletools.scaffolds.search.schedulers import SCHEDULERS, chances, drawn, pick, puct, rewards
 
 PATHS = ("chain", "greedy", "greedy-merge", "mcts", "evolution", "adaptive")
 Row = tuple[str, tuple[int, ...], float | str | None]  # operation, parents, score or problem; None: it failed

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from search_graphs import TASK, child, graph_of, made
 
+from mletools.scaffolds.search import node_context
 from mletools.scaffolds.search.graph import Graph, Node
 from mletools.scaffolds.search.interfaces import AXES, Expansion, Hypothesis, Idea, Plan, Question, Unanswered
 from mletools.scaffolds.search.reasoning import (
@@ -41,6 +42,8 @@ class NodeContext:
         self.job = SimpleNamespace(task=TASK, settings=SimpleNamespace(validation=0.2, reveal_test=False))
         self.answers = {role: list(texts) for role, texts in answers.items()}
         self.asked: list[tuple[str, str]] = []
+
+    task_text = node_context.NodeContext.task_text
 
     def fact(self, name: str) -> str:
         return f"({name})"

@@ -5,9 +5,8 @@ from typing import Any
 import pytest
 
 from mletools.scaffolds.search.interfaces import PARTS
-from mletools.scaffolds.search.leniency import reading
 from mletools.scaffolds.search.reasoning import PART_SYNONYMS
-from mletools.scaffolds.search.replies import flag_of, index_of, json_in, label_of, number_of, text_of
+from mletools.scaffolds.search.replies import flag_of, index_of, json_in, label_of, number_of, reading, text_of
 
 
 @pytest.mark.parametrize(

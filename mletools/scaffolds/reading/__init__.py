@@ -2,15 +2,14 @@
 
 A reply is read as a person would who has no doubt what is meant, and never repaired. Every reading says how it was
 done: exact (the form that the prompt asks for), lenient (by a rule with a name), or none (for a reason with a name).
-`actions` reads messages that act, `programs` answers with a program, `sections` answers under headings, `values` JSON.
+`actions` reads messages that act, `programs` answers with a program, `sections` answers under headings; `text` has the
+parts that they share.
 """
 
-from .actions import Body, named_call, plain, read_action
+from .actions import Action, Body, Fault, Tool, as_functions, named_call, plain, read_action
 from .programs import Answer, read_answer, split_answer
 from .sections import read_sections, sections
-from .tools import Action, Fault, Tool, as_functions, sendable
-from .values import read_json, without_fence
-from .visible import after_thinking, thinks
+from .text import after_thinking, read_json, sendable, thinks, valid_text, without_fence
 
 __all__ = [
     "Action",
@@ -30,5 +29,6 @@ __all__ = [
     "sendable",
     "split_answer",
     "thinks",
+    "valid_text",
     "without_fence",
 ]

@@ -1,4 +1,4 @@
-"""The action of a message: the papers' tags, the chat protocol's tool calls, and what agents write instead.
+"""Tools, and the action of a message: the papers' tags, the chat protocol's tool calls, and what agents write instead.
 
 Exact: one action in the form that the prompt asks for, or as one tool call. Lenient: any family's form of a call, the
 first of several actions, small faults of form (docs/replies.md lists the rules). A message without an action that is
@@ -8,16 +8,28 @@ clear gets a Fault, which is answered with a correction and marked. Not covered:
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from .calls import Arguments, Call, first_call, next_call
 from .programs import read_answer
 from .sections import sections
-from .tags import Tagged, all_tags, first_tag
-from .tools import Action, Fault, Tool, read_arguments, strict_arguments
-from .values import acts, parsed, read_json, without_fence
-from .visible import after_first_thought, foreign_part, only_reasoning, other_reasoning, own_length
+from .text import (
+    Tagged,
+    acts,
+    after_first_thought,
+    all_tags,
+    first_tag,
+    foreign_part,
+    only_reasoning,
+    other_reasoning,
+    own_length,
+    parsed,
+    read_arguments,
+    read_json,
+    strict_arguments,
+    without_fence,
+)
 
 SEVERAL = "Your message takes more than one action, and none was carried out."
 _FRAMES = ("fence_in_tag", "argument_tag", "tag_in_string", "mentioned_tag")
@@ -27,6 +39,67 @@ CUT_OFF = "Your message was cut off at the limit of its length: say the same in 
 
 
 _SHELL_FENCE = re.compile(r"(?m)^```(?:bash|sh|shell)[ \t]*\n([^`]*)^```[ \t]*$")
+
+
+@dataclass(frozen=True)
+class Tool:
+    """An action that a policy may take: its name, what it does, and its fields, all of them text and needed.
+
+    aliases: other names that models use for it.
+    """
+
+    name: str
+    what: str
+    fields: Mapping[str, str] = field(default_factory=dict)
+    aliases: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Action:
+    """An action taken; `id` is the tool call's, None where tags were used; `rule` the leniency that it took."""
+
+    name: str
+    fields: dict[str, str]
+    id: str | None = None
+    rule: str | None = None
+
+    @property
+    def format(self) -> dict[str, str | None]:
+        """`format` of a turn."""
+        return {"read": "lenient" if self.rule else "exact", "rule": self.rule}
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Why a message takes no action: `kind` as in a turn's `problem`, and what to tell the policy."""
+
+    kind: str
+    explanation: str
+
+    @property
+    def format(self) -> dict[str, str | None]:
+        """`format` of a turn."""
+        return {"read": "none", "rule": self.kind}
+
+
+def as_functions(tools: Sequence[Tool]) -> list[dict[str, Any]]:
+    """The tools as the chat protocol wants them."""
+    return [
+        {
+            "type": "function",
+            "function": {
+                "name": tool.name,
+                "description": tool.what,
+                "parameters": {
+                    "type": "object",
+                    "properties": {name: {"type": "string", "description": what} for name, what in tool.fields.items()},
+                    "required": list(tool.fields),
+                },
+            },
+        }
+        for tool in tools
+    ]
+
 
 # Reads what stands between a tool's tags. ValueError, in words for the policy, where it cannot.
 Body = Callable[[Tool, str], tuple[str, dict[str, str]]]
@@ -52,11 +125,11 @@ def read_action(
 def _read_text(
     reply: Mapping[str, Any], tools: Sequence[Tool], body: Body | None, tags: Sequence[str]
 ) -> Action | Fault:
-    reader = _Reader(tools, body or plain, tags or [tool.name for tool in tools])
-    exact = reader.exact(reply)
+    reader = _Reader(reply, tools, body or plain, tags or [tool.name for tool in tools])
+    exact = reader.exact()
     if isinstance(exact, Action) and not _is_framed(exact):
         return exact
-    lenient = reader.lenient(reply)
+    lenient = reader.lenient()
     if isinstance(exact, Action):
         return lenient if isinstance(lenient, Action) and lenient.rule in _FRAMES else exact
     if isinstance(lenient, Action) or (exact.kind in ("missing", "several") and lenient is not None):
@@ -83,23 +156,21 @@ def named_call(text: str) -> tuple[str, dict[str, str]]:
     return call["name"], strict_arguments(arguments if isinstance(arguments, str) else json.dumps(arguments))
 
 
-@dataclass(frozen=True)
 class _Reader:
-    tools: Sequence[Tool]
-    body: Body
-    tags: Sequence[str]
+    """The readings of one reply."""
 
-    @property
-    def known(self) -> dict[str, Tool]:
-        return {tool.name: tool for tool in self.tools}
+    def __init__(self, reply: Mapping[str, Any], tools: Sequence[Tool], body: Body, tags: Sequence[str]):
+        self.tools, self.body, self.tags = tools, body, tags
+        self.known = {tool.name: tool for tool in tools}
+        self.calls, self.cut = reply.get("tool_calls") or [], reply["finish_reason"] == "length"
+        _, text, self.reasoning_rule = other_reasoning(reply["text"])
+        self.text: str = text if self.reasoning_rule else after_first_thought(text)
 
-    def exact(self, reply: Mapping[str, Any]) -> Action | Fault:
+    def exact(self) -> Action | Fault:
         """The only action, in the form that the prompt asks for."""
-        if reply["finish_reason"] == "length":
+        calls, text = self.calls, self.text
+        if self.cut:
             return Fault("length", CUT_OFF)
-        calls = reply.get("tool_calls") or []
-        _, text, reasoning_rule = other_reasoning(reply["text"])
-        text = text if reasoning_rule else after_first_thought(text)
         try:
             tagged = all_tags(text, self.tags)
         except ValueError as error:
@@ -117,26 +188,24 @@ class _Reader:
             return Fault("malformed", str(error))
         if isinstance(read, Action):
             foreign = foreign_part(text, tagged[0].end)
-            return replace(read, rule=foreign[1] if foreign else reasoning_rule)
+            return replace(read, rule=foreign[1] if foreign else self.reasoning_rule)
         return read
 
-    def lenient(self, reply: Mapping[str, Any]) -> Action | Fault | None:
+    def lenient(self) -> Action | Fault | None:
         """The first action, in any form; None where there is none, Fault where it is no action of these tools."""
-        calls, cut = reply.get("tool_calls") or [], reply["finish_reason"] == "length"
-        _, text, reasoning_rule = other_reasoning(reply["text"])
-        text = text if reasoning_rule else after_first_thought(text)
-        if calls:
-            return self._native(calls, text, cut)
-        action, rule = self._first_in(text, cut, len(text) if reasoning_rule == "harmony" else own_length(text))
+        if self.calls:
+            return self._native()
+        action, rule = self._first_in_text()
         if isinstance(action, Action):
             rule = action.rule or rule if rule == "end_of_turn" else rule or action.rule
-            return replace(action, rule=rule or reasoning_rule or "end_of_turn")
+            return replace(action, rule=rule or self.reasoning_rule or "end_of_turn")
         return action
 
     # --- tool calls -----------------------------------------------------------------------------------------------
 
-    def _native(self, calls: Sequence[Mapping[str, Any]], text: str, cut: bool) -> Action | Fault | None:
-        if cut and len(calls) == 1:  # it was cut off inside the call
+    def _native(self) -> Action | Fault | None:
+        calls = self.calls
+        if self.cut and len(calls) == 1:  # it was cut off inside the call
             return None
         call = calls[0]
         action = self._resolved(call["name"], call["arguments"], True, call["id"])
@@ -144,7 +213,7 @@ class _Reader:
             return action
         others: list[Action | Fault | None]
         try:
-            others = [self._in_tag(tagged) for tagged in all_tags(text, self.tags)]
+            others = [self._in_tag(tagged) for tagged in all_tags(self.text, self.tags)]
         except ValueError:
             return None
         others += [self._resolved(each["name"], each["arguments"], True) for each in calls[1:]]
@@ -157,8 +226,9 @@ class _Reader:
 
     # --- text -----------------------------------------------------------------------------------------------------
 
-    def _first_in(self, text: str, cut: bool, own_length: int) -> tuple[Action | Fault | None, str | None]:
-        """(the first action of a text, the rule that says what followed it)."""
+    def _first_in_text(self) -> tuple[Action | Fault | None, str | None]:
+        """(the first action of the text, the rule that says what followed it)."""
+        text, cut = self.text, self.cut
         tagged = first_tag(text, self.tools, self.tags)
         call, second = first_call(text, self._names)
         if tagged and (call is None or tagged.begin <= call.begin):
@@ -170,8 +240,8 @@ class _Reader:
         elif call is not None:
             action, begin, end, closed = self._resolved_call(call), call.begin, call.end, call.closed
         else:
-            return self._fence(text, cut), None
-        if begin > own_length or (cut and not closed):
+            return self._fence(), None
+        if (begin > own_length(text) and self.reasoning_rule != "harmony") or (cut and not closed):
             return None, None
         if second is None and (following := first_tag(text[end:], self.tools, self.tags)):
             second = end + following.begin
@@ -248,13 +318,14 @@ class _Reader:
             return None
         return Action(self._program_tool.name, {"code": code}, rule=tagged.rule or "raw_argument")
 
-    def _fence(self, text: str, cut: bool) -> Action | None:
+    def _fence(self) -> Action | None:
         """The action of a message that is one block of code, where one tool alone takes such code, or a tool's name."""
+        text = self.text
         word = text.strip("<>/\n .!*`").lower()
         for tool in self.tools:
             if not tool.fields and word == tool.name.lower():
                 return Action(tool.name, {}, rule="tool_name")
-        if cut or text.count("```") != (0 if "<code>" in text else 2):
+        if self.cut or text.count("```") != (0 if "<code>" in text else 2):
             return None
         answer, shell = read_answer(text), _SHELL_FENCE.search(text)
         takes_python, takes_shell = self._program_tool, self._taker("command")

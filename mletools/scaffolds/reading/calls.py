@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from .values import parsed, read_json
+from .text import parsed, read_json
 
 Arguments = dict[str, Any] | str  # by name, or text: JSON, or a tool's only field
 

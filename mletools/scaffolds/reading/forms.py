@@ -8,8 +8,9 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from ..messages import fenced
 from .calls import first_call
-from .values import read_json
+from .text import read_json
 
 PYTHON = {"python", "python3", "py"}
 PROGRAM_NAMES = ("code", "program", "solution", "script")  # of a JSON field or an argument that holds a program
@@ -48,8 +49,7 @@ def forms(text: str, blocks: Sequence[tuple[str, str]]) -> Iterator[tuple[str, s
 
 
 def _fenced(code: str) -> str:
-    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", code)), default=0))
-    return f"\n{fence}python\n{code.strip(chr(10))}\n{fence}\n"
+    return f"\n{fenced(code.strip(chr(10)), 'python')}\n"
 
 
 def _apart(text: str) -> str:

@@ -12,8 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from .forms import PYTHON, forms
-from .values import LARGEST, acts, parsed
-from .visible import END_OF_TURN, after_thinking, other_reasoning
+from .text import END_OF_TURN, LARGEST, acts, after_thinking, other_reasoning, parsed
 
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})([^\n]*)")
 _PYTHON_IN_OTHER_WORDS = re.compile(r"\{?\.?(?:i?python|py)[\d.]*(?:[:{}].*)?|tool_code")

@@ -7,7 +7,7 @@ Not covered: what the sections say.
 import re
 from collections.abc import Sequence
 
-from .values import read_json, valid_text, without_fence
+from .text import read_json, valid_text, without_fence
 
 
 def sections(text: str, names: Sequence[str]) -> dict[str, str]:

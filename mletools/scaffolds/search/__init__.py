@@ -2,8 +2,8 @@
 
 interfaces: protocols and data; components: names, presets, settings; loop: algorithm 1; graph: nodes, on disk;
 node_context: models and runs of one node; record: rollouts of searches and steps; sections, replies, similarity,
-authenticity: what the components share; repair, leniency: answers with faults; planning, paths/, reasoning, memory,
-coding, evaluation: the components.
+authenticity: what the components share; repair: answers with faults; planning, paths (with schedulers), reasoning,
+memory, coding, evaluation: the components.
 """
 
 from collections.abc import Iterator
@@ -12,23 +12,15 @@ from typing import Any
 
 from ...records.errors import ToolError
 from ..interface import Environment, Job, Scaffold
+from ..messages import task_prompt
 from .components import COMPONENTS, PRESETS, SearchSettings, constants_of, load, read_constants
 
-PROMPTS = (
-    *("task", "search-analysis", "search-challenges", "search-check", "search-choose", "search-crossover"),
-    *("search-debug", "search-debug-mode", "search-draft", "search-fix", "search-guidance-draft"),
-    *("search-guidance-ensemble", "search-guidance-improvement", "search-guidance-merge", "search-hypotheses"),
-    *(
-        "search-idea",
-        "search-improve",
-        "search-lesson",
-        "search-merge",
-        "search-program",
-        "search-reports",
-        "search-role",
-    ),
-    *("search-select", "search-stage-draft", "search-stage-improvement", "search-stage-merge"),
+_PARTS = (
+    "analysis challenges check choose crossover debug debug-mode draft fix guidance-draft guidance-ensemble "
+    "guidance-improvement guidance-merge hypotheses idea improve lesson merge program reports role select stage-draft "
+    "stage-improvement stage-merge"
 )
+PROMPTS = ("task", *(f"search-{part}" for part in _PARTS.split()))
 
 
 class SearchScaffold(Scaffold[SearchSettings]):
@@ -69,13 +61,12 @@ class SearchScaffold(Scaffold[SearchSettings]):
         """The rollouts of the search's steps, then its own."""
         from .loop import Search
         from .record import search_record, step_records
-        from .sections import task_text
 
         search = Search(job, environment)
         try:
             choice = search.explore()
             yield from step_records(job, search.graph)
-            task = task_text(job, environment)
+            task = task_prompt("task", job, environment)
             usage, by_role = search.usage(), search.usage_by_role()
             yield search_record(job, task, search.graph, choice, usage, by_role, search.clock, search.notes())
             search.done()

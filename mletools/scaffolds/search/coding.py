@@ -14,7 +14,7 @@ from ..messages import fenced
 from .interfaces import Brief, Developed, Unanswered
 from .node_context import NodeContext
 from .replies import flag_of, json_in, text_of, timing_of
-from .sections import FAILURES, MOST_FAILURE, attempt_line, attempts_section, failure, listed, outcome, plain, task_text
+from .sections import FAILURES, MOST_FAILURE, attempt_line, attempts_section, failure, listed, outcome, plain
 
 NO_CODE = (
     "Your last answer held no program that can be read: it needs exactly one block, opened with ```python and closed with "
@@ -161,7 +161,7 @@ class Efficient:
 def _review(context: NodeContext, brief: Brief, work: _Work, result: Mapping[str, Any]) -> _Flaw | None:
     """The reviewer's objection; None if its answers cannot be read."""
     parts = [_idea(brief), *attempts_section(work.attempts), _present(work.code), _printed(result["execution"])]
-    task = task_text(context.job, context)
+    task = context.task_text
     prompt = prompts.render("search-check", task=task, context="\n\n".join(parts))
     try:
         acceptable, why = context.read("develop", "search-check", prompt, read_check)
@@ -230,7 +230,7 @@ def _rendered(context: NodeContext, brief: Brief, prompt: str, parts: list[str],
         parts.append(prompts.render("search-reports"))
     if debug_mode:
         parts.append(prompts.render("search-debug-mode", debug_seconds=f"{brief.plan.debug_seconds:.0f}"))
-    task = task_text(context.job, context)
+    task = context.task_text
     program = prompts.render("search-program", seconds=f"{brief.plan.full_seconds:.0f}")
     return prompts.render(prompt, task=task, context="\n\n".join(parts), program=program)
 

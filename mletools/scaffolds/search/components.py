@@ -18,12 +18,12 @@ from . import interfaces
 COMPONENTS: dict[str, dict[str, str]] = {
     "planning": {"none": "planning:NoPlanning", "dynamic": "planning:DynamicPlanning"},
     "paths": {
-        "chain": "paths.chain:Chain",
-        "greedy": "paths.greedy:Greedy",
-        "greedy-merge": "paths.greedy:GreedyMerge",
-        "mcts": "paths.mcts:Mcts",
-        "evolution": "paths.evolution:Evolution",
-        "adaptive": "paths.adaptive:Adaptive",
+        "chain": "paths:Chain",
+        "greedy": "paths:Greedy",
+        "greedy-merge": "paths:GreedyMerge",
+        "mcts": "paths:Mcts",
+        "evolution": "paths:Evolution",
+        "adaptive": "paths:Adaptive",
     },
     "reasoning": {"one-step": "reasoning:OneStep", "scientific": "reasoning:Scientific"},
     "memory": {

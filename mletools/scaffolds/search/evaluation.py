@@ -16,7 +16,7 @@ from .graph import Graph, Node
 from .interfaces import Choice, Developed, Unanswered
 from .node_context import NodeContext
 from .replies import field_of, finite, json_in, number_of, wrong
-from .sections import experiment_line, task_text
+from .sections import experiment_line
 
 MARGIN = 1.1  # of the time that is reserved for running programs again
 MARK = "Validation score:"
@@ -63,7 +63,7 @@ class Judged(Standard):
         nodes = graph.ranked()[: max(1, self.candidates)]
         if len(nodes) < 2:
             return super().choose(graph, context)
-        task, direction = task_text(context.job, context), task_facts(context.task)["direction"]
+        task, direction = context.task_text, task_facts(context.task)["direction"]
         lines = "\n".join(map(experiment_line, nodes))
         prompt = prompts.render("search-choose", task=task, direction=direction, experiments=lines)
         reader = partial(read_choice, numbers={node.number for node in nodes})

@@ -11,8 +11,8 @@ from ..messages import fenced
 from .graph import Details, Graph, Node
 from .interfaces import Expansion, Similar, Unanswered
 from .node_context import NodeContext
-from .paths.schedulers import drawn
 from .replies import flag_of, json_in, text_of
+from .schedulers import drawn
 from .sections import (
     MOST_LESSON,
     MOST_TEXT,
@@ -22,7 +22,6 @@ from .sections import (
     plain,
     printed_by,
     program_of,
-    task_text,
 )
 
 GAMMA = math.log(2) / 30  # the released code's: similarity counts half on a path of 30 nodes
@@ -163,7 +162,7 @@ class Kernel:
         best = graph.best()
         line = "No experiment has a score yet." if best is None else experiment_line(best)
         context_text = "\n\n".join([*parts, *printed_by(node), f"# The best so far\n\n{line}"])
-        task, hypothesis = task_text(context.job, context), plain(node["hypothesis"], MOST_TEXT)
+        task, hypothesis = context.task_text, plain(node["hypothesis"], MOST_TEXT)
         prompt = prompts.render("search-lesson", task=task, hypothesis=hypothesis, context=context_text)
         try:
             return context.read("research", "search-lesson", prompt, read_lesson)

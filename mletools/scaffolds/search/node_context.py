@@ -6,11 +6,12 @@ from typing import Any, TypeVar
 
 from ...records.ids import derive_seed
 from ..interface import Environment
+from ..messages import task_prompt
 from ..reading import Answer, read_answer
 from .components import SearchJob
 from .graph import added
 from .interfaces import Unanswered
-from .leniency import reading
+from .replies import reading
 
 T = TypeVar("T")
 Item = TypeVar("Item")
@@ -176,6 +177,11 @@ class NodeContext:
     def inauthentic(self, code: str, result: Mapping[str, Any]) -> str | None:
         """See Environment.inauthentic."""
         return self._environment.inauthentic(code, result["execution"])
+
+    @property
+    def task_text(self) -> str:
+        """The task and where its programs run, as agents in turns are shown it."""
+        return task_prompt("task", self.job, self)
 
     def fact(self, name: str) -> str:
         """See Environment.fact."""

@@ -13,11 +13,10 @@ from ... import prompts
 from ..messages import fenced
 from .graph import Node
 from .interfaces import AXES, PARTS, Hypothesis, Idea, Question, Unanswered
-from .leniency import fall_back
 from .memory import draw
 from .node_context import NodeContext
-from .replies import field_of, index_of, json_in, label_of, number_of, text_of, wrong
-from .sections import MOST_TEXT, experiment_line, listed, own_branch, parent_sections, plain, task_text
+from .replies import fall_back, field_of, index_of, json_in, label_of, number_of, text_of, wrong
+from .sections import MOST_TEXT, experiment_line, listed, own_branch, parent_sections, plain
 
 OPERATION_TEXTS = {
     "draft": "The program will be written from scratch, with another kind of approach than any above.",
@@ -206,7 +205,7 @@ def _ask(
         *(["\n\n".join(["# Knowledge", *(fenced(passage, "text") for passage in passages)])] if passages else []),
     ]
     values = {
-        "task": task_text(context.job, context),
+        "task": context.task_text,
         "context": "\n\n".join(parts) or "Nothing has been tried yet.",
         "operation": OPERATION_TEXTS[question.expansion.operation],
         "seconds": f"{plan.full_seconds:.0f}",

@@ -1,19 +1,24 @@
 """Reading what models and programs wrote: JSON in a model's answer, and the timing block of a debug run.
 
 The prompts ask for reasoning and then one block of JSON; JSON alone, or among words, is as good. Of several values that
-have the fields the last counts, which is noted (see leniency). JSON with faults is repaired (see repair), and labels,
+have the fields the last counts, which is noted. JSON with faults is repaired (see repair), and labels,
 numbers and flags are read leniently where there is no doubt; both are noted. Errors are worded for the model.
+
+Notes say what was not in the form that was asked for, and what was replaced by a default. NodeContext.read opens a Reading
+around each reader; readers and the functions below add to it. Outside of one, notes are dropped.
 """
 
 import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
-from ..reading import after_thinking
-from .leniency import read_leniently
+from ..reading import after_thinking, valid_text
 from .repair import repaired_values
 
 MOST_TRIED = 200  # brackets at which reading a value is tried
@@ -29,6 +34,46 @@ _NUMBER = re.compile(
     r"([+-]?[0-9]{1,15}(?:\.[0-9]{1,15})?)(?: ?(?:/|out of) ?([0-9]{1,3})(?:\.0)?)?(?: ?\([^()]{0,100}\))?"
 )
 _FLAGS = {"yes": True, "true": True, "no": False, "false": False}
+
+
+@dataclass
+class Reading:
+    """The notes on one answer. last: no correction follows, so a default is better than no answer."""
+
+    last: bool = False
+    lenient: list[str] = field(default_factory=list)
+    fallbacks: list[str] = field(default_factory=list)
+
+
+_current: ContextVar[Reading | None] = ContextVar("reading", default=None)
+
+
+@contextmanager
+def reading(last: bool) -> Iterator[Reading]:
+    """Collect the notes of the readers in the block."""
+    notes = Reading(last)
+    token = _current.set(notes)
+    try:
+        yield notes
+    finally:
+        _current.reset(token)
+
+
+def read_leniently(how: str) -> None:
+    """Note that a value was not in the form that was asked for, and how it was read."""
+    notes = _current.get()
+    if notes is not None and how not in notes.lenient:
+        notes.lenient.append(how)
+
+
+def fall_back(what: str) -> bool:
+    """Whether a default may replace a value, which is noted then: only in the last answer."""
+    notes = _current.get()
+    if notes is None or not notes.last:
+        return False
+    if what not in notes.fallbacks:
+        notes.fallbacks.append(what)
+    return True
 
 
 def json_in(text: str, kind: type, fields: Sequence[str] = ()) -> Any:
@@ -142,11 +187,6 @@ def text_of(answer: Mapping[str, Any], name: str, most: int = 2000) -> str:
     if not isinstance(value, str) or not value.strip():
         raise wrong(name, "a text", value)
     return valid_text(value).strip()[:most]
-
-
-def valid_text(text: str) -> str:
-    """The text with U+FFFD for halves of surrogate pairs: JSON can escape them, but UTF-8 cannot encode them."""
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def flag_of(answer: Mapping[str, Any], name: str) -> bool:

@@ -1,14 +1,11 @@
-"""Parts of prompts that describe the task and earlier nodes. Texts of agents stay in one line or in a fence."""
+"""Parts of prompts that describe earlier nodes. Texts of agents stay in one line or in a fence."""
 
 from collections.abc import Sequence
-from typing import Any
 
-from ..interface import Job
-from ..messages import Facts, fenced, output_text, task_prompt
-from ..reading import read_answer
+from ..messages import fenced, output_text
+from ..reading import read_answer, valid_text
 from .graph import Details, Graph, Node
 from .interfaces import Expansion, Question
-from .replies import valid_text
 
 MOST_HYPOTHESIS, MOST_LESSON = 600, 400  # characters of each in a line
 MOST_TEXT = 2000  # characters of a hypothesis by itself
@@ -22,11 +19,6 @@ FAILURES = {  # the meaning of a problem, if no run shows it
     "slow": "The full run would have taken too long.",
     "no_score": "It ended well, but printed no line `Validation score: NUMBER` with a number.",
 }
-
-
-def task_text(job: Job[Any], environment: Facts) -> str:
-    """The task and where its programs run, as agents in turns are shown it."""
-    return task_prompt("task", job, environment)
 
 
 def plain(text: str, most: int) -> str:

@@ -1,12 +1,14 @@
-"""The six schedulers of R&D-Agent's release: which branches continue in a round, computed from the graph."""
+"""The six schedulers of R&D-Agent's release: which branches continue in a round, computed from the graph.
+
+And what all paths share: rewards, the rule PUCT, draws.
+"""
 
 import math
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from ....records.errors import ToolError
-from ..graph import Graph, Node
-from .mcts import puct, rewards
+from ...records.errors import ToolError
+from .graph import Graph, Node
 
 PENALTY = 0.1  # of a branch with all nodes, in units of the reward
 Branches = Mapping[int, Sequence[Node]]
@@ -26,6 +28,33 @@ def known(name: str) -> Callable[[Graph, Branches, random.Random], list[int]]:
     return SCHEDULERS[name]
 
 
+def rewards(graph: Graph, nodes: Iterable[Node]) -> dict[int, float]:
+    """{number: reward in (0, 1]} of nodes with a score: rank, from 1 for the worst, divided by their number.
+
+    Equal scores share their mean rank. Scaled scores would depend on outliers (a log loss of 30). A failure has reward
+    0.
+    """
+    order = graph.ranked(nodes)[::-1]
+    values: dict[int, float] = {}
+    start = 0
+    while start < len(order):
+        end = start
+        while end < len(order) and order[end].score == order[start].score:
+            end += 1
+        mean = (start + 1 + end) / 2  # of the ranks start + 1 .. end
+        values.update({node.number: mean / len(order) for node in order[start:end]})
+        start = end
+    return values
+
+
+def puct(value: float, prior: float, around: int, visits: int, c: float = 1.0) -> float:
+    """Q + c P sqrt(N) / (1 + n): mean reward Q, prior P and visits n of an option, visits N of its parent.
+
+    AlphaZero's rule (Silver et al., 2018), with the c of R&D-Agent's MCTS scheduler.
+    """
+    return value + c * prior * math.sqrt(around) / (1 + visits)
+
+
 def drawn(weights: Mapping[int, float], count: int, rng: random.Random) -> list[int]:
     """Up to `count` different keys, drawn one by one in proportion to the weights (> 0) of the rest."""
     left = dict(weights)
@@ -41,7 +70,7 @@ def chances(graph: Graph, branches: Branches) -> dict[int, float]:
 
         u_b = r_b - PENALTY * n_b / N
 
-    r_b: the reward (mcts.rewards) of the branch's best node among the branches' best, 0 without a score; n_b: number of
+    r_b: the reward (see rewards) of the branch's best node among the branches' best, 0 without a score; n_b: number of
     nodes of the branch; N: of all these branches. The release has the softmax and keys the potential u open.
     """
     reward = rewards(graph, [best for best in map(graph.best, branches.values()) if best is not None])
@@ -82,7 +111,7 @@ def _mcts(graph: Graph, branches: Branches, rng: random.Random) -> list[int]:
     """The largest U = Q + c P sqrt(N) / (1 + n) first, of equal ones the older branch.
 
     c = 1; P = 1 / number of branches; n: nodes of the branch; N: of all branches; Q: mean reward of the branch's nodes
-    (mcts.rewards in the whole graph; a failure has 0). The release's reward is 1 for an improvement, else 0.
+    (rewards in the whole graph; a failure has 0). The release's reward is 1 for an improvement, else 0.
     """
     reward, around = rewards(graph, graph.nodes), sum(map(len, branches.values()))
     merits = {}

@@ -1,1 +1,0 @@
-"""The paths components: which nodes a round makes, and from which parents."""
