@@ -7,7 +7,7 @@ from pathlib import Path
 
 from .columns import ENDINGS
 from .competitions import benchmarks_of
-from .options import Candidate, Unprepared
+from .options import AUTHOR, Candidate, Unprepared
 
 # Where each benchmark puts what its preparation made.
 PREPARED = {"mle-bench": ("prepared/public", "prepared/private"), "mle-dojo": ("data/public", "data/private")}
@@ -16,12 +16,14 @@ MARKS = {"mle-bench": ("config.yaml", "grade.py", "raw"), "mle-dojo": ("info", "
 
 
 def candidates(path: Path, wanted: str) -> list[Candidate | Unprepared]:
-    """What `path` holds: itself, or what its subfolders do. `wanted` is one of FORMATS, or auto."""
-    if path.is_file():
+    """What `path` holds: itself, or what its subfolders do. `wanted` is one of FORMATS, AUTHOR or auto."""
+    if path.is_file() and wanted != AUTHOR:
         return [_file(path, wanted)]
     if not path.is_dir():
-        return [Unprepared(path.name, "no such file or folder")]
+        return [Unprepared(path.name, "no such folder" if wanted == AUTHOR else "no such file or folder")]
     path = path.resolve()
+    if wanted == AUTHOR:
+        return [Candidate(AUTHOR, path.name, path)]
     if wanted == "table":
         return [Unprepared(path.name, "a folder, not a table")]
     alone = _one(path, wanted)
