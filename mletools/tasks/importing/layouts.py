@@ -32,7 +32,8 @@ def candidates(path: Path, wanted: str) -> list[Candidate | Unprepared]:
     below = sorted(child for child in path.iterdir() if child.is_dir() and not child.name.startswith("."))
     found = [(child, _one(child, wanted)) for child in below]
     if not any(one for _, one in found):
-        return [Unprepared(path.name, f"holds no {'competition' if wanted == 'auto' else wanted + ' competition'}")]
+        none = "competition: --record describes a folder of another layout"
+        return [Unprepared(path.name, f"holds no {none if wanted == 'auto' else wanted + ' competition'}")]
     none = "no competition (no prepared/public, no data/public, no train.csv)"
     return [one or Unprepared(child.name, none) for child, one in found]
 

@@ -34,6 +34,8 @@ from .split import draft_of_parts
 # Larger answers are not scored against themselves: grading reads submissions of at most 32 MB.
 MOST_SANITY_BYTES = 20 << 20
 MOST_OFF_PERFECT = 1e-4
+# Baselines read tables: of these they learn nothing but from numbers in train.csv and test.csv.
+MEDIA = {"image": "pictures", "audio": "sounds", "video": "videos"}
 # The score of fewer rows is luck, and so would be a medal.
 FEWEST_RATED = 10
 
@@ -239,6 +241,23 @@ def _as_shares(cells: dict[str, list[str]], names: Sequence[str], total: float) 
             cells[name][at] = repr(share)
 
 
+def _draft_for_baselines(parts: Parts, draft: TaskDraft | str | None, target: str | None) -> TaskDraft:
+    """The draft, or one that is made of the parts. Rejected where there is nothing that baselines could learn from."""
+    medium = MEDIA.get(parts.modality)
+    try:
+        draft = draft or draft_of_parts(parts, target)
+    except Rejected:
+        if medium is None:
+            raise
+    if medium and not (isinstance(draft, TaskDraft) and any(column.number for column in draft.features)):
+        raise Rejected(f"no baselines for {medium}")
+    if not isinstance(draft, TaskDraft):
+        raise Rejected(str(draft))
+    if not draft.features:
+        raise Rejected("no baselines without a column in test.csv beside the id")
+    return draft
+
+
 def _with_thresholds(
     parts: Parts, draft: TaskDraft | str | None, options: ImportOptions, grading: Grading, seed: int
 ) -> tuple[Parts, list[str]]:
@@ -248,10 +267,7 @@ def _with_thresholds(
         return parts, []
     lower = given["metric"]["lower_is_better"]
     try:
-        if not draft:
-            draft = draft_of_parts(parts, options.target[0] if options.target else None)
-        if isinstance(draft, str):
-            raise Rejected(draft)
+        draft = _draft_for_baselines(parts, draft, options.target[0] if options.target else None)
         if len(draft.test_ids) < FEWEST_RATED:
             raise Rejected(f"only {len(draft.test_ids)} rows are to be predicted")
         baselines, thresholds, trained_with = rate(draft, grading.score, seed, lower)
