@@ -69,8 +69,7 @@ def main(run: cli.Run, grading: GradingOptions, one: SubmissionOptions, code_met
     if one.submission is not None:
         run.end_dry_run()
         with code_metrics.open() as metrics_by_code:
-            for_people = run.terminal_columns is not None and run.sidecar_path("") is None
-            grade_submission(run, Grader(run.data, grading, metrics_by_code), one, for_people)
+            grade_submission(run, Grader(run.data, grading, metrics_by_code), one)
         return
     run.end_dry_run("rollout")
     signal = Signal()

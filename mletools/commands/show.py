@@ -37,7 +37,7 @@ def main(run: cli.Run, chosen: ShowOptions) -> None:
     chosen.check(click.get_current_context().get_parameter_source("colour") is ParameterSource.COMMANDLINE)
     run.end_dry_run("rollout")
     terminal = run.terminal_columns
-    coloured = chosen.in_colours(terminal is not None and run.sidecar_path("") is None)
+    coloured = chosen.in_colours(terminal is not None)
     written = show.html_printer() if chosen.html else show.printer(coloured)
     before, after = show.page() if chosen.html else ("", "")
     view = show.View(chosen.full, chosen.columns(terminal), frozenset(chosen.turns))
@@ -56,7 +56,7 @@ def main(run: cli.Run, chosen: ShowOptions) -> None:
             continue
         for text in written(show.graph(line.record, view) if chosen.tree else show.lines(line.record, view)):
             run.emit_text(text)
-    for text in written(show.table(rows)):
+    for text in written(show.table(rows, chosen.width or terminal)):
         run.emit_text(text)
     run.emit_text(after)
     if chosen.prefixes and not run.counts["rollouts"]:
