@@ -24,9 +24,9 @@ def main(run: cli.Run, chosen: ShowOptions) -> None:
       mle-show --tree --html -o search.html graded.jsonl
 
     The summary has the grade among its thresholds, the cost, and a line per turn; `/turn 7` finds one in less. A
-    program is printed once, later versions as differences. Long texts are cut in the middle. Code can be copied as
-    printed; other text of the agent is indented, and characters that would control the terminal are spelled out, as in
-    ␛[2J.
+    program is printed once, later versions as differences. Long texts are cut in the middle. Code, also between fences,
+    keeps its lines, so that it can be copied; other text of the agent is indented and broken at the width. Characters
+    that would control the terminal are spelled out, as in ␛[2J.
 
     --tree prints each node below its parent. Where a node has several children, the line continues with the one that
     leads to the chosen node, or has most descendants, and ├ begins the others. Rollouts that are no search are
