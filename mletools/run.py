@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import __version__
 from .records import workers
+from .records.columns import terminal_columns
 from .records.errors import RecordError, ToolError
 from .records.jsonl import Line, dumps, read_files, stdin_is_terminal
 from .records.output import Key, Output, Side, record_id, tear
@@ -22,7 +23,6 @@ from .records.rejects import reject_record
 if TYPE_CHECKING:
     from .records.progress import ProgressBar
 
-UNKNOWN_COLUMNS = 80  # of a terminal that does not say its size
 Work = Callable[[dict[str, Any]], dict[str, Any]]
 Watch = Callable[[dict[str, Any]], None]
 
@@ -115,12 +115,12 @@ class Run:
     @property
     def terminal_columns(self) -> int | None:
         """The width of the terminal that the output goes to, or None."""
-        return None if self._path else _columns(self._stdout)
+        return None if self._path else terminal_columns(self._stdout)
 
     @property
     def message_columns(self) -> int | None:
         """The width that the terminal that is standard error leaves for a message, or None."""
-        columns = _columns(2)
+        columns = terminal_columns(2)
         return None if columns is None else columns - len(f"{self.name}: ")
 
     def emit_text(self, text: str) -> None:
@@ -328,13 +328,6 @@ class Run:
             if columns := self.message_columns:
                 line = textwrap.fill(line, columns, subsequent_indent="  ", break_long_words=False)
             self.say(line)
-
-
-def _columns(descriptor: int) -> int | None:
-    try:
-        return os.get_terminal_size(descriptor).columns or UNKNOWN_COLUMNS
-    except OSError:
-        return None
 
 
 def _shown(options: dict[str, Any], key: str) -> str:

@@ -8,14 +8,18 @@ from .. import cli
 from ..cli_options import options
 from ..grading import metrics
 from ..grading.options import GradingOptions
+from ..records.columns import terminal_columns
 from ..scoring.code_metrics import CodeMetricOptions
 from ..scoring.submission import SubmissionOptions
+
+LIST_WIDTH = 110
 
 
 def _list_metrics(context: click.Context, param: click.Parameter, value: bool) -> None:
     if value:
+        width = min(terminal_columns(1) or LIST_WIDTH, LIST_WIDTH)
         for metric in sorted(metrics.METRICS.values(), key=lambda each: each.name):
-            click.echo(metric.described())
+            click.echo(metric.described(width))
         context.exit()
 
 

@@ -1,9 +1,19 @@
 """Tables of text on a terminal: which columns stand beside each other. Not covered: how cells are written and aligned."""
 
+import os
 from collections.abc import Sequence
 
+UNKNOWN = 80  # columns of a terminal that does not say its size
 GAP = 2  # blanks between columns
 BESIDE = ("±", "per ")  # how the names of columns begin that say something of the column before
+
+
+def terminal_columns(descriptor: int) -> int | None:
+    """The width of the terminal behind a file descriptor, None where it is no terminal."""
+    try:
+        return os.get_terminal_size(descriptor).columns or UNKNOWN
+    except OSError:
+        return None
 
 
 def blocks(header: Sequence[str], widths: Sequence[int], keys: int, room: int | None) -> list[list[int]]:

@@ -23,18 +23,22 @@ HEAD_PADDING = 2  # that tabulate adds to the name of a column
 def show(task: Mapping[str, Any], folder: Path, room: int | None = None) -> str:
     """The text about a task whose files lie in `folder`, in `room` columns. ToolError: train.csv cannot be read."""
     provenance = task["provenance"]
+    rule = str(provenance.get("hidden_rule", "none is known")).replace("; ", "\n").split("\n")
     lines = [
         f"{task['id']}",
-        f"{task['modality']}, {task['problem']}, {task['metric'].get('name', 'a metric that is code')}"
-        f" ({'lower' if task['metric']['lower_is_better'] else 'higher'} is better), {folder}",
+        *_folded(
+            f"{task['modality']}, {task['problem']}, {task['metric'].get('name', 'a metric that is code')}"
+            f" ({'lower' if task['metric']['lower_is_better'] else 'higher'} is better), {folder}",
+            room,
+        ),
         "",
         *_story(task["description"], min(room or STORY, STORY)),
         "",
         *_head(folder / "public" / "train.csv", room),
         "",
         "The rule (hidden from solvers)",
-        *(f"  {part}" for part in str(provenance.get("hidden_rule", "none is known")).replace("; ", "\n").split("\n")),
-        *(f"  {name}" for name in _mutations(provenance)),
+        *(line for part in rule for line in _folded(f"  {part}", room)),
+        *(line for name in _mutations(provenance) for line in _folded(f"  {name}", room)),
         "",
         "Baselines on the hidden test set, and the thresholds",
         *_ladder(task),
@@ -48,6 +52,14 @@ def _story(description: str, width: int) -> Iterator[str]:
 
     for paragraph in description.partition("\n## Files")[0].strip().split("\n"):
         yield from textwrap.wrap(paragraph, width) or [""]
+
+
+def _folded(line: str, room: int | None) -> list[str]:
+    import textwrap
+
+    if room is None:
+        return [line]
+    return textwrap.wrap(line, room, subsequent_indent=" " * 4, break_long_words=False, break_on_hyphens=False)
 
 
 def _head(path: Path, room: int | None) -> Iterator[str]:

@@ -112,9 +112,21 @@ def test_a_described_task_fits(tmp_path: Path) -> None:
     header = [f"a-column-with-a-name-{at}" for at in range(12)]
     (tmp_path / "public" / "train.csv").write_text(f"{','.join(header)}\n{','.join(map(str, range(12)))}\n")
     task = compared()[0]["task"]
-    text = show({**task, "description": "word " * 60, "thresholds": {}}, tmp_path, 80)
+    made = {
+        "hidden_rule": "more of this and less of that " * 9,
+        "mutations": [{"name": "noise", "effect": "word " * 40}],
+    }
+    task = {**task, "description": "word " * 60, "thresholds": {}, "provenance": {**task["provenance"], **made}}
+    text = show(task, tmp_path, 80)
     lines = [line for line in text.split("\n") if str(tmp_path) not in line]
     assert max(map(len, lines)) <= 80 and header[0] in text and header[-1] in text
+    assert max(map(len, show(task, tmp_path).split("\n"))) > 200
+
+
+def test_the_list_of_metrics_fits() -> None:
+    for columns in (60, 80, 200):
+        lines = on_terminal("mle-grade", "--list-metrics", columns=columns).decode().split("\r\n")
+        assert max(map(len, lines)) <= min(columns, 110)
 
 
 def test_blocks_of_columns_by_hand() -> None:
