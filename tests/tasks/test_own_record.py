@@ -265,6 +265,12 @@ def test_a_record_names_the_answers_of_a_prepared_folder(tmp_path: Path) -> None
     assert said == [f"mle-import: skipped boats: {reason}", "mle-import: nothing was imported"]
 
 
+def test_a_table_has_no_answers_beside_it(tmp_path: Path) -> None:
+    write(tmp_path, {"rents.csv": "id,rent\n1,2\n"})
+    _, said = described(tmp_path, {"metric": {"name": "mae"}, "answers": "a.csv"}, "rents.csv", code=1)
+    assert said[0] == "mle-import: skipped rents.csv: no folder, and --record names answers in one"
+
+
 def test_a_metric_that_is_code(tmp_path: Path) -> None:
     folder = ferry(tmp_path)
     write(folder, {"private/grade.py": "from near import distance\n", "private/near.py": "def distance(): ...\n"})

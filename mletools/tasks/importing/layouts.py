@@ -20,7 +20,8 @@ def candidates(path: Path, wanted: str) -> list[Candidate | Unprepared]:
     if path.is_file() and wanted != AUTHOR:
         return [_file(path, wanted)]
     if not path.is_dir():
-        return [Unprepared(path.name, "no such folder" if wanted == AUTHOR else "no such file or folder")]
+        reason = "no folder, and --record names answers in one" if wanted == AUTHOR else "no such file or folder"
+        return [Unprepared(path.name, reason)]
     path = path.resolve()
     if wanted == AUTHOR:
         return [Candidate(AUTHOR, path.name, path)]
