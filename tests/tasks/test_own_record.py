@@ -307,6 +307,11 @@ def test_a_record_without_answers_corrects_what_is_guessed(tmp_path: Path) -> No
             ("f/a", "--target", "y"),
             "--record with answers takes the task from the record: leave --target out",
         ),
+        (
+            {"metric": {"file": "grade.py"}},
+            ("f/a",),
+            '--record: "metric.file" needs "answers", the file that the code compares with',
+        ),
         ({"metric": {"name": "mae"}}, ("f",), "--record applies to one task, but the input has 2"),
     ],
 )

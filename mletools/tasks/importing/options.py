@@ -93,6 +93,8 @@ class ImportOptions:
             self._check_alone("--record with answers", ("record", "description", "thresholds", "seed"))
         else:
             self.with_record()._check_format()
+            if "file" in (self.record or {}).get("metric", {}):
+                raise OptionError('--record: "metric.file" needs "answers", the file that the code compares with')
             for name, part, key in (("metric", "metric", "name"), ("id", "submission", "id")):
                 if getattr(self, name) and key in (self.record or {}).get(part, {}):
                     raise OptionError(f"--{name} and --record both say it: leave one out")
