@@ -6,6 +6,7 @@
 # make image  a Docker image for mle-sandbox --backend docker; IMAGE=name, BASE=python:3.12-slim
 # make release  a checked sdist and wheel in dist/, for the version at the top of CHANGELOG.md
 # make check  lint, types, import rules, docs in step with --help
+# make site   the documentation as a site in site/, with Python 3.11.5 or newer; it loads nothing from elsewhere
 # Each sets up .venv first, once: pinned versions from constraints.txt, nothing but python3 >= 3.10 and a package index.
 
 SHELL := bash
@@ -28,17 +29,17 @@ PYTEST := $(BIN)/pytest -n $(TEST_JOBS) --dist loadfile --no-loadscope-reorder -
 MODEL ?= smollm2
 EXAMPLES ?= sandmle rl4mle mle-rl mle-ideator rd-agent
 
-.PHONY: help demo examples rehearsals test test-slow test-nightly small-model image release check docs constraints clean
+.PHONY: help demo examples rehearsals test test-slow test-nightly small-model image release check docs site constraints clean
 
 help:
-	@sed -n 's/^# //p' Makefile | head -9
+	@sed -n 's/^# //p' Makefile | head -10
 
 # torch comes first and alone: at its pinned version an index that has a CPU build gives that, and nothing later asks for another
 $(READY): setup.cfg constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "mletools needs Python 3.10 or newer, this is " + sys.version)'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check "$$(grep '^torch==' constraints.txt)"
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[train,docker,ray,report,vision,tables,dev]'
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[train,docker,ray,report,vision,tables,docs,dev]'
 	touch $@
 
 demo: $(READY)
@@ -95,12 +96,16 @@ docs: $(READY)
 	$(BIN)/python docs/make_instrument.py
 	$(BIN)/python docs/make_hostile.py
 
+# Its theme prints an advertisement of its successor unless the variable is set.
+site: $(READY)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir site
+
 constraints:
 	$(PYTHON) -m venv $(VENV)/uv
 	$(VENV)/uv/bin/pip install --quiet uv
-	{ sed -n 1p constraints.txt; $(VENV)/uv/bin/uv pip compile setup.cfg --extra train --extra docker --extra ray --extra report --extra vision --extra tables --extra dev --universal \
+	{ sed -n 1p constraints.txt; $(VENV)/uv/bin/uv pip compile setup.cfg --extra train --extra docker --extra ray --extra report --extra vision --extra tables --extra docs --extra dev --universal \
 	  --python-version 3.10 --no-header --no-annotate --quiet -c <(grep '^torch==' constraints.txt); } > constraints.new
 	mv constraints.new constraints.txt
 
 clean:
-	rm -rf $(VENV) $(DEMO) *.egg-info
+	rm -rf $(VENV) $(DEMO) site *.egg-info

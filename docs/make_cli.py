@@ -15,7 +15,7 @@ INTRO = """# Commands
 | command | reads | does | writes |
 |---|---|---|---|
 | `mle-gen-task` | nothing | generates tasks with seven kinds of data from hidden rules, or has a language model write them; thresholds from trained baselines | tasks |
-| `mle-import` | folders, tables | converts prepared competitions (MLE-bench, MLE-Dojo), SandMLE bundles, Kaggle-like folders and tables into tasks | tasks |
+| `mle-import` | folders, tables | converts prepared competitions (MLE-bench, MLE-Dojo), SandMLE bundles, Kaggle-like folders and tables into tasks; checks and seals tasks made by hand | tasks |
 | `mle-rollout` | tasks | lets a model solve them in one answer or in turns: `scripted`, `hf:PATH`, or any OpenAI-compatible server | rollouts |
 | `mle-instrument` | rollouts | makes each program report its progress, for partial credit | rollouts |
 | `mle-sandbox` | rollouts | runs each program in isolation and keeps its submission | rollouts |

@@ -1,10 +1,11 @@
-# One night of training, and what came of it (nightly.cron runs it). Kill it when you like: the next night goes on.
+# One night of training, and what came of it (nightly.cron or nightly.timer runs it). Kill it when you like: the next night goes on.
 #
 #   make -f examples/nightly.mk HOURS=8 MODEL=Qwen/Qwen3-8B TASKS=tasks.jsonl HELD_OUT=held-out.jsonl
 #   make -f examples/nightly.mk resume ...    only what a night that was killed still lacks; no new night
+#   make -s -f examples/nightly.mk cron ...   a night that prints nothing unless it fails: all else goes to OUT/log (cron-resume: a resume)
 #
 # OUT/run is the policy, OUT/graded.jsonl all that it was trained on, OUT/NIGHT/ what each night is worth. A night is named after the minute
-# in which it begins; OUT/unfinished holds the name of one that has no report yet.
+# in which it begins, also when it ends on another day; OUT/unfinished holds the name of one that has no report yet.
 
 THIS := $(lastword $(MAKEFILE_LIST))
 HOURS ?= 8
@@ -24,13 +25,15 @@ REWARD ?= --reward milestone
 FILTER ?= --keep-invalid
 TRAIN ?= --batch 64 --save-steps 5 --keep 3 --allow-empty
 EVALUATE ?= -g 4 --seed 1000000
+# lines of OUT/log that a failed night prints for cron
+TAIL ?= 20
 
 export MLE_DATA ?= $(dir $(TASKS))
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: night resume
+.PHONY: night resume cron cron-resume
 
 # A night that was killed while it trained goes on as tonight's; one that was killed behind its training gets its report before tonight's begins.
 night:
@@ -39,6 +42,13 @@ night:
 
 resume:
 	$(if $(UNFINISHED),$(MAKE) -f $(THIS) $(OUT)/$(UNFINISHED)/report.txt NIGHT=$(UNFINISHED),@echo "no night is unfinished")
+
+# A night that lasts too long is not joined by a second (75: it still has the lock).
+cron cron-resume:
+	@mkdir -p $(OUT); { echo "== $$(date '+%F %T') $@"; flock --nonblock --conflict-exit-code 75 $(OUT)/lock \
+	  $(MAKE) -f $(THIS) $(if $(filter cron,$@),night,resume); } >> $(OUT)/log 2>&1 || { code=$$?; \
+	  if (( code == 75 )); then echo "another night is running in $(OUT): nothing was begun"; \
+	  else echo "the night failed; the end of $(OUT)/log:"; tail -n $(TAIL) $(OUT)/log; fi; exit $$code; }
 
 ifdef NIGHT
 $(OUT)/$(NIGHT)/report.txt: $(OUT)/$(NIGHT)/graded.jsonl

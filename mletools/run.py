@@ -3,6 +3,7 @@
 import os
 import select
 import sys
+import textwrap
 import threading
 import time
 from collections import Counter
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import __version__
 from .records import workers
+from .records.columns import terminal_columns
 from .records.errors import RecordError, ToolError
 from .records.jsonl import Line, dumps, read_files, stdin_is_terminal
 from .records.output import Key, Output, Side, record_id, tear
@@ -112,11 +114,14 @@ class Run:
 
     @property
     def terminal_columns(self) -> int | None:
-        """The width of the terminal that is standard output, or None."""
-        try:
-            return os.get_terminal_size(self._stdout).columns
-        except OSError:
-            return None
+        """The width of the terminal that the output goes to, or None."""
+        return None if self._path else terminal_columns(self._stdout)
+
+    @property
+    def message_columns(self) -> int | None:
+        """The width that the terminal that is standard error leaves for a message, or None."""
+        columns = terminal_columns(2)
+        return None if columns is None else columns - len(f"{self.name}: ")
 
     def emit_text(self, text: str) -> None:
         """Write text for people instead of records."""
@@ -319,7 +324,10 @@ class Run:
         if not self.quiet and not self.dry_run:
             counts = {what: count for what, count in self.counts.items() if count} or {"records": 0}
             numbers = ", ".join(f"{count} {what}" for what, count in counts.items())
-            self.say(f"{numbers}, {time.monotonic() - self._started:.1f} s")
+            line = f"{numbers}, {time.monotonic() - self._started:.1f} s"
+            if columns := self.message_columns:
+                line = textwrap.fill(line, columns, subsequent_indent="  ", break_long_words=False)
+            self.say(line)
 
 
 def _shown(options: dict[str, Any], key: str) -> str:

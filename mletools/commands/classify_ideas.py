@@ -75,8 +75,8 @@ def main(run: cli.Run, by: str, models: ModelOptions, answers: AnswerOptions, ta
         model = ideator(rollout) if per_model else ""
         tallies.setdefault(model, Tally()).add(rollout["idea_types"])
 
-    def text() -> str:
-        return columns(tallies, TYPES) if per_model else tallies.get("", Tally()).text(TYPES)
+    def text(room: int | None) -> str:
+        return columns(tallies, TYPES, room) if per_model else tallies.get("", Tally()).text(TYPES, room)
 
     with ExitStack() as stack:
         judge: Judge = by_words
@@ -92,14 +92,14 @@ def main(run: cli.Run, by: str, models: ModelOptions, answers: AnswerOptions, ta
             return
         run.each(classifier, "rollout", watch=count)
     if any(map(len, tallies.values())) and not run.quiet:
-        for row in text().split("\n"):
+        for row in text(run.message_columns).split("\n"):
             run.say(row)
         if run.counts["finished before"]:
             run.say("the table leaves out the records that were finished before")
 
 
 def _write_table(
-    run: cli.Run, classifier: Classifier, count: Callable[[dict[str, Any]], None], text: Callable[[], str]
+    run: cli.Run, classifier: Classifier, count: Callable[[dict[str, Any]], None], text: Callable[[int | None], str]
 ) -> None:
     """The table as text where records would go."""
     run.writes_text = True
@@ -114,4 +114,4 @@ def _write_table(
         else:
             count(result)
             run.counts["ideas"] += len(result["idea_types"])
-    run.emit_text(text() + "\n")
+    run.emit_text(text(run.terminal_columns) + "\n")

@@ -68,5 +68,6 @@ def describe(run: cli.Run, path: str) -> None:
     run.files, run.writes_text = [path], True
     run.open()
     for at, line in enumerate(run.lines("task")):
-        run.emit_text("\n\n" * bool(at) + show(line.record, run.data / line.record["data"]["dir"]))
+        folder = run.data / line.record["data"]["dir"]
+        run.emit_text("\n\n" * bool(at) + show(line.record, folder, run.terminal_columns))
         run.counts["tasks described"] += 1

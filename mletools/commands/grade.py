@@ -8,14 +8,18 @@ from .. import cli
 from ..cli_options import options
 from ..grading import metrics
 from ..grading.options import GradingOptions
+from ..records.columns import terminal_columns
 from ..scoring.code_metrics import CodeMetricOptions
 from ..scoring.submission import SubmissionOptions
+
+LIST_WIDTH = 110
 
 
 def _list_metrics(context: click.Context, param: click.Parameter, value: bool) -> None:
     if value:
+        width = min(terminal_columns(1) or LIST_WIDTH, LIST_WIDTH)
         for metric in sorted(metrics.METRICS.values(), key=lambda each: each.name):
-            click.echo(metric.described())
+            click.echo(metric.described(width))
         context.exit()
 
 
@@ -68,8 +72,7 @@ def main(run: cli.Run, grading: GradingOptions, one: SubmissionOptions, code_met
     if one.submission is not None:
         run.end_dry_run()
         with code_metrics.open() as metrics_by_code:
-            for_people = run.terminal_columns is not None and run.sidecar_path("") is None
-            grade_submission(run, Grader(run.data, grading, metrics_by_code), one, for_people)
+            grade_submission(run, Grader(run.data, grading, metrics_by_code), one)
         return
     run.end_dry_run("rollout")
     signal = Signal()

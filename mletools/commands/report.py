@@ -1,6 +1,7 @@
 """mle-report: what sets of graded rollouts amount to."""
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -94,13 +95,15 @@ def main(run: cli.Run, chosen: ReportOptions) -> None:
         _draw(run, chosen, page, sets)
     if chosen.html:
         return
+    room = run.terminal_columns
     if chosen.compare:
         first, second = sets
         record = compare(first, second, **chosen.comparison, seed=run.seed)
-        records, text = [record], comparison(record, chosen.form)
+        records, text = [record], comparison(record, chosen.form, room)
     else:
         records = summaries(sets, chosen.runs, chosen.missing, chosen.confidence, chosen.complexity)
-        text = course(chosen.tables[0], records, chosen.form) if chosen.tables else report(records, chosen.form)
+        shown = partial(course, chosen.tables[0]) if chosen.tables else report
+        text = shown(records, chosen.form, room)
     if chosen.as_json:
         for record in records:
             run.emit(record)

@@ -18,7 +18,7 @@ def attack(run: cli.Run, sandbox: Sandbox, slots: int) -> None:
 
     run.open()
     findings = selftest(sandbox, slots, None if run.quiet else run.say)
-    run.emit_text(table(findings, sandbox.protections) + "\n")
+    run.emit_text(table(findings, sandbox.protections, run.terminal_columns or 100) + "\n")
     if failed(findings):
         raise ToolError("this sandbox does not hold: see what is OPEN above")
 

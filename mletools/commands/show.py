@@ -24,9 +24,9 @@ def main(run: cli.Run, chosen: ShowOptions) -> None:
       mle-show --tree --html -o search.html graded.jsonl
 
     The summary has the grade among its thresholds, the cost, and a line per turn; `/turn 7` finds one in less. A
-    program is printed once, later versions as differences. Long texts are cut in the middle. Code can be copied as
-    printed; other text of the agent is indented, and characters that would control the terminal are spelled out, as in
-    ␛[2J.
+    program is printed once, later versions as differences. Long texts are cut in the middle. Code, also between fences,
+    keeps its lines, so that it can be copied; other text of the agent is indented and broken at the width. Characters
+    that would control the terminal are spelled out, as in ␛[2J.
 
     --tree prints each node below its parent. Where a node has several children, the line continues with the one that
     leads to the chosen node, or has most descendants, and ├ begins the others. Rollouts that are no search are
@@ -37,7 +37,7 @@ def main(run: cli.Run, chosen: ShowOptions) -> None:
     chosen.check(click.get_current_context().get_parameter_source("colour") is ParameterSource.COMMANDLINE)
     run.end_dry_run("rollout")
     terminal = run.terminal_columns
-    coloured = chosen.in_colours(terminal is not None and run.sidecar_path("") is None)
+    coloured = chosen.in_colours(terminal is not None)
     written = show.html_printer() if chosen.html else show.printer(coloured)
     before, after = show.page() if chosen.html else ("", "")
     view = show.View(chosen.full, chosen.columns(terminal), frozenset(chosen.turns))
@@ -56,7 +56,7 @@ def main(run: cli.Run, chosen: ShowOptions) -> None:
             continue
         for text in written(show.graph(line.record, view) if chosen.tree else show.lines(line.record, view)):
             run.emit_text(text)
-    for text in written(show.table(rows)):
+    for text in written(show.table(rows, chosen.width or terminal)):
         run.emit_text(text)
     run.emit_text(after)
     if chosen.prefixes and not run.counts["rollouts"]:

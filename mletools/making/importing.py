@@ -1,5 +1,8 @@
-"""Imports tasks from folders and tables."""
+"""Imports tasks from folders and tables, and seals tasks made by hand."""
 
+import io
+import json
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -7,11 +10,14 @@ from typing import Any
 
 from ..grading import check_direction, check_task, metrics, score_bytes
 from ..records.errors import OptionError, ToolError
+from ..records.jsonl import Line, loads, read_lines
 from ..run import Run
 from ..tasks.importing.layouts import candidates
-from ..tasks.importing.options import Candidate, Grading, ImportOptions, Unprepared
-from ..tasks.importing.task import import_task
+from ..tasks.importing.options import AUTHOR, Candidate, Grading, ImportOptions, Unprepared
+from ..tasks.importing.task import import_task, seal_task
 from ..tasks.table import Rejected
+
+GRADING = Grading(score_bytes, check_task, check_direction, metrics.find)
 
 
 @dataclass(frozen=True)
@@ -22,16 +28,27 @@ class Importer:
     data: Path
 
     def __call__(self, candidate: Candidate) -> tuple[dict[str, Any], list[str]]:
-        grading = Grading(score_bytes, check_task, check_direction, metrics.find)
-        return import_task(candidate, self.options, self.data, grading)
+        return import_task(candidate, self.options, self.data, GRADING)
+
+
+@dataclass(frozen=True)
+class Sealer:
+    """Seals one task; see tasks.importing.task.seal_task. Picklable."""
+
+    options: ImportOptions
+    data: Path
+
+    def __call__(self, line: Line) -> tuple[dict[str, Any], list[str]]:
+        return seal_task(line.record, self.options, self.data, GRADING)
 
 
 def import_tasks(run: Run, paths: Iterable[str], options: ImportOptions) -> None:
     """Write a record for each task in `paths`; report and count skipped ones. ToolError: nothing was imported."""
     run.open(key=lambda task: task["provenance"]["source"])
-    sources = _candidates(run, paths, options.format)
-    for name in ("answers", "description"):
-        if getattr(options, name) and len(sources) > 1:
+    by_author = options.record is not None and "answers" in options.record
+    sources = _candidates(run, paths, AUTHOR if by_author else options.format)
+    for name in ("answers", "description", "record"):
+        if getattr(options, name) is not None and len(sources) > 1:
             raise OptionError(f"--{name} applies to one task, but the input has {len(sources)}")
     remaining = [candidate for candidate in sources if not run.finished(candidate.source)]
     run.progress(len(remaining), "tasks")
@@ -48,6 +65,45 @@ def import_tasks(run: Run, paths: Iterable[str], options: ImportOptions) -> None
             run.emit(task)
     if not run.counts["records"] and len(remaining) == len(sources):
         raise ToolError("nothing was imported")
+
+
+def seal_tasks(run: Run, options: ImportOptions) -> None:
+    """Write the completed record of each task in options.seal. ToolError: the place of one that is not sound, and why."""
+    assert options.seal is not None
+    run.open(key=lambda task: task["data"]["dir"])
+    lines = [line for line in _written(options.seal) if not run.finished(line.record.get("data", {}).get("dir"))]
+    run.progress(len(lines), "tasks")
+    for line, result, error in run.map(Sealer(replace(options, seed=run.seed), run.data), lines, processes=True):
+        if isinstance(error, (Rejected, ToolError)):
+            raise ToolError(f"{line.place}: {error}")
+        if error is not None:
+            raise error
+        task, notes = result
+        for note in notes:
+            run.say(f"{task['name']}: {note}")
+        run.emit(task)
+
+
+def _written(path: str) -> list[Line]:
+    """The records that a person wrote: one JSON object over several lines, or a line for each. ToolError."""
+    name = "stdin" if path == "-" else path
+    content = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+    try:
+        whole: Any = loads(content)
+        problem = ""
+    except json.JSONDecodeError as error:
+        whole, problem = None, f"{name}:{error.lineno}: not JSON: {error.msg}"
+    except ValueError as error:
+        whole, problem = None, f"{name}: {error}"
+    if isinstance(whole, dict):
+        return [Line(name, 1, "", whole)]
+    lines = list(read_lines(io.BytesIO(content), name))
+    if not lines:
+        raise ToolError(f"{name}: no records")
+    for at, line in enumerate(lines):
+        if line.problem:
+            raise ToolError((not at and problem) or f"{line.place}: {line.problem}")
+    return lines
 
 
 def _candidates(run: Run, paths: Iterable[str], format: str) -> list[Candidate]:

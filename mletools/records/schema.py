@@ -1,5 +1,6 @@
 """Checks records against schemas/*.json, the contract between the commands (JSON Schema draft 7)."""
 
+import difflib
 import functools
 import json
 from collections.abc import Callable
@@ -54,10 +55,53 @@ def check(record: dict[str, Any], *kinds: str) -> None:
     try:
         _validator(kind)(record)
     except fastjsonschema.JsonSchemaValueException as error:
-        path = ".".join(str(part) for part in error.path[1:])
+        path = _path(error)
         if error.rule == "required":
             missing = sorted(set(error.rule_definition) - set(error.value))
             where = f" in {path}" if path else ""
             writer = LATER_WRITERS.get(path.partition(".")[0], WRITERS[kind])
             raise RecordError(f'no "{missing[0]}"{where}: was this written by {writer}?') from None
-        raise RecordError(f"{path or kind}: {error.message.removeprefix(error.name or '').strip()}") from None
+        raise RecordError(f"{path or kind}: {_message(error)}") from None
+
+
+def check_fields(fields: dict[str, Any], kind: str, parts: tuple[str, ...], free: tuple[str, ...] = ()) -> None:
+    """RecordError unless `fields`, written by hand, are fields of such a record; all may be absent.
+
+    The objects `parts` and `free` of the record may be incomplete, too. Unknown fields are refused but in `free`.
+    """
+    import fastjsonschema
+
+    validator, known = _fields_validator(kind, (*parts, *free))
+    try:
+        validator(fields)
+    except fastjsonschema.JsonSchemaValueException as error:
+        raise RecordError(f"{_path(error) or kind}: {_message(error)}") from None
+    for prefix, part in (("", fields), *((f"{name}.", fields.get(name, {})) for name in parts)):
+        for name in part:
+            if name not in known[prefix]:
+                near = difflib.get_close_matches(name, known[prefix], 1)
+                hint = f'did you mean "{near[0]}"?' if near else f"there are {', '.join(known[prefix])}"
+                raise RecordError(f'no field is called "{prefix}{name}": {hint}')
+
+
+@functools.cache
+def _fields_validator(kind: str, parts: tuple[str, ...]) -> tuple[Callable[[Any], Any], dict[str, list[str]]]:
+    """(the check of incomplete records of a kind, the names of fields by prefix)."""
+    import fastjsonschema
+
+    schema = load(kind)
+    objects = {"": schema, **{f"{name}.": schema["properties"][name] for name in parts}}
+    for each in objects.values():
+        each.pop("required", None)
+        each.pop("oneOf", None)
+    handlers = {"": lambda uri: load(uri.rsplit("/", 1)[-1])}
+    validator = fastjsonschema.compile(schema, handlers=handlers, use_default=False)
+    return validator, {prefix: list(each["properties"]) for prefix, each in objects.items()}
+
+
+def _path(error: Any) -> str:
+    return ".".join(str(part) for part in error.path[1:])
+
+
+def _message(error: Any) -> str:
+    return str(error.message.removeprefix(error.name or "").strip())

@@ -150,7 +150,7 @@ class Provenance(_Provenance, total=False):
 
     benchmark: str
     competition: str
-    graded_by: Literal["record", "code", "options"]
+    graded_by: Literal["record", "code", "options", "author"]
     note: str
     domain: str
     scenario: Any

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from ..records.columns import GAP, blocks, middle_cut
 from .table import number
 
 HEADER = ("type", "ideas", "share", "effective", "of")
@@ -56,17 +57,26 @@ class Tally:
     def _of(self, kinds: Iterable[str | None], *effects: bool | None) -> int:
         return sum(self._counts[kind, effect] for kind in kinds for effect in effects or (True, False, None))
 
-    def text(self, types: Sequence[str]) -> str:
+    def text(self, types: Sequence[str], room: int | None = None) -> str:
         """The table, one line per row, without a final line break."""
-        return _plain([HEADER, *self.rows(types)])
+        return _plain([HEADER, *self.rows(types)], room)
 
 
-def _plain(rows: Sequence[Sequence[str]]) -> str:
-    """Aligned columns, the first to the left."""
+def _plain(rows: Sequence[Sequence[str]], room: int | None) -> str:
+    """Aligned columns, the first to the left; in blocks that repeat it where `room` is narrow."""
     from tabulate import tabulate
 
-    align = ("left", *("right" for _ in rows[0][1:]))
-    return str(tabulate(rows, tablefmt="plain", disable_numparse=True, colalign=align))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    if room is not None:
+        widest = room - widths[0] - GAP
+        rows = [[rows[0][0], *(middle_cut(name, widest) for name in rows[0][1:])], *rows[1:]]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    tables = []
+    for part in blocks(rows[0], widths, 1, room):
+        align = ("left", *("right" for _ in part[1:]))
+        cells = [[row[at] for at in part] for row in rows]
+        tables.append(str(tabulate(cells, tablefmt="plain", disable_numparse=True, colalign=align)))
+    return "\n\n".join(tables)
 
 
 def ideator(rollout: Mapping[str, Any]) -> str:
@@ -77,7 +87,7 @@ def ideator(rollout: Mapping[str, Any]) -> str:
     return str(own.get("ideator") or "none")
 
 
-def per_model(tallies: Mapping[str, Tally], types: Sequence[str]) -> str:
+def per_model(tallies: Mapping[str, Tally], types: Sequence[str], room: int | None = None) -> str:
     """A table with the share of each type by model, its difference to the first model, and the share of effective ideas."""
     names = [name for name, tally in tallies.items() if len(tally)]
     rows = [
@@ -89,4 +99,4 @@ def per_model(tallies: Mapping[str, Tally], types: Sequence[str]) -> str:
         effects = [percent(tallies[name].effective([kind])) for name in names]
         rows.append([kind, *map(percent, shares), *(number(change, "+.1%") for change in changes), *effects])
     rows.append(["ideas", *(str(len(tallies[name])) for name in names), *("" for _ in rows[0][len(names) + 1 :])])
-    return _plain(rows)
+    return _plain(rows, room)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..records.columns import GAP, blocks, middle_cut
 from .show.visible import visible_line
 from .summary import RATES
 
@@ -13,6 +14,7 @@ Record = dict[str, Any]
 Column = tuple[str, str | Callable[[Record], str | float | None], str]  # name, field or function of a record, format
 NONE = "-"
 FORMATS = ("text", "markdown", "csv")
+SHORTEST_KEY = 12  # characters of a name that is cut
 
 
 def number(value: float | None, form: str = ".3f") -> str:
@@ -72,6 +74,29 @@ class Table:
         rules = ["-" * max(map(len, column)) for column in zip(header, *rows, strict=True)]
         return str(tabulate([header, rules, *rows], tablefmt="plain", disable_numparse=True, colalign=align))
 
+    def fitting(self, room: int) -> list["Table"]:
+        """The table in parts that are at most `room` wide: each has the first columns, if they are `left` ones.
+
+        Where these need more than half of the room, their cells are cut in the middle, as are heads of other columns.
+        """
+        columns = [[visible_line(cell) for cell in column] for column in zip(self.header, *self.rows, strict=True)]
+        keys = next((at for at, name in enumerate(self.header) if name not in self.left), len(columns))
+        widths = [max(map(len, column)) for column in columns]
+        if sum(widths) + GAP * (len(widths) - 1) <= room:
+            return [self]
+        for at in range(keys):
+            most = max(SHORTEST_KEY, room // 2 - sum(widths[:keys]) + widths[at])
+            columns[at] = [middle_cut(cell, most) for cell in columns[at]]
+            widths[at] = max(map(len, columns[at]))
+        for at in range(keys, len(columns)):  # names of sets may stand in the header
+            columns[at][0] = middle_cut(columns[at][0], room - sum(widths[:keys]) - GAP * keys)
+            widths[at] = max(map(len, columns[at]))
+        header, *rows = zip(*columns, strict=True)
+        return [
+            Table([header[at] for at in part], [[row[at] for at in part] for row in rows], self.left, self.title)
+            for part in blocks(header, widths, keys, room)
+        ]
+
     def filled(self) -> "Table":
         """Without the columns in which no row has a value."""
         kept = [at for at in range(len(self.header)) if any(row[at] not in (NONE, "", []) for row in self.rows)]
@@ -80,8 +105,13 @@ class Table:
         )
 
 
-def document(tables: Sequence[Table], notes: Sequence[str], form: str = "text") -> str:
-    """The tables, an empty line apart, and the notes; csv has no notes."""
+def document(tables: Sequence[Table], notes: Sequence[str], form: str = "text", room: int | None = None) -> str:
+    """The tables, an empty line apart, and the notes; csv has no notes. `room`: columns of a terminal."""
+    import textwrap
+
+    if room is not None and form == "text":
+        tables = [part for table in tables for part in table.fitting(room)]
+        notes = [textwrap.fill(note, room, subsequent_indent="  ", break_on_hyphens=False) for note in notes]
     parts = [table.text(form) for table in tables]
     if form != "csv":
         parts.append("\n".join(f"- {note}" if form == "markdown" else note for note in notes))

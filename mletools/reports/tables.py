@@ -1,4 +1,4 @@
-"""Summaries and comparisons as text: tables that fit a terminal, with explanatory notes."""
+"""Summaries and comparisons as text: tables, in parts where a terminal is narrow, with explanatory notes."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -177,11 +177,11 @@ def tables(rows: Sequence[Record]) -> list[Table]:
     return [table.filled() for table in (*parts, costs(overall)) if table.rows]
 
 
-def report(rows: Sequence[Record], form: str = "text") -> str:
-    """The summaries as tables and notes, in one of table.FORMATS."""
+def report(rows: Sequence[Record], form: str = "text", room: int | None = None) -> str:
+    """The summaries as tables and notes, in one of table.FORMATS; `room`: columns of a terminal."""
     if not rows:
         return "no rollouts"
-    return document(tables(rows), notes([row for row in rows if row["task"] == ALL]), form)
+    return document(tables(rows), notes([row for row in rows if row["task"] == ALL]), form, room)
 
 
 # --- notes ----------------------------------------------------------------------------------------------------------
@@ -355,19 +355,19 @@ COURSES: dict[str, tuple[tuple[Course, ...], Callable[[Sequence[Record]], Iterat
 }
 
 
-def course(name: str, rows: Sequence[Record], form: str = "text") -> str:
+def course(name: str, rows: Sequence[Record], form: str = "text", room: int | None = None) -> str:
     """The tables of one of COURSES, over tasks, with notes."""
     courses, explained, what = COURSES[name]
     overall = [row for row in rows if row["task"] == ALL and courses[0].field in row]
     if not overall:
         return f"no {what}" if rows else "no rollouts"
-    return document([each.table(overall) for each in courses], list(explained(overall)), form)
+    return document([each.table(overall) for each in courses], list(explained(overall)), form, room)
 
 
 # --- comparisons ----------------------------------------------------------------------------------------------------
 
 
-def comparison(record: Record, form: str = "text") -> str:
+def comparison(record: Record, form: str = "text", room: int | None = None) -> str:
     """A comparison as a table of its tasks, with the verdict and notes."""
     first, second, by = record["first"], record["second"], record["by"]
     digits = form_of(BY[by])
@@ -402,7 +402,7 @@ def comparison(record: Record, form: str = "text") -> str:
         {"set": label, "missing_policy": record["missing_policy"], **{name: record[name][at] for name in fields}}
         for at, label in enumerate((first, second))
     ]
-    return document([table], [*lines, *_counts(sets)], form)
+    return document([table], [*lines, *_counts(sets)], form, room)
 
 
 def method(record: Record) -> str:

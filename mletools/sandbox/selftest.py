@@ -20,7 +20,7 @@ from .interface import Limits, Outcome, Sandbox
 _SEED = 7
 _MEASUREMENTS = 3  # tries of a measured attack, each of which must exceed the limit
 _STEADY_WITHIN_S = 30.0  # how long another try waits for the machine's memory use to be steady
-_SEEN_WIDTH, _NAME_WIDTH = 45, 40
+_SEEN_WIDTH, _NAME_WIDTH, _LEAST_SEEN = 45, 40, 12
 _ORDINARY = Limits(wall_s=60.0)
 
 # The concurrent run keeps a canary everywhere, serves it to anyone, and reports whether anything was changed.
@@ -160,9 +160,16 @@ def failed(findings: Iterable[Finding]) -> bool:
     return any(finding.critical and not finding.sealed for finding in findings)
 
 
-def table(findings: Iterable[Finding], protections: Mapping[str, bool]) -> str:
-    """The findings and the inactive protections, for a terminal of 100 columns."""
+def table(findings: Iterable[Finding], protections: Mapping[str, bool], room: int = 100) -> str:
+    """The findings and the inactive protections, in `room` columns."""
+    import textwrap
+
     from tabulate import tabulate
+
+    findings = list(findings)
+    name_width = min(_NAME_WIDTH, max((len(finding.attack) for finding in findings), default=0))
+    others = max((len(finding.group) for finding in findings), default=0) + name_width + len("verdict") + 4 * 2
+    seen_width = max(_LEAST_SEEN, min(_SEEN_WIDTH, room - others))
 
     rows: list[list[str]] = []
     counts = {"sealed": 0, "OPEN": 0, "open": 0}
@@ -171,8 +178,8 @@ def table(findings: Iterable[Finding], protections: Mapping[str, bool]) -> str:
         word = "sealed" if finding.sealed else "OPEN" if finding.critical else "open"
         counts[word] += 1
         seen = finding.seen.encode("ascii", "replace").decode().replace("\n", " ")
-        shown = seen if len(seen) <= _SEEN_WIDTH else seen[: _SEEN_WIDTH - 3] + "..."
-        rows.append([finding.group if finding.group != group else "", finding.attack[:_NAME_WIDTH], word, shown])
+        shown = seen if len(seen) <= seen_width else seen[: seen_width - 3] + "..."
+        rows.append([finding.group if finding.group != group else "", finding.attack[:name_width], word, shown])
         group = finding.group
     lines = [tabulate(rows, headers=["group", "attack", "verdict", "seen"], tablefmt="plain", disable_numparse=True)]
     missing = sorted(name for name, active in protections.items() if not active)
@@ -181,4 +188,4 @@ def table(findings: Iterable[Finding], protections: Mapping[str, bool]) -> str:
         f"{counts['sealed']} sealed, {counts['OPEN']} OPEN (answers, other programs or the reward are in reach), "
         f"{counts['open']} open (weaker)"
     ]
-    return "\n".join(lines)
+    return "\n".join(textwrap.fill(line, room) if at and line else line for at, line in enumerate(lines))

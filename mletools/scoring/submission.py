@@ -1,5 +1,6 @@
 """Grades one submission file on a task, without a rollout: a record in a pipe, lines for people on a terminal."""
 
+import textwrap
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,16 +38,16 @@ class SubmissionOptions:
             raise OptionError(f"--submission grades one file; {files[0]} would be read as rollouts")
 
 
-def grade_submission(run: Run, grader: Grader, options: SubmissionOptions, for_people: bool) -> None:
-    """Write the verdict. ToolError: no such task, or the metric fails."""
+def grade_submission(run: Run, grader: Grader, options: SubmissionOptions) -> None:
+    """Write the verdict: to a terminal lines for people, else a record. ToolError: no such task, or the metric fails."""
     assert options.submission is not None and options.task is not None
     run.open()
     task = _task(run, options.task, options.id or "")
     with open(options.submission, "rb") as file:  # of one that is too large no more is read than shows it
         content = file.read((grader.options.max_submission << 20) + 1)
     verdict = grader.verdict(task, lambda: content)
-    if for_people:
-        run.emit_text("\n".join(lines(task["id"], verdict)) + "\n")
+    if room := run.terminal_columns:
+        run.emit_text("\n".join(lines(task["id"], verdict, room)) + "\n")
         run.counts["valid" if verdict["valid"] else "invalid"] += 1
         return
     record = {"kind": "verdict", "version": 1, "id": content_id(task["id"], verdict["digest"]), "lineage": []}
@@ -71,12 +72,12 @@ def _task(run: Run, path: str, begins: str) -> dict[str, Any]:
     raise ToolError(f"{path}: holds {len(chosen)} tasks{what}; choose one with --id:\n  {named}")
 
 
-def lines(task: str, verdict: dict[str, Any]) -> list[str]:
-    """The verdict for people."""
+def lines(task: str, verdict: dict[str, Any], room: int = 80) -> list[str]:
+    """The verdict for people, in `room` columns."""
     arrow = "lower is better" if verdict["lower_is_better"] else "higher is better"
     found = [("task", task), ("metric", f"{verdict['metric']}, {arrow}")]
     if not verdict["valid"]:
-        return _aligned([*found, ("valid", "no"), ("reason", verdict["reason"])])
+        return _aligned([*found, ("valid", "no"), ("reason", verdict["reason"])], room)
     found += [("valid", "yes"), ("score", f"{verdict['score']:g}")]
     if verdict["thresholds"]:
         steps = ", ".join(f"{name} {value:g}" for name, value in verdict["thresholds"].items())
@@ -86,9 +87,13 @@ def lines(task: str, verdict: dict[str, Any]) -> list[str]:
         found.append(("place", f"{verdict['position']} among {verdict['teams']} teams"))
     if verdict["human_rank"] is not None:
         found.append(("human rank", f"{verdict['human_rank']:.3f} ({verdict['human_rank_rule']})"))
-    return _aligned(found)
+    return _aligned(found, room)
 
 
-def _aligned(rows: list[tuple[str, str]]) -> list[str]:
+def _aligned(rows: list[tuple[str, str]], room: int) -> list[str]:
+    """Names and values, long values folded below their beginning."""
     width = max(len(name) for name, _ in rows)
-    return [f"{name:{width}}  {value}" for name, value in rows]
+    return [
+        textwrap.fill(value, room, initial_indent=f"{name:{width}}  ", subsequent_indent=" " * (width + 2))
+        for name, value in rows
+    ]

@@ -65,12 +65,25 @@ def finish(
     The id is made of `identity` and the digest of the files; `check` sees the record before anything is written.
     OSError when a file cannot be read, ToolError when the folder cannot be written.
     """
+    record = record_of(parts, identity)
+    if check is not None:
+        check(record)
+    write_folder(data / record["data"]["dir"], parts.files)
+    return record
+
+
+def record_of(parts: Parts, identity: tuple[Any, ...], task: str = "", folder: str = "") -> dict[str, Any]:
+    """The record of a task, with an empty lineage.
+
+    The id is `task`, or made of `identity` and the digest of the files; `folder`, relative to --data, is by default
+    named after the id. OSError when a file cannot be read.
+    """
     files = parts.files
     public = [name.removeprefix("public/") for name in files if name.startswith("public/")]
     answers = parts.grading["answers"]
     digest = content_digest({name: files[name] for name in files if name.startswith("public/") or name == answers})
-    task = f"{parts.name}-{content_id(*identity, digest)}"
-    record = {
+    task = task or f"{parts.name}-{content_id(*identity, digest)}"
+    return {
         "kind": "task",
         "version": 1,
         "id": task,
@@ -80,7 +93,7 @@ def finish(
         "modality": parts.modality,
         "problem": parts.problem,
         "data": {
-            "dir": f"tasks/{task}",
+            "dir": folder or f"tasks/{task}",
             "public": listed(public),
             "digest": digest,
             "private_digest": content_digest({name: files[name] for name in private_files(parts.grading)}),
@@ -88,7 +101,3 @@ def finish(
         **parts.grading,
         "provenance": dict(parts.provenance),
     }
-    if check is not None:
-        check(record)
-    write_folder(data / "tasks" / task, files)
-    return record

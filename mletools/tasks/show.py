@@ -8,6 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from ..records.columns import blocks
 from ..records.csv_files import CsvError, read_rows
 from ..records.errors import ToolError
 
@@ -15,23 +16,29 @@ HEAD_LINES = 5
 WIDTH = 24
 MOST_COLUMNS = 9
 BAR = 40
+STORY = 110  # columns
+HEAD_PADDING = 2  # that tabulate adds to the name of a column
 
 
-def show(task: Mapping[str, Any], folder: Path) -> str:
-    """The text about a task whose files lie in `folder`. ToolError where train.csv cannot be read."""
+def show(task: Mapping[str, Any], folder: Path, room: int | None = None) -> str:
+    """The text about a task whose files lie in `folder`, in `room` columns. ToolError: train.csv cannot be read."""
     provenance = task["provenance"]
+    rule = str(provenance.get("hidden_rule", "none is known")).replace("; ", "\n").split("\n")
     lines = [
         f"{task['id']}",
-        f"{task['modality']}, {task['problem']}, {task['metric'].get('name', 'a metric that is code')}"
-        f" ({'lower' if task['metric']['lower_is_better'] else 'higher'} is better), {folder}",
+        *_folded(
+            f"{task['modality']}, {task['problem']}, {task['metric'].get('name', 'a metric that is code')}"
+            f" ({'lower' if task['metric']['lower_is_better'] else 'higher'} is better), {folder}",
+            room,
+        ),
         "",
-        *_story(task["description"]),
+        *_story(task["description"], min(room or STORY, STORY)),
         "",
-        *_head(folder / "public" / "train.csv"),
+        *_head(folder / "public" / "train.csv", room),
         "",
         "The rule (hidden from solvers)",
-        *(f"  {part}" for part in str(provenance.get("hidden_rule", "none is known")).replace("; ", "\n").split("\n")),
-        *(f"  {name}" for name in _mutations(provenance)),
+        *(line for part in rule for line in _folded(f"  {part}", room)),
+        *(line for name in _mutations(provenance) for line in _folded(f"  {name}", room)),
         "",
         "Baselines on the hidden test set, and the thresholds",
         *_ladder(task),
@@ -39,15 +46,23 @@ def show(task: Mapping[str, Any], folder: Path) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _story(description: str) -> Iterator[str]:
+def _story(description: str, width: int) -> Iterator[str]:
     """The description up to its list of files."""
     import textwrap
 
     for paragraph in description.partition("\n## Files")[0].strip().split("\n"):
-        yield from textwrap.wrap(paragraph, 110) or [""]
+        yield from textwrap.wrap(paragraph, width) or [""]
 
 
-def _head(path: Path) -> Iterator[str]:
+def _folded(line: str, room: int | None) -> list[str]:
+    import textwrap
+
+    if room is None:
+        return [line]
+    return textwrap.wrap(line, room, subsequent_indent=" " * 4, break_long_words=False, break_on_hyphens=False)
+
+
+def _head(path: Path, room: int | None) -> Iterator[str]:
     from tabulate import tabulate
 
     try:
@@ -62,7 +77,10 @@ def _head(path: Path) -> Iterator[str]:
     table = [[_short(row[at]) for at in kept] for row in rows]
     if len(kept) < width:
         table = [[*row[:-1], "...", row[-1]] for row in table]
-    yield from (f"  {line}" for line in tabulate(table[1:], table[0], disable_numparse=True).split("\n"))
+    widths = [max(len(name) + HEAD_PADDING, *map(len, cells)) for name, *cells in zip(*table, strict=True)]
+    for part in blocks(table[0], widths, 1, None if room is None else room - 2):
+        header, *cells = [[row[at] for at in part] for row in table]
+        yield from (f"  {line}" for line in tabulate(cells, header, disable_numparse=True).split("\n"))
 
 
 def _short(cell: str) -> str:

@@ -6,6 +6,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -96,52 +97,144 @@ def test_accelerate_reads_its_configuration(name: str) -> None:
 
 
 def test_the_crontab_calls_the_makefile_that_is_there() -> None:
-    lines = [line for line in (EXAMPLES / "nightly.cron").read_text().splitlines() if "make" in line and line[0] != "#"]
-    assert len(lines) == 3 and all(
-        "flock --nonblock lock make -s -f /home/you/mletools/examples/nightly.mk" in line for line in lines
-    )
+    text = (EXAMPLES / "nightly.cron").read_text()
+    lines = [line for line in text.splitlines() if "make" in line and line[0] != "#"]
+    assert len(lines) == 3 and all("make -s -f /home/you/mletools/examples/nightly.mk cron" in line for line in lines)
+    assert "/home/you/mletools/examples/nightly.logrotate" in text
+    log = text.partition("logrotate --state ")[2].split("/")[0] + "/log"
+    assert f"/home/you/runs/{log} {{" in (EXAMPLES / "nightly.logrotate").read_text()
 
 
 STUB = """#!/bin/bash
 echo "$(basename $0)" >> calls
-[ ! -e fail-$(basename $0) ] || exit 1
+[ ! -e fail-$(basename $0) ] || { echo "$(basename $0): it failed" >&2; exit 1; }
 while (( $# )); do if [ "$1" = -o ]; then echo done > "$2"; fi; shift; done
+"""
+# The first line of `clock` is the time, and each look at it removes one.
+CLOCK = """#!/bin/bash
+now=$(head -n 1 clock); [ $(wc -l < clock) = 1 ] || sed -i 1d clock
+exec /bin/date -u -d "$now" "$@"
 """
 
 
-def test_a_night_that_is_resumed_by_day_leaves_the_next_its_work(tmp_path: Path) -> None:
-    """With commands that only say that they were called: which of them a night calls, and under which name."""
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    for command in COMMANDS:
-        (folder / command).write_text(STUB)
-        (folder / command).chmod(0o755)
-    for name in ("tasks.jsonl", "held-out.jsonl"):
-        (tmp_path / name).write_text("")
+@dataclass
+class Box:
+    """A machine whose commands only say that they were called, and whose clock a test sets."""
 
-    def night(*arguments: str) -> tuple[int, int, int]:
-        """(exit code, trainings, reports) of a call."""
-        (tmp_path / "calls").write_text("")
+    folder: Path
+
+    def __post_init__(self) -> None:
+        (self.folder / "bin").mkdir()
+        for name in (*COMMANDS, "date"):
+            (self.folder / "bin" / name).write_text(CLOCK if name == "date" else STUB)
+            (self.folder / "bin" / name).chmod(0o755)
+        for name in ("tasks.jsonl", "held-out.jsonl"):
+            (self.folder / name).write_text("")
+        self.clock("2026-01-30 22:00")
+
+    def clock(self, *times: str) -> None:
+        """What a clock shows that is looked at again and again; the last time stays."""
+        (self.folder / "clock").write_text("".join(f"{time}\n" for time in times))
+
+    def make(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        (self.folder / "calls").write_text("")
         command = ["make", "-s", "-f", str(EXAMPLES / "nightly.mk"), *arguments]
-        path = {**environment(), "PATH": f"{folder}:{os.environ['PATH']}"}
-        done = subprocess.run(command, cwd=tmp_path, env=path, capture_output=True, text=True, check=False)
-        calls = (tmp_path / "calls").read_text().split()
+        path = {**environment(), "PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}"}
+        return subprocess.run(command, cwd=self.folder, env=path, capture_output=True, text=True, check=False)
+
+    def night(self, *arguments: str) -> tuple[int, int, int]:
+        """(exit code, trainings, reports) of a call."""
+        done = self.make(*arguments)
+        calls = (self.folder / "calls").read_text().split()
         return done.returncode, calls.count("mle-train-grpo"), calls.count("mle-report")
 
-    def nights() -> list[str]:
-        return sorted(path.parent.name for path in (tmp_path / "nightly").glob("*/report.txt"))
+    def nights(self) -> list[str]:
+        return sorted(path.parent.name for path in (self.folder / "nightly").glob("*/report.txt"))
 
+
+@pytest.fixture
+def box(tmp_path: Path) -> Box:
+    return Box(tmp_path)
+
+
+def test_a_night_that_is_resumed_by_day_leaves_the_next_its_work(box: Box, tmp_path: Path) -> None:
+    """With commands that only say that they were called: which of them a night calls, and under which name."""
     (tmp_path / "fail-mle-grade").touch()
-    assert night("NIGHT=1")[0] == 2 and nights() == []  # ended while it trained
+    assert box.night("NIGHT=1")[0] == 2 and box.nights() == []  # ended while it trained
     (tmp_path / "fail-mle-grade").unlink()
-    assert night("resume") == (0, 1, 2) and nights() == ["1"]
-    assert night("resume") == (0, 0, 0)
-    assert night("NIGHT=2") == (0, 1, 2) and nights() == ["1", "2"]
+    assert box.night("resume") == (0, 1, 2) and box.nights() == ["1"]
+    assert box.night("resume") == (0, 0, 0)
+    assert box.night("NIGHT=2") == (0, 1, 2) and box.nights() == ["1", "2"]
     (tmp_path / "fail-mle-report").touch()
-    assert night("NIGHT=3")[:2] == (2, 1)  # ended behind its training
+    assert box.night("NIGHT=3")[:2] == (2, 1)  # ended behind its training
     (tmp_path / "fail-mle-report").unlink()
-    assert night("NIGHT=4") == (0, 1, 4) and nights() == ["1", "2", "3", "4"]
-    assert night() == (0, 1, 2) and len(nights()) == 5  # by its own name
+    assert box.night("NIGHT=4") == (0, 1, 4) and box.nights() == ["1", "2", "3", "4"]
+    assert box.night() == (0, 1, 2) and len(box.nights()) == 5  # by its own name
+
+
+def test_a_night_that_passes_midnight_has_the_name_of_its_start(box: Box, tmp_path: Path) -> None:
+    box.clock("2026-01-31 23:59", "2026-02-01 00:01", "2026-02-01 08:00")
+    assert box.night() == (0, 1, 2) and box.nights() == ["2026-01-31-2359"]
+    box.clock("2026-02-01 22:00", "2026-02-02 06:00")
+    (tmp_path / "fail-mle-grade").touch()
+    assert box.night()[0] == 2  # killed while it trained: the next night goes on as this one, whatever the clock shows
+    (tmp_path / "fail-mle-grade").unlink()
+    box.clock("2026-02-02 22:00")
+    assert box.night() == (0, 1, 2) and box.nights() == ["2026-01-31-2359", "2026-02-01-2200"]
+    assert sorted(path.name for path in (tmp_path / "nightly").glob("2026-*")) == box.nights()
+
+
+@pytest.mark.skipif(shutil.which("flock") is None, reason="util-linux' flock is not installed: no night of cron is run")
+def test_cron_mails_after_a_failure_alone(box: Box, tmp_path: Path) -> None:
+    box.clock("2026-01-31 23:59", "2026-01-31 23:59", "2026-02-01 08:00")
+    done = box.make("cron")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "") and box.nights() == ["2026-01-31-2359"]
+    log = tmp_path / "nightly" / "log"
+    assert log.read_text().startswith("== 2026-01-31 23:59:00 cron\n")
+    assert box.make("cron-resume").stdout == "" and "no night is unfinished" in log.read_text()
+    box.clock("2026-02-01 22:00")
+    (tmp_path / "fail-mle-grade").touch()
+    log.write_text("an earlier line\n" * 500)
+    done = box.make("cron")
+    assert done.returncode == 2 and done.stdout.startswith("the night failed; the end of nightly/log:\n")
+    assert "mle-grade: it failed\n" in done.stdout and len(done.stdout.splitlines()) <= 21
+    (tmp_path / "fail-mle-grade").unlink()
+    with subprocess.Popen(["flock", str(tmp_path / "nightly" / "lock"), "cat"], stdin=subprocess.PIPE) as other:
+        while subprocess.run(["flock", "-n", str(tmp_path / "nightly" / "lock"), "true"], check=False).returncode == 0:
+            pass
+        done = box.make("cron")
+        assert other.stdin is not None
+        other.stdin.close()
+    assert done.returncode == 2 and done.stdout == "another night is running in nightly: nothing was begun\n"
+    box.clock("2026-02-02 22:00")
+    assert box.make("cron").stdout == "" and box.nights() == ["2026-01-31-2359", "2026-02-01-2200"]
+
+
+def test_the_units_of_systemd_call_the_makefile_that_is_there(tmp_path: Path) -> None:
+    service, timer = ((EXAMPLES / f"nightly.{name}").read_text() for name in ("service", "timer"))
+    assert "ExecStart=/usr/bin/make -s -f %h/mletools/examples/nightly.mk night HOURS=8" in service
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("systemd-analyze is not installed: the units are not verified")
+    for name, text in (("nightly.service", service), ("nightly.timer", timer)):
+        (tmp_path / name).write_text(
+            text.replace("%h/mletools/examples", str(EXAMPLES)).replace("%h/runs", str(tmp_path))
+        )
+    units = [str(tmp_path / name) for name in ("nightly.service", "nightly.timer")]
+    done = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", *units], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0 and "nightly" not in done.stderr, done.stderr
+
+
+@pytest.mark.skipif(shutil.which("logrotate") is None, reason="logrotate is not installed: no log is rotated")
+def test_the_log_is_rotated(tmp_path: Path) -> None:
+    (tmp_path / "nightly").mkdir(mode=0o755)
+    (tmp_path / "nightly" / "log").write_text("a night\n")
+    settings = tmp_path / "nightly.logrotate"
+    settings.write_text((EXAMPLES / "nightly.logrotate").read_text().replace("/home/you/runs", str(tmp_path)))
+    settings.chmod(0o644)
+    subprocess.run(["logrotate", "--force", "--state", str(tmp_path / "state"), str(settings)], check=True)
+    assert (tmp_path / "nightly" / "log").read_text() == "" and list((tmp_path / "nightly").glob("log.1*"))
 
 
 @pytest.mark.nightly

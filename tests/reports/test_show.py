@@ -1,8 +1,6 @@
 """mle-show: what stands in a rollout can be seen, what changed between turns too, and no agent's text reaches a terminal raw."""
 
 import json
-import os
-import pty
 import re
 import subprocess
 import unicodedata
@@ -14,6 +12,7 @@ from conftest import BIN, run_command
 from rich.cells import cell_len
 from show_checks import HOSTILE, everywhere, section
 from shown_rollouts import EXECUTION, FAILED, FIRST, SECOND, codeact, grade, react, single, usage
+from terminal import on_terminal
 
 from mletools.records import schema
 from mletools.reports import show
@@ -185,6 +184,21 @@ def test_no_agent_can_begin_a_line_as_we_do() -> None:
     assert not any(line.startswith(("── turn 9", "grade      1.0")) for line in shown.split("\n"))
 
 
+def test_prompts_and_code_keep_their_lines() -> None:
+    record = react()
+    wrapped = "word " * 23 + "words"  # 120 columns, as the prompts are wrapped
+    program = "frame = frame.assign(" + ", ".join(f"column_{at}=frame['a'] * {at}" for at in range(20)) + ")"
+    message = (
+        f"{wrapped}\n{wrapped}\n```python\n{program}\n```\n{'prose ' * 60}\n~~~\n{program}\n```\n{program}\n~~~\nend"
+    )
+    record["messages"][1]["content"] = message
+    lines = text(record, full=True).split("\n")
+    assert lines.count(f"  {wrapped}") == 2 and lines.count(f"  {program}") == 3
+    assert all(cell_len(line) <= 122 for line in lines if "prose" in line) and "  end" in lines
+    narrow = text(record, width=80, full=True).split("\n")
+    assert narrow.count(f"  {program}") == 3 and f"  {wrapped}" not in narrow
+
+
 def test_huge_texts_are_cut_in_the_middle() -> None:
     record = react()
     long = "x" * 300_000
@@ -225,34 +239,18 @@ def test_chosen_by_prefix_of_id_or_group(graded: Path) -> None:
 
 
 def test_colours_are_for_terminals(graded: Path) -> None:
-    def on_terminal(*more: str, **env: str) -> bytes:
-        leader, follower = pty.openpty()
-        environment = {**{k: v for k, v in os.environ.items() if k != "NO_COLOR"}, "TERM": "xterm", **env}
-        command = [str(BIN / "mle-show"), "-q", "--id", "codeact", *more, str(graded)]
-        with subprocess.Popen(command, stdout=follower, env=environment) as process:
-            os.close(follower)
-            found = b""
-            while True:
-                try:
-                    block = os.read(leader, 65536)
-                except OSError:  # the terminal's other end is closed
-                    break
-                if not block:
-                    break
-                found += block
-        os.close(leader)
-        assert process.returncode == 0
-        return found
+    def seen(*more: str, **env: str) -> bytes:
+        return on_terminal("mle-show", "-q", "--id", "codeact", *more, str(graded), **env)
 
-    assert b"\x1b[1;36m" in on_terminal()
-    assert b"\x1b" not in on_terminal("--color", "never")
-    assert b"\x1b" not in on_terminal(NO_COLOR="1")
-    assert b"\x1b" not in on_terminal(TERM="dumb")
-    assert b"\x1b" in on_terminal("--color", "always", NO_COLOR="1")
+    assert b"\x1b[1;36m" in seen()
+    assert b"\x1b" not in seen("--color", "never")
+    assert b"\x1b" not in seen(NO_COLOR="1")
+    assert b"\x1b" not in seen(TERM="dumb")
+    assert b"\x1b" in seen("--color", "always", NO_COLOR="1")
     shown = str(graded)
     assert b"\x1b" not in run_command("mle-show", shown).stdout
     assert b"\x1b[" in run_command("mle-show", "--color", "always", shown).stdout
-    assert b"\x1b" not in on_terminal("-o", str(graded.with_name("shown.txt")))
+    assert b"\x1b" not in seen("-o", str(graded.with_name("shown.txt")))
     assert b"\x1b" not in graded.with_name("shown.txt").read_bytes()
 
 

@@ -244,7 +244,10 @@ def test_what_is_not_prepared_is_skipped_by_name(tmp_path: Path) -> None:
     _, told = imported(root / "AI4Code", "--format", "mle-bench", cwd=tmp_path, code=1)
     assert told[0] == "mle-import: skipped AI4Code: not prepared (no prepared/public)"
     _, told = imported(root / "papers", cwd=tmp_path, code=1)
-    assert told == ["mle-import: skipped papers: holds no competition", "mle-import: nothing was imported"]
+    assert told == [
+        "mle-import: skipped papers: holds no competition: --record describes a folder of another layout",
+        "mle-import: nothing was imported",
+    ]
 
 
 def test_a_competition_whose_grader_is_code(tmp_path: Path) -> None:
@@ -517,6 +520,28 @@ def test_thresholds_only_where_they_can_be_made(tmp_path: Path) -> None:
     (task,), told = imported(kaggle(tmp_path / "text"), "--metric", "levenshtein", "--target", "b", cwd=tmp_path)
     assert told == ["mle-import: houses: no thresholds: no medals (baselines do not predict text)"]
     assert task["submission"]["parse"] == "text"
+
+
+@pytest.mark.parametrize(
+    ("ending", "columns", "words"),
+    [
+        ("png", ["id"], "no baselines for pictures"),
+        ("png", ["id", "file"], "no baselines for pictures"),
+        ("wav", ["id"], "no baselines for sounds"),
+        ("txt", ["id"], "no baselines without a column in test.csv beside the id"),
+    ],
+)
+def test_files_are_nothing_that_baselines_learn_from(
+    tmp_path: Path, ending: str, columns: list[str], words: str
+) -> None:
+    files = {f"files/{at}.{ending}": str(at) for at in range(60)}
+    rows = [
+        [f"{at}.{ending}", *([f"files/{at}.{ending}"] if columns[1:] else []), ("cat", "dog")[at % 2]]
+        for at in range(60)
+    ]
+    write(tmp_path / "pets", {**files, "train.csv": table([*columns, "kind"], rows)})
+    (task,), told = imported("pets", "--metric", "accuracy", "--target", "kind", cwd=tmp_path)
+    assert told[0] == f"mle-import: pets: no thresholds: no medals ({words})" and "thresholds" not in task
 
 
 @pytest.mark.parametrize(

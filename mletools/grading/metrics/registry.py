@@ -63,7 +63,7 @@ class Metric:
         text = inspect.getdoc(self.function) or ""
         return " ".join(text.split("\n\n")[0].split())
 
-    def described(self) -> str:
+    def described(self, width: int) -> str:
         """A few lines of text: name, direction, kinds of cells; the definition; the parameters with their defaults."""
         import textwrap
 
@@ -79,7 +79,7 @@ class Metric:
         if columns:
             lines.append(f"Takes metric.{' and metric.'.join(columns)}.")
         return "\n".join(
-            textwrap.fill(line, 110, initial_indent="    " if at else "", subsequent_indent="    ")
+            textwrap.fill(line, width, initial_indent="    " if at else "", subsequent_indent="    ")
             for at, line in enumerate(lines)
         )
 

@@ -17,7 +17,7 @@ from ..search import is_search
 from ..show.lines import Section
 from ..show.visible import visible_line
 
-WIDTH = 110  # columns
+WIDTH = 122  # columns: prompts have 120, indented by 2
 SIZE = 150_000  # approximate characters per block: unpacked in milliseconds, and large enough to compress well
 
 

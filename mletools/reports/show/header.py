@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ...records.columns import blocks
 from ..turns import Turn
 from ..usage import AFTERWARDS, by_role
 from . import facts
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
 Record = Mapping[str, Any]
 WIDEST = 60  # characters of a cell
+SHORT_ID = 8  # characters of an id on a narrow terminal, enough for --id
 REVEALED = "!"
 MEDALS = {"gold": "bold yellow", "silver": "bold white", "bronze": "yellow"}
 STOPPED = {
@@ -32,7 +34,7 @@ def header(rollout: Record, of: Sequence[Turn], view: View) -> Iterator["Text"]:
     yield from folded(_all_facts(rollout), view)
     if view.full and rollout.get("settings"):
         yield from block("settings " + _options(rollout["settings"])[2:], view, DIM, words=True)
-    if table := overview(rollout, of):
+    if table := overview(rollout, of, view.width):
         yield styled("")
         yield from table
 
@@ -158,7 +160,7 @@ def ladder(grade: Record) -> Iterator[str | tuple[str, str]]:
 # --- tables: the turns of a rollout, and rollouts -------------------------------------------------------------------
 
 
-def overview(rollout: Record, turns: Sequence[Turn]) -> list["Text"]:
+def overview(rollout: Record, turns: Sequence[Turn], room: int) -> list["Text"]:
     """A table with a line for each turn, without empty columns; nothing for a rollout of one."""
     if len(turns) < 2:
         return []
@@ -182,7 +184,7 @@ def overview(rollout: Record, turns: Sequence[Turn]) -> list["Text"]:
         for name, cell in cells.items():
             columns.setdefault(name, []).append(cell)
     filled = {name: cells for name, cells in columns.items() if any(cell != "-" for cell in cells)}
-    return aligned(list(filled), list(zip(*filled.values(), strict=True)), ("action", "status", "parents"))
+    return aligned(list(filled), list(zip(*filled.values(), strict=True)), ("action", "status", "parents"), room)
 
 
 def row(rollout: Record) -> dict[str, str]:
@@ -205,29 +207,48 @@ def row(rollout: Record) -> dict[str, str]:
     }
 
 
-def table(rows: Sequence[Mapping[str, str]]) -> list["Text"]:
-    """Rollouts, a line each, under the names of the columns; nothing without rows."""
+def table(rows: Sequence[Mapping[str, str]], room: int | None = None) -> list["Text"]:
+    """Rollouts, a line each, under the names of the columns; nothing without rows.
+
+    Where a `room` is too narrow, ids are shortened, and what all rollouts share stands in a line of its own.
+    """
     if not rows:
         return []
     left = ("id", "task", "scaffold", "stopped", "status", "medal")
-    lines = aligned(list(rows[0]), [list(row.values()) for row in rows], left)
-    if any(row["score"].endswith(REVEALED) for row in rows):
+    marked = any(row["score"].endswith(REVEALED) for row in rows)
+    names, shared = list(rows[0]), ""
+    lines = aligned(names, [list(row.values()) for row in rows], left)
+    if room is not None and max(line.cell_len for line in lines) > room:
+        begin = {row["id"][:SHORT_ID] for row in rows}
+        if len(begin) == len(rows):
+            rows = [{**row, "id": row["id"][:SHORT_ID]} for row in rows]
+        same = [name for name in names if name != "id" and len({row[name] for row in rows}) == 1] if rows[1:] else []
+        shared = ", ".join(f"{name} {rows[0][name]}" for name in same if rows[0][name] != "-")
+        names = [name for name in names if name not in same and any(row[name] != "-" for row in rows)]
+        lines = aligned(names, [[row[name] for name in names] for row in rows], left, room)
+    if shared:
+        lines = [styled((f"all: {shared}", DIM)), *lines]
+    if marked:
         lines.append(styled((f"{REVEALED} the agent was shown test scores", BAD)))
     return lines
 
 
-def aligned(header: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[str]) -> list["Text"]:
-    """Columns under their names, numbers to the right; as wide as they are, whatever the terminal is."""
+def aligned(
+    header: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[str], room: int | None = None
+) -> list["Text"]:
+    """Columns under their names, numbers to the right; in blocks that repeat the first column where `room` is narrow."""
     from rich.cells import cell_len
 
     cells = [[shortened(visible_line(cell), WIDEST) for cell in row] for row in (header, *rows)]
     widths = [max(map(cell_len, column)) for column in zip(*cells, strict=True)]
-    lines = []
-    for at, row in enumerate(cells):
-        line = "  ".join(
-            padded(cell, width, name in left) for name, cell, width in zip(header, row, widths, strict=True)
-        )
-        lines.append(styled((line.rstrip(), "bold" if at == 0 else BAD if "invalid" in row or "error" in row else "")))
+    lines: list[Text] = []
+    for part in blocks(header, widths, 1, room):
+        if lines:
+            lines.append(styled(""))
+        for at, row in enumerate(cells):
+            line = "  ".join(padded(row[column], widths[column], header[column] in left) for column in part)
+            style = "bold" if at == 0 else BAD if "invalid" in row or "error" in row else ""
+            lines.append(styled((line.rstrip(), style)))
     return lines
 
 

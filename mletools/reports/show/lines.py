@@ -25,6 +25,7 @@ MOST_COLOURED = 50_000  # characters of a program; of more nothing has colours
 MOST_TOKENS = 2500  # of a program; what follows has no colours, for a token takes up to 25 µs
 LONGEST_GAP = 200  # blanks and line ends in a row, of which a lexer takes the square
 MOST_COMPARED = 1500  # lines
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
 _GAPS = re.compile(r"\s+")
 DIM, LABEL, GOOD, BAD, LOUD = "dim", "bold cyan", "green", "bold red", "bold white on red"
 
@@ -34,7 +35,7 @@ class View:
     """How much is shown: everything, or the ends of what is long; columns; the turns by number (all where empty)."""
 
     full: bool = False
-    width: int = 120
+    width: int = 122
     turns: frozenset[int] = field(default_factory=frozenset)
 
 
@@ -99,17 +100,35 @@ class Section:
 def block(
     text: str, view: View, style: str = "", ends: tuple[int, int] = (20, 10), words: bool = False
 ) -> Iterator["Text"]:
-    """Indented lines, the first and last of them (`ends`) unless all is shown; broken at the width, or at `words`."""
+    """Indented lines, the first and last of them (`ends`) unless all is shown; broken at the width, or at `words`.
+
+    With `words`, lines of fenced code stay whole.
+    """
     from rich.text import Text
 
     lines = visible(text).rstrip("\n").split("\n")
-    for line in lines if view.full else cut(lines, *ends):
-        if isinstance(line, int):
-            yield _left_out(line)
+    marked = list(zip(lines, _fenced(lines) if words else [False] * len(lines), strict=True))
+    for each in marked if view.full else cut(marked, *ends):
+        if isinstance(each, int):
+            yield _left_out(each)
             continue
-        line = line.expandtabs(8).rstrip()
-        for part in _broken(line if view.full else shortened(line, LONGEST), view.width - len(INDENT), words):
+        line = each[0].expandtabs(8).rstrip()
+        line = line if view.full else shortened(line, LONGEST)
+        for part in [line] if each[1] else _broken(line, view.width - len(INDENT), words):
             yield Text(f"{INDENT}{part}" if part else "", style, end="")
+
+
+def _fenced(lines: Iterable[str]) -> list[bool]:
+    """Whether each line is code between two fences of Markdown; an open fence ends nowhere."""
+    found, fence = [], ""
+    for line in lines:
+        mark = _FENCE.match(line)
+        found.append(bool(fence) and not mark)
+        if mark and not fence:
+            fence = mark[1]
+        elif mark and mark[1].startswith(fence) and not mark[2].strip():
+            fence = ""
+    return found
 
 
 def code(text: str, view: View, language: str) -> Iterator["Text"]:

@@ -6,6 +6,7 @@ from typing import Any
 
 from ...records.errors import OptionError
 from ...records.options import option
+from .lines import View
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class ShowOptions:
         metavar="K",
     )
     full: bool = option("All of every text, and whole programs instead of what changed.", default=False)
-    width: int | None = option("Columns.  [default: the terminal's, else 120]", at_least=40)
+    width: int | None = option("Columns.  [default: the terminal's, else 122: prompts have 120]", at_least=40)
     colour: str = option(
         "auto: on a terminal, and unless NO_COLOR is set.",
         default="auto",
@@ -56,7 +57,7 @@ class ShowOptions:
     def columns(self, terminal: int | None) -> int:
         """The width of lines; `terminal` is that of the terminal, None where there is none."""
         columns = os.environ.get("COLUMNS", "")
-        return self.width or max(int(columns if columns.isdecimal() else 0) or terminal or 120, 40)
+        return self.width or max(int(columns if columns.isdecimal() else 0) or terminal or View.width, 40)
 
     def in_colours(self, terminal: bool) -> bool:
         """Whether text has colours; `terminal`: it goes to one."""

@@ -45,7 +45,7 @@ def turn(rollout: Record, this: Turn, view: View) -> Iterator["Text"]:
     if this.message is not None:
         for place in this.seen:
             yield from seen(rollout["messages"][place], view)
-        yield from folded(said(rollout["messages"][this.message], program, view), view)
+        yield from said(rollout["messages"][this.message], program, view)
     if record.get("node"):
         yield from thought(record["node"], view)
     if problem := record.get("problem"):
@@ -88,7 +88,7 @@ def said(message: Record, program: str | None, view: View) -> Iterator["Text"]:
         yield from block(content, view, ends=SAID, words=True)
     for call in message.get("tool_calls", ()):
         function = call.get("function") if isinstance(call.get("function"), dict) else {}
-        yield styled((f"  calls {function.get('name')}", "bold"))
+        yield from folded([styled((f"  calls {function.get('name')}", "bold"))], view)
         yield from block(_without(_arguments(function.get("arguments")), program), view, ends=SAID)
 
 

@@ -6,6 +6,9 @@ invisible characters, halves of surrogate pairs. Not covered: letters that look 
 
 import re
 import unicodedata
+from typing import TypeVar
+
+Line = TypeVar("Line")
 
 # Invisible, though Unicode counts them as letters or marks: joiners, fillers, variation selectors.
 _INVISIBLE = {0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x3164, 0xFFA0, *range(0x180B, 0x1810)}
@@ -61,7 +64,7 @@ def clipped(text: str, most: int = 36) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
-def cut(lines: list[str], head: int, tail: int) -> list[str | int]:
+def cut(lines: list[Line], head: int, tail: int) -> list[Line | int]:
     """The first and the last lines, and between them how many were left out; all where that saves nothing."""
     if len(lines) <= head + tail + 1:
         return list(lines)

@@ -51,7 +51,7 @@ def kaggle(candidate: Candidate, options: ImportOptions, grading: Grading, rng: 
     text = text_of(description) if description else ""
     parts = Parts(
         name=candidate.task_name,
-        description=text or _page(candidate.task_name, given, grading),
+        description=text or page(candidate.task_name, given, grading),
         modality=modality_of(content, given),
         problem=problem_of(given["metric"], given["submission"], given),
         public=content,
@@ -225,7 +225,7 @@ def _as_numbers(form: str, cells: Columns, rows: list[int], labels: list[str]) -
     return cells, None
 
 
-def _page(name: str, given: Mapping[str, Any], grading: Grading) -> str:
+def page(name: str, given: Mapping[str, Any], grading: Grading) -> str:
     """A description for a folder that has none."""
     metric, submission = given["metric"], given["submission"]
     found = grading.find(metric["name"])

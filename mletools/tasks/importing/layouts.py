@@ -7,7 +7,7 @@ from pathlib import Path
 
 from .columns import ENDINGS
 from .competitions import benchmarks_of
-from .options import Candidate, Unprepared
+from .options import AUTHOR, Candidate, Unprepared
 
 # Where each benchmark puts what its preparation made.
 PREPARED = {"mle-bench": ("prepared/public", "prepared/private"), "mle-dojo": ("data/public", "data/private")}
@@ -16,12 +16,15 @@ MARKS = {"mle-bench": ("config.yaml", "grade.py", "raw"), "mle-dojo": ("info", "
 
 
 def candidates(path: Path, wanted: str) -> list[Candidate | Unprepared]:
-    """What `path` holds: itself, or what its subfolders do. `wanted` is one of FORMATS, or auto."""
-    if path.is_file():
+    """What `path` holds: itself, or what its subfolders do. `wanted` is one of FORMATS, AUTHOR or auto."""
+    if path.is_file() and wanted != AUTHOR:
         return [_file(path, wanted)]
     if not path.is_dir():
-        return [Unprepared(path.name, "no such file or folder")]
+        reason = "no folder, and --record names answers in one" if wanted == AUTHOR else "no such file or folder"
+        return [Unprepared(path.name, reason)]
     path = path.resolve()
+    if wanted == AUTHOR:
+        return [Candidate(AUTHOR, path.name, path)]
     if wanted == "table":
         return [Unprepared(path.name, "a folder, not a table")]
     alone = _one(path, wanted)
@@ -30,7 +33,8 @@ def candidates(path: Path, wanted: str) -> list[Candidate | Unprepared]:
     below = sorted(child for child in path.iterdir() if child.is_dir() and not child.name.startswith("."))
     found = [(child, _one(child, wanted)) for child in below]
     if not any(one for _, one in found):
-        return [Unprepared(path.name, f"holds no {'competition' if wanted == 'auto' else wanted + ' competition'}")]
+        none = "competition: --record describes a folder of another layout"
+        return [Unprepared(path.name, f"holds no {none if wanted == 'auto' else wanted + ' competition'}")]
     none = "no competition (no prepared/public, no data/public, no train.csv)"
     return [one or Unprepared(child.name, none) for child, one in found]
 

@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from ...records.options import option
 from ..baselines import Score
 
 FORMATS = ("mle-bench", "mle-dojo", "sandmle", "kaggle", "table")
+AUTHOR = "author"  # in the place of a format: the task's author describes the folder
 
 
 def read_object(text: str) -> dict[str, Any]:
@@ -34,6 +35,17 @@ class ImportOptions:
         "A checkout of MLE-bench or MLE-Dojo: descriptions, leaderboards and graders lie there.",
         kind="existing folder",
         metavar="DIR",
+        machine=True,
+    )
+    record: Mapping[str, Any] | None = option(
+        "Fields of the task record, a JSON object, instead of what would be guessed; with answers, of any folder.",
+        kind="existing file",
+        metavar="FILE",
+    )
+    seal: str | None = option(
+        "Check tasks made by hand, which FILE describes, and complete their records.",
+        kind="file",
+        metavar="FILE",
         machine=True,
     )
     metric: str | None = option("Grade with this metric (mle-grade --list-metrics).", metavar="NAME")
@@ -61,8 +73,40 @@ class ImportOptions:
     )
     seed: int = 0
 
+    def with_record(self) -> "ImportOptions":
+        """These options with what the record says of metric, parameters, id and targets."""
+        record = self.record or {}
+        metric, submission = record.get("metric", {}), record.get("submission", {})
+        return replace(
+            self,
+            metric=self.metric or metric.get("name"),
+            metric_params=self.metric_params or metric.get("params"),
+            id=self.id or next(iter(submission.get("id", [])), None),
+            target=self.target or tuple(submission.get("target", ())),
+        )
+
     def check(self) -> None:
         """OptionError for options that contradict each other."""
+        if self.seal is not None:
+            self._check_alone("--seal", ("seal", "thresholds", "seed"))
+        elif self.record is not None and "answers" in self.record:
+            self._check_alone("--record with answers", ("record", "description", "thresholds", "seed"))
+        else:
+            self.with_record()._check_format()
+            if "file" in (self.record or {}).get("metric", {}):
+                raise OptionError('--record: "metric.file" needs "answers", the file that the code compares with')
+            for name, part, key in (("metric", "metric", "name"), ("id", "submission", "id")):
+                if getattr(self, name) and key in (self.record or {}).get(part, {}):
+                    raise OptionError(f"--{name} and --record both say it: leave one out")
+
+    def _check_alone(self, what: str, beside: Sequence[str]) -> None:
+        """OptionError for any other option than those `beside`: the record has a field for it."""
+        for field in fields(self):
+            if field.name not in beside and getattr(self, field.name) != field.default:
+                flag = field.name.replace("_", "-")
+                raise OptionError(f"{what} takes the task from the record: leave --{flag} out")
+
+    def _check_format(self) -> None:
         if self.format == "kaggle" and not self.metric:
             raise OptionError("--format kaggle needs --metric: a plain folder does not say how it is graded")
         if self.format == "table" and not self.target:
@@ -92,7 +136,7 @@ class Grading:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A folder (or a table's file) that holds a task of one of FORMATS."""
+    """A folder (or a table's file) that holds a task of one of FORMATS, or one that its AUTHOR describes."""
 
     format: str
     name: str

@@ -1,10 +1,11 @@
 """From a folder of somebody else's to a task: parts, thresholds, a sanity check, the folder, the record.
 
-Nothing of the source is changed. Not covered: which folders there are (layouts), and what goes for each kind of them
-(prepared, bundle, kaggle, own_table).
+A folder that is in its final form is sealed: checked, and its record completed. Nothing of the source is changed. Not
+covered: which folders there are (layouts), and what goes for each kind of them (prepared, bundle, kaggle, own_table,
+own_record).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,7 +16,8 @@ from ...records.errors import RecordError, ToolError
 from ...records.ids import derive_seed
 from ..draft import TaskDraft
 from ..folder import Content, same, size
-from ..record import Parts, finish, rate
+from ..private_data import task_folder
+from ..record import Parts, finish, rate, record_of
 from ..soundness import require
 from ..table import Rejected, generator
 from ..validation import validation_problem
@@ -23,13 +25,17 @@ from .bundle import bundle
 from .columns import read_columns, written
 from .kaggle import kaggle
 from .lookup import SAMPLES
-from .options import Candidate, Grading, ImportOptions
+from .options import AUTHOR, Candidate, Grading, ImportOptions
+from .own_record import check_written, corrected, folder_parts, own_record
 from .own_table import own_table
 from .prepared import prepared
 from .split import draft_of_parts
 
 # Larger answers are not scored against themselves: grading reads submissions of at most 32 MB.
 MOST_SANITY_BYTES = 20 << 20
+MOST_OFF_PERFECT = 1e-4
+# Baselines read tables: of these they learn nothing but from numbers in train.csv and test.csv.
+MEDIA = {"image": "pictures", "audio": "sounds", "video": "videos"}
 # The score of fewer rows is luck, and so would be a medal.
 FEWEST_RATED = 10
 
@@ -42,10 +48,13 @@ def import_task(
     The record has an empty lineage. Rejected where this candidate cannot be imported; ToolError where our own folder
     cannot be written.
     """
+    options = options.with_record()
     drawn = derive_seed(options.seed, candidate.source)
     rng = generator(drawn)
     draft: TaskDraft | str | None = None
-    if candidate.format == "kaggle":
+    if candidate.format == AUTHOR:
+        parts = own_record(candidate, options, grading)
+    elif candidate.format == "kaggle":
         parts, draft = kaggle(candidate, options, grading, rng)
     elif candidate.format == "table":
         parts, draft = own_table(candidate, options, grading, rng)
@@ -53,27 +62,80 @@ def import_task(
         parts = bundle(candidate, options, grading)
     else:
         parts = prepared(candidate, options, grading)
+    if options.record is not None and candidate.format != AUTHOR:
+        root = candidate.path if candidate.path.is_dir() else candidate.path.parent
+        parts = corrected(parts, options.record, root, grading)
+        if isinstance(draft, TaskDraft):
+            draft = replace(draft, submission=parts.grading["submission"], metric=parts.grading["metric"])
 
-    def check(record: Mapping[str, Any]) -> None:
-        try:
-            grading.check_task(record)
-        except RecordError as error:
-            raise Rejected(str(error)) from None
+    def written(parts: Parts) -> dict[str, Any]:
+        check = partial(_check, grading=grading)
+        return finish(parts, data, (candidate.source, options.seed), check)
 
-    check(parts.grading)
+    return _finished(parts, draft, options, data, grading, drawn, written)
+
+
+def seal_task(
+    fields: Mapping[str, Any], options: ImportOptions, data: Path, grading: Grading
+) -> tuple[dict[str, Any], list[str]]:
+    """(the complete record of a task whose folder below `data` is in its final form, what to tell about it).
+
+    `fields` are those that its author wrote; the folder does not change. Rejected where the task is not sound.
+    """
+    try:
+        check_written(dict(fields))
+        for name, where in (("name", fields), ("dir", fields.get("data", {}))):
+            if name not in where:
+                raise Rejected(f'there is no "{name if name == "name" else "data.dir"}"')
+        folder = task_folder(data, {"metric": {}, **fields})
+    except RecordError as error:
+        raise Rejected(str(error)) from None
+    parts = folder_parts(fields, folder, grading)
+
+    def written(parts: Parts) -> dict[str, Any]:
+        identity = (parts.provenance["source"],)
+        record = record_of(parts, identity, fields.get("id", ""), fields["data"]["dir"])
+        return {**record, "lineage": fields.get("lineage", [])}
+
+    seed = derive_seed(options.seed, str(parts.provenance["source"]))
+    return _finished(parts, None, options, data, grading, seed, written)
+
+
+def _finished(
+    parts: Parts,
+    draft: TaskDraft | str | None,
+    options: ImportOptions,
+    data: Path,
+    grading: Grading,
+    seed: int,
+    written: Callable[[Parts], dict[str, Any]],
+) -> tuple[dict[str, Any], list[str]]:
+    """(the record that `written` makes of the parts, what to tell about them) after all checks, with thresholds."""
+    strict = parts.provenance["graded_by"] == "author"
+    _check(parts.grading, grading)
     _secret(parts)
-    parts = _tried(parts, grading)
-    parts, notes = _with_thresholds(parts, draft, options, grading, drawn)
+    parts = _tried(parts, grading, strict)
+    if strict:
+        checked = require(parts.case(lambda _: 0.0), ("answers_secret",))
+        parts = replace(parts, provenance={**parts.provenance, "sanity": {**parts.provenance["sanity"], **checked}})
+    parts, notes = _with_thresholds(parts, draft, options, grading, seed)
     for name in parts.provenance.get("left_out", []):
         notes.append(f"left out, it could hold the answers: {name}")
     try:
-        task = finish(parts, data, (candidate.source, options.seed), check)
+        task = written(parts)
         problem = validation_problem(task, data)
     except OSError as error:
         raise Rejected(f"{error.filename}: {error.strerror}") from None
     if problem is not None:
         notes.append(f"no validation rows can be held out, so agents in turns will see no scores: {problem}")
     return task, notes
+
+
+def _check(record: Mapping[str, Any], grading: Grading) -> None:
+    try:
+        grading.check_task(record)
+    except RecordError as error:
+        raise Rejected(str(error)) from None
 
 
 def _secret(parts: Parts) -> None:
@@ -86,10 +148,11 @@ def _secret(parts: Parts) -> None:
                 raise Rejected(f"the public file {name} is a copy of {private}")
 
 
-def _tried(parts: Parts, grading: Grading) -> Parts:
+def _tried(parts: Parts, grading: Grading, strict: bool) -> Parts:
     """`parts` with what came of grading its own answers and its sample submission, in provenance.sanity.
 
-    Rejected when the answers cannot be graded, or are not accepted as a submission.
+    Rejected when the answers cannot be graded, or are not accepted as a submission. `strict`: also when they do not
+    score as perfect, do not reach gold, or when there is no valid sample submission.
     """
     given = parts.grading
     answers = parts.private[given["answers"]]
@@ -102,6 +165,8 @@ def _tried(parts: Parts, grading: Grading) -> Parts:
             found = _scores(parts, grading, answers if isinstance(answers, bytes) else answers.read_bytes())
         except ToolError as error:
             raise Rejected(f"its answers cannot be graded: {error}") from None
+        if strict:
+            _require_sound(given, grading, found)
     sanity = {**parts.provenance.get("sanity", {}), **found}
     return replace(parts, provenance={**parts.provenance, "sanity": sanity})
 
@@ -125,6 +190,22 @@ def _scores(parts: Parts, grading: Grading, answers: bytes) -> dict[str, Any]:
         except ValueError as error:
             found["sample_submission"] = f"invalid: {error}"
     return found
+
+
+def _require_sound(given: Mapping[str, Any], grading: Grading, found: Mapping[str, Any]) -> None:
+    """Rejected unless the answers score as perfect and reach gold, and the sample submission is valid."""
+    metric = grading.find(given["metric"]["name"])
+    score, sample = found["perfect_submission"], found.get("sample_submission")
+    if isinstance(score, float) and abs(score - metric.best) > MOST_OFF_PERFECT:
+        raise Rejected(
+            f"the answers as a submission score {score:g}, a perfect {metric.name} is {metric.best:g}: "
+            "do submission, answer_parse and metric.params describe the answers?"
+        )
+    gold = given.get("thresholds", {}).get("gold", score)
+    if isinstance(score, float) and (gold < score if metric.lower_is_better else gold > score):
+        raise Rejected(f"thresholds.gold is {gold:g}, out of reach: the answers themselves score {score:g}")
+    if isinstance(sample, str):
+        raise Rejected(f"the sample submission is {sample}")
 
 
 def _perfect(given: Mapping[str, Any], answers: Content) -> bytes | None:
@@ -160,6 +241,23 @@ def _as_shares(cells: dict[str, list[str]], names: Sequence[str], total: float) 
             cells[name][at] = repr(share)
 
 
+def _draft_for_baselines(parts: Parts, draft: TaskDraft | str | None, target: str | None) -> TaskDraft:
+    """The draft, or one that is made of the parts. Rejected where there is nothing that baselines could learn from."""
+    medium = MEDIA.get(parts.modality)
+    try:
+        draft = draft or draft_of_parts(parts, target)
+    except Rejected:
+        if medium is None:
+            raise
+    if medium and not (isinstance(draft, TaskDraft) and any(column.number for column in draft.features)):
+        raise Rejected(f"no baselines for {medium}")
+    if not isinstance(draft, TaskDraft):
+        raise Rejected(str(draft))
+    if not draft.features:
+        raise Rejected("no baselines without a column in test.csv beside the id")
+    return draft
+
+
 def _with_thresholds(
     parts: Parts, draft: TaskDraft | str | None, options: ImportOptions, grading: Grading, seed: int
 ) -> tuple[Parts, list[str]]:
@@ -169,10 +267,7 @@ def _with_thresholds(
         return parts, []
     lower = given["metric"]["lower_is_better"]
     try:
-        if not draft:
-            draft = draft_of_parts(parts, options.target[0] if options.target else None)
-        if isinstance(draft, str):
-            raise Rejected(draft)
+        draft = _draft_for_baselines(parts, draft, options.target[0] if options.target else None)
         if len(draft.test_ids) < FEWEST_RATED:
             raise Rejected(f"only {len(draft.test_ids)} rows are to be predicted")
         baselines, thresholds, trained_with = rate(draft, grading.score, seed, lower)
