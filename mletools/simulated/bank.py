@@ -166,10 +166,14 @@ def _rows(size: str, kind: str) -> list[tuple[str, str, str]]:
             ("forest", f"RandomForest{kind}(n_estimators=*, {forest}, random_state=0)", trees),
             ("boosted", boosted, "80 100 120"),
         ]
-    voting = ', voting="soft"' if classes else ""
-    tuned = f'Voting{kind}([("a", {boosted}), ("b", {other})]{voting})'
-    rows.append(("tuned", tuned, rows[-1][2]))
+    rows.append(("tuned", voting(kind, {"a": boosted, "b": other}), rows[-1][2]))
     return [(level, model.replace("{kind}", kind), settings) for level, model, settings in rows]
+
+
+def voting(kind: str, members: Mapping[str, str]) -> str:
+    """The source of a model that takes the mean of others, a source each."""
+    named, soft = ", ".join(f'("{name}", {model})' for name, model in members.items()), ', voting="soft"'
+    return f"Voting{kind}([{named}]{soft if kind == 'Classifier' else ''})"
 
 
 def _menu(size: str, kind: str) -> list[Choice]:
@@ -240,6 +244,11 @@ def _short_program(task: Mapping[str, Any], choice: Choice) -> str:
 _MODEL = re.compile(r"model = (.+?)(?=\\n|$)", re.MULTILINE)
 
 
+def better(score: float, than: float, task: Mapping[str, Any]) -> bool:
+    """Whether a score of the task is better than another one."""
+    return score < than if task["metric"]["lower_is_better"] else score > than
+
+
 @dataclass(frozen=True)
 class SeededRng:
     """Throws that a seed decides: the same name is always the same throw. `about` is the task's id."""
@@ -284,7 +293,12 @@ def answer_with(task: dict[str, Any], choice: Choice, level: str, rng: Callable[
         code = with_fault(code, level, rng)
     if level == "nocode":
         return plan(choice, task) if rng("fault") < 0.5 else f"{plan(choice, task)}\n\n{code}"
-    return f"{plan(choice, task)}\n\n```python\n{code}```"
+    return with_program(plan(choice, task), code)
+
+
+def with_program(text: str, code: str) -> str:
+    """A text and, below it, a fenced program."""
+    return f"{text}\n\n```python\n{code}```"
 
 
 def with_fault(code: str, kind: str, rng: Callable[[str], float]) -> str:
