@@ -164,4 +164,6 @@ def test_halves_of_two_cliques():
 def test_the_notes_say_how_long_the_files_are():
     _, rendered = drawn(1, ["self_loops", "heavy_weights"])
     counts = [len(read(content)) - 1 for content in rendered.assets[0].contents]
-    assert f"{min(counts)} to {max(counts)} lines" in rendered.notes[0] and rendered.notes[1].startswith("`weight` is the ")
+    assert f"{min(counts)} to {max(counts)} lines" in rendered.notes[0] and rendered.notes[1].startswith(
+        "`weight` is the "
+    )

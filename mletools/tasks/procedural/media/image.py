@@ -107,7 +107,7 @@ def render(
     pixels = as_bytes(flawed(pictures, mutations, rng))
     measured = measured_places(factors, measure(look, pixels))
     return Rendered(
-        assets=[asset(scenario, pixels)], plain=plain_features(pixels), measured=measured, notes=[file_format(pixels)]
+        assets=[asset(pixels)], plain=plain_features(pixels), measured=measured, notes=[file_format(pixels)]
     )
 
 
@@ -116,7 +116,7 @@ def as_bytes(pictures: Any) -> Any:
     return np.clip(np.rint(np.round(pictures * 255, 3)), 0, 255).astype(np.uint8)
 
 
-def asset(scenario: Mapping[str, Any], pixels: Any) -> Asset:
+def asset(pixels: Any) -> Asset:
     """A PNG file a picture, uint8 of shape (rows, side, side, 1 or 3).
 
     Stored, not compressed: all files have one size, and no release of a compressor changes a byte.
@@ -545,7 +545,7 @@ def segmentation(
         f"{side} the upper right one, pixel {side + 1} the first of the second row."
     )
     return Dense(
-        rendered=Rendered(assets=[asset(scenario, pixels)], notes=[file_format(pixels), order]),
+        rendered=Rendered(assets=[asset(pixels)], notes=[file_format(pixels), order]),
         target=Target(
             problem="segmentation",
             asked=f"In each picture, {marked_by} marked the area that they take as a sign of {scenario['condition']}. "
@@ -725,7 +725,7 @@ def reconstruction(
         f"the lost grey value, 0 (black) to 255 (white), in row R and column C of the square, counted from 0."
     )
     return Dense(
-        rendered=Rendered(assets=[asset(scenario, pixels)], notes=[file_format(pixels), place]),
+        rendered=Rendered(assets=[asset(pixels)], notes=[file_format(pixels), place]),
         target=Target(
             problem="reconstruction",
             asked=f"Fill the hole in each picture: predict its {len(names)} lost grey values, `{names[0]}` to `{names[-1]}`.",

@@ -7,6 +7,7 @@ end. Not covered: several shifts, a season that changes.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -436,62 +437,38 @@ class Course:
     plan: Any = None
 
 
-def forecasting(
-    scenario: Mapping[str, Any], rows: int, mutations: Mapping[str, float], noise: float, rng: Any
-) -> Dense:
-    """The file ends at some step; the next 6 to 10 values are asked for."""
-    length = LENGTHS[scenario["series"]["season"]]
-    units = int(rng.randint(6, 11))
-    asked = range(length, length + units)
-    return _asked(scenario, rows, mutations, noise, rng, asked, length + units, "h")
-
-
-def reconstruction(
-    scenario: Mapping[str, Any], rows: int, mutations: Mapping[str, float], noise: float, rng: Any
-) -> Dense:
-    """The cells of 6 to 10 steps in the middle are empty, and asked for."""
-    length = LENGTHS[scenario["series"]["season"]]
-    units = int(rng.randint(6, 11))
-    start = (length - units) // 2
-    return _asked(scenario, rows, mutations, noise, rng, range(start, start + units), length, "g")
-
-
 def _asked(
-    scenario: Mapping[str, Any],
-    rows: int,
-    mutations: Mapping[str, float],
-    noise: float,
-    rng: Any,
-    asked: range,
-    steps: int,
-    letter: str,
+    scenario: Mapping[str, Any], rows: int, mutations: Mapping[str, float], noise: float, rng: Any, gap: bool
 ) -> Dense:
+    """The next 6 to 10 values are asked for, or those of a gap in the middle, whose cells are empty."""
+    length, units = LENGTHS[scenario["series"]["season"]], int(rng.randint(6, 11))
+    start = (length - units) // 2 if gap else length
+    asked, steps = range(start, start + units), length if gap else length + units
     series, scale = scenario["series"], Scale.of(scenario)
     setting = Setting(rows, steps, series["season"], asked, noise, scale, series["unit"], series["plan"]["name"])
     family = pick(list(FAMILIES), rng)
     course = FAMILIES[family](setting, rng)
     values, at = scale.value(course.level), list(asked)
-    shown = steps if letter == "g" else asked[0]
-    empty = np.zeros((rows, shown), dtype=bool)
-    empty[:, [step for step in at if step < shown]] = True
+    empty = np.zeros((rows, length), dtype=bool)
+    empty[:, [step for step in at if step < length]] = True
     beside = None if course.plan is None else Beside(setting.plan, course.plan)
-    contents = write_files(scenario, values[:, :shown], mutations, rng, beside, empty)
-    names = [f"{letter}_{number}" for number in range(1, len(at) + 1)]
+    contents = write_files(scenario, values[:, :length], mutations, rng, beside, empty)
+    names = [f"{'g' if gap else 'h'}_{number}" for number in range(1, len(at) + 1)]
     cells = {
         name: [fixed(value, scale.decimals) for value in column]
         for name, column in zip(names, values[:, at].T, strict=True)
     }
     expected = scale.low + course.expected[:, at] * scale.span
     known = np.clip(expected, max(scale.low, 10.0**-scale.decimals), scale.high)
-    plain = _plain(contents, scale, setting, letter, beside is not None)
+    plain = _plain(contents, scale, setting, gap, beside is not None)
     return Dense(
         rendered=Rendered(
             assets=[Asset("series", "the series, a line a step", "series", "csv", contents)],
-            notes=file_notes(scenario, shown, mutations, _remarks(asked, shown, series["plan"] if beside else None)),
+            notes=file_notes(scenario, length, mutations, _remarks(asked, gap, series["plan"] if beside else None)),
         ),
         target=Target(
-            problem="reconstruction" if letter == "g" else "forecasting",
-            asked=_asked_for(scenario, names, letter),
+            problem="reconstruction" if gap else "forecasting",
+            asked=_asked_for(scenario, names, gap),
             columns=[
                 Column(name, f"{series['meaning']} at step {step}", series["unit"])
                 for name, step in zip(names, at, strict=True)
@@ -502,28 +479,27 @@ def _asked(
             words=f"the values of {len(at)} steps, with noise of {noise} of the deviation inside a series",
         ),
         plain=plain,
-        right=_right(contents, scale, setting, course, shown),
+        right=_right(contents, scale, setting, course, length),
         families=[family],
         rule=course.words,
     )
 
 
-def _asked_for(scenario: Mapping[str, Any], names: Sequence[str], letter: str) -> str:
+def _asked_for(scenario: Mapping[str, Any], names: Sequence[str], gap: bool) -> str:
     series, steps = scenario["series"], f"{len(names)} {scenario['series']['step']}s"
     columns = f"`{names[0]}` to `{names[-1]}`"
-    if letter == "g":
+    if gap:
         return (
             f"Fill the gap in each series: predict the {series['meaning']} in the {steps} that are missing, {columns}."
         )
     return f"For each {scenario['sample']['one']}, forecast the {series['meaning']} over the next {steps}, {columns}."
 
 
-def _remarks(asked: range, shown: int, plan: Mapping[str, str] | None) -> list[str]:
-    inside = asked[0] < shown
-    where = "are empty in the files" if inside else "follow"
+def _remarks(asked: range, gap: bool, plan: Mapping[str, str] | None) -> list[str]:
+    where = "are empty in the files" if gap else "follow"
     remarks = [f"Wanted are the true values of steps {asked[0]} to {asked[-1]}, which {where}."]
     if plan:
-        known = "the missing steps, too" if inside else "the steps to come, too"
+        known = "the missing steps, too" if gap else "the steps to come, too"
         remarks.append(f"`{plan['name']}` is the {plan['meaning']} in percent; it is known for {known}.")
     return remarks
 
@@ -540,7 +516,7 @@ def _right(contents: Sequence[bytes], scale: Scale, setting: Setting, course: Co
     return np.round(np.concatenate([found, own], axis=2), 4)
 
 
-def _plain(contents: Sequence[bytes], scale: Scale, setting: Setting, letter: str, planned: bool) -> Any:
+def _plain(contents: Sequence[bytes], scale: Scale, setting: Setting, gap: bool, planned: bool) -> Any:
     """(rows, units, 9): position, the values beside, mean, spread, least, largest, one season before and after.
 
     By the place of a line in the order of its steps, whether it is doubled or not; values far out of the
@@ -555,7 +531,7 @@ def _plain(contents: Sequence[bytes], scale: Scale, setting: Setting, letter: st
         holes, known = np.flatnonzero(np.isnan(share)), share[~np.isnan(share)]
         start = int(holes[0]) if len(holes) else len(lines)
         usual = float(np.mean(known))
-        around = share[start - 1 : start], share[start + units : start + units + 1] if letter == "g" else share[:0]
+        around = share[start - 1 : start], share[start + units : start + units + 1] if gap else share[:0]
         before = float(around[0][0]) if len(around[0]) else usual
         after = float(around[1][0]) if len(around[1]) else before
         own = [before, after, usual, float(np.std(known)), float(known.min()), float(known.max())]
@@ -765,4 +741,4 @@ FAMILIES: dict[str, Callable[[Setting, Any], Course]] = {
 }
 
 
-DENSE = {"forecasting": forecasting, "reconstruction": reconstruction}
+DENSE = {"forecasting": partial(_asked, gap=False), "reconstruction": partial(_asked, gap=True)}
