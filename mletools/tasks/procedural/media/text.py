@@ -347,7 +347,7 @@ def _numbers(plan: NotesPlan, note: list[str], strength: float, rng: Any) -> lis
 
     unit, spoiled = plan.number["unit"], [NUMBER.sub(change, sentence) for sentence in note]
     if unit and rng.uniform() < 0.5 * strength:
-        spoiled = [sentence.replace(f" {unit}", "") for sentence in spoiled]
+        spoiled = [re.sub(rf"(?<=\d) {re.escape(unit)}(?!\w)", "", sentence) for sentence in spoiled]
     return spoiled
 
 
