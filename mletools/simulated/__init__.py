@@ -26,7 +26,7 @@ from typing import Any
 from ..models import Reply, Request
 from ..records.errors import RecordError, ToolError
 from . import author, hostile, ideas, instrumenter, programs, search, solver, unruly
-from .bank import FAULTS, LEVELS, VALID, WEIGHTS, SeededRng, answer, choices, draw_level, program
+from .bank import FAULTS, LEVELS, VALID, WEIGHTS, answer, draw_level, rng_of, simplest
 from .conversation import POLICIES, act
 from .programs import NEEDED
 
@@ -75,7 +75,7 @@ class ScriptedModel:
             if not solves(task) and not programs.sample_file(task):
                 raise RecordError(f"scripted: {programs.unsolved(task)}, nor a sample submission to hand in")
             if request.role in ("", "single") and self.persona not in UNRULY:
-                return Reply(answer(task, draw_level(SeededRng(request.seed, task["id"]), self.levels), request.seed))
+                return Reply(answer(task, draw_level(rng_of(request), self.levels), request.seed))
         return play(self.persona, request, self.levels)
 
 
@@ -101,8 +101,8 @@ def play(persona: str, request: Request, levels: list[str]) -> Reply:
 def _the_same(request: Request, levels: list[str]) -> Reply:
     """The looping agent's reply: the same text whatever was said and whatever the seed."""
     if request.role in POLICIES and request.task is not None:
-        code = program(request.task, choices(request.task)[0])
-        return act(replace(request, messages=[]), "program", code, thought="<think>Once more.</think>")
+        again = replace(request, messages=[])
+        return act(again, "program", simplest(request.task), thought="<think>Once more.</think>")
     return play("", replace(request, seed=0, messages=[{"role": "user", "content": ""}]), levels)
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from ..models import Request
 from ..records.ids import derive_seed
 from . import programs
 
@@ -227,6 +228,11 @@ def program(task: Mapping[str, Any], choice: Choice) -> str:
     return programs.compose(task, model, STEPS.get(choice.level, FINE))
 
 
+def simplest(task: Mapping[str, Any]) -> str:
+    """The program of the first model."""
+    return program(task, choices(task)[0])
+
+
 def _short_program(task: Mapping[str, Any], choice: Choice) -> str:
     submission = task["submission"]
     columns, predict = "c", "predict(T)"
@@ -272,6 +278,11 @@ class SeededRng:
             if left < 0:
                 return option
         return options[-1]
+
+
+def rng_of(request: Request) -> SeededRng:
+    """The throws of a request."""
+    return SeededRng(request.seed, request.task["id"] if request.task else "")
 
 
 def draw_level(rng: SeededRng, levels: Sequence[str]) -> str:

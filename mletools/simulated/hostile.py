@@ -9,7 +9,7 @@ import json
 
 from ..models import Reply, Request
 from . import conversation, ideas
-from .bank import SeededRng, choices, program, with_program
+from .bank import choices, program, rng_of, with_program
 from .conversation import act, offers
 
 CLEAN = """\
@@ -152,6 +152,6 @@ def answer(request: Request) -> Reply:
     if request.role == "idea-type":
         return Reply(json.dumps({"type": "Others", "rationale": RESPONSE}).replace("}", ', "type": "Model Training"}'))
     assert request.task is not None
-    attack = SeededRng(request.seed, request.task["id"]).pick("attack", ATTACKS)
+    attack = rng_of(request).pick("attack", ATTACKS)
     # with faults of its own it could not hand anything in
     return Reply(with_program(FORGED, f"{CLEAN}{attack}\n{_plain(request)}"))

@@ -27,6 +27,7 @@ from .bank import (
     choices,
     choices_in,
     draw_level,
+    rng_of,
 )
 
 POOR = ("dummy", "stump", "shrunk")
@@ -97,7 +98,7 @@ def read(text: str) -> Advice:
 def play(request: Request, levels: list[str], persona: str = "") -> Reply:
     """The answer in one of the roles; the personas vague and null say as an ideator what the paper's controls say."""
     text = conversation.asked(request.messages)
-    rng = SeededRng(request.seed, request.task["id"] if request.task else "")
+    rng = rng_of(request)
     if request.role == "idea-type":
         return Reply(classified(text))
     assert request.task is not None

@@ -24,7 +24,7 @@ from typing import Any
 
 from ..models import Reply, Request
 from . import hostile, recipes
-from .bank import SeededRng, better, choices, program, with_program
+from .bank import SeededRng, better, simplest, with_program
 from .programs import ProgramOptions
 from .recipes import SLOW_TIMES, Change, Recipe, applied, cheaper, read, together
 from .researcher import Mind, changes_for, hypothesis, taken_apart, worth
@@ -71,7 +71,7 @@ def unruly(persona: str, request: Request) -> Reply:
         return Reply(json.dumps(_least(request.role, LEAVE if persona == "lazy" else hostile.IDEA)))
     if persona == "hostile":
         return hostile.answer(request)
-    return Reply(with_program("A first model will do.", program(request.task, choices(request.task)[0])))
+    return Reply(with_program("A first model will do.", simplest(request.task)))
 
 
 def _least(role: str, text: str) -> Any:

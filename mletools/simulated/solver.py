@@ -19,7 +19,7 @@ from typing import Any
 
 from ..models import Reply, Request
 from . import conversation, ideas, programs
-from .bank import FAULTS, VALID, Choice, SeededRng, choice_of, choices, draw_level, program, with_fault
+from .bank import FAULTS, VALID, Choice, SeededRng, choice_of, choices, draw_level, program, rng_of, with_fault
 from .conversation import ConversationStep
 
 # How often it begins at a level.
@@ -84,8 +84,7 @@ def play(request: Request, levels: list[str]) -> Reply:
     """The solver's next message."""
     assert request.task is not None
     past = conversation.steps(request.messages)
-    rng = SeededRng(request.seed, request.task["id"])
-    return _decide(Mind(request, request.task, levels, rng, _tries(request, past), past))
+    return _decide(Mind(request, request.task, levels, rng_of(request), _tries(request, past), past))
 
 
 def _tries(request: Request, past: Sequence[ConversationStep]) -> list[Try]:

@@ -5,11 +5,10 @@ once it is through. Covered: every role, tags and tool calls. Not covered: attac
 """
 
 import json
-from collections.abc import Callable
 
 from ..models import Reply, Request, ToolCall
 from . import conversation, ideas, solver
-from .bank import SeededRng, answer, choices, program
+from .bank import answer, rng_of, simplest
 from .conversation import act, arguments, name_of, tagged
 
 RIGHT = 0.15  # of the malformed agent's turns are the solver's
@@ -34,20 +33,14 @@ def lazy(request: Request) -> Reply:
 def _turn(request: Request, levels: list[str]) -> Reply:
     assert request.task is not None
     spoken = len(conversation.steps(request.messages))
-    ways = _of_calls(request) if request.tools else _of_tags(request)
-    if spoken >= len(ways) or SeededRng(request.seed, request.task["id"])("right") < RIGHT:
+    ways = (_of_calls if request.tools else _of_tags)(request, simplest(request.task))
+    if spoken >= len(ways) or rng_of(request)("right") < RIGHT:
         return solver.play(request, levels)
-    return ways[spoken]()
+    return ways[spoken]
 
 
-def _code(request: Request) -> str:
-    assert request.task is not None
-    return program(request.task, choices(request.task)[0])
-
-
-def _of_tags(request: Request) -> list[Callable[[], Reply]]:
+def _of_tags(request: Request, code: str) -> list[Reply]:
     """Ways to break a protocol of tags."""
-    code = _code(request)
     right = tagged(request, "program", code)
     tag = "tool_call" if request.role == "react" else name_of(request, "program")
     unknown = '<tool_call>\n{"name": "Shell", "arguments": {"command": "ls"}}\n</tool_call>'
@@ -71,19 +64,17 @@ def _of_tags(request: Request) -> list[Callable[[], Reply]]:
         f"</{tag}>{right[len(tag) + 2 :]}",
         f"{unknown}\n{right}",
     ]
-    return [*(lambda text=text: Reply(text) for text in texts), lambda: Reply(right[: len(right) // 2], "length")]
+    return [*map(Reply, texts), Reply(right[: len(right) // 2], "length")]
 
 
-def _of_calls(request: Request) -> list[Callable[[], Reply]]:
+def _of_calls(request: Request, code: str) -> list[Reply]:
     """Ways to break a protocol of tool calls."""
     name = name_of(request, "program")
-    given = arguments(request, "program", _code(request))
+    given, number = arguments(request, "program", code), len(request.messages)
 
-    def calls(*made: tuple[str, str], text: str = "", reason: str = "stop") -> Callable[[], Reply]:
-        number = len(request.messages)
-        return lambda: Reply(
-            text, reason, tool_calls=tuple(ToolCall(f"call_{number}_{at}", *call) for at, call in enumerate(made))
-        )
+    def calls(*made: tuple[str, str], text: str = "", reason: str = "stop") -> Reply:
+        numbered = (ToolCall(f"call_{number}_{at}", *call) for at, call in enumerate(made))
+        return Reply(text, reason, tool_calls=tuple(numbered))
 
     return [
         calls(text="<think>What shall I do?</think>\nI will train a model."),
@@ -104,7 +95,7 @@ def _of_calls(request: Request) -> list[Callable[[], Reply]]:
 def _answer(request: Request) -> Reply:
     """To a role of one question: an idea or a program that is not in its form."""
     assert request.task is not None or request.role == "idea-type"
-    rng = SeededRng(request.seed, request.task["id"] if request.task else "")
+    rng = rng_of(request)
     if request.role == "idea-type":
         return Reply(
             rng.pick("how", ("", '{"type": "All of them"}', "Data Preparation", '{"rationale": "none", "type": '))
