@@ -33,7 +33,7 @@ from mletools.tasks.procedural.media import columns
 from mletools.tasks.procedural.rule import Cause, compose, shown, signs
 from mletools.tasks.procedural.signs import PHRASES
 from mletools.tasks.procedural.target import make_target
-from mletools.tasks.procedural.world import Category, Number
+from mletools.tasks.procedural.world import Category, Number, divisible
 from mletools.tasks.show import show
 from mletools.tasks.soundness import Case, examine, failures, read_case
 from mletools.tasks.table import Rejected, generator
@@ -132,6 +132,46 @@ def test_every_mutation_changes_what_a_task_shows(name):
 
     plain = shown({})
     assert [each for each in module.MUTATIONS if shown({each: 1.0}) == plain] == []
+
+
+def headers_and_notes():
+    """(header of a file, the sentences on the data) of networks and series with every mutation, forecasts and gaps."""
+    for scenario in scenarios()[::4]:
+        for name in ("graph", "series"):
+            draws, module = generator(2), medium(name)
+            rendered = [
+                module.render(
+                    scenario, module.factors(scenario, 20, draws), dict.fromkeys(module.MUTATIONS, 1.0), draws
+                )
+            ]
+            for make in module.DENSE.values():
+                rendered += [make(scenario, 20, {}, 0.1, generator(seed)).rendered for seed in range(6)]
+            for each in rendered:
+                yield each.assets[0].contents[0].decode().split("\n")[0].split(","), " ".join(each.notes)
+
+
+def test_the_columns_of_networks_and_series_are_described():
+    seen = set()
+    for header, notes in headers_and_notes():
+        assert [name for name in header if f"`{name}`" not in notes] == []
+        assert "such a file" not in notes and " in %." not in notes.split("`weight`")[-1]
+        seen |= set(header)
+    assert {"source", "weight", "step", "unit"} <= seen and sum(name.endswith("_percent") for name in seen) > 1
+
+
+def test_a_mask_marks_what_the_scenario_is_about():
+    for scenario in scenarios():
+        made = medium("image").DENSE["segmentation"](scenario, 12, {}, 0.1, generator(5))
+        assert scenario["condition"] in made.target.asked and scenario["experts"][4:] in made.target.asked
+        assert made.target.columns[0].meaning == f"the pixels marked as a sign of {scenario['condition']}"
+
+
+def test_thousandths_are_given_of_units_that_have_them():
+    for seed in range(200):
+        scenario, dna = begin("multimodal", generator(seed), SAMPLES, MUTATIONS)
+        names = {each["name"] for each in dna["mutations"]}
+        assert "unit_change" not in names or divisible(scenario["series"]["unit"])
+        assert "mixed_units" not in names or any(divisible(entry["unit"]) for entry in scenario["numbers"])
 
 
 def test_linked_columns_are_correlated():
