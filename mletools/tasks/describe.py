@@ -20,6 +20,8 @@ MAX_NAMES = 12  # of more target columns only the first and the last are named
 MAX_LINE = 160  # characters
 TEXT = "{} different values, such as {}"
 SIZES = ("height", "width")  # parameters that the metric needs and the files show
+# What the definition of a mean says of weights, which concerns no task without a column of them.
+WEIGHTED = re.compile(r", [^,;]*\bsum w\b[^;]*; [^.]* unless the task names a weight column")
 FORMATS = {
     "ranked": "the ids of all its rows with a blank between them, the best first",
     "probabilities": "Probabilities lie between 0 and 1 and sum to 1 in every row.",
@@ -97,7 +99,8 @@ def _metric(draft: TaskDraft, definition: Callable[[str], str]) -> str:
         several = " It is computed for each column and averaged."
     direction = "Lower is better." if metric["lower_is_better"] else "Higher is better."
     named = f"`{metric['name']}`" + (f" ({params})" if params else "")
-    return f"{named}: {definition(metric['name'])}{several} {direction}"
+    words = definition(metric["name"]) if "weight" in metric else WEIGHTED.sub("", definition(metric["name"]))
+    return f"{named}: {words}{several} {direction}"
 
 
 def _submission(draft: TaskDraft) -> str:

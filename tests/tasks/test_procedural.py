@@ -22,6 +22,7 @@ from mletools.making.tasks import _medals, _unlike
 from mletools.records import schema
 from mletools.records.ids import derive_seed
 from mletools.tasks.baselines import make_board
+from mletools.tasks.describe import WEIGHTED
 from mletools.tasks.draft import draft_world
 from mletools.tasks.folder import content_digest, data_digest
 from mletools.tasks.forms import rle
@@ -164,6 +165,12 @@ def test_a_mask_marks_what_the_scenario_is_about():
         made = medium("image").DENSE["segmentation"](scenario, 12, {}, 0.1, generator(5))
         assert scenario["condition"] in made.target.asked and scenario["experts"][4:] in made.target.asked
         assert made.target.columns[0].meaning == f"the pixels marked as a sign of {scenario['condition']}"
+
+
+def test_a_mean_without_weights_is_defined_without_them():
+    plain = {name: WEIGHTED.sub("", metrics.find(name).definition) for name in metrics.METRICS}
+    assert plain["mae"] == "Mean absolute error." and plain["rmse"] == "Root of the mean squared error."
+    assert not [name for name, words in plain.items() if "unless the task names a weight column" in words]
 
 
 def test_thousandths_are_given_of_units_that_have_them():
