@@ -147,12 +147,13 @@ def test_the_scenario_decides_on_colour_and_the_notes_say_it(channels):
         result = image.render(scenario, factors, {}, draws)
         assert Image.open(io.BytesIO(result.assets[0].contents[0])).mode == ("L" if channels == 1 else "RGB")
         assert ("grey" if channels == 1 else "in colour (RGB)") in result.notes[0]
+        assert result.notes[1].startswith("The camera puts a mark into each picture: ")
         assert channels == 3 or "image_tint" not in [factor.name for factor in factors]
 
 
 def test_pixels_come_back_and_are_stored_not_compressed():
     pixels = generator(0).randint(256, size=(2, 24, 24, 3)).astype(np.uint8)
-    contents = asset(SCENARIO, pixels).contents
+    contents = asset(pixels).contents
     assert (opened(contents) == pixels).all()
     start = contents[0].index(b"IDAT") + 4
     packed = contents[0][start : start + int.from_bytes(contents[0][start - 8 : start - 4], "big")]

@@ -5,6 +5,7 @@ that mean nothing. Not covered: the rule and the target.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -70,7 +71,7 @@ def render(
             columns.append(Column(factor.name, about[factor.name], number=False))
             cells[factor.name] = [factor.levels[code] for code in factor.code]
             measured[factor.name] = np.array(factor.code)
-    table = _Blemished(scenario, list(factors), columns, cells, measured, [], [])
+    table = _Blemished(scenario, list(factors), columns, cells, measured)
     for name, work in STEPS.items():
         if name in mutations:
             work(table, mutations[name], rng)
@@ -114,22 +115,21 @@ def _pick(entries: list[dict[str, Any]], count: int, rng: Any) -> list[dict[str,
     return [entries[at] for at in rng.permutation(len(entries))[:count]]
 
 
+@dataclass
 class _Blemished:
     """A table on its way through the mutations, which change it in place."""
 
-    def __init__(
-        self,
-        scenario: Mapping[str, Any],
-        factors: list[Number | Category],
-        columns: list[Column],
-        cells: dict[str, list[str]],
-        measured: dict[str, Any],
-        sides: list[SideTable],
-        notes: list[str],
-    ):
-        self.scenario, self.factors, self.columns, self.cells = scenario, factors, columns, cells
-        self.measured, self.sides, self.notes = measured, sides, notes
-        self.rows = len(next(iter(cells.values())))
+    scenario: Mapping[str, Any]
+    factors: list[Number | Category]
+    columns: list[Column]
+    cells: dict[str, list[str]]
+    measured: dict[str, Any]
+    sides: list[SideTable] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def rows(self) -> int:
+        return len(next(iter(self.cells.values())))
 
     def numbers(self, rng: Any) -> list[Number]:
         """The numeric factors that are still columns, in a drawn order."""

@@ -105,9 +105,15 @@ def render(
     shape, quadrant = codes(factors, MARKER, markers, rng), codes(factors, QUADRANT, QUADRANTS, rng)
     pictures = turned(_paint(look, values, shape, quadrant, rng), mutations, rng)
     pixels = as_bytes(flawed(pictures, mutations, rng))
-    measured = measured_places(factors, measure(look, pixels))
+    marks = sorted(f"two {mark}" if mark == "bars" else f"a {mark}" for mark in markers)
     return Rendered(
-        assets=[asset(pixels)], plain=plain_features(pixels), measured=measured, notes=[file_format(pixels)]
+        assets=[asset(pixels)],
+        plain=plain_features(pixels),
+        measured=measured_places(factors, measure(look, pixels)),
+        notes=[
+            file_format(pixels),
+            f"The camera puts a mark into each picture: {', '.join(marks[:-1])} or {marks[-1]}.",
+        ],
     )
 
 
