@@ -271,7 +271,7 @@ def form_of(task: Mapping[str, Any]) -> str:
         return str({"rle": "mask", "text": "label"}.get(submission["parse"], submission["parse"]))
     if problem in ("forecasting", "reconstruction"):
         return "dense"
-    if problem == "multiclass_classification" and len(submission["target"]) == 1:
+    if problem == "multiclass_classification" and len(submission.get("target", ())) == 1:
         return "label"  # grades
     if problem == "multiclass_classification" or (problem == "binary_classification" and len(submission["target"]) > 1):
         return "probabilities"

@@ -238,7 +238,15 @@ def test_programs_print_hand_in_and_fail_as_before(place: Path, stages: dict[str
     ],
 )
 def test_what_a_bad_model_makes_of_programs_never_runs(place: Path, persona: str, modes: set[str]) -> None:
-    source = (place / "rollouts.jsonl").read_bytes()
+    played = records((place / "rollouts.jsonl").read_bytes())
+    for number in range(4 if persona == "malformed" else 0):  # how it errs depends on the program's text
+        again = [
+            {**one, "id": f"{one['id']}{number}", "code": f"{one['code']}\n# {number}\n"}
+            for one in played
+            if one["code"]
+        ]
+        played = [*played, *again]
+    source = "".join(json.dumps(record) + "\n" for record in played).encode()
     done = run_command("mle-instrument", "-k", "--mode", "lm", "-m", f"scripted:{persona}", input=source)
     plain = {record["id"]: record for record in records(run_command("mle-instrument", "-k", input=source).stdout)}
     seen, refusals = set(), set()
