@@ -19,9 +19,8 @@ from conftest import run_command
 from report_builders import a_set
 from shown_rollouts import codeact, react, single
 
-from mletools.reports.page.figure import Figure, line_plot
+from mletools.reports.page.figure import Figure, inline, line_plot, save
 from mletools.reports.page.figures import figures
-from mletools.reports.page.plots import inline, save
 
 pytest.importorskip("matplotlib", reason="needs the [report] extra")
 pytest.importorskip("jinja2", reason="needs the [report] extra")
@@ -215,7 +214,7 @@ def test_figures_tell_their_numbers() -> None:
 
 def test_a_rollout_keeps_its_colours() -> None:
     """Those of parts of a line (code), and those of whole lines (what changed since the turn before)."""
-    from mletools.reports.page.viewer import piece
+    from mletools.reports.page import piece
 
     found = "".join(piece(rollout(number)) for number in range(3))
     assert '<span class="red">-' in found and '<span class="green">+' in found and '<span class="cyan">@@' in found
