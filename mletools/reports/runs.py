@@ -14,7 +14,7 @@ from .search import Search, searched
 from .show.facts import task_name
 from .show.visible import visible_line
 from .traces import Trace, traced
-from .turns import Verdict, by_turn
+from .turns import Verdict, by_turn, turns
 from .usage import Used, by_role
 
 MIXED = "mixed"
@@ -146,6 +146,7 @@ def graded_run(rollout: Mapping[str, Any]) -> GradedRun:
     better = "lower" if grade["lower_is_better"] else "higher"
     rule, scale = grade["reward"].get("rule", ""), grade["reward"].get("scale")
     own = (rollout.get("settings") or {}).get("own") or {}
+    of = turns(rollout)
     is_version = isinstance(policy["version"], int) and not isinstance(policy["version"], bool)
     return GradedRun(
         id=rollout["id"],
@@ -183,9 +184,9 @@ def graded_run(rollout: Mapping[str, Any]) -> GradedRun:
         usage={**usage, "seconds": usage["seconds"] + (0.0 if in_turns else execution.get("duration_s", 0.0))},
         revealed=bool(rollout.get("reveal_test")),
         length=len(rollout["turns"]),
-        search=searched(rollout),
-        turns=by_turn(rollout),
-        trace=traced(rollout),
+        search=searched(rollout, of),
+        turns=by_turn(rollout, of),
+        trace=traced(rollout, of),
         readings=Counter((way["read"], way["rule"]) for turn in rollout["turns"] if (way := turn.get("format"))),
         models={**{role: str(own[role]) for role in ROLES if own.get(role)}, "policy": str(policy["model"])},
         usage_by_role=by_role(rollout),
