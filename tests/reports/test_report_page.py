@@ -101,6 +101,7 @@ def test_all_is_in_one_file_and_the_same_input_gives_the_same_page(folder: Path)
     scripts = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
     digest = base64.b64encode(hashlib.sha256(scripts[0].encode()).digest()).decode()
     assert len(scripts) == 1 and f"script-src 'sha256-{digest}'" in text
+    assert text.index('id="row-data"') < text.index("<script>") < text.index('id="block-0"')  # the table comes first
     rows, columns = unpacked(text, "row-data"), json.loads(re.search(r'id="columns">(.*?)</script>', text)[1])  # type: ignore[index]
     assert len(rows) == 24 and {len(row) for row in rows} == {len(columns)}
     for row in rows:
@@ -164,6 +165,14 @@ def test_sets_whose_names_differ_in_special_characters_have_figures_of_their_own
     assert len({file.read_bytes() for file in files}) == len(set(files)) == len(seconds)
     ids = [id for figure in drawn[:2] for id in set(re.findall(r' id="([^"]+)"', inline(figure)))]
     assert len(set(ids)) == len(ids) > 0
+
+
+def test_the_colours_of_a_figure_are_the_pages_and_names_stay_as_they_are() -> None:
+    lines = {name: [(0.0, 1.0, None), (1.0, 2.0, 0.1)] for name in ("#0072b2", "#0a0099")}
+    svg = inline(Figure("x", "", "", ("set",), (), line_plot(lines, "step", "reward")))
+    assert ">#0072b2</text>" in svg and ">#0a0099</text>" in svg
+    styles = "".join(re.findall(r'style="([^"]*)"', svg))
+    assert "var(--series-2)" in styles and "#" not in re.sub(r"url\(#[^)]*\)", "", styles)
 
 
 @pytest.mark.slow

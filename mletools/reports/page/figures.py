@@ -16,7 +16,7 @@ from ..runs import KEPT, STAGES, GradedRun, RunSet
 from ..show.visible import clipped, visible_line
 from ..statistics import mean, sem
 from ..summary import ALL
-from .figure import BAD, FAINT, GOOD, MEDALS, SERIES, TEXT, Figure, Point, bar_plot, curve, legend, named, percent
+from .figure import BAD, FAINT, GOOD, MEDALS, SERIES, TEXT, Cell, Figure, Point, bar_plot, curve, legend, named, percent
 
 Sets = Mapping[str, Sequence[GradedRun]]  # by label
 Record = Mapping[str, Any]
@@ -166,7 +166,7 @@ def _medals(sets: Sets, name: str, title: str, of: Callable[[GradedRun], str | N
     if len({group for group, _ in bars}) < 2:
         return None
     bars = dict(sorted(bars.items(), key=lambda bar: bar[0][0]))
-    rows, names, places = [], [], list[float]()
+    rows, names, places = list[tuple[Cell, ...]](), [], list[float]()
     shares: dict[str, list[float]] = {medal: [] for medal in MEDALS}
     for at, ((group, label), runs) in enumerate(bars.items()):
         counts = Counter(run.medal for run in runs)
@@ -223,7 +223,7 @@ def _times(sets: Sets) -> Figure | None:
     if not seconds:
         return None
     shares = (0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
-    rows = [
+    rows: list[tuple[Cell, ...]] = [
         (label, len(values), *map(float, numpy.quantile(values, shares, method="inverted_cdf")))
         for label, values in seconds.items()
     ]
