@@ -34,7 +34,7 @@ def interval(ends: Sequence[float] | None, form: str = ".3f") -> str:
 
 @dataclass(frozen=True)
 class Table:
-    """Cells under their header; str() is text.
+    """Cells under their header.
 
     left: the columns that are aligned to the left, the others to the right; title: on the page; rule: below the header.
     """
@@ -55,9 +55,6 @@ class Table:
 
         rows = [[cell(record, value, form) for _, value, form in columns] for record in records]
         return cls([name for name, _, _ in columns], rows, left, title)
-
-    def __str__(self) -> str:
-        return self.text()
 
     def text(self, form: str = "text") -> str:
         """The table in one of FORMATS, without a final line break; what would steer a terminal is spelled out."""

@@ -32,17 +32,18 @@
     return blocks.get(number).then((texts) => texts[row[at.place]]);
   }
 
-  function element(name, text, className) {
-    const node = document.createElement(name);
+  function filled(node, attributes, text) {
+    for (const [key, value] of Object.entries(attributes)) if (value !== "") node.setAttribute(key, value);
     if (text !== undefined) node.textContent = text;
-    if (className) node.className = className;
     return node;
   }
+  const element = (name, text, attributes = {}) => filled(document.createElement(name), attributes, text);
 
   const formatted = (value) => value === null ? "–" : value === true ? "yes" : value === false ? "no" :
     typeof value === "number" && !Number.isInteger(value) ? String(+value.toPrecision(6)) : String(value);
 
   const ways = (row) => row[at.reading] === null ? [] : row[at.reading].split(" | ");
+  const align = (name) => TEXT.has(name) ? "text" : "";
   const title = (name) => name.replace(/_s$/, " s").replace(/_/g, " ");
 
   function compare(a, b, name) {
@@ -70,20 +71,11 @@
   function show() {
     const body = byId("rows").tBodies[0];
     body.replaceChildren(...chosen.slice(first, first + PAGE).map((row) => {
-      const line = element("tr");
-      line.dataset.id = row[at.id];
-      line.classList.toggle("here", row[at.id] === current);
+      const line = element("tr", undefined, { "data-id": row[at.id], class: row[at.id] === current ? "here" : "" });
       for (const name of shown) {
-        const cell = element("td", undefined, TEXT.has(name) ? "text" : "");
-        cell.dataset.label = title(name);
-        if (name === "id") {
-          const link = element("a", row[at.id].slice(0, 12));
-          link.href = address(row[at.id]);
-          cell.append(link);
-        } else {
-          cell.textContent = formatted(row[at[name]]);
-          if (name === "medal" && row[at.medal]) cell.className += " medal " + row[at.medal];
-        }
+        const medal = name === "medal" && row[at.medal] ? "medal " + row[at.medal] : "";
+        const cell = element("td", name === "id" ? "" : formatted(row[at[name]]), { class: `${align(name)} ${medal}`.trim(), "data-label": title(name) });
+        if (name === "id") cell.append(element("a", row[at.id].slice(0, 12), { href: address(row[at.id]) }));
         line.append(cell);
       }
       return line;
@@ -136,12 +128,7 @@
 
   // --- the fields of the training steps: one is drawn at a time ---
 
-  const svg = (name, attributes, text) => {
-    const node = document.createElementNS("http://www.w3.org/2000/svg", name);
-    for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
-    if (text !== undefined) node.textContent = text;
-    return node;
-  };
+  const svg = (name, attributes, text) => filled(document.createElementNS("http://www.w3.org/2000/svg", name), attributes, text);
 
   function chart(name, lines) {
     const points = Object.values(lines).flat(), left = 70, right = 690, top = 30, bottom = 250;
@@ -172,11 +159,7 @@
 
   async function training() {
     const fields = await unpack(byId("step-data").textContent), select = byId("field");
-    for (const name of Object.keys(fields)) {
-      const option = element("option", title(name));
-      option.value = name;
-      select.append(option);
-    }
+    select.append(...Object.keys(fields).map((name) => element("option", title(name), { value: name })));
     if ("loss" in fields) select.value = "loss";
     select.addEventListener("change", () => chart(select.value, fields[select.value]));
     if (select.value) chart(select.value, fields[select.value]);
@@ -191,12 +174,8 @@
     shown = shown.filter((name) => name === "set" ? distinct(name).size > 1 : [...distinct(name)].some((value) => value !== null));
     const head = byId("rows").tHead.rows[0];
     for (const name of shown) {
-      const cell = element("th", undefined, TEXT.has(name) ? "text" : "");
-      cell.scope = "col";
-      const button = element("button", name);
-      button.type = "button";
-      button.dataset.name = name;
-      button.dataset.title = title(name);
+      const cell = element("th", undefined, { class: align(name), scope: "col" });
+      const button = element("button", name, { type: "button", "data-name": name, "data-title": title(name) });
       button.addEventListener("click", () => {
         sorted = { name, down: sorted.name === name ? !sorted.down : !TEXT.has(name) };
         choose();
