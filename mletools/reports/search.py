@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from .turns import Turn, Verdict, better_than, lower_is_better
+from .turns import Turn, Verdict, lower_is_better
 from .usage import USED
 
 Record = Mapping[str, Any]
@@ -122,8 +122,5 @@ def over_time(rollout: Record, shares: Sequence[float] = SHARES) -> list[Standin
 
 def _best(scores: Iterable[tuple[int, float | None]], lower: bool) -> int | None:
     """The index of the best score, the first of equals."""
-    best: tuple[int, float] | None = None
-    for at, score in scores:
-        if score is not None and (best is None or better_than(score, best[1], lower)):
-            best = at, score
-    return best[0] if best else None
+    known = {at: score for at, score in scores if score is not None}
+    return (min if lower else max)(known, key=lambda at: known[at], default=None)
