@@ -42,15 +42,15 @@ def replace_file(file: BinaryIO, target: Path) -> None:
         os.close(folder)
 
 
-def _lock(path: Path) -> BinaryIO:
-    """`path` opened for reading and writing and locked; ToolError when another process holds it."""
+def lock(path: Path, option: str = "-o") -> BinaryIO:
+    """`path`, which `option` names, opened for reading and writing and locked; ToolError when another process holds it."""
     while True:
         file = open(path, "a+b")  # noqa: SIM115 (it stays open while it is locked)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             file.close()
-            raise ToolError(f"{path}: another run is writing it; wait for it or choose another -o") from None
+            raise ToolError(f"{path}: another run is writing it; wait for it or choose another {option}") from None
         with contextlib.suppress(FileNotFoundError):
             if os.stat(path).st_ino == os.fstat(file.fileno()).st_ino:
                 return file
@@ -108,7 +108,7 @@ class Output:
         if path.exists() and not (resume or force):
             raise ToolError(f"{path}: already exists; --resume continues it, --force replaces it")
         try:
-            self._file = _lock(self.partial)
+            self._file = lock(self.partial)
         except OSError as error:
             raise ToolError(f"{self.partial}: {error.strerror}") from None
         if resume:

@@ -10,10 +10,9 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..grading import MAX_BYTES, RunCode, Verdict, check_task, grade, standing
-from ..models.embedding import HttpEmbeddings
 from ..records import workers
 from ..records.errors import RecordError, ToolError
 from ..records.ids import bytes_digest
@@ -24,6 +23,9 @@ from ..tasks.private_data import check_data
 from ..tasks.validation import NoValidation, View, validation_view
 from .execution import ROLLOUT, ProgramFacts, Watch, execution_record, keep, text_record
 from .metered_model import MeteredModel
+
+if TYPE_CHECKING:
+    from ..models.embedding import HttpEmbeddings
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -55,7 +57,7 @@ class RunResources:
     graphs: Path | None = None  # where searches keep their graphs
     resume: bool = False  # continue the graphs that are there
     jobs: int = 1  # nodes of searches that are developed at once
-    embeddings: HttpEmbeddings | None = None  # None: TF-IDF
+    embeddings: "HttpEmbeddings | None" = None  # None: TF-IDF
     progress: Callable[[int], None] = lambda nodes: None  # told how many more nodes searches have
     no_validation: dict[str, str] = field(default_factory=dict)  # why no rows are held out, by task id
     _lock: threading.Lock = field(default_factory=threading.Lock)

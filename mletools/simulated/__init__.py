@@ -4,13 +4,13 @@ Real solutions from good to broken, without a language model, a network or any c
 
     bank, programs, measures   the programs: models of graded quality, their composition, how files are measured
     solver                     an agent in turns, of moderate skill, that errs
-    ideas, advice              the ideator, the implementer, the classifier of ideas
+    ideas                      the ideator, the implementer, the classifier of ideas
     instrumenter               makes a program report its progress
     search, researcher,        the researcher and developer of a search, and the recipes of their programs
-    recipes, search_prompts
-    unruly, hostile            malformed, lazy and looping agents; an agent that attacks
+    recipes
+    unruly, hostile            malformed and lazy agents; an agent that attacks
     author                     the four roles that write tasks
-    conversation, forms        reads actions and observations in messages; writes an action in a protocol's form
+    conversation               reads actions and observations in messages; writes an action in a protocol's form
 
 Covered: any table with train.csv, test.csv and sample_submission.csv, whatever its problem, and the procedural tasks of
 every modality; every role of every scaffold, as one of several personas; the same request always gets the same text. Where
@@ -26,8 +26,8 @@ from typing import Any
 from ..models import Reply, Request
 from ..records.errors import RecordError, ToolError
 from . import author, hostile, ideas, instrumenter, programs, search, solver, unruly
-from .bank import FAULTS, LEVELS, VALID, WEIGHTS, SeededRng, answer, draw_level
-from .conversation import POLICIES
+from .bank import FAULTS, LEVELS, VALID, WEIGHTS, answer, draw_level, rng_of, simplest
+from .conversation import POLICIES, act
 from .programs import NEEDED
 
 __all__ = ["FAULTS", "LEVELS", "NEEDED", "PERSONAS", "VALID", "WEIGHTS", "ScriptedModel", "answer", "solves"]
@@ -75,7 +75,7 @@ class ScriptedModel:
             if not solves(task) and not programs.sample_file(task):
                 raise RecordError(f"scripted: {programs.unsolved(task)}, nor a sample submission to hand in")
             if request.role in ("", "single") and self.persona not in UNRULY:
-                return Reply(answer(task, draw_level(SeededRng(request.seed, task["id"]), self.levels), request.seed))
+                return Reply(answer(task, draw_level(rng_of(request), self.levels), request.seed))
         return play(self.persona, request, self.levels)
 
 
@@ -83,15 +83,27 @@ def play(persona: str, request: Request, levels: list[str]) -> Reply:
     """The reply of a persona (empty: whichever the role asks for) in `request.role`, with models of `levels` only."""
     if request.role == "idea":  # what the ideator is called where it is the policy
         request = replace(request, role="ideator")
-    if request.role.startswith(search.PREFIX) and persona != "malformed":
+    if persona == "looping":
+        return _the_same(request, levels)
+    if persona == "malformed":
+        return unruly.malformed(request, levels)
+    if request.role.startswith(search.PREFIX):
         return search.unruly(persona, request) if persona in UNRULY else search.play(request)
-    if persona in ("malformed", "lazy", "looping"):
-        return unruly.play(persona, request, levels)
+    if persona == "lazy":
+        return unruly.lazy(request)
     if persona == "hostile":
         return hostile.play(request)
     if request.role in POLICIES:
         return solver.play(request, levels)
     return ideas.play(request, levels, persona)
+
+
+def _the_same(request: Request, levels: list[str]) -> Reply:
+    """The looping agent's reply: the same text whatever was said and whatever the seed."""
+    if request.role in POLICIES and request.task is not None:
+        again = replace(request, messages=[])
+        return act(again, "program", simplest(request.task), thought="<think>Once more.</think>")
+    return play("", replace(request, seed=0, messages=[{"role": "user", "content": ""}]), levels)
 
 
 def solves(task: Mapping[str, Any]) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from ..models import Request
 from ..records.ids import derive_seed
 from . import programs
 
@@ -166,10 +167,14 @@ def _rows(size: str, kind: str) -> list[tuple[str, str, str]]:
             ("forest", f"RandomForest{kind}(n_estimators=*, {forest}, random_state=0)", trees),
             ("boosted", boosted, "80 100 120"),
         ]
-    voting = ', voting="soft"' if classes else ""
-    tuned = f'Voting{kind}([("a", {boosted}), ("b", {other})]{voting})'
-    rows.append(("tuned", tuned, rows[-1][2]))
+    rows.append(("tuned", voting(kind, {"a": boosted, "b": other}), rows[-1][2]))
     return [(level, model.replace("{kind}", kind), settings) for level, model, settings in rows]
+
+
+def voting(kind: str, members: Mapping[str, str]) -> str:
+    """The source of a model that takes the mean of others, a source each."""
+    named, soft = ", ".join(f'("{name}", {model})' for name, model in members.items()), ', voting="soft"'
+    return f"Voting{kind}([{named}]{soft if kind == 'Classifier' else ''})"
 
 
 def _menu(size: str, kind: str) -> list[Choice]:
@@ -223,6 +228,11 @@ def program(task: Mapping[str, Any], choice: Choice) -> str:
     return programs.compose(task, model, STEPS.get(choice.level, FINE))
 
 
+def simplest(task: Mapping[str, Any]) -> str:
+    """The program of the first model."""
+    return program(task, choices(task)[0])
+
+
 def _short_program(task: Mapping[str, Any], choice: Choice) -> str:
     columns, predict, form = "c", "predict(T)", programs.form_of(task)
     if form == "probabilities":
@@ -237,6 +247,11 @@ def _short_program(task: Mapping[str, Any], choice: Choice) -> str:
 
 # The line of the bank's programs that names their model; in JSON a line ends with a backslash and an n.
 _MODEL = re.compile(r"model = (.+?)(?=\\n|$)", re.MULTILINE)
+
+
+def better(score: float, than: float, task: Mapping[str, Any]) -> bool:
+    """Whether a score of the task is better than another one."""
+    return score < than if task["metric"]["lower_is_better"] else score > than
 
 
 @dataclass(frozen=True)
@@ -264,6 +279,11 @@ class SeededRng:
         return options[-1]
 
 
+def rng_of(request: Request) -> SeededRng:
+    """The throws of a request."""
+    return SeededRng(request.seed, request.task["id"] if request.task else "")
+
+
 def draw_level(rng: SeededRng, levels: Sequence[str]) -> str:
     """One of the levels, as often as WEIGHTS says."""
     return rng.weighted("level", levels, WEIGHTS)
@@ -283,7 +303,12 @@ def answer_with(task: dict[str, Any], choice: Choice, level: str, rng: Callable[
         code = with_fault(code, level, rng)
     if level == "nocode":
         return plan(choice, task) if rng("fault") < 0.5 else f"{plan(choice, task)}\n\n{code}"
-    return f"{plan(choice, task)}\n\n```python\n{code}```"
+    return with_program(plan(choice, task), code)
+
+
+def with_program(text: str, code: str) -> str:
+    """A text and, below it, a fenced program."""
+    return f"{text}\n\n```python\n{code}```"
 
 
 def with_fault(code: str, kind: str, rng: Callable[[str], float]) -> str:

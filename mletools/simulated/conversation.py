@@ -1,7 +1,8 @@
-"""What an agent reads out of its messages: what it did, what came of it, and what it was given to begin with.
+"""What an agent reads out of its messages, and how it writes an action: the tags of each protocol, or a tool call.
 
-Covered: the tags of the scaffolds and tool calls, scores, validity, failures, fenced programs, the items of an idea. Not
-covered: the sentences around them; a mark that a program printed counts like one of the scaffold's.
+Covered: the tags of the scaffolds and tool calls, scores, validity, failures, fenced programs, the items of an idea; one
+well-formed action and the thought ahead of it. Not covered: the sentences around marks; a mark that a program printed
+counts like one of the scaffold's; actions that break the protocol (unruly).
 """
 
 import json
@@ -10,20 +11,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-POLICIES = ("react", "codeact", "memory")  # the roles that work in turns
-# What the actions of all protocols come to.
-KINDS = {
-    "PythonInterpreter": "program",
-    "execute_ipython": "program",
-    "execute_code": "program",
-    "validate_code": "validate",
-    "execute_bash": "look",
-    "request_info": "look",
-    "Score": "score",
-    "seek_help": "help",
-    "answer": "stop",
-    "finish": "stop",
+from ..models import Reply, Request, ToolCall
+
+# What an action is called, by its kind, in each role that works in turns.
+NAMES = {
+    "react": {"program": "PythonInterpreter", "score": "Score", "stop": "answer"},
+    "codeact": {"program": "execute_ipython", "look": "execute_bash", "help": "seek_help", "stop": "finish"},
+    "memory": {"program": "execute_code", "validate": "validate_code", "look": "request_info"},
 }
+POLICIES = tuple(NAMES)
+KINDS = {name: kind for names in NAMES.values() for kind, name in names.items()}
+HELP = ("PROBLEM_STATEMENT", "ATTEMPTS_SO_FAR", "GOAL")
 _TAGS = re.compile(rf"<({'|'.join(['tool_call', *KINDS])})>(.*?)</\1>", re.DOTALL)
 _CODE = re.compile(r"<code>\n?(.*)</code>", re.DOTALL)
 _SCORE = re.compile(r"on the (?:validation|test) rows(?::| was) (-?(?:\d+\.?\d*(?:[eE][+-]?\d+)?|inf|nan))")
@@ -66,6 +64,11 @@ def given(messages: Sequence[Mapping[str, Any]]) -> str:
             break
         told.append(str(message["content"]))
     return "\n".join(told)
+
+
+def asked(messages: Sequence[Mapping[str, Any]]) -> str:
+    """All messages but the agent's own."""
+    return "\n".join(str(message["content"]) for message in messages if message["role"] != "assistant")
 
 
 def fenced(text: str) -> list[str]:
@@ -131,3 +134,57 @@ def _call(name: str, arguments: str) -> tuple[str, str]:
     if len(fields) == 1:
         return KINDS[name], str(next(iter(fields.values())))
     return KINDS[name], "\n".join(f"{key.upper()}:\n{value}" for key, value in fields.items())
+
+
+# How an action is written.
+
+
+def act(request: Request, kind: str, *values: str, thought: str = "") -> Reply:
+    """The reply that takes an action of the request's role; `values` are its fields in order (a help's are HELP)."""
+    if request.tools:
+        call = ToolCall(f"call_{len(request.messages)}", name_of(request, kind), arguments(request, kind, *values))
+        return Reply(thought, tool_calls=(call,))
+    text = tagged(request, kind, *values)
+    return Reply(f"{thought}\n{text}" if thought else text)
+
+
+def tagged(request: Request, kind: str, *values: str) -> str:
+    """The action in tags."""
+    tag = name_of(request, kind)
+    if tag == "PythonInterpreter":
+        return f"<tool_call>\npython\n<code>\n{values[0]}</code>\n</tool_call>"
+    if tag == "Score":
+        name = (request.task or {}).get("name", "")
+        call = json.dumps({"name": "Score", "arguments": {"competition_id": name}}, ensure_ascii=False)
+        return f"<tool_call>\n{call}\n</tool_call>"
+    if tag == "answer":
+        return "<answer>submission</answer>"
+    if tag == "seek_help":
+        body = "\n".join(f"{head}:\n{value}" for head, value in zip(HELP, values, strict=True))
+        return f"<seek_help>\n{body}\n</seek_help>"
+    text = values[0] if values else ""
+    return f"<{tag}>\n{text}</{tag}>" if "\n" in text else f"<{tag}>{text}</{tag}>"
+
+
+def arguments(request: Request, kind: str, *values: str) -> str:
+    """The arguments of a tool call, named as the request's tools name them."""
+    for tool in request.tools or ():
+        if tool["function"]["name"] == name_of(request, kind):
+            fields = tool["function"].get("parameters", {}).get("properties", {})
+            return json.dumps(dict(zip(fields, values, strict=False)), ensure_ascii=False)
+    return json.dumps({"code": values[0]} if values else {}, ensure_ascii=False)
+
+
+def offers(request: Request, kind: str) -> bool:
+    """Whether the role knows such an action; one that asks for help has to be spoken of in the request."""
+    if kind not in NAMES[request.role]:
+        return False
+    if kind != "help":
+        return True
+    if request.tools:
+        return any(tool["function"]["name"] == name_of(request, kind) for tool in request.tools)
+    return "<seek_help>" in given(request.messages)
+
+
+def name_of(request: Request, kind: str) -> str:
+    return NAMES[request.role][kind]

@@ -1,18 +1,20 @@
-"""Ideas: who has them (the ideator), who carries one out in one step (the implementer), and of which type one is.
+"""Ideas: what one advises, who has them (the ideator), who carries one out in one step (the implementer), and its type.
 
-The ideator finds in what it is shown which families of the bank's models were tried and how they scored, and names the
-one that an expert would try next. A share of its ideas is wrong, useless or badly written. Covered: the roles idea and
+To somebody who knows the bank an idea comes to a family of models, another setting, praise, or nothing. The ideator finds
+in what it is shown which families were tried and how they scored, and names the one that an expert would try next. A share
+of its ideas is wrong, useless or badly written. Covered: ideas in three items or in plain words; the roles idea and
 ideator, implementer, improve (without an earlier solution a single question) and idea-type, each one question. Not
-covered: what only the data would tell.
+covered: ideas about data, features or training, which nothing in the bank carries out; what only the data would tell.
 """
 
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ..models import Reply, Request
-from . import advice, conversation
+from . import conversation
 from .bank import (
     FAULTS,
     VALID,
@@ -20,10 +22,12 @@ from .bank import (
     SeededRng,
     answer,
     answer_with,
+    better,
     choice_of,
     choices,
     choices_in,
     draw_level,
+    rng_of,
 )
 
 POOR = ("dummy", "stump", "shrunk")
@@ -40,25 +44,66 @@ USELESS = (
 )
 ITEMS = "ANALYSIS_ON_CURRENT_PROGRESS:\n{}\nACTION:\n{}\nRATIONALE:\n{}"
 
+# How families are spoken of, by level; of two at one place the first.
+FAMILIES = {
+    "tuned": r"mean of|average|ensembl|blend|stack|voting|combin",
+    "boosted": r"boost|xgb|lightgbm|catboost",
+    "forest": r"forest|extra trees|bagg",
+    "knn": r"nearest|\bk-?nn\b",
+    "dummy": r"\bdummy\b|constant|most frequent",
+    "stump": r"\bstump",
+    "shrunk": r"shrunk|shrink|strong(?:ly)? regulari",
+    "linear": r"\blinear|logistic|\bridge\b",
+    "tree": r"decision tree|single tree",
+}
+_REPLACED = re.compile(
+    r"\b(?:replace|swap|drop|abandon|leave)\b.*?\b(?:with|by|for)\b|\b(?:instead of|rather than)\b.*"
+)
+_SETTING = r"hyper-?\s?parameter|\btun(?:e|ing)\b|another setting|grid search"
 # Of types of ideas, by how often their words occur; of equals the first.
 TYPES = {
     "Data Preparation": r"missing|outlier|clean|duplicat|impute|encod|normali[sz]|scale|shuffle|rows of",
     "Feature Engineering": r"feature|interaction|tf-?idf|embedding|\bratio|bins?\b|lag",
-    "Hyperparameter Tuning": r"hyper-?\s?parameter|\btun(?:e|ing)\b|another setting|grid search|learning rate",
+    "Hyperparameter Tuning": rf"{_SETTING}|learning rate",
     "Model Training": r"epoch|early stop|cross-valid|\bfolds?\b|augment|\bloss\b|batch|\bseed\b",
-    "Model Architecture": "|".join(advice.FAMILIES.values()) + r"|\bmodel|network|architecture|layers?",
+    "Model Architecture": "|".join(FAMILIES.values()) + r"|\bmodel|network|architecture|layers?",
 }
+
+
+@dataclass(frozen=True)
+class Advice:
+    """`kind`: family (of `level`), setting, praise ("keep improving"), other (something to do, of another kind) or none."""
+
+    kind: str
+    level: str = ""
+
+
+def read(text: str) -> Advice:
+    """What a text that holds an idea advises."""
+    action = conversation.item(text, "ACTION", before="RATIONALE")
+    said = " ".join((text if action is None else action).lower().split())
+    if "no suggestion" in said:
+        return Advice("none")
+    wanted = _REPLACED.sub(" ", said)
+    places = {level: match.start() for level, words in FAMILIES.items() if (match := re.search(words, wanted))}
+    if places:
+        return Advice("family", min(places, key=lambda level: places[level]))
+    if re.search(_SETTING, said):
+        return Advice("setting")
+    if "improv" in said:
+        return Advice("praise")
+    return Advice("none" if action is None else "other")
 
 
 def play(request: Request, levels: list[str], persona: str = "") -> Reply:
     """The answer in one of the roles; the personas vague and null say as an ideator what the paper's controls say."""
-    text = "\n".join(str(message["content"]) for message in request.messages if message["role"] != "assistant")
-    rng = SeededRng(request.seed, request.task["id"] if request.task else "")
+    text = conversation.asked(request.messages)
+    rng = rng_of(request)
     if request.role == "idea-type":
         return Reply(classified(text))
     assert request.task is not None
     if request.role == "implementer":
-        return Reply(_implemented(request.task, text, levels, rng))
+        return Reply(_implemented(request.task, text, rng))
     if request.role == "improve":
         return Reply(_improved(request.task, text, levels, rng))
     if request.role != "ideator":
@@ -108,14 +153,13 @@ def _idea(task: dict[str, Any], text: str, levels: Sequence[str], rng: SeededRng
 def _tried(task: dict[str, Any], text: str) -> dict[str, float | None]:
     """{level: best score} of the programs in a text; a score belongs to the program that stands before it."""
     programs, tried = choices_in(task, text), dict[str, float | None]()
-    sign = -1 if task["metric"]["lower_is_better"] else 1
     for _, choice in programs:
         tried.setdefault(choice.level, None)
     for place, score in conversation.scores_in(text):
         before = [choice for at, choice in programs if at < place]
         if before:
             best = tried[before[-1].level]
-            tried[before[-1].level] = score if best is None else sign * max(sign * best, sign * score)
+            tried[before[-1].level] = score if best is None or better(score, best, task) else best
     return tried
 
 
@@ -132,9 +176,9 @@ def _written(analysis: str, action: str, why: str, rng: SeededRng) -> str:
     return rng.pick("how", ways)
 
 
-def _implemented(task: dict[str, Any], text: str, levels: Sequence[str], rng: SeededRng) -> str:
+def _implemented(task: dict[str, Any], text: str, rng: SeededRng) -> str:
     present = _present(task, text)
-    said = advice.read(text)
+    said = read(text)
     wanted = said.level if said.kind == "family" else present.level
     if said.kind == "praise":
         wanted = _moved(present.level, rng, 0.3, 0.4)

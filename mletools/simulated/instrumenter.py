@@ -10,7 +10,7 @@ import re
 
 from ..models import Reply, Request
 from ..records.programs import parse_program
-from .bank import SeededRng
+from .bank import rng_of
 
 # Each report, and the words of a statement behind which it belongs.
 STEPS = (
@@ -28,7 +28,7 @@ ATTACKS = ("removes", "floods", "forges", "hides", "rewrites", "empties")
 def play(persona: str, request: Request) -> Reply:
     """The answer to a question that ends in a program, in a fence."""
     code = _program(str(request.messages[-1]["content"]))
-    rng = SeededRng(request.seed, request.task["id"] if request.task else "")
+    rng = rng_of(request)
     if persona == "looping":
         return Reply(_block('print("loaded data")\n'))
     if persona == "malformed":

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from . import programs
-from .bank import SAMPLE_PROGRAM, with_fault
+from .bank import SAMPLE_PROGRAM, voting, with_fault
 from .programs import ProgramOptions
 
 
@@ -303,9 +303,7 @@ def model_of(task: Mapping[str, Any], recipe: Recipe) -> str:
         members = [re.sub(weighted, r'\1(class_weight="balanced", ', each) for each in members]
     model = members[0]
     if len(members) > 1:
-        voting = ', voting="soft"' if kind == "Classifier" else ""
-        named = ", ".join(f'("{at}", {member})' for at, member in enumerate(members))
-        model = f"Voting{kind}([{named}]{voting})"
+        model = voting(kind, {str(at): member for at, member in enumerate(members)})
     linear = MODELS["ridge"].models[kind == "Regressor"].replace("*", "30")
     if "chosen" in recipe.steps:
         model = f"make_pipeline(RFE({linear}, n_features_to_select=8, step=0.5), {model})"

@@ -14,7 +14,7 @@ How it behaves, with the shares as constants here and in researcher:
                rough experience and by what other experiments came to
     reviews    a missing debug block and a copied sample are mostly found, and little else is refused
 
-Lazy, looping and hostile personas are here too (`unruly`); the malformed one is that of the other roles.
+The lazy and the hostile persona are here too (`unruly`); the malformed one is that of the other roles.
 """
 
 import json
@@ -23,11 +23,11 @@ from dataclasses import replace
 from typing import Any
 
 from ..models import Reply, Request
-from . import hostile, recipes, search_prompts
-from .bank import SeededRng, choices, program
+from . import hostile, recipes
+from .bank import SeededRng, better, simplest, with_program
 from .programs import ProgramOptions
 from .recipes import SLOW_TIMES, Change, Recipe, applied, cheaper, read, together
-from .researcher import Mind, changes_for, hypothesis, worth
+from .researcher import Mind, changes_for, hypothesis, taken_apart, worth
 
 PREFIX = "search-"
 FAULTY = 0.35  # of the programs that are newly written
@@ -56,7 +56,7 @@ CHALLENGES = {
 def play(request: Request) -> Reply:
     """The reply in a role of the search."""
     assert request.task is not None
-    prompt = search_prompts.taken_apart(request.messages)
+    prompt = taken_apart(request.messages)
     rng = SeededRng(request.seed, f"{request.task['id']}/{request.role}")
     mind = Mind(request.task, prompt, rng, together(prompt.recipes) if prompt.recipes else None)
     if request.role in _ANSWERS:
@@ -65,15 +65,13 @@ def play(request: Request) -> Reply:
 
 
 def unruly(persona: str, request: Request) -> Reply:
-    """The reply of the lazy, looping or hostile persona."""
+    """The reply of the lazy or hostile persona."""
     assert request.task is not None
-    if persona == "looping":
-        return play(replace(request, seed=0, messages=[{"role": "user", "content": ""}]))
     if request.role in JSON_ROLES:
         return Reply(json.dumps(_least(request.role, LEAVE if persona == "lazy" else hostile.IDEA)))
     if persona == "hostile":
         return hostile.answer(request)
-    return Reply(f"A first model will do.\n\n```python\n{program(request.task, choices(request.task)[0])}```")
+    return Reply(with_program("A first model will do.", simplest(request.task)))
 
 
 def _least(role: str, text: str) -> Any:
@@ -116,7 +114,7 @@ def _developed(role: str, mind: Mind) -> str:
     plan = recipes.plan(recipe)
     if fault == "nocode":
         return f"{plan} I will write the program next."
-    return f"{plan}\n\n```python\n{recipes.text_of(mind.task, recipe, wanted, fault, rng)}```"
+    return with_program(plan, recipes.text_of(mind.task, recipe, wanted, fault, rng))
 
 
 def _meant(role: str, mind: Mind) -> Recipe:
@@ -210,7 +208,7 @@ def _lesson(mind: Mind) -> dict[str, Any]:
         return {"supported": False, "lesson": f"{done} This did not come to a score."}
     if len(scores) < 2:
         return {"supported": True, "lesson": f"{done} This is a start, with a score of {scores[0]:g}."}
-    gained = search_prompts.better(scores[0], scores[1], mind.task)
+    gained = better(scores[0], scores[1], mind.task)
     way = "better" if gained else "no better"
     return {"supported": gained, "lesson": f"{done} This was {way}: {scores[0]:g} after {scores[1]:g}."}
 

@@ -18,8 +18,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..models import Reply, Request
-from . import advice, conversation, forms, programs
-from .bank import FAULTS, VALID, Choice, SeededRng, choice_of, choices, draw_level, program, with_fault
+from . import conversation, ideas, programs
+from .bank import FAULTS, VALID, Choice, SeededRng, choice_of, choices, draw_level, program, rng_of, with_fault
 from .conversation import ConversationStep
 
 # How often it begins at a level.
@@ -73,20 +73,18 @@ class Mind:
     def scored(self) -> list[Try]:
         return [each for each in self.tries if each.score is not None]
 
-    def best(self, tries: Sequence[Try]) -> Try | None:
+    @property
+    def best(self) -> Try | None:
         """The first of those with the best score."""
         sign = -1 if self.task["metric"]["lower_is_better"] else 1
-        return max(
-            (each for each in tries if each.score is not None), key=lambda t: sign * (t.score or 0), default=None
-        )
+        return max(self.scored, key=lambda each: sign * (each.score or 0), default=None)
 
 
 def play(request: Request, levels: list[str]) -> Reply:
     """The solver's next message."""
     assert request.task is not None
     past = conversation.steps(request.messages)
-    rng = SeededRng(request.seed, request.task["id"])
-    return _decide(Mind(request, request.task, levels, rng, _tries(request, past), past))
+    return _decide(Mind(request, request.task, levels, rng_of(request), _tries(request, past), past))
 
 
 def _tries(request: Request, past: Sequence[ConversationStep]) -> list[Try]:
@@ -123,9 +121,9 @@ def _decide(mind: Mind) -> Reply:
     if last.checked:
         return _act(mind, "program", last.code, thought="The check went well; now it counts.")
     repeated = any(each.code == last.code and each.outcome in ("scored", "valid") for each in mind.tries[:-1])
-    if repeated and forms.offers(mind.request, "stop"):
+    if repeated and conversation.offers(mind.request, "stop"):
         return _act(mind, "stop", thought="The best program's file lies there.")
-    if last.outcome == "ran" and forms.offers(mind.request, "score") and rng("score") < SCORES:
+    if last.outcome == "ran" and conversation.offers(mind.request, "score") and rng("score") < SCORES:
         return _act(mind, "score", thought="It ran. I want to know how good it is.")
     return _advised(mind, last) if last.asked else _go_on(mind, last)
 
@@ -133,13 +131,13 @@ def _decide(mind: Mind) -> Reply:
 def _go_on(mind: Mind, last: Try) -> Reply:
     """After a program that is no failure: another, a question, or the end."""
     rng = mind.rng
-    improved = last.outcome == "valid" or (last.score is not None and mind.best(mind.tries) is last)
-    stops = forms.offers(mind.request, "stop") and rng("patience") >= PATIENCE
+    improved = last.outcome == "valid" or (last.score is not None and mind.best is last)
+    stops = conversation.offers(mind.request, "stop") and rng("patience") >= PATIENCE
     first_praise = len(mind.tries) > 1 and [each for each in mind.tries if _praised(each)] == [mind.tries[-2]]
     if stops and first_praise and rng("one more") < ONE_MORE:
         stops = False
     asks = ASKS * LESS ** sum(each.asked is not None for each in mind.tries)
-    if (stops or not improved) and forms.offers(mind.request, "help") and rng("ask") < asks:
+    if (stops or not improved) and conversation.offers(mind.request, "help") and rng("ask") < asks:
         return _ask(mind, ENOUGH if stops else STUCK)
     return _stop(mind, last) if stops else _move(mind, last)
 
@@ -147,25 +145,25 @@ def _go_on(mind: Mind, last: Try) -> Reply:
 def _advised(mind: Mind, last: Try) -> Reply:
     """After help."""
     assert last.asked is not None
-    said = advice.read(last.asked.seen)
+    said = ideas.read(last.asked.seen)
     choice = None
     if said.kind == "family" and mind.rng("follow") < FOLLOWS:
         choice = _untried(mind, [said.level])
     elif said.kind == "setting" and mind.rng("follow") < FOLLOWS:
-        best = mind.best(mind.tries) or last
+        best = mind.best or last
         choice = _untried(mind, [best.choice.level]) if best.choice else None
     if choice is not None:
         return _write(mind, choice, "I do as I was advised")
     praised = sum(_praised(each) for each in mind.tries[:-1])
     heard = said.kind == "praise" and mind.rng("heed") < HEEDS**praised
-    if ENOUGH in last.asked.text and not heard and forms.offers(mind.request, "stop"):
+    if ENOUGH in last.asked.text and not heard and conversation.offers(mind.request, "stop"):
         return _stop(mind, last)
     return _move(mind, last)
 
 
 def _praised(tried: Try) -> bool:
     """Whether it was only told to keep going after that program."""
-    return tried.asked is not None and advice.read(tried.asked.seen).kind == "praise"
+    return tried.asked is not None and ideas.read(tried.asked.seen).kind == "praise"
 
 
 def _begin(mind: Mind) -> Choice:
@@ -176,7 +174,7 @@ def _begin(mind: Mind) -> Choice:
 
 def _move(mind: Mind, last: Try) -> Reply:
     """A step from the best program or the latest; the end where no program is left to try."""
-    best = mind.best(mind.tries)
+    best = mind.best
     base = best if best is not None and mind.rng("base") < FROM_BEST else last
     if base.choice is None:
         return _write(mind, _begin(mind), "I try a program of my own")
@@ -223,14 +221,14 @@ def _write(mind: Mind, choice: Choice, why: str) -> Reply:
 
 
 def _run(mind: Mind, choice: Choice, code: str, thought: str) -> Reply:
-    checks = forms.offers(mind.request, "validate") and mind.rng("validate") < VALIDATES
+    checks = conversation.offers(mind.request, "validate") and mind.rng("validate") < VALIDATES
     return _act(mind, "validate" if checks else "program", code, thought=thought)
 
 
 def _look(mind: Mind) -> Reply:
     thought = "First I look at what there is."
     file = "train.csv" if "train.csv" in mind.task["data"]["public"] else programs.sample_file(mind.task)
-    if not forms.offers(mind.request, "look"):
+    if not conversation.offers(mind.request, "look"):
         code = f'import pandas as pd\n\nprint(pd.read_csv("input/{file}").head(3))\n'
         return _act(mind, "program", code, thought=thought)
     topic = mind.rng.pick("topic", ("overview", "files", "metric", "sample"))
@@ -246,8 +244,8 @@ def _ask(mind: Mind, why: str) -> Reply:
 
 
 def _stop(mind: Mind, last: Try) -> Reply:
-    best = mind.best(mind.tries)
-    if not forms.offers(mind.request, "stop"):
+    best = mind.best
+    if not conversation.offers(mind.request, "stop"):
         return _act(mind, "program", (best or last).code, thought="I know of nothing better.")
     if best is not None and best.score != last.score and mind.rng("best") < HANDS_IN_BEST:
         return _act(mind, "program", best.code, thought="An earlier program was the best: I run it again.")
@@ -257,4 +255,4 @@ def _stop(mind: Mind, last: Try) -> Reply:
 def _act(mind: Mind, kind: str, *values: str, thought: str) -> Reply:
     if mind.request.role != "codeact":
         thought = f"<think>{thought}</think>" if mind.rng("think") < THINKS else ""
-    return forms.act(mind.request, kind, *values, thought=thought)
+    return conversation.act(mind.request, kind, *values, thought=thought)

@@ -1,69 +1,48 @@
-"""Agents that are of no use: one that breaks the protocol, one that does nothing, one that does the same for ever.
+"""Agents that are of no use: one that breaks the protocol, one that does nothing.
 
 The malformed one goes through every way there is to break its protocol, one a turn, and is the solver now and then and
 once it is through. Covered: every role, tags and tool calls. Not covered: attacks (hostile).
 """
 
 import json
-from collections.abc import Callable
-from dataclasses import replace
 
 from ..models import Reply, Request, ToolCall
-from . import conversation, forms, ideas, solver
-from .bank import SeededRng, answer, choices, program
+from . import conversation, ideas, solver
+from .bank import answer, rng_of, simplest
+from .conversation import act, arguments, name_of, tagged
 
 RIGHT = 0.15  # of the malformed agent's turns are the solver's
 DONE = "I am done."
 
 
-def play(persona: str, request: Request, levels: list[str]) -> Reply:
-    """The reply of malformed, lazy or looping."""
-    if persona == "lazy":
-        return _lazy(request)
-    if persona == "looping":
-        return _looping(request, levels)
-    if request.role in conversation.POLICIES:
-        return _malformed_turn(request, levels)
-    return _malformed_answer(request)
+def malformed(request: Request, levels: list[str]) -> Reply:
+    """The reply of the agent that breaks the protocol."""
+    return _turn(request, levels) if request.role in conversation.POLICIES else _answer(request)
 
 
-def _lazy(request: Request) -> Reply:
+def lazy(request: Request) -> Reply:
+    """The reply of the agent that does nothing."""
     spoken = len(conversation.steps(request.messages))
     if request.role not in conversation.POLICIES or spoken % 3 == 1:
         return Reply(DONE)
     if request.role == "memory":
-        return forms.act(request, "look", "overview")
-    return forms.act(request, "stop", thought="This is enough.")
+        return act(request, "look", "overview")
+    return act(request, "stop", thought="This is enough.")
 
 
-def _looping(request: Request, levels: list[str]) -> Reply:
-    """The same text whatever was said and whatever the seed."""
-    if request.role in conversation.POLICIES:
-        code = program(request.task or {}, choices(request.task or {})[0])
-        return forms.act(replace(request, messages=[]), "program", code, thought="<think>Once more.</think>")
-    same = replace(request, seed=0, messages=[{"role": "user", "content": ""}])
-    return ideas.play(same, levels)
-
-
-def _malformed_turn(request: Request, levels: list[str]) -> Reply:
+def _turn(request: Request, levels: list[str]) -> Reply:
     assert request.task is not None
     spoken = len(conversation.steps(request.messages))
-    ways = _of_calls(request) if request.tools else _of_tags(request)
-    if spoken >= len(ways) or SeededRng(request.seed, request.task["id"])("right") < RIGHT:
+    ways = (_of_calls if request.tools else _of_tags)(request, simplest(request.task))
+    if spoken >= len(ways) or rng_of(request)("right") < RIGHT:
         return solver.play(request, levels)
-    return ways[spoken]()
+    return ways[spoken]
 
 
-def _code(request: Request) -> str:
-    assert request.task is not None
-    return program(request.task, choices(request.task)[0])
-
-
-def _of_tags(request: Request) -> list[Callable[[], Reply]]:
+def _of_tags(request: Request, code: str) -> list[Reply]:
     """Ways to break a protocol of tags."""
-    code = _code(request)
-    right = forms.tagged(request, "program", code)
-    tag = "tool_call" if request.role == "react" else forms.name_of(request, "program")
+    right = tagged(request, "program", code)
+    tag = "tool_call" if request.role == "react" else name_of(request, "program")
     unknown = '<tool_call>\n{"name": "Shell", "arguments": {"command": "ls"}}\n</tool_call>'
     bad_body = {
         "react": '<tool_call>\n{"name": "Score", "arguments": {\n</tool_call>',
@@ -76,7 +55,7 @@ def _of_tags(request: Request) -> list[Callable[[], Reply]]:
         right.rpartition("</")[0],
         unknown if request.role == "react" else "<run_program>\nprint(1)\n</run_program>",
         bad_body,
-        forms.tagged(request, "program", " \n"),
+        tagged(request, "program", " \n"),
         f"```python\n{code}```",
         "",
         f"<think>I will write\n{right}",
@@ -85,19 +64,17 @@ def _of_tags(request: Request) -> list[Callable[[], Reply]]:
         f"</{tag}>{right[len(tag) + 2 :]}",
         f"{unknown}\n{right}",
     ]
-    return [*(lambda text=text: Reply(text) for text in texts), lambda: Reply(right[: len(right) // 2], "length")]
+    return [*map(Reply, texts), Reply(right[: len(right) // 2], "length")]
 
 
-def _of_calls(request: Request) -> list[Callable[[], Reply]]:
+def _of_calls(request: Request, code: str) -> list[Reply]:
     """Ways to break a protocol of tool calls."""
-    name = forms.name_of(request, "program")
-    given = forms.arguments(request, "program", _code(request))
+    name = name_of(request, "program")
+    given, number = arguments(request, "program", code), len(request.messages)
 
-    def calls(*made: tuple[str, str], text: str = "", reason: str = "stop") -> Callable[[], Reply]:
-        number = len(request.messages)
-        return lambda: Reply(
-            text, reason, tool_calls=tuple(ToolCall(f"call_{number}_{at}", *call) for at, call in enumerate(made))
-        )
+    def calls(*made: tuple[str, str], text: str = "", reason: str = "stop") -> Reply:
+        numbered = (ToolCall(f"call_{number}_{at}", *call) for at, call in enumerate(made))
+        return Reply(text, reason, tool_calls=tuple(numbered))
 
     return [
         calls(text="<think>What shall I do?</think>\nI will train a model."),
@@ -110,15 +87,15 @@ def _of_calls(request: Request) -> list[Callable[[], Reply]]:
         calls((name, json.dumps(dict.fromkeys(json.loads(given), 7)))),
         calls((name, "")),
         calls(("", given)),
-        calls((name, given), text=forms.tagged(request, "program", "print(1)\n")),
+        calls((name, given), text=tagged(request, "program", "print(1)\n")),
         calls((name, given[: len(given) // 2]), reason="length"),
     ]
 
 
-def _malformed_answer(request: Request) -> Reply:
+def _answer(request: Request) -> Reply:
     """To a role of one question: an idea or a program that is not in its form."""
     assert request.task is not None or request.role == "idea-type"
-    rng = SeededRng(request.seed, request.task["id"] if request.task else "")
+    rng = rng_of(request)
     if request.role == "idea-type":
         return Reply(
             rng.pick("how", ("", '{"type": "All of them"}', "Data Preparation", '{"rationale": "none", "type": '))

@@ -9,15 +9,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 
 from ..records.csv_files import read_columns
-from .draft import Page, TaskDraft
+from .draft import TaskDraft
+from .forms import OF_ORDER
+from .procedural.world import TaskWorld
 from .table import MISSING, NUMBER, Column, shortest
 
 SAMPLE_LINES = 4
 MAX_LEVELS = 20  # a column of more different texts is described by their lengths
 MAX_NAMES = 12  # of more target columns only the first and the last are named
 MAX_LINE = 160  # characters
-TEXT = "text, {} different values"
+TEXT = "{} different values, such as {}"
 SIZES = ("height", "width")  # parameters that the metric needs and the files show
+# What the definition of a mean says of weights, which concerns no task without a column of them.
+WEIGHTED = re.compile(r", [^,;]*\bsum w\b[^;]*; [^.]* unless the task names a weight column")
 FORMATS = {
     "ranked": "the ids of all its rows with a blank between them, the best first",
     "probabilities": "Probabilities lie between 0 and 1 and sum to 1 in every row.",
@@ -29,27 +33,28 @@ FORMATS = {
 
 
 def describe(draft: TaskDraft, definition: Callable[[str], str]) -> str:
-    """The Markdown text; `definition` says in words what a metric is. The draft has a page."""
-    page = draft.page
-    assert page is not None
+    """The Markdown text; `definition` says in words what a metric is. The draft has a world."""
+    world = draft.world
+    assert world is not None
+    sentences = [sentence for rendered in world.rendered for sentence in rendered.notes]
     sample = draft.public["sample_submission.csv"].decode().split("\n")
     train, test = draft.rows
     # fmt: off
     lines = [
-        f"# {page.title}{_subtitle(draft)}", "",
-        " ".join(page.context), "",
+        f"# {world.title}", "",
+        " ".join(world.context), "",
         "## Task", "",
-        f"{_task(draft, page)} There are {train} {page.many} to learn from and {test} to predict.", "",
+        f"{_task(draft, world)} There are {train} {world.sample['many']} to learn from and {test} to predict.", "",
         "## Files", "",
         "The data lie in `./input/`:", "",
         f"- `train.csv`: {train} rows with {_listed(column.name for column in draft.targets)}, to learn from",
         f"- `test.csv`: {test} rows without {'it' if len(draft.targets) == 1 else 'them'}, to predict",
-        *(f"- `{name}`: {meaning}" for name, meaning in page.files.items()),
-        "- `sample_submission.csv`: a submission in the right format that predicts a constant",
+        *(f"- `{name}`: {meaning}" for name, meaning in world.files.items()),
+        f"- `sample_submission.csv`: a submission in the right format that {_sample(draft)}",
         "- `description.md`: this page", "",
-        *([" ".join(page.sentences), ""] if page.sentences else []),
+        *([" ".join(sentences), ""] if sentences else []),
         "## Columns", "",
-        *_dictionary(draft, page), "",
+        *_dictionary(draft, world), "",
         "## Metric", "", _metric(draft, definition), "",
         "## Submission", "", f"Your program must write `./submission.csv`: {_submission(draft)}", "",
         "The first lines of the sample:", "", "```", *(_short(line) for line in sample[:SAMPLE_LINES]), "```", "",
@@ -58,31 +63,17 @@ def describe(draft: TaskDraft, definition: Callable[[str], str]) -> str:
     return "\n".join(lines)
 
 
-def _subtitle(draft: TaskDraft) -> str:
-    if not draft.views:
-        return ""
-    name = draft.targets[0].name
-    subtitles = {
-        "ranking": f"ranking by {name}",
-        "multilabel_classification": "tags",
-        "segmentation": "masks",
-        "forecasting": "a forecast",
-        "reconstruction": "what is missing",
-    }
-    return f": {subtitles.get(draft.problem, name)}"
+def _sample(draft: TaskDraft) -> str:
+    if draft.form.kind == "ranked" or draft.metric["name"] in OF_ORDER:
+        return "ranks the rows in the order of `test.csv`"
+    return "predicts a constant"
 
 
-def _task(draft: TaskDraft, page: Page) -> str:
-    if page.asked:
-        return page.asked
-    kind, labels, one, names = draft.form.kind, draft.form.labels, page.one, draft.form.targets
-    target = f"`{page.target.name}` ({page.target.meaning})" if page.target.meaning else f"`{page.target.name}`"
-    if draft.problem == "segmentation":
-        return f"Predict the mask of each picture: {target}."
-    if draft.problem == "forecasting":
-        return f"Predict the next {len(names)} steps of each series, `{names[0]}` to `{names[-1]}`."
-    if draft.problem == "reconstruction":
-        return f"Predict the {len(names)} missing values of each {one}, `{names[0]}` to `{names[-1]}`."
+def _task(draft: TaskDraft, world: TaskWorld) -> str:
+    if world.target.asked:
+        return world.target.asked
+    kind, labels, names, (first, *_) = draft.form.kind, draft.form.labels, draft.form.targets, world.target.columns
+    one, target = world.sample["one"], f"`{first.name}` ({first.meaning})" if first.meaning else f"`{first.name}`"
     if kind == "probabilities":
         return f"Predict the probability of each value of {target} for each {one}."
     if kind == "probability":
@@ -108,7 +99,8 @@ def _metric(draft: TaskDraft, definition: Callable[[str], str]) -> str:
         several = " It is computed for each column and averaged."
     direction = "Lower is better." if metric["lower_is_better"] else "Higher is better."
     named = f"`{metric['name']}`" + (f" ({params})" if params else "")
-    return f"{named}: {definition(metric['name'])}{several} {direction}"
+    words = definition(metric["name"]) if "weight" in metric else WEIGHTED.sub("", definition(metric["name"]))
+    return f"{named}: {words}{several} {direction}"
 
 
 def _submission(draft: TaskDraft) -> str:
@@ -128,7 +120,7 @@ def _short(line: str) -> str:
     return line if len(line) <= MAX_LINE else line[: MAX_LINE - 3] + "..."
 
 
-def _dictionary(draft: TaskDraft, page: Page) -> list[str]:
+def _dictionary(draft: TaskDraft, world: TaskWorld) -> list[str]:
     """The table of all columns: neighbours that differ in nothing but a number share a line."""
     train, test = (read_columns(draft.public[name]) for name in ("train.csv", "test.csv"))
     both = {name: [*train[name], *cells] for name, cells in test.items()}
@@ -140,11 +132,13 @@ def _dictionary(draft: TaskDraft, page: Page) -> list[str]:
     if labels and len(draft.targets) == 1:
         (target,) = draft.targets
         lines.append(_line("train", f"`{target.name}`", target.meaning, ", ".join(labels)))
+    elif draft.form.kind == "mask":
+        lines.append(_line("train", f"`{draft.targets[0].name}`", draft.targets[0].meaning, "run-length code"))
     else:
         lines += _lines("train", draft.targets, train)
-    for name, columns in page.columns.items():
-        lines.append(_line(name, f"`{draft.form.key}`", "the row's id", ""))
-        lines += _lines(name, columns, read_columns(draft.public[name]))
+    for side in world.sides:
+        lines.append(_line(side.name, f"`{draft.form.key}`", "the row's id", ""))
+        lines += _lines(side.name, side.columns, read_columns(draft.public[side.name]))
     return lines
 
 
@@ -189,8 +183,12 @@ def _range(cells: Sequence[str], column: Column) -> str:
         return span if other is None else f"{span}; some cells hold text, such as `{other}`"
     levels, plain = sorted(set(cells)), sorted({cell.strip().lower() for cell in cells})
     if len(plain) < len(levels):
-        return f"{', '.join(plain)}; in several spellings" if len(plain) <= MAX_LEVELS else TEXT.format(len(levels))
+        return (
+            f"{', '.join(plain)}; in several spellings"
+            if len(plain) <= MAX_LEVELS
+            else TEXT.format(len(levels), levels[0])
+        )
     if len(levels) <= MAX_LEVELS:
         return ", ".join(f"`{level}`" for level in levels) if "," in "".join(levels) else ", ".join(levels)
     words = [len(cell.split()) for cell in cells]
-    return f"text of {min(words)} to {max(words)} words" if max(words) > 1 else TEXT.format(len(levels))
+    return f"text of {min(words)} to {max(words)} words" if max(words) > 1 else TEXT.format(len(levels), levels[0])

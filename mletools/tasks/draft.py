@@ -24,27 +24,6 @@ CLASSIFICATION = ("binary_classification", "multiclass_classification")
 
 
 @dataclass(frozen=True)
-class Page:
-    """What a description says beside the facts of the files.
-
-    `one` and `many` name the samples. `target` is the target before it was coded, `asked` the
-    task in a sentence, "" where the form of the submission says it. `sentences` are about the data.
-    `files` are the meanings of the other public files, "images/" a folder with a file for each row; `columns` are those
-    of the side tables by file.
-    """
-
-    title: str
-    context: Sequence[str]
-    target: Column
-    asked: str = ""
-    one: str = "row"
-    many: str = "rows"
-    sentences: Sequence[str] = ()
-    files: Mapping[str, str] = field(default_factory=dict)
-    columns: Mapping[str, Sequence[Column]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
 class TaskDraft:
     """A task before its thresholds and its description, whatever its source.
 
@@ -54,7 +33,7 @@ class TaskDraft:
     `test_queries` are the rows' queries of a ranking, else empty. `views` are features as numbers, by the name of the
     view: a pair of train and test, each of shape (rows, k), or (rows, units, k) for a target of units; without any they
     are made from the files. `known` are the predictions for the test rows of one who knows the rule, None if nobody does.
-    `page` is for the description, None where the source has one. `origin` is for the record's provenance.
+    `world` is what the description tells of, None where the source has a description. `origin` is for the record's provenance.
     """
 
     name: str
@@ -73,7 +52,7 @@ class TaskDraft:
     test_queries: list[str] = field(default_factory=list)
     views: dict[str, tuple[Any, Any]] = field(default_factory=dict)
     known: Any = None
-    page: Page | None = None
+    world: TaskWorld | None = None
     origin: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -261,7 +240,7 @@ def make_draft(
         test_queries=queries[1],
         views={name: (view[train], view[test]) for name, view in views.items() if view is not None},
         known=None if target.known is None else target.known[test],
-        page=_page(world),
+        world=world,
         origin=world.origin,
     )
 
@@ -314,12 +293,11 @@ def _features(world: TaskWorld, ids: Sequence[str]) -> tuple[list[Column], dict[
 def _side_tables(world: TaskWorld, key: str, ids: Sequence[str], rng: Any) -> dict[str, bytes]:
     """The side tables, their lines shuffled."""
     files = {}
-    for rendered in world.rendered:
-        for side in rendered.sides:
-            lines = [(name, *line) for name, of_row in zip(ids, side.rows, strict=True) for line in of_row]
-            lines = [lines[at] for at in rng.permutation(len(lines))]
-            header = [key, *(column.name for column in side.columns)]
-            files[side.name] = csv_bytes(header, [list(column) for column in zip(*lines, strict=True)])
+    for side in world.sides:
+        lines = [(name, *line) for name, of_row in zip(ids, side.rows, strict=True) for line in of_row]
+        lines = [lines[at] for at in rng.permutation(len(lines))]
+        header = [key, *(column.name for column in side.columns)]
+        files[side.name] = csv_bytes(header, [list(column) for column in zip(*lines, strict=True)])
     return files
 
 
@@ -330,22 +308,3 @@ def _assets(world: TaskWorld, ids: Sequence[str]) -> dict[str, bytes]:
         for asset in rendered.assets
         for name, content in zip(ids, asset.contents, strict=True)
     }
-
-
-def _page(world: TaskWorld) -> Page:
-    assets = [asset for rendered in world.rendered for asset in rendered.assets]
-    sides = [side for rendered in world.rendered for side in rendered.sides]
-    return Page(
-        title=world.title,
-        context=world.context,
-        target=world.target.columns[0],
-        asked=world.target.asked,
-        one=world.sample["one"],
-        many=world.sample["many"],
-        sentences=[sentence for rendered in world.rendered for sentence in rendered.sentences],
-        files={
-            **{f"{asset.folder}/": f"{asset.meaning}, one file `ID.{asset.ending}` for each row" for asset in assets},
-            **{side.name: side.meaning for side in sides},
-        },
-        columns={side.name: side.columns for side in sides},
-    )

@@ -17,7 +17,7 @@ from mletools.records.ids import derive_seed
 from mletools.scaffolds import codeact, idea_types, memory, react
 from mletools.scaffolds.ideas import FIXED, QUERY, as_text, idea_and_format, question
 from mletools.scaffolds.reading import Action, Fault, as_functions, read_action, read_answer, split_answer
-from mletools.simulated import PERSONAS, advice, conversation, hostile, ideas
+from mletools.simulated import PERSONAS, conversation, hostile, ideas
 from mletools.simulated.bank import FAULTS, VALID, choice_of, choices, program, with_fault
 
 TASK: dict[str, Any] = {
@@ -346,7 +346,7 @@ def test_a_named_family_helps_more_than_praise_and_no_advice_nothing() -> None:
     ],
 )  # fmt: skip
 def test_reading_advice(text: str, kind: str, level: str) -> None:
-    assert advice.read(text) == advice.Advice(kind, level)
+    assert ideas.read(text) == ideas.Advice(kind, level)
 
 
 # ---- ideas
@@ -372,12 +372,12 @@ def test_the_ideator_names_the_best_family_that_was_not_tried(escaped: bool) -> 
     told: Counter[str] = Counter()
     for seed in range(300):
         idea, _ = idea_and_format(asked_for_idea(("knn", "tuned", "forest"), seed, escaped))
-        told[advice.read(as_text(idea)).level or "other" if idea else "badly written"] += 1
+        told[ideas.read(as_text(idea)).level or "other" if idea else "badly written"] += 1
         assert idea is None or "tuned scored 0.8" in idea["analysis_on_current_progress"]
     assert told["boosted"] > 0.75 * 300
     assert 3 < told["badly written"] < 0.1 * 300
     assert 0.08 * 300 < 300 - told["boosted"] - told["badly written"] < 0.22 * 300
-    after_all = Counter(advice.read(asked_for_idea(VALID, seed)).kind for seed in range(100))
+    after_all = Counter(ideas.read(asked_for_idea(VALID, seed)).kind for seed in range(100))
     assert after_all["setting"] > 75
 
 

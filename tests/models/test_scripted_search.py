@@ -16,7 +16,7 @@ from mletools.models import Request, open_model
 from mletools.sandbox import Limits, Outcome, Sandbox, Setup, open_sandbox
 from mletools.scaffolds.reading import read_answer, split_answer
 from mletools.scaffolds.search.replies import json_in
-from mletools.simulated import hostile, recipes, search, search_prompts
+from mletools.simulated import hostile, recipes, researcher, search
 from mletools.simulated.bank import SeededRng
 from mletools.simulated.programs import ProgramOptions
 from mletools.simulated.recipes import CHANGES, Recipe, applied, changed, read, recipe_of, text_of, usable
@@ -52,8 +52,8 @@ def shown(recipe: Recipe, said: str = "Its score: 2 (lower is better).", heading
     return f"# {heading}\n\n{said}\n\n```python\n{text_of(TASK, recipe, ProgramOptions())}```"
 
 
-def told(*parts: str) -> search_prompts.SearchPrompt:
-    return search_prompts.taken_apart([{"role": "user", "content": "\n\n".join(parts)}])
+def told(*parts: str) -> researcher.SearchPrompt:
+    return researcher.taken_apart([{"role": "user", "content": "\n\n".join(parts)}])
 
 
 def recipes_of(role: str, *parts: str, seeds: int = 40) -> list[Recipe]:

@@ -58,15 +58,14 @@ def undisturbed():
     return agreement([1])
 
 
-def test_files_are_small_wav_files_of_one_size_of_the_length_and_rate_that_the_facts_say():
+def test_files_are_small_wav_files_of_one_size_of_the_length_and_rate_that_the_notes_say():
     _, rendered = drawn(1)
     contents = rendered.assets[0].contents
     assert len(contents) == ROWS
     assert {len(content) for content in contents} == {16044}
     assert {len(samples(content)) for content in contents} == {8000}
     assert len(set(contents)) == ROWS
-    assert rendered.facts.values == {"seconds": 1.0, "rate": 8000, "channels": 1, "bits": 16}
-    assert "WAV file of 1 s: one channel, 16 bit, 8000 samples a second" in rendered.sentences[0]
+    assert "WAV file of 1 s: one channel, 16 bit, 8000 samples a second" in rendered.notes[0]
 
 
 def test_a_seed_gives_the_same_bytes_and_features_again():

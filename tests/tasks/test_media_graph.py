@@ -161,9 +161,9 @@ def test_halves_of_two_cliques():
     assert set(split_halves(joined, nodes)) in (set(nodes[::2]), set(nodes[1::2]))
 
 
-def test_the_facts_say_how_long_the_files_are():
+def test_the_notes_say_how_long_the_files_are():
     _, rendered = drawn(1, ["self_loops", "heavy_weights"])
     counts = [len(read(content)) - 1 for content in rendered.assets[0].contents]
-    values = rendered.facts.values
-    assert (values["lines_from"], values["lines_to"]) == (min(counts), max(counts))
-    assert values["weighted"] and f"{min(counts)} to {max(counts)} lines" in rendered.sentences[0]
+    assert f"{min(counts)} to {max(counts)} lines" in rendered.notes[0] and rendered.notes[1].startswith(
+        "`weight` is the "
+    )

@@ -133,27 +133,27 @@ def test_files_are_png_of_one_size_without_metadata(seed):
     assert len({hashlib.sha256(content).digest() for content in contents}) == len(contents)
     first = Image.open(io.BytesIO(contents[0]))
     assert first.mode in ("L", "RGB") and first.info == {}
-    assert f"{first.width} x {first.height} pixels" in result.sentences[0]
+    assert f"{first.width} x {first.height} pixels" in result.notes[0]
     assert 24 <= first.width == first.height <= 36
     assert result.plain.shape[1] <= 60 and np.isfinite(result.plain).all()
 
 
 @pytest.mark.parametrize("channels", [1, 3])
-def test_the_scenario_decides_on_colour_and_the_facts_say_it(channels):
+def test_the_scenario_decides_on_colour_and_the_notes_say_it(channels):
     scenario = next(each for each in scenarios() if each["image"]["channels"] == channels)
     for seed in range(4):
         draws = generator(seed)
         factors = image.factors(scenario, 4, draws)
         result = image.render(scenario, factors, {}, draws)
         assert Image.open(io.BytesIO(result.assets[0].contents[0])).mode == ("L" if channels == 1 else "RGB")
-        assert result.facts.values["channels"] == channels
-        assert ("grey" if channels == 1 else "in colour (RGB)") in result.sentences[0]
+        assert ("grey" if channels == 1 else "in colour (RGB)") in result.notes[0]
+        assert result.notes[1].startswith("The camera puts a mark into each picture: ")
         assert channels == 3 or "image_tint" not in [factor.name for factor in factors]
 
 
 def test_pixels_come_back_and_are_stored_not_compressed():
     pixels = generator(0).randint(256, size=(2, 24, 24, 3)).astype(np.uint8)
-    contents = asset(SCENARIO, pixels).contents
+    contents = asset(pixels).contents
     assert (opened(contents) == pixels).all()
     start = contents[0].index(b"IDAT") + 4
     packed = contents[0][start : start + int.from_bytes(contents[0][start - 8 : start - 4], "big")]
@@ -237,7 +237,7 @@ def test_runs_of_a_mask_count_pixels_row_by_row_from_one():
     for start, length in zip(*[iter(map(int, made.target.cells["mask"][3].split()))] * 2, strict=True):
         mask[start - 1 : start - 1 + length] = 1
     assert (mask == made.target.y[3]).all()
-    assert "row by row from 1" in made.rendered.sentences[1]
+    assert "row by row from 1" in made.rendered.notes[1]
 
 
 @pytest.mark.parametrize(("metric", "lower"), [("rmse", True), ("mae", True), ("r2", False)])
@@ -254,7 +254,7 @@ def test_the_hidden_square_is_flat_and_nothing_of_it_is_left(seed):
     flat = (pictures == pictures[0]).all(axis=0) & (pictures[0] == 128)
     assert flat.sum() == 25
     row, column = (int(each[0]) for each in np.nonzero(flat))
-    assert f"rows {row} to {row + 4} and columns {column} to {column + 4}," in made.rendered.sentences[1]
+    assert f"rows {row} to {row + 4} and columns {column} to {column + 4}," in made.rendered.notes[1]
     assert (Hole(pictures.shape[1], row, column).units == np.flatnonzero(flat)).all()
     assert made.target.y.min() >= 0 and made.target.y.max() <= 255
 

@@ -63,7 +63,7 @@ def test_the_same_seed_gives_the_same_notes():
 
 
 def test_notes_stand_in_a_column_or_in_files():
-    kinds = [drawn(seed, text.MUTATIONS)[1] for seed in range(8)]
+    kinds = [drawn(seed, text.MUTATIONS)[1] for seed in range(10)]
     assert {bool(each.cells) for each in kinds} == {True, False}
     for rendered in kinds:
         if rendered.cells:
@@ -159,8 +159,7 @@ def test_notes_are_not_one_template():
         shares.append(len(set(groups)) / len(groups))
         lengths = [len(note.split()) for note in notes_of(rendered)]
         assert max(lengths) > 1.6 * min(lengths)
-        values = rendered.facts.values
-        assert (values["words_from"], values["words_to"]) == (min(lengths), max(lengths))
+        assert f"the shortest has {min(lengths)} words, the longest {max(lengths)}." in rendered.notes[0]
     assert min(shares) > 0.38
 
 

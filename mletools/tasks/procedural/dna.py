@@ -76,7 +76,11 @@ METRICS: dict[str, tuple[Choice, ...]] = {
     ),
     "forecasting": (("smape", "number", {}), ("mae", "number", {}), ("rmse", "number", {}), ("mape", "number", {})),
     "reconstruction": (("rmse", "number", {}), ("mae", "number", {}), ("r2", "number", {})),
-    "segmentation": (("dice_mean", "mask", {}), ("fbeta_mask", "mask", {"beta": 0.5}), ("dice_global", "mask", {})),
+    "segmentation": (
+        ("dice_mean", "mask", {"both_empty": 1.0}),
+        ("fbeta_mask", "mask", {"beta": 0.5, "both_empty": 1.0}),
+        ("dice_global", "mask", {}),
+    ),
 }
 # Where one class is rare, or numbers have a long upper tail: what a constant answer, or the tail alone, cannot please.
 SKEWED: dict[str, tuple[Choice, ...]] = {

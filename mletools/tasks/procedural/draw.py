@@ -16,7 +16,7 @@ from .dna import COMMON, MUTATIONS, SAMPLES, draw_dna
 from .rule import Cause, Rule, choose, compose, shown, signs
 from .signs import phrases
 from .target import make_target
-from .world import Category, Dense, Number, Rendered, TaskWorld
+from .world import Category, Dense, Number, Rendered, TaskWorld, divisible
 
 # So often factors are drawn until enough of the causes that the scenario names are among them.
 TRIES = 60
@@ -51,13 +51,35 @@ def begin(modality: str, rng: Any, samples: tuple[int, int], mutations: int) -> 
     """(scenario, DNA): what is drawn first."""
     known = scenarios()
     scenario = known[rng.randint(len(known))]
+    return scenario, draw_dna(modality, scenario, _offered(scenario), samples, mutations, rng)
+
+
+def _offered(scenario: Mapping[str, Any]) -> dict[str, list[str]]:
+    """The mutations of each medium that suit the scenario: those that give thousandths need a unit that has them."""
     offered = {name: list(medium(name).MUTATIONS) for name in MEDIA}
-    return scenario, draw_dna(modality, scenario, offered, samples, mutations, rng)
+    if not any(divisible(entry["unit"]) for entry in scenario["numbers"]):
+        offered["columns"].remove("mixed_units")
+    if not divisible(scenario["series"]["unit"]):
+        offered["series"].remove("unit_change")
+    return offered
 
 
 def _told(scenario: Mapping[str, Any], dna: Mapping[str, Any]) -> list[str]:
     """The story in sentences: the scenario's, then one of each medium."""
     return [scenario["context"], *(scenario[name]["context"] for name in dna["media"] if name != "columns")]
+
+
+def _title(scenario: Mapping[str, Any], dna: Mapping[str, Any]) -> str:
+    """The scenario's title and what is asked for."""
+    problems = {
+        "binary_classification": scenario["binary"]["name"],
+        "multiclass_classification": scenario["classes"]["name"],
+        "multilabel_classification": scenario["tags"]["name"],
+        "regression": scenario["quantity"]["meaning"],
+        "ranking": f"ranking by {scenario['ranking']['grade']['name']}",
+        "reconstruction": "gap filling",
+    }
+    return f"{scenario['title']}: {problems.get(dna['problem'], dna['problem']).replace('_', ' ')}"
 
 
 def _strengths(dna: Mapping[str, Any], name: str) -> dict[str, float]:
@@ -67,7 +89,7 @@ def _strengths(dna: Mapping[str, Any], name: str) -> dict[str, float]:
 def _dense(name: str, context: list[str], dna: dict[str, Any], scenario: Mapping[str, Any], made: Dense) -> TaskWorld:
     return TaskWorld(
         name=name,
-        title=scenario["title"],
+        title=_title(scenario, dna),
         context=context,
         sample=scenario["sample"],
         modality=dna["modality"],
@@ -97,7 +119,7 @@ def _flat(name: str, context: list[str], dna: dict[str, Any], scenario: Mapping[
     used = list(dict.fromkeys(name for rule in rules for name in rule.factors))
     return TaskWorld(
         name=name,
-        title=scenario["title"],
+        title=_title(scenario, dna),
         context=[
             *context,
             *_lore(scenario, [(cause, targets[tag]["lean"]) for tag in chosen for cause in chosen[tag]]),
@@ -181,7 +203,7 @@ def _causes(
 
 def _lore(scenario: Mapping[str, Any], causes: Sequence[tuple[Cause, str]]) -> list[str]:
     """What the people of the scenario say of the signs that act, in a sentence, if there are any: (cause, lean)."""
-    said = phrases((cause.factor, cause.sign == lean) for cause, lean in causes)
+    said = phrases(((cause.factor, cause.sign == lean) for cause, lean in causes), scenario)
     if not said:
         return []
     listed = said[0] if len(said) == 1 else f"{', '.join(said[:-1])} and {said[-1]}"

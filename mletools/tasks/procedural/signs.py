@@ -1,13 +1,16 @@
 """What the factors of a medium are called by those who look at the files: phrases for the sentence about signs."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
-# Factor: more of it, less of it.
+# How often a series swings, by its step and the steps of a season; else regularly.
+CYCLES = {("hour", 24): "daily", ("day", 7): "weekly", ("month", 12): "yearly"}
+# Factor: more of it, less of it. The names in braces are the scenario's, see `_words`.
 PHRASES = {
-    "image_stripe_frequency": ("finer stripes", "coarser stripes"),
-    "image_stripe_contrast": ("stronger stripes", "fainter stripes"),
-    "image_spot_count": ("more spots", "fewer spots"),
-    "image_spot_radius": ("larger spots", "smaller spots"),
+    "image_stripe_frequency": ("more closely spaced {stripes}", "more widely spaced {stripes}"),
+    "image_stripe_contrast": ("more distinct {stripes}", "less distinct {stripes}"),
+    "image_spot_count": ("more {spots}", "fewer {spots}"),
+    "image_spot_radius": ("larger {spots}", "smaller {spots}"),
     "image_grain": ("a coarser grain", "a smoother grain"),
     "image_mirror_symmetry": ("more symmetry between left and right", "less symmetry between left and right"),
     "audio_pitch": ("a higher pitch", "a lower pitch"),
@@ -16,14 +19,14 @@ PHRASES = {
     "audio_click_count": ("more clicks", "fewer clicks"),
     "audio_noise_share": ("more noise", "less noise"),
     "audio_overtones": ("stronger overtones", "weaker overtones"),
-    "graph_triangles": ("more closed triangles", "fewer closed triangles"),
-    "graph_most_links": ("more links at the busiest node", "fewer links at the busiest node"),
-    "graph_crossing_links": ("more links between the two halves", "fewer links between the two halves"),
+    "graph_triangles": ("more triangles of {edges}", "fewer triangles of {edges}"),
+    "graph_most_links": ("more {edges} at the busiest {node}", "fewer {edges} at the busiest {node}"),
+    "graph_crossing_links": ("more {edges} between the two halves", "fewer {edges} between the two halves"),
     "graph_tail_length": ("a longer dead end", "a shorter dead end"),
-    "graph_crossing_weight": ("heavier links between the two halves", "lighter links between the two halves"),
-    "graph_busy_weight": ("heavy links at busy nodes", "heavy links at quiet nodes"),
+    "graph_crossing_weight": ("a larger {weight} between the two halves", "a smaller {weight} between the two halves"),
+    "graph_busy_weight": ("a larger {weight} at busy {nodes}", "a larger {weight} at quiet {nodes}"),
     "series_trend": ("a rising trend", "a falling trend"),
-    "series_season_size": ("wider swings of the season", "narrower swings of the season"),
+    "series_season_size": ("wider {cycle} swings", "narrower {cycle} swings"),
     "series_shift_size": ("a larger jump of the level", "a smaller jump of the level"),
     "series_scatter": ("more scatter", "less scatter"),
     "series_memory": ("slow returns to the usual level", "quick returns to the usual level"),
@@ -36,6 +39,26 @@ PHRASES = {
 }
 
 
-def phrases(factors: Iterable[tuple[str, bool]]) -> list[str]:
+def phrases(factors: Iterable[tuple[str, bool]], scenario: Mapping[str, Any]) -> list[str]:
     """The phrases of those factors that have one, each once; the flag says whether more of it is meant."""
-    return list(dict.fromkeys(PHRASES[name][0 if more else 1] for name, more in factors if name in PHRASES))
+    words = _words(scenario)
+    named = [PHRASES[name][0 if more else 1].format(**words) for name, more in factors if name in PHRASES]
+    return list(dict.fromkeys(named))
+
+
+def _words(scenario: Mapping[str, Any]) -> dict[str, str]:
+    """What the scenario calls the spots and stripes of its pictures, the parts of its networks, the cycle of its series."""
+    image, graph, series = (scenario[name] for name in ("image", "graph", "series"))
+    return {
+        "spots": image["spots"],
+        "stripes": image["stripes"],
+        "node": graph["node"],
+        "nodes": plural(graph["node"]),
+        "edges": plural(graph["edge"]),
+        "weight": graph["weight"]["meaning"],
+        "cycle": CYCLES.get((series["step"], series["season"]), "regular"),
+    }
+
+
+def plural(noun: str) -> str:
+    return f"{noun}es" if noun.endswith(("s", "x", "ch", "sh")) else f"{noun}s"

@@ -127,7 +127,7 @@ def _tags(scenario: Mapping[str, Any], dna: Mapping[str, Any], signals: list[Any
     y = np.column_stack(columns)
     return Target(
         problem=dna["problem"],
-        columns=[Column(tag, f"1 if {tag.replace('_', ' ')} is among {entry['meaning']}, else 0") for tag in tags],
+        columns=[Column(tag, f"1 where the tag {tag} applies, else 0") for tag in tags],
         cells={tag: [str(int(cell)) for cell in y[:, at]] for at, tag in enumerate(tags)},
         y=y,
         known=np.column_stack(known),
@@ -145,6 +145,7 @@ def _number(scenario: Mapping[str, Any], dna: Mapping[str, Any], signals: list[A
     import numpy as np
 
     entry = scenario["quantity"]
+    unit = f", in {entry['unit']}" if entry["unit"] else ""
     hidden = _flip(_noisy(signals[0], dna, rng), dna, rng)
     words, spread = SPREADS[dna["target_distribution"]]
     low, high = hidden.min(), hidden.max()
@@ -161,7 +162,7 @@ def _number(scenario: Mapping[str, Any], dna: Mapping[str, Any], signals: list[A
         y=np.array([[float(cell)] for cell in cells]),
         known=np.round(scaled(signals[0])[:, None], 6),
         words=f"stretched {words} to {entry['low']} to {entry['high']} {entry['unit']}".rstrip(),
-        asked=f"Predict `{entry['name']}` ({entry['meaning']}, in {entry['unit']}) for each {scenario['sample']['one']}.",
+        asked=f"Predict `{entry['name']}` ({entry['meaning']}{unit}) for each {scenario['sample']['one']}.",
     )
 
 
@@ -183,7 +184,7 @@ def _grades(scenario: Mapping[str, Any], dna: Mapping[str, Any], signals: list[A
         cells = [str(int(value)) for value in values]
         words = f"the best {RELEVANT:.0%} of a query's rows are worth finding"
         column = Column(
-            grade["name"], f"1 for the best third of the {many} of its {ranked}, by {grade['meaning']}, else 0"
+            grade["name"], f"1 for about the best third of the {many} of its {ranked}, by {grade['meaning']}, else 0"
         )
         asked = f"For each `{ranked}`, rank its {many}, those with `{grade['name']}` = 1 first."
     else:

@@ -12,6 +12,17 @@ from typing import Any, Protocol
 
 from ..table import Column, fixed
 
+# Units of which thousandths are given: not counts, shares, degrees or months.
+DIVISIBLE = (
+    "A Ah Gbit/s L/m² MPa MWh Mt N V bar cN g g/kg g/m² h kN kN/m kPa kW kWh kWh/m² kg kg/m² kg/m³ klx·h km km/h m m/min m/s "
+    "mL mg mg/L min mm mm/min mm/s mmol/L mol/m² mΩ m² m³ m³/h m³/s s t t/h µg/L µm µmol/L"
+)
+
+
+def divisible(unit: str) -> bool:
+    """Whether thousandths of a unit are given."""
+    return unit in DIVISIBLE.split()
+
 
 @dataclass(frozen=True)
 class Number:
@@ -61,34 +72,13 @@ class SideTable:
 
 
 @dataclass(frozen=True)
-class Facts:
-    """What the files of a medium are like: the description is written from these values, and can be checked by them.
-
-    `words` is a sentence or more with a field {name} for values. Image: width, height, channels (1 grey, 3 RGB), colour.
-    Audio: seconds, rate (samples a second), channels, bits. Series: steps, step, column, unit. Graph: node, edge,
-    lines_from, lines_to, weighted. Text: words_from, words_to, in_files. `remarks` are sentences on what a
-    reader of the files has to know besides.
-    """
-
-    medium: str
-    words: str
-    values: Mapping[str, Any]
-    remarks: Sequence[str] = ()
-
-    @property
-    def sentences(self) -> list[str]:
-        """The facts in words."""
-        return [self.words.format(**self.values), *self.remarks]
-
-
-@dataclass(frozen=True)
 class Rendered:
     """What a medium shows of its factors.
 
     `columns` and `cells` go into train.csv and test.csv. `plain` is what a quick standard pipeline makes of the files,
     floats of shape (rows, k) without NaN. `measured` is what the best measurement finds of each factor in the files,
-    by the factor's name: places between 0 and 1 of shape (rows,), or codes of levels. `facts` and `notes` (sentences)
-    describe the data, and must not hint at the rule.
+    by the factor's name: places between 0 and 1 of shape (rows,), or codes of levels. `notes` are sentences on the data for
+    the description, and must not hint at the rule.
     """
 
     columns: list[Column] = field(default_factory=list)
@@ -98,12 +88,6 @@ class Rendered:
     plain: Any = None
     measured: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
-    facts: Facts | None = None
-
-    @property
-    def sentences(self) -> list[str]:
-        """All that the description says of the data."""
-        return [*(self.facts.sentences if self.facts else ()), *self.notes]
 
 
 @dataclass(frozen=True)
@@ -186,3 +170,16 @@ class TaskWorld:
     tilt: Any
     origin: dict[str, Any]
     params: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def sides(self) -> list[SideTable]:
+        return [side for rendered in self.rendered for side in rendered.sides]
+
+    @property
+    def files(self) -> dict[str, str]:
+        """The meanings of the public files beside the usual tables; "images/" is a folder with a file for each row."""
+        assets = [asset for rendered in self.rendered for asset in rendered.assets]
+        folders = {
+            f"{asset.folder}/": f"{asset.meaning}, one file `ID.{asset.ending}` for each row" for asset in assets
+        }
+        return folders | {side.name: side.meaning for side in self.sides}

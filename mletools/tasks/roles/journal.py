@@ -4,7 +4,6 @@ Covered: a torn last line of a killed run is cut, one run at a time writes (a lo
 answers, and what a question's digest is made of.
 """
 
-import fcntl
 import os
 import threading
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 
 from ...records.errors import ToolError
 from ...records.jsonl import dumps, loads, read_lines
+from ...records.output import lock
 
 
 class Journal:
@@ -27,15 +27,11 @@ class Journal:
         self._lock = threading.Lock()
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = open(path, "a+b")  # noqa: SIM115 (open and locked for as long as the run)
+            self._file = lock(path, "--journal")
         except OSError as error:
             raise ToolError(f"{path}: {error.strerror}") from None
         try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self._read()
-        except BlockingIOError:
-            self._file.close()
-            raise ToolError(f"{path}: another run is writing it; wait for it or give another --journal") from None
         except BaseException:
             self._file.close()
             raise

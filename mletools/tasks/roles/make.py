@@ -10,7 +10,7 @@ from typing import Any
 
 from ...records.ids import derive_seed
 from ..baselines import Score
-from ..folder import Content
+from ..folder import Content, read
 from ..record import Parts, finish
 from ..table import Rejected, generator
 from .archive import SCRIPT
@@ -18,7 +18,7 @@ from .asking import Ask, Faulty, RunScript, Talk, cost_of, costs_by_role
 from .developer import Developed, develop
 from .environment import CEILING, DUMMY, PERFECT, SECRET
 from .evaluator import SCRIPT as EVALUATOR
-from .evaluator import Evaluated, evaluate
+from .evaluator import evaluate
 from .specification import CUSTOM, LEAST_ROWS, MOST_ROWS, Specification
 from .strategist import mutations, scenarios, specification, structural_dna
 from .writer import write_page
@@ -88,44 +88,32 @@ def make_llm_task(
             "perfect_submission": f"passed: scores {evaluated.scores[PERFECT]:g}",
         },
     }
-    return _finished(wanted, made, evaluated, page, provenance, data, (seed_task["id"], index, seed), examine)
-
-
-def _finished(
-    wanted: Specification,
-    made: Developed,
-    evaluated: Evaluated,
-    page: str,
-    provenance: Mapping[str, Any],
-    data: Path,
-    identity: tuple[Any, ...],
-    examine: Examine | None,
-) -> dict[str, Any]:
-    environment = made.environment
-    grading = environment.grading(wanted)
-    if wanted.metric == CUSTOM:
-        code = {"file": f"private/{EVALUATOR}", "style": "script", "lower_is_better": wanted.lower_is_better}
-        grading = {**grading, "metric": code}
-    private = {
-        **{f"private/{name}": environment.files[name] for name in SECRET},
-        f"private/{EVALUATOR}": evaluated.script.encode(),
-        f"private/{SCRIPT}": made.script.encode(),
-    }
-    public = environment.public
     parts = Parts(
         name=wanted.name,
         description=page,
         modality=wanted.modality,
         problem=wanted.problem,
-        public=public,
-        private=private,
-        grading=grading,
+        public=made.environment.public,
+        private={
+            **{f"private/{name}": made.environment.files[name] for name in SECRET},
+            f"private/{EVALUATOR}": evaluated.script.encode(),
+            f"private/{SCRIPT}": made.script.encode(),
+        },
+        grading=_grading(wanted, made),
         provenance=provenance,
     )
 
     def check(record: Mapping[str, Any]) -> None:
         if examine is not None:
-            files = {f"public/{name}": content for name, content in public.items()}
-            examine(record, {**files, "public/description.md": page.encode(), **private})
+            examine(record, {name: read(content) for name, content in parts.files.items()})
 
-    return finish(parts, data, ("llm", *identity), check)
+    return finish(parts, data, ("llm", seed_task["id"], index, seed), check)
+
+
+def _grading(wanted: Specification, made: Developed) -> dict[str, Any]:
+    """The record's submission, metric, answers and thresholds; a metric that has no name is the evaluator's script."""
+    grading = made.environment.grading(wanted)
+    if wanted.metric == CUSTOM:
+        code = {"file": f"private/{EVALUATOR}", "style": "script", "lower_is_better": wanted.lower_is_better}
+        grading = {**grading, "metric": code}
+    return grading

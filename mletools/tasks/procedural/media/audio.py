@@ -16,8 +16,18 @@ from scipy.io import wavfile
 from scipy.ndimage import gaussian_filter1d, maximum_filter1d, uniform_filter1d
 
 from ...table import Column, fixed
-from ..world import Asset, Category, Dense, Facts, Number, Rendered, Target
-from .common import Menu, apply_steps, codes, draw_numbers, measured_places, number_values, pick, shuffled
+from ..world import Asset, Category, Dense, Number, Rendered, Target
+from .common import (
+    Menu,
+    apply_steps,
+    codes,
+    draw_numbers,
+    least_squares,
+    measured_places,
+    number_values,
+    pick,
+    shuffled,
+)
 
 MUTATIONS = {
     "background_noise": "a coloured noise lies over the recordings, in some louder than in others",
@@ -30,6 +40,10 @@ MUTATIONS = {
 }
 RATE, LENGTH = 8000, 8000
 SECONDS = LENGTH / RATE
+FILE_FORMAT = (
+    f"Each recording is a WAV file of {SECONDS:g} s: one channel, 16 bit, {RATE} samples a second. The loudness was not "
+    "calibrated."
+)
 # The largest number that a sample of 16 bit holds stands for an amplitude of 1.
 FULL = 32767
 NUMBERS: Menu = {
@@ -68,17 +82,8 @@ def render(
         assets=[asset(samples)],
         plain=plain_features(samples),
         measured=measured_places(factors, measure(samples)),
-        facts=file_facts(),
+        notes=[FILE_FORMAT],
     )
-
-
-def file_facts(remarks: Sequence[str] = ()) -> Facts:
-    """The format of the files."""
-    words = (
-        "Each recording is a WAV file of {seconds:g} s: one channel, {bits} bit, {rate} samples a second. The loudness was "
-        "not calibrated."
-    )
-    return Facts("audio", words, {"seconds": SECONDS, "rate": RATE, "channels": 1, "bits": 16}, remarks)
 
 
 def quantised(level: Any) -> Any:
@@ -402,7 +407,7 @@ def reconstruction(
     names = [f"s_{unit}" for unit in range(units)]
     cells = {name: [fixed(value, DECIMALS) for value in column] for name, column in zip(names, y.T, strict=True)}
     wanted = (
-        f"{units} samples from gap_start on were silenced. Wanted are their amplitudes, between -1 and 1 (a sample divided by "
+        f"{units} samples from `gap_start` on were silenced. Wanted are their amplitudes, between -1 and 1 (a sample divided by "
         f"{FULL}), as they were at the microphone, before any fault of the recording."
     )
     return Dense(
@@ -410,10 +415,11 @@ def reconstruction(
             columns=[Column("gap_start", "number of the first silenced sample of the recording, counted from 0")],
             cells={"gap_start": [str(int(each)) for each in start]},
             assets=[asset(samples, "the recording with its gap")],
-            facts=file_facts([wanted]),
+            notes=[FILE_FORMAT, wanted],
         ),
         target=Target(
             problem="reconstruction",
+            asked=f"Fill the gap in each recording: predict its {units} silenced samples, `{names[0]}` to `{names[-1]}`.",
             columns=[Column(name, f"amplitude {unit} samples after gap_start") for unit, name in enumerate(names)],
             cells=cells,
             y=np.array([[float(cell) for cell in column] for column in cells.values()]).T,
@@ -497,11 +503,8 @@ def _fitted(level: Any, known: Any, at: Any, angles: Sequence[Any]) -> Any:
     base = np.stack(
         [wave(np.take_along_axis(angle, near, axis=1)) for angle in angles for wave in (np.sin, np.cos)], axis=2
     )
-    weighed = base * np.take_along_axis(known, near, axis=1)[:, :, None]
-    square = np.einsum("rti,rtj->rij", weighed, base) + 1e-2 * np.eye(base.shape[2])
-    wanted = np.einsum("rti,rt->ri", weighed, np.take_along_axis(level, near, axis=1))
-    size = np.linalg.solve(square, wanted[:, :, None])
-    parts = base[:, AROUND:-AROUND, :] * size[:, :, 0][:, None, :]
+    heard, beside = (np.take_along_axis(each, near, axis=1) for each in (level, known))
+    parts = base[:, AROUND:-AROUND, :] * least_squares(base, heard, beside, 1e-2)[:, None, :]
     pairs = parts.reshape(*parts.shape[:2], len(angles), 2).sum(axis=3)
     return np.concatenate([pairs.sum(axis=2, keepdims=True), pairs], axis=2)
 

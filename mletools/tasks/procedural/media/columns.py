@@ -5,12 +5,13 @@ that mean nothing. Not covered: the rule and the target.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from ...table import Column, fixed
-from ..world import Category, Number, Rendered, SideTable
+from ...table import Column, Rejected, fixed
+from ..world import Category, Number, Rendered, SideTable, divisible
 
 MUTATIONS = {
     "missing_values": "cells of some columns are empty, in some tasks mostly where another column is high",
@@ -70,7 +71,7 @@ def render(
             columns.append(Column(factor.name, about[factor.name], number=False))
             cells[factor.name] = [factor.levels[code] for code in factor.code]
             measured[factor.name] = np.array(factor.code)
-    table = _Blemished(scenario, list(factors), columns, cells, measured, [], [])
+    table = _Blemished(scenario, list(factors), columns, cells, measured)
     for name, work in STEPS.items():
         if name in mutations:
             work(table, mutations[name], rng)
@@ -114,22 +115,21 @@ def _pick(entries: list[dict[str, Any]], count: int, rng: Any) -> list[dict[str,
     return [entries[at] for at in rng.permutation(len(entries))[:count]]
 
 
+@dataclass
 class _Blemished:
     """A table on its way through the mutations, which change it in place."""
 
-    def __init__(
-        self,
-        scenario: Mapping[str, Any],
-        factors: list[Number | Category],
-        columns: list[Column],
-        cells: dict[str, list[str]],
-        measured: dict[str, Any],
-        sides: list[SideTable],
-        notes: list[str],
-    ):
-        self.scenario, self.factors, self.columns, self.cells = scenario, factors, columns, cells
-        self.measured, self.sides, self.notes = measured, sides, notes
-        self.rows = len(next(iter(cells.values())))
+    scenario: Mapping[str, Any]
+    factors: list[Number | Category]
+    columns: list[Column]
+    cells: dict[str, list[str]]
+    measured: dict[str, Any]
+    sides: list[SideTable] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def rows(self) -> int:
+        return len(next(iter(self.cells.values())))
 
     def numbers(self, rng: Any) -> list[Number]:
         """The numeric factors that are still columns, in a drawn order."""
@@ -195,7 +195,7 @@ def _outliers(table: _Blemished, strength: float, rng: Any) -> None:
         value = factor.low + factor.place * (factor.high - factor.low)
         lost = wrong & (10 * value >= factor.low) & (10 * value <= factor.high)
         table.measured[factor.name] = np.where(lost, 0.5, table.measured[factor.name])
-    table.notes.append("Sensors are not always calibrated; implausible readings were left in.")
+    table.notes.append("Implausible values were left in as they were recorded.")
 
 
 def _drift(table: _Blemished, strength: float, rng: Any) -> None:
@@ -209,21 +209,21 @@ def _drift(table: _Blemished, strength: float, rng: Any) -> None:
     ]
     table.columns.append(Column("day", "days since the first record", "days"))
     table.cells["day"] = [str(at) for at in day]
-    table.notes.append("The instruments were not recalibrated while the data were collected.")
+    table.notes.append("How values were recorded changed little by little over the days.")
 
 
 def _irrelevant(table: _Blemished, strength: float, rng: Any) -> None:
     for number in range(1, 2 + int(strength * 4)):
-        name = f"channel_{number}"
-        table.columns.append(Column(name, "reading of an auxiliary channel"))
+        name = f"extra_{number}"
+        table.columns.append(Column(name, "value of an undocumented field"))
         table.cells[name] = [fixed(value, 2) for value in rng.normal(50, 12, size=table.rows)]
 
 
 def _distractor(table: _Blemished, strength: float, rng: Any) -> None:
-    name = "expected_" + table.scenario["quantity"]["name"][:20]
     entry = table.scenario["quantity"]
+    name = f"expected_{entry['name']}"
     place = rng.uniform(size=table.rows)
-    table.columns.append(Column(name, f"forecast of a year before: {entry['meaning']}", entry["unit"]))
+    table.columns.append(Column(name, f"rough guess made in advance: {entry['meaning']}", entry["unit"]))
     values = entry["low"] + place * (entry["high"] - entry["low"])
     table.cells[name] = [fixed(value, entry["decimals"]) for value in values]
 
@@ -246,21 +246,24 @@ def _encodings(table: _Blemished, strength: float, rng: Any) -> None:
 
 
 def _units(table: _Blemished, strength: float, rng: Any) -> None:
-    factor = next((each for each in table.numbers(rng) if each.unit), None)
+    factor = next((each for each in table.numbers(rng) if divisible(each.unit)), None)
     if factor is None:
-        return
+        raise Rejected("mixed_units: no column has a unit of which thousandths are given")
     small = rng.uniform(size=table.rows) < 0.2 + 0.3 * strength
     table.cells[factor.name] = [
         fixed(1000 * float(cell), max(0, factor.decimals - 3)) if milli and _number(cell) == _number(cell) else cell
         for cell, milli in zip(table.cells[factor.name], small, strict=True)
     ]
-    name = f"{factor.name[:18]}_unit"
+    name = f"{factor.name}_unit"
+    at = next(at for at, column in enumerate(table.columns) if column.name == factor.name)
+    table.columns[at] = Column(factor.name, table.columns[at].meaning, f"in the unit of `{name}`")
     table.columns.append(Column(name, f"unit of {factor.name}", number=False))
     table.cells[name] = [f"1/1000 {factor.unit}" if milli else factor.unit for milli in small]
 
 
 # In this order: what moves columns comes first, what spoils their cells for a parser last.
 STEPS = {
+    "drift": _drift,
     "outliers": _outliers,
     "irrelevant_columns": _irrelevant,
     "distractor": _distractor,

@@ -67,6 +67,15 @@ def measured_places(factors: Sequence[Number | Category], found: Mapping[str, An
     }
 
 
+def least_squares(design: Any, values: Any, known: Any, ridge: float) -> Any:
+    """Weights (rows, p) that fit `design` (rows, steps, p) to `values` (rows, steps) where `known` (steps,) or (rows, steps)
+    holds, with a penalty of `ridge` on their squares."""
+    weighed = design * known[..., None]
+    square = np.einsum("rti,rtj->rij", weighed, design) + ridge * np.eye(design.shape[2])
+    wanted = np.einsum("rti,rt->ri", weighed, values)
+    return np.linalg.solve(square, wanted[:, :, None])[:, :, 0]
+
+
 def apply_steps(steps: Mapping[str, Any], data: Any, mutations: Mapping[str, float], rng: Any) -> Any:
     """The data after those `steps` (name: function of data, strength, rng) that are among the mutations, in their order."""
     for name, step in steps.items():

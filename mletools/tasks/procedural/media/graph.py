@@ -16,7 +16,8 @@ import numpy as np
 from scipy.sparse.csgraph import connected_components, shortest_path
 
 from ...table import csv_bytes, fixed
-from ..world import Asset, Category, Facts, Number, Rendered
+from ..signs import plural
+from ..world import Asset, Category, Number, Rendered
 from .common import Menu, apply_steps, codes, draw_numbers, measured_places, number_values, pick, row_count, shuffled
 
 MUTATIONS = {
@@ -46,7 +47,6 @@ NUMBERS: Menu = {
 }
 CATEGORIES = {SHAPE: SHAPES, ANCHOR: ANCHORS, HEAVIEST: PLACES}
 WEIGHTS = (CROSS_WEIGHT, BUSY_WEIGHT, HEAVIEST)
-UNITS = ("points", "tenths of a unit", "%")
 LINKS_A_NODE = 1.65
 BRANCH = 5
 # Links inside a side branch, by nodes counted from its root, and the node at which a tail may start.
@@ -89,7 +89,7 @@ def render(
     wanted |= {name: codes(factors, name, levels, rng) for name, levels in CATEGORIES.items()}
     nodes = int(rng.randint(26, 30)) + rng.randint(-1, 2, size=row_count(factors))
     weighted = any(factor.name in WEIGHTS for factor in factors)
-    typical, unit = float(pick((4, 12, 30), rng)), pick(UNITS, rng)
+    typical = float(pick((4, 12, 30), rng))
     lists = []
     for network in grow(nodes, wanted, rng):
         links = apply_steps(STRUCTURE, _weigh(network, typical, rng), mutations, rng)
@@ -100,20 +100,19 @@ def render(
         csv_bytes(header, [list(column) for column in zip(*lines, strict=True)][: len(header)]) for lines in lists
     ]
     counts = [len(lines) for lines in lists]
-    node, edge = scenario["graph"]["node"], scenario["graph"]["edge"]
-    words = (
-        "Each line of such a file is one {edge}: its two numbers are those of its ends; each {node} has its own. A file has "
-        "{lines_from} to {lines_to} lines. A link has no direction, and numbers in different files have nothing to do with "
-        "each other."
-    )
-    values = {"node": node, "edge": edge, "lines_from": min(counts), "lines_to": max(counts), "weighted": weighted}
-    remarks = [f"The column weight is the weight of the {edge} in {unit}."] if weighted else []
+    node, edge, weight = (scenario["graph"][name] for name in ("node", "edge", "weight"))
+    notes = [
+        f"Each line of a file in `graphs/` is one {edge}: `source` and `target` are the numbers of the {plural(node)} at its "
+        f"ends. A file has {min(counts)} to {max(counts)} lines. The {plural(edge)} have no direction, and numbers in different "
+        "files have nothing to do with each other."
+    ]
+    notes += [f"`weight` is the {weight['meaning']} in {weight['unit']}."] if weighted else []
     found = {name: np.array(each, dtype=float if name in NUMBERS else int) for name, each in measure(lists).items()}
     return Rendered(
         assets=[Asset("graph", "the links of the network", "graphs", "csv", contents)],
         plain=plain_features(lists),
         measured=measured_places(factors, found),
-        facts=Facts("graph", words, values, remarks),
+        notes=notes,
     )
 
 

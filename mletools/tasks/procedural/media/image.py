@@ -15,7 +15,7 @@ from scipy.ndimage import gaussian_filter, maximum_filter, median_filter, unifor
 
 from ...forms import rle
 from ...table import Column, Rejected
-from ..world import Asset, Category, Dense, Facts, Number, Rendered, Target
+from ..world import Asset, Category, Dense, Number, Rendered, Target
 from .common import (
     Menu,
     apply_steps,
@@ -105,9 +105,15 @@ def render(
     shape, quadrant = codes(factors, MARKER, markers, rng), codes(factors, QUADRANT, QUADRANTS, rng)
     pictures = turned(_paint(look, values, shape, quadrant, rng), mutations, rng)
     pixels = as_bytes(flawed(pictures, mutations, rng))
-    measured = measured_places(factors, measure(look, pixels))
+    marks = sorted(f"two {mark}" if mark == "bars" else f"a {mark}" for mark in markers)
     return Rendered(
-        assets=[asset(scenario, pixels)], plain=plain_features(pixels), measured=measured, facts=file_facts(pixels)
+        assets=[asset(pixels)],
+        plain=plain_features(pixels),
+        measured=measured_places(factors, measure(look, pixels)),
+        notes=[
+            file_format(pixels),
+            f"The camera puts a mark into each picture: {', '.join(marks[:-1])} or {marks[-1]}.",
+        ],
     )
 
 
@@ -116,7 +122,7 @@ def as_bytes(pictures: Any) -> Any:
     return np.clip(np.rint(np.round(pictures * 255, 3)), 0, 255).astype(np.uint8)
 
 
-def asset(scenario: Mapping[str, Any], pixels: Any) -> Asset:
+def asset(pixels: Any) -> Asset:
     """A PNG file a picture, uint8 of shape (rows, side, side, 1 or 3).
 
     Stored, not compressed: all files have one size, and no release of a compressor changes a byte.
@@ -128,15 +134,14 @@ def asset(scenario: Mapping[str, Any], pixels: Any) -> Asset:
         file = io.BytesIO()
         Image.fromarray(picture[:, :, 0] if picture.shape[2] == 1 else picture).save(file, "PNG", compress_level=0)
         files.append(file.getvalue())
-    return Asset("image", f"picture of the {scenario['sample']['one']}", "images", "png", files)
+    return Asset("image", "the picture", "images", "png", files)
 
 
-def file_facts(pixels: Any, remarks: Sequence[str] = ()) -> Facts:
-    """The format of the files."""
+def file_format(pixels: Any) -> str:
+    """The format of the files, in a sentence."""
     height, width, channels = pixels.shape[1:]
     colour = "grey" if channels == 1 else "in colour (RGB)"
-    values = {"width": width, "height": height, "channels": channels, "colour": colour}
-    return Facts("image", "The pictures are PNG files of {width} x {height} pixels, {colour}.", values, remarks)
+    return f"The pictures are PNG files of {width} x {height} pixels, {colour}."
 
 
 def smooth(fields: Any, sigma: Any) -> Any:
@@ -540,15 +545,18 @@ def segmentation(
     if not 0.05 < y.mean() < 0.8:
         raise Rejected(f"segmentation: {y.mean():.0%} of the pixels belong to a mask")
     pixels = as_bytes(flawed(stacked[..., :-2], mutations, rng))
+    marked_by = scenario["experts"][0].lower() + scenario["experts"][1:]
     order = (
         f"A mask counts the {side * side} pixels of its picture row by row from 1: pixel 1 is the upper left one, pixel "
         f"{side} the upper right one, pixel {side + 1} the first of the second row."
     )
     return Dense(
-        rendered=Rendered(assets=[asset(scenario, pixels)], facts=file_facts(pixels, [order])),
+        rendered=Rendered(assets=[asset(pixels)], notes=[file_format(pixels), order]),
         target=Target(
             problem="segmentation",
-            columns=[Column("mask", "the pixels that belong to the mask, in run-length code", number=False)],
+            asked=f"In each picture, {marked_by} marked the area that they take as a sign of {scenario['condition']}. "
+            "Predict this `mask`.",
+            columns=[Column("mask", f"the pixels marked as a sign of {scenario['condition']}", number=False)],
             cells={"mask": [rle(row) for row in y]},
             y=y,
             known=known.astype(float),
@@ -719,13 +727,14 @@ def reconstruction(
     names = [f"px_{at // GAP}_{at % GAP}" for at in range(GAP * GAP)]
     place = (
         f"In every picture a square of {GAP} x {GAP} pixels is lost and was filled with the grey value {COVER}: rows "
-        f"{hole.top} to {hole.top + GAP - 1} and columns {hole.left} to {hole.left + GAP - 1}, counted from 0. px_R_C is "
+        f"{hole.top} to {hole.top + GAP - 1} and columns {hole.left} to {hole.left + GAP - 1}, counted from 0. `px_R_C` is "
         f"the lost grey value, 0 (black) to 255 (white), in row R and column C of the square, counted from 0."
     )
     return Dense(
-        rendered=Rendered(assets=[asset(scenario, pixels)], facts=file_facts(pixels, [place])),
+        rendered=Rendered(assets=[asset(pixels)], notes=[file_format(pixels), place]),
         target=Target(
             problem="reconstruction",
+            asked=f"Fill the hole in each picture: predict its {len(names)} lost grey values, `{names[0]}` to `{names[-1]}`.",
             columns=[Column(name, f"grey value of the hidden pixel {name[3:]}, 0 to 255") for name in names],
             cells={name: [str(int(value)) for value in y[:, at]] for at, name in enumerate(names)},
             y=y.astype(float),

@@ -7,13 +7,14 @@ end. Not covered: several shifts, a season that changes.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ...table import Column, csv_bytes, fixed
-from ..world import Asset, Category, Dense, Facts, Number, Rendered, Target
-from .common import Menu, codes, draw_numbers, measured_places, number_values, pick, shuffled
+from ..world import Asset, Category, Dense, Number, Rendered, Target
+from .common import Menu, codes, draw_numbers, least_squares, measured_places, number_values, pick, shuffled
 
 MUTATIONS = {
     "missing_steps": "lines are left out",
@@ -29,7 +30,7 @@ REMARKS = {
     "missing_steps": "Not every step was recorded.",
     "outliers": "Implausible readings were left in.",
     "time_jitter": "The moment of a reading is given in steps, which are not always whole.",
-    "unit_change": "The column unit says in which unit a line is given.",
+    "unit_change": "The column `unit` says in which unit a line is given.",
     "duplicate_steps": "Where a moment has two lines, the later line corrects the earlier one.",
     "shuffled_steps": "The lines are not in the order of time.",
 }
@@ -87,22 +88,22 @@ def render(
         assets=[Asset("series", "the series, a line a step", "series", "csv", contents)],
         plain=plain_features(contents, scale),
         measured=measured_places(factors, measured),
-        facts=file_facts(scenario, length, mutations),
+        notes=file_notes(scenario, length, mutations),
     )
 
 
-def file_facts(
+def file_notes(
     scenario: Mapping[str, Any], steps: int, mutations: Mapping[str, float], remarks: Sequence[str] = ()
-) -> Facts:
-    """What a file holds."""
+) -> list[str]:
+    """What a file holds, in sentences."""
     series = scenario["series"]
-    words = (
-        "Each series covers {steps} steps, counted from 0; a step is one {step}. {column} is the {meaning} in {unit}."
+    # "visits with food" need no unit.
+    unit = "" if series["unit"] in series["meaning"].split() else f" in {series['unit']}"
+    held = (
+        f"Each series covers {steps} steps, counted from 0 in the column `step`; a step is one {series['step']}. "
+        f"`{series['name']}` holds the {series['meaning']}{unit}."
     )
-    values = {"steps": steps, "step": series["step"], "column": series["name"]}
-    values |= {"meaning": series["meaning"], "unit": series["unit"]}
-    faults = [REMARKS[name] for name in MUTATIONS if name in mutations and name in REMARKS]
-    return Facts("series", words, values, [*remarks, *faults])
+    return [held, *remarks, *(REMARKS[name] for name in MUTATIONS if name in mutations and name in REMARKS)]
 
 
 def season_shape(shape: str, turns: Any) -> Any:
@@ -392,12 +393,11 @@ def _find_season(means: Any) -> tuple[Any, Any, Any]:
 # The rules are families by which a value follows from the step, earlier values or a second column; courses are shares of
 # the scenario's range. Not covered: scenarios with several series a sample.
 
-PLAN = "plan_percent"
-
 
 @dataclass(frozen=True)
 class Setting:
-    """What a family may build on: `asked` are the steps that are asked for, one after the other, of `steps` in all."""
+    """What a family may build on: `asked` are the steps that are asked for, one after the other, of `steps` in all;
+    `plan` is the name of the second column, where a family has one."""
 
     rows: int
     steps: int
@@ -406,6 +406,7 @@ class Setting:
     noise: float
     scale: Scale
     unit: str
+    plan: str
 
     def value(self, share: float) -> str:
         """A share of the range as a value, in words."""
@@ -436,61 +437,38 @@ class Course:
     plan: Any = None
 
 
-def forecasting(
-    scenario: Mapping[str, Any], rows: int, mutations: Mapping[str, float], noise: float, rng: Any
-) -> Dense:
-    """The file ends at some step; the next 6 to 10 values are asked for."""
-    length = LENGTHS[scenario["series"]["season"]]
-    units = int(rng.randint(6, 11))
-    asked = range(length, length + units)
-    return _asked(scenario, rows, mutations, noise, rng, asked, length + units, "h")
-
-
-def reconstruction(
-    scenario: Mapping[str, Any], rows: int, mutations: Mapping[str, float], noise: float, rng: Any
-) -> Dense:
-    """The cells of 6 to 10 steps in the middle are empty, and asked for."""
-    length = LENGTHS[scenario["series"]["season"]]
-    units = int(rng.randint(6, 11))
-    start = (length - units) // 2
-    return _asked(scenario, rows, mutations, noise, rng, range(start, start + units), length, "g")
-
-
 def _asked(
-    scenario: Mapping[str, Any],
-    rows: int,
-    mutations: Mapping[str, float],
-    noise: float,
-    rng: Any,
-    asked: range,
-    steps: int,
-    letter: str,
+    scenario: Mapping[str, Any], rows: int, mutations: Mapping[str, float], noise: float, rng: Any, gap: bool
 ) -> Dense:
+    """The next 6 to 10 values are asked for, or those of a gap in the middle, whose cells are empty."""
+    length, units = LENGTHS[scenario["series"]["season"]], int(rng.randint(6, 11))
+    start = (length - units) // 2 if gap else length
+    asked, steps = range(start, start + units), length if gap else length + units
     series, scale = scenario["series"], Scale.of(scenario)
-    setting = Setting(rows, steps, series["season"], asked, noise, scale, series["unit"])
+    setting = Setting(rows, steps, series["season"], asked, noise, scale, series["unit"], series["plan"]["name"])
     family = pick(list(FAMILIES), rng)
     course = FAMILIES[family](setting, rng)
     values, at = scale.value(course.level), list(asked)
-    shown = steps if letter == "g" else asked[0]
-    empty = np.zeros((rows, shown), dtype=bool)
-    empty[:, [step for step in at if step < shown]] = True
-    beside = None if course.plan is None else Beside(PLAN, course.plan)
-    contents = write_files(scenario, values[:, :shown], mutations, rng, beside, empty)
-    names = [f"{letter}_{number}" for number in range(1, len(at) + 1)]
+    empty = np.zeros((rows, length), dtype=bool)
+    empty[:, [step for step in at if step < length]] = True
+    beside = None if course.plan is None else Beside(setting.plan, course.plan)
+    contents = write_files(scenario, values[:, :length], mutations, rng, beside, empty)
+    names = [f"{'g' if gap else 'h'}_{number}" for number in range(1, len(at) + 1)]
     cells = {
         name: [fixed(value, scale.decimals) for value in column]
         for name, column in zip(names, values[:, at].T, strict=True)
     }
     expected = scale.low + course.expected[:, at] * scale.span
     known = np.clip(expected, max(scale.low, 10.0**-scale.decimals), scale.high)
-    plain = _plain(contents, scale, setting, letter, beside is not None)
+    plain = _plain(contents, scale, setting, gap, beside is not None)
     return Dense(
         rendered=Rendered(
             assets=[Asset("series", "the series, a line a step", "series", "csv", contents)],
-            facts=file_facts(scenario, shown, mutations, _remarks(asked, shown, beside)),
+            notes=file_notes(scenario, length, mutations, _remarks(asked, gap, series["plan"] if beside else None)),
         ),
         target=Target(
-            problem="reconstruction" if letter == "g" else "forecasting",
+            problem="reconstruction" if gap else "forecasting",
+            asked=_asked_for(scenario, names, gap),
             columns=[
                 Column(name, f"{series['meaning']} at step {step}", series["unit"])
                 for name, step in zip(names, at, strict=True)
@@ -501,18 +479,28 @@ def _asked(
             words=f"the values of {len(at)} steps, with noise of {noise} of the deviation inside a series",
         ),
         plain=plain,
-        right=_right(contents, scale, setting, course, shown),
+        right=_right(contents, scale, setting, course, length),
         families=[family],
         rule=course.words,
     )
 
 
-def _remarks(asked: range, shown: int, beside: Beside | None) -> list[str]:
-    inside = asked[0] < shown
-    where = "are empty in the files" if inside else "follow"
+def _asked_for(scenario: Mapping[str, Any], names: Sequence[str], gap: bool) -> str:
+    series, steps = scenario["series"], f"{len(names)} {scenario['series']['step']}s"
+    columns = f"`{names[0]}` to `{names[-1]}`"
+    if gap:
+        return (
+            f"Fill the gap in each series: predict the {series['meaning']} in the {steps} that are missing, {columns}."
+        )
+    return f"For each {scenario['sample']['one']}, forecast the {series['meaning']} over the next {steps}, {columns}."
+
+
+def _remarks(asked: range, gap: bool, plan: Mapping[str, str] | None) -> list[str]:
+    where = "are empty in the files" if gap else "follow"
     remarks = [f"Wanted are the true values of steps {asked[0]} to {asked[-1]}, which {where}."]
-    if beside:
-        remarks.append(f"{beside.name} is planned ahead{'' if inside else ' and known for the steps wanted'}.")
+    if plan:
+        known = "the missing steps, too" if gap else "the steps to come, too"
+        remarks.append(f"`{plan['name']}` is the {plan['meaning']} in percent; it is known for {known}.")
     return remarks
 
 
@@ -528,7 +516,7 @@ def _right(contents: Sequence[bytes], scale: Scale, setting: Setting, course: Co
     return np.round(np.concatenate([found, own], axis=2), 4)
 
 
-def _plain(contents: Sequence[bytes], scale: Scale, setting: Setting, letter: str, planned: bool) -> Any:
+def _plain(contents: Sequence[bytes], scale: Scale, setting: Setting, gap: bool, planned: bool) -> Any:
     """(rows, units, 9): position, the values beside, mean, spread, least, largest, one season before and after.
 
     By the place of a line in the order of its steps, whether it is doubled or not; values far out of the
@@ -543,7 +531,7 @@ def _plain(contents: Sequence[bytes], scale: Scale, setting: Setting, letter: st
         holes, known = np.flatnonzero(np.isnan(share)), share[~np.isnan(share)]
         start = int(holes[0]) if len(holes) else len(lines)
         usual = float(np.mean(known))
-        around = share[start - 1 : start], share[start + units : start + units + 1] if letter == "g" else share[:0]
+        around = share[start - 1 : start], share[start + units : start + units + 1] if gap else share[:0]
         before = float(around[0][0]) if len(around[0]) else usual
         after = float(around[1][0]) if len(around[1]) else before
         own = [before, after, usual, float(np.std(known)), float(known.min()), float(known.max())]
@@ -559,10 +547,7 @@ def _plain(contents: Sequence[bytes], scale: Scale, setting: Setting, letter: st
 def _fitted(seen: Any, known: Any, design: Any, ridge: float = 1e-3) -> Any:
     """(rows, steps): least squares of `design` (rows or 1, steps, p) on the known steps, at all steps."""
     design = np.broadcast_to(design, (len(seen), *design.shape[1:]))
-    weighed = design * known[None, :, None]
-    square = np.einsum("rti,rtj->rij", weighed, design) + ridge * np.eye(design.shape[2])
-    wanted = np.einsum("rti,rt->ri", weighed, seen)
-    return np.einsum("rti,ri->rt", design, np.linalg.solve(square, wanted[:, :, None])[:, :, 0])
+    return np.einsum("rti,ri->rt", design, least_squares(design, seen, known, ridge))
 
 
 def _phases(setting: Setting) -> Any:
@@ -734,7 +719,7 @@ def _driver(setting: Setting, rng: Any) -> Course:
         phases = _fitted(seen - acts(plan), known & (np.arange(steps) >= lag), _phases(setting))
         return _picked(setting, phases + acts(plan), acts(plan), phases, _before(plan, lag))
 
-    words = f"{words}, and {PLAN} of {lag} steps before: over its range {'more' if force > 0 else 'less'} by "
+    words = f"{words}, and {setting.plan} of {lag} steps before: over its range {'more' if force > 0 else 'less'} by "
     words += setting.size(abs(force)) + (", but only its part above 50" if bent else "")
     return Course(_noisy(expected, setting, rng), expected, words, guess, plan)
 
@@ -756,4 +741,4 @@ FAMILIES: dict[str, Callable[[Setting, Any], Course]] = {
 }
 
 
-DENSE = {"forecasting": forecasting, "reconstruction": reconstruction}
+DENSE = {"forecasting": partial(_asked, gap=False), "reconstruction": partial(_asked, gap=True)}

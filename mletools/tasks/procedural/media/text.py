@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ...table import Column, fixed
-from ..world import Asset, Category, Facts, Number, Rendered
+from ..world import Asset, Category, Number, Rendered
 from .common import apply_steps, draw_places, pick, row_count, shuffled
 from .text_grammar import (
     ASKS,
@@ -169,8 +169,6 @@ def render(
         notes.append(" ".join(apply_steps(steps, note, mutations, rng)))
     counts, in_files = [len(note.split()) for note in notes], bool(rng.randint(2))
     place = f"is a text file in UTF-8 with lines of at most {LINE} characters" if in_files else "stands on one line"
-    values = {"place": place, "words_from": min(counts), "words_to": max(counts), "in_files": in_files}
-    words = "Each note {place}; the shortest has {words_from} words, the longest {words_to}. Several people wrote them."
     pages = [
         f"{textwrap.fill(note, LINE, break_long_words=False, break_on_hyphens=False)}\n".encode() for note in notes
     ]
@@ -180,7 +178,9 @@ def render(
         assets=[Asset("document", MEANING, "docs", "txt", pages)] if in_files else [],
         plain=bag_of_words(plan, notes),
         measured=read_notes(plan, notes),
-        facts=Facts("text", words, values),
+        notes=[
+            f"Each note {place}; the shortest has {min(counts)} words, the longest {max(counts)}. Several people wrote them."
+        ],
     )
 
 
@@ -347,7 +347,7 @@ def _numbers(plan: NotesPlan, note: list[str], strength: float, rng: Any) -> lis
 
     unit, spoiled = plan.number["unit"], [NUMBER.sub(change, sentence) for sentence in note]
     if unit and rng.uniform() < 0.5 * strength:
-        spoiled = [sentence.replace(f" {unit}", "") for sentence in spoiled]
+        spoiled = [re.sub(rf"(?<=\d) {re.escape(unit)}(?!\w)", "", sentence) for sentence in spoiled]
     return spoiled
 
 

@@ -101,14 +101,16 @@ GRAMMAR: dict[str, tuple[str, ...]] = {
         "Of all parts {least} took the least time, {most} the most.",
         "The least effort was {least}, the most {most}.",
     ),
+    # The old number is a mistake: most of what a note gives (a size, an age) does not change from one day to the next.
     "number": (
-        "Entered as {name}: {now}, the day before {old}.", "Day before, {name}: {old}, now {now}.",
-        "Now {now} as {name}, last time {old}.", "Noted as {name}: {now}, compared with {old} last time.",
-        "Last time {old} as {name}, now {now}.", "{name} is {now} now, previous reading {old}.",
-        "For {name} I read {now} against {old} on the last sheet.", "{name} went from {old} to {now}.",
+        "Entered as {name}: {now}, corrected from {old}.", "Previous sheet, {name}: {old} in error, now {now}.",
+        "Now {now} as {name}, the last sheet had {old} by mistake.",
+        "Noted as {name}: {now}, where the last list had {old}.", "Last time {old} was put down as {name}, rightly {now}.",
+        "{name} is {now} now, the previous figure of {old} was struck out.",
+        "For {name} I read {now} against {old} on the last sheet.", "{name} corrected from {old} to {now}.",
     ),
-    "number.terse": ("{name} {now} (last {old}).", "{name}: last {old}, now {now}."),
-    "number.formal": ("The reading for {name} amounts to {now}, formerly {old}.",),
+    "number.terse": ("{name} {now} (last list {old}).", "{name}: last list {old}, now {now}."),
+    "number.formal": ("The figure for {name} amounts to {now}, formerly given as {old}.",),
     "idle": (
         "Nothing else was added.", "There was no time for more.", "Nobody wanted to know more.",
         "The page ends here.", "It was {clock} when I wrote this.", "I came at {clock} and left at {clock}.",
