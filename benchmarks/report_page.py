@@ -4,9 +4,9 @@
 
 Without FILES the scripted model's rollouts on the seven tasks of examples/tasks are made and graded: --single of one
 answer a task and --react in turns. They are repeated, each with an id and a line of text of its own, up to --rollouts
-(0: as they are). Opening is measured from the address to the finished table in a headless Chromium, once without
-measuring and then --repeats times; a rollout is opened too, a random one each time. --pages (after FILES) measures
-pages that are written already, such as those of two versions.
+(0: as they are). Opening is measured in a headless Chromium from the address to the finished table, and to the end of
+the file, once without measuring and then --repeats times; then a rollout is opened, a random one each time. --pages
+(after FILES) measures pages that are written already, such as those of two versions.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from tabulate import tabulate
 
 TASKS = Path(__file__).parent.parent / "examples" / "tasks"
 READY = "return document.documentElement.dataset.ready === 'yes'"
+LOADED = "return document.readyState === 'complete'"
 OPENED = "return document.querySelectorAll('#viewer-body details').length > 0"
 
 
@@ -82,6 +83,7 @@ def browser() -> Any:
 
     options = webdriver.ChromeOptions()
     options.binary_location = str(shutil.which("chromium"))
+    options.page_load_strategy = "none"  # the table is usable before the end of the file
     for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"):
         options.add_argument(argument)
     return webdriver.Chrome(options, Service(shutil.which("chromedriver")))
@@ -117,19 +119,23 @@ def main() -> None:
         pages[name] = page, f"{time.perf_counter() - begun:.0f}"
     pages |= {page.name: (page.resolve(), "-") for page in given.pages}
     draw = random.Random(0)
-    times: dict[str, tuple[list[float], list[float]]] = {name: ([], []) for name in pages}
+    times: dict[str, tuple[list[float], ...]] = {name: ([], [], []) for name in pages}
     with browser() as chromium:
         for _ in range(given.repeats + 1):
             for name, (page, _) in pages.items():  # in turn, so that a busy minute is of both
                 chromium.get("about:blank")
-                times[name][0].append(seconds(chromium, partial(chromium.get, f"file://{page}"), READY))
+                seconds(chromium, lambda: None, "return location.href === 'about:blank'")
+                table = seconds(chromium, partial(chromium.get, f"file://{page}"), READY)
+                whole = table + seconds(chromium, lambda: None, LOADED)
                 chosen = f"location.hash = 'rollout={draw.choice(ids)}'"
-                times[name][1].append(seconds(chromium, partial(chromium.execute_script, chosen), OPENED))
+                rollout = seconds(chromium, partial(chromium.execute_script, chosen), OPENED)
+                for of, took in zip(times[name], (table, whole, rollout), strict=True):
+                    of.append(took)
     rows = []
     for name, (page, took) in pages.items():
         shown = [f"{statistics.median(each[1:]):.2f} ({max(each[1:]):.2f})" for each in times[name]]
         rows.append([name, len(ids), f"{page.stat().st_size / 1e6:.1f}", took, *shown])
-    head = ["page", "rollouts", "MB", "s to write", "s to open, median (most)", "s to a rollout, median (most)"]
+    head = ["page", "rollouts", "MB", "s to write", "s to the table, median (most)", "s to the end", "s to a rollout"]
     print(tabulate(rows, head, tablefmt="github"))
 
 

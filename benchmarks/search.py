@@ -27,6 +27,7 @@ from typing import Any
 from tabulate import tabulate
 
 from mletools.reports.search import SHARES, searched
+from mletools.reports.turns import turns
 
 PRESETS = ("rd-agent", "aide", "ml-master", "kompete", "mle-star", "aira-greedy", "aira-mcts", "aira-evo")
 # Each of rd-agent's components in place of what the paper's ablation puts there: the plain one of its rivals.
@@ -75,9 +76,8 @@ def read(file: Path) -> dict[str, Run]:
     with file.open(encoding="utf-8") as lines:
         for line in lines:
             record = json.loads(line)
-            search, grade = searched(record), record["grade"]
+            search, grade = searched(record, of := turns(record)), record["grade"]
             assert search is not None
-            turns = record["turns"]
             found[record["task"]["id"]] = {
                 "medal": float(grade["medal"] is not None),
                 "valid": float(grade["valid"]),
@@ -86,7 +86,7 @@ def read(file: Path) -> dict[str, Run]:
                 "loops": float(search.loops),
                 "improve": search.improve_rate,
                 "first": search.first_medal_s,
-                "failed": sum(turn["node"]["score"] is None for turn in turns) / max(1, len(turns)),
+                "failed": sum(turn.node["score"] is None for turn in of) / max(1, len(of)),
                 "seconds": record["usage"]["seconds"],
                 "over_time": [(each.handed_in, each.perfect) for each in search.over_time],
             }

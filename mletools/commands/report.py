@@ -12,7 +12,7 @@ from ..cli_options import options
 from ..reports.comparison import compare
 from ..reports.live import follow
 from ..reports.options import TABLE, ReportOptions
-from ..reports.page import Page, figures, headline, plots
+from ..reports.page import Page, figures, headline, save
 from ..reports.reading import drop_reason, file_date, labels, read_set
 from ..reports.runs import GradedRun, RunSet, divided
 from ..reports.summary import summaries
@@ -127,7 +127,7 @@ def _draw(run: cli.Run, chosen: ReportOptions, page: Page, sets: Sequence[RunSet
     }
     drawn = figures(sets, steps, [each["record"] for each in headlines], reasons, records)
     if chosen.plots:
-        run.say(f"{len(plots.save(drawn, Path(chosen.plots)))} files in {chosen.plots}")
+        run.say(f"{len(save(drawn, Path(chosen.plots)))} files in {chosen.plots}")
     if chosen.html:
         written = {each.label: date for each, path in zip(sets, run.files, strict=False) if (date := file_date(path))}
         for text in page.html(chosen.title or "Report", sets, records, drawn, __version__, headlines, steps, written):

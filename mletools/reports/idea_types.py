@@ -9,8 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from ..records.columns import GAP, blocks, middle_cut
-from .table import number
+from .table import Table, document, number
 
 HEADER = ("type", "ideas", "share", "effective", "of")
 UNREAD = "(unread)"
@@ -63,20 +62,8 @@ class Tally:
 
 
 def _plain(rows: Sequence[Sequence[str]], room: int | None) -> str:
-    """Aligned columns, the first to the left; in blocks that repeat it where `room` is narrow."""
-    from tabulate import tabulate
-
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    if room is not None:
-        widest = room - widths[0] - GAP
-        rows = [[rows[0][0], *(middle_cut(name, widest) for name in rows[0][1:])], *rows[1:]]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    tables = []
-    for part in blocks(rows[0], widths, 1, room):
-        align = ("left", *("right" for _ in part[1:]))
-        cells = [[row[at] for at in part] for row in rows]
-        tables.append(str(tabulate(cells, tablefmt="plain", disable_numparse=True, colalign=align)))
-    return "\n\n".join(tables)
+    """Aligned columns, the first to the left; in parts that repeat it where `room` is narrow."""
+    return document([Table(rows[0], rows[1:], rows[0][:1], rule=False)], (), room=room)
 
 
 def ideator(rollout: Mapping[str, Any]) -> str:
@@ -90,9 +77,8 @@ def ideator(rollout: Mapping[str, Any]) -> str:
 def per_model(tallies: Mapping[str, Tally], types: Sequence[str], room: int | None = None) -> str:
     """A table with the share of each type by model, its difference to the first model, and the share of effective ideas."""
     names = [name for name, tally in tallies.items() if len(tally)]
-    rows = [
-        ["type", *names, *(f"{name} - {names[0]}" for name in names[1:]), *(f"effective, {name}" for name in names)]
-    ]
+    changed, effective = [f"{name} - {names[0]}" for name in names[1:]], [f"effective, {name}" for name in names]
+    rows = [["type", *names, *changed, *effective]]
     for kind in types:
         shares = [tallies[name].share(kind) for name in names]
         changes = [None if None in (share, shares[0]) else share - shares[0] for share in shares[1:]]  # type: ignore[operator]

@@ -138,7 +138,7 @@ def _verdicts(rollout: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _share(part: float, whole: float) -> str:
-    return f"{part / whole:.0%}" if whole > 0 else "-"
+    return number(part / whole if whole > 0 else None, ".0%")
 
 
 def sparks(values: Iterable[float]) -> str:

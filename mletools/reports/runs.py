@@ -14,7 +14,7 @@ from .search import Search, searched
 from .show.facts import task_name
 from .show.visible import visible_line
 from .traces import Trace, traced
-from .turns import Verdict, by_turn
+from .turns import Verdict, by_turn, turns
 from .usage import Used, by_role
 
 MIXED = "mixed"
@@ -100,22 +100,13 @@ class GradedRun:
         # a program may fail after its submission, and a medal may need less than the median: the last stage counts
         return max(at + 1 for at, passed in enumerate(reached) if passed)
 
-    def values(self, ranked: bool, normalised: bool) -> Values:
-        """Its QUANTITIES. ranked, normalised: its task has human ranks, normalised scores; those of an invalid run are 0.
-
-        Medals are exclusive (MLE-bench): gold does not count as silver; `medal` is any of the three.
-        """
-        zero = None if self.valid else 0.0
-        return {
-            "valid": float(self.valid),
-            "above_median": float(self.above_median),
-            **{name: float(self.medal == name) for name in ("bronze", "silver", "gold")},
-            "medal": float(self.medal is not None),
-            "reward": self.reward,
-            "score": self.score,
-            "human_rank": self.human_rank if self.human_rank is not None else zero if ranked else None,
-            "normalised": self.normalised if self.normalised is not None else zero if normalised else None,
-        }
+    @property
+    def values(self) -> Values:
+        """Its QUANTITIES. Medals are exclusive (MLE-bench): gold is no silver; `medal` is any of the three."""
+        medals = {name: float(self.medal == name) for name in ("bronze", "silver", "gold")}
+        medals |= {"medal": float(self.medal is not None), "above_median": float(self.above_median)}
+        ranks = {"human_rank": self.human_rank, "normalised": self.normalised}
+        return {"valid": float(self.valid), **medals, "reward": self.reward, "score": self.score, **ranks}
 
 
 @dataclass
@@ -146,9 +137,12 @@ def graded_run(rollout: Mapping[str, Any]) -> GradedRun:
     better = "lower" if grade["lower_is_better"] else "higher"
     rule, scale = grade["reward"].get("rule", ""), grade["reward"].get("scale")
     own = (rollout.get("settings") or {}).get("own") or {}
+    of = turns(rollout)
     is_version = isinstance(policy["version"], int) and not isinstance(policy["version"], bool)
     return GradedRun(
-        id=rollout["id"],
+        **{name: rollout[name] for name in ("id", "group", "group_size", "scaffold", "stop_reason", "reward")},
+        **{name: grade[name] for name in ("valid", "above_median", "medal", "lower_is_better")},
+        **{name: grade.get(name) for name in ("human_rank", "human_rank_rule")},
         task=task["id"],
         name=visible_line(task_name(rollout)),
         modality=visible_line(task.get("modality") or "unknown"),
@@ -156,36 +150,25 @@ def graded_run(rollout: Mapping[str, Any]) -> GradedRun:
         split=visible_line(split) if isinstance(split, str) else None,
         mutations=f"{len(mutations)} mutations" if isinstance(mutations, list) else None,
         repeat=(seed is not None, seed or 0, rollout["sample"]),
-        group=rollout["group"],
-        group_size=rollout["group_size"],
-        scaffold=rollout["scaffold"],
         version=policy["version"] if is_version else None,
-        stop_reason=rollout["stop_reason"],
         status=execution.get("status"),
         execution_s=execution.get("duration_s"),
         submitted=bool(execution.get("submission")),
         coded=rollout["code"] is not None,
         decision=None if decision is None else KEPT if decision["kept"] else decision.get("reason") or "dropped",
-        valid=grade["valid"],
-        above_median=grade["above_median"],
-        medal=grade["medal"],
         metric=f"{grade['metric']}, {better} is better",
-        lower_is_better=grade["lower_is_better"],
         score=grade["score"] if grade["valid"] else None,
-        reward=rollout["reward"],
         # rewards by other scales are another quantity
         reward_rule=f"{rule}, scores scaled by {scale}" if scale else rule,
         failure_reward=failure_reward(grade["reward"]),
-        human_rank=grade.get("human_rank"),
-        human_rank_rule=grade.get("human_rank_rule"),
         normalised=grade.get("normalised_score"),
         ranked=grade.get("teams") is not None,
         usage={**usage, "seconds": usage["seconds"] + (0.0 if in_turns else execution.get("duration_s", 0.0))},
         revealed=bool(rollout.get("reveal_test")),
         length=len(rollout["turns"]),
-        search=searched(rollout),
-        turns=by_turn(rollout),
-        trace=traced(rollout),
+        search=searched(rollout, of),
+        turns=by_turn(rollout, of),
+        trace=traced(rollout, of),
         readings=Counter((way["read"], way["rule"]) for turn in rollout["turns"] if (way := turn.get("format"))),
         models={**{role: str(own[role]) for role in ROLES if own.get(role)}, "policy": str(policy["model"])},
         usage_by_role=by_role(rollout),
@@ -271,8 +254,7 @@ def all_tasks(sets: Sequence[RunSet]) -> list[str]:
     return list(dict.fromkeys(task for run_set in sets for task in run_set.tasks))
 
 
-def refuse_missing(run_set: RunSet, tasks: Sequence[str], count: int) -> None:
-    """ToolError that names the missing runs, for the policy "error"."""
+def _refuse_missing(run_set: RunSet, tasks: Sequence[str], count: int) -> None:
     lacking = missing_runs(run_set, tasks, count)
     if tasks and not run_set.tasks:
         raise ToolError(f"{run_set.label}: no rollouts (--missing invalid or ignore continues without them)")
@@ -296,7 +278,8 @@ def grids(sets: Sequence[RunSet], policy: str, at_least: int | None = None) -> l
     """For each set the values of every repeat of every task of any set; `policy` decides about missing runs.
 
     "invalid": a missing run counts as one without a submission, with the reward of the set's rule for such runs (None
-    if the rule gives none). "ignore": None in its place. "error": ToolError.
+    if the rule gives none). "ignore": None in its place. "error": ToolError. The human rank and the normalised score of
+    an invalid run are 0 where its task has them.
     """
     tasks, boards = all_tasks(sets), normalised_tasks(sets)
     ranked = {run.task for run_set in sets for run in run_set.runs if run.ranked}
@@ -304,18 +287,17 @@ def grids(sets: Sequence[RunSet], policy: str, at_least: int | None = None) -> l
     for run_set in sets:
         count = expected_runs(run_set, at_least)
         if policy == "error":
-            refuse_missing(run_set, tasks, count)
+            _refuse_missing(run_set, tasks, count)
         failed = common(run.failure_reward for run in run_set.runs)
+        missing = {**dict.fromkeys(QUANTITIES, 0.0), "reward": None if failed == MIXED else failed, "score": None}
         grid: Grid = {}
         for task, row in aligned({task: run_set.tasks.get(task, []) for task in tasks}, count).items():
-            nothing: Values = {
-                **dict.fromkeys(QUANTITIES, 0.0),
-                "reward": failed if failed != MIXED else None,
-                "score": None,
-                "human_rank": 0.0 if task in ranked else None,
-                "normalised": 0.0 if task in boards else None,
-            }
-            absent = nothing if policy == "invalid" else None
-            grid[task] = [run.values(task in ranked, task in boards) if run is not None else absent for run in row]
+            zeros = {name: 0.0 if task in of else None for name, of in (("human_rank", ranked), ("normalised", boards))}
+            grid[task] = []
+            for run in row:
+                values = run.values if run else {**missing, **zeros} if policy == "invalid" else None
+                if run and values and not run.valid:
+                    values = {name: zeros.get(name) if value is None else value for name, value in values.items()}
+                grid[task].append(values)
         by_set.append(grid)
     return by_set

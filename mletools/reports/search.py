@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from .turns import Verdict, better_than, lower_is_better, turns
+from .turns import Turn, Verdict, lower_is_better
 from .usage import USED
 
 Record = Mapping[str, Any]
@@ -44,22 +44,22 @@ def is_search(rollout: Record) -> bool:
     return bool(rollout.get("search")) and all("node" in turn for turn in rollout["turns"])
 
 
-def searched(rollout: Record) -> Search | None:
-    """The Search of a rollout; None if it is no search."""
+def searched(rollout: Record, of: Sequence[Turn]) -> Search | None:
+    """The Search of a rollout with these turns; None if it is no search."""
     if not is_search(rollout):
         return None
     fallbacks = sum((rollout["search"].get("fallbacks") or {}).values())
     times = tuple(over_time(rollout))
-    return Search(len(rollout["turns"]), improve_rate(rollout), first_medal_s(rollout), cost(rollout), times, fallbacks)
+    return Search(len(of), improve_rate(of), first_medal_s(rollout), cost(rollout), times, fallbacks)
 
 
-def improve_rate(rollout: Record) -> float | None:
+def improve_rate(of: Sequence[Turn]) -> float | None:
     """Share of the nodes after the first scored node that beat the scores of all earlier nodes.
 
     Nodes without a score count as no gain. None: there are no such nodes. (R&D-Agent, table 3: "percentage of R&D loops
     yielding performance gains"; the paper does not say what a gain is measured against.)
     """
-    better = [turn.improved for turn in turns(rollout)]
+    better = [turn.improved for turn in of]
     after = better[better.index(True) + 1 :] if True in better else []
     return sum(after) / len(after) if after else None
 
@@ -122,8 +122,5 @@ def over_time(rollout: Record, shares: Sequence[float] = SHARES) -> list[Standin
 
 def _best(scores: Iterable[tuple[int, float | None]], lower: bool) -> int | None:
     """The index of the best score, the first of equals."""
-    best: tuple[int, float] | None = None
-    for at, score in scores:
-        if score is not None and (best is None or better_than(score, best[1], lower)):
-            best = at, score
-    return best[0] if best else None
+    known = {at: score for at, score in scores if score is not None}
+    return (min if lower else max)(known, key=lambda at: known[at], default=None)

@@ -3,7 +3,7 @@
 import csv
 import io
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..records.columns import GAP, blocks, middle_cut
@@ -34,15 +34,16 @@ def interval(ends: Sequence[float] | None, form: str = ".3f") -> str:
 
 @dataclass(frozen=True)
 class Table:
-    """Cells under their header; str() is text with a rule below the header.
+    """Cells under their header.
 
-    left: the columns that are aligned to the left, the others to the right; title: on the page.
+    left: the columns that are aligned to the left, the others to the right; title: on the page; rule: below the header.
     """
 
     header: Sequence[str]
     rows: Sequence[Sequence[Any]]
     left: Sequence[str] = ("task", "set")
     title: str = ""
+    rule: bool = True
 
     @classmethod
     def of(cls, records: Iterable[Record], columns: Sequence[Column], left: Sequence[str], title: str) -> "Table":
@@ -54,9 +55,6 @@ class Table:
 
         rows = [[cell(record, value, form) for _, value, form in columns] for record in records]
         return cls([name for name, _, _ in columns], rows, left, title)
-
-    def __str__(self) -> str:
-        return self.text()
 
     def text(self, form: str = "text") -> str:
         """The table in one of FORMATS, without a final line break; what would steer a terminal is spelled out."""
@@ -71,8 +69,8 @@ class Table:
         if form == "markdown":
             header, *rows = [[cell.replace("|", "\\|") for cell in row] for row in (header, *rows)]
             return str(tabulate(rows, header, tablefmt="pipe", disable_numparse=True, colalign=align))
-        rules = ["-" * max(map(len, column)) for column in zip(header, *rows, strict=True)]
-        return str(tabulate([header, rules, *rows], tablefmt="plain", disable_numparse=True, colalign=align))
+        rules = [["-" * max(map(len, column)) for column in zip(header, *rows, strict=True)]] if self.rule else []
+        return str(tabulate([header, *rules, *rows], tablefmt="plain", disable_numparse=True, colalign=align))
 
     def fitting(self, room: int) -> list["Table"]:
         """The table in parts that are at most `room` wide: each has the first columns, if they are `left` ones.
@@ -92,17 +90,17 @@ class Table:
             columns[at][0] = middle_cut(columns[at][0], room - sum(widths[:keys]) - GAP * keys)
             widths[at] = max(map(len, columns[at]))
         header, *rows = zip(*columns, strict=True)
-        return [
-            Table([header[at] for at in part], [[row[at] for at in part] for row in rows], self.left, self.title)
-            for part in blocks(header, widths, keys, room)
-        ]
+        cut = replace(self, header=header, rows=rows)
+        return [cut._columns(part) for part in blocks(header, widths, keys, room)]
 
     def filled(self) -> "Table":
         """Without the columns in which no row has a value."""
-        kept = [at for at in range(len(self.header)) if any(row[at] not in (NONE, "", []) for row in self.rows)]
-        return Table(
-            [self.header[at] for at in kept], [[row[at] for at in kept] for row in self.rows], self.left, self.title
-        )
+        numbers = range(len(self.header))
+        return self._columns([at for at in numbers if any(row[at] not in (NONE, "", []) for row in self.rows)])
+
+    def _columns(self, numbers: Sequence[int]) -> "Table":
+        header, *rows = ([row[at] for at in numbers] for row in (self.header, *self.rows))
+        return replace(self, header=header, rows=rows)
 
 
 def document(tables: Sequence[Table], notes: Sequence[str], form: str = "text", room: int | None = None) -> str:
@@ -113,6 +111,6 @@ def document(tables: Sequence[Table], notes: Sequence[str], form: str = "text", 
         tables = [part for table in tables for part in table.fitting(room)]
         notes = [textwrap.fill(note, room, subsequent_indent="  ", break_on_hyphens=False) for note in notes]
     parts = [table.text(form) for table in tables]
-    if form != "csv":
+    if notes and form != "csv":
         parts.append("\n".join(f"- {note}" if form == "markdown" else note for note in notes))
     return "\n\n".join(parts)

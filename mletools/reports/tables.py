@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from .comparison import BY
 from .show.visible import visible_line
@@ -33,6 +32,10 @@ def each(rows: Sequence[Record], words: Callable[[Record], str]) -> str:
     return ", ".join(f"{words(row)} ({visible_line(row['set'])})" if len(rows) > 1 else words(row) for row in rows)
 
 
+def _mean(words: str, quantity: str, form: str) -> tuple[Column, Column]:
+    return (words, f"{quantity}_mean", form), ("± SEM", f"{quantity}_sem", form)
+
+
 def by_task(rows: Sequence[Record]) -> Table:
     """One line per task and set, and one per set over all tasks."""
 
@@ -53,8 +56,7 @@ def by_task(rows: Sequence[Record]) -> Table:
         ("> median", "above_median", ".0%"),
         ("b/s/g %", medals, ""),
         ("medal", "medal", ".0%"),
-        ("reward", "reward_mean", ".3f"),
-        ("± SEM", "reward_sem", ".3f"),
+        *_mean("reward", "reward", ".3f"),
         ("score", "score_mean", ".4g"),
         (f"best@{rows[0]['k']}", "score_best_at_k", ".4g"),
         ("metric", metric, ""),
@@ -67,10 +69,8 @@ def leaderboards(rows: Sequence[Record]) -> Table:
     k = rows[0]["k"]
     columns: tuple[Column, ...] = (
         *TASK,
-        ("human rank", "human_rank_mean", ".3f"),
-        ("± SEM", "human_rank_sem", ".3f"),
-        ("normalised", "normalised_mean", ".1f"),
-        ("± SEM", "normalised_sem", ".1f"),
+        *_mean("human rank", "human_rank", ".3f"),
+        *_mean("normalised", "normalised", ".1f"),
         (f"avg@{k}", "normalised_avg_at_k", ".1f"),
         (f"best@{k}", "normalised_best_at_k", ".1f"),
     )
@@ -95,12 +95,9 @@ def searches(rows: Sequence[Record]) -> Table:
     columns: tuple[Column, ...] = (
         *TASK,
         ("searches", "searches", "d"),
-        ("loops", "loops_mean", ".1f"),
-        ("± SEM", "loops_sem", ".1f"),
-        ("improve rate", "improve_rate_mean", ".1%"),
-        ("± SEM", "improve_rate_sem", ".1%"),
-        ("first medal s", "first_medal_s_mean", ".0f"),
-        ("± SEM", "first_medal_s_sem", ".0f"),
+        *_mean("loops", "loops", ".1f"),
+        *_mean("improve rate", "improve_rate", ".1%"),
+        *_mean("first medal s", "first_medal_s", ".0f"),
         ("with medal", lambda row: f"{row['medalled']}/{row['searches']}", ""),
         ("fallbacks", "fallbacks", "d"),
     )
@@ -385,23 +382,20 @@ def comparison(record: Record, form: str = "text", room: int | None = None) -> s
         "a positive difference is better"
     ]
     if record["difference_mean"] is not None:
-        between = interval(record["difference_ci"], f"+{digits}")
-        how = f" ({100 * record['confidence']:.4g} % CI {between}: {method(record)})" if record["difference_ci"] else ""
+        ends, level = record["difference_ci"], f"{100 * record['confidence']:.4g} % CI"
+        how = f" ({level} {interval(ends, f'+{digits}')}: {method(record)})" if ends else ""
         lines.append(f"mean difference over tasks: {record['difference_mean']:+{digits}}{how}")
     elif table.rows:
         lines.append("mean difference over tasks: none, the metrics differ")
-    for field, words in (
-        ("only_first", f"only in {first}"),
-        ("only_second", f"only in {second}"),
-        ("without_value", f"no {by} to compare in both"),
-    ):
-        if record[field]:
-            lines.append(f"left out, {words}: {', '.join(record[field])}")
-    fields = ("rollouts", "missing", "revealed")
-    sets: list[dict[str, Any]] = [
-        {"set": label, "missing_policy": record["missing_policy"], **{name: record[name][at] for name in fields}}
-        for at, label in enumerate((first, second))
-    ]
+    left_out = {
+        f"only in {first}": record["only_first"],
+        f"only in {second}": record["only_second"],
+        f"no {by} to compare in both": record["without_value"],
+    }
+    lines += [f"left out, {words}: {', '.join(tasks)}" for words, tasks in left_out.items() if tasks]
+    fields, policy = ("rollouts", "missing", "revealed"), record["missing_policy"]
+    counts = zip((first, second), *(record[name] for name in fields), strict=True)
+    sets = [dict(zip(("set", *fields), each, strict=True), missing_policy=policy) for each in counts]
     return document([table], [*lines, *_counts(sets)], form, room)
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from ..records.errors import RecordError
 from ..records.human_rank import human_rank
 from .search import CLOSE
-from .turns import turns
+from .turns import Turn
 
 KINDS = ("memory", "reset")  # start of a trace: a solution of the pool, or scratch
 
@@ -48,19 +48,17 @@ def shown_score(rollout: Mapping[str, Any], part: Mapping[str, Any]) -> float | 
     return -float(score) if rollout["grade"]["lower_is_better"] else float(score)
 
 
-def traced(rollout: Mapping[str, Any]) -> Trace | None:
+def traced(rollout: Mapping[str, Any], of: Sequence[Turn]) -> Trace | None:
     """The Trace of a rollout of scaffold memory; None for other rollouts, and for tasks without a leaderboard.
 
     RecordError: the human ranks of its turns cannot be converted to the rule of its grade.
     """
     if rollout.get("trace") not in KINDS or rollout["grade"].get("teams") is None:
         return None
-    of = turns(rollout)
-    graded = [(turn, turn.record.get("grade") or {}) for turn in of]
     submissions = tuple(
         Submission(turn.seconds, _rank(grade, rollout["grade"]), shown_score(rollout, turn.record))
-        for turn, grade in graded
-        if grade.get("valid") and grade.get("human_rank") is not None
+        for turn in of
+        if (grade := turn.record.get("grade") or {}).get("valid") and grade.get("human_rank") is not None
     )
     return Trace(rollout["trace"], of[-1].seconds if of else 0.0, submissions)
 

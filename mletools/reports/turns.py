@@ -5,7 +5,7 @@ normalised score so far and share asking for help, by step) and SandMLE's figure
 from one long run instead of several limited ones). Not covered: means over tasks (courses), text (show).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -129,14 +129,14 @@ def runs_after(rollout: Record) -> bool:
     return not any(turn.get("code") or turn.get("execution") or turn.get("cell") for turn in rollout["turns"])
 
 
-def by_turn(rollout: Record) -> tuple[tuple[bool, Verdict], ...] | None:
+def by_turn(rollout: Record, of: Sequence[Turn]) -> tuple[tuple[bool, Verdict], ...] | None:
     """For each turn whether it asked an ideator, and the verdict on the best valid submission so far.
 
     None for single answers and searches.
     """
-    if "settings" not in rollout or rollout.get("search") or not rollout.get("turns"):
+    if "settings" not in rollout or rollout.get("search") or not of:
         return None
-    return tuple((turn.record["action"] == HELP, Verdict.of(turn.best_grade)) for turn in turns(rollout))
+    return tuple((turn.record["action"] == HELP, Verdict.of(turn.best_grade)) for turn in of)
 
 
 def lower_is_better(rollout: Record) -> bool:

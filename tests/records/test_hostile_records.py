@@ -22,8 +22,7 @@ from mletools.records.errors import ToolError
 from mletools.records.jsonl import dumps, loads
 from mletools.reports import show, tables
 from mletools.reports.comparison import compare
-from mletools.reports.page import cells
-from mletools.reports.page.viewer import piece
+from mletools.reports.page import cells, piece
 from mletools.reports.runs import RunSet, graded_run
 from mletools.reports.search import is_search
 from mletools.reports.summary import summaries

@@ -19,9 +19,8 @@ from conftest import run_command
 from report_builders import a_set
 from shown_rollouts import codeact, react, single
 
-from mletools.reports.page.figure import Figure, line_plot
+from mletools.reports.page.figure import Figure, inline, line_plot, save
 from mletools.reports.page.figures import figures
-from mletools.reports.page.plots import inline, save
 
 pytest.importorskip("matplotlib", reason="needs the [report] extra")
 pytest.importorskip("jinja2", reason="needs the [report] extra")
@@ -102,6 +101,7 @@ def test_all_is_in_one_file_and_the_same_input_gives_the_same_page(folder: Path)
     scripts = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
     digest = base64.b64encode(hashlib.sha256(scripts[0].encode()).digest()).decode()
     assert len(scripts) == 1 and f"script-src 'sha256-{digest}'" in text
+    assert text.index('id="row-data"') < text.index("<script>") < text.index('id="block-0"')  # the table comes first
     rows, columns = unpacked(text, "row-data"), json.loads(re.search(r'id="columns">(.*?)</script>', text)[1])  # type: ignore[index]
     assert len(rows) == 24 and {len(row) for row in rows} == {len(columns)}
     for row in rows:
@@ -167,6 +167,14 @@ def test_sets_whose_names_differ_in_special_characters_have_figures_of_their_own
     assert len(set(ids)) == len(ids) > 0
 
 
+def test_the_colours_of_a_figure_are_the_pages_and_names_stay_as_they_are() -> None:
+    lines = {name: [(0.0, 1.0, None), (1.0, 2.0, 0.1)] for name in ("#0072b2", "#0a0099")}
+    svg = inline(Figure("x", "", "", ("set",), (), line_plot(lines, "step", "reward")))
+    assert ">#0072b2</text>" in svg and ">#0a0099</text>" in svg
+    styles = "".join(re.findall(r'style="([^"]*)"', svg))
+    assert "var(--series-2)" in styles and "#" not in re.sub(r"url\(#[^)]*\)", "", styles)
+
+
 @pytest.mark.slow
 def test_plots_are_files(folder: Path) -> None:
     told = run_command("mle-report", "--plots", "plots", "--train-steps", "steps.jsonl", "first.jsonl", cwd=folder)
@@ -215,7 +223,7 @@ def test_figures_tell_their_numbers() -> None:
 
 def test_a_rollout_keeps_its_colours() -> None:
     """Those of parts of a line (code), and those of whole lines (what changed since the turn before)."""
-    from mletools.reports.page.viewer import piece
+    from mletools.reports.page import piece
 
     found = "".join(piece(rollout(number)) for number in range(3))
     assert '<span class="red">-' in found and '<span class="green">+' in found and '<span class="cyan">@@' in found

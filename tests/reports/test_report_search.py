@@ -12,6 +12,7 @@ from search_records import node, search, verdict
 
 from mletools.reports.search import (
     SHARES,
+    Search,
     cost,
     first_medal_s,
     improve_rate,
@@ -30,21 +31,25 @@ def usd(value: float | None) -> dict[str, Any]:
     return {"prompt_tokens": 1, "completion_tokens": 1, "seconds": 1.0, "usd": value}
 
 
+def gains(record: dict[str, Any]) -> float | None:
+    return improve_rate(turns(record))
+
+
+def statistics(record: dict[str, Any]) -> Search | None:
+    return searched(record, turns(record))
+
+
 # --- one search -----------------------------------------------------------------------------------------------------
 
 
 def test_gains_are_over_all_nodes_before_in_either_direction() -> None:
     record = scored(None, 0.5, 0.4, 0.6, None, 0.6, 0.7)
     assert [turn.improved for turn in turns(record)] == [False, True, False, True, False, False, True]
-    assert improve_rate(record) == 2 / 5  # of the five nodes after the first score; a tie is none
-    assert improve_rate(scored(None, 0.5, 0.4, 0.6, None, 0.6, 0.7, lower=True)) == 1 / 5
-    assert (
-        improve_rate(scored(0.5)) is None
-        and improve_rate(scored(None, None)) is None
-        and improve_rate(scored()) is None
-    )
-    assert improve_rate(scored(None, None, 0.5, None)) == 0.0
-    assert improve_rate(scored(0.0, -1.0, lower=True)) == 1.0  # 0 is a score
+    assert gains(record) == 2 / 5  # of the five nodes after the first score; a tie is none
+    assert gains(scored(None, 0.5, 0.4, 0.6, None, 0.6, 0.7, lower=True)) == 1 / 5
+    assert gains(scored(0.5)) is None and gains(scored(None, None)) is None and gains(scored()) is None
+    assert gains(scored(None, None, 0.5, None)) == 0.0
+    assert gains(scored(0.0, -1.0, lower=True)) == 1.0  # 0 is a score
 
 
 def test_the_first_medal_is_a_nodes_whatever_was_chosen() -> None:
@@ -122,10 +127,12 @@ def test_standing_over_time_by_hand(lower: bool) -> None:
 
 def test_searches_without_nodes_and_other_rollouts() -> None:
     assert [standing.handed_in for standing in over_time(search("x"))] == [None] * 10
-    assert searched(rollout("a", 0, 0.5)) is None and searched({**rollout("a", 0, 0.5), "scaffold": "search"}) is None
+    assert (
+        statistics(rollout("a", 0, 0.5)) is None and statistics({**rollout("a", 0, 0.5), "scaffold": "search"}) is None
+    )
     cut = scored(0.5, 0.6)
-    assert searched({**cut, "turns": [*cut["turns"], {"action": "draft", "duration_s": 1.0}]}) is None
-    found = searched(cut)
+    assert statistics({**cut, "turns": [*cut["turns"], {"action": "draft", "duration_s": 1.0}]}) is None
+    found = statistics(cut)
     assert found and (found.loops, found.improve_rate, found.first_medal_s) == (2, 1.0, None)
 
 

@@ -11,6 +11,7 @@ from report_builders import a_set, rollout, rows
 from search_records import verdict
 
 from mletools.reports.traces import Life, Submission, Trace, best_rank, life, traced
+from mletools.reports.turns import turns
 
 
 def ranked(*ranks: float | None) -> list[tuple[str, dict[str, Any]]]:
@@ -34,8 +35,12 @@ def two_tasks() -> list[dict[str, Any]]:
     ]
 
 
+def trace_of(record: dict[str, Any]) -> Trace | None:
+    return traced(record, turns(record))
+
+
 def test_a_run_by_hand() -> None:
-    first, second = traced(two_tasks()[0]), traced(two_tasks()[1])
+    first, second = trace_of(two_tasks()[0]), trace_of(two_tasks()[1])
     assert first == Trace("reset", 4.0, (Submission(2.0, 0.2), Submission(4.0, 0.4))) and second is not None
     whole = life([first, second])
     assert whole.seconds == 10.0 and whole.kinds == {"reset", "memory"}
@@ -45,10 +50,10 @@ def test_a_run_by_hand() -> None:
 
 
 def test_rollouts_without_a_trace_or_a_leaderboard_have_no_curve() -> None:
-    assert traced(rollout("a", 0, 0.5)) is None
-    assert traced({**one("a", "reset", 0.5), "trace": "else"}) is None
+    assert trace_of(rollout("a", 0, 0.5)) is None
+    assert trace_of({**one("a", "reset", 0.5), "trace": "else"}) is None
     without = {**agent("a", 0, *ranked(0.5)), "trace": "reset"}
-    assert without["grade"].get("teams") is None and traced(without) is None
+    assert without["grade"].get("teams") is None and trace_of(without) is None
     assert "traces" not in rows([a_set("x", without)])["all", "x"]
 
 
@@ -65,7 +70,7 @@ def test_ranks_are_by_the_rule_that_the_run_was_graded_with() -> None:
         assert [point["best"] for point in told["by_submission"]] == pytest.approx([first, first])
         # as older records have it, without the place
         old = Trace("reset", 2.0, (Submission(1.0, pytest.approx(first)), Submission(2.0, 0.0)))
-        assert traced(one("a", "reset", 0.7, 0.0, **board)) == old
+        assert trace_of(one("a", "reset", 0.7, 0.0, **board)) == old
 
 
 def test_ranks_on_two_leaderboards_need_the_place(tmp_path: Path) -> None:
@@ -77,21 +82,21 @@ def test_ranks_on_two_leaderboards_need_the_place(tmp_path: Path) -> None:
     problem = "the human ranks of its turns are by dojo, that of its grade by mle-rl: grade by dojo"
     assert done.returncode == 1 and done.stderr.decode() == f"mle-report: x.jsonl:1: {problem}\n"
     made["turns"][0]["grade"]["position"] = 4
-    assert traced(made) == Trace("reset", 1.0, (Submission(1.0, 0.6),))
+    assert trace_of(made) == Trace("reset", 1.0, (Submission(1.0, 0.6),))
 
 
 def test_the_best_is_by_the_score_that_the_run_showed() -> None:
     made = one("a", "reset", 0.9, 0.2, 0.4)
     for turn, validation in zip(made["turns"], (0.3, 0.8, 0.8), strict=True):
         turn["validation"] = verdict(validation)
-    trace = traced(made)
+    trace = trace_of(made)
     assert trace is not None and [each.shown for each in trace.submissions] == [0.3, 0.8, 0.8]
     whole = life([trace])
     assert [whole.best("reset", thirds / 3) for thirds in (1, 2, 3)] == [0.9, 0.2, 0.2]  # the first of equals
     made["grade"]["lower_is_better"] = True
-    lower = traced(made)
+    lower = trace_of(made)
     assert lower is not None and best_rank(lower.submissions) == 0.9
-    shown = traced({**one("a", "reset", 0.9, 0.2), "reveal_test": True})
+    shown = trace_of({**one("a", "reset", 0.9, 0.2), "reveal_test": True})
     assert shown is not None and [each.shown for each in shown.submissions] == [0.5, 0.5]
     assert best_rank([Submission(1.0, 0.1), Submission(2.0, 0.3)]) == 0.3 and best_rank([]) == 0.0
 

@@ -10,7 +10,7 @@ from report_agents import BOARD, agent
 from report_builders import a_set, rollout, rows
 from search_records import verdict
 
-from mletools.reports.turns import Verdict, by_turn
+from mletools.reports.turns import Verdict, by_turn, turns
 
 
 def agents() -> list[dict[str, Any]]:
@@ -27,18 +27,22 @@ def agents() -> list[dict[str, Any]]:
     ]
 
 
+def over_turns(record: dict[str, Any]) -> tuple[tuple[bool, Verdict], ...] | None:
+    return by_turn(record, turns(record))
+
+
 def test_the_best_so_far_by_hand() -> None:
     a, _, b = agents()
     none = Verdict(False, False, None)
-    assert by_turn(a) == ((False, none), (True, none), (False, Verdict(True, True, 60.0)))
-    assert by_turn(b) == ((False, Verdict(True, True, None)),) * 2  # the second is worse
-    assert by_turn({**b, "task": a["task"]})[1] == (False, Verdict(True, False, None))  # type: ignore[index]  # the second is better
+    assert over_turns(a) == ((False, none), (True, none), (False, Verdict(True, True, 60.0)))
+    assert over_turns(b) == ((False, Verdict(True, True, None)),) * 2  # the second is worse
+    assert over_turns({**b, "task": a["task"]})[1] == (False, Verdict(True, False, None))  # type: ignore[index]  # the second is better
 
 
 def test_other_rollouts_have_no_turns() -> None:
     a = agents()[0]
-    assert by_turn(rollout("a", 0, 0.5)) is None and by_turn({**a, "turns": []}) is None
-    assert by_turn({**a, "search": {"chosen": 0}}) is None
+    assert over_turns(rollout("a", 0, 0.5)) is None and over_turns({**a, "turns": []}) is None
+    assert over_turns({**a, "search": {"chosen": 0}}) is None
     assert "turns" not in rows([a_set("x", rollout("a", 0, 0.5))])["a", "x"]
 
 

@@ -296,14 +296,14 @@ def test_answers_are_counted_by_how_they_were_read() -> None:
     }  # fmt: skip
     assert "format" not in found["c", "x"]
     table = formats([found["all", "x"]])
-    assert [line.split() for line in str(table).split("\n")[2:]] == [
+    assert [line.split() for line in table.text().split("\n")[2:]] == [
         ["exact", "x", "8", "37.5%"],
         ["lenient", "first_action", "x", "37.5%"],
         ["lenient", "hermes", "x", "12.5%"],
         ["not", "read", "missing", "x", "12.5%"],
     ]
     assert not formats([rows([a_set("y", old)])["all", "y"]]).rows
-    assert str(table) in report(list(found.values()))
+    assert table.text() in report(list(found.values()))
 
 
 def test_costs_are_summed_over_the_rollouts_that_tell() -> None:
@@ -338,7 +338,7 @@ def test_costs_are_apart_by_role_where_there_are_several() -> None:
         "rollouts": 1, "seconds": 2.0, "prompt_tokens": 14, "completion_tokens": 20, "tokens_rollouts": 1,
         "usd": 1.0, "usd_rollouts": 1,
     }  # fmt: skip
-    lines = [line.split() for line in str(costs([whole])).split("\n")[2:]]
+    lines = [line.split() for line in costs([whole]).text().split("\n")[2:]]
     assert [line[:3] for line in lines] == [
         ["x", "all", "3"], ["x", "policy", "2"], ["x", "ideator", "1"], ["x", "judge", "1"],
     ]  # fmt: skip
@@ -346,7 +346,7 @@ def test_costs_are_apart_by_role_where_there_are_several() -> None:
     assert "cost of judge (mle-classify-ideas): after the rollouts, not in all" in notes([whole])
     assert "role" not in costs([rows([a_set("y", other)])["all", "y"]]).header
     hostile = rollout("a", 0, 0.5, usage_by_role={"policy": used(1, None), "\x1b[2J\nall": used(1, None)})
-    assert str(costs([rows([a_set("z", hostile)])["all", "z"]])).replace("\n", "").isprintable()
+    assert costs([rows([a_set("z", hostile)])["all", "z"]]).text().replace("\n", "").isprintable()
 
 
 # --- comparisons ----------------------------------------------------------------------------------------------------

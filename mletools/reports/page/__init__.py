@@ -1,12 +1,13 @@
 """A report as one HTML page that needs no server and no network: overview, figures, tables, rollouts, a viewer.
 
 The page of several sets begins with the comparison of each further set with the first (headline). The template (jinja2,
-autoescape) or viewer escapes all text; the page's security policy allows only its own script. Details are packed
-(viewer) and unpacked when a rollout is opened. Not covered: the formulas (reports.summary), the lines of a rollout
-(reports.show).
+autoescape) or `piece` escapes all text; the page's security policy allows only its own script. Rollouts are packed
+pieces, many in one block, and a browser unpacks a block when it needs one of them: gzip in base64 has no character that
+could end the enclosing element. Not covered: the formulas (reports.summary), the lines of a rollout (reports.show).
 """
 
 import base64
+import gzip
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,18 +16,20 @@ from typing import Any
 from urllib.parse import quote
 
 from ...records.errors import ToolError
+from .. import show
 from ..runs import GradedRun, RunSet
+from ..search import is_search
 from ..show.visible import visible_line
 from ..summary import ALL
 from ..table import NONE, Record, Table, interval, number
 from ..tables import notes, tables
-from . import plots
-from .figure import Cell, Figure
+from .figure import Cell, Figure, inline, save
 from .figures import fields, figures
 from .headline import Makers, headline
-from .viewer import Blocks, packed, piece
 
-__all__ = ["Page", "figures", "headline", "plots"]
+__all__ = ["Page", "figures", "headline", "save"]
+WIDTH = 122  # columns of a rollout: prompts have 120, indented by 2
+SIZE = 150_000  # approximate characters per block: unpacked in milliseconds, and large enough to compress well
 SECTIONS = {
     "training": ("Training", ("training-", "version-")),
     "compare": ("Comparison", ("compare-",)),
@@ -47,12 +50,20 @@ class Page:
     def __init__(self, full: bool = False) -> None:
         self.full = full
         self._rows: list[list[Any]] = []
-        self._blocks = Blocks()
+        self._blocks: list[str] = []  # packed
+        self._pieces: list[str] = []  # of the next block
         self._makers = Makers()
 
     def add(self, rollout: Mapping[str, Any], run: GradedRun, label: str) -> None:
         self._makers.add(rollout, label)
-        self._rows.append(cells(run, label, self._blocks.add(piece(rollout, self.full))))
+        self._rows.append(cells(run, label, (len(self._blocks), len(self._pieces))))
+        self._pieces.append(piece(rollout, self.full))
+        if sum(map(len, self._pieces)) >= SIZE:
+            self._close_block()
+
+    def _close_block(self) -> None:
+        self._blocks.append(packed(self._pieces))
+        self._pieces = []
 
     def html(
         self,
@@ -79,6 +90,8 @@ class Page:
         script, style, template = (
             (own / name).read_text(encoding="utf-8") for name in ("page.js", "page.css", "page.html")
         )
+        if self._pieces:
+            self._close_block()
         digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
         overall = [row for row in summaries if row["task"] == ALL]
         groups = [
@@ -115,10 +128,41 @@ class Page:
                 rollouts=bool(self._rows),
                 columns=Markup(json.dumps(COLUMNS)),
                 row_data=packed(self._rows),
-                blocks=self._blocks.done(),
+                blocks=self._blocks,
                 footer=f"Made by mle-report {version}. The file is self-contained and loads nothing.",
             )
         )
+
+
+def packed(value: Any) -> str:
+    """A JSON value as base64 of gzip; the same value gives the same text."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return base64.b64encode(gzip.compress(text.encode("utf-8", "replace"), 9, mtime=0)).decode()
+
+
+def piece(rollout: Mapping[str, Any], full: bool = False) -> str:
+    """The HTML of one valid rollout record: the lines of mle-show, its headings as sections, its styles as classes.
+
+    full: texts are not cut.
+    """
+    from markupsafe import escape
+
+    written, view = show.html_printer(), show.View(full, WIDTH)
+
+    def details(title: str, after: str, text: str) -> str:
+        small = f" <small>{escape(after)}</small>" if after else ""
+        return f"<details open><summary>{escape(title)}{small}</summary><pre>{text}</pre></details>"
+
+    sections = []
+    for section in show.sections(rollout, view):
+        lines = list(section.lines)
+        while lines and not lines[-1].plain:
+            lines.pop()
+        after = visible_line(section.after).strip("─ ")
+        sections.append(details(section.name.strip("─ "), after, "".join(written(lines))))
+    if is_search(rollout):
+        sections.insert(1, details("exploration graph", "", "".join(written(show.graph(rollout, view)))))
+    return "".join(sections)
 
 
 def cells(run: GradedRun, label: str, place: tuple[int, int]) -> list[Any]:
@@ -133,16 +177,9 @@ def cells(run: GradedRun, label: str, place: tuple[int, int]) -> list[Any]:
     execution_s = None if run.execution_s is None else round(run.execution_s, 2)
     row = [
         *(run.id, label, run.name, run.modality, run.scaffold, policy, run.length, run.stop_reason, run.status),
-        *(
-            run.valid,
-            run.medal,
-            short(run.score),
-            short(run.reward),
-            short(run.human_rank),
-            round(run.usage["seconds"], 1),
-        ),
-        *(execution_s, tokens, short(run.usage["usd"]), " | ".join(run.ways) or None),
-        *(run.decision, *place),
+        *(run.valid, run.medal, short(run.score), short(run.reward), short(run.human_rank)),
+        *(round(run.usage["seconds"], 1), execution_s, tokens, short(run.usage["usd"])),
+        *(" | ".join(run.ways) or None, run.decision, *place),
     ]
     return [visible_line(cell) if isinstance(cell, str) else cell for cell in row]
 
@@ -162,7 +199,7 @@ def _for_template(figure: Figure) -> Record:
 
     rows = [[words(cell) for cell in row] for row in figure.rows]
     numbers = Table(figure.header, rows, figure.header[:1], f"{figure.title}: numbers")
-    return {**vars(figure), "numbers": numbers, "svg": Markup(plots.inline(figure))}
+    return {**vars(figure), "numbers": numbers, "svg": Markup(inline(figure))}
 
 
 def _cards(runs: Sequence[GradedRun], overall: Sequence[Record]) -> Iterator[tuple[str, str, str]]:

@@ -1,30 +1,44 @@
-"""The parts of a report's figure: title, numbers, lines and bars by matplotlib, colours by role."""
+"""A report's figure: its title, its numbers, and lines or bars by matplotlib, as SVG for the page and as files for papers.
 
-from collections.abc import Callable, Mapping, Sequence
+On the page every colour is a variable of page.css, text stays text, and ids are unique per figure, so that one document
+can hold many figures, in light and dark. Needs matplotlib (the extra `report`).
+"""
+
+import io
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from ..show.visible import clipped
+from ...records.errors import ToolError
+from ..show.visible import clipped, visible
 
 Cell = str | float | int | None
-Draw = Callable[[Any, "Palette"], None]  # on matplotlib's Axes
+Draw = Callable[[Any], None]  # on matplotlib's Axes
 Point = tuple[float, float, float | None]  # across, up, ± error
 FEWEST = 2  # points of a line
-
-
-@dataclass(frozen=True)
-class Palette:
-    """Colours by role. series: of the sets, a palette for colour-blind readers (Okabe and Ito)."""
-
-    series: tuple[str, ...] = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
-    medals: tuple[str, ...] = ("#C9A227", "#8A9299", "#A65E2E")  # gold, silver, bronze
-    good: str = "#009E73"
-    bad: str = "#D55E00"
-    text: str = "#222222"
-    faint: str = "#BBBBBB"
-
-    def of(self, number: int) -> str:
-        return self.series[number % len(self.series)]
+FORMATS = ("svg", "png")
+WIDTH = 7.0  # inches
+# for colour-blind readers (Okabe and Ito)
+SERIES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
+BAD, GOOD = SERIES[1:3]
+MEDALS = {"gold": "#c9a227", "silver": "#8a9299", "bronze": "#a65e2e"}
+TEXT, FAINT = "#222222", "#bbbbbb"
+_VARIABLES = {
+    **{colour: f"var(--series-{number})" for number, colour in enumerate(SERIES, 1)},
+    **{colour: f"var(--{medal})" for medal, colour in MEDALS.items()},
+    TEXT: "currentColor",
+    FAINT: "var(--faint)",
+}
+_STYLE = re.compile(r' style="[^"]*"')
+_COLOUR = re.compile("|".join(_VARIABLES))
+_NAMED = re.compile(
+    r' id="((?:figure|axes|patch|line2d|text|matplotlib\.axis|xtick|ytick|legend|FillBetweenPolyCollection|PolyCollection|LineCollection)_\d+)"'
+)
+_REFERENCES = re.compile(r'( id="|xlink:href="#|url\(#)([A-Za-z])')
+_HEAD = re.compile(r"^.*?(?=<svg )", re.DOTALL)
+_METADATA = re.compile(r"\s*(?:<metadata>.*?</metadata>|<!--.*?-->)", re.DOTALL)  # comments repeat the texts
 
 
 @dataclass(frozen=True)
@@ -34,8 +48,8 @@ class Figure:
     name: str
     title: str
     caption: str
-    header: tuple[str, ...]
-    rows: Sequence[tuple[Cell, ...]]
+    header: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
     draw: Draw
     height: float = 3.4
 
@@ -44,7 +58,7 @@ def curve(
     name: str,
     title: str,
     caption: str,
-    header: tuple[str, ...],
+    header: Sequence[str],
     lines: Mapping[str, Sequence[Point]],
     across: str = "",
     sets: int = 1,
@@ -53,9 +67,7 @@ def curve(
     lines = {label: points for label, points in lines.items() if len(points) >= FEWEST}
     if not lines:
         return None
-    rows: list[tuple[Cell, ...]] = [
-        (label, *point)[: len(header)] for label, points in lines.items() for point in points
-    ]
+    rows = [(label, *point)[: len(header)] for label, points in lines.items() for point in points]
     return Figure(name, title, caption, header, rows, line_plot(lines, across or header[1], header[2], sets))
 
 
@@ -65,14 +77,13 @@ def line_plot(lines: Mapping[str, Sequence[Point]], across: str, up: str, sets: 
     across: the x axis, a share if it begins so, else a count; sets: the number of sets, of which some may have no line.
     """
 
-    def draw(axes: Any, palette: Palette) -> None:
+    def draw(axes: Any) -> None:
         for number, (label, points) in enumerate(lines.items()):
-            x, y = [point[0] for point in points], [point[1] for point in points]
-            error = [point[2] or 0.0 for point in points]
-            colour, style = palette.of(number), ("-", "--", "-.", ":")[number % 4]
+            x, y, errors = zip(*points, strict=True)
+            colour, style = SERIES[number % len(SERIES)], ("-", "--", "-.", ":")[number % 4]
             axes.plot(x, y, color=colour, label=named(label), linewidth=1.6, linestyle=style)
-            if any(error):
-                low, high = ([a + s * b for a, b in zip(y, error, strict=True)] for s in (-1, 1))
+            if any(errors):
+                low, high = ([a + s * (b or 0.0) for a, b in zip(y, errors, strict=True)] for s in (-1, 1))
                 axes.fill_between(x, low, high, color=colour, alpha=0.18, linewidth=0)
         axes.set_xlabel(across)
         axes.set_ylabel(up)
@@ -88,7 +99,7 @@ def line_plot(lines: Mapping[str, Sequence[Point]], across: str, up: str, sets: 
 def bar_plot(
     names: Sequence[str],
     series: Mapping[str, Sequence[float]],
-    colour: Callable[[Palette, int, int], str],
+    colours: Sequence[str | Sequence[str]],
     form: str = "",
     stacked: bool = False,
     places: Sequence[float] = (),
@@ -96,24 +107,24 @@ def bar_plot(
 ) -> Draw:
     """Horizontal bars: one per name and series, side by side or stacked, with its value in `form` at its end.
 
-    colour: of a series and a name, by their numbers; places: of the names, from top to bottom; across: the x axis, a
-    share if `form` is in percent.
+    colours: of each series, in turn, or of each of its bars; places: of the names, from top to bottom; across: the x
+    axis, a share if `form` is in percent.
     """
 
-    def draw(axes: Any, palette: Palette) -> None:
+    def draw(axes: Any) -> None:
         middles = list(places or range(len(names)))
         height = 0.8 if stacked else 0.8 / len(series)
         left = [0.0] * len(names)
         for number, (label, widths) in enumerate(series.items()):
             shift = 0.0 if stacked else height * (number - (len(series) - 1) / 2)
             at = [middle + shift for middle in middles]
-            colours = [colour(palette, number, name) for name in range(len(names))]
-            axes.barh(at, widths, left=left, color=colours, height=height * 0.9, label=named(label))
+            colour = colours[number % len(colours)]
+            axes.barh(at, widths, left=left, color=colour, height=height * 0.9, label=named(label))
             ends = [begin + width for begin, width in zip(left, widths, strict=True)]
             left = ends if stacked else left
             if form and (number == len(series) - 1 if stacked else len(series) <= 2):
                 for place, end in zip(at, ends, strict=True):
-                    axes.text(end, place, f" {end:{form}}", va="center", fontsize=8, color=palette.text)
+                    axes.text(end, place, f" {end:{form}}", va="center", fontsize=8, color=TEXT)
         axes.set_yticks(middles, names)
         axes.invert_yaxis()
         axes.set_xlabel(across)
@@ -149,3 +160,60 @@ def legend(axes: Any, count: int) -> None:
     columns = max(1, min(4, len(labels), int((figure.get_figwidth() - 0.8) / width)))
     figure.set_figheight(figure.get_figheight() + 0.19 * max(0, -(-len(labels) // columns) - 2))
     axes.legend(frameon=False, ncols=columns, loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0)
+
+
+# --- as SVG for the page, and as files ------------------------------------------------------------------------------
+
+
+def inline(figure: Figure) -> str:
+    """The figure as an SVG element for the page."""
+    svg = visible(_drawn(figure, "svg", "none").decode())
+    svg = _METADATA.sub("", _HEAD.sub("", svg, count=1))
+    svg = _REFERENCES.sub(rf"\g<1>{figure.name}-\2", _NAMED.sub("", svg))
+    svg = _STYLE.sub(lambda style: _COLOUR.sub(lambda colour: _VARIABLES[colour[0]], style[0]), svg)
+    head = f'role="img" aria-labelledby="title-{figure.name}" style="max-width:{round(90 * WIDTH)}px"'  # 1.25 times
+    return re.sub(r'<svg ([^>]*?) width="[^"]*" height="[^"]*"', rf"<svg {head} \1", svg, count=1).strip()
+
+
+def save(figures: Iterable[Figure], folder: Path, formats: Sequence[str] = FORMATS) -> list[Path]:
+    """Write one file per figure and format, named after the figure. ToolError: matplotlib is missing."""
+    folder.mkdir(parents=True, exist_ok=True)
+    files = {folder / f"{figure.name}.{kind}": (figure, kind) for figure in figures for kind in formats}
+    for path, (figure, kind) in files.items():
+        path.write_bytes(_drawn(figure, kind, "path"))
+    return list(files)
+
+
+def _drawn(figure: Figure, kind: str, fonttype: str) -> bytes:
+    try:
+        import matplotlib
+        from matplotlib.figure import Figure as Canvas
+    except ImportError as error:
+        raise ToolError("plots need matplotlib: pip install 'mletools[report]'") from error
+    texts = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
+    settings: Any = {
+        "svg.fonttype": fonttype,
+        "svg.hashsalt": figure.name,
+        "font.size": 9,
+        "font.family": "sans-serif",
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.grid": True,
+        "axes.axisbelow": True,
+        "grid.color": FAINT,
+        "grid.alpha": 0.45,
+        "grid.linewidth": 0.6,
+        **dict.fromkeys(texts, TEXT),
+        "figure.facecolor": "none",
+        "axes.facecolor": "none",
+        "savefig.dpi": 200,
+        "text.parse_math": False,  # a task may be named `$x$`
+        "text.usetex": False,
+    }
+    with matplotlib.rc_context(settings):
+        canvas = Canvas(figsize=(WIDTH, figure.height), layout="constrained")
+        figure.draw(canvas.add_subplot())
+        sink = io.BytesIO()
+        metadata: dict[str, Any] = {"Date": None} if kind == "svg" else {}
+        canvas.savefig(sink, format=kind, facecolor="none" if kind == "svg" else "white", metadata=metadata)
+    return sink.getvalue()

@@ -1,7 +1,7 @@
 """The figures of a report: each has a title, its numbers as a table, and a drawing function for matplotlib.
 
 The page (which shows the numbers below the figure), `--plots` and the tests share one definition. Error bands and bars
-are ± one standard error of the mean (statistics.sem). Not covered: colours of the page, files (plots).
+are ± one standard error of the mean (statistics.sem). Not covered: colours, files (figure).
 """
 
 import itertools
@@ -16,11 +16,10 @@ from ..runs import KEPT, STAGES, GradedRun, RunSet
 from ..show.visible import clipped, visible_line
 from ..statistics import mean, sem
 from ..summary import ALL
-from .figure import Cell, Figure, Palette, Point, bar_plot, curve, legend, named, percent
+from .figure import BAD, FAINT, GOOD, MEDALS, SERIES, TEXT, Cell, Figure, Point, bar_plot, curve, legend, named, percent
 
 Sets = Mapping[str, Sequence[GradedRun]]  # by label
 Record = Mapping[str, Any]
-MEDALS = ("gold", "silver", "bronze")
 TRAINING = (
     ("reward_mean", "Reward over training", "Mean reward of the rollouts of each optimiser step, with ± SEM."),
     ("validation_reward", "Validation reward over training", "Mean reward of the validation command's rollouts, at checkpoints."),
@@ -167,8 +166,7 @@ def _medals(sets: Sets, name: str, title: str, of: Callable[[GradedRun], str | N
     if len({group for group, _ in bars}) < 2:
         return None
     bars = dict(sorted(bars.items(), key=lambda bar: bar[0][0]))
-    rows: list[tuple[Cell, ...]] = []
-    names, places = [], list[float]()
+    rows, names, places = list[tuple[Cell, ...]](), [], list[float]()
     shares: dict[str, list[float]] = {medal: [] for medal in MEDALS}
     for at, ((group, label), runs) in enumerate(bars.items()):
         counts = Counter(run.medal for run in runs)
@@ -177,7 +175,7 @@ def _medals(sets: Sets, name: str, title: str, of: Callable[[GradedRun], str | N
         places.append(places[-1] + (1 if group == rows[at - 1][0] else 1.6) if at else 0.0)  # groups stand apart
         for medal in MEDALS:
             shares[medal].append(counts[medal] / len(runs))
-    drawn = bar_plot(names, shares, lambda palette, medal, _: palette.medals[medal], ".0%", True, places)
+    drawn = bar_plot(names, shares, list(MEDALS.values()), ".0%", True, places)
     caption = "Share of each set's rollouts with each medal; number of rollouts in brackets."
     header = (name, "set", "rollouts", "valid", *MEDALS)
     return Figure(f"medals-{name}", title, caption, header, rows, drawn, 1.2 + 0.3 * (places[-1] + 1))
@@ -191,20 +189,18 @@ def _differences(record: Record) -> Figure | None:
     first, second, by = record["first"], record["second"], record["by"].replace("-", " ")
     few = len(tasks) <= 40
 
-    def colour(palette: Palette, _: int, task: int) -> str:
-        return {"win": palette.good, "loss": palette.bad, "tie": palette.faint}[tasks[task]["result"]]
-
     names = [clipped(row["task"]) if few else "" for row in tasks]
+    colours = [{"win": GOOD, "loss": BAD, "tie": FAINT}[row["result"]] for row in tasks]
     across = f"difference in {by}, positive is better"
-    bars = bar_plot(names, {"": [row["difference"] for row in tasks]}, colour, across=across)
+    bars = bar_plot(names, {"": [row["difference"] for row in tasks]}, [colours], across=across)
 
-    def draw(axes: Any, palette: Palette) -> None:
-        bars(axes, palette)
-        axes.axvline(0, color=palette.text, linewidth=0.8)
+    def draw(axes: Any) -> None:
+        bars(axes)
+        axes.axvline(0, color=TEXT, linewidth=0.8)
         if record["difference_ci"]:
-            axes.axvspan(*record["difference_ci"], color=palette.faint, alpha=0.35, linewidth=0)
+            axes.axvspan(*record["difference_ci"], color=FAINT, alpha=0.35, linewidth=0)
         if record["difference_mean"] is not None:
-            axes.axvline(record["difference_mean"], color=palette.text, linewidth=1.2, linestyle="--")
+            axes.axvline(record["difference_mean"], color=TEXT, linewidth=1.2, linestyle="--")
         if not few:
             axes.set_yticks([])
             axes.set_ylabel(f"{len(tasks)} tasks")
@@ -214,11 +210,9 @@ def _differences(record: Record) -> Figure | None:
         f"Dashed: the mean over tasks; shaded: its {100 * record['confidence']:.4g} % interval."
     )
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", f"compare-{first}-{second}")[:100]
-    header = ("task", first, second, "difference", "result")
-    rows = [tuple(row[field] for field in ("task", "first", "second", "difference", "result")) for row in tasks]
-    return Figure(
-        name, f"{second} against {first}", caption, header, rows, draw, 1.2 + (0.28 * len(tasks) if few else 4)
-    )
+    header, height = ("task", first, second, "difference", "result"), 1.2 + (0.28 * len(tasks) if few else 4)
+    rows = [[row[field] for field in ("task", "first", "second", "difference", "result")] for row in tasks]
+    return Figure(name, f"{second} against {first}", caption, header, rows, draw, height)
 
 
 def _times(sets: Sets) -> Figure | None:
@@ -236,10 +230,10 @@ def _times(sets: Sets) -> Figure | None:
     least = max(min(map(min, seconds.values())), 1e-2)
     edges = numpy.geomspace(least, max(max(map(max, seconds.values())), least * 10**0.5), 41)
 
-    def draw(axes: Any, palette: Palette) -> None:
+    def draw(axes: Any) -> None:
         for number, (label, values) in enumerate(seconds.items()):
             inside, weights = numpy.clip(values, edges[0], edges[-1]), [1 / len(values)] * len(values)
-            settings: dict[str, Any] = {"weights": weights, "color": palette.of(number)}
+            settings: dict[str, Any] = {"weights": weights, "color": SERIES[number % len(SERIES)]}
             axes.hist(inside, edges, histtype="stepfilled", alpha=0.35, **settings)
             axes.hist(inside, edges, histtype="step", linewidth=1.4, label=named(label), **settings)
         axes.set_xscale("log")
@@ -261,13 +255,12 @@ def _funnel(sets: Sets) -> Iterator[Figure]:
     """The stages of rollouts, and the decisions of the filters."""
     if not sets:
         return
-    rows: list[tuple[Cell, ...]] = []
-    shares: dict[str, list[float]] = {}
+    rows, shares = list[tuple[str, str, int, float]](), {}
     for label, runs in sets.items():
         counts = [sum(run.stage > at for run in runs) for at in range(len(STAGES))]
         shares[label] = [count / len(runs) for count in counts]
         rows += zip([label] * len(STAGES), STAGES, counts, shares[label], strict=True)
-    drawn = bar_plot(STAGES, shares, lambda palette, label, _: palette.of(label), ".0%")
+    drawn = bar_plot(STAGES, shares, SERIES, ".0%")
     caption = "Share of each set's rollouts that reached at least this stage."
     header = ("set", "stage", "rollouts", "share")
     yield Figure("funnel", "Rollouts by stage", caption, header, rows, drawn, 1.2 + 0.42 * len(STAGES))
@@ -285,12 +278,9 @@ def _task_funnel(files: Mapping[str, Sequence[str | None]]) -> Iterator[Figure]:
     reasons = Counter(clipped(why.partition(":")[0]) for tasks in files.values() for why in tasks if why is not None)
     if stages:
         drafts = max(*stages.values(), list(stages.values())[-1] + reasons.total())
-        caption, header = (
-            "Drafts: the tasks of the last file and all dropped ones.",
-            ("", "tasks", "share of the drafts"),
-        )
-        counts = {"drafts": drafts, **stages}
-        yield _counted("tasks", "Tasks by stage", caption, header, counts, drafts, len(stages) + 1)
+        caption, counts = "Drafts: the tasks of the last file and all dropped ones.", {"drafts": drafts, **stages}
+        header = ("", "tasks", "share of the drafts")
+        yield _counted("tasks", "Tasks by stage", caption, header, counts, drafts, len(counts))
     if reasons:
         caption, header = "The first check that each task failed.", ("check", "tasks", "share")
         counts = dict(reasons.most_common())
@@ -298,21 +288,10 @@ def _task_funnel(files: Mapping[str, Sequence[str | None]]) -> Iterator[Figure]:
 
 
 def _counted(
-    name: str,
-    title: str,
-    caption: str,
-    header: tuple[str, str, str],
-    counts: Mapping[str, int],
-    whole: int,
-    good: int = 1,
+    name: str, title: str, caption: str, header: Sequence[str], counts: Mapping[str, int], whole: int, good: int = 1
 ) -> Figure:
     """One bar per count, with its share of `whole`; the first `good` bars are of what was kept."""
-    rows: list[tuple[Cell, ...]] = [(label, count, count / whole) for label, count in counts.items()]
-    drawn = bar_plot(
-        list(counts),
-        {"": list(counts.values())},
-        lambda palette, _, at: palette.good if at < good else palette.bad,
-        "g",
-        across=header[1],
-    )
+    rows = [(label, count, count / whole) for label, count in counts.items()]
+    colours = [GOOD if at < good else BAD for at in range(len(counts))]
+    drawn = bar_plot(list(counts), {"": list(counts.values())}, [colours], "g", across=header[1])
     return Figure(name, title, caption, header, rows, drawn, 1.0 + 0.35 * len(counts))

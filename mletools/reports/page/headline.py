@@ -5,14 +5,14 @@ Not covered: the differences task by task as a figure (bars), the summaries of e
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ...records.errors import ToolError
 from ..comparison import BY, compare
 from ..runs import RunSet
 from ..show.visible import visible_line
-from ..statistics import mean, newcombe_interval
+from ..statistics import Interval, mean, newcombe_interval
 from ..summary import RATES
 from ..table import Record, Table, form_of, interval
 from ..tables import method
@@ -30,11 +30,7 @@ FIRST = ("model", "scaffold", "file written")  # shown though they are the same
 
 
 def headline(
-    first: RunSet,
-    second: RunSet,
-    settings: Mapping[str, Any],
-    by: str | None,
-    say: Callable[[str], None],
+    first: RunSet, second: RunSet, settings: Mapping[str, Any], by: str | None, say: Callable[[str], None]
 ) -> dict[str, Any] | None:
     """The comparison of `second` with `first` for the page; None, and `say` gets the reason, if there is none.
 
@@ -59,14 +55,19 @@ def headline(
     decides = next((name for name in records if name == by or _present(records[name])), next(iter(records)))
     main = records.pop(decides)
     counts = " and ".join(f"{len(run_set.runs):,}" for run_set in (first, second))
-    tasks = len(main["tasks"])
+    tasks, ends = len(main["tasks"]), main["difference_ci"]
+    better = "" if ends is None or ends[0] <= 0 <= ends[1] else "second" if ends[0] > 0 else "first"
+    verdict = f"No clear difference between {main['first']} and {main['second']}"
+    if better:
+        verdict = f"{main[better]} is better than {main['first' if better == 'second' else 'second']}"
+    how = f"Interval: {method(main)}." if ends else "No interval: too few tasks, or all differ by as much."
     return {
         "record": main,
-        "verdict": _verdict(main),
-        "better": _better(main),
+        "verdict": verdict,
+        "better": better,
         "result": f"{NAMES[decides]} {_words(main)}",
         "n": f"n = {tasks} task{'s' if tasks != 1 else ''}, {counts} rollouts; {main['win']} tasks better, "
-        f"{main['tie']} equal, {main['loss']} worse. {_method(main)}",
+        f"{main['tie']} equal, {main['loss']} worse. {how}",
         "others": [(NAMES[name], _words(record)) for name, record in records.items() if _present(record)],
         "tasks": [
             (row["task"], _change(decides, row["first"], row["second"], row["difference"]))
@@ -81,49 +82,23 @@ def _present(record: Record) -> bool:
     return any(row["first"] or row["second"] for row in record["tasks"])
 
 
-def _better(record: Record) -> str:
-    """`second`, `first`, or `` where the interval has 0 in it or there is none."""
-    ends = record["difference_ci"]
-    return "" if ends is None or ends[0] <= 0 <= ends[1] else "second" if ends[0] > 0 else "first"
-
-
-def _verdict(record: Record) -> str:
-    better = _better(record)
-    if better:
-        return f"{record[better]} is better than {record['first' if better == 'second' else 'second']}"
-    return f"No clear difference between {record['first']} and {record['second']}"
-
-
-def _method(record: Record) -> str:
-    if record["difference_ci"] is None:
-        return "No interval: too few tasks, or all differ by as much."
-    return f"Interval: {method(record)}."
-
-
 def _words(record: Record) -> str:
     """`16.0 → 39.5 %, +23.4 points, 95 % CI 12.5 to 34.4, paired by task`"""
     first, second = (mean([row[name] for row in record["tasks"]]) or 0.0 for name in ("first", "second"))
-    words = _change(record["by"], first, second, record["difference_mean"])
-    ends = record["difference_ci"]
-    if ends is not None:
-        low_high = interval(_scaled(record["by"], ends), _form(record["by"]))
-        words += f", {100 * record['confidence']:.4g} % CI {low_high}"
-    return f"{words}, paired by task"
+    words, ends = _change(record["by"], first, second, record["difference_mean"]), record["difference_ci"]
+    level = f", {100 * record['confidence']:.4g} % CI {_ends(record['by'], ends)}" if ends else ""
+    return f"{words}{level}, paired by task"
 
 
 def _change(by: str, first: float, second: float, difference: float) -> str:
-    form, share = _form(by), BY[by] in RATES
-    before, after, change = _scaled(by, (first, second, difference))
-    return f"{before:{form}} → {after:{form}}{' %' if share else ''}, {change:+{form}}{' points' if share else ''}"
+    if BY[by] in RATES:
+        return f"{100 * first:.1f} → {100 * second:.1f} %, {100 * difference:+.1f} points"
+    form = form_of(BY[by])
+    return f"{first:{form}} → {second:{form}}, {difference:+{form}}"
 
 
-def _scaled(by: str, values: Sequence[float]) -> list[float]:
-    """The values, shares in percent."""
-    return [100 * value for value in values] if BY[by] in RATES else list(values)
-
-
-def _form(by: str) -> str:
-    return ".1f" if BY[by] in RATES else form_of(BY[by])
+def _ends(by: str, ends: Interval) -> str:
+    return interval([100 * end for end in ends], ".1f") if BY[by] in RATES else interval(ends, form_of(BY[by]))
 
 
 def _shares(first: RunSet, second: RunSet, confidence: float) -> Iterator[tuple[str, str]]:
@@ -132,12 +107,12 @@ def _shares(first: RunSet, second: RunSet, confidence: float) -> Iterator[tuple[
     n, m = len(first.runs), len(second.runs)
     if not n or not m:
         return
-    changed = [name for name in dict.fromkeys((*one, *two)) if one[name] / n != two[name] / m]
-    for name in sorted(changed, key=lambda name: (-abs(two[name] / m - one[name] / n), name))[:MOST]:
-        before, after = one[name] / n, two[name] / m
-        ends = newcombe_interval(before, n, after, m, confidence)
-        words = _change("valid", before, after, after - before)
-        yield name, f"{words}, CI {interval(_scaled('valid', ends or ()), '.1f')}"
+    shares = {name: (one[name] / n, two[name] / m) for name in dict.fromkeys((*one, *two))}
+    changes = {name: after - before for name, (before, after) in shares.items() if before != after}
+    for name in sorted(changes, key=lambda name: (-abs(changes[name]), name))[:MOST]:
+        before, after = shares[name]
+        ends = newcombe_interval(before, n, after, m, confidence) or []
+        yield name, f"{_change('valid', before, after, changes[name])}, CI {_ends('valid', ends)}"
 
 
 # --- who made the sets ----------------------------------------------------------------------------------------------

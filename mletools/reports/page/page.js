@@ -8,10 +8,13 @@
   let shown = COLUMNS.filter((name) => name !== "block" && name !== "place");
   const TEXT = new Set(["id", "set", "task", "modality", "scaffold", "policy", "stopped", "status", "medal", "reading", "filter"]);
   const MEDALS = { gold: 3, silver: 2, bronze: 1 };
+  const VERDICTS = ["valid", "invalid", "any", "gold", "silver", "bronze"];
   const PAGE = 100;
-  const filters = { set: "", task: "", stopped: "", status: "", reading: "", medal: "", words: "" };
+  const selects = [...document.querySelectorAll("select[data-name]")];
   let rows = [], chosen = [], sorted = { name: null, down: false }, first = 0, current = null;
   const blocks = new Map();
+  // the table of rollouts is complete before the browser has read all blocks
+  const loaded = new Promise((resolve) => document.addEventListener("DOMContentLoaded", resolve));
 
   async function unpack(text) {
     const bytes = Uint8Array.from(atob(text.trim()), (c) => c.charCodeAt(0));
@@ -23,22 +26,24 @@
     const number = row[at.block];
     if (!blocks.has(number)) {
       if (blocks.size > 8) blocks.delete(blocks.keys().next().value);
-      blocks.set(number, unpack(byId("block-" + number).textContent));
+      const read = byId("block-" + (number + 1)) ? Promise.resolve() : loaded;
+      blocks.set(number, read.then(() => unpack(byId("block-" + number).textContent)));
     }
     return blocks.get(number).then((texts) => texts[row[at.place]]);
   }
 
-  function element(name, text, className) {
-    const node = document.createElement(name);
+  function filled(node, attributes, text) {
+    for (const [key, value] of Object.entries(attributes)) if (value !== "") node.setAttribute(key, value);
     if (text !== undefined) node.textContent = text;
-    if (className) node.className = className;
     return node;
   }
+  const element = (name, text, attributes = {}) => filled(document.createElement(name), attributes, text);
 
   const formatted = (value) => value === null ? "–" : value === true ? "yes" : value === false ? "no" :
     typeof value === "number" && !Number.isInteger(value) ? String(+value.toPrecision(6)) : String(value);
 
   const ways = (row) => row[at.reading] === null ? [] : row[at.reading].split(" | ");
+  const align = (name) => TEXT.has(name) ? "text" : "";
   const title = (name) => name.replace(/_s$/, " s").replace(/_/g, " ");
 
   function compare(a, b, name) {
@@ -49,14 +54,14 @@
     return sorted.down ? -order : order;
   }
 
+  // what a row has of each filter's values
+  const verdicts = (row) => [row[at.valid] ? "valid" : "invalid", row[at.medal] && "any", row[at.medal]];
+  const valuesOf = (row, name) => name === "reading" ? ways(row) : name === "medal" ? verdicts(row) : [formatted(row[at[name]])];
+
   function choose() {
-    const words = filters.words.toLowerCase().split(/\s+/).filter(Boolean);
-    chosen = rows.filter((row) =>
-      (!filters.set || row[at.set] === filters.set) && (!filters.task || row[at.task] === filters.task) &&
-      (!filters.status || formatted(row[at.status]) === filters.status) && (!filters.stopped || row[at.stopped] === filters.stopped) &&
-      (!filters.reading || ways(row).includes(filters.reading)) &&
-      (!filters.medal || (filters.medal === "valid" ? row[at.valid] : filters.medal === "invalid" ? !row[at.valid] :
-        filters.medal === "any" ? row[at.medal] !== null : row[at.medal] === filters.medal)) &&
+    const words = byId("filter-words").value.toLowerCase().split(/\s+/).filter(Boolean);
+    const filters = selects.filter((select) => select.value);
+    chosen = rows.filter((row) => filters.every((select) => valuesOf(row, select.dataset.name).includes(select.value)) &&
       words.every((word) => row.some((cell) => typeof cell === "string" && cell.toLowerCase().includes(word))));
     if (sorted.name) chosen.sort((a, b) => compare(a, b, sorted.name));
     first = 0;
@@ -66,20 +71,11 @@
   function show() {
     const body = byId("rows").tBodies[0];
     body.replaceChildren(...chosen.slice(first, first + PAGE).map((row) => {
-      const line = element("tr");
-      line.dataset.id = row[at.id];
-      line.classList.toggle("here", row[at.id] === current);
+      const line = element("tr", undefined, { "data-id": row[at.id], class: row[at.id] === current ? "here" : "" });
       for (const name of shown) {
-        const cell = element("td", undefined, TEXT.has(name) ? "text" : "");
-        cell.dataset.label = title(name);
-        if (name === "id") {
-          const link = element("a", row[at.id].slice(0, 12));
-          link.href = address(row[at.id]);
-          cell.append(link);
-        } else {
-          cell.textContent = formatted(row[at[name]]);
-          if (name === "medal" && row[at.medal]) cell.className += " medal " + row[at.medal];
-        }
+        const medal = name === "medal" && row[at.medal] ? "medal " + row[at.medal] : "";
+        const cell = element("td", name === "id" ? "" : formatted(row[at[name]]), { class: `${align(name)} ${medal}`.trim(), "data-label": title(name) });
+        if (name === "id") cell.append(element("a", row[at.id].slice(0, 12), { href: address(row[at.id]) }));
         line.append(cell);
       }
       return line;
@@ -124,12 +120,6 @@
     if (id && rows.some((row) => row[at.id] === id)) open(id, true);
   }
 
-  function options(name, values) {
-    const select = byId("filter-" + name);
-    for (const value of values) select.append(element("option", value));
-    select.addEventListener("change", () => { filters[name] = select.value; choose(); });
-  }
-
   function theme() {
     const root = document.documentElement;
     const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
@@ -138,12 +128,7 @@
 
   // --- the fields of the training steps: one is drawn at a time ---
 
-  const svg = (name, attributes, text) => {
-    const node = document.createElementNS("http://www.w3.org/2000/svg", name);
-    for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
-    if (text !== undefined) node.textContent = text;
-    return node;
-  };
+  const svg = (name, attributes, text) => filled(document.createElementNS("http://www.w3.org/2000/svg", name), attributes, text);
 
   function chart(name, lines) {
     const points = Object.values(lines).flat(), left = 70, right = 690, top = 30, bottom = 250;
@@ -174,11 +159,7 @@
 
   async function training() {
     const fields = await unpack(byId("step-data").textContent), select = byId("field");
-    for (const name of Object.keys(fields)) {
-      const option = element("option", title(name));
-      option.value = name;
-      select.append(option);
-    }
+    select.append(...Object.keys(fields).map((name) => element("option", title(name), { value: name })));
     if ("loss" in fields) select.value = "loss";
     select.addEventListener("change", () => chart(select.value, fields[select.value]));
     if (select.value) chart(select.value, fields[select.value]);
@@ -191,15 +172,10 @@
     rows = await unpack(byId("row-data").textContent);
     const distinct = (name) => new Set(rows.map((row) => row[at[name]]));
     shown = shown.filter((name) => name === "set" ? distinct(name).size > 1 : [...distinct(name)].some((value) => value !== null));
-    byId("filter-set").parentElement.hidden = !shown.includes("set");
     const head = byId("rows").tHead.rows[0];
     for (const name of shown) {
-      const cell = element("th", undefined, TEXT.has(name) ? "text" : "");
-      cell.scope = "col";
-      const button = element("button", name);
-      button.type = "button";
-      button.dataset.name = name;
-      button.dataset.title = title(name);
+      const cell = element("th", undefined, { class: align(name), scope: "col" });
+      const button = element("button", name, { type: "button", "data-name": name, "data-title": title(name) });
       button.addEventListener("click", () => {
         sorted = { name, down: sorted.name === name ? !sorted.down : !TEXT.has(name) };
         choose();
@@ -207,15 +183,13 @@
       cell.append(button);
       head.append(cell);
     }
-    const values = (name) => [...new Set(rows.map((row) => formatted(row[at[name]])))].sort();
-    options("set", values("set"));
-    options("task", values("task"));
-    options("stopped", values("stopped"));
-    options("status", values("status"));
-    options("reading", [...new Set(rows.flatMap(ways))].sort());
-    for (const name of ["status", "reading"]) byId("filter-" + name).parentElement.hidden = !shown.includes(name);
-    options("medal", ["valid", "invalid", "any", "gold", "silver", "bronze"]);
-    byId("filter-words").addEventListener("input", (event) => { filters.words = event.target.value; choose(); });
+    for (const select of selects) {
+      const name = select.dataset.name, values = [...new Set(rows.flatMap((row) => valuesOf(row, name)))].sort();
+      select.append(...(name === "medal" ? VERDICTS : values).map((value) => element("option", value)));
+      select.parentElement.hidden = ["set", "status", "reading"].includes(name) && !shown.includes(name);
+      select.addEventListener("change", choose);
+    }
+    byId("filter-words").addEventListener("input", choose);
     byId("previous").addEventListener("click", () => { first = Math.max(0, first - PAGE); show(); });
     byId("next").addEventListener("click", () => { first += PAGE; show(); });
     byId("before").addEventListener("click", () => step(-1));

@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.style import Style
+    from rich.segment import Segment
     from rich.text import Text
 
 BATCH = 500  # lines
-
-
 FLAGS = ("bold", "dim", "italic", "underline", "reverse")
 Printer = Callable[[Iterable["Text"]], Iterator[str]]
 # whatever an agent's text may be, a browser is told to load nothing
@@ -64,36 +62,29 @@ def printer(colour: bool) -> Printer:
 
 def html_printer() -> Printer:
     """A function from lines to HTML: text is escaped, styles are classes of page.css."""
+    from rich.segment import Segment
+
     console = _console(True)
 
     def written(lines: Iterable["Text"]) -> Iterator[str]:
         for line in lines:
-            yield f"{_html(line, console)}\n"
+            # a line's own style is no span
+            segments = Segment.apply_style(line.render(console), console.get_style(line.style))
+            yield "".join(map(_span, segments)) + "\n"
 
     return written
 
 
-def _html(line: "Text", console: "Console") -> str:
-    from rich.segment import Segment
-
-    parts = []
-    # a line's own style is no span
-    for segment in Segment.apply_style(line.render(console), console.get_style(line.style)):
-        classes = _classes(segment.style)
-        text = escape(segment.text)
-        parts.append(f'<span class="{classes}">{text}</span>' if classes else text)
-    return "".join(parts)
-
-
-def _classes(style: "Style | None") -> str:
-    """Class names of page.css, such as `bold red` and `on-red`; colours are the terminal's sixteen."""
+def _span(segment: "Segment") -> str:
+    """Its classes are such as `bold red` and `on-red`; colours are the terminal's sixteen."""
+    text, style = escape(segment.text), segment.style
     if style is None:
-        return ""
+        return text
     classes = [name for name in FLAGS if getattr(style, name)]
     for colour, prefix in ((style.color, ""), (style.bgcolor, "on-")):
         if colour is not None and not colour.is_default:
             classes.append(prefix + colour.name.replace("_", "-"))
-    return " ".join(classes)
+    return f'<span class="{" ".join(classes)}">{text}</span>' if classes else text
 
 
 def _console(colour: bool) -> "Console":
