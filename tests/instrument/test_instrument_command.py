@@ -239,10 +239,11 @@ def test_programs_print_hand_in_and_fail_as_before(place: Path, stages: dict[str
 )
 def test_what_a_bad_model_makes_of_programs_never_runs(place: Path, persona: str, modes: set[str]) -> None:
     played = records((place / "rollouts.jsonl").read_bytes())
-    for number in range(4 if persona == "malformed" else 0):  # how it errs depends on the program's text
+    first = played
+    for number in range(15 if persona == "malformed" else 0):  # how it errs depends on the program's text
         again = [
             {**one, "id": f"{one['id']}{number}", "code": f"{one['code']}\n# {number}\n"}
-            for one in played
+            for one in first
             if one["code"]
         ]
         played = [*played, *again]
