@@ -107,22 +107,22 @@ class HfModel:
     def _prefill(self, ids: Any, mask: Any) -> Any:
         """Keys and values of all prompt tokens but the last, computed once for rows with the same prompt.
 
-        None where all prompts differ, and for models that keep more than keys and values or only a window of them.
+        None for models that keep more than keys and values or only a window of them.
         """
         import torch
-        from transformers.cache_utils import DynamicCache, DynamicLayer
+        from transformers.cache_utils import DynamicCache
 
-        distinct, where = torch.unique(torch.cat([ids, mask], dim=1), dim=0, return_inverse=True)
-        if len(distinct) == len(ids) or ids.size(1) < 2:
-            return None
+        from .decoding import keeps_all, roomy
+
         cache = DynamicCache(config=self._model.config)
-        if any(type(layer) is not DynamicLayer for layer in cache.layers):
+        if ids.size(1) < 2 or not keeps_all(cache):
             return None
+        distinct, where = torch.unique(torch.cat([ids, mask], dim=1), dim=0, return_inverse=True)
         ids, mask = distinct[:, : ids.size(1) - 1], distinct[:, ids.size(1) : -1]
         positions = (mask.cumsum(-1) - 1).clamp(min=0)
         self._model(ids, attention_mask=mask, position_ids=positions, past_key_values=cache, logits_to_keep=1)
         cache.batch_select_indices(where)
-        return cache
+        return roomy(cache)
 
     def _reply(self, request: Request, prompt: list[int], row: list[int], logprobs: list[float]) -> Reply:
         tokens = row[: request.max_tokens]
@@ -221,6 +221,8 @@ def _load(path: str, checkpoint: Checkpoint, device: str) -> tuple[Any, Any]:
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
+    from .decoding import share_heads
+
     dtype = torch.bfloat16 if device.startswith("cuda") else torch.float32
     try:
         model: Any = AutoModelForCausalLM.from_pretrained(checkpoint.base, dtype=dtype)
@@ -231,6 +233,7 @@ def _load(path: str, checkpoint: Checkpoint, device: str) -> tuple[Any, Any]:
         tokenizer = AutoTokenizer.from_pretrained(checkpoint.tokenizer)
     except (OSError, ValueError) as error:
         raise ToolError(f"{path}: cannot be loaded as a language model: {error}") from error
+    share_heads(model)
     return model.to(device).eval(), tokenizer
 
 

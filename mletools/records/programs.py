@@ -7,10 +7,14 @@ put there again where another block hides it. Not covered: warnings of programs 
 
 import ast
 import re
+import threading
 import warnings
 
 NAMELESS = "<unknown>"  # the file name that ast.parse gives to a text
 _SILENT = ("ignore", None, Warning, re.compile(NAMELESS), 0)
+# Python 3.11 counts the depth of trees in one place for all threads, and a garbage collection inside the compiler lets
+# another thread in: both then end with "SystemError: AST constructor recursion depth mismatch".
+_one_at_a_time = threading.RLock()
 
 
 def parse_program(code: str | bytes) -> ast.Module:
@@ -28,8 +32,9 @@ def parse_expression(text: str) -> ast.Expression:
 
 
 def _parsed(text: str | bytes, mode: str) -> ast.AST:
-    # From the last look at the filters to the end of the compiler no other thread gets the interpreter lock.
-    while not warnings.filters or warnings.filters[0] != _SILENT:
-        warnings.filterwarnings("ignore", module=NAMELESS)
-    tree: ast.AST = compile(text, NAMELESS, mode, ast.PyCF_ONLY_AST, dont_inherit=True)
+    with _one_at_a_time:
+        # From the last look at the filters to the beginning of the compiler no other thread gets the interpreter lock.
+        while not warnings.filters or warnings.filters[0] != _SILENT:
+            warnings.filterwarnings("ignore", module=NAMELESS)
+        tree: ast.AST = compile(text, NAMELESS, mode, ast.PyCF_ONLY_AST, dont_inherit=True)
     return tree

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..records.programs import parse_program
+
 MEASURES = Path(__file__).parent / "measures.py"
 NEEDED = ("train.csv", "test.csv", "sample_submission.csv")
 # {folder: (column of the paths, kind of file)}.
@@ -328,7 +330,7 @@ def compose(
 def included(code: str) -> tuple[list[str], list[str]]:
     """(lines of imports, texts of functions) that a program's code needs."""
     functions, known = _measures()
-    used, names = set[str](), _names(ast.parse(code))
+    used, names = set[str](), _names(parse_program(code))
     while new := {name for name in names if name in functions} - used:
         used |= new
         names = names.union(*(functions[name][1] for name in new))
@@ -348,7 +350,7 @@ def _measures() -> tuple[dict[str, tuple[str, set[str]]], dict[str, str]]:
     """({function: (its text, the names in it)}, {imported name: the line that imports it}) of measures.py."""
     text = MEASURES.read_text(encoding="utf-8")
     functions, lines = {}, {"sys": "import sys", "time": "import time"}
-    for node in ast.parse(text).body:
+    for node in parse_program(text).body:
         if isinstance(node, ast.FunctionDef):
             functions[node.name] = (ast.get_source_segment(text, node) or "", _names(node))
         elif isinstance(node, ast.Import | ast.ImportFrom):

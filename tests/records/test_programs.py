@@ -33,6 +33,21 @@ warnings.simplefilter("always")
 warnings.warn("others are still shown")
 """
 
+# Another thread gets in at each garbage collection, also inside the compiler.
+COLLECTING = """
+import gc, threading, time
+from mletools.records.programs import parse_program
+text = "\\n".join(f"x{i} = [a{i} + (b * {{'k': [1, 2, (3, 4)]}}) for a in f(g(h({i})))]" for i in range(20))
+gc.set_threshold(20)
+gc.callbacks.append(lambda *_: time.sleep(1e-5))
+def parse():
+    for _ in range(30):
+        parse_program(text)
+threads = [threading.Thread(target=parse) for _ in range(4)]
+for each in threads: each.start()
+for each in threads: each.join()
+"""
+
 
 def test_the_tree_is_that_of_ast() -> None:
     for code in [*WARNS, "", "def f(): pass\n", b"\xef\xbb\xbfx = 1\n"]:
@@ -51,9 +66,14 @@ def test_no_warning_whatever_other_threads_do() -> None:
     assert "others are still shown" in done.stderr and "<unknown>" not in done.stderr
 
 
+def test_threads_parse_at_once_while_garbage_is_collected() -> None:
+    done = subprocess.run([sys.executable, "-c", COLLECTING], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stderr == ""
+
+
 def test_agents_texts_are_parsed_nowhere_else() -> None:
-    """But for modules that run in the sandbox, and the simulated model, which parses its own."""
-    inside = {"sandbox/session_driver.py", "instrument/weaving.py", "simulated/programs.py"}
+    """But for modules that run in the sandbox."""
+    inside = {"sandbox/session_driver.py", "instrument/weaving.py"}
     found = {
         path.relative_to(ROOT / "mletools").as_posix()
         for path in (ROOT / "mletools").rglob("*.py")
