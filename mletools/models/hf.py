@@ -33,6 +33,8 @@ class HfModel:
         import torch
         import transformers
 
+        from .decoding import prepare
+
         transformers.logging.set_verbosity_error()
         transformers.logging.disable_progress_bar()
         warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")
@@ -48,6 +50,7 @@ class HfModel:
         if self._tokenizer.pad_token_id is None:
             self._tokenizer.pad_token = self._tokenizer.eos_token
         self._ends = _end_tokens(self._model, self._tokenizer)
+        self._prepared = prepare(self._model)
         # A model's own defaults (top_k, repetition penalties) would change the sampling distribution.
         self._model.generation_config = transformers.GenerationConfig()
 
@@ -105,24 +108,13 @@ class HfModel:
         return [self._reply(*row) for row in zip(requests, prompts, written, logprobs, strict=True)]
 
     def _prefill(self, ids: Any, mask: Any) -> Any:
-        """Keys and values of all prompt tokens but the last, computed once for rows with the same prompt.
+        """Keys and values of all prompt tokens but the last; None for models that the module `decoding` does not cover."""
+        from .decoding import prefill
 
-        None for models that keep more than keys and values or only a window of them.
-        """
-        import torch
-        from transformers.cache_utils import DynamicCache
-
-        from .decoding import keeps_all, roomy
-
-        cache = DynamicCache(config=self._model.config)
-        if ids.size(1) < 2 or not keeps_all(cache):
+        if ids.size(1) < 2 or not self._prepared:
             return None
-        distinct, where = torch.unique(torch.cat([ids, mask], dim=1), dim=0, return_inverse=True)
-        ids, mask = distinct[:, : ids.size(1) - 1], distinct[:, ids.size(1) : -1]
-        positions = (mask.cumsum(-1) - 1).clamp(min=0)
-        self._model(ids, attention_mask=mask, position_ids=positions, past_key_values=cache, logits_to_keep=1)
-        cache.batch_select_indices(where)
-        return roomy(cache)
+        share = ids.device.type == "cpu" and 2 * len(ids.unique(dim=0)) <= len(ids)  # small steps, too many for a GPU
+        return prefill(self._model, ids[:, :-1], mask[:, :-1], share)
 
     def _reply(self, request: Request, prompt: list[int], row: list[int], logprobs: list[float]) -> Reply:
         tokens = row[: request.max_tokens]
@@ -221,8 +213,6 @@ def _load(path: str, checkpoint: Checkpoint, device: str) -> tuple[Any, Any]:
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    from .decoding import share_heads
-
     dtype = torch.bfloat16 if device.startswith("cuda") else torch.float32
     try:
         model: Any = AutoModelForCausalLM.from_pretrained(checkpoint.base, dtype=dtype)
@@ -233,7 +223,6 @@ def _load(path: str, checkpoint: Checkpoint, device: str) -> tuple[Any, Any]:
         tokenizer = AutoTokenizer.from_pretrained(checkpoint.tokenizer)
     except (OSError, ValueError) as error:
         raise ToolError(f"{path}: cannot be loaded as a language model: {error}") from error
-    share_heads(model)
     return model.to(device).eval(), tokenizer
 
 

@@ -1,4 +1,4 @@
-"""Sampling with room in the cache and shared heads gives the logits of transformers' own cache and attention."""
+"""Sampling with room in the cache, shared heads and shared prompts gives the logits of a fresh pass."""
 
 import pytest
 
@@ -6,7 +6,6 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from transformers import LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM  # noqa: E402
-from transformers.cache_utils import DynamicCache  # noqa: E402
 
 from mletools.models import decoding  # noqa: E402
 
@@ -23,40 +22,40 @@ SHAPE = {
 
 
 @pytest.mark.parametrize("kind", [(LlamaForCausalLM, LlamaConfig), (Qwen3ForCausalLM, Qwen3Config)])
-def test_the_logits_are_those_of_transformers_own(kind, monkeypatch) -> None:
+
+def logits(model, ids: torch.Tensor, mask: torch.Tensor, begin: int, cache) -> torch.Tensor:
+    """Those of the tokens from `begin` on, one at a time."""
+    places, found = decoding.positions(mask), []
+    for at in range(begin, ids.size(1)):
+        output = model(
+            ids[:, at : at + 1], attention_mask=mask[:, : at + 1], position_ids=places[:, at : at + 1],
+            past_key_values=cache,
+        )  # fmt: skip
+        found.append(output.logits[:, 0])
+    return torch.stack(found, dim=1)
+
+
+@pytest.mark.parametrize("share", [True, False])
+@pytest.mark.parametrize("kind", [(LlamaForCausalLM, LlamaConfig), (Qwen3ForCausalLM, Qwen3Config)])
+@torch.inference_mode()
+def test_the_logits_are_those_of_a_fresh_pass(kind, share: bool, monkeypatch) -> None:
     torch.manual_seed(0)
     model = kind[0](kind[1](**SHAPE)).eval()
-    ids = torch.randint(0, 50, (3, 20))
+    ids = torch.randint(0, 50, (6, 20))
     mask = torch.ones_like(ids)
-    mask[0, :4] = 0  # padding on the left
-    positions = (mask.cumsum(-1) - 1).clamp(min=0)
-
-    def logits(prepare) -> torch.Tensor:
-        cache = DynamicCache(config=model.config)
-        assert decoding.keeps_all(cache)
-        found = []
-        for begin, end in [(0, 9), *((at, at + 1) for at in range(9, 20))]:
-            with torch.inference_mode():
-                output = model(
-                    ids[:, begin:end], attention_mask=mask[:, :end], position_ids=positions[:, begin:end],
-                    past_key_values=cache,
-                )  # fmt: skip
-            found.append(output.logits[:, -1])
-            if begin == 0:
-                cache = prepare(cache)
-        return torch.stack(found)
-
-    expected = logits(lambda cache: cache)
+    mask[0, :4] = mask[3, :4] = 0  # padding on the left
+    ids[3, :9], ids[5, :9], ids[2, :9] = ids[0, :9], ids[1, :9], ids[1, :9]
+    expected = model(ids, attention_mask=mask, position_ids=decoding.positions(mask)).logits[:, 9:]
     monkeypatch.setattr(decoding, "ROOM", 3)
-    decoding.share_heads(model)
-    assert model.config._attn_implementation == decoding.NAME
-    assert (logits(decoding.roomy) - expected).abs().max() < 1e-5
+    assert decoding.prepare(model)
+    cache = decoding.prefill(model, ids[:, :9], mask[:, :9], share)
+    held = [part for layer in cache.layers for part in ([keys for _, keys, _ in layer.prompts] if share else [layer.keys])]
+    assert sum(part.numel() for part in held) == 2 * 2 * 8 * ((5 + 9 + 9) if share else 6 * 9)  # layers, heads, width, tokens
+    assert (logits(model, ids, mask, 9, cache) - expected).abs().max() < 1e-5
 
 
 def test_room_grows_by_more_than_a_token() -> None:
-    layer = decoding.DynamicLayer()
-    layer.update(torch.zeros(2, 1, 5, 4), torch.zeros(2, 1, 5, 4))
-    roomy, places = decoding.RoomyLayer(layer), set()
+    roomy, places = decoding.RoomyLayer(torch.zeros(2, 1, 5, 4), torch.zeros(2, 1, 5, 4)), set()
     for token in range(2 * decoding.ROOM):
         new = torch.full((2, 1, 1, 4), float(token))
         keys, values = roomy.update(new, -new)
@@ -67,7 +66,9 @@ def test_room_grows_by_more_than_a_token() -> None:
     assert torch.equal(values, -keys)
 
 
-def test_other_attentions_stay_as_they_are() -> None:
-    model = LlamaForCausalLM(LlamaConfig(**SHAPE, attn_implementation="eager"))
-    decoding.share_heads(model)
-    assert model.config._attn_implementation == "eager"
+def test_other_attentions_stay_as_they_are(monkeypatch) -> None:
+    model = LlamaForCausalLM(LlamaConfig(**SHAPE, attn_implementation="eager")).eval()
+    assert not decoding.prepare(model) and model.config._attn_implementation == "eager"
+    wrong = LlamaForCausalLM(LlamaConfig(**SHAPE)).eval()
+    monkeypatch.setattr(decoding, "attention", lambda *given, **settings: (given[1].transpose(1, 2), None))
+    assert not decoding.prepare(wrong) and wrong.config._attn_implementation == "sdpa"
