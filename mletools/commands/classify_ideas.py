@@ -44,7 +44,8 @@ def main(run: cli.Run, by: str, models: ModelOptions, answers: AnswerOptions, ta
     \b
     Examples:
       mle-classify-ideas graded.jsonl -o typed.jsonl
-      mle-classify-ideas --by model -m my-model --model-url $URL -j 16 graded.jsonl -o typed.jsonl
+      mle-classify-ideas --by model -m my-model --model-url $URL \\
+        graded.jsonl -o typed.jsonl
       mle-classify-ideas -q --table graded.jsonl
 
     Adds idea_types to each rollout: Data Preparation, Feature Engineering, Model Architecture, Hyperparameter Tuning,
@@ -52,10 +53,10 @@ def main(run: cli.Run, by: str, models: ModelOptions, answers: AnswerOptions, ta
     model's answer cannot be read. A rollout without ideas gets an empty list.
 
     \b
-    effective, codeact  the next submission has a better test score than the last valid one before
-                        the idea; null: no submission followed
-    effective, idea     the reward of mle-grade --reward improvement is above 0, or else the test
-                        score is better than the state's; null: not graded
+    effective, codeact  the next submission has a better test score than the last
+                        valid one before the idea; null: no submission followed
+    effective, idea     the reward of mle-grade --reward improvement is above 0,
+                        or else the test score beats the state's; null: not graded
     Any valid submission is better than none. An invalid one is not better.
 
     Prints a table to standard error at the end: each type's ideas, their share of the classified ones, and how many of

@@ -62,13 +62,18 @@ def main(
 
     \b
     Examples:
-      mle-filter --keep-invalid graded.jsonl | mle-train-grpo --model sft --run-dir runs/grpo
-      mle-filter --no-spread --min-group 1 graded.jsonl | mle-train-sft --model tiny --run-dir sft
-      mle-rollout --scaffold memory -m mine --model-url $URL tasks.jsonl | mle-filter --cut-steps \\
+      mle-filter --keep-invalid graded.jsonl \\
+        | mle-train-grpo --model sft --run-dir runs/grpo
+      mle-filter --no-spread --min-group 1 graded.jsonl \\
+        | mle-train-sft --model tiny --run-dir sft
+      mle-rollout --scaffold memory -m mine --model-url $URL tasks.jsonl \\
+        | mle-filter --cut-steps \\
         | mle-grade --reward human-rank \\
-        | mle-filter --preset mle-rl --calibrate seen --state windows.json > steps.jsonl
-      mle-gen-task -n 200 | mle-filter --split train=0.8,test=0.2 --part train -o train.jsonl
-      mle-import prepared/ | mle-filter --tasks -j 4 --dropped unsound.jsonl -o sound.jsonl
+        | mle-filter --preset mle-rl --calibrate seen --state windows.json \\
+        > steps.jsonl
+      mle-gen-task -n 200 \\
+        | mle-filter --split train=0.8,test=0.2 --part train -o train.jsonl
+      mle-import prepared/ | mle-filter --tasks --dropped bad.jsonl -o sound.jsonl
 
     Every drop has a reason: the summary counts it, and `filter.reason` of the records in --dropped has it.
 

@@ -30,10 +30,12 @@ def main(run: cli.Run, task_options: TaskOptions, llm: LlmOptions, **own: Any) -
     Examples:
       mle-gen-task -n 64 -j 4 --seed 0 -o tasks.jsonl --rejects dropped.jsonl
       mle-gen-task --describe tasks.jsonl | less
-      mle-gen-task --source llm --seeds tasks.jsonl -m Qwen/Qwen3-32B --model-url $URL -n 50 -j 8
-      mle-gen-task --source llm --seeds tasks.jsonl -m my-model --model-url $URL --developer gpt-5
+      mle-gen-task --source llm --seeds tasks.jsonl \\
+        -m Qwen/Qwen3-32B --model-url $URL -n 50 -j 8
+      mle-gen-task --source llm --seeds tasks.jsonl \\
+        -m my-model --model-url $URL --developer gpt-5
       mle-gen-task --source tables -n 94 -o held-out.jsonl
-      mle-gen-task --source image,audio -n 8 | jq -r '[.name, .problem, .metric.name] | @tsv'
+      mle-gen-task --source image,audio -n 8 | jq -r '[.name, .problem] | @tsv'
 
     Procedural tasks (the default) have 50-200 samples whose target follows a hidden rule. About forty baselines are
     trained on each task and scored on its hidden test set; they are its leaderboard and give its thresholds. A draft

@@ -46,14 +46,15 @@ def main(run: cli.Run, grading: GradingOptions, one: SubmissionOptions, code_met
       mle-grade --submission my.csv --task tasks.jsonl --id wine
 
     \b
-    milestone       0.1 format + 0.2 valid + 0.1 median + 0.4 bronze + 0.1 silver + 0.1 gold (SandMLE)
-    partial-credit  the score, its sign flipped when lower is better; without one -10 + 0.1 a report
-                    (RL for MLE agents)
-    raw             the score, its sign flipped when lower is better; null without one
-    human-rank      the share of a leaderboard's teams left behind; null without a valid submission
-                    (MLE-RL)
-    improvement     +1 better than the state it began from, 0 not better or invalid, -1 bad format
-                    (MLE-Ideator)
+    milestone       0.1 format + 0.2 valid + 0.1 median + 0.4 bronze + 0.1 silver
+                    + 0.1 gold (SandMLE)
+    partial-credit  the score, its sign flipped when lower is better; without one
+                    -10 + 0.1 a report (RL for MLE agents)
+    raw             the score, its sign flipped when lower is better; or null
+    human-rank      the share of a leaderboard's teams left behind; null without a
+                    valid submission (MLE-RL)
+    improvement     +1 better than the state it began from, 0 not better or
+                    invalid, -1 bad format (MLE-Ideator)
 
     An invalid submission gets a verdict with a reason. A submission or a task folder whose digest differs from the
     record, or a metric that fails, is an error. Metrics that are code run in a sandbox of their own.

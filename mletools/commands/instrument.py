@@ -40,8 +40,10 @@ def main(run: cli.Run, mode: str, plain_markers: bool, models: ModelOptions, ans
 
     \b
     Examples:
-      mle-instrument rollouts.jsonl | mle-sandbox | mle-grade --reward partial-credit
-      mle-instrument --mode lm -m Qwen/Qwen2.5-3B-Instruct --model-url $URL -j 16 rollouts.jsonl
+      mle-instrument rollouts.jsonl | mle-sandbox \\
+        | mle-grade --reward partial-credit
+      mle-instrument --mode lm -j 16 rollouts.jsonl \\
+        -m Qwen/Qwen2.5-3B-Instruct --model-url $URL
       mle-instrument < rollouts.jsonl | jq -r .instrument.code | head -40
 
     There are seven reports: imported packages, loaded data, defined model, training loss, trained model, testing loss,
@@ -50,10 +52,12 @@ def main(run: cli.Run, mode: str, plain_markers: bool, models: ModelOptions, ans
     and is marked.
 
     \b
-    ast  after the calls of a table: scikit-learn, xgboost, lightgbm, catboost, torch, keras
-    lm   where a frozen model puts them. Only the places are taken from its answer, which must be the
-         program with reports inserted; otherwise ast is used, and instrument.refusal has the reason.
-         A failure of the server stops the run.
+    ast  after the calls of a table: scikit-learn, xgboost, lightgbm, catboost,
+         torch, keras
+    lm   where a frozen model puts them. Only the places are taken from its
+         answer, which must be the program with reports inserted; otherwise ast is
+         used, and instrument.refusal has the reason. A failure of the server
+         stops the run.
 
     Reads and writes one record at a time.
     """

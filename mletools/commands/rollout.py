@@ -89,18 +89,26 @@ def main(
     \b
     Examples:
       mle-gen-task -n 8 | mle-rollout -m scripted -g 4 -o rollouts.jsonl
-      mle-rollout -m Qwen/Qwen3-8B --model-url $URL -g 8 -j 64 tasks.jsonl --resume -o rollouts.jsonl
-      mle-rollout --scaffold react -m my-model --model-url $URL -g 4 -j 64 tasks.jsonl | mle-grade
-      mle-rollout --scaffold search --preset aide -m my-model --max-seconds 3600 tasks.jsonl
-      mle-rollout --scaffold codeact --ideator gpt-5 --write-states states.jsonl tasks.jsonl
+      mle-rollout -m Qwen/Qwen3-8B --model-url $URL -g 8 -j 64 tasks.jsonl \\
+        --resume -o rollouts.jsonl
+      mle-rollout --scaffold react -m my-model --model-url $URL -g 4 -j 64 \\
+        tasks.jsonl | mle-grade
+      mle-rollout --scaffold search --preset aide -m my-model \\
+        --max-seconds 3600 tasks.jsonl
+      mle-rollout --scaffold codeact --ideator gpt-5 \\
+        --write-states states.jsonl tasks.jsonl
 
     \b
-    single   one answer, a plan and a program, which mle-sandbox runs (RL for MLE agents)
-    improve  two answers: the second improves on the first; the better by validation counts
+    single   one answer, a plan and a program, for mle-sandbox (RL for MLE agents)
+    improve  two answers: the second improves on the first; the better by
+             validation counts
     react    reasons, runs programs, gets their scores, answers (SandMLE)
-    codeact  a Python session and a shell; with --ideator it may ask for help (MLE-Ideator)
-    memory   traces that begin from scratch or from a pool of the best solutions (MLE-RL)
-    idea     from states (codeact --write-states): one idea per rollout, executed by a frozen model
+    codeact  a Python session and a shell; with --ideator it may ask for help
+             (MLE-Ideator)
+    memory   traces that begin from scratch or from a pool of the best solutions
+             (MLE-RL)
+    idea     from states (codeact --write-states): one idea per rollout, executed
+             by a frozen model
     search   a graph of solutions, by six exchangeable components (R&D-Agent)
     x.py:Me  a scaffold of your own (docs/agents.md)
 

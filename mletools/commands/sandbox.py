@@ -37,8 +37,10 @@ def main(run: cli.Run, selftest: bool, box: SandboxOptions) -> None:
 
     \b
     Examples:
-      mle-instrument rollouts.jsonl | mle-sandbox -j 8 --timeout 60 -o executed.jsonl
-      mle-sandbox --backend docker --on ray://head:10001 -j 64 rollouts.jsonl -o executed.jsonl
+      mle-instrument rollouts.jsonl \\
+        | mle-sandbox -j 8 --timeout 60 -o executed.jsonl
+      mle-sandbox --backend docker --on ray://head:10001 -j 64 \\
+        rollouts.jsonl -o executed.jsonl
       mle-sandbox --backend auto --selftest
 
     A program sees its task's public files, read-only, in ./input: no answers, no network, no environment variables, no

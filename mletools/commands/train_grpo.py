@@ -35,13 +35,16 @@ def main(
     \b
     Examples:
       mle-train-grpo --model runs/sft/latest --run-dir runs/grpo graded.jsonl
-      mle-train-grpo --model Qwen/Qwen3-8B --preset sandmle --run-dir runs/grpo graded.jsonl
-      mle-rollout -m hf:runs/grpo/latest -g 8 tasks.jsonl | mle-sandbox | mle-grade \\
+      mle-train-grpo --model Qwen/Qwen3-8B --preset sandmle \\
+        --run-dir runs/grpo graded.jsonl
+      mle-rollout -m hf:runs/grpo/latest -g 8 tasks.jsonl \\
+        | mle-sandbox | mle-grade \\
         | mle-train-grpo --model runs/sft/latest --run-dir runs/grpo --resume
 
     \b
-    Presets: mle-ideator (MLE-Ideator), mle-rl (MLE-RL; rewards from mle-filter --preset mle-rl),
-    duration-aware (RL for MLE agents; the mean of the others instead of a critic), sandmle (SandMLE).
+    Presets: mle-ideator (MLE-Ideator), mle-rl (MLE-RL; rewards from mle-filter
+    --preset mle-rl), duration-aware (RL for MLE agents; the mean of the others
+    instead of a critic), sandmle (SandMLE).
 
     Sampled token ids are used where present, never the text tokenized again. Tokens that the policy did not write carry
     no loss. Groups of fewer than two and groups without reward spread are dropped and counted. With --resume the run in

@@ -22,7 +22,8 @@ def main(run: cli.Run, start: SftPolicy, folder: RunFolder, chosen: SftOptions) 
     Examples:
       mle-filter --no-spread --min-group 1 graded.jsonl \\
         | mle-train-sft --from-scratch tiny --run-dir runs/sft
-      mle-train-sft --model Qwen/Qwen3-8B --run-dir runs/sft --epochs 3 kept.jsonl --resume
+      mle-train-sft --model Qwen/Qwen3-8B --run-dir runs/sft \\
+        --epochs 3 kept.jsonl --resume
 
     Only tokens that the policy wrote carry loss. Recorded token ids are used where present; other records are tokenized
     with the chat template.

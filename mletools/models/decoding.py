@@ -2,12 +2,15 @@
 
 transformers writes the whole cache of keys and values anew for each token, and once more for each query head of a model whose
 heads share keys (grouped-query attention, Ainslie et al. 2023). On a CPU both take more time than the arithmetic. Here a cache
-has room ahead, heads that share keys read them once, and rows with the same prompt keep and read its keys and values once.
+has room ahead, and heads that share keys read them once.
+
+Rows with the same prompt could also keep and read its keys once. Tried on two cores, that took more time than it saved.
 
 Covered: PyTorch's scaled dot-product attention (`sdpa`) over all earlier positions. Others: transformers' own way.
 """
 
-from collections.abc import Sequence
+import contextlib
+import ctypes
 from typing import Any
 
 import torch
@@ -17,6 +20,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 NAME = "sdpa_one_token"
+M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_MAX = -1, -2, -4  # parameters of glibc's mallopt
 ROOM = 256  # tokens by which a full layer grows
 TOLERANCE = 1e-3  # largest difference of the logits of the trial, relative to their spread
 
@@ -41,32 +45,6 @@ class RoomyLayer(DynamicLayer):
         return self.keys, self.values
 
 
-class SharingLayer(RoomyLayer):
-    """A layer of rows that share prompts: the prompts' keys and values once each, and the rows' own.
-
-    prompts: for each prompt its rows, its keys and its values, (heads, tokens, width). The prompts are padded to `padded` tokens
-    where positions are counted.
-    """
-
-    def __init__(self, layer: DynamicLayer, rows: Sequence[torch.Tensor], begins: Sequence[int]) -> None:
-        count = sum(map(len, rows))
-        own = [layer.keys.new_empty(count, states.size(1), 0, states.size(3)) for states in (layer.keys, layer.values)]
-        super().__init__(*own)
-        self.padded = layer.keys.size(-2)
-        self.prompts = [
-            (members, layer.keys[at, :, begin:], layer.values[at, :, begin:])
-            for at, (members, begin) in enumerate(zip(rows, begins, strict=True))
-        ]
-
-    def get_seq_length(self) -> int:
-        return self.padded + self.keys.size(-2)
-
-    def update(self, key_states: torch.Tensor, value_states: torch.Tensor, *_: Any, **__: Any) -> Any:
-        keys, values = super().update(key_states, value_states)
-        keys.layer = self  # `attention` needs the prompts
-        return keys, values
-
-
 def prepare(model: Any) -> bool:
     """Set the model up for this module's attention and try it on a few tokens; False, and the model as it was, where they differ."""
     if model.config.get_text_config()._attn_implementation != "sdpa" or not keeps_all(DynamicCache(config=model.config)):
@@ -82,7 +60,7 @@ def prepare(model: Any) -> bool:
         expected = model(ids, attention_mask=mask, position_ids=positions(mask)).logits[:, 3:].float()
         model.set_attn_implementation(NAME)
         try:
-            cache, found = prefill(model, ids[:, :3], mask[:, :3], share=True), []
+            cache, found = prefill(model, ids[:, :3], mask[:, :3]), []
             for at in (3, 4):
                 output = model(
                     ids[:, at : at + 1],
@@ -109,21 +87,13 @@ def positions(mask: torch.Tensor) -> torch.Tensor:
     return (mask.cumsum(-1) - 1).clamp(min=0)
 
 
-def prefill(model: Any, ids: torch.Tensor, mask: torch.Tensor, share: bool) -> DynamicCache:
-    """A cache of the tokens (rows, tokens), each distinct row computed once, and with `share` kept once, too.
-
-    For a model that is prepared. The rows are padded on the left. A shared cache takes one more token for each row at a time.
-    """
+def prefill(model: Any, ids: torch.Tensor, mask: torch.Tensor) -> DynamicCache:
+    """A cache, with room ahead, of the tokens (rows, tokens), padded on the left. A row that comes twice is computed once."""
     cache = DynamicCache(config=model.config)
     distinct, where = torch.unique(torch.cat([ids, mask], dim=1), dim=0, return_inverse=True)
     ids, mask = distinct.chunk(2, dim=1)
     model(ids, attention_mask=mask, position_ids=positions(mask), past_key_values=cache, logits_to_keep=1)
-    if share:
-        rows = [(where == at).nonzero().squeeze(1) for at in range(len(distinct))]
-        begins = (mask == 0).sum(dim=1).tolist()
-        cache.layers = [SharingLayer(layer, rows, begins) for layer in cache.layers]
-    else:
-        cache.layers = [RoomyLayer(layer.keys[where], layer.values[where]) for layer in cache.layers]
+    cache.layers = [RoomyLayer(layer.keys[where], layer.values[where]) for layer in cache.layers]
     return cache
 
 
@@ -139,10 +109,6 @@ def attention(
     """transformers' sdpa; of a single new token the query heads that share keys are taken for as many tokens of one head."""
     rows, heads, tokens, width = query.shape
     shared = heads // key.size(1)
-    layer = getattr(key, "layer", None)
-    if layer is not None:
-        found = _behind_prompts(query.reshape(rows, heads // shared, shared, width), key, value, layer, scaling)
-        return found.reshape(rows, 1, heads, -1), None
     by_head = attention_mask is not None and attention_mask.size(1) > 1
     if tokens > 1 or shared == 1 or by_head or settings.get("position_bias") is not None:
         return sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **settings)
@@ -154,33 +120,18 @@ def attention(
     return found.reshape(rows, 1, heads, -1), None
 
 
-def _behind_prompts(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, layer: SharingLayer, scaling: float | None
-) -> torch.Tensor:
-    """Attention of one token a row, (rows, heads, shared, width), on its row's prompt and its row's own tokens.
-
-    The two parts are joined by the sums of their exponentials, as flash attention joins blocks (Dao et al. 2022).
-    """
-    query = query * (query.size(-1) ** -0.5 if scaling is None else scaling)
-    own, total = _part(query, key, value)
-    found = torch.empty_like(own)
-    for members, keys, values in layer.prompts:
-        queries = query[members].transpose(0, 1)  # (heads, members, shared, width)
-        first, sums = _part(queries.flatten(1, 2), keys, values)
-        shape = queries.shape[:3]
-        first, sums = (part.reshape(*shape, -1).transpose(0, 1) for part in (first, sums))
-        found[members] = torch.lerp(own[members], first, torch.sigmoid(sums - total[members]).to(first.dtype))
-    return found
-
-
-def _part(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Attention on these keys alone, and the logarithm of the sum of its exponentials, (..., 1)."""
-    scores = (query @ key.transpose(-1, -2)).float()
-    sums = scores.logsumexp(dim=-1, keepdim=True)
-    return (scores - sums).exp().to(value.dtype) @ value, sums
-
-
 def _grown(states: torch.Tensor, tokens: int) -> torch.Tensor:
     wide = states.new_empty(*states.shape[:-2], tokens, states.size(-1))
     wide[..., : states.size(-2), :] = states
     return wide
+
+
+def keep_freed_memory() -> None:
+    """Let glibc keep what this process frees, up to its largest size so far, for its next tensors.
+
+    Else each large tensor begins on new pages that the kernel clears first: a fifth of the time on a CPU.
+    """
+    with contextlib.suppress(AttributeError, OSError):  # another C library
+        mallopt = ctypes.CDLL(None).mallopt
+        for parameter, value in ((M_MMAP_MAX, 0), (M_TRIM_THRESHOLD, 2**31 - 1), (M_TOP_PAD, 2**26)):
+            mallopt(parameter, value)

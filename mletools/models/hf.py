@@ -33,7 +33,7 @@ class HfModel:
         import torch
         import transformers
 
-        from .decoding import prepare
+        from .decoding import keep_freed_memory, prepare
 
         transformers.logging.set_verbosity_error()
         transformers.logging.disable_progress_bar()
@@ -43,6 +43,8 @@ class HfModel:
         self.name = str(path)
         self.batch = batch
         self.device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+        if self.device == "cpu":
+            keep_freed_memory()
         checkpoint = find_checkpoint(str(path))
         check_model(checkpoint.base)
         self.version = checkpoint.version
@@ -113,8 +115,7 @@ class HfModel:
 
         if ids.size(1) < 2 or not self._prepared:
             return None
-        share = ids.device.type == "cpu" and 2 * len(ids.unique(dim=0)) <= len(ids)  # small steps, too many for a GPU
-        return prefill(self._model, ids[:, :-1], mask[:, :-1], share)
+        return prefill(self._model, ids[:, :-1], mask[:, :-1])
 
     def _reply(self, request: Request, prompt: list[int], row: list[int], logprobs: list[float]) -> Reply:
         tokens = row[: request.max_tokens]

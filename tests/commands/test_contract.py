@@ -113,7 +113,7 @@ def test_every_command_has_a_case() -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_help_shows_two_examples_and_loads_nothing_heavy(command: str) -> None:
+def test_help_shows_two_examples_in_80_columns_and_loads_nothing_heavy(command: str) -> None:
     code = (
         f"import sys; sys.argv = ['{command}', '--help']\n"
         f"from mletools.commands.{module(command)} import main\n"
@@ -125,6 +125,8 @@ def test_help_shows_two_examples_and_loads_nothing_heavy(command: str) -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
     text = done.stdout.decode()
     assert text.count(f"{command}") >= 3 and "Examples:" in text
+    wide = [line for line in text.splitlines() if len(line) > 80 and not line.startswith("  --")]
+    assert not wide, "lines that a terminal of 80 columns breaks"
     said = " ".join(text.split())
     assert re.search(
         r"(Reads and writes one|Reads one|Shows one|Writes each|Decides each|Reads the whole input)", said
