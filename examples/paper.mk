@@ -93,6 +93,10 @@ SAMPLER := $(if $(SERVER),-m policy --model-url $(SERVER),-m $(LOCAL):)
 weights = $(if $(filter base,$(1)),$(POLICY),$(OUT)/$(1)/latest)
 policy = $(LOCAL):$(call weights,$(1))
 
+# $(call sampled,OPTIONS AND TASKS): the rollouts, from a file of their own, so that a killed make samples none of them, and pays for none,
+# a second time
+sampled = mle-rollout -q $(1) -o $@.rollouts --resume; cat $@.rollouts
+
 # $(call only,TASKS,ARMS,FOLDER): of each arm's graded rollouts those of the tasks in the file TASKS, into FOLDER/ARM.jsonl
 only = mkdir -p $(3); for arm in $(2); do \
     jq -c --slurpfile tasks $(1) 'select(.task.id | IN($$tasks[].id))' $(OUT)/$$arm.graded.jsonl > $(3)/$$arm.jsonl; done
