@@ -21,8 +21,6 @@ SHAPE = {
 }
 
 
-@pytest.mark.parametrize("kind", [(LlamaForCausalLM, LlamaConfig), (Qwen3ForCausalLM, Qwen3Config)])
-
 def logits(model, ids: torch.Tensor, mask: torch.Tensor, begin: int, cache) -> torch.Tensor:
     """Those of the tokens from `begin` on, one at a time."""
     places, found = decoding.positions(mask), []
