@@ -61,7 +61,7 @@ class Ahead:
     def wait(self, group_size: int) -> bool:
         """Until a group may be begun, which is counted; False where the trainer has ended."""
         since, idle = time.monotonic(), None  # since the last look, since the trainer starves
-        while not (ended := published.ended(self.folder, self.since)) and not self._may(group_size):
+        while not (ended := published.ended(self.folder, self.since)) and not self.may(group_size):
             with self._lock:
                 working = self.begun > self.done
             demand = published.wanted(self.folder)
@@ -84,7 +84,8 @@ class Ahead:
                 self.begun += group_size
         return not ended
 
-    def _may(self, group_size: int) -> bool:
+    def may(self, group_size: int) -> bool:
+        """Whether a group may be begun now."""
         if self.most is None:
             return True
         demand = published.wanted(self.folder)
@@ -233,6 +234,10 @@ class Source:
                 return
             state.begun()
             yield lines[index], self.run.seed if past == 0 else derive_seed(self.run.seed, "pass", past)
+
+    def another(self) -> bool:
+        """Whether the bound on staleness lets another group begin now; False without a bound, where each group goes alone."""
+        return self.ahead is not None and self.ahead.most is not None and self.ahead.may(self.group_size)
 
     def finished(self, rollouts: int) -> None:
         if self.ahead is not None:

@@ -5,7 +5,7 @@ import shutil
 import tempfile
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
@@ -262,13 +262,24 @@ class Runner:
 
     def _batches(self) -> Iterator[list[Item]]:
         """Jobs that are worked on together; cut before finished ones are skipped, so a resumed run cuts them alike."""
-        groups = self._groups()
-        streams = groups if self.endless.forever else [chain.from_iterable(groups)]  # no group waits for the next
-        for stream in streams:
+        for stream in self._streams(self._groups()):
             items = iter(stream)
             while batch := list(islice(items, self.batch)):
                 if not all(map(self._finished, batch)):
                     yield batch
+
+    def _streams(self, groups: Iterator[list[Item]]) -> Iterator[Iterable[Item]]:
+        """Jobs of which batches may be made. An endless run does not wait for a group to fill a batch."""
+        if self.source is None:
+            yield chain.from_iterable(groups)
+            return
+        for first in groups:
+            items = list(first)
+            while len(items) + self.options.group_size <= self.batch and self.source.another():
+                if (further := next(groups, None)) is None:
+                    break
+                items += further
+            yield items
 
     def _groups(self) -> Iterator[list[Item]]:
         """The jobs of each line of the input."""

@@ -6,8 +6,11 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -19,7 +22,8 @@ from conftest import ROOT, records, run_command
 from mletools.records import published
 from mletools.records.errors import OptionError, ToolError
 from mletools.records.jsonl import Line
-from mletools.rollout.endless import Ahead, EndlessOptions, State
+from mletools.rollout.endless import Ahead, EndlessOptions, Source, State
+from mletools.rollout.runner import Runner
 from mletools.training import checkpoints
 from mletools.training.options import GrpoOptions
 from mletools.training.publish import Publisher, StreamOptions
@@ -69,13 +73,13 @@ def test_dropped_rollouts_let_a_sampler_begin_more(tmp_path: Path) -> None:
     sink = publisher(tmp_path)
     sink.publish(0, write)
     ahead = Ahead(tmp_path, 0)
-    assert ahead._may(4)
+    assert ahead.may(4)
     ahead.begun = 8
-    assert not ahead._may(4)
+    assert not ahead.may(4)
     sink.starving(True, 4)
-    assert ahead._may(4)
+    assert ahead.may(4)
     ahead.begun = 12
-    assert not ahead._may(4)
+    assert not ahead.may(4)
 
 
 @pytest.mark.parametrize("policy", [True, False], ids=["that wait for room", "that wait for a first policy"])
@@ -277,7 +281,7 @@ def may(folder: Path, most: int, groups: int, size: int = 4) -> int:
     """How many of `groups` groups are begun before the sampler waits."""
     ahead = Ahead(folder, most)
     for number in range(groups):
-        if not ahead._may(size):
+        if not ahead.may(size):
             return number
         ahead.begun += size
     return groups
@@ -290,13 +294,36 @@ def test_a_sampler_goes_no_further_ahead_than_it_may(tmp_path: Path) -> None:
     assert may(tmp_path, 0, 9) == 2  # a step of 8 rollouts are two groups of four
     assert may(tmp_path, 1, 9) == 4
     ahead = Ahead(tmp_path, 0)
-    assert ahead._may(4)
+    assert ahead.may(4)
     ahead.begun = 8
-    assert not ahead._may(4)
+    assert not ahead.may(4)
     sink.publish(2, write, trained=6, refused=2)
-    assert ahead._may(4)
+    assert ahead.may(4)
     ahead.begun = 16
-    assert not ahead._may(4)
+    assert not ahead.may(4)
+
+
+def test_groups_that_may_begin_at_once_are_sampled_together(tmp_path: Path) -> None:
+    """Up to the engine's batch; the one that has to wait for the trainer keeps nobody waiting."""
+    publisher(tmp_path).publish(0, write)  # steps of eight rollouts
+
+    def sizes(staleness: int | None, groups: int, batch: int) -> list[int]:
+        source = Source(Any, "task", 4, Ahead(tmp_path, staleness), None)
+
+        def begun() -> Iterator[list[int]]:
+            for _ in range(groups):
+                assert source.ahead is not None
+                source.ahead.begun += 4
+                yield [0] * 4
+
+        runner = SimpleNamespace(source=source, options=SimpleNamespace(group_size=4), batch=batch)
+        return [len(list(items)) for items in Runner._streams(runner, begun())]
+
+    assert sizes(0, 3, 64) == [8, 4]
+    assert sizes(1, 5, 64) == [16, 4]
+    assert sizes(1, 5, 12) == [12, 4, 4]
+    assert sizes(2, 3, 64) == [12]  # the tasks end before
+    assert sizes(None, 3, 64) == [4, 4, 4]
 
 
 def test_steps_of_groups_are_counted_in_rollouts(tmp_path: Path) -> None:
