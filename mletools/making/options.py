@@ -47,6 +47,7 @@ class TaskOptions:
         "Modalities of procedural data; or tables, real tables of Python packages: all of them, of one package "
         "(sklearn) or by name (sklearn:iris,wine); or llm. Repeatable.",
         default=(",".join(MODALITIES),),
+        show_default=", ".join(MODALITIES),
         metavar="NAMES",
         read=read_sources,
     )

@@ -9,6 +9,7 @@ Not covered: speed on large models (serve them with vLLM), sharding over GPUs, t
 import os
 import warnings
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ class HfModel:
         import torch
         import transformers
 
-        from .decoding import keep_freed_memory, prepare
+        from .decoding import prepare
 
         transformers.logging.set_verbosity_error()
         transformers.logging.disable_progress_bar()
@@ -43,8 +44,6 @@ class HfModel:
         self.name = str(path)
         self.batch = batch
         self.device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-        if self.device == "cpu":
-            keep_freed_memory()
         checkpoint = find_checkpoint(str(path))
         check_model(checkpoint.base)
         self.version = checkpoint.version
@@ -63,6 +62,8 @@ class HfModel:
 
     def sample(self, requests: Sequence[Request]) -> list[Reply]:
         """One reply per request, in order. Raises ContextExceeded, before any sampling, when a prompt is too long."""
+        from .decoding import kept_memory
+
         if any(request.tools for request in requests):
             raise ToolError(
                 f"hf:{self.name}: does not support tool calls: leave --tool-calls at tags, or serve the model"
@@ -71,10 +72,11 @@ class HfModel:
         check_context(prompts, requests, self.context)
         order = sorted(range(len(requests)), key=lambda index: len(prompts[index]))
         replies: dict[int, Reply] = {}
-        for start in range(0, len(order), self.batch):
-            chosen = order[start : start + self.batch]
-            answers = self._generate([requests[i] for i in chosen], [prompts[i] for i in chosen])
-            replies.update(zip(chosen, answers, strict=True))
+        with kept_memory() if self.device == "cpu" else nullcontext():
+            for start in range(0, len(order), self.batch):
+                chosen = order[start : start + self.batch]
+                answers = self._generate([requests[i] for i in chosen], [prompts[i] for i in chosen])
+                replies.update(zip(chosen, answers, strict=True))
         return [replies[index] for index in range(len(requests))]
 
     def close(self) -> None:

@@ -1,5 +1,8 @@
 """Sampling with room in the cache and shared heads gives the logits of a fresh pass."""
 
+import subprocess
+import sys
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -67,3 +70,25 @@ def test_other_attentions_stay_as_they_are(monkeypatch) -> None:
     wrong = LlamaForCausalLM(LlamaConfig(**SHAPE)).eval()
     monkeypatch.setattr(decoding, "attention", lambda *given, **settings: (given[1].transpose(1, 2), None))
     assert not decoding.prepare(wrong) and wrong.config._attn_implementation == "sdpa"
+
+
+MEMORY = """
+import os, torch
+from mletools.models.decoding import kept_memory
+def held() -> float:
+    return int(open("/proc/self/statm").read().split()[1]) * os.sysconf("SC_PAGESIZE") / 2**20
+torch.zeros(1)
+before = held()
+with kept_memory():
+    for megabytes in (200, 300):
+        made = [torch.ones(2**18) for _ in range(megabytes)]
+        del made
+    within = held()
+print(before, within, held())
+"""
+
+
+def test_freed_memory_is_kept_within_and_given_back_at_the_end() -> None:
+    done = subprocess.run([sys.executable, "-c", MEMORY], capture_output=True, text=True, timeout=60, check=True)
+    before, within, after = map(float, done.stdout.split())
+    assert within > before + 250 and after < before + 100
