@@ -4,7 +4,8 @@ transformers writes the whole cache of keys and values anew for each token, and 
 heads share keys (grouped-query attention, Ainslie et al. 2023). On a CPU both take more time than the arithmetic. Here a cache
 has room ahead, and heads that share keys read them once.
 
-Rows with the same prompt could also keep and read its keys once. Tried on two cores, that took more time than it saved.
+Rows with the same prompt could also keep and read its keys once. With PyTorch's public operations, prompt by prompt, that took
+9.6 ms a layer on two cores, and 2.8 ms without (32 rows, eight prompts of 1,350 tokens).
 
 Covered: PyTorch's scaled dot-product attention (`sdpa`) over all earlier positions. Others: transformers' own way.
 """
