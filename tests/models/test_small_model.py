@@ -136,13 +136,16 @@ def check_sums(record: dict[str, Any]) -> None:
 
 
 def check_logprobs(record: dict[str, Any], weights: Any) -> None:
-    """The logprobs are transformers' in the server's float32 (4e-5 apart when measured; 0.17 in bfloat16)."""
+    """The logprobs are transformers' in the server's float32.
+
+    4e-5 apart on one kind of CPU and 6e-3 on another; 0.17 in bfloat16, 0.12 with one token of the prompt's end left out.
+    """
     for _, message, prompt, _ in answers(record):
         ids = message["token_ids"]
         with torch.inference_mode():
             logits = weights(torch.tensor([prompt + ids]), logits_to_keep=len(ids) + 1).logits[0, :-1]
         expected = logits.log_softmax(-1)[range(len(ids)), ids]
-        assert message["logprobs"] == pytest.approx(expected.tolist(), abs=1e-3)
+        assert message["logprobs"] == pytest.approx(expected.tolist(), abs=0.02)
         assert min(message["logprobs"]) < -0.1
 
 
