@@ -4,19 +4,22 @@
 
 Each seed is `make -C examples/sandmle SIZE=small SEED=...` with tasks, samples and weights of its own; the real tables are the
 same for all. What is there already is not made again; after --hours everything that runs is killed, and the next call
-goes on. When the last seed is whole, the arms are compared: generated tasks that no arm was trained on, and real tables, paired
-by task. A task's value is the mean over seeds and samples; intervals are over tasks (see mle-report --compare).
+goes on. A seed that is whole is kept in benchmarks/real_lm/seed-N.jsonl.gz, its rollouts without prompts and tasks' texts: other
+machines can go on with the next. Then the arms of the seeds that are kept are compared: generated tasks that no arm was
+trained on, and real tables, paired by task. A task's value is the mean over seeds and samples; intervals are over tasks
+(see mle-report --compare).
 """
 
 from __future__ import annotations
 
 import argparse
+import gzip
 import json
-import math
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -25,9 +28,11 @@ from tabulate import tabulate
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "examples" / "sandmle"
+KEPT = Path(__file__).parent / "real_lm"
 ARMS = ("base", "seed-sft", "sft-sandmle", "sparse")
 PAIRS = (("base", "seed-sft"), ("seed-sft", "sft-sandmle"), ("seed-sft", "sparse"), ("sparse", "sft-sandmle"))
 KINDS = {"made": "generated tasks", "real": "real tables"}
+UNREAD = ("hidden_rule", "mutations", "sanity", "description_checks")  # of a task's provenance
 QUANTITIES = ("reward", "valid", "medal")
 
 
@@ -44,6 +49,25 @@ def run(seed: int, out: Path, words: list[str], end: float) -> bool:
     if status:
         sys.exit(f"seed {seed}: make ended with {status}; its files are in {out}")
     return True
+
+
+def keep(folder: Path, file: Path) -> None:
+    """The graded rollouts of a seed's arms, a line each: {"arm", "kind", "rollout"}, without what a report does not read."""
+    lines = []
+    for kind in KINDS:
+        for arm in ARMS:
+            for line in (folder / kind / f"{arm}.jsonl").read_text().splitlines():
+                rollout = json.loads(line)
+                answers = [message for message in rollout["messages"] if message["role"] == "assistant"]
+                rollout |= {"lineage": [], "messages": answers, "plan": None}
+                task = rollout["task"]
+                told = {name: value for name, value in task["provenance"].items() if name not in UNREAD}
+                rollout["task"] = task | {"lineage": [], "description": "", "provenance": told}
+                lines.append(json.dumps({"arm": arm, "kind": kind, "rollout": rollout}) + "\n")
+    file.parent.mkdir(exist_ok=True)
+    unfinished = file.with_suffix(".partial")
+    unfinished.write_bytes(gzip.compress("".join(lines).encode(), mtime=0))
+    unfinished.replace(file)
 
 
 def report(*words: str) -> list[dict[str, Any]]:
@@ -82,11 +106,9 @@ def differences(files: dict[str, Path]) -> str:
                 str(files[second]),
             ]
             (found,) = report(*words)
-            low, high = found["difference_ci"] or (math.nan, math.nan)
+            interval = "to".join(f" {bound:+.3f} " for bound in found["difference_ci"] or ()).strip()
             tasks = [found[name] for name in ("win", "tie", "loss")]
-            lines.append(
-                [f"{second} - {first}", by, f"{found['difference_mean']:+.3f}", f"{low:+.3f} to {high:+.3f}", *tasks]
-            )
+            lines.append([f"{second} - {first}", by, f"{found['difference_mean']:+.3f}", interval, *tasks])
     return tabulate(
         lines, ["pair", "quantity", "difference", "95 %", "win", "tie", "loss"], "github", disable_numparse=True
     )
@@ -100,17 +122,25 @@ def main() -> None:
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="of the Makefile; repeatable")
     given = parser.parse_args()
     end = time.monotonic() + 3600 * given.hours
-    folders = [given.out.resolve() / f"seed-{seed}" for seed in given.seeds]
-    for seed, folder in zip(given.seeds, folders, strict=True):
-        if not run(seed, folder, given.set, end):
-            sys.exit(f"seed {seed}: the time is up; the same command goes on")
-    for kind, name in KINDS.items():
-        joined = given.out / f"all-{kind}"
-        joined.mkdir(parents=True, exist_ok=True)
-        files = {arm: joined / f"{arm}.jsonl" for arm in ARMS}
-        for arm, file in files.items():
-            file.write_bytes(b"".join((folder / kind / f"{arm}.jsonl").read_bytes() for folder in folders))
-        print(f"## {name.capitalize()}\n\n{levels(files)}\n\n{differences(files)}\n")
+    lines: list[dict[str, Any]] = []
+    for seed in given.seeds:
+        kept = KEPT / f"seed-{seed}.jsonl.gz"
+        if not kept.exists():
+            folder = given.out.resolve() / f"seed-{seed}"
+            if not run(seed, folder, given.set, end):
+                print(f"seed {seed}: the time is up; the same command goes on", file=sys.stderr)
+                break
+            keep(folder, kept)
+        lines += map(json.loads, gzip.decompress(kept.read_bytes()).decode().splitlines())
+    if not lines:
+        sys.exit("no seed is whole")
+    with tempfile.TemporaryDirectory() as joined:
+        for kind, name in KINDS.items():
+            files = {arm: Path(joined) / f"{kind}-{arm}.jsonl" for arm in ARMS}
+            for arm, file in files.items():
+                found = (line["rollout"] for line in lines if (line["arm"], line["kind"]) == (arm, kind))
+                file.write_text("".join(json.dumps(rollout) + "\n" for rollout in found))
+            print(f"## {name.capitalize()}\n\n{levels(files)}\n\n{differences(files)}\n")
 
 
 if __name__ == "__main__":
