@@ -1,4 +1,5 @@
 # make demo   the whole pipe, from tasks to a policy that became better (about 10 minutes after the set-up)
+#   make demo MODEL=smollm2  the answers of a real language model to two real tables, run and graded (a minute)
 # make examples  the five papers' experiments in their tiny size, one after the other (an hour; EXAMPLES=sandmle for one)
 # make rehearsals  the commands of the papers' size on this machine, with a tiny model behind vLLM (EXAMPLES=rd-agent for one)
 # make test   the tests, TEST_JOBS=2 files at a time (test-slow: the slow ones; test-nightly: those of many minutes)
@@ -19,7 +20,7 @@ VENV := .venv
 BIN := $(CURDIR)/$(VENV)/bin
 READY := $(VENV)/.ready
 SEED ?= 0
-DEMO ?= demo
+DEMO ?= demo$(if $(filter command,$(origin MODEL)),-$(MODEL))
 IMAGE ?= mletools-sandbox
 BASE ?= python:3.11-slim
 TEST_JOBS ?= 2
@@ -32,7 +33,7 @@ EXAMPLES ?= sandmle rl4mle mle-rl mle-ideator rd-agent
 .PHONY: help demo examples rehearsals test test-slow test-nightly small-model image release check docs site constraints clean
 
 help:
-	@sed -n 's/^# //p' Makefile | head -10
+	@sed -n 's/^# //p' Makefile | head -11
 
 # torch comes first and alone: at its pinned version an index that has a CPU build gives that, and nothing later asks for another
 $(READY): setup.cfg constraints.txt
@@ -43,7 +44,7 @@ $(READY): setup.cfg constraints.txt
 	touch $@
 
 demo: $(READY)
-	PATH="$(BIN):$$PATH" $(MAKE) --no-print-directory -f examples/quickstart.mk OUT=$(DEMO) SEED=$(SEED)
+	PATH="$(BIN):$$PATH" $(MAKE) --no-print-directory -f examples/$(if $(filter command,$(origin MODEL)),$(MODEL),quickstart).mk OUT=$(DEMO) SEED=$(SEED)
 
 examples: $(READY)
 	for name in $(EXAMPLES); do PATH="$(BIN):$$PATH" $(MAKE) --no-print-directory -C examples/$$name SIZE=tiny; done

@@ -1,4 +1,4 @@
-"""The demo's Makefile with small budgets: to its end, through a kill -9, and a second time for nothing."""
+"""The demos' Makefiles with small budgets: to their end, through a kill -9, and a second time for nothing."""
 
 import os
 import signal
@@ -36,3 +36,22 @@ def test_the_demo_survives_a_kill_and_does_nothing_twice(tmp_path: Path) -> None
     again = subprocess.run(command(out), env=environment, cwd=tmp_path, check=True, capture_output=True, timeout=60)
     assert stamps == {path: path.stat().st_mtime_ns for path in out.rglob("*.jsonl")}
     assert b"up to date" in again.stdout
+
+
+@pytest.mark.slow
+def test_the_demo_of_a_real_language_model(tmp_path: Path) -> None:
+    pytest.importorskip("peft", reason="needs the [train] extra")
+    weights = Path(os.environ.get("MLETOOLS_SMALL_MODEL") or ROOT / "smollm2")
+    if not (weights / "config.json").is_file():
+        pytest.skip("no real language model: neither MLETOOLS_SMALL_MODEL nor smollm2/, which make small-model writes")
+    words = [f"OUT={tmp_path / 'demo'}", f"WEIGHTS={weights.resolve()}", "ANSWERS=2"]
+    environment = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}"}
+    done = subprocess.run(
+        ["make", "-f", str(ROOT / "examples" / "smollm2.mk"), *words],
+        env=environment, cwd=tmp_path, check=True, capture_output=True, text=True, timeout=280,
+    )  # fmt: skip
+    graded = records((tmp_path / "demo" / "graded.jsonl").read_bytes())
+    assert len(graded) == 4 and {record["policy"]["model"] for record in graded} != {"scripted"}
+    # The adapter has learnt what a program is; whether it runs depends on single tokens, and so on the processor.
+    assert any("submission.csv" in (record["code"] or "") for record in graded)
+    assert "The answer with the highest reward" in done.stdout and "valid" in done.stdout
