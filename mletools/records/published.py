@@ -32,7 +32,8 @@ class Demand:
     """A trainer's demand. rollouts: per step, None where a step takes `groups` groups; used: rollouts that `version` was
     trained on, and rejected ones, which are not trained on later.
 
-    starving: the trainer waits for rollouts. ended: it has taken its last step.
+    starving: the trainer waits for rollouts. ended: it has taken its last step. held: rollouts that it began with, which an earlier
+    session of it had read and not used.
     """
 
     version: int
@@ -41,6 +42,7 @@ class Demand:
     used: int
     starving: bool
     ended: bool = False
+    held: int = 0
 
 
 def newest(folder: Path) -> Policy | None:

@@ -33,7 +33,7 @@ class Ahead:
     A step's worth for each update that a rollout may be old, and one: with 0, a step's rollouts are begun, and the next
     when the policy that learnt from them is there. Rollouts that a filter drops reach no trainer, unless it marks them
     (mle-filter --mark); where a trainer starves for `patience` seconds while nothing is worked on here, it gets another group.
-    A trainer that says after `since` (time.time()) that it has ended wants no more. pause: sleeps, and raises where there is nobody left to wait for. waited: seconds in which nothing might be begun and
+    What it holds of earlier runs counts as begun. A trainer that says after `since` (time.time()) that it has ended wants no more. pause: sleeps, and raises where there is nobody left to wait for. waited: seconds in which nothing might be begun and
     nothing was worked on here.
     """
 
@@ -46,7 +46,7 @@ class Ahead:
     begun: int = 0
     done: int = 0
     waited: float = 0.0
-    _base: int | None = None
+    _first: published.Demand | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def finished(self, rollouts: int) -> None:
@@ -91,12 +91,10 @@ class Ahead:
         demand = published.wanted(self.folder)
         if demand is None:
             return self.begun == 0
-        if (
-            self._base is None or demand.used < self._base
-        ):  # what it had used before this run began, or a trainer begun anew
-            self._base = demand.used
+        if self._first is None or demand.used < self._first.used or demand.held != self._first.held:
+            self._first = demand  # of this run, or of a trainer that has begun anew
         step = demand.rollouts if demand.rollouts is not None else demand.groups * group_size
-        return self.begun - (demand.used - self._base) < (self.most + 1) * step
+        return self.begun + demand.held - (demand.used - self._first.used) < (self.most + 1) * step
 
 
 @dataclass

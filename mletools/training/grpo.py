@@ -116,6 +116,8 @@ class GrpoRun(TrainingRun):
         """
         pool = GroupPool(self.choice, self.passes, self.dropped, stream=True, version=lambda: self.policy_version)
         self.spool = Spool(self.out, self.step, self.resumed_from)
+        if self.publisher is not None:
+            self.publisher.held = self.spool.kept()
         samples = (item if isinstance(item, Sample) else self.sample(item) for item in rollouts)
         self._arrivals = Arrivals(samples, pool, self.spool, lambda: self.stopping, self.rewards.append, self._starving)
         temperature = 1.0 if self.options.temperature is None else self.options.temperature

@@ -25,7 +25,7 @@ class Publisher:
     """Publishes into `folder`, and to the server at `url` as the model `name`; every `steps` updates.
 
     rollouts, groups: size of an update in one or the other, published to the samplers. run: the run of the folder's
-    policies.
+    policies. held: rollouts that the trainer begins with.
     """
 
     folder: Path
@@ -36,6 +36,7 @@ class Publisher:
     groups: int
     run: str = ""
     version: int = -1
+    held: int = 0
     _trained: int = 0
     _said: tuple[int, bool] | None = None
     _ended: bool = False
@@ -85,7 +86,7 @@ class Publisher:
     def _say(self, refused: int, starving: bool) -> None:
         self._said = (refused, starving)
         used = self._trained + refused
-        demand = published.Demand(self.version, self.rollouts, self.groups, used, starving, self._ended)
+        demand = published.Demand(self.version, self.rollouts, self.groups, used, starving, self._ended, self.held)
         published.say_wanted(self.folder, demand)
 
 

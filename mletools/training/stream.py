@@ -54,6 +54,11 @@ class Spool:
         path = self._path(self.step)
         return _samples(path) if path.is_file() else []
 
+    def kept(self) -> int:
+        """How many rollouts earlier sessions have read that this one begins with."""
+        waiting = self.checkpoint / "trainer" / WAITING if self.checkpoint else None
+        return len(self.earlier()) + (len(_samples(waiting)) if waiting and waiting.is_file() else 0)
+
     def begin(self) -> None:
         """Go on writing behind what is there; a torn last line is cut off."""
         self.out.mkdir(parents=True, exist_ok=True)

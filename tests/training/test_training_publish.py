@@ -303,6 +303,23 @@ def test_a_sampler_goes_no_further_ahead_than_it_may(tmp_path: Path) -> None:
     assert not ahead.may(4)
 
 
+def test_what_a_trainer_holds_of_an_earlier_run_is_not_sampled_again(tmp_path: Path) -> None:
+    publisher(tmp_path).publish(0, write)  # by a run that was killed
+    ahead = Ahead(tmp_path, 0)
+    assert ahead.may(4)  # steps of eight rollouts
+    sink = publisher(tmp_path)
+    sink.held = 4
+    sink.publish(0, write)
+    assert may(tmp_path, 0, 9) == 1
+    ahead.begun = 4  # before it knew of the new trainer
+    assert not ahead.may(4)
+    sink.publish(1, write, trained=8)
+    assert may(tmp_path, 0, 9) == 1  # who begins now cannot know that they are used
+    assert ahead.may(4)
+    ahead.begun = 12
+    assert not ahead.may(4)
+
+
 def test_groups_that_may_begin_at_once_are_sampled_together(tmp_path: Path) -> None:
     """Up to the engine's batch; the one that has to wait for the trainer keeps nobody waiting."""
     publisher(tmp_path).publish(0, write)  # steps of eight rollouts

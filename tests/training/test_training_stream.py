@@ -227,6 +227,7 @@ def test_a_stream_that_was_killed_goes_on_as_if_nothing_had_happened(nano, tmp_p
     assert run.step == 3
     spool = Spool(run.out, run.step, run.resumed_from)
     spool.restore(waiting := GroupPool(Choice(), {}, Counter(), stream=True))
+    assert spool.kept() == len(spool.earlier()) + len(waiting.waiting)
     kept = {one.id for one in [*spool.earlier(), *waiting.waiting]}
     left = [one for one in samples if one.id not in kept | set(run.passes)]
     assert len(run.passes) == 18 and len(spool.earlier()) >= 12 and len(left) + len(kept) == 42
