@@ -204,7 +204,7 @@ def _solution_process(job: SolutionJob, paths: dict[str, str], ready: int) -> Ca
         limits = job.request["limits"]
         _set_environment(paths, limits["threads"], job.request["gpu"])
         _restrict(job, paths, limits)
-        inside = (job.outside, job.cgroup, limits, job.plan.import_path)
+        inside = (job.outside, job.cgroup, limits, job.plan)
         protections = active_protections(*inside) if job.request["probe"] else {}
         signal.signal(signal.SIGINT, signal.default_int_handler)
         with socket.socket(fileno=_READY) as end:

@@ -4,11 +4,12 @@ import errno
 import os
 import resource
 import socket
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
 from .cgroup import MemoryCgroup
-from .mounts import revealing_folders
+from .mounts import MountPlan, revealing_folders
 
 _THREADS = {"OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OMP_WAIT_POLICY"}
 _OURS = {"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "PATH", "HOME", "TMPDIR", "LANG", "PYTHONHASHSEED"} | _THREADS
@@ -42,13 +43,13 @@ def _network_is_closed() -> bool:
     return True
 
 
-def _root_is_closed() -> bool:
+def _root_is_closed(shown: Sequence[str]) -> bool:
+    # Every Linux machine has this folder, with logs and caches; in the new root it has what lies in it of `shown`, if anything.
+    ours = {path.split("/")[2] for path in shown if path.startswith("/var/")}
     try:
-        # Every Linux machine has this folder; neither the new root nor Landlock's list contains it.
-        os.listdir("/var")
+        return set(os.listdir("/var")) <= ours
     except OSError:
         return True
-    return False
 
 
 def _input_is_read_only() -> bool:
@@ -62,16 +63,16 @@ def _input_is_read_only() -> bool:
 
 
 def active_protections(
-    outside: dict[str, str], cgroup: MemoryCgroup | None, limits: dict[str, Any], import_path: list[str]
+    outside: dict[str, str], cgroup: MemoryCgroup | None, limits: dict[str, Any], plan: MountPlan
 ) -> dict[str, bool]:
-    """By name, whether the calling process has it; `outside` are the warm server's namespaces."""
+    """By name, whether the calling process has it; `outside` are the warm server's namespaces, `plan` what a solution may read."""
     status, inside = _status(), own_namespaces()
     active = {f"{word}_namespace": inside.get(name) != outside.get(name) for name, word in _NAMESPACES.items()}
     with open("/proc/self/cgroup") as file:
         in_cgroup = cgroup is not None and cgroup.path.name in file.read()
     active.update(
-        private_files=_root_is_closed(),
-        no_bundled_answers=not any(os.listdir(folder) for folder in revealing_folders(import_path)),
+        private_files=_root_is_closed([path for _, path in (*plan.binds, *plan.links)]),
+        no_bundled_answers=not any(os.listdir(folder) for folder in revealing_folders(plan.import_path)),
         read_only_input=_input_is_read_only(),
         no_network=_network_is_closed(),
         no_new_privs=status.get("NoNewPrivs") == "1",

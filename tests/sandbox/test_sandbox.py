@@ -817,6 +817,34 @@ def test_without_namespaces(public: Path) -> None:
     assert not [name for name in os.listdir(tempfile.gettempdir()) if name.startswith("mletools-run-")]
 
 
+def test_a_python_below_var_is_shown_and_nothing_beside_it(public: Path) -> None:
+    """Of /var a solution sees the folders above the environment, which are no sign of an open root."""
+    script = f"""
+        from pathlib import Path
+        from mletools.sandbox import Limits, Setup
+        from mletools.sandbox.local import LocalSandbox
+        with LocalSandbox(Setup(1, ("json",))) as sandbox:
+            code = "import os, sys; print(sys.prefix.startswith('/var/'), os.listdir('/var') if os.path.isdir('/var') else None)"
+            outcome = sandbox.run(code, Path({str(public)!r}), Limits(), 0)
+            print(sandbox.protections["private_files"], outcome.status, outcome.stdout.decode())
+    """
+    paths = "\n".join(path for path in sys.path if path.endswith("site-packages")) + f"\n{PACKAGE_ROOT}\n"
+    try:
+        with tempfile.TemporaryDirectory(dir="/var/tmp", prefix="mletools-test-") as folder:
+            environment = Path(folder) / "venv"
+            subprocess.run([sys.executable, "-m", "venv", "--without-pip", environment], check=True, timeout=60)
+            (site,) = environment.glob("lib/python*/site-packages")
+            (site / "outside.pth").write_text(paths)
+            command = [environment / "bin" / "python", "-c", textwrap.dedent(script)]
+            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    except OSError as error:
+        pytest.skip(f"no environment below /var/tmp: {error}")
+    assert done.returncode == 0, done.stderr
+    closed, status, below, listed = done.stdout.split(maxsplit=3)
+    assert (closed, status, below) == ("True", "ok", "True")
+    assert listed.strip() in ("['tmp']", "None")  # None: Landlock
+
+
 def test_as_an_ordinary_user() -> None:
     if os.geteuid() != 0:
         pytest.skip("the whole file runs as an ordinary user already")
