@@ -4,10 +4,10 @@
 
 Each seed is `make -C examples/sandmle SIZE=small SEED=...` with tasks, samples and weights of its own; the real tables are the
 same for all. What is there already is not made again; after --hours everything that runs is killed, and the next call
-goes on. A seed that is whole is kept in benchmarks/real_lm/seed-N.jsonl.gz, its rollouts without prompts and tasks' texts: other
-machines can go on with the next. Then the arms of the seeds that are kept are compared: generated tasks that no arm was
-trained on, and real tables, paired by task. A task's value is the mean over seeds and samples; intervals are over tasks
-(see mle-report --compare).
+goes on. What was judged is kept in benchmarks/real_lm/SEED-ARM.jsonl.gz, without prompts and tasks' texts; a seed of which all
+arms are kept is not run again. Then the arms are compared: generated tasks that no arm was trained on, and real tables,
+paired by task, over the seeds that have both arms. A task's value is the mean over seeds and samples; intervals are over
+tasks (see mle-report --compare). --seeds chooses what is run and compared; --hours 0 runs nothing.
 """
 
 from __future__ import annotations
@@ -51,23 +51,44 @@ def run(seed: int, out: Path, words: list[str], end: float) -> bool:
     return True
 
 
-def keep(folder: Path, file: Path) -> None:
-    """The graded rollouts of a seed's arms, a line each: {"arm", "kind", "rollout"}, without what a report does not read."""
-    lines = []
-    for kind in KINDS:
-        for arm in ARMS:
-            for line in (folder / kind / f"{arm}.jsonl").read_text().splitlines():
-                rollout = json.loads(line)
-                answers = [message for message in rollout["messages"] if message["role"] == "assistant"]
-                rollout |= {"lineage": [], "messages": answers, "plan": None}
-                task = rollout["task"]
-                told = {name: value for name, value in task["provenance"].items() if name not in UNREAD}
-                rollout["task"] = task | {"lineage": [], "description": "", "provenance": told}
-                lines.append(json.dumps({"arm": arm, "kind": kind, "rollout": rollout}) + "\n")
-    file.parent.mkdir(exist_ok=True)
-    unfinished = file.with_suffix(".partial")
-    unfinished.write_bytes(gzip.compress("".join(lines).encode(), mtime=0))
-    unfinished.replace(file)
+def keep(folder: Path, seed: int) -> None:
+    """The graded rollouts of a seed's arms, as far as they are there: {"kind", "rollout"}, without what a report does not read."""
+    KEPT.mkdir(exist_ok=True)
+    for arm in ARMS:
+        graded = folder / f"{arm}.graded.jsonl"
+        if not graded.exists():
+            continue
+        real = {json.loads(line)["id"] for line in (folder / "real.jsonl").read_text().splitlines()}
+        lines = []
+        for line in graded.read_text().splitlines():
+            rollout = json.loads(line)
+            task = rollout["task"]
+            told = {name: value for name, value in task["provenance"].items() if name not in UNREAD}
+            answers = [message for message in rollout["messages"] if message["role"] == "assistant"]
+            rollout |= {"lineage": [], "messages": answers, "plan": None}
+            rollout["task"] = task | {"lineage": [], "description": "", "provenance": told}
+            lines.append(json.dumps({"kind": "real" if task["id"] in real else "made", "rollout": rollout}) + "\n")
+        file = kept(seed, arm)
+        unfinished = file.with_suffix(".partial")
+        unfinished.write_bytes(gzip.compress("".join(lines).encode(), mtime=0))
+        unfinished.replace(file)
+
+
+def kept(seed: int, arm: str) -> Path:
+    return KEPT / f"{seed}-{arm}.jsonl.gz"
+
+
+def joined(arm: str, kind: str, seeds: list[int], folder: Path) -> Path:
+    """The rollouts of an arm over seeds, as a file."""
+    file = folder / f"{arm}.jsonl"
+    lines = [
+        json.dumps(record["rollout"]) + "\n"
+        for seed in seeds
+        for record in map(json.loads, gzip.decompress(kept(seed, arm).read_bytes()).decode().splitlines())
+        if record["kind"] == kind
+    ]
+    file.write_text("".join(lines))
+    return file
 
 
 def report(*words: str) -> list[dict[str, Any]]:
@@ -77,41 +98,36 @@ def report(*words: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def levels(files: dict[str, Path]) -> str:
-    """A line for each arm: means over tasks, and how many rollouts."""
+def levels(kind: str, seeds: list[int], folder: Path) -> str:
+    """A line for each arm: means over tasks, and how many rollouts of how many seeds."""
     lines = []
-    for arm, file in files.items():
+    for arm in ARMS:
+        having = [seed for seed in seeds if kept(seed, arm).exists()]
+        if not having:
+            continue
+        file = joined(arm, kind, having, folder)
         (found,) = (record for record in report("--label", arm, str(file)) if record["task"] == "all")
         shares = [f"{100 * found[name]:.1f}" for name in ("valid", "above_median", "medal")]
-        lines.append([arm, found["rollouts"], *shares, f"{found['reward_mean']:.3f}"])
-    return tabulate(
-        lines, ["arm", "rollouts", "valid, %", "above median, %", "medal, %", "reward"], "github", disable_numparse=True
-    )
+        lines.append([arm, len(having), found["rollouts"], *shares, f"{found['reward_mean']:.3f}"])
+    headers = ["arm", "seeds", "rollouts", "valid, %", "above median, %", "medal, %", "reward"]
+    return tabulate(lines, headers, "github", disable_numparse=True)
 
 
-def differences(files: dict[str, Path]) -> str:
+def differences(kind: str, seeds: list[int], folder: Path) -> str:
     """A line for each pair of arms and quantity, paired by task."""
     lines = []
-    for first, second in PAIRS:
+    for pair in PAIRS:
+        having = [seed for seed in seeds if all(kept(seed, arm).exists() for arm in pair)]
+        if not having:
+            continue
+        words = [word for arm in pair for word in ("--label", arm, str(joined(arm, kind, having, folder)))]
         for by in QUANTITIES:
-            words = [
-                "--compare",
-                "--by",
-                by,
-                "--label",
-                first,
-                "--label",
-                second,
-                str(files[first]),
-                str(files[second]),
-            ]
-            (found,) = report(*words)
-            interval = "to".join(f" {bound:+.3f} " for bound in found["difference_ci"] or ()).strip()
+            (found,) = report("--compare", "--by", by, *words)
+            interval = " to ".join(f"{bound:+.3f}" for bound in found["difference_ci"] or ())
             tasks = [found[name] for name in ("win", "tie", "loss")]
-            lines.append([f"{second} - {first}", by, f"{found['difference_mean']:+.3f}", interval, *tasks])
-    return tabulate(
-        lines, ["pair", "quantity", "difference", "95 %", "win", "tie", "loss"], "github", disable_numparse=True
-    )
+            lines.append([f"{pair[1]} - {pair[0]}", by, f"{found['difference_mean']:+.3f}", interval, *tasks])
+    headers = ["pair", "quantity", "difference", "95 %", "win", "tie", "loss"]
+    return tabulate(lines, headers, "github", disable_numparse=True)
 
 
 def main() -> None:
@@ -122,25 +138,19 @@ def main() -> None:
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="of the Makefile; repeatable")
     given = parser.parse_args()
     end = time.monotonic() + 3600 * given.hours
-    lines: list[dict[str, Any]] = []
-    for seed in given.seeds:
-        kept = KEPT / f"seed-{seed}.jsonl.gz"
-        if not kept.exists():
-            folder = given.out.resolve() / f"seed-{seed}"
-            if not run(seed, folder, given.set, end):
-                print(f"seed {seed}: the time is up; the same command goes on", file=sys.stderr)
-                break
-            keep(folder, kept)
-        lines += map(json.loads, gzip.decompress(kept.read_bytes()).decode().splitlines())
-    if not lines:
-        sys.exit("no seed is whole")
-    with tempfile.TemporaryDirectory() as joined:
+    for seed in given.seeds if given.hours else []:
+        if all(kept(seed, arm).exists() for arm in ARMS):
+            continue
+        folder = given.out.resolve() / f"seed-{seed}"
+        whole = run(seed, folder, given.set, end)
+        keep(folder, seed)
+        if not whole:
+            print(f"seed {seed}: the time is up; the same command goes on", file=sys.stderr)
+            break
+    with tempfile.TemporaryDirectory() as folder:
         for kind, name in KINDS.items():
-            files = {arm: Path(joined) / f"{kind}-{arm}.jsonl" for arm in ARMS}
-            for arm, file in files.items():
-                found = (line["rollout"] for line in lines if (line["arm"], line["kind"]) == (arm, kind))
-                file.write_text("".join(json.dumps(rollout) + "\n" for rollout in found))
-            print(f"## {name.capitalize()}\n\n{levels(files)}\n\n{differences(files)}\n")
+            found = [writer(kind, given.seeds, Path(folder)) for writer in (levels, differences)]
+            print("\n\n".join([f"## {name.capitalize()}", *found]), end="\n\n")
 
 
 if __name__ == "__main__":
