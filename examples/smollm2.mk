@@ -6,7 +6,7 @@
 OUT ?= demo-smollm2
 SEED ?= 0
 HERE := $(patsubst %/,%,$(dir $(lastword $(MAKEFILE_LIST))))
-WEIGHTS ?= $(HERE)/../smollm2
+WEIGHTS := $(HERE)/../smollm2
 ADAPTER ?= $(HERE)/sandmle/adapter
 ANSWERS ?= 4
 

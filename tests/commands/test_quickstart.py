@@ -41,10 +41,9 @@ def test_the_demo_survives_a_kill_and_does_nothing_twice(tmp_path: Path) -> None
 @pytest.mark.slow
 def test_the_demo_of_a_real_language_model(tmp_path: Path) -> None:
     pytest.importorskip("peft", reason="needs the [train] extra")
-    weights = Path(os.environ.get("MLETOOLS_SMALL_MODEL") or ROOT / "smollm2")
-    if not (weights / "config.json").is_file():
-        pytest.skip("no real language model: neither MLETOOLS_SMALL_MODEL nor smollm2/, which make small-model writes")
-    words = [f"OUT={tmp_path / 'demo'}", f"WEIGHTS={weights.resolve()}", "ANSWERS=2"]
+    if not (ROOT / "smollm2" / "config.json").is_file():  # where the adapter looks for its base
+        pytest.skip("no real language model: no smollm2/, which make small-model writes")
+    words = [f"OUT={tmp_path / 'demo'}", "ANSWERS=2"]
     environment = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}"}
     done = subprocess.run(
         ["make", "-f", str(ROOT / "examples" / "smollm2.mk"), *words],
