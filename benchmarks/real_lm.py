@@ -64,8 +64,11 @@ def keep(folder: Path, seed: int) -> None:
             rollout = json.loads(line)
             task = rollout["task"]
             told = {name: value for name, value in task["provenance"].items() if name not in UNREAD}
-            told_back = [message for message in rollout["messages"] if message["role"] == "assistant"]
-            answers = [{name: message[name] for name in ("role", "content", "loss")} for message in told_back]
+            answers = [
+                {name: message[name] for name in ("role", "content", "loss")}
+                for message in rollout["messages"]
+                if message["role"] == "assistant"
+            ]
             rollout |= {"lineage": [], "messages": answers, "plan": None}
             rollout["task"] = task | {"lineage": [], "description": "", "provenance": told}
             lines.append(json.dumps({"kind": "real" if task["id"] in real else "made", "rollout": rollout}) + "\n")
