@@ -48,7 +48,7 @@ class SolutionJob:
     alive: int  # closed when the server dies
     plan: mounts.MountPlan
     cgroup: MemoryCgroup | None
-    outside: dict[str, str]  # the server's namespaces
+    outside: dict[str, str]  # the server's namespaces and root folder
     cells: int = -1  # a session's socket; -1 for a run
 
 

@@ -17,13 +17,14 @@ _SKLEARN = {"KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK"}  # set by its import
 _NAMESPACES = {"user": "user", "mnt": "mount", "pid": "pid", "net": "network", "ipc": "ipc", "uts": "uts"}
 
 
-def own_namespaces() -> dict[str, str]:
-    """The kernel's names of the namespaces of this process."""
-    namespaces = {}
+def surroundings() -> dict[str, str]:
+    """The kernel's names of the namespaces of this process, and of its root folder ("root")."""
+    root = os.stat("/")
+    found = {"root": f"{root.st_dev}:{root.st_ino}"}
     for name in _NAMESPACES:
         with suppress(OSError):
-            namespaces[name] = os.readlink(f"/proc/self/ns/{name}")
-    return namespaces
+            found[name] = os.readlink(f"/proc/self/ns/{name}")
+    return found
 
 
 def _status() -> dict[str, str]:
@@ -43,11 +44,12 @@ def _network_is_closed() -> bool:
     return True
 
 
-def _root_is_closed(shown: Sequence[str]) -> bool:
-    # Every Linux machine has this folder, with logs and caches; in the new root it has what lies in it of `shown`, if anything.
-    ours = {path.split("/")[2] for path in shown if path.startswith("/var/")}
+def _root_is_closed(same_root: bool, shown: Sequence[str]) -> bool:
+    """Whether the machine's own root cannot be listed; a new root has in /var what lies in it of `shown`, if anything."""
     try:
-        return set(os.listdir("/var")) <= ours
+        if same_root:
+            return not os.listdir("/")
+        return set(os.listdir("/var")) <= {path.split("/")[2] for path in shown if path.startswith("/var/")}
     except OSError:
         return True
 
@@ -65,13 +67,15 @@ def _input_is_read_only() -> bool:
 def active_protections(
     outside: dict[str, str], cgroup: MemoryCgroup | None, limits: dict[str, Any], plan: MountPlan
 ) -> dict[str, bool]:
-    """By name, whether the calling process has it; `outside` are the warm server's namespaces, `plan` what a solution may read."""
-    status, inside = _status(), own_namespaces()
+    """By name, whether the calling process has it; `outside` are the warm server's surroundings, `plan` what a solution may read."""
+    status, inside = _status(), surroundings()
     active = {f"{word}_namespace": inside.get(name) != outside.get(name) for name, word in _NAMESPACES.items()}
     with open("/proc/self/cgroup") as file:
         in_cgroup = cgroup is not None and cgroup.path.name in file.read()
     active.update(
-        private_files=_root_is_closed([path for _, path in (*plan.binds, *plan.links)]),
+        private_files=_root_is_closed(
+            inside["root"] == outside["root"], [path for _, path in (*plan.binds, *plan.links)]
+        ),
         no_bundled_answers=not any(os.listdir(folder) for folder in revealing_folders(plan.import_path)),
         read_only_input=_input_is_read_only(),
         no_network=_network_is_closed(),

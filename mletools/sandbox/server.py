@@ -23,7 +23,7 @@ from .cgroup import MemoryCgroup
 from .job import SolutionJob, enter, fork_first
 from .memory_watch import MemoryWatch
 from .preimport import warm_up
-from .probe import own_namespaces
+from .probe import surroundings
 from .process_tree import kill_descendants, remove_folder
 
 _WATCH_S = 0.05
@@ -85,7 +85,7 @@ def _serve(end: socket.socket, command: int, config: dict[str, Any]) -> Callable
     handle = os.pidfd_open(os.getpid())
     channel.send(end, {"event": "ready", "pid": os.getpid(), "cgroup": str(cgroup.path) if cgroup else None}, [handle])
     os.close(handle)
-    outside = own_namespaces()
+    outside = surroundings()
     while True:
         _wait_for_work(end, command, cgroup)
         request, descriptors = channel.receive(end)

@@ -26,6 +26,7 @@ from mletools.records.errors import ToolError
 from mletools.sandbox import BACKENDS, Limits, Setup, open_sandbox
 from mletools.sandbox.cgroup import _may_fix_order_of_killing
 from mletools.sandbox.local import LocalSandbox
+from mletools.sandbox.probe import _root_is_closed
 from mletools.sandbox.process_tree import _children, descendants
 
 PACKAGE_ROOT = str(Path(mletools.__file__).parent.parent)
@@ -843,6 +844,13 @@ def test_a_python_below_var_is_shown_and_nothing_beside_it(public: Path) -> None
     closed, status, below, listed = done.stdout.split(maxsplit=3)
     assert (closed, status, below) == ("True", "ok", "True")
     assert listed.strip() in ("['tmp']", "None")  # None: Landlock
+
+
+def test_the_machines_own_root_is_open_whatever_of_it_is_shown() -> None:
+    everything = [f"/var/{name}/environment" for name in os.listdir("/var")]
+    assert not _root_is_closed(True, everything)
+    assert _root_is_closed(False, everything)
+    assert not _root_is_closed(False, everything[1:])
 
 
 def test_as_an_ordinary_user() -> None:
