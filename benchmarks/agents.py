@@ -5,7 +5,7 @@
 
 Every arm is a line of mle-rollout and mle-grade, as a user would write it; what is there already is not run again. The
 policy is the same scripted solver in all arms, which knows nothing of the arm it is in and reacts to what it reads
-(mletools/models/agents says how). Of each run the human rank on the test rows counts: the share of the leaderboard's
+(mletools/simulated says how). Of each run the human rank on the test rows counts: the share of the leaderboard's
 teams left behind by what was handed in, 0 without a valid submission. A run of several rollouts (traces, answers) hands
 in the one with the best validation score. Means over tasks; SEM over seeds and tasks, and of the differences to each
 block's first arm paired by task and seed.
@@ -51,19 +51,15 @@ CODEACT = ("--scaffold", "codeact", "--hand-in", "best")
 
 def memory(traces: int, turns: int) -> tuple[str, list[Arm]]:
     """The block of the memory, whose worth depends on how far one trace gets."""
-    options = (
-        "--scaffold",
-        "memory",
-        "--defaults",
-        "evaluation",
-        "--max-traces",
-        str(traces),
-        "--max-turns",
-        str(turns),
-    )
+    agent = ("--scaffold", "memory", "--defaults", "evaluation", "--max-turns", str(turns), "--max-traces")
     return f"memory: {traces} traces of {turns} turns", [
-        Arm("no memory (every trace from scratch)", (*options, "--reset-ratio", "1"), by_sample),
-        Arm("memory (half of the traces from the pool)", options, by_sample),
+        Arm("no memory (every trace from scratch)", (*agent, str(traces), "--reset-ratio", "1"), by_sample),
+        Arm("memory (half of the traces from the pool)", (*agent, str(traces)), by_sample),
+        Arm(
+            f"one submission a trace, {traces * turns} traces",
+            (*agent, str(traces * turns), "--reset-ratio", "1", "--max-submissions", "1"),
+            by_sample,
+        ),
     ]
 
 
@@ -82,13 +78,13 @@ BLOCKS = {
 }
 
 
-def play(arm: Arm, tasks: Path, out: Path, seed: int, jobs: int, data: Path) -> Path:
+def play(arm: Arm, policy: str, tasks: Path, out: Path, seed: int, jobs: int, data: Path) -> Path:
     """The graded rollouts of an arm under a seed."""
-    name = "".join(each if each.isalnum() else "_" for each in f"{' '.join(arm.options)}")
+    name = "".join(each if each.isalnum() else "_" for each in " ".join([policy, *arm.options]))
     made, graded = out / f"{name}-{seed}.jsonl", out / f"{name}-{seed}.graded.jsonl"
     bin = Path(sys.executable).parent
     common = ["--data", str(data), "-j", str(jobs), "-q", "--resume"]
-    rollout = [str(bin / "mle-rollout"), "-m", "scripted", "--seed", str(seed), *arm.options, *common]
+    rollout = [str(bin / "mle-rollout"), "-m", policy, "--seed", str(seed), *arm.options, *common]
     subprocess.run([*rollout, "-o", str(made), str(tasks)], check=True)
     grade = [str(bin / "mle-grade"), "--reward", "human-rank", *common]
     subprocess.run([*grade, "-o", str(graded), str(made)], check=True)
@@ -138,6 +134,7 @@ def main() -> None:
     parser.add_argument("tasks", type=Path)
     parser.add_argument("--run-dir", type=Path, required=True)
     parser.add_argument("--data", type=Path, default=Path("."))
+    parser.add_argument("-m", "--policy", default="scripted", help="scripted:tinkerer changes one thing at a time")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("-j", "--jobs", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--block", type=int, action="append", help="only these blocks, from 0, which is memory")
@@ -152,7 +149,7 @@ def main() -> None:
         for arm in arms:
             found: dict[Any, dict[str, float]] = {}
             for seed in range(given.seeds):
-                file = play(arm, given.tasks, given.run_dir, seed, given.jobs, given.data)
+                file = play(arm, given.policy, given.tasks, given.run_dir, seed, given.jobs, given.data)
                 found.update({(*key, seed): run for key, run in runs(arm, file).items()})
             ranks = [run["rank"] for run in found.values()]
             first = first or found

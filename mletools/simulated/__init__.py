@@ -4,6 +4,7 @@ Real solutions from good to broken, without a language model, a network or any c
 
     bank, programs, measures   the programs: models of graded quality, their composition, how files are measured
     solver                     an agent in turns, of moderate skill, that errs
+    tinkerer                   an agent that changes one thing at a time, for which a good solution is hard to find again
     ideas                      the ideator, the implementer, the classifier of ideas
     instrumenter               makes a program report its progress
     search, researcher,        the researcher and developer of a search, and the recipes of their programs
@@ -25,7 +26,7 @@ from typing import Any
 
 from ..models import Reply, Request
 from ..records.errors import RecordError, ToolError
-from . import author, hostile, ideas, instrumenter, programs, search, solver, unruly
+from . import author, hostile, ideas, instrumenter, programs, search, solver, tinkerer, unruly
 from .bank import FAULTS, LEVELS, VALID, WEIGHTS, answer, draw_level, rng_of, simplest
 from .conversation import POLICIES, act
 from .programs import NEEDED
@@ -33,7 +34,7 @@ from .programs import NEEDED
 __all__ = ["FAULTS", "LEVELS", "NEEDED", "PERSONAS", "VALID", "WEIGHTS", "ScriptedModel", "answer", "solves"]
 
 # Who answers, by the name after `scripted:`. An ideator's persona plays the solver where it is asked to solve.
-PERSONAS = ("solver", "ideator", "vague", "null", "malformed", "lazy", "looping", "hostile")
+PERSONAS = ("solver", "tinkerer", "ideator", "vague", "null", "malformed", "lazy", "looping", "hostile")
 UNRULY = ("malformed", "lazy", "looping", "hostile")  # those that answer a single question in a way of their own
 CHARACTERS_A_TOKEN = 4
 
@@ -93,6 +94,8 @@ def play(persona: str, request: Request, levels: list[str]) -> Reply:
         return unruly.lazy(request)
     if persona == "hostile":
         return hostile.play(request)
+    if request.role in POLICIES and persona == "tinkerer":
+        return tinkerer.play(request)
     if request.role in POLICIES:
         return solver.play(request, levels)
     return ideas.play(request, levels, persona)

@@ -17,8 +17,9 @@ from mletools.records.ids import derive_seed
 from mletools.scaffolds import codeact, idea_types, memory, react
 from mletools.scaffolds.ideas import FIXED, QUERY, as_text, idea_and_format, question
 from mletools.scaffolds.reading import Action, Fault, as_functions, read_action, read_answer, split_answer
-from mletools.simulated import PERSONAS, conversation, hostile, ideas
+from mletools.simulated import PERSONAS, conversation, hostile, ideas, tinkerer
 from mletools.simulated.bank import FAULTS, VALID, choice_of, choices, program, with_fault
+from mletools.simulated.recipes import MODELS, Recipe, changed, recipe_of, usable
 
 TASK: dict[str, Any] = {
     "id": "t", "name": "table", "description": "A table.", "problem": "binary_classification", "modality": "tabular",
@@ -52,7 +53,9 @@ def read(role: str, reply: Reply) -> Action | Fault:
 
 
 def worth(code: str, task: dict[str, Any] = TASK) -> float:
-    """A made-up score of a program of the bank: its place in the bank."""
+    """A made-up score of a program: its place in the bank, or what is in its recipe."""
+    if recipe := recipe_of(code):
+        return len(recipe.steps) + 0.1 * recipe.seeds + 0.01 * list(MODELS).index(recipe.model)
     choice = choice_of(task, code)
     assert choice
     place = choices(task).index(choice)
@@ -70,9 +73,9 @@ def seen(role: str, action: Action | Fault, state: dict[str, Any], task: dict[st
     code = next(iter(action.fields.values()), "")
     if action.name in ("execute_bash", "request_info") or "submission.csv" not in code:
         return "id,x,target"
-    choice = choice_of(task, code)
-    assert choice, code
-    right = program(task, choice)
+    choice, recipe = choice_of(task, code), recipe_of(code)
+    assert choice or recipe, code
+    right = program(task, choice) if choice else tinkerer.text_of(task, recipe)
     direction = "lower is better" if task["metric"]["lower_is_better"] else "higher is better"
     judged = f"submission.csv is valid. score on the validation rows: {worth(code, task):g} ({direction})."
     if code.strip() != right.strip():
@@ -555,6 +558,39 @@ def test_what_is_recognised_in_code() -> None:
 )
 def test_what_is_read_in_an_observation(text: str, outcome: tuple[str, float | None]) -> None:
     assert conversation.outcome(text) == outcome
+
+
+# ---- the tinkerer
+
+
+def recipes_of(role: str, seed: int, **more: Any) -> list[Recipe]:
+    done = episode(role, "scripted:tinkerer", seed, **more)
+    return [recipe for code in programs(done) if (recipe := recipe_of(code))]
+
+
+def one_change(old: Recipe, new: Recipe) -> bool:
+    return new in [changed(old, change) for change in usable(TASK, old)]
+
+
+@pytest.mark.parametrize("role", POLICIES)
+def test_the_tinkerer_changes_one_thing_of_its_best_program(role: str) -> None:
+    begun = set()
+    for seed in range(8):
+        tried = recipes_of(role, seed, turns=15)
+        begun.add(tried[0])
+        for at, (old, new) in enumerate(itertools.pairwise(tried)):
+            assert new in tried[: at + 1] or any(one_change(each, new) for each in tried[: at + 1])
+            assert new == old or new not in tried[: at + 1] or at == len(tried) - 2  # but mended, or the end
+        assert len(tried[0].steps) <= 2
+    assert len(begun) > 5
+
+
+def test_the_tinkerer_goes_on_from_a_solution_in_memory() -> None:
+    good = Recipe("boost", 30, ("numbers", "products"), "forest", 3)
+    told = f"An earlier solution; its score on the validation rows was 0.9.\n\n```python\n{good.line}\nx = 1\n```\n"
+    firsts = [recipes_of("memory", seed, told=told, turns=1)[0] for seed in range(30)]
+    assert all(one_change(good, first) for first in firsts)
+    assert len(set(firsts)) > 15
 
 
 # ---- in the real scaffolds
