@@ -16,7 +16,7 @@ from . import __version__
 from .records import workers
 from .records.columns import terminal_columns
 from .records.errors import RecordError, ToolError
-from .records.jsonl import Line, dumps, read_files, stdin_is_terminal
+from .records.jsonl import Line, dumps, read_files, reader_left, stdin_is_terminal
 from .records.output import Key, Output, Side, record_id, tear
 from .records.rejects import reject_record
 
@@ -109,7 +109,7 @@ class Run:
         time.sleep(seconds)
         watch = select.poll()
         watch.register(self._stdout, 0)
-        if any(event & (select.POLLERR | select.POLLHUP) for _, event in watch.poll(0)):
+        if reader_left(watch.poll(0), self._stdout):
             raise BrokenPipeError
 
     @property
@@ -210,7 +210,7 @@ class Run:
         if stdin_is_terminal() and (not files or "-" in files):
             self.say("reading records from the terminal; Ctrl-D ends them")
         line: Line | None = None
-        for line in read_files(files):
+        for line in read_files(files, None if self._path else self._stdout):
             problem = line.problem
             try:
                 if problem is None:

@@ -115,12 +115,28 @@ TABLES = (".csv", ".tsv", ".csv.gz", ".parquet", ".xlsx")  # that mle-import rea
 PAUSE_MS = 20  # after a closing brace, a pause this long may mean that the record is complete
 
 
-def _arriving(descriptor: int) -> Iterator[bytes]:
-    """The lines of a pipe; a record as soon as it is complete, though its line end comes with the next one."""
-    more = select.poll()
+def reader_left(events: Sequence[tuple[int, int]], output: int | None) -> bool:
+    """Whether a poll has found that nobody reads `output`, a pipe's end, any more."""
+    return any(which == output and event & (select.POLLERR | select.POLLHUP) for which, event in events)
+
+
+def _arriving(descriptor: int, output: int | None) -> Iterator[bytes]:
+    """The lines of a pipe; a record as soon as it is complete, though its line end comes with the next one.
+
+    BrokenPipeError if nobody reads `output` any more, also while nothing arrives.
+    """
+    more, either = select.poll(), select.poll()
     more.register(descriptor, select.POLLIN)
+    either.register(descriptor, select.POLLIN)
+    if output is not None:
+        either.register(output, 0)
     parts: list[bytes] = []
-    while block := os.read(descriptor, 1 << 20):
+    while True:
+        if reader_left(either.poll(), output):
+            raise BrokenPipeError
+        block = os.read(descriptor, 1 << 20)
+        if not block:
+            break
         *lines, rest = block.split(b"\n")
         for line in lines:
             yield b"".join([*parts, line, b"\n"])
@@ -171,10 +187,10 @@ def read_lines(file: BinaryIO, source: str) -> Iterator[Line]:
     return _records(_Lines(file, source), source)
 
 
-def _read_whole(file: BinaryIO, source: str) -> Iterator[Line]:
+def _read_whole(file: BinaryIO, source: str, output: int | None) -> Iterator[Line]:
     """As read_lines, as the lines arrive; ToolError at the end if the writer of `file` did not finish."""
     regular = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
-    lines = _Lines(file if regular else _arriving(file.fileno()), source)
+    lines = _Lines(file if regular else _arriving(file.fileno(), output), source)
     line: Line | None = None
     for line in _records(lines, source):
         if line.problem and not lines.ended:
@@ -192,10 +208,11 @@ def _cut_off(line: Line, regular: bool) -> ToolError:
     return ToolError(f"{line.place}: the stream was cut off: {hint}")
 
 
-def read_files(paths: Sequence[str]) -> Iterator[Line]:
+def read_files(paths: Sequence[str], output: int | None = None) -> Iterator[Line]:
     """The lines of all `paths` in order; an empty list or `-` is standard input.
 
-    ToolError for an unreadable file, and after the last line of one that its writer did not finish.
+    ToolError for an unreadable file, and after the last line of one that its writer did not finish. `output`: the
+    descriptor that the reading is for; BrokenPipeError if its reader has left, though a pipe of `paths` is silent.
     """
     for path in paths or ["-"]:
         try:
@@ -203,7 +220,7 @@ def read_files(paths: Sequence[str]) -> Iterator[Line]:
         except OSError as error:
             raise ToolError(f"{path}: {error.strerror}") from None
         with file:
-            yield from _read_whole(file, "stdin" if path == "-" else path)
+            yield from _read_whole(file, "stdin" if path == "-" else path, output)
 
 
 def stdin_is_terminal() -> bool:

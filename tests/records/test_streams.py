@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -273,6 +274,23 @@ def test_a_failure_goes_through_what_copies(line: str, place: Path) -> None:
     done = shell(line, place)
     assert done.returncode == 1, done.stderr.decode()
     assert "mle-instrument: " in done.stderr.decode() and not (place / "out").read_bytes().endswith(b"\n")
+
+
+@pytest.mark.parametrize(
+    "command", ["mle-instrument -q", "mle-sandbox -q", "mle-grade -q", "mle-filter -q --mark"]
+)
+def test_a_silent_pipe_ends_with_its_reader(command: str, tmp_path: Path) -> None:
+    """A trainer that dies while its sampler waits for it leaves nothing waiting, though nobody writes."""
+    silent, writer = os.pipe()
+    reader, output = os.pipe()
+    with subprocess.Popen(shlex.split(command), cwd=tmp_path, stdin=silent, stdout=output) as process:
+        os.close(output)
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(2)
+        os.close(reader)
+        assert process.wait(60) == 141
+    os.close(writer)
+    os.close(silent)
 
 
 # --- a pipe of seven, each killed in turn
