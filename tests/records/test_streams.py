@@ -7,6 +7,7 @@ import shlex
 import shutil
 import signal
 import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -276,8 +277,18 @@ def test_a_failure_goes_through_what_copies(line: str, place: Path) -> None:
     assert "mle-instrument: " in done.stderr.decode() and not (place / "out").read_bytes().endswith(b"\n")
 
 
+TEE = f"{sys.executable} {Path(__file__).parents[2] / 'examples' / 'tee.py'} copy"
+
+
+def test_the_examples_copy_passes_all_on_and_adds_to_its_file(tmp_path: Path) -> None:
+    (tmp_path / "copy").write_text("earlier\n")
+    sent = b"line\n" * 100_000 + b"torn"
+    done = subprocess.run(shlex.split(TEE), cwd=tmp_path, input=sent, capture_output=True, check=True, timeout=60)
+    assert done.stdout == sent and (tmp_path / "copy").read_bytes() == b"earlier\n" + sent
+
+
 @pytest.mark.parametrize(
-    "command", ["mle-instrument -q", "mle-sandbox -q", "mle-grade -q", "mle-filter -q --mark"]
+    "command", ["mle-instrument -q", "mle-sandbox -q", "mle-grade -q", "mle-filter -q --mark", TEE]
 )
 def test_a_silent_pipe_ends_with_its_reader(command: str, tmp_path: Path) -> None:
     """A trainer that dies while its sampler waits for it leaves nothing waiting, though nobody writes."""
