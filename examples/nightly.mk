@@ -57,14 +57,14 @@ $(OUT)/$(NIGHT)/report.txt: $(OUT)/$(NIGHT)/graded.jsonl
 	if [ -n "$$before" ]; then mle-report -q --compare --label before --label $(NIGHT) $$before $< --force -o $@; else mle-report -q $< --force -o $@; fi
 	@rm -f $(OUT)/unfinished; cat $@
 
-# The pipe is ended from its head: what was sampled by then is still run, graded and trained on. (124: the time is up; 141: the trainer has
-# ended by itself.) A night that was killed may have torn the last line.
+# The pipe is ended from its head: what was sampled by then is still run, graded and trained on. (124: the time is up; 141: its reader, the
+# trainer at last, has ended by itself.) A night that was killed may have torn the last line.
 $(OUT)/$(NIGHT)/trained: $(TASKS)
 	@mkdir -p $(@D) $(OUT)/run; echo $(NIGHT) > $(OUT)/unfinished; touch $(OUT)/graded.jsonl; [ -z "$$(tail -c 1 $(OUT)/graded.jsonl)" ] || sed -i '$$d' $(OUT)/graded.jsonl
 	timeout --signal TERM --kill-after 60 $(HOURS)h mle-rollout -q $(SAMPLER) --forever --follow $(OUT)/pub --max-staleness 2 --state $(OUT)/begun $(SAMPLE) $< \
 	  | mle-instrument -q | mle-sandbox -q $(LIMITS) | mle-grade -q $(REWARD) | python3 $(dir $(THIS))tee.py $(OUT)/graded.jsonl | mle-filter -q $(FILTER) --mark \
 	  | mle-train-grpo -q --stream --model $(MODEL) --run-dir $(OUT)/run --publish $(OUT)/pub $(PUBLISH) --max-staleness 2 $(TRAIN) \
-	    -o $(OUT)/run/steps.jsonl --resume || (( $$? == 124 || $$? == 141 ))
+	    -o $(OUT)/run/steps.jsonl --resume || [[ "$${PIPESTATUS[*]}" =~ ^((0|124|141)\ ?)+$$ ]]
 	@touch $@
 
 $(OUT)/$(NIGHT)/graded.jsonl: $(OUT)/$(NIGHT)/trained $(HELD_OUT)

@@ -288,7 +288,7 @@ def test_the_examples_copy_passes_all_on_and_adds_to_its_file(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    "command", ["mle-instrument -q", "mle-sandbox -q", "mle-grade -q", "mle-filter -q --mark", TEE]
+    "command", [TEE, *(f"{BIN}/mle-{name}" for name in ("instrument -q", "sandbox -q", "grade -q", "filter -q --mark"))]
 )
 def test_a_silent_pipe_ends_with_its_reader(command: str, tmp_path: Path) -> None:
     """A trainer that dies while its sampler waits for it leaves nothing waiting, though nobody writes."""
