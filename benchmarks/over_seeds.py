@@ -162,24 +162,27 @@ def run_seeds(name: str, seeds: Sequence[int], out: Path, end: float) -> str | N
         if status:
             running.stop()
             return f"seed {seed}: make ended with {status}; see {folder / 'log'}"
+        lines = [
+            json.dumps({"seed": seed, "arm": arm, **record}) + "\n"
+            for arm, file in experiment.files.items()
+            for record in means(folder / file)
+        ]
         with keeping:
             KEPT.mkdir(exist_ok=True)
-            with open(KEPT / f"{name}.jsonl", "a", encoding="utf-8") as file:
-                for arm, graded in experiment.files.items():
-                    for record in means(folder / graded):
-                        file.write(json.dumps({"seed": seed, "arm": arm, **record}) + "\n")
+            with open(KEPT / f"{name}.jsonl", "a", encoding="utf-8") as kept_file:
+                kept_file.write("".join(lines))
         print(f"{name}, seed {seed}: {time.monotonic() - begun:.0f} s", file=sys.stderr)
         return None
 
     timer = threading.Timer(max(0.0, end - time.monotonic()), running.stop)
     timer.start()
-    try:
-        with ThreadPoolExecutor(len(cores)) as pool:
+    with ThreadPoolExecutor(len(cores)) as pool:
+        try:
             stops = [stop for stop in pool.map(run, seeds) if stop]
-        return min(stops, key=lambda stop: not stop.startswith("seed"), default=None)
-    finally:
-        running.stop()
-        timer.cancel()
+        finally:  # before the pool waits for its threads, also after Ctrl-C
+            running.stop()
+            timer.cancel()
+    return min(stops, key=lambda stop: not stop.startswith("seed"), default=None)
 
 
 def tables(name: str, seeds: Sequence[int]) -> str:

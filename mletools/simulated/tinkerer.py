@@ -1,8 +1,8 @@
 """The tinkerer, `-m scripted:tinkerer`: an agent that changes one thing of its best program at a time.
 
-Its programs are recipes (see recipes.py) that do not wait. It begins with a model and at most two steps, whichever come.
-Every further program has one change of the best one so far (of this conversation, or of the memory), each change as likely as the others;
-what scored best is gone on from. It knows nothing of a task, so most changes bring little, and a good recipe is several
+Its programs are recipes (see recipes.py) that do not wait. It begins with a model and at most two steps,
+whichever come. Every further program has one change of the best one so far (of this conversation, or of the memory),
+each change as likely as the others. It knows nothing of a task, so most changes bring little, and a good recipe is several
 right ones of some eighty: much work to find again from scratch, which the solver's ladder of nine levels is not.
 
 Covered: react, codeact, memory, by tags and by tool calls. Not covered: help, looking at data. All it does follows from its
@@ -111,12 +111,8 @@ def _best(task: dict[str, Any], tries: Sequence[Try]) -> Try:
 def _program(request: Request, recipe: Recipe, thought: str, sound: bool = False) -> Reply:
     task, rng = request.task, rng_of(request)
     assert task is not None
-    if programs.unsolved(task):
-        return _act(
-            request, "program", recipes.text_of(task, recipe, programs.ProgramOptions(), "fake"), thought=thought
-        )
-    code = f"{recipe.line}\n{programs.compose(task, recipes.model_of(task, recipe), recipe.steps)}"
-    if not sound and rng("fails") < FAILS:
+    code = text_of(task, recipe)
+    if not sound and not programs.unsolved(task) and rng("fails") < FAILS:
         code = with_fault(code, "crash", rng)
     return _act(request, "program", code, thought=thought)
 
