@@ -32,8 +32,8 @@ class Demand:
     """A trainer's demand. rollouts: per step, None where a step takes `groups` groups; used: rollouts that `version` was
     trained on, and rejected ones, which are not trained on later.
 
-    starving: the trainer waits for rollouts. ended: it has taken its last step. held: rollouts that it began with, which an earlier
-    session of it had read and not used.
+    starving: the trainer waits for rollouts. ended: it has taken its last step. held: rollouts that an earlier session of it
+    had read, and that are still to be used. began: this session of it (time.time()).
     """
 
     version: int
@@ -43,6 +43,7 @@ class Demand:
     starving: bool
     ended: bool = False
     held: int = 0
+    began: float = 0.0
 
 
 def newest(folder: Path) -> Policy | None:

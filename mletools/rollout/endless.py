@@ -92,10 +92,10 @@ class Ahead:
         demand = published.wanted(self.folder)
         if demand is None:
             return self.begun == 0
-        if self._first is None or demand.used < self._first.used or demand.held != self._first.held:
-            self._first = demand  # of this run, or of a trainer that has begun anew
+        if self._first is None or demand.began != self._first.began:
+            self._first = demand  # the first of this run that was seen, or of a trainer that has begun anew
         step = demand.rollouts if demand.rollouts is not None else demand.groups * group_size
-        return self.begun + demand.held - (demand.used - self._first.used) < (self.most + 1) * step
+        return self.begun + self._first.held - (demand.used - self._first.used) < (self.most + 1) * step
 
 
 @dataclass

@@ -5,8 +5,9 @@ server (servers) has loaded a version before the folder names it the newest, so 
 than the weights that answer.
 """
 
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..records import published
@@ -25,7 +26,7 @@ class Publisher:
     """Publishes into `folder`, and to the server at `url` as the model `name`; every `steps` updates.
 
     rollouts, groups: size of an update in one or the other, published to the samplers. run: the run of the folder's
-    policies. held: rollouts that the trainer begins with.
+    policies. held: rollouts that the trainer begins with; they are used before others.
     """
 
     folder: Path
@@ -37,6 +38,8 @@ class Publisher:
     run: str = ""
     version: int = -1
     held: int = 0
+    began: float = field(default_factory=time.time)
+    _before: int | None = None  # used by earlier sessions
     _trained: int = 0
     _said: tuple[int, bool] | None = None
     _ended: bool = False
@@ -86,8 +89,12 @@ class Publisher:
     def _say(self, refused: int, starving: bool) -> None:
         self._said = (refused, starving)
         used = self._trained + refused
-        demand = published.Demand(self.version, self.rollouts, self.groups, used, starving, self._ended, self.held)
-        published.say_wanted(self.folder, demand)
+        self._before = used if self._before is None else self._before
+        held = max(0, self.held - (used - self._before))
+        published.say_wanted(
+            self.folder,
+            published.Demand(self.version, self.rollouts, self.groups, used, starving, self._ended, held, self.began),
+        )
 
 
 @dataclass(frozen=True)

@@ -51,9 +51,9 @@ def test_what_is_published_is_the_newest_and_whole(tmp_path: Path) -> None:
     sink.publish(2, write, trained=12, refused=4)
     policy = published.newest(tmp_path / "pub")
     assert policy.version == 2 and policy.folder.name == "policy-000002" and (policy.folder / "weights").exists()
-    assert published.wanted(tmp_path / "pub") == published.Demand(2, 8, 4, 16, False)
+    assert published.wanted(tmp_path / "pub") == published.Demand(2, 8, 4, 16, False, began=sink.began)
     sink.starving(True, 6)
-    assert published.wanted(tmp_path / "pub") == published.Demand(2, 8, 4, 18, True)
+    assert published.wanted(tmp_path / "pub") == published.Demand(2, 8, 4, 18, True, began=sink.began)
     for version in (4, 6, 8):
         sink.publish(version, write)
     assert sorted(path.name for path in (tmp_path / "pub").glob("policy-*")) == [
@@ -314,10 +314,16 @@ def test_what_a_trainer_holds_of_an_earlier_run_is_not_sampled_again(tmp_path: P
     ahead.begun = 4  # before it knew of the new trainer
     assert not ahead.may(4)
     sink.publish(1, write, trained=8)
-    assert may(tmp_path, 0, 9) == 1  # who begins now cannot know that they are used
+    assert may(tmp_path, 0, 9) == 2  # for a sampler that joins now they are used
     assert ahead.may(4)
     ahead.begun = 12
     assert not ahead.may(4)
+    sink = publisher(tmp_path)  # and again, from where it was
+    sink.held = 12
+    sink.publish(1, write, trained=8)
+    assert may(tmp_path, 1, 9) == 1
+    sink.publish(2, write, trained=16)
+    assert may(tmp_path, 1, 9) == 3  # four are still to be used
 
 
 def test_groups_that_may_begin_at_once_are_sampled_together(tmp_path: Path) -> None:
