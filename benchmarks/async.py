@@ -291,8 +291,8 @@ def main() -> None:
     parser.add_argument("-j", "--jobs", type=int, default=16, help="sandboxes")
     given = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # or the pipes would stay
-    given.out.mkdir(parents=True, exist_ok=True)
-    os.chdir(given.out)
+    given.run_dir.mkdir(parents=True, exist_ok=True)
+    os.chdir(given.run_dir)
     os.environ.update(MLE_DATA=".", MLE_JOBS="1", HF_HUB_OFFLINE="1")
     found: dict[str, dict[int, Any]] = {arm: {} for arm in given.arms}
     for seed in range(given.seeds):  # seed by seed: what is there after half of the time is whole seeds of all arms

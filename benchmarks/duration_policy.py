@@ -267,8 +267,8 @@ def main() -> None:
     parser.add_argument("--modes", nargs="+", choices=MODES, default=list(MODES))
     parser.add_argument("-j", "--jobs", type=int, default=1)
     given = parser.parse_args()
-    given.out.mkdir(parents=True, exist_ok=True)
-    prepare(given.out)
+    given.run_dir.mkdir(parents=True, exist_ok=True)
+    prepare(given.run_dir)
     wanted = [
         (way, mode, seed, given.updates)
         for seed in range(given.seeds)
@@ -277,7 +277,7 @@ def main() -> None:
         if mode != "auto" or way not in NOTHING_LOST
     ]
     with ProcessPoolExecutor(given.jobs) as workers:
-        runs = list(workers.map(train, [given.out] * len(wanted), *zip(*wanted, strict=True)))
+        runs = list(workers.map(train, [given.run_dir] * len(wanted), *zip(*wanted, strict=True)))
     for run in [run for run in runs if run["way"] in NOTHING_LOST and run["mode"] == "off"]:
         assert not any(step["lost"] for step in run["curve"][:-1])
         runs.append({**run, "mode": "auto"})

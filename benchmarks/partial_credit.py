@@ -224,7 +224,7 @@ def play(
     arm: str, seed: int, tasks: Sequence[dict[str, Any]], policy: Path, judge: Judge, given: argparse.Namespace
 ) -> Any:
     """The rounds of one run; kept as a file, which is read where it is there."""
-    out: Path = given.out
+    out: Path = given.run_dir
     file = out / f"{arm}-{seed}-{given.beta:g}-{given.learning_rate:g}.json"
     if not file.exists():
         from mletools.training.grpo import GrpoOptions, GrpoRun
@@ -280,9 +280,9 @@ def main() -> None:
     from tabulate import tabulate
 
     torch.set_num_threads(1)
-    given.out.mkdir(parents=True, exist_ok=True)
-    tasks, policy = taught(given.out)
-    judge = Judge(given.out)
+    given.run_dir.mkdir(parents=True, exist_ok=True)
+    tasks, policy = taught(given.run_dir)
+    judge = Judge(given.run_dir)
     found: dict[str, list[Any]] = {arm: [] for arm in ARMS}
     for seed in range(given.seeds):
         for arm, runs in found.items():

@@ -51,7 +51,7 @@ Run = dict[str, Any]  # of one search: what is told of it
 
 def play(name: str, tasks: Path, seed: int, given: argparse.Namespace) -> Path:
     """The graded searches of an arm under a seed."""
-    out, bin = given.out, Path(sys.executable).parent
+    out, bin = given.run_dir, Path(sys.executable).parent
     stem = "".join(each if each.isalnum() else "_" for each in name)
     made, graded = out / f"{stem}-{seed}.jsonl", out / f"{stem}-{seed}.graded.jsonl"
     if not graded.exists():
@@ -105,7 +105,8 @@ def sem(values: Sequence[float]) -> float:
 def told(runs: Mapping[int, Mapping[str, Run]], quantity: str, scale: float = 1.0, digits: int = 1) -> str:
     """Mean over the seeds of the means over their tasks, and its SEM."""
     means = [scale * mean([run[quantity] for run in tasks.values()]) for tasks in runs.values()]
-    return f"{statistics.fmean(means):.{digits}f} ± {sem(means):.{digits}f}"
+    known = [each for each in means if not math.isnan(each)]
+    return f"{mean(known):.{digits}f} ± {sem(known):.{digits}f}"
 
 
 def against(
@@ -165,7 +166,7 @@ def main() -> None:
     parser.add_argument("-j", "--jobs", type=int, default=6 * len(os.sched_getaffinity(0)))
     parser.add_argument("--arms", nargs="*", default=list(ARMS), help="those whose names begin so")
     given = parser.parse_args()
-    given.out.mkdir(parents=True, exist_ok=True)
+    given.run_dir.mkdir(parents=True, exist_ok=True)
     arms = [name for name in ARMS if any(name.startswith(each) for each in given.arms)]
     found: dict[str, dict[int, dict[str, Run]]] = {name: {} for name in arms}
     for seed in range(given.seeds):  # seed by seed: what is there after half of the time is whole seeds of all arms

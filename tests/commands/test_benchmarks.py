@@ -1,0 +1,56 @@
+"""The scripts in benchmarks/: their options are those that they read, and one of them runs whole, in small."""
+
+import argparse
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import BIN, ROOT
+
+SCRIPTS = sorted((ROOT / "benchmarks").glob("*.py"))
+
+
+def declared(tree: ast.Module) -> set[str]:
+    """The names under which argparse keeps what parser.add_argument declares; any word of a script that names some in a loop."""
+    parser = argparse.ArgumentParser(add_help=False)
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "parser.add_argument":
+            names = [argument.value for argument in node.args if isinstance(argument, ast.Constant)]
+            if names:
+                found.add(parser.add_argument(*names).dest)
+            else:
+                words = {
+                    each.value
+                    for each in ast.walk(tree)
+                    if isinstance(each, ast.Constant) and isinstance(each.value, str)
+                }
+                found |= {word.lstrip("-").replace("-", "_") for word in words}
+    return found
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
+def test_a_script_reads_only_options_that_it_has(script: Path) -> None:
+    tree = ast.parse(script.read_text(encoding="utf-8"))
+    read = {
+        node.attr
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "given"
+    }
+    assert read <= declared(tree)
+
+
+@pytest.mark.slow
+def test_the_comparison_of_searches_in_small(tmp_path: Path) -> None:
+    tasks = tmp_path / "tasks.jsonl"
+    run = {"check": False, "capture_output": True, "text": True, "cwd": tmp_path, "timeout": 300}
+    generate = [BIN / "mle-gen-task", "-q", "-n", "1", "--source", "tabular", "--samples", "100-200", "-o", tasks]
+    assert subprocess.run(generate, **run).returncode == 0
+    command = [sys.executable, ROOT / "benchmarks" / "search.py", tasks, "--run-dir", tmp_path / "runs"]
+    command += ["--seeds", "2", "--seconds", "2", "-j", "2", "--arms", "rd-agent", "aide"]
+    for _ in range(2):  # the second time nothing is run again
+        done = subprocess.run(command, **run)
+        assert done.returncode == 0, done.stderr
+        assert "| aide " in done.stdout and "| rd-agent, one node a round " in done.stdout
