@@ -29,8 +29,8 @@ class Policy:
 
 @dataclass(frozen=True)
 class Demand:
-    """A trainer's demand. rollouts: per step, None where a step takes `groups` groups; used: rollouts that `version` was
-    trained on, and rejected ones, which are not trained on later.
+    """A trainer's demand. rollouts: per step, None where a step takes `groups` groups; used: rollouts that it has
+    trained on in this session, and rejected ones, which are not trained on later.
 
     starving: the trainer waits for rollouts. ended: it has taken its last step. held: rollouts that an earlier session of it
     had read, and that are still to be used. began: this session of it (time.time()).

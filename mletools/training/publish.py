@@ -39,7 +39,6 @@ class Publisher:
     version: int = -1
     held: int = 0
     began: float = field(default_factory=time.time)
-    _before: int | None = None  # used by earlier sessions
     _trained: int = 0
     _said: tuple[int, bool] | None = None
     _ended: bool = False
@@ -52,7 +51,7 @@ class Publisher:
     ) -> None:
         """Make `version` the newest: write(folder) fills in weights and tokenizer.
 
-        trained, refused: rollouts that were so far. ToolError: the folder holds another run's policies.
+        trained, refused: rollouts that were so far, in this session. ToolError: the folder holds another run's policies.
 
         Of several processes all come here, and the `first` does it; the others may have to help with `write`.
         """
@@ -89,8 +88,7 @@ class Publisher:
     def _say(self, refused: int, starving: bool) -> None:
         self._said = (refused, starving)
         used = self._trained + refused
-        self._before = used if self._before is None else self._before
-        held = max(0, self.held - (used - self._before))
+        held = max(0, self.held - used)
         published.say_wanted(
             self.folder,
             published.Demand(self.version, self.rollouts, self.groups, used, starving, self._ended, held, self.began),

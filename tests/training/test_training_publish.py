@@ -320,9 +320,9 @@ def test_what_a_trainer_holds_of_an_earlier_run_is_not_sampled_again(tmp_path: P
     assert not ahead.may(4)
     sink = publisher(tmp_path)  # and again, from where it was
     sink.held = 12
-    sink.publish(1, write, trained=8)
+    sink.publish(1, write)
     assert may(tmp_path, 1, 9) == 1
-    sink.publish(2, write, trained=16)
+    sink.publish(2, write, trained=8)
     assert may(tmp_path, 1, 9) == 3  # four are still to be used
 
 
