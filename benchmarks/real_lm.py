@@ -60,7 +60,7 @@ def keep(folder: Path, seed: int) -> None:
             continue
         real = {json.loads(line)["id"] for line in (folder / "real.jsonl").read_text().splitlines()}
         lines = []
-        for line in graded.read_text().splitlines():
+        for line in elsewhere(graded.read_text(), folder).splitlines():
             rollout = json.loads(line)
             task = rollout["task"]
             told = {name: value for name, value in task["provenance"].items() if name not in UNREAD}
@@ -76,6 +76,14 @@ def keep(folder: Path, seed: int) -> None:
         unfinished = file.with_suffix(".partial")
         unfinished.write_bytes(gzip.compress("".join(lines).encode(), mtime=0))
         unfinished.replace(file)
+
+
+def elsewhere(text: str, folder: Path) -> str:
+    """The text without where this machine keeps the run, the installation and Python (in records' models and tracebacks)."""
+    places = {str(folder): "runs/small", sys.prefix: ".venv", str(ROOT): ".", sys.base_prefix: "python"}
+    for place in sorted(places, key=len, reverse=True):
+        text = text.replace(place, places[place])
+    return text
 
 
 def kept(seed: int, arm: str) -> Path:
