@@ -3,7 +3,7 @@
     python benchmarks/real_lm.py --hours 8 > benchmarks/real_lm.txt     # again the next night: it goes on
 
 Each seed is `make -C examples/sandmle SIZE=small SEED=...` with tasks, samples and weights of its own; the real tables are the
-same for all. What is there already is not made again; after --hours everything that runs is killed, and the next call
+same for all, split anew by each. What is there already is not made again; after --hours all that runs is killed, and the next call
 goes on. What was judged is kept in benchmarks/real_lm/SEED-ARM.jsonl.gz, without prompts and tasks' texts; a seed of which all
 arms are kept is not run again. Then the arms are compared: generated tasks that no arm was trained on, and real tables,
 paired by task, over the seeds that have both arms. A task's value is the mean over seeds and samples; intervals are over
@@ -91,14 +91,17 @@ def kept(seed: int, arm: str) -> Path:
 
 
 def joined(arm: str, kind: str, seeds: list[int], folder: Path) -> Path:
-    """The rollouts of an arm over seeds, as a file."""
+    """The rollouts of an arm over seeds, as a file; a real table, which each seed splits anew, is one task of them all."""
     file = folder / f"{arm}.jsonl"
-    lines = [
-        json.dumps(record["rollout"]) + "\n"
-        for seed in seeds
-        for record in map(json.loads, gzip.decompress(kept(seed, arm).read_bytes()).decode().splitlines())
-        if record["kind"] == kind
-    ]
+    lines = []
+    for seed in seeds:
+        for line in gzip.decompress(kept(seed, arm).read_bytes()).decode().splitlines():
+            record = json.loads(line)
+            task = record["rollout"]["task"]
+            if kind == "real":
+                task["id"] = task["name"]
+            if record["kind"] == kind:
+                lines.append(json.dumps(record["rollout"]) + "\n")
     file.write_text("".join(lines))
     return file
 
