@@ -102,7 +102,7 @@ def test_ten_thousand_mixed_runs(stages: dict[str, Any], tmp_path: Path) -> None
     with open(tmp_path / "rollouts.jsonl", "w") as file:
         for key, name in planned.items():
             file.write(json.dumps({**template, "id": key, "code": PROGRAMS[name][0]}) + "\n")
-    command = [str(BIN / "mle-sandbox"), "-j", "8", "--timeout", "4", "--memory-size", "512", "--disk", "16"]
+    command = [str(BIN / "mle-sandbox"), "-j", "8", "--timeout", "4", "--memory-size", "256", "--disk", "16"]
     command += ["--output-size", "256", "--data", str(stages["folder"]), "-o", "executed.jsonl", "rollouts.jsonl"]
     seen, family = [], set[int]()
     began = time.monotonic()
