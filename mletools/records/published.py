@@ -30,10 +30,10 @@ class Policy:
 @dataclass(frozen=True)
 class Demand:
     """A trainer's demand. rollouts: per step, None where a step takes `groups` groups; used: rollouts that it has
-    trained on in this session, and rejected ones, which are not trained on later.
+    trained on since it began, and rejected ones, which are not trained on later.
 
-    starving: the trainer waits for rollouts. ended: it has taken its last step. held: rollouts that an earlier session of it
-    had read, and that are still to be used. began: this session of it (time.time()).
+    starving: the trainer waits for rollouts. ended: it has taken its last step. held: rollouts that it had read
+    before it was resumed, and that are still to be used. began: when its process did (time.time()).
     """
 
     version: int

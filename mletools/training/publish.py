@@ -51,7 +51,7 @@ class Publisher:
     ) -> None:
         """Make `version` the newest: write(folder) fills in weights and tokenizer.
 
-        trained, refused: rollouts that were so far, in this session. ToolError: the folder holds another run's policies.
+        trained, refused: rollouts that were, since the process began. ToolError: the folder holds another run's policies.
 
         Of several processes all come here, and the `first` does it; the others may have to help with `write`.
         """
