@@ -2,6 +2,7 @@
 
 import argparse
 import ast
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -49,8 +50,18 @@ def test_the_comparison_of_searches_in_small(tmp_path: Path) -> None:
     generate = [BIN / "mle-gen-task", "-q", "-n", "1", "--source", "tabular", "--samples", "100-200", "-o", tasks]
     assert subprocess.run(generate, **run).returncode == 0
     command = [sys.executable, ROOT / "benchmarks" / "search.py", tasks, "--run-dir", tmp_path / "runs"]
+    command += ["--kept", tmp_path / "kept"]
     command += ["--seeds", "2", "--seconds", "2", "-j", "2", "--arms", "rd-agent", "aide"]
-    for _ in range(2):  # the second time nothing is run again
+    told = []
+    for _ in range(2):
         done = subprocess.run(command, **run)
         assert done.returncode == 0, done.stderr
         assert "| aide " in done.stdout and "| rd-agent, one node a round " in done.stdout
+        assert "perfect selection: normalised" in done.stdout
+        told.append(done.stdout)
+        shutil.rmtree(tmp_path / "runs", ignore_errors=True)  # what is kept is not run again
+    assert told[0] == told[1] and not (tmp_path / "runs" / "aide-0.jsonl").exists()
+    other = subprocess.run([*generate[:-1], tmp_path / "other.jsonl", "--seed", "1"], **run)
+    assert other.returncode == 0, other.stderr
+    done = subprocess.run([*command[:2], tmp_path / "other.jsonl", *command[3:]], **run)
+    assert done.returncode != 0 and "searched for other tasks" in done.stderr
