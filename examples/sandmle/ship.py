@@ -23,6 +23,7 @@ def main() -> None:
     copy.mkdir(parents=True, exist_ok=True)
     if base.is_dir():
         config["base_model_name_or_path"] = os.path.relpath(base, copy)
+    config["target_modules"] = sorted(config["target_modules"])  # a set, in any order
     weights = {
         name: tensor.to(torch.bfloat16) for name, tensor in load_file(source / "adapter_model.safetensors").items()
     }
