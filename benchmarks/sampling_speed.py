@@ -5,7 +5,8 @@
 
 Groups of 8 answers to one prompt of about 600 tokens, of at most 300 tokens each, with 8, 32 and 64 at once. Each
 measurement is a process of its own; it loads the model, answers a first batch that does not count, then one that does.
-The sides take turns. Prompts are the beginnings of descriptions of the tasks in examples/.
+The sides take turns. Prompts are the beginnings of descriptions of the tasks in examples/. --apart, for an adapter: vllm: without
+merging it, too.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 GROUP = 8
+ENGINES = {"hf": "hf", "vllm": "vllm", "apart": "vllm, adapter apart"}
 
 
 def prompts(count: int, tokens: int, tokenizer) -> list[str]:
@@ -32,6 +34,7 @@ def prompts(count: int, tokens: int, tokenizer) -> list[str]:
 
 def measure(given: argparse.Namespace) -> None:
     """One measurement, in this process; a JSON line on standard output."""
+    started = time.perf_counter()
     from mletools.models import Request
 
     if given.engine == "hf":
@@ -41,7 +44,8 @@ def measure(given: argparse.Namespace) -> None:
     else:
         from mletools.models.vllm_engine import VllmModel
 
-        model = VllmModel(given.model)
+        model = VllmModel(given.model, merge=False if given.engine == "apart" else None)
+    loaded = time.perf_counter() - started
     texts = prompts(2 * max(1, given.at_once // GROUP), given.prompt_tokens, model._tokenizer)
 
     def sample(chosen: list[str], limit: int) -> tuple[int, int]:
@@ -62,7 +66,9 @@ def measure(given: argparse.Namespace) -> None:
     written, read = sample(texts[half:], given.max_tokens)
     seconds = time.perf_counter() - begun
     model.close()
-    sys.stdout.write("\n" + json.dumps({"tokens": written, "prompt_tokens": read, "seconds": seconds}) + "\n")
+    sys.stdout.write(
+        "\n" + json.dumps({"tokens": written, "prompt_tokens": read, "seconds": seconds, "loaded": loaded}) + "\n"
+    )
 
 
 def main() -> None:
@@ -73,16 +79,23 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--prompt-tokens", type=int, default=600)
     parser.add_argument("--max-tokens", type=int, default=300)
-    parser.add_argument("--engine", choices=("hf", "vllm"), help=argparse.SUPPRESS)
+    parser.add_argument("--apart", action="store_true")
+    parser.add_argument("--engine", choices=tuple(ENGINES), help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.engine:
         (given.at_once,) = given.at_once
         return measure(given)
-    print("| at once | hf: tokens a second | vllm: tokens a second | vllm to hf |\n|---|---|---|---|", flush=True)
+    engines = [name for name in ENGINES if given.apart or name != "apart"]
+    heads = [
+        "at once",
+        *(f"{ENGINES[name]}: tokens a second" for name in engines),
+        *(f"{ENGINES[name]} to hf" for name in engines[1:]),
+    ]
+    print(f"| {' | '.join(heads)} |\n|{'---|' * len(heads)}", flush=True)
     for at_once in given.at_once:
-        rates: dict[str, list[float]] = {"hf": [], "vllm": []}
+        rates: dict[str, list[float]] = {name: [] for name in engines}
         for repeat in range(given.repeats):
-            for engine in ("hf", "vllm") if repeat % 2 == 0 else ("vllm", "hf"):
+            for engine in engines if repeat % 2 == 0 else engines[::-1]:
                 python = sys.executable if engine == "hf" else given.vllm_python
                 words = [
                     f"--{name}={getattr(given, name.replace('-', '_'))}"
@@ -93,10 +106,15 @@ def main() -> None:
                 found = json.loads(done.stdout.decode().strip().rpartition("\n")[2])
                 rates[engine].append(found["tokens"] / found["seconds"])
                 print(json.dumps({"engine": engine, "at_once": at_once, **found}), file=sys.stderr, flush=True)
-        shown = {name: f"{statistics.median(of):.0f} ({min(of):.0f} to {max(of):.0f})" for name, of in rates.items()}
-        ratios = [theirs / ours for ours, theirs in zip(rates["hf"], rates["vllm"], strict=True)]
-        print(f"| {at_once} | {shown['hf']} | {shown['vllm']} | {statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f}) |",
-              flush=True)  # fmt: skip
+        ratios = [
+            [theirs / ours for ours, theirs in zip(rates["hf"], rates[name], strict=True)] for name in engines[1:]
+        ]
+        cells = [told(rates[name], 0) for name in engines] + [told(each, 2) for each in ratios]
+        print(f"| {at_once} | {' | '.join(cells)} |", flush=True)
+
+
+def told(values: list[float], digits: int) -> str:
+    return f"{statistics.median(values):.{digits}f} ({min(values):.{digits}f} to {max(values):.{digits}f})"
 
 
 if __name__ == "__main__":

@@ -84,7 +84,7 @@ endef
 
 # Who answers, while training and afterwards: transformers or vLLM in the sampler's own process, which takes each version of the policy from
 # its folder. Or a vLLM server, which the trainer loads each version into (RANK=0 cluster/serve.sh):
-# SERVER=http://localhost:8000/v1. vLLM in the sampler's process starts anew for each version of all weights.
+# SERVER=http://localhost:8000/v1.
 LOCAL ?= $(if $(filter tiny small,$(SIZE)),hf,vllm)
 SERVER ?=
 SAMPLER := $(if $(SERVER),-m policy --model-url $(SERVER),-m $(LOCAL):)

@@ -266,12 +266,12 @@ class RealServer:
     name: str
 
 
-def long_tiny(folder: Path, context: int = 16384) -> Path:
+def long_tiny(folder: Path, context: int = 16384, seed: int = 0) -> Path:
     """An untrained checkpoint in `folder` with room for `context` tokens (vLLM knows no heads as small as nano's)."""
     from mletools.training.tiny import make_tiny
 
     texts = [path.read_text() for path in sorted((ROOT / "docs").glob("*.md"))]
-    make_tiny([{"messages": [{"content": text} for text in texts]}], folder, "tiny")
+    make_tiny([{"messages": [{"content": text} for text in texts]}], folder, "tiny", seed)
     for name, key in (("config.json", "max_position_embeddings"), ("tokenizer_config.json", "model_max_length")):
         settings = json.loads((folder / name).read_text())
         (folder / name).write_text(json.dumps({**settings, key: context}, indent=2))

@@ -1,7 +1,7 @@
 """A model whose weights are being trained: it answers with the newest policy that a trainer has published.
 
-Covered: `hf:` and `vllm:` models, which are reloaded between calls; an engine that exchanges adapters while it runs
-(vllm); a server's model, which the trainer updates itself, so that only the version is read here.
+Covered: `hf:` and `vllm:` models, which are reloaded between calls; an engine that exchanges adapters while it runs, and
+all weights between calls (vllm); a server's model, which the trainer updates itself, so that only the version is read here.
 Not covered: answers that began before an update. A record has the version at its start; each logprob is that of the
 weights that sampled the token.
 """
@@ -18,12 +18,13 @@ from . import Model, Reply, Request
 
 @runtime_checkable
 class Swapping(Protocol):
-    """A model that can exchange its weights while it answers.
+    """A model that can exchange its weights.
 
-    swap(path): use the policy in `path` from the next call on, and return True; False where that needs a new model.
+    swap(path, idle): use the policy in `path` from the next call on, and return True; False where that needs a new model, or one
+    that is idle: that no call runs or begins.
     """
 
-    def swap(self, path: str) -> bool: ...
+    def swap(self, path: str, idle: bool) -> bool: ...
 
 
 class FollowingModel:
@@ -88,15 +89,20 @@ class FollowingModel:
         if policy is None or self._open is None:
             self._policy = policy or self._policy
             return
-        if isinstance(self._model, Swapping) and self._model.swap(str(policy.folder)):
-            self._policy = policy
+        if self._swapped(policy, idle=False):
             return
         while self._calls:  # a call that starts meanwhile waits here, too
             self._change.wait()
         policy = self._newer()  # another thread may have loaded it
-        if policy is not None:
+        if policy is not None and not self._swapped(policy, idle=True):
             self._model.close()
             self._policy, self._model = self._load(policy, self._open)
+
+    def _swapped(self, policy: published.Policy, idle: bool) -> bool:
+        if not (isinstance(self._model, Swapping) and self._model.swap(str(policy.folder), idle)):
+            return False
+        self._policy = policy
+        return True
 
     def _load(self, policy: published.Policy, open: Callable[[str], Model]) -> tuple[published.Policy, Model]:
         while True:

@@ -220,7 +220,7 @@ def _load(path: str, checkpoint: Checkpoint, device: str) -> tuple[Any, Any]:
     try:
         model: Any = AutoModelForCausalLM.from_pretrained(checkpoint.base, dtype=dtype)
         if checkpoint.adapter is not None:
-            model = _adapted(model, checkpoint.adapter)
+            model = adapted(model, checkpoint.adapter)
             if dtype == torch.float32:
                 model = model.merge_and_unload()
         tokenizer = AutoTokenizer.from_pretrained(checkpoint.tokenizer)
@@ -229,7 +229,8 @@ def _load(path: str, checkpoint: Checkpoint, device: str) -> tuple[Any, Any]:
     return model.to(device).eval(), tokenizer
 
 
-def _adapted(model: Any, path: str) -> Any:
+def adapted(model: Any, path: str) -> Any:
+    """`model` with the LoRA adapter in `path`. ToolError: peft is not installed."""
     try:
         from peft import PeftModel
     except ImportError as error:

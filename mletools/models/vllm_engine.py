@@ -3,19 +3,21 @@
 The -j threads of the command send requests to vLLM's asynchronous engine, in an event loop of its own, so that no
 request waits for the slowest answer of a batch. The child process frees its memory when it ends.
 Covered: CPU and one GPU, exact token ids and log-probabilities, prompts that reuse recorded token ids, stop texts,
-exchanging adapters while the engine runs. Not covered: several GPUs, sharing one with a trainer, tools in the chat
-template (serve the model for these).
+exchanging adapters while the engine answers, and all weights while it is idle. Not covered: several GPUs, sharing one with
+a trainer, tools in the chat template (serve the model for these).
 """
 
 import asyncio
+import contextlib
 import itertools
 import json
 import multiprocessing
 import os
 import subprocess
 import sys
+import tempfile
 import threading
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
 from concurrent.futures import CancelledError
 from pathlib import Path
 from typing import Any
@@ -28,6 +30,7 @@ from .checkpoint import Checkpoint, check_context, find_checkpoint, prompt_ids
 RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)  # that vLLM has kernels for
 MAX_LORAS = 2  # adapters in one step: running answers keep theirs while new ones use the next
 MAX_CPU_LORAS = 4  # adapters in memory: one more than a trainer keeps folders of
+NOT_COMPARED = {"_name_or_path", "transformers_version", "dtype", "torch_dtype"}  # of two configurations
 SETTINGS = {
     "OMP_WAIT_POLICY": "PASSIVE",  # spinning idle threads slow down the sandboxes
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # else two engines on one machine share the same cores
@@ -53,22 +56,25 @@ for number in (signal.SIGTERM, signal.SIGKILL):
 class VllmModel:
     """The policy in `path`. `version` is the policy_version of the folder's state.json, None without one.
 
-    `batch` is 1: use one thread per request. Arithmetic is float32 on a CPU, bfloat16 on a GPU.
+    `batch` is 1: use one thread per request. Arithmetic is float32 on a CPU, bfloat16 on a GPU. merge: write an adapter and
+    its base as one model, for the engine alone; None: on a CPU, where vLLM is slow with adapters and the sum is exact.
     Raises ToolError when the folder cannot be loaded.
     """
 
     batch = 1
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, merge: bool | None = None) -> None:
         for key, value in SETTINGS.items():
             os.environ.setdefault(key, value)
         import vllm  # noqa: F401 before transformers, for the error's message where both are missing
         from transformers import AutoTokenizer
+        from vllm.platforms import current_platform
 
         self.name = str(path)
         self._checkpoint = find_checkpoint(self.name)
         check_model(self._checkpoint.base)
-        self._rank = _rank(self._checkpoint)
+        self._merge = current_platform.is_cpu() if merge is None else merge
+        self._rank = None if self._merge else _rank(self._checkpoint)
         self._numbers = itertools.count(1)
         self._tokenizing = threading.Lock()  # the tokenizer is not thread-safe
         self._engine: Any = None
@@ -79,7 +85,8 @@ class VllmModel:
         others = {child.pid for child in multiprocessing.active_children()}
         try:
             self._tokenizer: Any = AutoTokenizer.from_pretrained(self._checkpoint.tokenizer)
-            self._engine = self._wait(_start(self._checkpoint, self._rank))
+            with _weights(self._checkpoint, self._rank) as model:
+                self._engine = self._wait(_start(model, self._checkpoint.tokenizer, self._rank))
             self._watch = watch([child.pid for child in multiprocessing.active_children() if child.pid not in others])
             self._lora = self._load_adapter(self._checkpoint)
         except Exception as error:  # vLLM raises many types
@@ -108,20 +115,32 @@ class VllmModel:
             raise ToolError(f"vllm:{self.name}: {error.__cause__ or error}") from error
         return replies
 
-    def swap(self, path: str) -> bool:
-        """Use the adapter in `path` from now on; running answers keep the previous one.
+    def swap(self, path: str, idle: bool) -> bool:
+        """Use the policy in `path` from now on; running answers keep the previous adapter.
 
-        False, with nothing changed, where that needs a new engine (another base, a larger rank, no adapter).
+        idle: no answer runs, so that all weights may be exchanged. False, where this needs an idle engine or a new one (another
+        architecture or base, a larger rank); after a False to an idle engine only close() may be called.
         """
         checkpoint = find_checkpoint(path)
-        rank = _rank(checkpoint)
-        if rank is None or self._rank is None or rank > self._rank or checkpoint.base != self._checkpoint.base:
-            return False
-        try:
-            lora = self._load_adapter(checkpoint)
-        except Exception as error:  # as in the constructor
-            raise ToolError(f"{path}: cannot be loaded by vLLM: {error}") from error
-        self.name, self._checkpoint, self._lora = path, checkpoint, lora
+        if self._rank is None:
+            if not idle or (checkpoint.adapter and not self._merge):
+                return False
+            try:
+                if not _alike(checkpoint, self._checkpoint):
+                    return False
+                with _weights(checkpoint, None) as model:
+                    self._wait(_reload(self._engine, model))
+            except Exception:  # some weights may be new: a new engine loads all of them, or tells what is wrong
+                return False
+        else:
+            rank = _rank(checkpoint)
+            if rank is None or rank > self._rank or checkpoint.base != self._checkpoint.base:
+                return False
+            try:
+                self._lora = self._load_adapter(checkpoint)
+            except Exception as error:  # as in the constructor
+                raise ToolError(f"{path}: cannot be loaded by vLLM: {error}") from error
+        self.name, self._checkpoint = path, checkpoint
         return True
 
     def close(self) -> None:
@@ -143,8 +162,8 @@ class VllmModel:
             raise ToolError(f"vllm:{self.name}: closed before the answer was complete") from error
 
     def _load_adapter(self, checkpoint: Checkpoint) -> Any:
-        """Load the checkpoint's adapter and return vLLM's handle of it; None where there is no adapter."""
-        if checkpoint.adapter is None:
+        """Load the checkpoint's adapter and return vLLM's handle of it; None in an engine without adapters."""
+        if self._rank is None or checkpoint.adapter is None:
             return None
         from vllm.lora.request import LoRARequest
 
@@ -164,6 +183,19 @@ class VllmModel:
         outputs = self._engine.generate(tokens, _sampling(request), name, lora_request=lora)
         (output,) = [output async for output in outputs]
         return _reply(request, prompt, output.outputs[0])
+
+
+class WorkerExtension:
+    """What vLLM's worker, in whose process the weights are, can do beside its own methods."""
+
+    def load_all(self, model: str) -> None:
+        """Load all weights of the folder or hub name `model` in place of those that are there."""
+        worker: Any = self
+        worker.reload_weights(weights_path=model)
+        # A head that shares the embedding's weights is not told of new ones: on CPUs it has a packed copy.
+        head = getattr(worker.get_model(), "lm_head", None)
+        if head is not None:
+            head.quant_method.process_weights_after_loading(head)
 
 
 def watch(pids: Sequence[int | None]) -> subprocess.Popen[bytes]:
@@ -208,7 +240,38 @@ def _reply(request: Request, prompt: list[int], answer: Any) -> Reply:
     )
 
 
-async def _start(checkpoint: Checkpoint, rank: int | None) -> Any:
+@contextlib.contextmanager
+def _weights(checkpoint: Checkpoint, rank: int | None) -> Iterator[str]:
+    """The folder or hub name that vLLM is to load; without a rank a merged model, which is removed afterwards."""
+    if checkpoint.adapter is None or rank is not None:
+        yield checkpoint.base
+        return
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    from .hf import adapted
+
+    with tempfile.TemporaryDirectory(prefix="mle-merged-") as folder:
+        model: Any = AutoModelForCausalLM.from_pretrained(checkpoint.base, dtype=torch.float32)
+        adapted(model, checkpoint.adapter).merge_and_unload().save_pretrained(folder)
+        yield folder
+
+
+def _alike(checkpoint: Checkpoint, other: Checkpoint) -> bool:
+    """Whether the models have the same configuration, so that an engine of one can take the weights of the other."""
+    from transformers import AutoConfig
+
+    one, two = (AutoConfig.from_pretrained(each.base).to_dict() for each in (checkpoint, other))
+    return all(one.get(key) == two.get(key) for key in (one.keys() | two.keys()) - NOT_COMPARED)
+
+
+async def _reload(engine: Any, model: str) -> None:
+    await engine.collective_rpc("load_all", args=(model,))
+    if not await engine.reset_prefix_cache():
+        raise ToolError("an answer still runs")
+
+
+async def _start(model: str, tokenizer: str, rank: int | None) -> Any:
     """The engine, bound to the current event loop."""
     from vllm import AsyncEngineArgs
     from vllm.platforms import current_platform
@@ -222,11 +285,12 @@ async def _start(checkpoint: Checkpoint, rank: int | None) -> Any:
         options |= {"enable_lora": True, "max_lora_rank": rank, "max_loras": MAX_LORAS, "max_cpu_loras": MAX_CPU_LORAS}
     return AsyncLLM.from_engine_args(
         AsyncEngineArgs(
-            model=checkpoint.base,
-            tokenizer=checkpoint.tokenizer,
+            model=model,
+            tokenizer=tokenizer,
             logprobs_mode="processed_logprobs",  # after temperature and top_p
             disable_log_stats=True,
             use_tqdm_on_load=False,
+            worker_extension_cls=f"{__name__}.{WorkerExtension.__name__}",
             **options,
         )
     )

@@ -41,21 +41,22 @@ class Engine:
 
 
 class SwappingEngine(Engine):
-    """Swaps, but for folders that hold a full model."""
+    """Swaps; folders that hold a full model only while it is idle, folders of another architecture never."""
 
-    def swap(self, path: str) -> bool:
-        if (Path(path) / "full").exists():
+    def swap(self, path: str, idle: bool) -> bool:
+        kinds = {each.name for each in Path(path).iterdir()}
+        if "other" in kinds or ("full" in kinds and not idle):
             return False
         self.name = Path(path).name
         return True
 
 
-def publish(folder: Path, version: int, full: bool = False) -> None:
+def publish(folder: Path, version: int, kind: str | None = None) -> None:
     made = folder / f"policy-{version}"
     made.mkdir()
     (made / "state.json").write_text(json.dumps({"policy_version": version}))
-    if full:
-        (made / "full").touch()
+    if kind:
+        (made / kind).touch()
     os.symlink(made.name, folder / "new")
     os.replace(folder / "new", folder / "latest")
 
@@ -130,10 +131,26 @@ def test_each_message_says_which_policy_sampled_it(tmp_path: Path) -> None:
     assert "policy_version" not in MeteredModel(SwappingEngine("policy-0", 1)).ask("", [], 1, None, 9)
 
 
-def test_other_weights_than_an_adapter_are_opened_anew(tmp_path: Path) -> None:
+def test_another_architecture_is_opened_anew(tmp_path: Path) -> None:
     model, opened = following(tmp_path, SwappingEngine)
-    publish(tmp_path, 1, full=True)
+    publish(tmp_path, 1, "other")
     assert ask(model) == "policy-1" and len(opened) == 2 and opened[0].closed
+
+
+def test_all_weights_are_swapped_when_no_answer_runs(tmp_path: Path) -> None:
+    model, opened = following(tmp_path, SwappingEngine)
+    (engine,) = opened
+    engine.gate.clear()
+    first = Asking(model)
+    assert engine.inside.acquire(timeout=20)
+    publish(tmp_path, 1, "full")
+    others = [Asking(model) for _ in range(3)]
+    for other in others:
+        other.join(0.1)
+        assert other.is_alive()
+    engine.gate.set()
+    assert first.said() == "policy-0" and {other.said() for other in others} == {"policy-1"}
+    assert len(opened) == 1 and not engine.closed and model.version == 1
 
 
 def test_answers_are_begun_and_adapters_swapped_while_others_wait(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ lines that it is sent say, and the commands run from this checkout.
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -33,8 +34,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 
-from mletools.models import Request, open_model
+from mletools.models import Request
 from mletools.models.following import FollowingModel
+from mletools.models.vllm_engine import VllmModel
 from mletools.records.errors import ToolError
 
 def main():
@@ -42,7 +44,7 @@ def main():
     os.dup2(2, 1)
     engines = []
     def opened(path):
-        engines.append(open_model("vllm:" + path))
+        engines.append(VllmModel(path, merge=sys.argv[2] == "merge"))
         return engines[-1]
     model = FollowingModel(Path(sys.argv[1]), None, opened)
     pool = ThreadPoolExecutor(32)
@@ -99,6 +101,11 @@ def publish(base: Path, folder: Path, version: int) -> Path:
     """Make the adapter of that number the newest in `folder`; number 0 changes nothing."""
     made = folder / f"policy-{version:06d}"
     tiny_adapter(base, made, version or None)
+    return published(made, version)
+
+
+def published(made: Path, version: int) -> Path:
+    folder = made.parent
     (made / "state.json").write_text(json.dumps({"policy_version": version}))
     os.symlink(made.name, folder / "new")
     os.replace(folder / "new", folder / "latest")
@@ -106,10 +113,10 @@ def publish(base: Path, folder: Path, version: int) -> Path:
 
 
 class Driven:
-    """A process that answers with the newest policy of `folder`."""
+    """A process that answers with the newest policy of `folder`; adapters: "merge", or "apart" as on a GPU."""
 
-    def __init__(self, folder: Path, environment: dict[str, str]) -> None:
-        command = [vllm_python(), "-c", DRIVER, str(folder)]
+    def __init__(self, folder: Path, environment: dict[str, str], adapters: str) -> None:
+        command = [vllm_python(), "-c", DRIVER, str(folder), adapters]
         self.folder = folder
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment, cwd=folder
@@ -127,15 +134,19 @@ class Driven:
         """Replies, asked from a thread each."""
         return self.say("ask", requests)
 
+    def close(self) -> None:
+        assert self.process.stdin
+        self.process.stdin.close()
+        assert self.process.wait(60) == 0
+
 
 @pytest.fixture(scope="module")
 def driven(tiny: Path, environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driven]:
     folder = tmp_path_factory.mktemp("published")
     publish(tiny, folder, 0)
-    found = Driven(folder, environment)
+    found = Driven(folder, environment, "apart")
     yield found
-    found.process.stdin.close()  # type: ignore[union-attr]
-    assert found.process.wait(60) == 0
+    found.close()
 
 
 @pytest.fixture(scope="module")
@@ -271,6 +282,31 @@ def test_adapters_are_exchanged_while_answers_are_in_flight(driven: Driven, tiny
             assert reply["logprobs"] == pytest.approx(rescored(model, reply, 0.7), abs=SAME)
     assert seen[0] != seen[1]
     assert driven.say("state") == {**before, "version": 2} and before["engines"] == 1
+
+
+@pytest.mark.slow
+def test_all_weights_and_merged_adapters_are_exchanged_in_the_idle_engine(
+    tiny: Path, environment: dict[str, str], tmp_path: Path
+) -> None:
+    other = long_tiny(tmp_path / "other", CONTEXT, seed=1)
+    publish(tiny, tmp_path, 0)
+    driven = Driven(tmp_path, environment, "merge")
+    before, requests, seen = driven.say("state"), [*asked(2), *asked(2, temperature=0.0)], []
+    for version in range(4):  # adapters of one model, another model, an adapter of it
+        if version == 2:
+            published(Path(shutil.copytree(other, tmp_path / "policy-000002")), 2)
+        elif version:
+            publish(other if version == 3 else tiny, tmp_path, version)
+        model = HfModel(tmp_path / f"policy-{version:06d}", device="cpu", threads=1)
+        replies = driven.ask(requests)
+        for reply in replies[:2]:
+            assert reply["logprobs"] == pytest.approx(rescored(model, reply, 1.0), abs=SAME)
+        expected = model.sample([Request(**fields) for fields in requests[2:]])
+        assert [reply["token_ids"] for reply in replies[2:]] == [answer.token_ids for answer in expected]
+        seen.append(tuple(replies[0]["logprobs"]))
+    assert driven.say("state") == {**before, "version": 3} and before["engines"] == 1
+    assert len(set(seen)) == 4
+    driven.close()
 
 
 @pytest.fixture(scope="module")
