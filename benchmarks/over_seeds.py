@@ -24,7 +24,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -37,10 +37,15 @@ KEPT = Path(__file__).parent / "over_seeds"
 
 @dataclass(frozen=True)
 class Experiment:
-    """The arms, by the file of their graded rollouts, and which are compared: the second less the first."""
+    """The arms, by the file of their graded rollouts, and which are compared: the second less the first.
+
+    learning: the file of what an arm sampled while it was trained, of which the last answers count, but not their rewards,
+    which differ in kind.
+    """
 
     files: dict[str, str]
     pairs: tuple[tuple[str, str], ...]
+    learning: dict[str, str] = field(default_factory=dict)
 
 
 def graded(*arms: str) -> dict[str, str]:
@@ -70,10 +75,13 @@ EXPERIMENTS = {
             ("seed-sft", "sft-sandmle"),
             ("base", "sparse"),
             ("sparse", "sandmle"),
+            ("sparse, learning", "sandmle, learning"),
         ),
+        {f"{arm}, learning": f"{arm}/graded.jsonl" for arm in ("sandmle", "sparse")},
     ),
 }
 QUANTITIES = ("reward", "valid", "medal")
+LAST = 64  # answers, of those that an arm learnt from
 
 
 class Running:
@@ -112,18 +120,18 @@ class Running:
                     os.killpg(made.pid, signal.SIGKILL)
 
 
-def means(file: Path) -> Iterator[dict[str, Any]]:
-    """One record for each task of a file of graded rollouts: how many, and the mean of each quantity."""
+def means(file: Path, last: int = 0) -> Iterator[dict[str, Any]]:
+    """One record for each task of a file of graded rollouts, or its `last` ones: how many, and the mean of each quantity."""
     values: dict[str, list[tuple[float, float, float]]] = defaultdict(list)
-    with open(file, encoding="utf-8") as lines:
-        for rollout in map(json.loads, lines):
-            grade = rollout["grade"]
-            row = (rollout["reward"], float(grade["valid"]), float(grade["medal"] is not None))
-            values[rollout["task"]["id"]].append(row)
+    for line in file.read_text(encoding="utf-8").splitlines()[-last:]:
+        rollout = json.loads(line)
+        grade = rollout["grade"]
+        row = (rollout["reward"], float(grade["valid"]), float(grade["medal"] is not None))
+        values[rollout["task"]["id"]].append(row)
     for task, rows in sorted(values.items()):
         columns = zip(QUANTITIES, zip(*rows, strict=True), strict=True)
         yield {"task": task, "rollouts": len(rows)} | {
-            name: round(statistics.mean(column), 6) for name, column in columns
+            name: round(statistics.mean(column), 6) for name, column in columns if not last or name != "reward"
         }
 
 
@@ -164,8 +172,9 @@ def run_seeds(name: str, seeds: Sequence[int], out: Path, end: float) -> str | N
             return f"seed {seed}: make ended with {status}; see {folder / 'log'}"
         lines = [
             json.dumps({"seed": seed, "arm": arm, **record}) + "\n"
-            for arm, file in experiment.files.items()
-            for record in means(folder / file)
+            for files, last in ((experiment.files, 0), (experiment.learning, LAST))
+            for arm, file in files.items()
+            for record in means(folder / file, last)
         ]
         with keeping:
             KEPT.mkdir(exist_ok=True)
@@ -190,17 +199,18 @@ def tables(name: str, seeds: Sequence[int]) -> str:
     values: dict[tuple[str, str], dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
     for record in kept(name):
         if record["seed"] in seeds:
-            for quantity in QUANTITIES:
+            for quantity in record.keys() & QUANTITIES:
                 values[record["arm"], quantity][record["seed"]].append(record[quantity])
 
     def by_seed(arm: str, quantity: str) -> dict[int, float]:
         return {seed: statistics.mean(tasks) for seed, tasks in values[arm, quantity].items()}
 
     levels, differences = [], []
-    for arm in EXPERIMENTS[name].files:
+    for arm in (*EXPERIMENTS[name].files, *EXPERIMENTS[name].learning):
         columns = [list(by_seed(arm, quantity).values()) for quantity in QUANTITIES]
-        if columns[0]:
-            levels.append([arm, len(columns[0]), *(f"{statistics.mean(column):.3f}" for column in columns)])
+        if columns[-1]:
+            shown = (f"{statistics.mean(column):.3f}" if column else "" for column in columns)
+            levels.append([arm, len(columns[-1]), *shown])
     for first, second in EXPERIMENTS[name].pairs:
         for quantity in QUANTITIES:
             one, other = by_seed(first, quantity), by_seed(second, quantity)
