@@ -125,6 +125,16 @@ def runs(arm: Arm, file: Path) -> dict[Any, dict[str, float]]:
     }
 
 
+def by_beginning(file: Path) -> list[float]:
+    """For each run with traces of both kinds: the mean rank of those that begin from the memory less that of those from scratch."""
+    ranks: dict[Any, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    with open(file, encoding="utf-8") as lines:
+        for record in map(json.loads, lines):
+            ranks[by_sample(record)][record.get("trace")].append(record["reward"] or 0.0)
+    both = [kinds for kinds in ranks.values() if kinds.keys() >= {"memory", "reset"}]
+    return [statistics.fmean(kinds["memory"]) - statistics.fmean(kinds["reset"]) for kinds in both]
+
+
 def spread(values: list[float]) -> float:
     return statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else float("nan")
 
@@ -145,12 +155,15 @@ def main() -> None:
     for number, (title, arms) in enumerate([memory(given.traces, given.turns), *BLOCKS.items()]):
         if given.block and number not in given.block:
             continue
-        rows, first = [], {}
+        rows, notes = [], []
+        first: dict[Any, dict[str, float]] = {}
         for arm in arms:
             found: dict[Any, dict[str, float]] = {}
+            traces: list[float] = []
             for seed in range(given.seeds):
                 file = play(arm, given.policy, given.tasks, given.run_dir, seed, given.jobs, given.data)
                 found.update({(*key, seed): run for key, run in runs(arm, file).items()})
+                traces += by_beginning(file)
             ranks = [run["rank"] for run in found.values()]
             first = first or found
             more = [found[key]["rank"] - first[key]["rank"] for key in sorted(found)] if found is not first else []
@@ -173,12 +186,17 @@ def main() -> None:
                     f"{mean['asked']:.1f}",
                 ]
             )
+            if traces:
+                notes.append(
+                    f"{arm.name}: a trace from the pool less one from scratch of the same run: "
+                    f"{statistics.fmean(traces):+.3f} ± {spread(traces):.3f}"
+                )
         heads = ["", "human rank", "± SEM over seeds", "against the first", "valid", "> median", "medal"]
         print(f"\n{title}\n")
         print(
             tabulate(rows, headers=[*heads, "programs", "messages", "asked"], tablefmt="github", disable_numparse=True)
         )
-        sys.stdout.flush()
+        print(*notes, sep="\n", flush=True)
 
 
 if __name__ == "__main__":
