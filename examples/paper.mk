@@ -84,8 +84,9 @@ endef
 
 # Who answers, while training and afterwards: transformers or vLLM in the sampler's own process, which takes each version of the policy from
 # its folder. Or a vLLM server, which the trainer loads each version into (RANK=0 cluster/serve.sh):
-# SERVER=http://localhost:8000/v1.
-LOCAL ?= $(if $(filter tiny small,$(SIZE)),hf,vllm)
+# SERVER=http://localhost:8000/v1. SIZE=small takes vLLM where it is installed beside mletools.
+LOCAL ?= $(or $(if $(filter tiny,$(SIZE)),hf),$(if $(filter small,$(SIZE)),$(if $(VLLM),,hf)),vllm)
+VLLM := $(wildcard $(dir $(shell command -v mle-rollout))vllm)
 SERVER ?=
 SAMPLER := $(if $(SERVER),-m policy --model-url $(SERVER),-m $(LOCAL):)
 

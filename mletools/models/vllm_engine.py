@@ -68,8 +68,11 @@ class VllmModel:
             os.environ.setdefault(key, value)
         import vllm  # noqa: F401 before transformers, for the error's message where both are missing
         from transformers import AutoTokenizer
+        from transformers.utils import logging
         from vllm.platforms import current_platform
 
+        logging.set_verbosity_error()
+        logging.disable_progress_bar()
         self.name = str(path)
         self._checkpoint = find_checkpoint(self.name)
         check_model(self._checkpoint.base)
@@ -85,8 +88,8 @@ class VllmModel:
         others = {child.pid for child in multiprocessing.active_children()}
         try:
             self._tokenizer: Any = AutoTokenizer.from_pretrained(self._checkpoint.tokenizer)
-            with _weights(self._checkpoint, self._rank) as model:
-                self._engine = self._wait(_start(model, self._checkpoint.tokenizer, self._rank))
+            with _weights(self._checkpoint, self._rank) as model, _words(self._checkpoint, self._tokenizer) as words:
+                self._engine = self._wait(_start(model, words, self._rank))
             self._watch = watch([child.pid for child in multiprocessing.active_children() if child.pid not in others])
             self._lora = self._load_adapter(self._checkpoint)
         except Exception as error:  # vLLM raises many types
@@ -254,6 +257,20 @@ def _weights(checkpoint: Checkpoint, rank: int | None) -> Iterator[str]:
     with tempfile.TemporaryDirectory(prefix="mle-merged-") as folder:
         model: Any = AutoModelForCausalLM.from_pretrained(checkpoint.base, dtype=torch.float32)
         adapted(model, checkpoint.adapter).merge_and_unload().save_pretrained(folder)
+        yield folder
+
+
+@contextlib.contextmanager
+def _words(checkpoint: Checkpoint, tokenizer: Any) -> Iterator[str]:
+    """The folder or hub name that vLLM is to load the tokenizer from: it wants a model's configuration beside it."""
+    if checkpoint.tokenizer == checkpoint.base:
+        yield checkpoint.base
+        return
+    from transformers import AutoConfig
+
+    with tempfile.TemporaryDirectory(prefix="mle-tokenizer-") as folder:
+        AutoConfig.from_pretrained(checkpoint.base).save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
         yield folder
 
 

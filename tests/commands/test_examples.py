@@ -53,6 +53,19 @@ def test_without_the_commands_on_the_path_it_says_what_to_install(tmp_path: Path
     assert found.returncode == 2 and "it is the checkout" in found.stdout
 
 
+def test_the_small_size_samples_with_vllm_where_it_is_installed(tmp_path: Path) -> None:
+    def engines(size: str) -> set[str]:
+        environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+        recipe = ["make", "-n", "-C", EXAMPLES / "sandmle", f"SIZE={size}", f"OUT={tmp_path}/runs", "results"]
+        shown = subprocess.run(recipe, env=environment, capture_output=True, text=True, check=True).stdout
+        return set(re.findall(r"-m (hf|vllm):", shown))
+
+    for command, small in (("mle-rollout", "hf"), ("vllm", "vllm")):
+        (tmp_path / command).write_text("#!/bin/sh\n")
+        (tmp_path / command).chmod(0o755)
+        assert [engines(size) for size in ("tiny", "small", "paper")] == [{"hf"}, {small}, {"vllm"}]
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_an_experiment_goes_on_after_a_kill_and_does_nothing_twice(tmp_path: Path) -> None:

@@ -330,6 +330,22 @@ def rolled_out(
 
 
 @pytest.mark.slow
+def test_an_adapter_with_a_tokenizer_is_loaded_in_silence(
+    stages: dict[str, Any], tiny: Path, environment: dict[str, str], tmp_path: Path
+) -> None:
+    adapter = publish(tiny, tmp_path, 0)
+    for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):  # as the trainer does
+        shutil.copy(tiny / name, adapter)
+    done = subprocess.run(
+        [vllm_python(), "-c", "from mletools.commands.rollout import main\nmain()", "-q", "-m", f"vllm:{adapter}",
+         "--prompt", "single-brief", "--max-tokens", "20", "--data", str(stages["folder"]), str(stages["tasks"])],
+        env=environment, cwd=tmp_path, capture_output=True, timeout=280, check=True,
+    )  # fmt: skip
+    assert len(records(done.stdout)) == 2
+    assert b"ERROR" not in done.stderr and b"%|" not in done.stderr, done.stderr.decode()
+
+
+@pytest.mark.slow
 def test_records_repeat_and_train(rolled_out: Callable[..., list[dict[str, Any]]], tiny: Path, tmp_path: Path) -> None:
     from mletools.training.grpo import GrpoOptions, GrpoRun
 
