@@ -88,6 +88,7 @@ print(before, within, held())
 """
 
 
+@pytest.mark.slow
 def test_freed_memory_is_kept_within_and_given_back_at_the_end() -> None:
     done = subprocess.run([sys.executable, "-c", MEMORY], capture_output=True, text=True, timeout=60, check=True)
     before, within, after = map(float, done.stdout.split())

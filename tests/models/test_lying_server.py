@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from conftest import mostly_slow
 from model_server import completion, token_ids
 
 from mletools.models import Request, wire
@@ -151,7 +152,9 @@ def test_what_does_not_end_is_cut(
     assert time.process_time() - begin < 5 and len(server.heads) == 2
 
 
-@pytest.mark.parametrize("kind", ["a body", "small chunks", "trailers", "a header", "a status line", "interim answers"])
+@pytest.mark.parametrize(
+    "kind", mostly_slow(["a body", "a header", "small chunks", "trailers", "a status line", "interim answers"])
+)
 def test_what_comes_byte_by_byte_is_cut(kind: str, serve: Callable[..., LyingServer]) -> None:
     head, piece, _ = ENDLESS[kind]
     server = serve(

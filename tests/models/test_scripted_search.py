@@ -353,6 +353,7 @@ def test_programs_run_and_hand_in_valid_files(box: Sandbox, fresh: Any) -> None:
         assert 10 * float(block.group(1)) <= float(block.group(2)) < 10 * float(block.group(1)) + 20
 
 
+@pytest.mark.slow
 def test_faults_fail_as_they_should(box: Sandbox, made: Any) -> None:
     task = made[1][0]
     for kind, throw in itertools.product(("crash", "late", "misformat"), (0.0, 0.4, 0.9)):

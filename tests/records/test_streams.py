@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import BIN, records, run_command, without_times
+from conftest import BIN, mostly_slow, records, run_command, without_times
 
 from mletools.records.errors import ToolError
 from mletools.records.jsonl import read_files
@@ -288,7 +288,10 @@ def test_the_examples_copy_passes_all_on_and_adds_to_its_file(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    "command", [TEE, *(f"{BIN}/mle-{name}" for name in ("instrument -q", "sandbox -q", "grade -q", "filter -q --mark"))]
+    "command",
+    mostly_slow(
+        [TEE, *(f"{BIN}/mle-{name}" for name in ("sandbox -q", "instrument -q", "grade -q", "filter -q --mark"))]
+    ),
 )
 def test_a_silent_pipe_ends_with_its_reader(command: str, tmp_path: Path) -> None:
     """A trainer that dies while its sampler waits for it leaves nothing waiting, though nobody writes."""

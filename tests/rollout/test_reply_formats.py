@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import records, run_command
+from conftest import mostly_slow, records, run_command
 from played import FAST, write_tasks
 from reply_cases import CaseServer, ReplyCase, cases
 
@@ -73,7 +73,7 @@ def test_improve(folder: Path) -> None:
         assert record["format_rate"] == sum(exact) / len(exact)
 
 
-@pytest.mark.parametrize("scaffold", ["react", "codeact", "memory"])
+@pytest.mark.parametrize("scaffold", mostly_slow(["react", "codeact", "memory"], 1))
 def test_agents_in_turns(folder: Path, scaffold: str) -> None:
     expected = cases(scaffold)
     # an episode ends where the agent ends it: as many as there are such cases, and one more

@@ -81,6 +81,7 @@ def test_as_large_as_they_may_be_and_no_larger(started: LocalSandbox, public: Pa
         assert str(caught.value) == "program arguments may have no zero byte and at most 32 KB"
 
 
+@pytest.mark.slow
 def test_arguments_in_a_container(docker_daemon: Daemon, public: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_HOST", docker_daemon.host)
     with DockerSandbox(Setup(1, SMALL, image=docker_daemon.image)) as sandbox:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import mostly_slow
 
 from mletools.records.errors import ToolError
 from mletools.sandbox import Limits, Outcome, Sandbox, Setup
@@ -416,7 +417,7 @@ def test_memory_is_judged_by_what_is_missing_for_long() -> None:
             assert attack.judge(_FINISHED, targets).sealed == sealed, (mb, seconds)
 
 
-@pytest.mark.parametrize("gone", [True, False])
+@pytest.mark.parametrize("gone", mostly_slow([True, False], 1))
 def test_memory_missing_for_long_after_a_run_is_not_the_runs(gone: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     lacking = [100.0]
     monkeypatch.setattr(memory_use, "used_mb", lambda: lacking[0])

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import BIN, records
+from conftest import BIN, mostly_slow, records
 
 from mletools.sandbox.process_tree import descendants
 
@@ -159,7 +159,7 @@ def read_bytes(path: Path) -> bytes:
         return b""
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("number", mostly_slow([signal.SIGTERM, signal.SIGKILL], 1))
 def test_nothing_is_left_of_a_command_that_is_killed_among_many_runs(
     stages: dict[str, Any], tmp_path: Path, number: signal.Signals
 ) -> None:

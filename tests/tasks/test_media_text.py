@@ -117,6 +117,7 @@ def test_the_target_is_not_in_the_notes():
     assert notes_of(first) == notes_of(text.render(scenario, factors, {}, generator(4)))
 
 
+@pytest.mark.slow
 def test_right_features_beat_plain_ones():
     from sklearn.ensemble import ExtraTreesRegressor
 

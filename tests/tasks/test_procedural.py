@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from challenge_builders import challenge_of, rule_of
-from conftest import ROOT, TESTS, records, run_command
+from conftest import ROOT, TESTS, mostly_slow, records, run_command
 
 import mletools
 from mletools.grading import metrics, score_bytes
@@ -122,7 +122,7 @@ def test_a_scenario_has_what_its_sentences_need(scenario):
     assert scenario["text"]["theme"] in scenario["text"]["themes"]
 
 
-@pytest.mark.parametrize("name", MEDIA)
+@pytest.mark.parametrize("name", mostly_slow(sorted(MEDIA, key="audio".__ne__)))
 def test_every_mutation_changes_what_a_task_shows(name):
     module, scenario = medium(name), scenarios()[0]
     factors = module.factors(scenario, 60, generator(3))

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, run_command
+from conftest import ROOT, mostly_slow, run_command
 
 pytest.importorskip("torch", reason="needs the [train] extra")
 
@@ -143,7 +143,7 @@ def model(tmp_path: Path) -> str:
     return "model"
 
 
-@pytest.mark.parametrize("command", ["mle-train-grpo", "mle-train-sft"])
+@pytest.mark.parametrize("command", mostly_slow(["mle-train-grpo", "mle-train-sft"], 1))
 def test_a_dry_run_needs_no_weights(command: str, model: str, tmp_path: Path) -> None:
     line = (ROOT / "examples" / "tasks" / "tasks.jsonl").read_bytes().split(b"\n")[0]
     task = json.loads(line)
