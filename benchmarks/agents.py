@@ -196,7 +196,7 @@ def main() -> None:
         print(
             tabulate(rows, headers=[*heads, "programs", "messages", "asked"], tablefmt="github", disable_numparse=True)
         )
-        print(*notes, sep="\n", flush=True)
+        print("", *notes, sep="\n", flush=True)
 
 
 if __name__ == "__main__":
