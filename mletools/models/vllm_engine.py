@@ -88,8 +88,11 @@ class VllmModel:
         others = {child.pid for child in multiprocessing.active_children()}
         try:
             self._tokenizer: Any = AutoTokenizer.from_pretrained(self._checkpoint.tokenizer)
-            with _weights(self._checkpoint, self._rank) as model, _words(self._checkpoint, self._tokenizer) as words:
-                self._engine = self._wait(_start(model, words, self._rank))
+            with (
+                _weights(self._checkpoint, self._rank) as model,
+                _tokenizer(self._checkpoint, self._tokenizer) as tokenizer,
+            ):
+                self._engine = self._wait(_start(model, tokenizer, self._rank))
             self._watch = watch([child.pid for child in multiprocessing.active_children() if child.pid not in others])
             self._lora = self._load_adapter(self._checkpoint)
         except Exception as error:  # vLLM raises many types
@@ -261,7 +264,7 @@ def _weights(checkpoint: Checkpoint, rank: int | None) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def _words(checkpoint: Checkpoint, tokenizer: Any) -> Iterator[str]:
+def _tokenizer(checkpoint: Checkpoint, tokenizer: Any) -> Iterator[str]:
     """The folder or hub name that vLLM is to load the tokenizer from: it wants a model's configuration beside it."""
     if checkpoint.tokenizer == checkpoint.base:
         yield checkpoint.base
