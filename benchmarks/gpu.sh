@@ -1,31 +1,27 @@
 #!/usr/bin/env bash
-# What a machine with one GPU and no network can show of mletools, in under nine minutes, from a checkout:
+# What one GPU shows of mletools in six minutes, from a checkout, without a network:
 #
-#   benchmarks/gpu.sh [OUT]                      OUT: results.jsonl and logs (default: gpu-results)
-#   WHEELS=wheels benchmarks/gpu.sh [OUT]        installs what is missing from a folder of wheels for this Python:
-#                                                pip download --only-binary :all: -d wheels . trl==1.16.0 peft accelerate datasets
-#   benchmarks/gpu.sh --smoke [OUT]              the same with a tiny model, for a CPU
+#   benchmarks/gpu.sh [OUT]                    OUT (default: gpu-results) gets results.jsonl and commands.log
+#   WHEELS=wheels benchmarks/gpu.sh [OUT]      installs these wheels into a folder of its own first, nothing else with them
+#   MINUTES=4 benchmarks/gpu.sh [OUT]          what does not fit is skipped, and said
+#   benchmarks/gpu.sh --smoke [OUT]            the same in small, for a CPU (two minutes on two cores)
 #
-# A model of 0.5 billion random weights (Qwen2.5's shape): sampling with hf:, mle-train-sft and mle-train-grpo with LoRA and all weights
-# (on a GPU: bfloat16, gradient checkpointing), and a program that multiplies on the device of its lease in the sandbox. Each line of
-# results.jsonl has tokens a second, the peak that torch allocated (on a CPU: of the process), and the estimate of --dry-run.
+# It needs a Python (PYTHON=python3) with torch, transformers, peft, accelerate, pandas, scikit-learn and click, and these wheels (1.7 MB):
+#
+#   pip download --no-deps --python-version 3.12 --only-binary :all: -d wheels \
+#     trl==1.16.0 datasets==5.2.0 dill==0.4.1 multiprocess==0.70.19 jsonlines==4.0.0 fastjsonschema==2.22.3
+#
+# Each probe is a line of results.jsonl, written as soon as it is done (gpu_probe.py has them in their order); one that fails
+# says why and the next begins. Models have random weights in the shapes of Qwen2.5-0.5B and Qwen3-8B, made on the card.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-SMOKE=0
-if [ "${1:-}" = --smoke ]; then SMOKE=1; shift; fi
-OUT=$(realpath -m "${1:-gpu-results}")
-mkdir -p "$OUT"
-export HF_HUB_OFFLINE=1 SMOKE OUT MINUTES=${MINUTES:-9} PYTHON=${PYTHON:-python3}
-
-if ! "$PYTHON" -c 'import mletools, torch, transformers, trl, peft, accelerate, datasets' 2>"$OUT/imports.log"; then
-  [ -n "${WHEELS:-}" ] || { tail -n 1 "$OUT/imports.log" >&2; echo "set WHEELS to a folder of wheels, or PYTHON to a Python that has them" >&2; exit 1; }
-  "$PYTHON" -m venv --system-site-packages "$OUT/venv"
-  # this Python may be one of a venv itself: its packages are seen through a .pth file
-  "$PYTHON" -c 'import site; print("\n".join(site.getsitepackages()))' > "$("$OUT/venv/bin/python" -c 'import site; print(site.getsitepackages()[0])')/outer.pth"
-  PYTHON=$OUT/venv/bin/python
-  "$PYTHON" -m pip install --quiet --no-index --find-links "$WHEELS" --no-build-isolation --no-deps -e . 2>>"$OUT/imports.log" \
-    || "$PYTHON" -c 'import os, site; print(os.getcwd())' > "$("$PYTHON" -c 'import site; print(site.getsitepackages()[0])')/mletools.pth"
-  "$PYTHON" -m pip install --quiet --no-index --find-links "$WHEELS" --no-deps "$WHEELS"/*.whl
+SMOKE=()
+if [ "${1:-}" = --smoke ]; then SMOKE=(--smoke); shift; fi
+PYTHON=${PYTHON:-python3}
+WORK=$(mktemp -d)
+trap 'rm -rf "$WORK"' EXIT
+export PYTHONUNBUFFERED=1 HF_HUB_OFFLINE=1 TRL_EXPERIMENTAL_SILENCE=1 PYTHONPATH="$WORK/site:$PWD"
+if [ -n "${WHEELS:-}" ]; then
+  "$PYTHON" -m pip install --quiet --no-index --no-deps --no-compile --no-cache-dir --target "$WORK/site" "$WHEELS"/*.whl
 fi
-
-exec "$PYTHON" benchmarks/gpu_steps.py
+"$PYTHON" benchmarks/gpu_probe.py "${SMOKE[@]}" --minutes "${MINUTES:-6}" --work "$WORK" "${1:-gpu-results}"

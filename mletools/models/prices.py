@@ -57,8 +57,11 @@ class Price:
 def price_of(model: str, url: str | None) -> Price | None:
     """The newest list price of a provider's model; `url`, or else the model's name, identifies the provider.
 
-    None: the server or the model is not a known provider's, or it has no price per text token.
+    None: the server or the model is not a known provider's, the model runs in this process (`hf:`, `vllm:`, `scripted:`),
+    or it has no price per text token.
     """
+    if model.partition(":")[0] in ("hf", "vllm", "scripted"):
+        return None
     from datetime import datetime, timezone
 
     import genai_prices

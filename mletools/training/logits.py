@@ -10,7 +10,7 @@ from typing import Any
 # bytes of an entry: a half on a GPU; on a CPU eight copies in float32 and one of bools while its gradient is computed
 GPU_BYTES, CPU_BYTES = 2, 33
 GPU_WIDTH, CPU_WIDTH = 32768, 2048  # vocabulary entries of a tile
-GPU_MEGABYTES, CPU_MEGABYTES = 268, 64
+GPU_MEGABYTES, CPU_MEGABYTES = 268.5, 64  # 4,096 tokens on a GPU: rows of whole blocks
 
 
 def tile(megabytes: float | None, gpu: bool) -> tuple[int, int]:

@@ -50,7 +50,7 @@ class TrainingOptions:
         heading=FOLDER,
     )
     logits_memory: float | None = option(
-        "Megabytes for the piece of the logits that is computed at a time, whatever the vocabulary; default: 64, and 268 "
+        "Megabytes for the piece of the logits that is computed at a time, whatever the vocabulary; default: 64, and 268.5 "
         "on a GPU.",
         above=0,
         machine=True,

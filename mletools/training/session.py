@@ -172,10 +172,20 @@ def callback(session: Session) -> Any:
 
 
 def walk(session: Session, put: Callable[[Any], None]) -> None:
+    """Take all steps; call it in the thread that trains. What was raised goes to `put`, at the end None."""
     try:
+        _use_device(session.trainer.args.device)
         with contextlib.suppress(EndOfSteps):
             session.trainer.train()
         session.end()
         put(None)
     except BaseException as error:
         put(error)
+
+
+def _use_device(device: Any) -> None:
+    """Make `device` the current one of this thread: a new thread begins with the first GPU, whatever the process's is."""
+    import torch
+
+    if device.type == "cuda":
+        torch.cuda.set_device(device)

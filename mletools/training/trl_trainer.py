@@ -104,22 +104,23 @@ class RecordedTrainer(GRPOTrainer):
                 model, input_ids, attention_mask, logits_to_keep, **kwargs
             )
         else:
-            result = (*self._scores(model, input_ids, attention_mask, logits_to_keep, self._prefix), None)
+            result = (*self._scores(model, input_ids, logits_to_keep, self._prefix), None)
         if kwargs.get("compute_entropy"):
             self._complete(result[0].detach(), result[1])
         return result
 
-    def _scores(self, model: Any, ids: Any, seen: Any, width: int, prefix: int = 0) -> tuple[Any, Any]:
+    def _scores(self, model: Any, ids: Any, width: int, prefix: int = 0) -> tuple[Any, Any]:
         """Log-probabilities and entropies of the last `width` tokens, shape (B, width), 0 at tokens without loss.
 
-        ids, seen: (B, L) tokens, and 0 at padding. prefix: tokens that all rows begin with and that go through the
-        model once.
+        ids: (B, L) tokens, padded right. prefix: tokens that all rows begin with and that go through the model once.
+        No mask hides the padding: it comes after every token that counts, and causal attention looks back alone. A mask
+        would keep PyTorch from its flash kernel and take L * L entries a row.
         """
         targets = torch.full_like(ids, -100)
         targets[:, -width - 1 : -1] = ids[:, -width:].masked_fill(self._inputs["tool_mask"] == 0, -100)
         with self.accelerator.autocast():
             if not prefix:
-                outputs = model(input_ids=ids, attention_mask=seen, shift_labels=targets, fused_lm_head=True)
+                outputs = model(input_ids=ids, shift_labels=targets, fused_lm_head=True)
                 entropy = outputs.entropy  # None of a reference model
                 return outputs.log_probs[:, -width - 1 : -1], None if entropy is None else entropy[:, -width - 1 : -1]
             packed = shared_prefix.pack(ids, targets, prefix)
@@ -187,14 +188,13 @@ class RecordedTrainer(GRPOTrainer):
     def _reference(self, inputs: dict[str, Any]) -> Any:
         """Log-probabilities of the policy that the run began from, for the KL term; shape (B, C)."""
         ids = torch.cat([inputs["prompt_ids"], inputs["completion_ids"]], dim=1)
-        seen = torch.cat([inputs["prompt_mask"], inputs["completion_mask"]], dim=1)
         width = inputs["completion_ids"].size(1)
         with torch.no_grad():
             if self.ref_model is not None:
-                return self._scores(self.ref_model, ids, seen, width)[0]
+                return self._scores(self.ref_model, ids, width)[0]
             adapted = self.accelerator.unwrap_model(self.model)
             with use_adapter(adapted, adapter_name="ref" if "ref" in adapted.peft_config else None):
-                return self._scores(self.model, ids, seen, width, self._prefix)[0]
+                return self._scores(self.model, ids, width, self._prefix)[0]
 
 
 def importance_weights(log_ratio: Any, mask: Any, mode: str, highest: float | None, lowest: float | None) -> Any:

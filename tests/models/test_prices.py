@@ -75,3 +75,8 @@ assert prices.price_of("gpt-4o", "https://api.openai.com/v1")
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_models_of_this_process_have_no_list_price() -> None:
+    assert price_of("gpt-4o", None) is not None
+    assert [price_of(f"{engine}:gpt-4o", None) for engine in ("hf", "vllm", "scripted")] == [None] * 3

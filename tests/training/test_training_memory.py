@@ -191,21 +191,23 @@ def test_the_estimate_is_near_the_measured_peak() -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_the_benchmark_for_gpus_runs_on_a_cpu(tmp_path: Path) -> None:
-    """All of its steps with a tiny model; without a GPU the program in the sandbox runs on the CPU."""
+    """All of its probes with tiny models; without a GPU the programs in the sandbox run on the CPU."""
     if shutil.which("nvidia-smi"):
         pytest.skip("this machine may have a GPU: run benchmarks/gpu.sh itself")
-    script = [str(ROOT / "benchmarks" / "gpu.sh"), "--smoke", str(tmp_path / "out")]
-    done = subprocess.run(script, capture_output=True, text=True, env={**os.environ, "PYTHON": sys.executable})
+    script, out = str(ROOT / "benchmarks" / "gpu.sh"), tmp_path / "out"
+    environment = {**os.environ, "PYTHON": sys.executable}
+    done = subprocess.run([script, "--smoke", str(out)], capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stdout + done.stderr
-    results = [json.loads(line) for line in (tmp_path / "out" / "results.jsonl").read_text().splitlines()]
-    names = ["sample", "sft-lora16", "grpo-lora16", "sft-full", "grpo-full", "lease"]
-    assert [(one["name"], one["status"]) for one in results] == [(name, "done") for name in names]
-    assert all(one["tokens"] > 0 and one["peak_bytes"] > 0 for one in results[:-1])
-    assert results[-1]["printed"].startswith("cpu") and results[-1]["program"] == "ok"
-    alone = subprocess.run(
-        [script[0], str(tmp_path / "none")],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHON": sys.executable},
-    )
-    assert alone.returncode == 1 and "no GPU: nvidia-smi lists none" in alone.stderr
+    assert sorted(path.name for path in out.iterdir()) == ["commands.log", "results.jsonl"]
+    results = {one["probe"]: one for one in map(json.loads, (out / "results.jsonl").read_text().splitlines())}
+    assert [name for name, one in results.items() if one["status"] != "done"] == [] and len(results) == 13
+    for side in ("shared", "separate", "masked"):
+        assert results["lora"][side]["gradient_error"] < 1e-4 and results["lora"][side]["first_ratio"] < 1.001
+    assert results["lora"]["shared"]["shared_share"] > 0.2
+    assert results["head"]["float32"]["logprob_error"] < 1e-4
+    assert results["resumed"]["resumed_difference"] == 0.0
+    assert abs(results["sampled"]["first_kl"]) < 1e-4
+    assert [results["leased"][name]["status"] for name in ("leased", "names_a_card", "no_lease")] == ["ok"] * 3
+    assert results["validated"]["validation_reward"] == 0.5
+    alone = subprocess.run([script, str(tmp_path / "none")], capture_output=True, text=True, env=environment)
+    assert alone.returncode == 1 and "no GPU: torch sees none" in alone.stderr
