@@ -189,7 +189,7 @@ class Probes:
     # -- the trainer ---------------------------------------------------------------------------------------------
 
     def lora(self) -> dict[str, Any]:
-        """A step with LoRA 16 in float32, then as it is trained: shared prompts, separate rows, separate rows with a mask."""
+        """A step with LoRA 16 in float32, then as it is trained: shared prompts, separate rows, a float32 head, padded with a mask."""
         found: dict[str, Any] = {}
         gradients: dict[str, torch.Tensor] = {}
         plain = {"rows": len(self.samples), "steps": 3}
@@ -197,6 +197,9 @@ class Probes:
             found["float32"], gradients["float32"] = self.train("float32", self.samples, share_prefix=False, **plain)
         found["shared"], gradients["shared"] = self.train("shared", self.samples, **plain)
         found["separate"], gradients["separate"] = self.train("separate", self.samples, share_prefix=False, **plain)
+        found["float32_head"], gradients["float32_head"] = self.train(
+            "fp32-head", self.samples, fp32_head=True, **plain
+        )
         with masked():
             found["masked"], gradients["masked"] = self.train("masked", self.samples, share_prefix=False, **plain)
         for name in list(found)[1:]:
@@ -493,18 +496,18 @@ def in_float32() -> Iterator[None]:
 
 @contextlib.contextmanager
 def masked() -> Iterator[None]:
-    """Models get a mask of the padding that their rows end in, as most trainers give them."""
+    """Rows are padded, and models get a mask of their padding, as most trainers give them."""
     from mletools.training import trl_trainer
 
     scores = trl_trainer.RecordedTrainer._scores
 
-    def with_mask(self: Any, model: Any, ids: Any, width: int, prefix: int = 0) -> Any:
+    def with_mask(self: Any, model: Any, ids: Any, width: int, laid: Any = ()) -> Any:
         inputs = self._inputs
         seen = torch.cat([inputs["prompt_mask"], inputs["completion_mask"]], dim=1)
         inner = model.forward
         model.forward = lambda *positional, **given: inner(*positional, attention_mask=seen, **given)
         try:
-            return scores(self, model, ids, width, prefix)
+            return scores(self, model, ids, width)
         finally:
             model.forward = inner
 

@@ -46,7 +46,7 @@ class GrpoRun(TrainingRun):
     free = frozenset(
         {
             "learning_rate", "epochs", "micro_batch", "micro_tokens", "temperature", "max_grad_norm", "save_steps", "keep",
-            "logger", "validate", "largest_ratio", "logits_memory", "share_prefix", "max_staleness", "duration_weight", "duration_clip", "mask", "publish_steps",
+            "logger", "validate", "largest_ratio", "logits_memory", "share_prefix", "fp32_head", "max_staleness", "duration_weight", "duration_clip", "mask", "publish_steps",
             "max_steps",
         }
     )  # fmt: skip
@@ -180,7 +180,7 @@ class GrpoRun(TrainingRun):
             adapter=adapter,
             tokenizer=self.tokenizer,
             steps=map(self._checked, steps),
-            layout=Layout(options.micro_batch, options.micro_tokens, options.share_prefix and sharding().stage < 3),
+            layout=self._layout(),
             correction=correction,
             abort_step=self.abort_step,
             arguments={
@@ -195,8 +195,16 @@ class GrpoRun(TrainingRun):
                 "use_bias_correction_kl": options.use_bias_correction_kl,
                 "off_policy_mask_threshold": options.off_policy_mask_threshold,
                 "max_completion_length": options.max_completion_length,
+                "cast_lm_head_to_fp32": options.fp32_head,
             },
         )
+
+    def _layout(self) -> Layout:
+        """Rows are packed on a CPU alone: on an H100 attention block by block took longer than the padding (docs/gpu.md)."""
+        import torch
+
+        pack = sharding().stage < 3 and not torch.cuda.is_available()
+        return Layout(self.options.micro_batch, self.options.micro_tokens, pack, pack and self.options.share_prefix)
 
     def _checked(self, step: OptimiserStep) -> OptimiserStep:
         """ToolError where recorded log-probabilities are wanted and are of a distribution whose tail was cut off."""

@@ -1,8 +1,7 @@
-"""An optimiser step cut into micro-batches: rows of one prompt, or of like length, padded to their own longest.
+"""An optimiser step cut into micro-batches: rows of one prompt, or of like length, as many as go through at once.
 
 How a step is cut changes nothing but the order of additions. Covered: several processes, each of which makes as many
-forward passes as the others (sharded models gather their weights in each); a row without loss fills up where rows are
-missing. Not covered: packing rows that share nothing into one sequence.
+forward passes as the others (sharded models gather their weights in each); a row without loss stands in where one has none.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,18 +11,36 @@ from typing import Any
 from .steps import Row
 
 SHORTEST_PREFIX = 32  # tokens; sharing fewer saves nothing
+SLACK = 1 / 8  # of a group's longest row, at most this share is padding of another
 
 
 @dataclass(frozen=True)
 class Layout:
     """Size limits of a micro-batch: rows, and tokens that go through the model, padding included (None: no limit).
 
-    share: rows of one prompt form micro-batches of their own, whose common prefix goes through the model once.
+    pack: rows lie one behind the other; without, they are padded to the longest. share: a prompt that several rows of a
+    micro-batch begin with goes through the model once, which wants them packed.
     """
 
     rows: int = 8
     tokens: int | None = None
+    pack: bool = False
     share: bool = False
+
+
+@dataclass(frozen=True)
+class Block:
+    """Consecutive rows of a micro-batch that begin with the same `prefix` tokens.
+
+    groups: (rows, tokens of the longest without the prefix) of those of like length, in order.
+    """
+
+    prefix: int
+    groups: tuple[tuple[int, int], ...]
+
+    @property
+    def positions(self) -> int:
+        return self.prefix + sum(rows * rest for rows, rest in self.groups)
 
 
 def cut(rows: Sequence[Row], layout: Layout, processes: int = 1) -> list[list[list[Row]]]:
@@ -31,51 +48,95 @@ def cut(rows: Sequence[Row], layout: Layout, processes: int = 1) -> list[list[li
 
     Largest first, so that what does not fit in memory is found out at once. A row longer than the token bound goes alone.
     """
+
+    def fits(chunk: Sequence[Row]) -> bool:
+        share = chunk[::processes]  # the first process's, which is the longest
+        if len(share) == 1:
+            return True
+        return len(share) <= layout.rows and (layout.tokens is None or _positions(share, layout) <= layout.tokens)
+
     chunks: list[list[Row]] = []  # what all processes do at once
+    chunk: list[Row] = []
     for family in _families(rows, layout.share):
-        chunk: list[Row] = []
-        chunks.append(chunk)
+        if chunk and layout.share and len(family) > 1 and not fits([*chunk, *family]):
+            chunks.append(chunk)  # a prompt in two micro-batches is computed twice
+            chunk = []
         for row in family:
-            each = -(-(len(chunk) + 1) // processes)
-            full = each > layout.rows
-            if chunk and layout.tokens is not None and each > 1:
-                full = full or _positions([*chunk, row][:each], layout.share) > layout.tokens
-            if full:
-                chunks.append(chunk := [])
+            if chunk and not fits([*chunk, row]):
+                chunks.append(chunk)
+                chunk = []
             chunk.append(row)
-    chunks.sort(key=lambda chunk: -_positions(chunk, layout.share))
-    return [[chunk[rank::processes] for chunk in chunks or [[]]] for rank in range(processes)]
+    chunks.append(chunk)
+    chunks.sort(key=lambda chunk: -_positions(chunk, layout))
+    return [[chunk[rank::processes] for chunk in chunks] for rank in range(processes)]
 
 
 def _families(rows: Sequence[Row], share: bool) -> Iterator[list[Row]]:
     """The rows of each prompt that several share, then all others; each list longest first."""
     by_prompt: dict[tuple[int, ...], list[Row]] = {}
     for row in sorted(rows, key=lambda row: -len(row.tokens.input_ids)):
-        length = row.tokens.prompt_length if share else 0
-        prompt = tuple(row.tokens.input_ids[:length]) if length > SHORTEST_PREFIX else ()
-        by_prompt.setdefault(prompt, []).append(row)
+        by_prompt.setdefault(_prompt(row) if share else (), []).append(row)
     single = [family[0] for prompt, family in by_prompt.items() if prompt and len(family) == 1]
     yield from (family for prompt, family in by_prompt.items() if prompt and len(family) > 1)
     if rest := by_prompt.get((), []) + single:
         yield sorted(rest, key=lambda row: -len(row.tokens.input_ids))
 
 
-def shared_length(rows: Sequence[Row]) -> int:
-    """Tokens that all rows begin with and that predict no token with loss; 0 where these are too few to be shared."""
-    if len(rows) < 2:
-        return 0
-    first, *others = (row.tokens.input_ids for row in rows)
-    # the token before the first one with loss is each row's own: its prediction is scored
-    length = min(row.tokens.prompt_length for row in rows) - 1
-    for ids in others:
-        length = next((at for at in range(length) if ids[at] != first[at]), length)
-    return length if length >= SHORTEST_PREFIX else 0
+def _prompt(row: Row) -> tuple[int, ...]:
+    """The tokens that a row can share: those before the first one with loss, less the last, whose prediction is scored.
+
+    Empty where these are too few.
+    """
+    length = row.tokens.prompt_length - 1
+    return tuple(row.tokens.input_ids[:length]) if length >= SHORTEST_PREFIX else ()
 
 
-def _positions(rows: Sequence[Row], share: bool) -> int:
+def blocks(rows: Sequence[Row], layout: Layout) -> list[Block]:
+    """How the rows of a micro-batch lie, in their order; of padded rows, one block of one group."""
+    if not rows:
+        return []
+    if not layout.pack:
+        return [Block(0, ((len(rows), max(len(row.tokens.input_ids) for row in rows)),))]
+    families: list[tuple[tuple[int, ...], list[Row]]] = []
+    for row in rows:
+        prompt = _prompt(row) if layout.share else ()
+        if families and families[-1][0] == prompt:
+            families[-1][1].append(row)
+        else:
+            families.append((prompt, [row]))
+    found: list[Block] = []
+    alone: list[Row] = []
+
+    def end() -> None:
+        if alone:
+            found.append(Block(0, _groups([len(row.tokens.input_ids) for row in alone])))
+            alone.clear()
+
+    for prompt, family in families:
+        if prompt and len(family) > 1:
+            end()
+            found.append(Block(len(prompt), _groups([len(row.tokens.input_ids) - len(prompt) for row in family])))
+        else:
+            alone.extend(family)
+    end()
+    return found
+
+
+def _groups(lengths: Sequence[int]) -> tuple[tuple[int, int], ...]:
+    """(number, longest) of consecutive lengths that are alike."""
+    found: list[tuple[int, int]] = []
+    for length in lengths:
+        count, longest = found[-1] if found else (0, 0)
+        if found and (1 - SLACK) * longest <= length <= longest:
+            found[-1] = count + 1, longest
+        else:
+            found.append((1, length))
+    return tuple(found)
+
+
+def _positions(rows: Sequence[Row], layout: Layout) -> int:
     """Positions of a micro-batch that go through the model, padding included."""
-    prefix = shared_length(rows) if share else 0
-    return prefix + len(rows) * (max((len(row.tokens.input_ids) for row in rows), default=0) - prefix)
+    return sum(block.positions for block in blocks(rows, layout))
 
 
 @dataclass(frozen=True)
@@ -97,30 +158,28 @@ class Work:
         return self.shared / self.tokens if self.tokens else 0.0
 
 
-def work(batches: Sequence[Sequence[Row]], share: bool = False) -> Work:
+def work(batches: Sequence[Sequence[Row]], layout: Layout) -> Work:
     """That of micro-batches, each of one process."""
-    saved = [(len(batch) - 1) * shared_length(batch) if share and batch else 0 for batch in batches]
+    laid = [block for batch in batches for block in blocks(batch, layout)]
     return Work(
-        sum(_positions(batch, share) for batch in batches),
+        sum(block.positions for block in laid),
         sum(len(row.tokens.input_ids) for batch in batches for row in batch),
-        sum(saved),
+        sum(block.prefix * (sum(rows for rows, _ in block.groups) - 1) for block in laid if block.prefix),
     )
 
 
-def tensors_of(rows: Sequence[Row], pad: int, count: int = 1) -> dict[str, Any]:
-    """What TRL's loss reads of a micro-batch, padded right to its longest row; filled up with rows without loss.
+def tensors_of(rows: Sequence[Row], pad: int) -> dict[str, Any]:
+    """What TRL's loss reads of a micro-batch, padded right to its longest row; of no rows, one without loss.
 
     TRL pads prompts left and completions right, each to its longest. Here all rows' prompts end where the shortest does, and what is
     left of the others' begins their completions, where `tool_mask` is 0: so no row is longer than the longest.
-
-    count: rows at least. The first process's micro-batch is the longest, and the others' have as many rows.
 
     Shapes: prompt_* (B, P), completion_*, tool_mask, recorded_logps (B, C), advantages, recorded (B,); `recorded` is 1
     where a row has the sampler's log-probabilities.
     """
     import torch
 
-    count = max(1, count, len(rows))
+    count = max(1, len(rows))
     split = min((row.tokens.prompt_length for row in rows), default=1)
     longest = max((1, *(len(row.tokens.input_ids) - split for row in rows)))
     prompt_ids = torch.full((count, split), pad)

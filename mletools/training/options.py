@@ -108,6 +108,13 @@ class GrpoOptions(TrainingOptions):
         machine=True,
         heading=FOLDER,
     )
+    fp32_head: bool = option(
+        "Compute logits in float32, on a GPU too: log-probabilities nearer to an exact sampler's, for a slower head.",
+        default=False,
+        switch=True,
+        machine=True,
+        heading=FOLDER,
+    )
     baseline: str = option(
         "What an advantage is measured against.", default="group", choices=BASELINES, heading=ADVANTAGES
     )

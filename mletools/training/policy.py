@@ -28,13 +28,15 @@ def preload() -> None:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
         import peft  # noqa: F401
-        import torch  # noqa: F401
+        import torch
         import transformers
         from trl import GRPOTrainer, SFTTrainer  # noqa: F401
     except ImportError as error:
         raise ToolError(
             f"training needs a library that is not here ({error}): pip install 'mletools[train]'"
         ) from error
+    # cuDNN builds a plan for each new shape of a micro-batch, a tenth of a second and more; the flash kernel does not.
+    torch.backends.cuda.enable_cudnn_sdp(False)
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     # TRL still uses the names that transformers 5 is about to retire; the reader can do nothing about it.
@@ -126,6 +128,13 @@ def load_policy(model: str, lora_rank: int, lora_alpha: int) -> tuple[Any, Any]:
     if rank != lora_rank:
         raise ToolError(f"{model}: is an adapter of rank {rank}: go on with --lora-rank {rank}, or 0 for all weights")
     return adapted, None
+
+
+def keep_precision(model: Any) -> None:
+    """Have adapters take their inputs as they are: autocast computes in bfloat16, and PEFT would copy them to float32 first."""
+    for part in model.modules():
+        if hasattr(part, "cast_input_dtype_enabled"):
+            part.cast_input_dtype_enabled = False
 
 
 def load_tokenizer(model: str) -> Any:

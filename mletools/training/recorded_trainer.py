@@ -43,6 +43,7 @@ def recorded_trainer(
     from datasets import Dataset
     from trl import GRPOConfig
 
+    from .policy import keep_precision
     from .trl_trainer import RecordedTrainer
 
     # TRL wants two completions of a prompt at least; they are never made.
@@ -58,7 +59,7 @@ def recorded_trainer(
         vllm_importance_sampling_correction=False,
         **arguments,
     )
-    return RecordedTrainer(
+    trainer = RecordedTrainer(
         steps=steps,
         layout=layout,
         correction=correction,
@@ -70,6 +71,9 @@ def recorded_trainer(
         processing_class=tokenizer,
         peft_config=adapter,
     )
+    if config.bf16:
+        keep_precision(trainer.model)
+    return trainer
 
 
 def _no_reward(completions: list[Any], **kwargs: Any) -> Any:

@@ -14,9 +14,9 @@ import torch
 from trl import GRPOTrainer
 from trl.trainer.grpo_trainer import use_adapter
 
-from . import shared_prefix
+from . import packing
 from .algorithms import MEANS_OVER_ROWS
-from .microbatches import Layout, cut, shared_length, tensors_of, work
+from .microbatches import Block, Layout, blocks, cut, tensors_of, work
 from .step_loader import Correction, Steps
 from .steps import OptimiserStep, Row
 
@@ -40,8 +40,8 @@ class RecordedTrainer(GRPOTrainer):
         abort_step: Callable[[OptimiserStep, str], None],
         **trl: Any,
     ) -> None:
-        if layout.share and not shared_prefix.supported(trl["model"]):
-            layout = replace(layout, share=False)
+        if layout.pack and not packing.supported(trl["model"]):
+            layout = replace(layout, pack=False, share=False)
         self.steps, self.layout, self.correction, self.abort_step = steps, layout, correction, abort_step
         super().__init__(**trl)
 
@@ -64,15 +64,15 @@ class RecordedTrainer(GRPOTrainer):
             last = index + 1 == len(parts[rank])
             self.accelerator.gradient_state._set_sync_gradients(last)
             with contextlib.nullcontext() if last else self.accelerator.no_sync(model):
-                loss = self._part(model, rows, step, world, len(parts[0][index]))
+                loss = self._part(model, rows, step, world)
                 self.accelerator.backward(loss)
             total += loss.detach()
         self._observe(parts, sum(row.tokens.loss_tokens for row in used))
         self._check_finite(self.accelerator.reduce(total.clone(), reduction="mean"))
         return total
 
-    def _part(self, model: Any, rows: Sequence[Row], step: OptimiserStep, world: int, count: int = 1) -> Any:
-        """The loss of one micro-batch of at least `count` rows, as a part of the step's."""
+    def _part(self, model: Any, rows: Sequence[Row], step: OptimiserStep, world: int) -> Any:
+        """The loss of one micro-batch, as a part of the step's."""
         tokens = max(1, sum(row.tokens.loss_tokens for row in step.rows))
         inputs = {
             **tensors_of(rows, self._tokenizer.pad_token_id),
@@ -80,7 +80,7 @@ class RecordedTrainer(GRPOTrainer):
         }
         inputs = {name: tensor.to(self.accelerator.device) for name, tensor in inputs.items()}
         self._inputs = inputs
-        self._prefix = shared_length(rows) if self.layout.share and len(rows) == inputs["advantages"].size(0) else 0
+        self._blocks = blocks(rows, self.layout)
         if self.beta != 0.0:
             inputs["ref_per_token_logps"] = self._reference(inputs)
         with self.compute_loss_context_manager():
@@ -104,31 +104,31 @@ class RecordedTrainer(GRPOTrainer):
                 model, input_ids, attention_mask, logits_to_keep, **kwargs
             )
         else:
-            result = (*self._scores(model, input_ids, logits_to_keep, self._prefix), None)
+            result = (*self._scores(model, input_ids, logits_to_keep, self._blocks), None)
         if kwargs.get("compute_entropy"):
             self._complete(result[0].detach(), result[1])
         return result
 
-    def _scores(self, model: Any, ids: Any, width: int, prefix: int = 0) -> tuple[Any, Any]:
+    def _scores(self, model: Any, ids: Any, width: int, laid: Sequence[Block] = ()) -> tuple[Any, Any]:
         """Log-probabilities and entropies of the last `width` tokens, shape (B, width), 0 at tokens without loss.
 
-        ids: (B, L) tokens, padded right. prefix: tokens that all rows begin with and that go through the model once.
+        ids: (B, L) tokens, padded right. laid: how the rows are packed; one group of rows goes as it is.
         No mask hides the padding: it comes after every token that counts, and causal attention looks back alone. A mask
         would keep PyTorch from its flash kernel and take L * L entries a row.
         """
         targets = torch.full_like(ids, -100)
         targets[:, -width - 1 : -1] = ids[:, -width:].masked_fill(self._inputs["tool_mask"] == 0, -100)
         with self.accelerator.autocast():
-            if not prefix:
+            if len(laid) < 2 and sum(len(block.groups) + block.prefix for block in laid) < 2:
                 outputs = model(input_ids=ids, shift_labels=targets, fused_lm_head=True)
-                entropy = outputs.entropy  # None of a reference model
-                return outputs.log_probs[:, -width - 1 : -1], None if entropy is None else entropy[:, -width - 1 : -1]
-            packed = shared_prefix.pack(ids, targets, prefix)
-            with shared_prefix.packing():
-                outputs = model(**shared_prefix.arguments(packed), shift_labels=packed.labels, fused_lm_head=True)
-        unpacked = (shared_prefix.unpack(values, packed) for values in (outputs.log_probs, outputs.entropy))
-        logps, entropies = (torch.nn.functional.pad(values, (prefix, 0)) for values in unpacked)
-        return logps[:, -width - 1 : -1], entropies[:, -width - 1 : -1]
+                found = outputs.log_probs, outputs.entropy
+            else:
+                packed = packing.pack(ids, targets, laid)
+                with packing.packing():
+                    outputs = model(**packing.arguments(packed), shift_labels=packed.labels, fused_lm_head=True)
+                found = packing.unpack(outputs.log_probs, packed), packing.unpack(outputs.entropy, packed)
+        logps, entropies = found  # no entropies of a reference model
+        return logps[:, -width - 1 : -1], None if entropies is None else entropies[:, -width - 1 : -1]
 
     def _complete(self, logps: Any, entropies: Any) -> None:
         inputs = self._inputs
@@ -156,7 +156,7 @@ class RecordedTrainer(GRPOTrainer):
 
     def _observe(self, parts: Sequence[Sequence[Sequence[Row]]], tokens: int) -> None:
         sums = self.accelerator.reduce(torch.stack([self._sums[name].float() for name in _SUMS]), reduction="sum")
-        total = work([rows for part in parts for rows in part], self.layout.share)
+        total = work([rows for part in parts for rows in part], self.layout)
         means = {name: float(value) / max(1, tokens) for name, value in zip(_SUMS, sums, strict=True)}
         self.observed = {
             "entropy": means["entropy"],
@@ -194,7 +194,7 @@ class RecordedTrainer(GRPOTrainer):
                 return self._scores(self.ref_model, ids, width)[0]
             adapted = self.accelerator.unwrap_model(self.model)
             with use_adapter(adapted, adapter_name="ref" if "ref" in adapted.peft_config else None):
-                return self._scores(self.model, ids, width, self._prefix)[0]
+                return self._scores(self.model, ids, width, self._blocks)[0]
 
 
 def importance_weights(log_ratio: Any, mask: Any, mode: str, highest: float | None, lowest: float | None) -> Any:

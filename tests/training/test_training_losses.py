@@ -217,7 +217,7 @@ def test_loss_and_gradient_equal_the_equation(torch, model, samples, tmp_path, c
 def test_loss_and_gradient_are_the_same_where_a_prompt_is_computed_once(
     torch, model, tmp_path, monkeypatch, case: str, masked: bool
 ) -> None:
-    monkeypatch.setattr("mletools.training.shared_prefix.LARGEST_MASK", 10**9 if masked else 0)
+    monkeypatch.setattr("mletools.training.packing.LARGEST_MASK", 10**9 if masked else 0)
     samples = drawn(torch, model, shared=40)
     shared = sum(40 * (len(row) - 1) for row in ([0, 1, 2, 2], [3, 4]))
     settings = {"lora_rank": 0, "max_completion_length": CONSTANT, **CASES[case]}
@@ -234,18 +234,18 @@ def test_loss_and_gradient_are_the_same_where_a_prompt_is_computed_once(
 def test_a_model_that_attends_to_a_window_shares_no_prompt(torch) -> None:
     from transformers import MistralConfig, MistralForCausalLM
 
-    from mletools.training import shared_prefix
+    from mletools.training import packing
 
     small = {
         "vocab_size": 60, "hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2,
         "num_key_value_heads": 1,
     }  # fmt: skip
     window = MistralForCausalLM(MistralConfig(**small, sliding_window=4))
-    assert not shared_prefix.supported(window) and window.config._attn_implementation == "sdpa"
+    assert not packing.supported(window) and window.config._attn_implementation == "sdpa"
     everything = MistralForCausalLM(MistralConfig(**small, sliding_window=None))
-    assert shared_prefix.supported(everything)
+    assert packing.supported(everything)
     eager = MistralForCausalLM(MistralConfig(**small, sliding_window=None, attn_implementation="eager"))
-    assert not shared_prefix.supported(eager)
+    assert not packing.supported(eager)
 
 
 def test_tiles_of_logits_stay_within_their_memory(torch, monkeypatch) -> None:

@@ -19,7 +19,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 from mletools.training import checkpoints
 from mletools.training.durations import arrival_weights, duration_weights
 from mletools.training.grpo import GrpoOptions, GrpoRun
-from mletools.training.microbatches import Layout, cut, shared_length, tensors_of, work
+from mletools.training.microbatches import Block, Layout, blocks, cut, tensors_of, work
 from mletools.training.pool import GroupPool, held_steps
 from mletools.training.samples import Sample, Sequence
 from mletools.training.steps import Choice, Row
@@ -294,8 +294,18 @@ def test_rows_of_like_length_go_together() -> None:
     rows = rows_of(5, 90, 10, 80, 7)
     assert lengths(cut(rows, Layout(rows=2))) == [[[90, 80], [10, 7], [5]]]
     assert lengths(cut(rows, Layout(rows=8, tokens=100))) == [[[90], [80], [10, 7, 5]]]
-    assert work(cut(rows, Layout(rows=2))[0]).padding_share == pytest.approx(1 - 192 / (180 + 20 + 5))
-    assert cut([], Layout()) == [[[]]] and work([[]]).padding_share == 0.0
+    assert work(cut(rows, Layout(rows=2))[0], Layout()).padding_share == pytest.approx(1 - 192 / (180 + 20 + 5))
+    assert cut([], Layout()) == [[[]]] and work([[]], Layout()).padding_share == 0.0
+
+
+def test_packed_rows_are_padded_to_rows_of_like_length() -> None:
+    rows = rows_of(90, 80, 10, 9, 5)
+    packed = Layout(rows=8, pack=True)
+    assert blocks(rows, packed) == [Block(0, ((2, 90), (2, 10), (1, 5)))]
+    assert blocks(rows, Layout()) == [Block(0, ((5, 90),))]
+    assert work([rows], packed).padding_share == pytest.approx(1 - 194 / (180 + 20 + 5))
+    assert lengths(cut(rows, Layout(rows=8, tokens=205, pack=True))) == [[[90, 80, 10, 9, 5]]]
+    assert lengths(cut(rows, Layout(rows=8, tokens=204, pack=True))) == [[[90, 80, 10, 9], [5]]]
 
 
 def answers(prompt: int, *lengths: int) -> list[Row]:
@@ -307,15 +317,23 @@ def answers(prompt: int, *lengths: int) -> list[Row]:
 
 def test_rows_of_a_prompt_go_together_where_it_is_shared() -> None:
     rows = [*answers(5, 60, 50), *answers(6, 90, 45, 42), *answers(7, 55), *rows_of(20)]
-    parts = cut(rows, Layout(rows=2, share=True))
+    layout = Layout(rows=2, pack=True, share=True)
+    parts = cut(rows, layout)
     assert lengths(parts) == [[[90, 45], [55, 20], [60, 50], [42]]]
-    assert [shared_length(part) for part in parts[0]] == [39, 0, 39, 0]
-    done = work(parts[0], share=True)
-    assert done.positions == 39 + 2 * 51 + 39 + 2 * 21 + 2 * 55 + 42
-    assert done.shared_share == pytest.approx(2 * 39 / 362)
-    assert done.padding_share == pytest.approx(1 - (362 - 2 * 39) / done.positions)
-    # 39 + 2 * 51 = 141 positions
-    assert lengths(cut(answers(6, 90, 90, 90), Layout(rows=8, tokens=150, share=True))) == [[[90, 90], [90]]]
+    whole = Layout(rows=8, pack=True, share=True)
+    (together,) = cut(rows, whole)[0]
+    assert [len(row.tokens.input_ids) for row in together] == [90, 45, 42, 60, 50, 55, 20]
+    assert blocks(together, whole) == [
+        Block(39, ((1, 51), (1, 6), (1, 3))),
+        Block(39, ((1, 21), (1, 11))),
+        Block(0, ((1, 55), (1, 20))),
+    ]
+    done = work([together], whole)
+    assert done.positions == 39 + 51 + 6 + 3 + 39 + 21 + 11 + 55 + 20
+    assert done.shared_share == pytest.approx(3 * 39 / 362) and done.padding_share == 0.0
+    # a prompt of which not all rows find room begins the next one: 39 + 51 + 6 + 3 = 99 positions, 71 more
+    assert lengths(cut(rows, Layout(rows=8, tokens=169, pack=True, share=True))) == [[[60, 50, 55, 20], [90, 45, 42]]]
+    assert lengths(cut(answers(6, 90, 90, 90), Layout(rows=8, tokens=150, pack=True, share=True))) == [[[90, 90], [90]]]
 
 
 def test_processes_have_as_many_micro_batches_and_nearly_as_many_rows() -> None:
@@ -324,9 +342,11 @@ def test_processes_have_as_many_micro_batches_and_nearly_as_many_rows() -> None:
     assert lengths(cut(rows, Layout(rows=8, tokens=100), 2)) == [[[90], [10, 5]], [[80], [7]]]
 
 
-def test_a_row_that_fills_up_has_no_loss() -> None:
+def test_a_process_without_rows_has_one_without_loss() -> None:
     pytest.importorskip("torch", reason="torch is not installed: training is not tested")
-    tensors = tensors_of(rows_of(5, 3), pad=9, count=3)
-    assert tensors["completion_ids"].tolist() == [[1, 1, 1, 1], [1, 1, 9, 9], [9, 9, 9, 9]]
-    assert tensors["tool_mask"].sum(dim=1).tolist() == [4, 2, 0] and tensors["advantages"].tolist() == [1.0, 1.0, 0.0]
-    assert tensors["completion_mask"].sum(dim=1).tolist() == [4, 2, 1]
+    tensors = tensors_of(rows_of(5, 3), pad=9)
+    assert tensors["completion_ids"].tolist() == [[1, 1, 1, 1], [1, 1, 9, 9]]
+    assert tensors["tool_mask"].sum(dim=1).tolist() == [4, 2] and tensors["advantages"].tolist() == [1.0, 1.0]
+    empty = tensors_of([], pad=9)
+    assert empty["tool_mask"].tolist() == [[0]] and empty["completion_mask"].tolist() == [[1]]
+    assert empty["prompt_ids"].tolist() == [[9]] and empty["advantages"].tolist() == [0.0]

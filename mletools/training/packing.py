@@ -1,0 +1,199 @@
+"""The rows of a micro-batch go through the model as one, without most of their padding and with each prompt once.
+
+Rows that answer the same prompt form a block: the prompt, then the rest of each row. Rests of like length form a group,
+padded to its longest. Blocks lie one behind the other: all layers see one long row, and attention takes block by block. A
+rest's positions go on where its prompt ends; it attends to the prompt and to its own earlier tokens. Log-probabilities and
+gradients are those of separate rows up to rounding; a trial of a few tokens before training makes sure of it (`supported`).
+
+Covered: PyTorch's scaled dot-product attention (`sdpa`) over all earlier positions. Not covered, computed as padded rows:
+sliding windows, recurrent layers, flash attention, models that take no further arguments for their attention.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import sdpa_mask
+
+from .microbatches import Block
+
+NAME = "sdpa_packed"
+LARGEST_MASK = 2**22  # entries, those of 2,048 tokens on 2,048
+# Largest difference of the trial's logits, relative to their spread: bfloat16 has 8 bits, and rounds in each layer.
+TOLERANCES = {torch.float32: 1e-3, torch.float64: 1e-3}
+LOW_PRECISION = 0.1
+_packing = False
+
+
+@dataclass(frozen=True)
+class Packed:
+    """Rows packed into one. input_ids, position_ids, labels: (1, positions); a label is the next token, or -100.
+
+    length: tokens of a row before packing, padding included.
+    """
+
+    input_ids: torch.Tensor
+    position_ids: torch.Tensor
+    labels: torch.Tensor
+    blocks: tuple[Block, ...]
+    length: int
+
+
+def pack(ids: torch.Tensor, labels: torch.Tensor, blocks: Sequence[Block]) -> Packed:
+    """The rows as one. ids, labels: (rows, length), padded right; blocks: of these rows, in their order."""
+    positions = torch.arange(ids.size(1), device=ids.device)
+    parts: list[tuple[torch.Tensor, ...]] = []
+    row = 0
+    for block in blocks:
+        first, prefix = row, block.prefix
+        parts.append((ids[first, :prefix], positions[:prefix], labels[first, :prefix]))
+        for rows, rest in block.groups:
+            cells = slice(row, row + rows), slice(prefix, prefix + rest)
+            parts.append((ids[cells].reshape(-1), positions[cells[1]].repeat(rows), labels[cells].reshape(-1)))
+            row += rows
+    inputs, places, targets = (torch.cat(columns).unsqueeze(0) for columns in zip(*parts, strict=True))
+    return Packed(inputs, places, targets, tuple(blocks), ids.size(1))
+
+
+def unpack(values: torch.Tensor, packed: Packed) -> torch.Tensor:
+    """Values of the packed positions (1, positions) as (rows, length); 0 in prefixes and padding."""
+    found, at = [], 0
+    for block in packed.blocks:
+        at += block.prefix
+        for rows, rest in block.groups:
+            part = values[0, at : at + rows * rest].reshape(rows, rest)
+            found.append(torch.nn.functional.pad(part, (block.prefix, packed.length - block.prefix - rest)))
+            at += rows * rest
+    return torch.cat(found)
+
+
+def arguments(packed: Packed) -> dict[str, Any]:
+    """The model's arguments for packed rows, apart from labels; call the model within `packing`."""
+    return {
+        "input_ids": packed.input_ids,
+        "position_ids": packed.position_ids,
+        "packed_blocks": packed.blocks,
+        "use_cache": False,
+    }
+
+
+@contextlib.contextmanager
+def packing() -> Iterator[None]:
+    """Models within make no attention mask: packed rows have none."""
+    global _packing
+    _packing = True
+    try:
+        yield
+    finally:
+        _packing = False
+
+
+def attention(
+    module: Any,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    packed_blocks: tuple[Block, ...] | None = None,
+    **settings: Any,
+) -> tuple[torch.Tensor, None]:
+    """sdpa, and for packed rows block by block: the prefix on itself, each rest on the prefix and itself.
+
+    Shapes as transformers has them: states (1, heads, positions, width), the result (1, positions, heads, width).
+    """
+    if packed_blocks is None:
+        return sdpa_attention_forward(module, query, key, value, attention_mask, **settings)
+    settings.pop("is_causal", None)
+
+    def attend(queries: Any, keys: Any, values: Any, mask: Any = None) -> torch.Tensor:
+        causal = mask is None
+        result: torch.Tensor = sdpa_attention_forward(
+            module, queries, keys, values, mask, is_causal=causal, **settings
+        )[0]
+        return result
+
+    found, at = [], 0
+    for block in packed_blocks:
+        prefix = slice(at, at := at + block.prefix)
+        before = [states[:, :, prefix] for states in (query, key, value)]
+        if block.prefix:
+            found.append(attend(*before))
+        for rows, rest in block.groups:
+            cells = slice(at, at := at + rows * rest)
+            found.append(_rests(attend, [states[0, :, cells] for states in (query, key, value)], before, rows))
+    return torch.cat(found, dim=1), None
+
+
+def _rests(
+    attend: Callable[..., torch.Tensor], states: list[torch.Tensor], before: list[torch.Tensor], rows: int
+) -> torch.Tensor:
+    """Attention of a group's rests (heads, rows * rest, width) on the prefix (1, heads, prefix, width) and themselves."""
+    queries, keys, values = (
+        part.reshape(part.size(0), rows, -1, part.size(-1)).transpose(0, 1) for part in states
+    )  # (rows, heads, rest, width)
+    prefix, rest = before[0].size(2), queries.size(2)
+
+    def whole(prefixes: torch.Tensor, rests: torch.Tensor) -> torch.Tensor:
+        return torch.cat([prefixes.expand(rows, -1, -1, -1), rests], dim=2)
+
+    if not prefix:
+        result = attend(queries, keys, values)
+    elif rest >= prefix or rest * (prefix + rest) > LARGEST_MASK:
+        # the prefix again with each row: less work than what a mask leaves out, and no mask in memory
+        result = attend(*(whole(*pair) for pair in zip(before, (queries, keys, values), strict=True)))[:, prefix:]
+    else:
+        sees = torch.ones(rest, prefix + rest, dtype=torch.bool, device=queries.device).tril(prefix)
+        result = attend(queries, whole(before[1], keys), whole(before[2], values), sees[None, None])
+    return result.reshape(1, -1, *result.shape[2:])
+
+
+def mask(*positional: Any, **settings: Any) -> Any:
+    """transformers' mask for sdpa, none for packed rows."""
+    return None if _packing else sdpa_mask(*positional, **settings)
+
+
+def supported(model: Any) -> bool:
+    """Set the model up for packed rows and try it on a few tokens; False, and the model as it was, where they differ."""
+    text = model.config.get_text_config()
+    kinds = set(getattr(text, "layer_types", None) or ["full_attention"])
+    if text._attn_implementation != "sdpa" or kinds != {"full_attention"} or _sliding(text):
+        return False
+    AttentionInterface.register(NAME, attention)
+    AttentionMaskInterface.register(NAME, mask)
+    try:
+        model.set_attn_implementation(NAME)
+        if _same(model, text.vocab_size):
+            return True
+    except (TypeError, ValueError, RuntimeError):  # a model that does not pass arguments on to its attention
+        pass
+    model.set_attn_implementation("sdpa")
+    return False
+
+
+def _sliding(config: Any) -> bool:
+    return getattr(config, "sliding_window", None) is not None and getattr(config, "use_sliding_window", True)
+
+
+def _same(model: Any, vocabulary: int) -> bool:
+    """Whether rows get the same logits packed as separate: three that share five tokens, two that share none."""
+    weight = next(model.parameters())
+    ids = torch.arange(45, device=weight.device).reshape(5, 9) * 7 % vocabulary
+    ids[:3, :5] = ids[0, :5]
+    blocks = (Block(5, ((2, 4), (1, 3))), Block(0, ((2, 9),)))
+    training = model.training
+    model.eval()
+    try:
+        with torch.no_grad():
+            packed = pack(ids, torch.full_like(ids, -100), blocks)
+            with packing():
+                logits = model(**arguments(packed)).logits[0].float()
+            expected = model(input_ids=ids, use_cache=False).logits.float()
+    finally:
+        model.train(training)
+    rows = [expected[0, :5], *expected[:2, 5:], expected[2, 5:8], *expected[3:]]
+    tolerance = TOLERANCES.get(weight.dtype, LOW_PRECISION)
+    return bool((logits - torch.cat(rows)).abs().max() <= tolerance * expected.std())
