@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..records.chat_template import Conversation
 from ..records.errors import RecordError, ToolError
 from . import ContextExceeded, Request
 
@@ -59,41 +60,26 @@ def prompt_ids(tokenizer: Any, messages: Sequence[dict[str, Any]]) -> list[int]:
     """Token ids of a conversation, with the template's prompt for the assistant's next turn.
 
     Recorded `token_ids` of messages are used up to the last assistant turn that has them; only the text after that turn
-    is tokenised, so that the prompt continues the exact tokens that the policy sampled. RecordError: the first such
-    turn's own prompt has no ids.
+    is tokenised, so that the prompt continues the exact tokens that the policy sampled. Marks that a content spells are
+    its text (chat_template). RecordError: the first such turn's own prompt has no ids.
     """
-    plain = [{"role": message["role"], "content": message["content"]} for message in messages]
-    text = _templated(tokenizer, plain, True)
+    conversation = Conversation(tokenizer, messages)
+    text = conversation.text(len(messages), True)
     turns = [i for i, message in enumerate(messages) if message["role"] == "assistant" and message.get("token_ids")]
     if not turns:
-        return _token_ids(tokenizer, text)
+        return conversation.token_ids(text)
     if not any(message.get("token_ids") for message in messages[: turns[0]]):
         raise RecordError(f"message {turns[0]} has token_ids, but the messages before it have none")
     past = turns[-1] + 1
     recorded = [token for message in messages[:past] for token in message.get("token_ids") or ()]
-    rendered = _templated(tokenizer, plain[:past], False)
+    rendered = conversation.text(past, False)
     if not text.startswith(rendered):
         raise RecordError("the chat template rewrites earlier turns, so a prompt cannot continue the recorded tokens")
     end = tokenizer.eos_token
     suffix = rendered[rendered.rindex(end) :] if end and end in rendered else ""
     if suffix and recorded[-1] == tokenizer.eos_token_id:
         suffix = suffix[len(end) :]
-    return recorded + _token_ids(tokenizer, suffix + text[len(rendered) :])
-
-
-def _token_ids(tokenizer: Any, text: str) -> list[int]:
-    ids: list[int] = tokenizer(text, add_special_tokens=False)["input_ids"]
-    return ids
-
-
-def _templated(tokenizer: Any, messages: list[dict[str, Any]], add_generation_prompt: bool) -> str:
-    from jinja2 import TemplateError
-
-    try:
-        template = tokenizer.apply_chat_template
-        return str(template(messages, tokenize=False, add_generation_prompt=add_generation_prompt))
-    except (TemplateError, ValueError) as error:
-        raise RecordError(f"the model's chat template refuses the messages: {error}") from error
+    return recorded + conversation.token_ids(suffix + text[len(rendered) :])
 
 
 def _base(config: Path) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ..records.chat_template import Conversation
 from ..records.errors import RecordError
 from ..records.types import Message
 
@@ -220,18 +221,19 @@ def render(messages: list[Message], tokenizer: Any) -> tuple[list[int], list[int
     An assistant message's part is what the template adds to the prompt that ends in its generation prefix, up to and
     with the end-of-turn token; white space that the template adds after that token carries no loss. Where no message
     is marked with `loss`, every assistant message is the policy's. Each part is tokenised by itself, as at sampling.
+    Marks that a content spells are its text (chat_template).
     """
     marked = any("loss" in message for message in messages)
-    plain = [{"role": message["role"], "content": message["content"]} for message in messages]
+    own = [i for i, each in enumerate(messages) if (each.get("loss") if marked else each["role"] == "assistant")]
+    if not own:
+        return [], []
+    conversation = Conversation(tokenizer, messages[: own[-1] + 1])
     ids: list[int] = []
     mask: list[int] = []
     done = ""
-    for index, message in enumerate(messages):
-        own = message.get("loss", False) if marked else message["role"] == "assistant"
-        if not own:
-            continue
-        prefix = _templated(tokenizer, plain[:index], True)
-        whole = _templated(tokenizer, plain[: index + 1], False)
+    for index in own:
+        prefix = conversation.text(index, True)
+        whole = conversation.text(index + 1, False)
         if not prefix.startswith(done) or not whole.startswith(prefix):
             raise RecordError(
                 f"messages[{index}]: the chat template rewrites earlier turns; cut the rollout into steps "
@@ -241,20 +243,11 @@ def render(messages: list[Message], tokenizer: Any) -> tuple[list[int], list[int
         if tokenizer.eos_token and tokenizer.eos_token in answer:
             answer = answer[: answer.rindex(tokenizer.eos_token) + len(tokenizer.eos_token)]
         for text, loss in ((prefix[len(done) :], 0), (answer, 1)):
-            tokens = tokenizer(text, add_special_tokens=False)["input_ids"]
+            tokens = conversation.token_ids(text)
             ids.extend(tokens)
             mask.extend([loss] * len(tokens))
         done = prefix + answer
     return ids, mask
-
-
-def _templated(tokenizer: Any, messages: list[dict[str, str]], ask: bool) -> str:
-    from jinja2 import TemplateError
-
-    try:
-        return str(tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=ask))
-    except (TemplateError, ValueError) as error:
-        raise RecordError(f"the model's chat template refuses the messages: {error}") from error
 
 
 def shared_temperature(samples: Iterable[Sample], temperature: float | None = None) -> float:

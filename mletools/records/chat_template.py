@@ -1,0 +1,149 @@
+"""A conversation as text and as tokens, by a tokenizer's chat template: its marks come from the template alone.
+
+Marks are the tokens that separate messages (<|im_end|>). A content that spells one gets the tokens of its characters, so
+it cannot begin or end a message. For this, the template is given stand-ins for the marks in contents: plain words, which
+it treats as any other text. Text without such marks has the tokens that the tokenizer gives the whole.
+Covered: special tokens; other added tokens that the template writes (DeepSeek's <｜User｜>), in a tool's message also
+pairs of tags (Qwen's <tool_response>). Elsewhere pairs (<think>, <tool_call>) stay single tokens, as policies write them.
+Not covered: templates whose marks are plain words ("### Instruction:"), images, tool schemas.
+"""
+
+# ruff: noqa: RUF002 - DeepSeek writes a full-width bar in its marks
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import count
+from typing import Any
+
+from .errors import RecordError
+
+SPECIAL, PAIR, OTHER = "special", "pair", "other"
+_REASONING = re.compile(r"\W{1,3}think(?:ing)?\W{1,2}", re.IGNORECASE)
+
+
+class Conversation:
+    """`messages` ({"role", "content"}) under the chat template of `tokenizer`. RecordError: the template refuses them."""
+
+    def __init__(self, tokenizer: Any, messages: Sequence[Mapping[str, Any]]) -> None:
+        self._tokenizer = tokenizer
+        text = "".join(message["content"] for message in messages)
+        self._marks = _marks(tokenizer)
+        kinds, self._spelled = self._marks.kinds, self._marks.within(text)
+        word = next(word for number in count() if (word := f"Mark{number}is") not in text)
+        self._stand_in = re.compile(rf"{word}(\d+)x")
+        self._messages = []
+        for message in messages:
+            marks = [mark for mark in self._spelled if kinds[mark] != PAIR or message["role"] == "tool"]
+            hidden = _any(marks).sub(lambda match: f"{word}{self._spelled.index(match[0])}x", message["content"])
+            self._messages.append({"role": message["role"], "content": hidden})
+        whole = self._rendered(len(messages), messages[-1]["role"] != "assistant")
+        whole = self._rendered(len(messages), messages[-1]["role"] != "assistant")
+        # Tags that are no special tokens are marks where the template writes them.
+        self._written = {mark for mark in self._marks.within(whole) if kinds[mark] != SPECIAL}
+        self._control_ids = self._marks.special_ids | set(tokenizer.convert_tokens_to_ids(sorted(self._written)))
+
+    def text(self, messages: int, ask: bool) -> str:
+        """The first `messages` messages; with `ask`, and the beginning of the assistant's next one.
+
+        Marks that stand in it are the template's. It may be cut anywhere and goes to `token_ids`; it is not for reading.
+        """
+
+        def spelled(match: "re.Match[str]") -> str:
+            mark = self._spelled[int(match[1])]
+            return match[0] if self._is_control(mark) else mark
+
+        return self._stand_in.sub(spelled, self._rendered(messages, ask))
+
+    def token_ids(self, text: str) -> list[int]:
+        """The tokens of a part of `text`. RecordError: a content gives a mark in yet another way."""
+        marks = self._control_in(text)
+        if not self._stand_in.search(text):
+            ids = self._encoded(text)
+            if sum(token in self._control_ids for token in ids) <= sum(1 for _ in marks.finditer(text)):
+                return ids
+        ids, at = [], 0
+        for match in marks.finditer(text):
+            ids += self._spelled_out(text[at : match.start()]) + self._encoded(match[0])
+            at = match.end()
+        return ids + self._spelled_out(text[at:])
+
+    def _spelled_out(self, part: str) -> list[int]:
+        """The tokens of a part without marks of the template's; what contents spell like one is no single token."""
+        text = self._stand_in.sub(lambda match: self._spelled[int(match[1])], part)
+        ids = self._encoded(text, split_special_tokens=True)
+        if self._control_ids.isdisjoint(ids):
+            return ids
+        ids, at = [], 0
+        for match in self._control_in(text).finditer(text):
+            ids += self._encoded(text[at : match.start() + 1], split_special_tokens=True)
+            at = match.start() + 1
+        ids += self._encoded(text[at:], split_special_tokens=True)
+        if self._control_ids.isdisjoint(ids):
+            return ids
+        found = self._tokenizer.decode([token for token in ids if token in self._control_ids][:1])
+        raise RecordError(
+            f"the tokenizer reads a message's text as the mark {found}: it cannot be told from a real one"
+        )
+
+    def _is_control(self, mark: str) -> bool:
+        return self._marks.kinds[mark] == SPECIAL or mark in self._written
+
+    def _control_in(self, text: str) -> "re.Pattern[str]":
+        return _any(mark for mark in self._marks.within(text) if self._is_control(mark))
+
+    def _encoded(self, text: str, **options: bool) -> list[int]:
+        if not text:
+            return []
+        ids: list[int] = self._tokenizer(text, add_special_tokens=False, **options)["input_ids"]
+        return ids
+
+    def _rendered(self, messages: int, ask: bool) -> str:
+        from jinja2 import TemplateError
+
+        template = self._tokenizer.apply_chat_template
+        try:
+            return str(template(self._messages[:messages], tokenize=False, add_generation_prompt=ask))
+        except (TemplateError, ValueError) as error:
+            raise RecordError(f"the model's chat template refuses the messages: {error}") from error
+
+
+def _any(marks: Iterable[str]) -> "re.Pattern[str]":
+    """Finds any of the marks, of several that begin at a place the longest; without marks nothing."""
+    return re.compile("|".join(map(re.escape, sorted(marks, key=len, reverse=True))) or "(?!)")
+
+
+@dataclass(frozen=True)
+class _Marks:
+    """What could be a mark of a tokenizer's: every special token, and added tokens that look like a tag.
+
+    kinds: SPECIAL, PAIR (<x> or </x> of two that both are tokens) or OTHER. by_head: the marks by their first letters.
+    """
+
+    kinds: Mapping[str, str]
+    by_head: Mapping[str, Sequence[str]]
+    special_ids: frozenset[int]
+
+    def within(self, text: str) -> list[str]:
+        """Those that the text contains; a model may have thousands."""
+        return [mark for head, marks in self.by_head.items() if head in text for mark in marks if mark in text]
+
+
+@lru_cache(maxsize=4)
+def _marks(tokenizer: Any) -> _Marks:
+    """Tags for reasoning, special or not, are no marks: they separate no messages, and policies and prompts write them."""
+    added = tokenizer.added_tokens_decoder.values()
+    known = {token.content: SPECIAL if token.special else OTHER for token in added}
+    known |= dict.fromkeys(tokenizer.all_special_tokens, SPECIAL)
+    kinds: dict[str, str] = {}
+    by_head: dict[str, list[str]] = {}
+    for mark, kind in known.items():
+        is_tag = re.match(r"[^\w\s]", mark) and re.search(r"[^\W_]", mark)
+        if len(mark) < 2 or _REASONING.fullmatch(mark) or (kind == OTHER and not is_tag):
+            continue
+        other = mark[0] + (mark[2:] if mark[1] == "/" else "/" + mark[1:])
+        kinds[mark] = PAIR if kind == OTHER and other in known else kind
+        by_head.setdefault(mark[:3], []).append(mark)
+    special = tokenizer.convert_tokens_to_ids([mark for mark, kind in kinds.items() if kind == SPECIAL])
+    return _Marks(kinds, by_head, frozenset(special) - {tokenizer.unk_token_id})
