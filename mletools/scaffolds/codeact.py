@@ -15,7 +15,7 @@ from ..records.options import option
 from . import ideas, messages
 from .episode import Episode
 from .interface import Ended, Environment, Job, Scaffold, Settings
-from .messages import fenced, task_prompt
+from .messages import escaped, fenced, task_prompt
 from .reading import Fault, Tool, read_action
 
 
@@ -159,7 +159,7 @@ def _ask_ideator(episode: Episode[CodeactSettings], query: Mapping[str, str]) ->
         answer = ideas.as_text(idea) if idea else ideas.FIXED["null"]
         entry = {"said": reply["text"], **entry}
     episode.turn["help"] = {**entry, "query": dict(query), "answer": answer, "idea": idea, "model": ideator}
-    return answer
+    return escaped(answer)
 
 
 def _state(episode: Episode[CodeactSettings], query: Mapping[str, str]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..records.csv_files import CsvError, read_rows
-from .messages import escaped, fenced
+from .messages import escaped, fenced, one_line
 
 MOST_CHARACTERS = 2400  # of a preview, about
 READ = 16 << 20  # bytes of a table whose rows are counted; of a larger one their number is estimated
@@ -259,7 +259,7 @@ def _size(size: int) -> str:
 
 def _line(text: str, most: int) -> str:
     """A text of a file as one line of at most `most` characters."""
-    line = escaped(" ".join(text[: 4 * most].split()))
+    line = one_line(text[: 4 * most])
     return line if len(line) <= most else f"{line[: most - 3]}..."
 
 
@@ -269,7 +269,7 @@ def _line(text: str, most: int) -> str:
 def listing(folder: Path) -> str:
     """The files below a folder with their sizes, and how the tables and texts at its top begin."""
     files = sorted(path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
-    lines = [f"{path} ({(folder / path).stat().st_size} bytes)" for path in files[:MOST_FILES]]
+    lines = [f"{one_line(str(path))} ({(folder / path).stat().st_size} bytes)" for path in files[:MOST_FILES]]
     more = [f"and {len(files) - MOST_FILES} more"] if len(files) > MOST_FILES else []
     tables = [beginning(folder, str(path)) for path in files if len(path.parts) == 1 and path.suffix in LOOKED_INTO]
     return "\n".join(lines + more) + "\n\n" + "\n\n".join(tables)
@@ -283,4 +283,4 @@ def beginning(folder: Path, name: str) -> str:
     except OSError:
         return f"There is no file {name}."
     lines = head.decode("utf-8", "replace").split("\n")[:LINES_LOOKED_AT]
-    return f"{name} begins:\n" + "\n".join(line[: LOOKED_AT // 4] for line in lines).rstrip()
+    return f"{one_line(name)} begins:\n" + "\n".join(escaped(line[: LOOKED_AT // 4]) for line in lines).rstrip()

@@ -15,7 +15,7 @@ from ..records.options import option
 from . import ideas
 from .episode import Episode
 from .interface import Ended, Environment, Job, Scaffold, Settings, usage_of
-from .messages import fenced, task_prompt
+from .messages import escaped, fenced, task_prompt
 from .reading import read_answer
 
 
@@ -88,7 +88,7 @@ def _implement(
         task=task,
         standing=standing,
         code=fenced((start.get("code") or "# there is none yet").strip(), "python"),
-        idea=ideas.as_text(idea),
+        idea=escaped(ideas.as_text(idea)),
     )
     messages = [{"role": "user", "content": instructions}]
     reply = episode.consult("implementer", "implementer", messages)

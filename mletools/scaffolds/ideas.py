@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .. import prompts
-from .messages import shortened
+from .messages import escaped, shortened
 from .reading import after_thinking, read_sections
 
 QUERY = {  # the fields of a request for help
@@ -47,7 +47,7 @@ def trajectory(messages: Sequence[Mapping[str, Any]], tokens: int) -> str:
     for message in messages:
         calls = [call["function"] for call in message.get("tool_calls", ())]
         lines = [message["content"], *(f"{call['name']}({call['arguments']})" for call in calls)]
-        parts.append(f"## {ROLES.get(message['role'], 'Observation')}\n\n" + "\n".join(lines).strip())
+        parts.append(f"## {ROLES.get(message['role'], 'Observation')}\n\n" + escaped("\n".join(lines)).strip())
     return shortened("\n\n".join(parts), tokens)
 
 
@@ -55,6 +55,8 @@ def question(
     messages: Sequence[Mapping[str, Any]], query: Mapping[str, str] | None, tokens: int
 ) -> list[dict[str, Any]]:
     """The messages for an ideator, from the agent's messages so far and its query."""
-    request = f"# What the agent asks\n\n{as_text(query)}" if query else "The agent has asked nothing in particular."
+    request = (
+        f"# What the agent asks\n\n{escaped(as_text(query))}" if query else "The agent has asked nothing in particular."
+    )
     content = prompts.render("ideator", query=request, trajectory=trajectory(messages, tokens))
     return [{"role": "user", "content": content}]

@@ -18,7 +18,7 @@ from ..records.options import option
 from . import messages
 from .episode import Episode
 from .interface import Ended, Environment, Job, Scaffold, Settings
-from .messages import fenced, task_facts, task_prompt
+from .messages import fenced, one_line, task_facts, task_prompt
 from .pool import ALIKE, Entry, Pool, entry_id
 from .reading import Action, Fault, Tool, read_action
 
@@ -224,4 +224,4 @@ def _info(episode: Episode[MemorySettings], environment: Environment, action: Ac
     if what in ("files", "sample"):
         return environment.look("sample_submission.csv" if what == "sample" else None)
     episode.turn["problem"] = "unknown"
-    return f"There is no information named {what[:80]!r}: ask for overview, files, metric or sample."
+    return f"There is no information named {one_line(repr(what[:80]))}: ask for overview, files, metric or sample."

@@ -166,6 +166,11 @@ def submission_message(execution: Mapping[str, Any]) -> str:
     return f"submission.csv was written ({execution['submission']['bytes']} bytes)."
 
 
+def invalid_message(verdict: Mapping[str, Any]) -> str:
+    """Why a submission is refused. The reason quotes it: names of columns, cells."""
+    return f"submission.csv is invalid: {one_line(verdict['reason'])}"
+
+
 def score_message(turn: Mapping[str, Any], task: Mapping[str, Any], revealed: bool) -> str:
     """What is said of a turn's submission: its score on the validation rows, or on the test rows where `revealed`.
 
@@ -175,7 +180,7 @@ def score_message(turn: Mapping[str, Any], task: Mapping[str, Any], revealed: bo
     if verdict is None:
         return "There is no submission.csv to score."
     if not verdict["valid"]:
-        return f"submission.csv is invalid: {verdict['reason']}"
+        return invalid_message(verdict)
     if not revealed and turn.get("validation") is None:
         return "submission.csv is valid. No score is told in this task."
     metric = task["metric"]
@@ -193,15 +198,40 @@ _HIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     "\U000e0000-\U000e007f\ud800-\udfff]"
 )
+# What models' chat templates separate messages with, by its shape where that is no ordinary text, else by name.
 _MARKS = re.compile(
-    "<(?=[|\uff5c]|/?(?:tool_response|tool_call|start_of_turn|end_of_turn|s)>)|\\[(?=/?INST\\])", re.IGNORECASE
+    r"""
+    < (?= [|\uff5c]                                                    # <|im_end|>, and DeepSeek's full-width bars
+        | /? \w{1,40} \|>                                             # Gemma 4: <turn|>
+        | /? (?i: s | bos | eos | pad | unk | mask | cls | sep | sop | eop | eod | eot | eom | user | assistant | system
+            | human | bot | ai | \u7528\u6237 | role | think | thinking | image | video | audio | unused\d{1,9}
+            | _[a-z]{1,20} | seed:\w{1,20} | [a-z]{1,20}_id_\d{1,9} | (?:special|reserved)_\w{1,40} | \w{1,20}_token
+            | (?:start|end|begin|beginning)_(?:of_)?\w{1,40} ) \s{0,9} >
+        | /? (?i: tools?_\w{1,40} | function_\w{1,40} | observation | invoke ) (?: \s [^<>\n]{0,80} )? >
+        | (?i: function | parameter ) =
+        | < /? SYS >> )
+    | \[ (?= \| | e~\[                                                 # EXAONE, MiniMax
+        | /? (?: (?i:inst) | THINK | ARGS | IMG | AUDIO | PREFIX | SUFFIX | MIDDLE | BOS | EOS | PAD | UNK | CLS | SEP
+            | [gs]? MASK | USER | ASSISTANT | SYSTEM | HUMAN | BOT | unused\d{1,9} | [A-Z]{2,20} (?: _ [A-Z0-9]{1,20} ){1,4} ) \] )
+    | \] (?= ~ )                                                       # MiniMax: ]~b]
+    | \u25c1 (?= /? \w{1,20} \u25b7 )                                   # Kimi's white triangles around think
+    """,
+    re.VERBOSE,
 )
 _TICKS = re.compile("`+")
 
 
 def escaped(text: str) -> str:
-    """The text with all that is hidden spelled out (`\\x1b`), and a backslash in each mark of a chat's (`<\\|im_end|>`)."""
+    """The text with all that is hidden spelled out (`\\x1b`), and a backslash in each mark of a chat's (`<\\|im_end|>`).
+
+    Marks of known families and what looks like them (`_MARKS`), on the way to servers that may read them as tokens.
+    """
     return _MARKS.sub(r"\g<0>\\", _HIDDEN.sub(_spelled, text.replace("\r\n", "\n")))
+
+
+def one_line(text: str) -> str:
+    """A text that an agent has a say in, as part of a sentence of ours."""
+    return escaped(" ".join(text.split()))
 
 
 def _spelled(match: re.Match[str]) -> str:

@@ -18,7 +18,7 @@ from ..records.options import option
 from . import messages
 from .episode import Episode, declined
 from .interface import Ended, Environment, Job, Scaffold, Settings, usage_of
-from .messages import fenced, task_prompt
+from .messages import escaped, fenced, task_prompt
 from .previous import Previous, PreviousPool
 from .reading import read_answer, split_answer
 
@@ -220,7 +220,7 @@ def improve_question(job: Job[Any], environment: Environment, plan: str, code: s
         "improve",
         job,
         environment,
-        plan=plan or "(none was given)",
+        plan=escaped(plan) or "(none was given)",
         code=fenced(code.strip(), "python"),
         output=output or "(nothing)",
         **more,

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ..messages import one_line
 from .calls import Arguments, Call, first_call, next_call
 from .programs import read_answer
 from .sections import sections
@@ -381,7 +382,9 @@ class _Reader:
         return replace(read, rule=rule) if isinstance(read, Action) else read
 
     def _unknown(self, name: str) -> Fault:
-        return Fault("unknown", f"There is no action named {name[:80]!r}; there are {', '.join(self.known)}.")
+        return Fault(
+            "unknown", f"There is no action named {one_line(repr(name[:80]))}; there are {', '.join(self.known)}."
+        )
 
     def _action(self, name: str, fields: dict[str, str], id: str | None = None) -> Action | Fault:
         if name not in self.known:

@@ -167,7 +167,7 @@ def _review(context: NodeContext, brief: Brief, work: _Work, result: Mapping[str
         acceptable, why = context.read("develop", "search-check", prompt, read_check)
     except Unanswered:
         return None
-    return None if acceptable else _Flaw("debug", f"It ran, but a reviewer rejects it: {why}")
+    return None if acceptable else _Flaw("debug", f"It ran, but a reviewer rejects it: {messages.escaped(why)}")
 
 
 def read_check(text: str) -> tuple[bool, str]:
@@ -189,7 +189,7 @@ def _run_flaw(result: Mapping[str, Any]) -> _Flaw | None:
         return _Flaw("failed", messages.submission_message(execution))
     verdict = result["validation"] if result["validation"] is not None else result["grade"]
     if verdict is not None and not verdict["valid"]:
-        return _Flaw("invalid", f"submission.csv is invalid: {verdict['reason']}")
+        return _Flaw("invalid", messages.invalid_message(verdict))
     return None
 
 

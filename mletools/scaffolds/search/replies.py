@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
+from ..messages import one_line
 from ..reading import after_thinking, valid_text
 from .repair import repaired_values
 
@@ -288,7 +289,7 @@ def wrong(name: str, wanted: str, value: Any) -> ValueError:
     """The error for a field: its name, what it has to be, and what it is instead."""
     if value is None:
         return ValueError(f'"{name}" has to be {wanted}; it is missing or null')
-    shown = json.dumps(value)
+    shown = one_line(json.dumps(value))
     shown = shown if len(shown) <= MOST_SHOWN else f"{shown[: MOST_SHOWN - 3]}..."
     return ValueError(f'"{name}" has to be {wanted}, not {shown}')
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from ..messages import fenced, output_text
+from ..messages import fenced, one_line, output_text
 from ..reading import read_answer, valid_text
 from .graph import Details, Graph, Node
 from .interfaces import Expansion, Question
@@ -23,7 +23,7 @@ FAILURES = {  # the meaning of a problem, if no run shows it
 
 def plain(text: str, most: int) -> str:
     """A text of an agent as one line of at most `most` characters."""
-    line = " ".join(valid_text(text).split())
+    line = one_line(valid_text(text))
     return line if len(line) <= most else f"{line[: most - 3].rstrip()}..."
 
 
