@@ -236,6 +236,53 @@ def test_a_reply_of_anything_is_read_at_once(name: str) -> None:
     check(name, WORST)
 
 
+# Tags of tools, frames and turns, and what stands between them: a reader may look for one again at each other.
+TAGS = [
+    "<tool_call>", "</tool_call>", "<answer>", "</answer>", "<python>", "<code>", "</code>", "<execute_ipython>",
+    "</execute_ipython>", "<validate_code>", "</validate_code>", "<seek_help>", "</seek_help>", "<finish/>", "<think>", "</think>",
+    "<tool_response>", "<|im_end|>", "<function=python>", "</function>", "[TOOL_CALLS]", "```\n", "```python\n", "\n", "{}", "x",
+    "\nAction: f\nAction Input:", "TYPE: a\n", '{"name": "python"}',
+]  # fmt: skip
+ACTING = ("react", "codeact", "memory")
+ANSWERING = (
+    "a block of code", "an answer that was cut off", "JSON with faults", "repaired JSON", "an idea", "a search's idea", "challenges",
+    "an analysis", "a check", "a lesson", "a debug run", "a type of idea", "a role's program",
+)  # fmt: skip
+
+
+def check_scaling(name: str, units: Iterable[str]) -> None:
+    """Four times as many of each unit take less than eight times as long; looked at where they take long at all."""
+    read = READERS[name]
+    seconds(read, "hello")
+    for unit in units:
+        enough = MOST_S / 5
+        if seconds(read, unit * (LENGTH // 5 // len(unit))) <= enough:
+            continue
+        few, many = (unit * (length // len(unit)) for length in (LENGTH // 8, LENGTH // 2))
+        once = min(seconds(read, few) for _ in range(5))
+        assert least_seconds(read, many, 8 * once) < 8 * once + NOISE_S, f"{name}: {unit!r}"
+
+
+@pytest.mark.parametrize("name", ACTING)
+def test_whole_tags_take_time_in_proportion_to_their_number(name: str) -> None:
+    """Also those that open again behind each end, and those that hold one of another tool."""
+    whole = [(tag, tag.replace("<", "</")) for tag in TAGS if tag.replace("<", "</") in TAGS]
+    forms = [form for tag, end in whole for form in (tag + end, end + tag, f"{tag}{{}}{end}", f"{tag}<python>{end}")]
+    check_scaling(name, forms)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [*ACTING, *ANSWERING])
+def test_pairs_of_tags_take_time_in_proportion_to_their_number(name: str) -> None:
+    check_scaling(name, map("".join, itertools.product(TAGS, repeat=2)))
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", [*ACTING, *ANSWERING])
+def test_triples_of_tags_take_time_in_proportion_to_their_number(name: str) -> None:
+    check_scaling(name, map("".join, itertools.product(TAGS, repeat=3)))
+
+
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", READERS)
 def test_every_reader_reads_every_hostile_text_at_once(name: str) -> None:

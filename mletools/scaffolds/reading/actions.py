@@ -176,7 +176,8 @@ class _Reader:
             tagged = all_tags(text, self.tags)
         except ValueError as error:
             return Fault("malformed", str(error))
-        tagged = [each for each in tagged if each.begin <= own_length(text)]
+        own = own_length(text)
+        tagged = [each for each in tagged if each.begin <= own]
         if len(calls) + len(tagged) == 0:
             return Fault("missing", "Your message takes no action.")
         if len(calls) + len(tagged) > 1:
