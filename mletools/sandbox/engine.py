@@ -30,6 +30,7 @@ _SERVER_PROCESSES = 32
 _SHARED_MEMORY_MB = 64
 # Needed to set up the inner sandbox, whose own filter refuses them to solutions.
 _FOR_SET_UP = {"unshare", "mount", "umount2", "pivot_root", "mount_setattr", "sethostname"}
+_FOR_SET_UP |= {"landlock_create_ruleset", "landlock_add_rule", "landlock_restrict_self"}
 # Shared memory ends with its last user; queues and semaphores would outlive a run, and are disabled.
 _SYSCTLS = {
     "kernel.shm_rmid_forced": "1",

@@ -31,6 +31,7 @@ NOBODY = 65534
 _INNER_ID = 1000
 _OPEN_FILES = 4096
 _OPEN_FILES_UNCOUNTED = 1024  # as many again may be in flight in sockets, where the memory watch cannot see them
+_SIGNALS = 1024  # queued signals and timers; all runs of a user share some ten thousand
 _READY, _CELLS = 3, 4  # descriptors in the solution's process
 _GO = b"go"
 _NAMESPACES = linux.CLONE_NEWNS | linux.CLONE_NEWPID | linux.CLONE_NEWNET | linux.CLONE_NEWIPC | linux.CLONE_NEWUTS
@@ -262,7 +263,8 @@ def _restrict(job: SolutionJob, paths: dict[str, str], limits: dict[str, Any]) -
         writable += [f"/dev/{name}" for name in mounts.gpu_devices()] if job.request["gpu"] else []
         landlock.restrict(readable, writable)
     if linux.SUPPORTED_MACHINE:
-        seccomp.install(seccomp.build(families, counted=job.cgroup is not None))
+        own = None if job.request["namespaces"] else os.getpid()
+        seccomp.install(seccomp.build(families, counted=job.cgroup is not None, own=own))
 
 
 def _set_limits(limits: dict[str, Any], processes: int, open_files: int) -> None:
@@ -271,6 +273,8 @@ def _set_limits(limits: dict[str, Any], processes: int, open_files: int) -> None
         resource.RLIMIT_FSIZE: limits["file_mb"] << 20,
         resource.RLIMIT_NOFILE: open_files,
         resource.RLIMIT_NPROC: processes,
+        resource.RLIMIT_SIGPENDING: _SIGNALS,
+        resource.RLIMIT_MEMLOCK: 0,  # all programs of a user share some
     }
     for kind, value in values.items():
         highest = resource.getrlimit(kind)[1]

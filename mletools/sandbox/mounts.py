@@ -1,12 +1,14 @@
 """The file system of a solution: the folders of the machine that it may read, and a root made of them.
 
 Covered: choosing the folders (interpreter, libraries), refusing a data folder inside one of them, building the root in
-a new mount namespace, where packages with answers are empty. Not covered: hiding other content of the chosen folders,
-which counts as public. Needs mount_setattr, Linux 5.12.
+a new mount namespace, where packages with answers are empty and files have inodes of their own, so that no other run
+sees a lock on them. Not covered: hiding other content of the chosen folders, which counts as public; the memory that
+holds the content of files, which all runs share. Needs mount_setattr, Linux 5.12.
 """
 
 import glob
 import os
+import re
 import site
 import stat
 import sys
@@ -26,14 +28,22 @@ _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix
 _SYSTEM_FILES = ("/etc/ld.so.cache", "/etc/localtime", "/etc/alternatives", "/etc/fonts", "/etc/mime.types")
 # Packages that reveal answers: tasks are made from the tables of scikit-learn, and by this package.
 _REVEALING = ("mletools", "sklearn/datasets/data")
-_DEVICES = ("null", "zero", "full", "random", "urandom")
+DEVICES = ("null", "zero", "full", "random", "urandom")
 _GPU_DEVICES = ("nvidia*", "nvidia-caps/*", "dxg", "kfd", "dri/render*")
+# Below /proc, what counts or lists what all runs do. Programs need meminfo and loadavg, which tell no more than sysinfo.
+_UNSEEN_FILES = ("buddyinfo", "diskstats", "interrupts", "key-users", "keys", "latency_stats", "locks", "modules")
+_UNSEEN_FILES += ("sched_debug", "schedstat", "softirqs", "swaps", "timer_list", "vmstat", "zoneinfo")
+_UNSEEN_FOLDERS = ("fs", "irq", "pressure", "sys/fs", "sys/kernel/pty")
+_COUNTERS = ("intr", "ctxt", "processes", "procs_running", "procs_blocked", "softirq")
 _ETC = {
     "passwd": "solution:x:1000:1000::/box/home:/bin/sh\nnobody:x:65534:65534::/:/bin/false\n",
     "group": "solution:x:1000:\nnogroup:x:65534:\n",
     "hosts": "127.0.0.1 localhost\n",
     "nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
 }
+_NOTHING = "/nothing"  # an empty folder that stays empty
+_MOUNT_READ_ONLY = linux.MS_RDONLY | linux.MS_NOSUID | linux.MS_NODEV
+_READ_ONLY = linux.MOUNT_ATTR_RDONLY | linux.MOUNT_ATTR_NOSUID | linux.MOUNT_ATTR_NODEV
 
 
 @dataclass
@@ -45,6 +55,8 @@ class MountPlan:
     )  # (real path here, path in the sandbox), outer folders first
     links: list[tuple[str, str]] = field(default_factory=list)  # (target, path in the sandbox) of symbolic links
     import_path: list[str] = field(default_factory=list)  # the entries of sys.path that exist in the sandbox
+    mounts: list[str] = field(default_factory=list)  # where file systems are mounted here, outer ones first
+    statistics: str = ""  # what a solution sees as /proc/stat
 
 
 def _inside(path: str, folder: str) -> bool:
@@ -62,9 +74,22 @@ def _interpreter_folders() -> list[str]:
     return sorted(name for name in names if os.path.isdir(name))
 
 
+def _mount_points() -> list[str]:
+    with open("/proc/self/mountinfo") as file:
+        names = {re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), line.split()[4]) for line in file}
+    return sorted(names - {"/"})
+
+
+def _statistics() -> str:
+    """/proc/stat of this moment, with processors and boot time only."""
+    with open("/proc/stat") as file:
+        kept = [line for line in file if line.startswith(("cpu", "btime"))]
+    return "".join(kept) + "".join(f"{name} 0\n" for name in _COUNTERS)
+
+
 def make_plan() -> MountPlan:
     """The folders that this interpreter needs. ToolError: its prefix contains users' files."""
-    plan = MountPlan()
+    plan = MountPlan(mounts=_mount_points(), statistics=_statistics())
     paths: list[str] = []
     for path in _SYSTEM:
         if os.path.islink(path) and os.path.isdir(path):
@@ -111,9 +136,29 @@ def refuse_unreadable(public: Path) -> None:
                     raise ToolError(f"solutions run as nobody and cannot read {path}: chmod -R o+rX {public}")
 
 
-def _bind(source: str, target: str, attributes: int) -> None:
+def _bind(source: str, target: str) -> None:
     linux.mount("/old" + source, target, None, linux.MS_BIND | linux.MS_REC)
-    linux.protect_mount(target, attributes, recursive=True)
+    linux.protect_mount(target, _READ_ONLY, recursive=True)
+
+
+def _show(source: str, target: str, mounted: Sequence[str]) -> None:
+    """Show the folder `source`, read-only and with inodes of its own, which leave no lock to other runs.
+
+    Where the kernel refuses that, by a bind mount. `mounted` are this machine's mounts.
+    """
+    os.chdir("/old" + source)  # a name in the options would need escapes
+    try:
+        # Without an upper layer the kernel wants two lower ones.
+        linux.mount("overlay", target, "overlay", _MOUNT_READ_ONLY, f"lowerdir={_NOTHING}:.")
+    except OSError:
+        return _bind(source, target)
+    finally:
+        os.chdir("/")
+    outer = ""
+    for path in mounted:
+        if _inside(path, source) and path != source and not (outer and _inside(path, outer)):
+            outer = path
+            _bind(path, target + path[len(source.rstrip("/")) :])
 
 
 def _put_file(path: str, content: bytes) -> None:
@@ -135,7 +180,7 @@ def gpu_devices() -> list[str]:
 
 def _make_devices(more: Sequence[str]) -> None:
     os.mkdir("/dev")
-    for name in (*_DEVICES, *more):
+    for name in (*DEVICES, *more):
         os.makedirs(os.path.dirname(f"/dev/{name}"), exist_ok=True)
         _put_file(f"/dev/{name}", b"")
         linux.mount(f"/old/dev/{name}", f"/dev/{name}", None, linux.MS_BIND)
@@ -157,9 +202,17 @@ def _make_disk(disk_mb: int, own: Callable[[str], None]) -> None:
     linux.mount("/box/shm", "/dev/shm", None, linux.MS_BIND)
 
 
-def _make_proc() -> None:
+def _make_proc(statistics: str) -> None:
     os.mkdir("/proc")
     linux.mount("proc", "/proc", "proc", linux.MS_NOSUID | linux.MS_NODEV | linux.MS_NOEXEC, "hidepid=2")
+    for source, names in (("/dev/null", _UNSEEN_FILES), (_NOTHING, _UNSEEN_FOLDERS)):
+        for name in names:
+            with suppress(FileNotFoundError):
+                linux.mount(source, f"/proc/{name}", None, linux.MS_BIND)
+    _put_file("/stat", statistics.encode())
+    linux.mount("/stat", "/proc/stat", None, linux.MS_BIND)
+    linux.protect_mount("/proc/stat", _READ_ONLY, recursive=False)
+    os.unlink("/stat")
 
 
 def build_root(
@@ -171,37 +224,39 @@ def build_root(
     folder to the solution's user; `devices` are added to the usual ones. Returns descriptors of the work folder and its
     disk.
     """
-    read_only = linux.MOUNT_ATTR_RDONLY | linux.MOUNT_ATTR_NOSUID | linux.MOUNT_ATTR_NODEV
     linux.mount("none", "/", None, linux.MS_REC | linux.MS_PRIVATE)
     linux.mount("tmpfs", "/tmp", "tmpfs", linux.MS_NOSUID, "size=16m,mode=0755")
     os.chdir("/tmp")
     os.mkdir("old")
     linux.pivot_root(".", "old")
     os.chdir("/")
+    os.mkdir(_NOTHING)
+    linux.mount("tmpfs", _NOTHING, "tmpfs", _MOUNT_READ_ONLY, "size=4k,mode=0555")
     _make_devices(devices)
     _make_disk(disk_mb, own)
     for source, target in plan.binds:
         if os.path.isdir("/old" + source):
             os.makedirs(target, exist_ok=True)
+            _show(source, target, plan.mounts)
         else:
             os.makedirs(os.path.dirname(target), exist_ok=True)
-            _put_file(target, b"")
-        _bind(source, target, read_only)
+            with open("/old" + source, "rb") as file:
+                _put_file(target, file.read())
     for content, path in plan.links:
         os.symlink(content, path)
     for path in revealing_folders(plan.import_path):
         linux.mount("tmpfs", path, "tmpfs", linux.MS_NOSUID | linux.MS_NODEV, "size=4k,mode=0555")
-        linux.protect_mount(path, read_only, recursive=False)
+        linux.protect_mount(path, _READ_ONLY, recursive=False)
     os.makedirs("/etc", exist_ok=True)
     for name, text in _ETC.items():
         _put_file(f"/etc/{name}", text.encode())
     os.mkdir(WORK + "/input")
-    _bind(public, WORK + "/input", read_only)
+    _show(public, WORK + "/input", plan.mounts)
     os.mkdir(CODE)
     _put_file(f"{CODE}/{SCRIPT}", code)
-    _make_proc()
+    _make_proc(plan.statistics)
     linux.detach("/old")
     os.rmdir("/old")
-    linux.protect_mount("/", read_only & ~linux.MOUNT_ATTR_NODEV, recursive=False)
+    linux.protect_mount("/", _READ_ONLY & ~linux.MOUNT_ATTR_NODEV, recursive=False)
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
     return os.open(WORK, flags), os.open("/box", flags)

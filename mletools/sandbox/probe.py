@@ -18,9 +18,9 @@ _NAMESPACES = {"user": "user", "mnt": "mount", "pid": "pid", "net": "network", "
 
 
 def surroundings() -> dict[str, str]:
-    """The kernel's names of the namespaces of this process, and of its root folder ("root")."""
+    """The kernel's names of this process's namespaces, its root folder ("root") and the disk with Python ("library")."""
     root = os.stat("/")
-    found = {"root": f"{root.st_dev}:{root.st_ino}"}
+    found = {"root": f"{root.st_dev}:{root.st_ino}", "library": str(os.stat(os.__file__).st_dev)}
     for name in _NAMESPACES:
         with suppress(OSError):
             found[name] = os.readlink(f"/proc/self/ns/{name}")
@@ -78,6 +78,7 @@ def active_protections(
         ),
         no_bundled_answers=not any(os.listdir(folder) for folder in revealing_folders(plan.import_path)),
         read_only_input=_input_is_read_only(),
+        own_inodes=inside["library"] != outside["library"],
         no_network=_network_is_closed(),
         no_new_privs=status.get("NoNewPrivs") == "1",
         no_capabilities=all(int(status.get(name, "1"), 16) == 0 for name in ("CapPrm", "CapEff", "CapInh", "CapAmb")),

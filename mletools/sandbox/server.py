@@ -20,6 +20,7 @@ from typing import Any
 
 from . import channel, linux, mounts
 from .cgroup import MemoryCgroup
+from .held import hold
 from .job import SolutionJob, enter, fork_first
 from .memory_watch import MemoryWatch
 from .preimport import warm_up
@@ -58,6 +59,7 @@ def keep_warm(control: int, config: dict[str, Any]) -> Callable[[], None]:
     command = os.pidfd_open(config["command"])
     if os.getppid() != config["command"]:
         os._exit(0)
+    hold()
     try:
         missing, threaded = warm_up(config["preimport"])
     except BaseException as error:
@@ -81,7 +83,7 @@ def keep_warm(control: int, config: dict[str, Any]) -> Callable[[], None]:
 def _serve(end: socket.socket, command: int, config: dict[str, Any]) -> Callable[[], None]:
     linux.prctl(linux.PR_SET_CHILD_SUBREAPER, 1)
     cgroup = MemoryCgroup.create(f"mletools-{os.getpid()}-{time.time_ns()}") if config["cgroup"] else None
-    plan = mounts.MountPlan(config["binds"], config["links"], config["import_path"])
+    plan = mounts.MountPlan(**config["plan"])
     handle = os.pidfd_open(os.getpid())
     channel.send(end, {"event": "ready", "pid": os.getpid(), "cgroup": str(cgroup.path) if cgroup else None}, [handle])
     os.close(handle)

@@ -61,9 +61,7 @@ class Template:
             "command": os.getpid(),
             "preimport": list(preimport),
             "cgroup": cgroup,
-            "binds": plan.binds,
-            "links": plan.links,
-            "import_path": plan.import_path,
+            "plan": asdict(plan),
         }
         try:
             self._process = subprocess.Popen(
