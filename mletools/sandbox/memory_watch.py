@@ -1,11 +1,13 @@
 """Measures the memory of a run's processes on machines without a memory cgroup.
 
 Covered: resident pages, swap and page tables; upper bounds for memory outside of processes: full pipes and sockets, all
-of unnamed shared memory, the kernel's records of mappings. Not covered: calls that the seccomp filter refuses
-(`seccomp.UNCOUNTED`), files (the disk limit), descriptors in flight in sockets (the limit of open files), locks.
+of unnamed shared memory, the kernel's records of mappings, entries of epoll and file locks. Not covered: calls that the
+seccomp filter refuses (`seccomp.UNCOUNTED`), files (the disk limit), pipes and sockets in flight in sockets (the limit
+of open files).
 """
 
 import os
+import random
 import re
 import time
 from contextlib import suppress
@@ -16,9 +18,13 @@ from .process_tree import descendants
 _KB, _MB = 1 << 10, 1 << 20
 _PIPE = 64 << 10  # the filter refuses larger ones
 _MAPPING = 256  # the kernel's record of one mapping
+_ENTRY = 200  # the kernel's record of an epoll entry or of a file lock
+_RECORDS_S = 0.1  # time to count them
 _OPEN_FILES = 1024
 _SHARE = 4  # detailed measurements take at most 1/_SHARE of the time
 _FIELDS = re.compile(r"^(VmRSS|RssAnon|RssShmem|VmPTE|VmSwap|FDSize|Seccomp):\s+(\d+)", re.MULTILINE)
+_RECORD = re.compile(rb"^(?:tfd|lock):", re.MULTILINE)
+_IN_FLIGHT = re.compile(rb"^scm_fds:\s+[1-9]", re.MULTILINE)
 _UNNAMED = re.compile(rb"^([0-9a-f]+)-([0-9a-f]+) ...s ([0-9a-f]+) (\S+ \d+) +/dev/zero \(deleted\)$", re.MULTILINE)
 
 
@@ -27,6 +33,15 @@ def _socket_bytes() -> int:
     with suppress(OSError, ValueError):
         return int(Path("/proc/sys/net/core/wmem_default").read_text()) * 5 // 4
     return 256 << 10
+
+
+def _slab_bytes() -> int:
+    """Bytes of the whole machine in kernel records that are in use."""
+    with suppress(OSError):
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("SUnreclaim:"):
+                return int(line.split()[1]) * _KB
+    return 0
 
 
 class MemoryWatch:
@@ -39,6 +54,7 @@ class MemoryWatch:
         self._detailed_at = 0.0
         self._outside = 0.0  # bytes not resident in any process, at the last detailed measurement
         self._shared = 0.0  # bytes in unnamed shared memory, which may be resident too
+        self._least_slab = _slab_bytes()
 
     def look(self) -> float:
         """MB in use now: a fast upper bound; above the limit, shared pages are divided among processes."""
@@ -71,6 +87,11 @@ class MemoryWatch:
         most = sum(tree[pid]["FDSize"] for pid in locked) * self._socket
         if resident + self._shared + self._outside + most > self._limit:
             self._outside += self._in_descriptors(locked, self._limit)
+        # Records are counted only where the whole machine has so many more than before.
+        slab = _slab_bytes()
+        self._least_slab = min(self._least_slab, slab)
+        if resident + self._shared + self._outside + slab - self._least_slab > self._limit:
+            self._outside += _records(locked, slab - self._least_slab)
 
     def _in_descriptors(self, tree: list[int], enough: float) -> float:
         """Bytes in the full pipes and sockets of these processes, each counted once."""
@@ -93,6 +114,26 @@ class MemoryWatch:
             if held > enough:
                 break
         return float(held)
+
+
+def _records(tree: list[int], most: int) -> float:
+    """Bytes of epoll entries and file locks of these processes, at most `most`; estimated where they are very many.
+
+    Descriptors that wait in sockets may have any number, so they count as `most`.
+    """
+    paths: list[str] = []
+    for pid in tree:
+        with suppress(OSError):
+            paths += [f"/proc/{pid}/fdinfo/{number}" for number in os.listdir(f"/proc/{pid}/fdinfo")]
+    random.SystemRandom().shuffle(paths)
+    held, end = 0, time.monotonic() + _RECORDS_S
+    for read, path in enumerate(paths, 1):
+        with suppress(OSError):
+            text = Path(path).read_bytes()
+            held += most if _IN_FLIGHT.search(text) else _ENTRY * len(_RECORD.findall(text))
+        if time.monotonic() > end:
+            return min(most, held * len(paths) / read)
+    return min(most, held)
 
 
 def _status(pid: int) -> dict[str, int]:

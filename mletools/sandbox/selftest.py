@@ -14,6 +14,7 @@ from ..records.errors import ToolError
 from .attacks import ATTACKS, Attack, AttackTargets, Verdict, program
 from .attacks.attack import status_and_error
 from .attacks.next_run import HONEST
+from .attacks.other_runs import KEEP_BUSY
 from .attacks.targets import CONCURRENT_S
 from .interface import Limits, Outcome, Sandbox
 
@@ -24,7 +25,9 @@ _SEEN_WIDTH, _NAME_WIDTH, _LEAST_SEEN = 45, 40, 12
 _ORDINARY = Limits(wall_s=60.0)
 
 # The concurrent run keeps a canary everywhere, serves it to anyone, and reports whether anything was changed.
-_CONCURRENT = """
+_CONCURRENT = (
+    KEEP_BUSY
+    + """
 import threading
 signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
 kept = W["canary"].encode()
@@ -48,7 +51,7 @@ for family_and_name in names:
     threading.Thread(target=serve, args=family_and_name, daemon=True).start()
 write("submission.csv", "mine")
 for _ in repeat(SECONDS, 0.05):
-    pass
+    open_shared()
 changed = [f"signal {number.name}" for number in signal.sigpending()]
 changed += [place for place in places if open(place, "rb").read() != kept]
 for place in places:
@@ -56,6 +59,7 @@ for place in places:
 libc.shmctl(segment, 0, None)
 print(", ".join(changed) or "unharmed")
 """
+)
 
 
 @dataclass(frozen=True)

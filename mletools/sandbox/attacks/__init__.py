@@ -4,7 +4,7 @@ Covered: a hostile program for each thing that a solution must not do, and a rul
 succeeded. Not covered: bugs of the kernel and the container engine; timing and load side channels.
 """
 
-from . import kernel, memory, network, next_run, processes, reading, submissions
+from . import kernel, memory, network, next_run, other_runs, processes, reading, submissions
 from .attack import Attack, Verdict, program
 from .targets import AttackTargets
 
@@ -15,6 +15,7 @@ ATTACKS: tuple[Attack, ...] = (
     *memory.ATTACKS,
     *submissions.ATTACKS,
     *next_run.ATTACKS,
+    *other_runs.ATTACKS,
     *kernel.ATTACKS,
 )
 

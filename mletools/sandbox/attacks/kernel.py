@@ -135,6 +135,12 @@ call("bpf", libc.syscall, S(321, 280), 0, ctypes.byref((ctypes.c_uint32 * 32)(2,
 call("io_uring_setup", libc.syscall, 425, 1, ctypes.byref(ctypes.create_string_buffer(256)))
 call("userfaultfd", libc.syscall, S(323, 282), 1)
 """,
+    "filters and Landlock rules": """
+# The kernel's memory for them has no limit without a cgroup.
+call("landlock_create_ruleset", libc.syscall, 444, ctypes.byref(ctypes.c_uint64(1)), ctypes.c_size_t(8), 0)
+call("seccomp", libc.syscall, S(317, 277), 1, 0, N)
+call("prctl with PR_SET_SECCOMP", libc.prctl, 22, 2, N)
+""",
     "performance counters": """
 attributes = (ctypes.c_uint32 * 32)(1, 128)
 attributes[10] = 0x60  # user space only, which ordinary users may measure

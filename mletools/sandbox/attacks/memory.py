@@ -225,6 +225,34 @@ for _ in range(TAKE // (16 * HUGE)):
     block.close()
 time.sleep(KEEP_S)
 """,
+    "in epoll entries": """
+import select
+def hold(size):
+    # An entry is of a file and a number of it: of each number that a file had meanwhile, in each epoll.
+    one = libc.eventfd(0, 0)
+    numbers = [os.dup(one) for _ in range(400)]
+    kept = []
+    while len(kept) * len(numbers) < size // 200:
+        try:
+            kept.append(select.epoll())
+            for number in numbers:
+                kept[-1].register(number, 1)
+        except OSError:
+            break
+    return kept
+spread(hold, 24)
+""",
+    "in file locks": """
+import fcntl
+def hold(size):
+    # One lock on every second byte of each file; many on one file take long.
+    kept = [os.open(f"{os.getpid()}-{number}", os.O_CREAT | os.O_RDWR) for number in range(800)]
+    for byte in range(size // 200 // len(kept)):
+        for number in kept:
+            fcntl.fcntl(number, 37, struct.pack("hhqqi4x", 0, 0, 2 * byte, 1, 0))
+    return kept
+spread(hold, 24)
+""",
     "in page tables": """
 # All pages that are only read share one page of zeros, but each needs an entry in the page tables.
 libc.mmap.restype = ctypes.c_void_p
@@ -270,7 +298,7 @@ def _within_limit(outcome: Outcome, targets: AttackTargets) -> Verdict:
     return Verdict(used <= SMALL.memory_mb + _MARGIN_MB, seen)
 
 
-_LIMITS = {"in program arguments": replace(SMALL, processes=250)}
+_LIMITS = {"in program arguments": replace(SMALL, processes=250), "in file locks": replace(SMALL, disk_mb=250)}
 ATTACKS = (
     Attack("memory bomb", "memory", _MEMORY_BOMB, ends_with("memory"), SMALL, concurrent=True),
     Attack("memory of many processes", "memory", _MANY_PROCESSES, ends_with("memory"), SMALL, concurrent=True),
