@@ -26,7 +26,8 @@ PR_SET_SECUREBITS, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS, PR_CAP_AMBIENT =
 
 _AT_FDCWD, _AT_RECURSIVE = -100, 0x8000
 _SYS_PIVOT_ROOT, _SYS_CLONE = (41, 220) if ARM else (155, 56)
-_SYS_MOUNT_SETATTR, _SYS_LANDLOCK = 442, 444
+_SYS_OPEN_TREE, _SYS_MOUNT_SETATTR, _SYS_LANDLOCK = 428, 442, 444
+_OPEN_TREE_CLONE = 1
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc_with_gil = ctypes.PyDLL(None, use_errno=True)
@@ -64,6 +65,12 @@ def protect_mount(target: str, attributes: int, recursive: bool) -> None:
     place = ctypes.c_int(_AT_FDCWD), target.encode(), ctypes.c_uint(_AT_RECURSIVE if recursive else 0)
     result = _syscall(_SYS_MOUNT_SETATTR, *place, ctypes.byref(attr), ctypes.c_size_t(ctypes.sizeof(attr)))
     _check(result, f"mount_setattr {target}")
+
+
+def clone_tree(path: str) -> int:
+    """open_tree(2): a descriptor of a copy of the mount at `path` and those below it, which is mounted nowhere."""
+    flags = ctypes.c_uint(_OPEN_TREE_CLONE | os.O_CLOEXEC | _AT_RECURSIVE)
+    return _check(_syscall(_SYS_OPEN_TREE, ctypes.c_int(_AT_FDCWD), path.encode(), flags), f"open_tree {path}")
 
 
 def detach(target: str) -> None:

@@ -184,6 +184,8 @@ def _make_devices(more: Sequence[str]) -> None:
         os.makedirs(os.path.dirname(f"/dev/{name}"), exist_ok=True)
         _put_file(f"/dev/{name}", b"")
         linux.mount(f"/old/dev/{name}", f"/dev/{name}", None, linux.MS_BIND)
+        # Writing to the device stays possible; changing its times, which other runs would see, does not.
+        linux.protect_mount(f"/dev/{name}", _READ_ONLY & ~linux.MOUNT_ATTR_NODEV, recursive=False)
     os.symlink("/proc/self/fd", "/dev/fd")
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         os.symlink(f"/proc/self/fd/{number}", f"/dev/{name}")

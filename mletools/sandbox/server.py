@@ -31,9 +31,14 @@ _WATCH_S = 0.05
 _ORDERLY_END_S = 5.0
 
 BOOT = (
-    "import json, os, sys\n"
-    "config = json.loads(os.read(int(sys.argv[1]), 1 << 18))\n"
+    "import json, os, socket, sys\n"
+    "end = socket.fromfd(int(sys.argv[1]), socket.AF_UNIX, socket.SOCK_SEQPACKET)\n"
+    "config = json.loads(end.recv(1 << 18, socket.MSG_PEEK))\n"
     "sys.path[:] = config['path']\n"
+    "from mletools.sandbox.interpreter import start_read_only\n"
+    "start_read_only()\n"
+    "end.recv(1)\n"
+    "end.close()\n"
     "from mletools.sandbox.server import keep_warm\n"
     "keep_warm(int(sys.argv[1]), config)()\n"
 )

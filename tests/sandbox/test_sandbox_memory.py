@@ -10,6 +10,7 @@ import sys
 import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -20,12 +21,12 @@ from mletools.sandbox import Setup, seccomp
 from mletools.sandbox.local import LocalSandbox
 from mletools.sandbox.memory_watch import MemoryWatch
 
-REFUSED, ALLOWED = 0x00050000 | errno.EPERM, 0x7FFF0000
+REFUSED, ALLOWED, IGNORED = 0x00050000 | errno.EPERM, 0x7FFF0000, 0x00050000
 
 
 def verdict(program: bytes, number: int, *arguments: int, arm: bool) -> int:
     """What a filter answers to a call; the few instructions that ours use."""
-    words = dict(zip((16, 24, 32), arguments, strict=False))
+    words = dict(zip(range(16, 64, 8), arguments, strict=False))
     words.update({0: number, 4: 0xC00000B7 if arm else 0xC000003E})
     steps = [struct.unpack_from("=HBBI", program, at) for at in range(0, len(program), 8)]
     at, held = 0, 0
@@ -46,7 +47,7 @@ def test_calls_that_could_hide_memory_are_refused_where_no_cgroup_counts_it(arm:
     uncounted, counted = (seccomp.build([1], arm, counted=counted) for counted in (False, True))
     fcntl, setsockopt, prctl, socket = (25, 208, 167, 198) if arm else (72, 54, 157, 41)
     calls: list[tuple[int, ...]] = [(numbers[arm] or 0,) for numbers in seccomp.UNCOUNTED.values()]
-    calls += [(fcntl, 3, 1031), (setsockopt, 3, 1, 7), (setsockopt, 3, 1, 32), (prctl, 4)]
+    calls += [(fcntl, 3, 1031), (setsockopt, 3, 1, 7), (setsockopt, 3, 1, 32), (setsockopt, 3, 1, 26), (prctl, 4)]
     for call in calls:
         assert verdict(uncounted, *call, arm=arm) == REFUSED, call
         assert verdict(counted, *call, arm=arm) == ALLOWED, call
@@ -55,6 +56,39 @@ def test_calls_that_could_hide_memory_are_refused_where_no_cgroup_counts_it(arm:
     for program in (uncounted, counted):
         assert verdict(program, socket, 2, arm=arm) == 0x00050000 | errno.EAFNOSUPPORT
         assert verdict(program, 117 if arm else 101, arm=arm) == REFUSED  # ptrace, as ever
+
+
+@pytest.mark.parametrize("arm", [False, True])
+def test_calls_from_one_run_to_another_are_refused_or_do_nothing(arm: bool) -> None:
+    program = seccomp.build([1], arm)
+    fcntl, madvise, preadv2, fadvise, msync, prctl = (25, 233, 286, 223, 227, 167) if arm else (72, 28, 327, 221, 26, 157)
+    nowait = (preadv2, 3, 0, 1, 0, 0, 8)
+    assert verdict(program, *nowait, arm=arm) == 0x00050000 | errno.EOPNOTSUPP
+    for call in ((fcntl, 3, 1024), (fcntl, 3, 1026), (prctl, 22)):
+        assert verdict(program, *call, arm=arm) == REFUSED, call
+    for call in ((madvise, 0, 4096, 20), (madvise, 0, 4096, 21), (fadvise, 3, 0, 0, 4), (msync, 0, 4096, 4)):
+        assert verdict(program, *call, arm=arm) == IGNORED, call
+    for numbers in seccomp.IGNORED.values():
+        assert verdict(program, numbers[arm] or 0, arm=arm) == IGNORED, numbers
+    plain = ((preadv2, 3, 0, 1, 0, 0, 0), (fadvise, 3, 0, 0, 2), (madvise, 0, 4096, 4), (msync, 0, 4096, 1), (fcntl, 3, 6))
+    for allowed in plain:
+        assert verdict(program, *allowed, arm=arm) == ALLOWED, allowed
+
+
+@pytest.mark.parametrize("arm", [False, True])
+def test_settings_are_a_processs_own(arm: bool) -> None:
+    """The first process of a pid namespace is 1; without one a process sets itself only."""
+    inside, alone = seccomp.build([1], arm), seccomp.build([], arm, own=77)
+    column = 1 if arm else 0
+    for numbers in ((302, 261), (203, 122), (142, 118), (144, 119), (314, 274)):
+        call = numbers[column]
+        assert [verdict(inside, call, pid, arm=arm) for pid in (0, 1, 5, 77)] == [ALLOWED, REFUSED, ALLOWED, ALLOWED]
+        assert [verdict(alone, call, pid, arm=arm) for pid in (0, 1, 5, 77)] == [ALLOWED, REFUSED, REFUSED, ALLOWED]
+    for numbers, process, user in (((141, 140), 0, 2), ((251, 30), 1, 3)):
+        call = numbers[column]
+        assert [verdict(inside, call, process, pid, arm=arm) for pid in (0, 1, 5)] == [ALLOWED, REFUSED, ALLOWED]
+        assert [verdict(alone, call, process, pid, arm=arm) for pid in (0, 1, 77)] == [ALLOWED, REFUSED, ALLOWED]
+        assert [verdict(program, call, user, 0, arm=arm) for program in (inside, alone)] == [REFUSED, REFUSED]
 
 
 HOLD = """
@@ -72,6 +106,7 @@ HOLDS = {
     "shared and resident": ("kept = mmap.mmap(-1, 150 * MB)\nfor at in range(0, 150 * MB, 4096): kept[at] = 1", 140, 260),
     "sockets": ("kept = [socket.socketpair() for _ in range(400)]", 140, 300),
     "pipes": ("import resource; resource.setrlimit(7, (resource.getrlimit(7)[1],) * 2)\nkept = [os.pipe() for _ in range(2000)]", 120, 260),
+    "epoll entries": ("import select\none = libc.eventfd(0, 0)\nnumbers = [os.dup(one) for _ in range(500)]\nkept = [select.epoll() for _ in range(400)]\nfor each in kept:\n    for number in numbers: each.register(number, 1)", 30, 120),
     "little": ("kept = [os.pipe() for _ in range(5)], socket.socketpair(), mmap.mmap(-1, MB)", 1, 40),
 }  # fmt: skip
 
@@ -100,6 +135,9 @@ def test_the_watcher_sees_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None
         monkeypatch.setattr(memory_watch, "descendants", lambda _: members)
         # The test's process runs under no filter, by which a watcher knows a run's own code.
         monkeypatch.setattr(memory_watch, "_status", lambda each: {**whole(each), "Seccomp": 2})
+        # The machine's records, as if they were more at each look.
+        slab = count(0, 1 << 30)
+        monkeypatch.setattr(memory_watch, "_slab_bytes", lambda: next(slab))
         for limit in (100.0, 30.0):
             assert least <= MemoryWatch(0, 0, limit).look() <= most, (name, limit)
 

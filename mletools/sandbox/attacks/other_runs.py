@@ -128,6 +128,23 @@ for look in (by_reading, by_cachestat):
 """
 )
 
+_TIMES = """
+# What succeeds is undone.
+for path in ("/proc/self/exe", "/dev/null", "/dev/zero", "/dev/urandom"):
+    before = os.stat(path)
+    with suppress(OSError):
+        os.utime(path)
+        report_open(f"the times of {path}, which other runs see")
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    with suppress(OSError):
+        os.setxattr(path, "user." + W["mark"], b"left here")
+        report_open(f"an attribute of {path}, which other runs see")
+        os.removexattr(path, "user." + W["mark"])
+    with suppress(OSError):
+        os.chmod(path, before.st_mode & 0o7777)
+        report_open(f"the mode of {path}")
+"""
+
 _SETTINGS = """
 # What is set is what was set before.
 import resource
@@ -181,6 +198,7 @@ ATTACKS = (
     Attack("files that a concurrent run opens", "other runs", _OPENED, concurrent=True),
     Attack("the machine's counters", "other runs", _COUNTERS),
     Attack("library files in the machine's memory", "other runs", _LEAVE_CACHED, followed_by=_FIND_CACHED),
+    Attack("times and attributes of shared files", "other runs", _TIMES),
     Attack("settings of its first process", "other runs", _SETTINGS),
     Attack("queued signals of its user", "other runs", _SIGNALS),
     Attack("inotify instances of its user", "other runs", _WATCHES),
