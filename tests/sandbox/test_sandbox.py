@@ -153,6 +153,69 @@ def test_environment_is_scrubbed(sandbox: LocalSandbox, public: Path) -> None:
     assert SECRET not in text
 
 
+HONEST_CALLS = """
+    import fcntl, mmap, os, resource, sqlite3, subprocess, sys
+    base, other = sqlite3.connect("base"), sqlite3.connect("base", timeout=0.05)
+    base.execute("create table kept (x)"); base.commit(); base.execute("begin exclusive")
+    try:
+        other.execute("insert into kept values (1)")
+    except sqlite3.OperationalError as error:
+        print(error)
+    base.rollback(); other.execute("insert into kept values (1)"); other.commit()
+    file = open("lock", "w+")
+    fcntl.flock(file, fcntl.LOCK_EX)
+    fcntl.lockf(file, fcntl.LOCK_EX, 1)
+    code = '''
+    import fcntl
+    for lock in (fcntl.flock, lambda file, how: fcntl.lockf(file, how, 1)):
+        try:
+            lock(open("lock", "w"), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            print("held")
+    '''
+    print(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.split())
+    with open("input/train.csv") as shared:
+        fcntl.flock(shared, fcntl.LOCK_SH)
+        os.posix_fadvise(shared.fileno(), 0, 0, os.POSIX_FADV_SEQUENTIAL)
+        os.posix_fadvise(shared.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        print(os.preadv(shared.fileno(), [bytearray(3)], 0))
+    file.write("x" * 4096); file.flush(); os.fsync(file.fileno()); os.sync()
+    with mmap.mmap(file.fileno(), 4096) as kept:
+        kept[:1] = b"y"; kept.flush()
+    print(open("lock").read(2))
+    os.sched_setaffinity(os.getpid(), os.sched_getaffinity(0)); os.nice(1)
+    os.setpriority(os.PRIO_PROCESS, os.getpid(), os.getpriority(os.PRIO_PROCESS, 0))
+    resource.prlimit(os.getpid(), resource.RLIMIT_NOFILE, (100, 100))
+    print([len(open("/proc/" + name).read(9)) for name in ("meminfo", "cpuinfo", "stat", "loadavg", "sys/vm/overcommit_memory")])
+"""
+
+
+@pytest.mark.parametrize("namespaces", [True, False])
+def test_calls_of_honest_programs_work(public: Path, namespaces: bool) -> None:
+    with LocalSandbox(Setup(1, ("json",)), namespaces=namespaces) as opened:
+        try:
+            _ = opened.protections
+        except ToolError as error:
+            pytest.skip(f"not as this user: {error}")
+        outcome = run(opened, public, HONEST_CALLS)
+    lines = ["database is locked", "['held', 'held']", "3", "yx", "[9, 9, 9, 9, 2]"]
+    assert (outcome.status, outcome.stderr, outcome.stdout.decode().splitlines()) == ("ok", b"", lines)
+
+
+def test_folders_mounted_inside_the_input_are_shown(boxed: LocalSandbox, public: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root may mount")
+    (public / "more").mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "none", public / "more"], check=True)
+    try:
+        (public / "more" / "data.csv").write_text("a")
+        with LocalSandbox(Setup(1, ("json",))) as opened:
+            assert printed(run(opened, public, "import os; print(os.listdir('input/more'))")) == "['data.csv']\n"
+            assert run(opened, public, "open('input/more/new', 'w')").status == "error"
+    finally:
+        subprocess.run(["umount", public / "more"], check=True)
+
+
 def test_processes_of_a_solution_work(sandbox: LocalSandbox, public: Path) -> None:
     code = """
         import multiprocessing, subprocess, sys

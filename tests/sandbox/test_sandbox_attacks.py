@@ -350,20 +350,25 @@ AS_A_USER = """
 
 
 def test_runs_of_an_ordinary_user_share_nothing() -> None:
-    root = os.geteuid() == 0
-    who: dict[str, Any] = {"user": 65534, "group": 65534, "extra_groups": []} if root else {}
+    """With a Python of that user's own: a run is forked from it, but may not change it."""
+    user = os.geteuid() or 65534
+    who: dict[str, Any] = {"user": user, "group": user, "extra_groups": []} if os.geteuid() == 0 else {}
     done = None
-    for python in (sys.executable, "/usr/bin/python3"):  # root's Python may lie where others cannot enter
-        environment = {"PYTHONPATH": PACKAGE_ROOT, "PYTHONDONTWRITEBYTECODE": "1", "PATH": os.environ["PATH"]}
-        command = [python, "-c", textwrap.dedent(AS_A_USER)]
-        with tempfile.TemporaryDirectory() as folder, suppress(OSError):
-            os.chmod(folder, 0o777)
-            environment["TMPDIR"] = folder
-            done = subprocess.run(
-                command, env=environment, cwd=folder, capture_output=True, text=True, timeout=250, check=False, **who
-            )
-            break
-    if done is None:
+    with suppress(OSError), tempfile.TemporaryDirectory(dir="/var/tmp", prefix="mletools-test-") as folder:
+        os.chmod(folder, 0o755)
+        for python in (sys.executable, "/usr/bin/python3"):  # root's Python may lie where others cannot enter
+            environment = {"PYTHONPATH": PACKAGE_ROOT, "PYTHONDONTWRITEBYTECODE": "1", "PATH": os.environ["PATH"]}
+            own = Path(folder) / "python"
+            command = [python, "-m", "venv", "--copies", "--without-pip", "--clear", own]
+            subprocess.run(command, check=True, timeout=60)
+            for path in (own, *own.rglob("*")):
+                os.chown(path, user, -1, follow_symlinks=False)
+            command = [own / "bin" / "python", "-c", textwrap.dedent(AS_A_USER)]
+            options: dict[str, Any] = {"env": environment, "cwd": folder, "capture_output": True, "text": True, **who}
+            done = subprocess.run(command, timeout=250, check=False, **options)
+            if done.returncode == 0:
+                break
+    if done is None or (done.returncode != 0 and "PermissionError" in done.stderr):
         pytest.skip("an ordinary user cannot start a Python here")
     assert done.returncode == 0, done.stderr
     protections, findings = json.loads(done.stdout)

@@ -61,7 +61,9 @@ def test_calls_that_could_hide_memory_are_refused_where_no_cgroup_counts_it(arm:
 @pytest.mark.parametrize("arm", [False, True])
 def test_calls_from_one_run_to_another_are_refused_or_do_nothing(arm: bool) -> None:
     program = seccomp.build([1], arm)
-    fcntl, madvise, preadv2, fadvise, msync, prctl = (25, 233, 286, 223, 227, 167) if arm else (72, 28, 327, 221, 26, 157)
+    fcntl, madvise, preadv2, fadvise, msync, prctl = (
+        (25, 233, 286, 223, 227, 167) if arm else (72, 28, 327, 221, 26, 157)
+    )
     nowait = (preadv2, 3, 0, 1, 0, 0, 8)
     assert verdict(program, *nowait, arm=arm) == 0x00050000 | errno.EOPNOTSUPP
     for call in ((fcntl, 3, 1024), (fcntl, 3, 1026), (prctl, 22)):
@@ -70,7 +72,13 @@ def test_calls_from_one_run_to_another_are_refused_or_do_nothing(arm: bool) -> N
         assert verdict(program, *call, arm=arm) == IGNORED, call
     for numbers in seccomp.IGNORED.values():
         assert verdict(program, numbers[arm] or 0, arm=arm) == IGNORED, numbers
-    plain = ((preadv2, 3, 0, 1, 0, 0, 0), (fadvise, 3, 0, 0, 2), (madvise, 0, 4096, 4), (msync, 0, 4096, 1), (fcntl, 3, 6))
+    plain = (
+        (preadv2, 3, 0, 1, 0, 0, 0),
+        (fadvise, 3, 0, 0, 2),
+        (madvise, 0, 4096, 4),
+        (msync, 0, 4096, 1),
+        (fcntl, 3, 6),
+    )
     for allowed in plain:
         assert verdict(program, *allowed, arm=arm) == ALLOWED, allowed
 
