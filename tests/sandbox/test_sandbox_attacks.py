@@ -140,6 +140,7 @@ WITHOUT_NAMESPACES = {
     "using up the inodes": "no disk of its own",
     "locks of a concurrent run": "library files are the machine's own, and so is /proc",
     "the machine's counters": "/proc is the machine's own",
+    "times and attributes of shared files": "Landlock does not cover times",
 }
 # Open or sealed as the kernel's version and the user's rights have it.
 UNSURE_WITHOUT_NAMESPACES = {
@@ -180,8 +181,8 @@ NOT_BARE = {
     "integers changed in place": ("each bare run is a new process", _OTHER),
     "process settings": ("each bare run is a new process", _OTHER),
 }
-# Open inside a container without namespaces of its own, if the engine's /proc shows them.
-OF_THE_CONTAINER = {"locks of a concurrent run", "the machine's counters"}
+# Open inside a container without namespaces of its own: its devices, and what the engine shows of /proc.
+OF_THE_CONTAINER = {"locks of a concurrent run", "the machine's counters", "times and attributes of shared files"}
 # What the kernel refuses to ordinary users even bare, or refuses on some machines.
 BARE_AS_ROOT = {attack.name for attack in ATTACKS if attack.group == "kernel"} | {
     "memory of other processes",
