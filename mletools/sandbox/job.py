@@ -254,6 +254,8 @@ def _restrict(job: SolutionJob, paths: dict[str, str], limits: dict[str, Any]) -
             raise PermissionError(f"solutions run as nobody, who cannot read {sys.base_prefix}: use another Python")
     linux.prctl(linux.PR_SET_NO_NEW_PRIVS, 1)
     _set_limits(limits, limits["processes"] + others, _OPEN_FILES if job.cgroup is not None else _OPEN_FILES_UNCOUNTED)
+    if not job.request["gpu"]:  # whose driver may lock memory
+        resource.setrlimit(resource.RLIMIT_MEMLOCK, (0, 0))  # all programs of a user share some
     if job.request["landlock"]:
         readable = [source for source, _ in job.plan.binds] + [target for _, target in job.plan.links]
         readable += [f"/etc/{name}" for name in ("passwd", "group", "nsswitch.conf", "hosts")]
@@ -274,7 +276,6 @@ def _set_limits(limits: dict[str, Any], processes: int, open_files: int) -> None
         resource.RLIMIT_NOFILE: open_files,
         resource.RLIMIT_NPROC: processes,
         resource.RLIMIT_SIGPENDING: _SIGNALS,
-        resource.RLIMIT_MEMLOCK: 0,  # all programs of a user share some
     }
     for kind, value in values.items():
         highest = resource.getrlimit(kind)[1]

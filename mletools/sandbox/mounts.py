@@ -31,7 +31,7 @@ _REVEALING = ("mletools", "sklearn/datasets/data")
 DEVICES = ("null", "zero", "full", "random", "urandom")
 _GPU_DEVICES = ("nvidia*", "nvidia-caps/*", "dxg", "kfd", "dri/render*")
 # Below /proc, what counts or lists what all runs do. Programs need meminfo and loadavg, which tell no more than sysinfo.
-_UNSEEN_FILES = ["buddyinfo", "diskstats", "interrupts", "key-users", "keys", "latency_stats", "locks", "modules"]
+_UNSEEN_FILES = ["buddyinfo", "diskstats", "interrupts", "key-users", "keys", "latency_stats", "locks"]
 _UNSEEN_FILES += ["sched_debug", "schedstat", "softirqs", "swaps", "timer_list", "vmstat", "zoneinfo"]
 _UNSEEN_FOLDERS = ["fs", "irq", "pressure", "sys/fs", "sys/kernel/pty"]
 _COUNTERS = ("intr", "ctxt", "processes", "procs_running", "procs_blocked", "softirq")
