@@ -5,21 +5,23 @@ A command module declares its options and one loop over a `Run`; `command` wraps
 descriptor 1 is reserved for them before anything else runs, and the output of libraries goes to standard error.
 """
 
+import contextlib
 import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
 import click
 
 from . import __version__
-from .cli_options import COMMON, Option
+from .cli_options import COMMON, Folder, Option, OutputFile
 from .records import workers
 from .records.errors import OptionError, ToolError
 from .records.jsonl import Line
+from .records.streams import identity, is_stream, open_missing
 from .run import DryRunEnds, Run
 
 __all__ = ["Command", "Line", "Option", "Run", "command"]
@@ -44,6 +46,34 @@ def _semantic_options(context: click.Context) -> dict[str, Any]:
         if value is not None and value != default and not empty:
             chosen[name] = list(value) if isinstance(value, tuple) else str(value) if isinstance(value, Path) else value
     return chosen
+
+
+def _named_files(context: click.Context) -> Iterator[tuple[str, str, bool]]:
+    """(what messages call it, path, whether it is written) of each file on the command line, of stdin and stdout, too."""
+    for param in context.command.params:
+        if not isinstance(param.type, click.Path):
+            continue
+        value = context.params.get(param.name or "")
+        paths = [path for path in (value if isinstance(value, tuple) else (value,)) if isinstance(path, str)]
+        written = isinstance(param.type, OutputFile)
+        standard = ["-"] if param.name in ("files", "output") else []
+        for path in paths or standard:
+            flag = "" if isinstance(param, click.Argument) else f"{param.opts[0]} "
+            yield ("stdin", "stdout")[written] if [path] == standard else flag + path, path, written
+
+
+def _refuse_overwriting(context: click.Context) -> None:
+    """UsageError: an output is a file that the command reads, or that another of its outputs is written to."""
+    named = list(_named_files(context))
+    for at, (name, path, written) in enumerate(named):
+        if not written:
+            continue
+        replaced = {identity(path, 1)}
+        if not is_stream(path):
+            replaced.add(identity(f"{os.path.realpath(path)}.partial", 0))
+        for other, other_path, also_written in named[:at] + named[at + 1 :]:
+            if (found := identity(other_path, int(also_written))) is not None and found in replaced:
+                raise click.UsageError(f"{name} and {other} are one file, which would be lost: write to another")
 
 
 def _handle_signals() -> None:
@@ -96,6 +126,8 @@ def _execute(
     except _Stopped as stopped:
         code = stopped.exit_code
     except Exception as error:
+        with contextlib.suppress(ToolError, OSError):
+            run.before_message()
         code = _fail(name, error, params["verbose"])
     if code:
         if code != 141 and not (code > 128 and run.endless):  # an endless run ends by a signal
@@ -156,11 +188,15 @@ class Command(click.Command):
                     formatter.write_dl(rows)
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
+        open_missing()
         stdout = sys.stdout
         try:
             return super().main(*args, **{"prog_name": self.name, **kwargs})
         except BrokenPipeError:  # `--help | head -1`
             os._exit(141)
+        except OSError as error:  # `--help > /dev/full`
+            print(f"{self.name}: cannot write stdout: {error.strerror}", file=sys.stderr)
+            os._exit(1)
         except SystemExit:
             if sys.stdout is not stdout:  # click replaces standard output on a broken pipe
                 os._exit(141)
@@ -171,11 +207,11 @@ def _option(*names: str, **settings: Any) -> Callable[[Any], Any]:
     return click.option(*names, cls=Option, **{"heading": COMMON, "machine": True, **settings})
 
 
-_FILE = {"type": click.Path(), "metavar": "FILE"}
+_FILE = {"type": OutputFile(), "metavar": "FILE"}
 _SHOWN = {"show_default": True, "show_envvar": True}
 _JOBS = {"type": click.IntRange(1), "default": 1, "envvar": "MLE_JOBS", "metavar": "N", **_SHOWN}
 _SEED = {"machine": False, "type": int, "default": 0, "show_default": True}
-_DATA = {"type": click.Path(file_okay=False), "default": ".", "envvar": "MLE_DATA", "metavar": "DIR", **_SHOWN}
+_DATA = {"type": Folder(), "default": ".", "envvar": "MLE_DATA", "metavar": "DIR", **_SHOWN}
 _COUNT = {"type": click.IntRange(0), "default": 0, "show_default": True, "metavar": "N"}
 
 
@@ -225,10 +261,12 @@ def command(
 
         @click.pass_context
         def callback(context: click.Context, /, **params: Any) -> None:
-            if params["resume"] and params["output"] in (None, "-") and not own_resume:
-                raise click.UsageError("--resume needs -o FILE: standard output cannot be continued")
+            if params["resume"] and is_stream(output := params["output"] or "-") and not own_resume:
+                what = "standard output" if output == "-" else f"{output} is no regular file, which"
+                raise click.UsageError(f"--resume needs -o FILE: {what} cannot be continued")
             if params["resume"] and params["force"]:
                 raise click.UsageError("--resume continues existing output, --force replaces it: give one of them")
+            _refuse_overwriting(context)
             context.exit(_execute(name, context, params, body, shared_names))
 
         callback.__doc__ = body.__doc__

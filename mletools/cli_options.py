@@ -6,6 +6,7 @@ the options that depend on the rest of the command line, such as a scaffold's.
 
 import functools
 import itertools
+import os
 import re
 import types
 from collections.abc import Callable, Mapping, Sequence
@@ -16,6 +17,7 @@ import click
 from click.core import ParameterSource
 
 from .records.options import Declaration, declarations
+from .records.streams import is_stream
 
 Body = TypeVar("Body", bound=Callable[..., Any])
 COMMON = "Common"
@@ -40,9 +42,33 @@ class Url(click.ParamType[Any]):
         return value
 
 
+class OutputFile(click.Path):
+    """A file, named pipe, device or descriptor that the command writes."""
+
+    def __init__(self, kept: bool = False) -> None:
+        super().__init__(dir_okay=False)
+        self._kept = kept  # it is read again, and replaced: only a regular file can be
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if self._kept and is_stream(value):
+            self.fail(f"{value!r} is no regular file: it could not be read again", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+class Folder(click.Path):
+    """A folder, which need not exist."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if os.path.exists(value) and not os.path.isdir(value):
+            self.fail(f"{value!r} is no folder", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 _KINDS: dict[str, click.ParamType[Any]] = {
     "file": click.Path(dir_okay=False),
-    "folder": click.Path(file_okay=False),
+    "output file": OutputFile(),
+    "state file": OutputFile(kept=True),
+    "folder": Folder(),
     "existing file": click.Path(exists=True, dir_okay=False),
     "existing folder": click.Path(exists=True, file_okay=False),
     "existing path": click.Path(exists=True),

@@ -16,9 +16,10 @@ from . import __version__
 from .records import workers
 from .records.columns import terminal_columns
 from .records.errors import RecordError, ToolError
-from .records.jsonl import Line, dumps, read_files, reader_left, stdin_is_terminal
+from .records.jsonl import Line, dumps, read_files, reader_left, reads_terminal
 from .records.output import Key, Output, Side, record_id, tear
 from .records.rejects import reject_record
+from .records.streams import is_stream, name_of, open_stream, shares_messages, writable
 
 if TYPE_CHECKING:
     from .records.progress import ProgressBar
@@ -49,10 +50,13 @@ class Run:
         self.allow_empty: bool = bool(params.get("allow_empty"))
         self.endless = bool(options.get("forever"))
         self.counts: Counter[str] = Counter(records=0)  # printed in the summary in this order
-        self._path = Path(params["output"]) if params.get("output") not in (None, "-") else None
+        self._output: str = params.get("output") or "-"
+        self._path = None if is_stream(self._output) else Path(self._output)
+        self._stream = writable(self._output, stdout)  # the descriptor of the output; None for a file
         self._max_rejects: int = params.get("max_rejects") or 0
         self._rejects_path: str | None = params.get("rejects")
         self._rejects: Output | None = None
+        self._beside_messages: list[Output] = []  # streams in which messages stand, too
         self._sides: list[Side] = []
         self._lock = threading.Lock()
         self._out: Output | None = None
@@ -70,9 +74,10 @@ class Run:
         self.end_dry_run()
         if self.writes_text and self.resume:
             self.resume, self.force = False, True
-        stream = None if self._path else os.fdopen(self._stdout, "wb")
         self._key = key
-        self._out = Output(self._path, stream, self.resume, key, self.force)
+        self._out = self._opened(self._output, self.resume, key, self.force)
+        if self._path is None:
+            self._stream = self._out.descriptor
         self._skip = Counter(self._out.finished)
         self.counts["finished before"] = sum(self._skip.values())
         if self._out.earlier is not None:
@@ -91,7 +96,7 @@ class Run:
             return
         checked = 0
         for name in (self.files or ("-",)) if self._has_input and kinds else ():
-            if name != "-" or not stdin_is_terminal():
+            if not reads_terminal(name):
                 checked += next(self.lines(*kinds, files=(name,)), None) is not None
         if not self.quiet:
             inputs = "" if not checked else " and the first record of the input" + ("s" if checked > 1 else "")
@@ -102,20 +107,23 @@ class Run:
         """Be one of several processes of this command, another of which reads, writes and reports."""
         self.files, self.quiet, self._path, self._rejects_path = (os.devnull,), True, None, None
         self.allow_empty = True
+        self._output, self._stream = "-", self._stdout
         os.dup2(os.open(os.devnull, os.O_WRONLY), self._stdout)
 
     def pause(self, seconds: float) -> None:
         """Sleep; BrokenPipeError if the reader of our output has left meanwhile."""
         time.sleep(seconds)
+        if self._stream is None:
+            return
         watch = select.poll()
-        watch.register(self._stdout, 0)
-        if reader_left(watch.poll(0), self._stdout):
+        watch.register(self._stream, 0)
+        if reader_left(watch.poll(0), self._stream):
             raise BrokenPipeError
 
     @property
     def terminal_columns(self) -> int | None:
         """The width of the terminal that the output goes to, or None."""
-        return None if self._path else terminal_columns(self._stdout)
+        return None if self._stream is None else terminal_columns(self._stream)
 
     @property
     def message_columns(self) -> int | None:
@@ -191,14 +199,26 @@ class Run:
         return self._path.with_name(f"{self._path.name}.{suffix}") if self._path else None
 
     def side_output(self, path: Path) -> Side:
-        """A second output, completed with the first and resumed like it."""
-        side = Side(Output(path, None, self.resume, record_id, self.force), self.stamp)
+        """A second output, completed with the first and resumed like it. ToolError: --resume, and it is no file."""
+        if self.resume and is_stream(str(path)):
+            raise ToolError(f"{path}: no regular file, so --resume cannot continue it; name the file of the killed run")
+        side = Side(self._opened(str(path), self.resume, record_id, self.force), self.stamp)
         self._sides.append(side)
         return side
 
     def rewritten(self, path: str) -> Output:
         """A second output, which a resumed run writes again from the start; the caller commits it."""
-        return Output(Path(path), None, False, record_id, self.force or self.resume)
+        return self._opened(path, False, record_id, self.force or self.resume)
+
+    def _opened(self, path: str, resume: bool, key: Key, force: bool) -> Output:
+        """An output of this run: the one place where a path of the command line is opened for writing records."""
+        if not is_stream(path):
+            return Output(Path(path), None, resume, key, force)
+        number = open_stream(path, self._stdout)
+        output = Output(None, os.fdopen(number, "wb", closefd=False), False, key, name=name_of(path, 1))
+        if shares_messages(number):
+            self._beside_messages.append(output)
+        return output
 
     # --- input --------------------------------------------------------------------------------------------------
 
@@ -207,10 +227,10 @@ class Run:
         from .records import schema
 
         files = self.files if files is None else files
-        if stdin_is_terminal() and (not files or "-" in files):
+        if any(map(reads_terminal, files or ("-",))):
             self.say("reading records from the terminal; Ctrl-D ends them")
         line: Line | None = None
-        for line in read_files(files, None if self._path else self._stdout):
+        for line in read_files(files, self._stream):
             problem = line.problem
             try:
                 if problem is None:
@@ -273,16 +293,22 @@ class Run:
 
     def say(self, message: str) -> None:
         """Print one line on standard error, also with -q."""
+        self.before_message()
         if self._bar is not None:
             self._bar.say(f"{self.name}: {message}")
         else:
             print(f"{self.name}: {message}", file=sys.stderr, flush=True)
 
+    def before_message(self) -> None:
+        """End the last record's line where messages go to the same file, so that both stay readable."""
+        for output in self._beside_messages:
+            output.end_line()
+
     def count_lines(self) -> int | None:
         """The number of input lines still to process, or None if the input is no regular file."""
         total = 0
         for path in self.files or ("-",):
-            if path == "-" or not os.path.isfile(path):
+            if is_stream(path) or not os.path.isfile(path):
                 return None
             with open(path, "rb") as file:
                 while block := file.read(1 << 20):
@@ -313,8 +339,8 @@ class Run:
             return
         if self._out is not None:
             self._out.abandon()
-        elif self._path is None:
-            tear(self._stdout)
+        elif self._stream is not None:
+            tear(self._stream)
 
     def complete(self) -> None:
         """The run has succeeded: commit the outputs and print the summary."""

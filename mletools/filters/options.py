@@ -147,11 +147,11 @@ class WorkOptions:
     )
     preset: str | None = option(f"mle-rl: {PRESET_FLAGS}. Options win over it.", choices=tuple(PRESETS))
     state: str | None = option(
-        "Remember the rewards of --top and --window here, from run to run.", kind="file", metavar="FILE"
+        "Remember the rewards of --top and --window here, from run to run.", kind="state file", metavar="FILE"
     )
     mark: bool = option("Write what is dropped, too, with filter.kept false and the reason.", default=False)
     dropped: str | None = option(
-        "Write what is dropped here, with the reason.", kind="file", metavar="FILE", machine=True
+        "Write what is dropped here, with the reason.", kind="output file", metavar="FILE", machine=True
     )
 
 

@@ -2,7 +2,6 @@
 
 import io
 import json
-import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,7 +9,8 @@ from typing import Any
 
 from ..grading import check_direction, check_task, metrics, score_bytes
 from ..records.errors import OptionError, ToolError
-from ..records.jsonl import Line, loads, read_lines
+from ..records.jsonl import Line, loads, open_input, read_lines
+from ..records.streams import name_of
 from ..run import Run
 from ..tasks.importing.layouts import candidates
 from ..tasks.importing.options import AUTHOR, Candidate, Grading, ImportOptions, Unprepared
@@ -86,8 +86,9 @@ def seal_tasks(run: Run, options: ImportOptions) -> None:
 
 def _written(path: str) -> list[Line]:
     """The records that a person wrote: one JSON object over several lines, or a line for each. ToolError."""
-    name = "stdin" if path == "-" else path
-    content = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+    name = name_of(path, 0)
+    with open_input(path) as file:
+        content = file.read()
     try:
         whole: Any = loads(content)
         problem = ""

@@ -71,7 +71,11 @@ class TaskOptions:
     )
     trial_timeout: float = option("Time limit of the standard solution.", default=60.0, above=0, metavar="S")
     rejected: str | None = option(
-        "Write dropped drafts and the reasons to FILE.", flags=("--rejects",), kind="file", metavar="FILE", machine=True
+        "Write dropped drafts and the reasons to FILE.",
+        flags=("--rejects",),
+        kind="output file",
+        metavar="FILE",
+        machine=True,
     )
     described: str | None = option(
         "Print the tasks of FILE for people, with rule and baselines, and make nothing.",
@@ -109,7 +113,7 @@ class LlmOptions(ModelOptions):
     )
     journal: str | None = option(
         f"File that stores every paid reply (default: {JOURNAL} below --data).",
-        kind="file",
+        kind="state file",
         metavar="FILE",
         machine=True,
     )

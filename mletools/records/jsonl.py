@@ -13,7 +13,6 @@ import os
 import re
 import select
 import stat
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO
@@ -21,6 +20,7 @@ from typing import Any, BinaryIO
 import jsonlines
 
 from .errors import ToolError
+from .streams import descriptor, name_of, readable
 
 END = b" }"  # ends each record that a command of ours writes
 MOST_DIGITS = 300  # of an integer; a float cannot hold more than 308
@@ -208,6 +208,15 @@ def _cut_off(line: Line, regular: bool) -> ToolError:
     return ToolError(f"{line.place}: the stream was cut off: {hint}")
 
 
+def open_input(path: str) -> BinaryIO:
+    """A file, or the descriptor that its path names, opened for reading; ToolError if that is impossible."""
+    place = readable(path)
+    try:
+        return open(place, "rb", closefd=place == path)
+    except OSError as error:
+        raise ToolError(f"{path}: {error.strerror}") from None
+
+
 def read_files(paths: Sequence[str], output: int | None = None) -> Iterator[Line]:
     """The lines of all `paths` in order; an empty list or `-` is standard input.
 
@@ -215,13 +224,10 @@ def read_files(paths: Sequence[str], output: int | None = None) -> Iterator[Line
     descriptor that the reading is for; BrokenPipeError if its reader has left, though a pipe of `paths` is silent.
     """
     for path in paths or ["-"]:
-        try:
-            file = open(0 if path == "-" else path, "rb", closefd=path != "-")  # noqa: SIM115 (closed below)
-        except OSError as error:
-            raise ToolError(f"{path}: {error.strerror}") from None
-        with file:
-            yield from _read_whole(file, "stdin" if path == "-" else path, output)
+        with open_input(path) as file:
+            yield from _read_whole(file, name_of(path, 0), output)
 
 
-def stdin_is_terminal() -> bool:
-    return sys.stdin is not None and sys.stdin.isatty()
+def reads_terminal(path: str) -> bool:
+    """Whether a path names standard input, and that is a terminal."""
+    return descriptor(path, 0) == 0 and os.isatty(0)

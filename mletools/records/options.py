@@ -18,7 +18,9 @@ from .errors import ToolError
 
 _KEY = "option"
 _BOUNDS = {"at_least": operator.ge, "above": operator.gt, "at_most": operator.le, "below": operator.lt}
-Kind = Literal["file", "folder", "existing file", "existing folder", "existing path", "url"]
+Kind = Literal[
+    "file", "output file", "state file", "folder", "existing file", "existing folder", "existing path", "url"
+]  # a state file is read, and replaced
 
 
 @dataclass(frozen=True)

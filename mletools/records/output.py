@@ -44,6 +44,8 @@ def replace_file(file: BinaryIO, target: Path) -> None:
 
 def lock(path: Path, option: str = "-o") -> BinaryIO:
     """`path`, which `option` names, opened for reading and writing and locked; ToolError when another process holds it."""
+    if path.exists() and not path.is_file():
+        raise ToolError(f"{path}: is no regular file; remove it or choose another {option}")
     while True:
         file = open(path, "a+b")  # noqa: SIM115 (it stays open while it is locked)
         try:
@@ -86,19 +88,27 @@ def _begins_like(file: BinaryIO, complete: Path) -> bool:
 class Output:
     """A destination of records.
 
-    path: the final file, or None for `stream`. With `resume`, `finished` counts the keys (`key(record)`) of the records
+    path: the final file, or None for `stream`, which messages call `name`. With `resume`, `finished` counts the keys (`key(record)`) of the records
     of the earlier run, and `earlier` is its last record. ToolError if the file or its .partial exists and neither
     `resume` nor `force` is given.
     """
 
-    def __init__(self, path: Path | None, stream: BinaryIO | None, resume: bool, key: Key, force: bool = False):
+    def __init__(
+        self,
+        path: Path | None,
+        stream: BinaryIO | None,
+        resume: bool,
+        key: Key,
+        force: bool = False,
+        name: str = "stdout",
+    ):
         self.path: Path | None = None
         self.finished = Counter[Any]()
         self.earlier: dict[str, Any] | None = None
         self._copy_first = False
         self._unended = False  # the last line of a stream
-        if path is not None and path.exists() and not path.is_file():  # a device or a named pipe cannot be renamed
-            stream, path = open(path, "wb"), None  # noqa: SIM115 (open for as long as the run)
+        self._lock = threading.RLock()
+        self._name = name
         if path is None:
             assert stream is not None
             self._file = stream
@@ -110,7 +120,8 @@ class Output:
         try:
             self._file = lock(self.partial)
         except OSError as error:
-            raise ToolError(f"{self.partial}: {error.strerror}") from None
+            hint = "make its folder first" if isinstance(error, FileNotFoundError) else "choose another place"
+            raise ToolError(f"{self.partial}: {error.strerror}; {hint}") from None
         if resume:
             self._take_up(key)
         elif self._file.seek(0, os.SEEK_END) and not force:
@@ -148,9 +159,10 @@ class Output:
         if self.path is not None or self._file.isatty():
             self.write_bytes(line + b"\n")
             return
-        before = b"\n" if self._unended else b""
-        self._unended = not ended
-        self.write_bytes(before + line + (b"\n" if ended else b""))
+        with self._lock:
+            before = b"\n" if self._unended else b""
+            self._unended = not ended
+            self.write_bytes(before + line + (b"\n" if ended else b""))
 
     def write_bytes(self, content: bytes) -> None:
         try:
@@ -164,7 +176,7 @@ class Output:
         except BrokenPipeError:
             raise
         except OSError as error:
-            raise ToolError(f"cannot write {self.partial if self.path else 'stdout'}: {error.strerror}") from None
+            raise ToolError(f"cannot write {self.partial if self.path else self._name}: {error.strerror}") from None
 
     def commit(self) -> None:
         """Rename the complete file, or terminate the last line of a stream.
@@ -172,8 +184,7 @@ class Output:
         A resumed run without new records leaves the old file unchanged.
         """
         if self.path is None:
-            if self._unended:
-                self.write_bytes(b"\n")
+            self.end_line()
             return
         if self._file.closed:  # committed before
             return
@@ -182,6 +193,18 @@ class Output:
         else:
             replace_file(self._file, self.path)
         self._file.close()
+
+    @property
+    def descriptor(self) -> int:
+        """The descriptor that it writes to."""
+        return self._file.fileno()
+
+    def end_line(self) -> None:
+        """Terminate the last line of a stream: the work is done, or a message is to follow in the same file."""
+        with self._lock:
+            if self._unended:
+                self._unended = False
+                self.write_bytes(b"\n")
 
     def abandon(self) -> None:
         """The work has failed: leave a torn line at the end of a stream."""

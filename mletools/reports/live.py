@@ -15,6 +15,7 @@ from typing import Any
 from ..records import schema
 from ..records.errors import RecordError, ToolError
 from ..records.jsonl import loads
+from ..records.streams import is_stream
 from .show.visible import visible_line
 from .statistics import mean
 from .table import number
@@ -168,10 +169,10 @@ def add_new(tails: Iterable[Tail], live: Live, first: bool) -> None:
 def follow(files: Sequence[str], steps: Sequence[str], interval: float, say: Callable[[str], None]) -> None:
     """Watch rollouts in `files` and train_step records in `steps` until a signal ends it.
 
-    On a terminal it redraws a table; elsewhere it passes `say` one line every `interval` seconds. ToolError: standard
-    input cannot be watched.
+    On a terminal it redraws a table; elsewhere it passes `say` one line every `interval` seconds. ToolError: a pipe
+    cannot be watched.
     """
-    if "-" in files:
+    if any(map(is_stream, (*files, *steps))):
         raise ToolError("--follow watches files that grow: let `tee FILE` write one in the middle of the pipe")
     tails = [Tail(path) for path in (*files, *steps)]
     live = Live(time.monotonic())

@@ -60,7 +60,7 @@ class ReportOptions:
     )
     full: bool = _page("--html: the viewer shows texts in full (a larger page).", default=False)
     title: str | None = _page("--html: title of the page.  [default: Report]", metavar="TEXT")
-    plots: str | None = _page("Also write every figure into DIR, as SVG and PNG.", metavar="DIR")
+    plots: str | None = _page("Also write every figure into DIR, as SVG and PNG.", kind="folder", metavar="DIR")
     steps: tuple[str, ...] = _files(
         "--html, --plots, --follow: train_step records, to draw training curves (repeatable).",
         flags=("--train-steps",),

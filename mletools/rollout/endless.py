@@ -154,7 +154,7 @@ class EndlessOptions:
     )
     state: str | None = option(
         "With --forever: remember which groups were begun; a new run continues behind them.",
-        kind="file",
+        kind="state file",
         metavar="FILE",
         machine=True,
     )

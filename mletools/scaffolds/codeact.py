@@ -38,7 +38,7 @@ class CodeactSettings(Settings):
     states: str | None = option(
         "Write the state at each request for help to FILE, for --scaffold idea.",
         flags=("--write-states",),
-        kind="file",
+        kind="output file",
         metavar="FILE",
         machine=True,
     )

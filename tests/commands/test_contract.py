@@ -225,6 +225,35 @@ def test_a_full_disk_is_one_line(command: str, ready: Path) -> None:
     assert done.stderr.decode().splitlines()[-1] == f"{command}: cannot write stdout: No space left on device"
 
 
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_closed_stdout_is_one_line_and_a_named_one_is_written_in_place(command: str, tmp_path: Path) -> None:
+    """What the command would read and train from need not exist: the output is opened first."""
+    args = [*CASES[command].args, *(["none.jsonl"] if CASES[command].source else [])]
+    line = " ".join([str(BIN / command), *args, *(["--timeout", "9"] if command == "mle-sandbox" else [])])
+    done = subprocess.run(["bash", "-c", f"{line} >&-"], cwd=tmp_path, capture_output=True, timeout=280)
+    assert done.returncode == 1 and done.stderr.decode().splitlines() == [
+        f"{command}: cannot write stdout: it is closed, or not open for writing; -o FILE writes to a file"
+    ]
+    script = f"(echo before; {line} -o /dev/stdout --force; echo after) > out 2> told"
+    subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, timeout=280)
+    first, *_, last = (tmp_path / "out").read_text().splitlines()
+    assert first == "before" and last.removeprefix("{") == "after"
+    assert "Traceback" not in (tmp_path / "told").read_text() and not list(tmp_path.glob("*.partial"))
+
+
+@pytest.mark.parametrize("command", quick(COMMANDS, "mle-gen-task", "mle-sandbox", "mle-show"))
+def test_a_file_is_written_though_no_standard_stream_is_open(command: str, ready: Path) -> None:
+    """No file that a command opens gets the number of a closed stream, whatever is printed there."""
+    open_ones = written(command, call(command, cwd=ready).stdout)
+    shutil.rmtree(ready / "out", ignore_errors=True)
+    case = CASES[command]
+    line = " ".join([str(BIN / command), *case.args, *([f"{case.source}.jsonl"] if case.source else [])])
+    script = f"{line} -o closed <&- >&- 2>&-"
+    done = subprocess.run(["bash", "-c", script], cwd=ready, capture_output=True, timeout=280)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    assert written(command, (ready / "closed").read_bytes()) == open_ones
+
+
 def _kill_after_first_record(command: str, number: int, folder: Path) -> bool:
     """Start the command, send the signal when its first record is there; False when it was quicker than we."""
     case = CASES[command]

@@ -114,7 +114,7 @@ class SearchSettings(Settings):
     steps: str | None = option(
         "Write each of the policy's answers as a rollout of its own here, to train on.",
         flags=("--write-steps",),
-        kind="file",
+        kind="output file",
         metavar="FILE",
         machine=True,
     )
