@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import BIN, COMMANDS, records, start_command, without_times
+from conftest import BIN, COMMANDS, machine_environment, records, start_command, without_times
 
 
 @dataclass(frozen=True)
@@ -248,8 +248,8 @@ def test_a_file_is_written_though_no_standard_stream_is_open(command: str, ready
     shutil.rmtree(ready / "out", ignore_errors=True)
     case = CASES[command]
     line = " ".join([str(BIN / command), *case.args, *([f"{case.source}.jsonl"] if case.source else [])])
-    script = f"{line} -o closed <&- >&- 2>&-"
-    done = subprocess.run(["bash", "-c", script], cwd=ready, capture_output=True, timeout=280)
+    shell = ["bash", "-c", f"{line} -o closed <&- >&- 2>&-"]
+    done = subprocess.run(shell, cwd=ready, capture_output=True, env=machine_environment(), timeout=280)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
     assert written(command, (ready / "closed").read_bytes()) == open_ones
 
