@@ -1,24 +1,30 @@
 # One night of training, and what came of it (nightly.cron or nightly.timer runs it). Kill it when you like: the next night goes on.
 #
-#   make -f examples/nightly.mk HOURS=8 MODEL=Qwen/Qwen3-8B TASKS=tasks.jsonl HELD_OUT=held-out.jsonl
+#   make -f examples/nightly.mk HOURS=8 MODEL=Qwen/Qwen3-8B TASKS=train.jsonl HELD_OUT=held-out.jsonl
 #   make -f examples/nightly.mk resume ...    only what a night that was killed still lacks; no new night
 #   make -s -f examples/nightly.mk cron ...   a night that prints nothing unless it fails: all else goes to OUT/log (cron-resume: a resume)
+#
+# Before a night trains, it checks that no task of TASKS is in HELD_OUT, also under another name, and waits for the server.
 #
 # OUT/run is the policy, OUT/graded.jsonl all that it was trained on, OUT/NIGHT/ what each night is worth. A night is named after the minute
 # in which it begins, also when it ends on another day; OUT/unfinished holds the name of one that has no report yet.
 
 THIS := $(lastword $(MAKEFILE_LIST))
 HOURS ?= 8
-MODEL ?= Qwen/Qwen3-8B
-TASKS ?= tasks.jsonl
-HELD_OUT ?= held-out.jsonl
+# what is trained, on which tasks, and measured on which others: there is no default
+MODEL ?=
+TASKS ?=
+HELD_OUT ?=
 OUT ?= nightly
 UNFINISHED := $(shell cat $(OUT)/unfinished 2>/dev/null)
 TRAINED := $(if $(UNFINISHED),$(wildcard $(OUT)/$(UNFINISHED)/trained))
-# a server that takes the policy (cluster/serve.sh). Without one: SAMPLER='-m hf:' PUBLISH= EVALUATOR=-m\ hf:nightly/run/latest
-SAMPLER ?= -m policy --model-url http://localhost:8000/v1 -j 32
-PUBLISH ?= --publish-url http://localhost:8000/v1
-EVALUATOR ?= -m policy --model-url http://localhost:8000/v1 -j 32
+# a server that takes the policy (cluster/serve.sh), and the seconds that a night waits until it answers. Without one:
+# SAMPLER='-m hf:' PUBLISH= EVALUATOR='-m hf:nightly/run/latest'
+SERVER ?= http://localhost:8000/v1
+WAIT ?= 1800
+SAMPLER ?= -m policy --model-url $(SERVER) -j 32
+PUBLISH ?= --publish-url $(SERVER)
+EVALUATOR ?= -m policy --model-url $(SERVER) -j 32
 SAMPLE ?= -g 8 --max-tokens 4096
 LIMITS ?= -j 8 --timeout 600 --memory-size 16384
 REWARD ?= --reward milestone
@@ -33,22 +39,39 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: night resume cron cron-resume
+.PHONY: night resume locked-night locked-resume cron cron-resume ready
+
+$(foreach name,MODEL TASKS HELD_OUT,$(if $(strip $($(name))),,$(error $(name) is not set: which? $(name)=...)))
+
+# One night at a time works in OUT (75: another has the lock); a dry run, make -n, takes no lock.
+DRY := $(findstring n,$(filter-out --%,$(firstword -$(MAKEFLAGS))))
+LOCK := $(if $(DRY),,flock --nonblock --conflict-exit-code 75 $(OUT)/lock)
+BUSY := another night is running in $(OUT): nothing was begun
+
+night resume:
+	@$(if $(DRY),,mkdir -p $(OUT);) $(LOCK) $(MAKE) -f $(THIS) locked-$@ || { code=$$?; (( code != 75 )) || echo "$(BUSY)" >&2; exit $$code; }
 
 # A night that was killed while it trained goes on as tonight's; one that was killed behind its training gets its report before tonight's begins.
-night:
+locked-night:
 	$(if $(TRAINED),$(MAKE) -f $(THIS) $(OUT)/$(UNFINISHED)/report.txt NIGHT=$(UNFINISHED))
 	night=$(if $(TRAINED),,$(UNFINISHED)); night=$${night:-$(or $(NIGHT),$$(date +%F-%H%M))}; $(MAKE) -f $(THIS) $(OUT)/$$night/report.txt NIGHT=$$night
 
-resume:
+locked-resume:
 	$(if $(UNFINISHED),$(MAKE) -f $(THIS) $(OUT)/$(UNFINISHED)/report.txt NIGHT=$(UNFINISHED),@echo "no night is unfinished")
 
-# A night that lasts too long is not joined by a second (75: it still has the lock).
+# A night that lasts too long is not joined by a second.
 cron cron-resume:
-	@mkdir -p $(OUT); { echo "== $$(date '+%F %T') $@"; flock --nonblock --conflict-exit-code 75 $(OUT)/lock \
-	  $(MAKE) -f $(THIS) $(if $(filter cron,$@),night,resume); } >> $(OUT)/log 2>&1 || { code=$$?; \
-	  if (( code == 75 )); then echo "another night is running in $(OUT): nothing was begun"; \
+	@mkdir -p $(OUT); { echo "== $$(date '+%F %T') $@"; \
+	  $(LOCK) $(MAKE) -f $(THIS) locked-$(if $(filter cron,$@),night,resume); } >> $(OUT)/log 2>&1 || { code=$$?; \
+	  if (( code == 75 )); then echo "$(BUSY)"; \
 	  else echo "the night failed; the end of $(OUT)/log:"; tail -n $(TAIL) $(OUT)/log; fi; exit $$code; }
+
+# What would end a night after hours ends it here: files without tasks, tasks of both sets, a server that does not answer.
+ready:
+	@for file in $(TASKS) $(HELD_OUT); do \
+	  [ -s "$$file" ] || { echo "$$file: there is no such file in $$PWD, or it is empty: what TASKS and HELD_OUT name holds tasks" >&2; exit 1; }; done
+	mle-filter -q --disjoint-from $(HELD_OUT) $(TASKS) > /dev/null
+	$(if $(and $(SERVER),$(findstring $(SERVER),$(SAMPLER) $(PUBLISH) $(EVALUATOR))),python3 $(dir $(THIS))wait_for_server.py $(SERVER) $(WAIT))
 
 ifdef NIGHT
 $(OUT)/$(NIGHT)/report.txt: $(OUT)/$(NIGHT)/graded.jsonl
@@ -59,14 +82,14 @@ $(OUT)/$(NIGHT)/report.txt: $(OUT)/$(NIGHT)/graded.jsonl
 
 # The pipe is ended from its head: what was sampled by then is still run, graded and trained on. (124: the time is up; 141: its reader, the
 # trainer at last, has ended by itself.) A night that was killed may have torn the last line.
-$(OUT)/$(NIGHT)/trained: $(TASKS)
+$(OUT)/$(NIGHT)/trained: | ready
 	@mkdir -p $(@D) $(OUT)/run; echo $(NIGHT) > $(OUT)/unfinished; touch $(OUT)/graded.jsonl; [ -z "$$(tail -c 1 $(OUT)/graded.jsonl)" ] || sed -i '$$d' $(OUT)/graded.jsonl
-	timeout --signal TERM --kill-after 60 $(HOURS)h mle-rollout -q $(SAMPLER) --forever --follow $(OUT)/pub --max-staleness 2 --state $(OUT)/begun $(SAMPLE) $< \
+	timeout --signal TERM --kill-after 60 $(HOURS)h mle-rollout -q $(SAMPLER) --forever --follow $(OUT)/pub --max-staleness 2 --state $(OUT)/begun $(SAMPLE) $(TASKS) \
 	  | mle-instrument -q | mle-sandbox -q $(LIMITS) | mle-grade -q $(REWARD) | python3 $(dir $(THIS))tee.py $(OUT)/graded.jsonl | mle-filter -q $(FILTER) --mark \
 	  | mle-train-grpo -q --stream --model $(MODEL) --run-dir $(OUT)/run --publish $(OUT)/pub $(PUBLISH) --max-staleness 2 $(TRAIN) \
 	    -o $(OUT)/run/steps.jsonl --resume || [[ "$${PIPESTATUS[*]}" =~ ^((0|124|141)\ ?)+$$ ]]
 	@touch $@
 
-$(OUT)/$(NIGHT)/graded.jsonl: $(OUT)/$(NIGHT)/trained $(HELD_OUT)
+$(OUT)/$(NIGHT)/graded.jsonl: $(OUT)/$(NIGHT)/trained | ready
 	mle-rollout -q $(EVALUATOR) $(SAMPLE) $(EVALUATE) $(HELD_OUT) | mle-instrument -q | mle-sandbox -q $(LIMITS) | mle-grade -q $(REWARD) -o $@ --resume
 endif

@@ -1,6 +1,6 @@
 """mle-filter: keep the rollouts that are worth learning from, or the tasks that are sound; cut rollouts into steps."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,16 +11,19 @@ from ..cli_options import flags_on_command_line, options
 from ..filters import Decision, FilterOptions, Selection
 from ..filters.draws import DrawOptions, Sample, part_of
 from ..filters.measures import measured
-from ..filters.options import WorkOptions, check_draws, check_scope, with_preset
+from ..filters.options import ApartOptions, WorkOptions, check_draws, check_scope, with_preset
 from ..filters.state import StateFile
 from ..filters.steps import Turn, cut
 from ..filters.tasks import TaskSelection
 from ..records.errors import RecordError, ToolError
 from ..records.options import option
 from ..records.output import Output
+from ..records.task_overlap import KnownTasks, task_of
 from ..scoring.code_metrics import CodeMetricOptions
 
 TASKS = "Checks of tasks (--tasks)"
+APART = "Tasks of training and evaluation"
+MOST_NAMED = 5  # tasks of both sets in an error
 
 
 def check_name(name: str) -> str:
@@ -48,6 +51,7 @@ class TaskCheckOptions:
 @options(WorkOptions, "work", "Work")
 @options(FilterOptions, "filters")
 @options(DrawOptions, "draws", "Random choice")
+@options(ApartOptions, "apart", APART)
 @options(TaskCheckOptions, "checks", TASKS)
 @options(CodeMetricOptions, "code_metrics", TASKS)
 def main(
@@ -55,6 +59,7 @@ def main(
     work: WorkOptions,
     filters: FilterOptions,
     draws: DrawOptions,
+    apart: ApartOptions,
     checks: TaskCheckOptions,
     code_metrics: CodeMetricOptions,
 ) -> None:
@@ -74,6 +79,7 @@ def main(
       mle-gen-task -n 200 \\
         | mle-filter --split train=0.8,test=0.2 --part train -o train.jsonl
       mle-import prepared/ | mle-filter --tasks --dropped bad.jsonl -o sound.jsonl
+      mle-filter --disjoint-from held-out.jsonl train.jsonl > /dev/null
 
     Every drop has a reason: the summary counts it, and `filter.reason` of the records in --dropped has it.
 
@@ -94,6 +100,10 @@ def main(
     --split and --seed and each of its parts divide the records without overlap, in any order. With both options the
     sample is of the part. --sample has N records, or N per task. An empty part is an error without --allow-empty.
 
+    --disjoint-from and --exclude also take any records unchanged, and compare their tasks with those of FILE (tasks or
+    rollouts): ids, digests of data and answers, and the table or competition that a task is made of. So renamed copies
+    and other splits of one table are found. --disjoint-from passes what differs and fails at the end of the input.
+
     --tasks checks thresholds, leaks, answers, descriptions and evaluators of tasks from any source; a task that fails
     several checks counts under each.
 
@@ -101,7 +111,7 @@ def main(
     and --sample read the whole input first.
     """
     flags = flags_on_command_line()
-    drawing = check_draws(draws, flags)
+    drawing = check_draws(draws, apart, flags)
     check_scope(work, flags)
     filters = with_preset(work.preset, filters, flags)
     run.end_dry_run(*(("task", "rollout") if drawing else ("task",) if work.tasks else ("rollout",)))
@@ -112,7 +122,7 @@ def main(
     side = run.rewritten(work.dropped) if work.dropped else None
     run.progress(run.count_lines)
     if drawing:
-        draw(run, draws, side)
+        draw(run, draws, apart, side)
     elif work.tasks:
         from ..scoring.task_checks import Examiner, filter_tasks
 
@@ -173,9 +183,23 @@ def filter_rollouts(
         run.counts["groups decided before they were complete (--open-groups)"] = selection.decided_early
 
 
-def draw(run: cli.Run, draws: DrawOptions, side: Output | None) -> None:
-    """Keep records that are drawn at random; the others go to `side`."""
+def tasks_of(run: cli.Run, paths: Sequence[str]) -> KnownTasks:
+    """The tasks of files of tasks or rollouts."""
+    known = KnownTasks()
+    for path in paths:
+        for line in run.lines("task", "rollout", files=(path,)):
+            known.add(task_of(line.record), path)
+    return known
+
+
+def draw(run: cli.Run, draws: DrawOptions, apart: ApartOptions, side: Output | None) -> None:
+    """Keep records of other tasks than `apart` names, and of these such as are drawn at random; the rest goes to `side`.
+
+    ToolError: tasks that must not be in the input are.
+    """
     sample = Sample(draws.sample, draws.per, run.seed) if draws.sample else None
+    refused, excluded = tasks_of(run, apart.disjoint_from), tasks_of(run, apart.exclude)
+    both: dict[str, str] = {}  # what is refused, in words, by task
     seen = 0
 
     def leave_out(record: dict[str, Any], reason: str) -> None:
@@ -185,6 +209,13 @@ def draw(run: cli.Run, draws: DrawOptions, side: Output | None) -> None:
             side.write(run.stamp({**record, "filter": decision}))
 
     for line in run.lines("task", "rollout"):
+        task = task_of(line.record)
+        if overlap := refused.overlap(task):
+            both[overlap.task] = f"{overlap.task} is in {overlap.file} ({overlap.why})"
+            continue
+        if overlap := excluded.overlap(task):
+            leave_out(line.record, f"in {overlap.file}: {overlap.why}")
+            continue
         if draws.split is not None:
             part = part_of(line.record, draws.split, draws.split_by, run.seed)
             if part != draws.part:
@@ -195,6 +226,10 @@ def draw(run: cli.Run, draws: DrawOptions, side: Output | None) -> None:
             run.emit(line.record)
         elif (out := sample.add(line.record)) is not None:
             leave_out(out, "not drawn: others have a smaller hash")
+    if both:
+        named = "; ".join(list(both.values())[:MOST_NAMED])
+        more = f"; and {len(both) - MOST_NAMED} more" if len(both) > MOST_NAMED else ""
+        raise ToolError(f"--disjoint-from: {named}{more}. --exclude FILE leaves such tasks out")
     if draws.split is not None and not seen and not run.allow_empty:
         raise ToolError(
             f"--split: the part {draws.part} has none of {run.counts['in other parts']} records; another --seed "

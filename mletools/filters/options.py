@@ -155,6 +155,24 @@ class WorkOptions:
     )
 
 
+@dataclass(frozen=True)
+class ApartOptions:
+    """Whose tasks the records must not be of: of training and evaluation, say."""
+
+    disjoint_from: tuple[str, ...] = option(
+        "Fail, and name the tasks, where FILE has a task or its data, too, as an evaluation set. Repeatable.",
+        default=(),
+        kind="existing file",
+        metavar="FILE",
+    )
+    exclude: tuple[str, ...] = option(
+        "Leave out the records whose task, or its data, FILE has, too. Repeatable.",
+        default=(),
+        kind="existing file",
+        metavar="FILE",
+    )
+
+
 def check_scope(work: WorkOptions, flags: Mapping[str, str]) -> None:
     """OptionError for an option on the command line that is about another kind of record or of work.
 
@@ -172,8 +190,9 @@ def check_scope(work: WorkOptions, flags: Mapping[str, str]) -> None:
         raise OptionError(f"{wrong} does nothing with --cut-steps: it is for what mle-grade made of the steps")
 
 
-def check_draws(draws: DrawOptions, flags: Mapping[str, str]) -> bool:
-    """Whether records are drawn at random. OptionError for options that a draw needs or that do nothing with it.
+def check_draws(draws: DrawOptions, apart: ApartOptions, flags: Mapping[str, str]) -> bool:
+    """Whether records are drawn, or held apart from others. OptionError for options that a draw needs or that do nothing
+    with it.
 
     `flags` are the options on the command line: {field: flag}.
     """
@@ -189,12 +208,12 @@ def check_draws(draws: DrawOptions, flags: Mapping[str, str]) -> bool:
         raise OptionError("--seed needs --sample or --split")
     others = (*OF_ROLLOUTS, *OF_TASKS, "tasks", "keep_duplicates")
     wrong = next((flags[name] for name in others if name in flags), None)
-    if drawing and wrong:
+    choosing = next((flags[name] for name in ("sample", "split", "disjoint_from", "exclude") if name in flags), None)
+    if choosing and wrong:
         raise OptionError(
-            f"{wrong} does nothing with {'--sample' if draws.sample else '--split'}, which draws from any records: "
-            "filter in a mle-filter before it"
+            f"{wrong} does nothing with {choosing}, which chooses from any records: filter in a mle-filter before it"
         )
-    return drawing
+    return choosing is not None
 
 
 def with_preset(preset: str | None, options: FilterOptions, flags: Mapping[str, str]) -> FilterOptions:
