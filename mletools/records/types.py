@@ -402,6 +402,7 @@ class Turn(_Turn, total=False):
     cell: Cell
     submission: SubmissionFile | None
     validation: Feedback | None
+    shown_score: float
     grade: TurnGrade | None
     help: dict[str, Any]
     node: SearchNode

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..records.errors import RecordError, ToolError
+from .feedback import Gap, gap_of
 from .search import Search, searched
 from .show.facts import task_name
 from .show.visible import visible_line
@@ -73,6 +74,7 @@ class GradedRun:
     search: Search | None  # if it is a search
     turns: tuple[tuple[bool, Verdict], ...] | None  # if its agent works in turns
     trace: Trace | None  # if it is a trace of a run
+    gap: Gap | None  # if it has a validation and a test score
     readings: Readings
     models: Mapping[str, str]  # by role
     usage_by_role: Mapping[str, Used]
@@ -169,6 +171,7 @@ def graded_run(rollout: Mapping[str, Any]) -> GradedRun:
         search=searched(rollout, of),
         turns=by_turn(rollout, of),
         trace=traced(rollout, of),
+        gap=gap_of(rollout),
         readings=Counter((way["read"], way["rule"]) for turn in rollout["turns"] if (way := turn.get("format"))),
         models={**{role: str(own[role]) for role in ROLES if own.get(role)}, "policy": str(policy["model"])},
         usage_by_role=by_role(rollout),

@@ -14,7 +14,8 @@ A row has more fields where its tasks have such runs. `search`: loops, improve r
 of the searches present, and medals and normalised scores over time, where a missing run follows the policy if all of
 the set's runs are searches and else is left out. `turns`: the results of agents in turns after each turn. `traces`:
 those of traces from memory and from scratch over a run, and of the first k submissions. `format`: shares of all answers
-(turns that say it, so long rollouts weigh more) by how they were read. `usage_by_role`: the sums of each role.
+(turns that say it, so long rollouts weigh more) by how they were read. `validation_gap`: validation less test score by
+the number of scores that an agent was shown, over runs. `usage_by_role`: the sums of each role.
 """
 
 import math
@@ -23,6 +24,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
 from ..records.ids import content_id
+from .feedback import by_scores
 from .runs import (
     COMPLEXITIES,
     MIXED,
@@ -112,6 +114,7 @@ def summaries(
                 **_searches({task: repeats[task] for task in some}, boards, counted, confidence),
                 **_turns(of, boards),
                 **_traces(of),
+                **_gaps(of),
                 **_format(sum((run.readings for runs in of.values() for run in runs), Counter())),
                 "human_rank_rule": rule,
             }
@@ -302,6 +305,11 @@ def _lives(runs: Sequence[GradedRun]) -> list[Life]:
         if run.trace is not None:
             by_run.setdefault((run.group, run.repeat), []).append(run.trace)
     return [life(traces) for traces in by_run.values()]
+
+
+def _gaps(runs: Runs) -> Row:
+    gaps = by_scores(run.gap for of in runs.values() for run in of if run.gap)
+    return {"validation_gap": gaps} if gaps else {}
 
 
 def _format(counts: Readings) -> Row:

@@ -133,6 +133,19 @@ def formats(rows: Sequence[Record]) -> Table:
     return Table(header, lines, header[:3], "How answers were read")
 
 
+def validation_gaps(rows: Sequence[Record]) -> Table:
+    """For each set, by the number of scores that an agent was shown, how much better validation scores are than tests'."""
+    columns: tuple[Column, ...] = (
+        ("scores shown", "scores", ""),
+        ("set", "set", ""),
+        ("runs", "rollouts", "d"),
+        *_mean("validation - test", "gap", "+.3f"),
+        ("validation better", "validation_better", ".0%"),
+    )
+    lines = [{"set": row["set"], **each} for row in rows for each in row.get("validation_gap", ())]
+    return Table.of(lines, columns, ("scores shown", "set"), "Validation and test scores")
+
+
 def costs(rows: Sequence[Record]) -> Table:
     """Total and mean costs of each set's rollouts, also by role if a set has several; (5/8): known for 5 of 8."""
 
@@ -171,7 +184,7 @@ def tables(rows: Sequence[Record]) -> list[Table]:
         return []
     overall = [row for row in rows if row["task"] == ALL]
     parts = (by_task(rows), leaderboards(rows), over_tasks(overall), searches(rows), phases(overall), formats(overall))
-    return [table.filled() for table in (*parts, costs(overall)) if table.rows]
+    return [table.filled() for table in (*parts, validation_gaps(overall), costs(overall)) if table.rows]
 
 
 def report(rows: Sequence[Record], form: str = "text", room: int | None = None) -> str:
@@ -209,6 +222,11 @@ def notes(rows: Sequence[Record]) -> list[str]:
             "loops: nodes; improve rate: share of the nodes after the first score that beat all earlier nodes",
             "first medal: seconds to a node with a medal on the test, mean of searches with one; cost of a search: mean",
             "fallbacks: answers of the model that could not be used, so that a default took their place",
+        ]
+    if any("validation_gap" in row for row in rows):
+        lines += [
+            "validation - test: of what was handed in, as a share of the way from median to gold; positive: validation is better",
+            "scores shown: on validation rows, to the agent, in a rollout; a gap that grows with them is fitted to these rows",
         ]
     if _several_roles(rows):
         roles = {role for row in rows for role in row.get("usage_by_role", {})}

@@ -135,8 +135,7 @@ def _run_cell(episode: Episode[CodeactSettings], kind: str, text: str) -> str:
     if not cell["alive"]:
         paragraphs.append("[The session ended with it. The next step begins a new one: variables and files are gone.]")
     if result["submission"] is not None:
-        judged = messages.score_message(episode.turn, episode.job.task, episode.settings.reveal_test)
-        paragraphs.append(f"[{judged}]")
+        paragraphs.append(f"[{episode.score_message(episode.turn)}]")
     return "\n\n".join(paragraphs)
 
 

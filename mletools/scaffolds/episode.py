@@ -12,7 +12,7 @@ from typing import Any, Generic
 
 from ..records.ids import derive_seed
 from .interface import Ended, Environment, Job, S, Usage, usage_of
-from .messages import CHARACTERS_A_TOKEN, tokens_of, visible
+from .messages import CHARACTERS_A_TOKEN, score_message, tokens_of, visible
 from .reading import Action, Fault, Tool, as_functions, sendable
 
 NOT_CARRIED_OUT = "Not carried out: only the first action of a message is."
@@ -60,6 +60,8 @@ class Episode(Generic[S]):
         self._cells: list[tuple[str, str]] = []
         self._box: dict[str, Any] = {}
         self._last_submission_digest: str | None = None  # digest of the submission that lies in the session
+        self.scores_seen = 0  # how many scores the policy was shown
+        self._told: set[int] = set()  # the turns, by their messages, whose scores those are
 
     # --- asking ---------------------------------------------------------------------------------------------------
 
@@ -258,8 +260,24 @@ class Episode(Generic[S]):
             return
         self.best_submission_turn = self.turn
 
+    def score_message(self, turn: Mapping[str, Any]) -> str:
+        """What the policy is told of a turn's submission, in the turn at hand, which keeps the score as it is shown.
+
+        A score that was shown before is shown again for nothing. See messages.score_message.
+        """
+        settings, score, most = self.settings, self.shown_score(turn), self.settings.max_scores
+        told = None
+        if score is not None and (most is None or turn["message"] in self._told or self.scores_seen < most):
+            self.scores_seen += turn["message"] not in self._told
+            self._told.add(turn["message"])
+            told = self.turn["shown_score"] = settings.told(score)
+        left = None if most is None else most - self.scores_seen
+        return score_message(turn, self.job.task, settings.reveal_test, told, left)
+
     def shown_score(self, turn: Mapping[str, Any]) -> float | None:
-        """The score of a turn's submission that the policy may know of; None without a valid one."""
+        """The score of a turn's submission on the rows that the policy may know scores of, in full: what is handed in is
+        chosen by it, also where it is shown rounded or not at all. None without a valid submission.
+        """
         return (turn.get("grade" if self.settings.reveal_test else "validation") or {}).get("score")
 
     def _better(self, turn: Mapping[str, Any], than: Mapping[str, Any]) -> bool:

@@ -82,7 +82,9 @@ def _implement(
     settings = episode.settings
     task = task_prompt("task", episode.job, environment)
     score = start.get("validation")
-    standing = "It has no valid submission yet." if score is None else f"Its score on the validation rows: {score:g}."
+    standing = "It has no valid submission yet."
+    if score is not None:
+        standing = f"Its score on the validation rows: {settings.told(score):g}."
     instructions = prompts.render(
         "implementer",
         task=task,

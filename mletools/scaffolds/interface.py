@@ -146,6 +146,14 @@ class Settings:
         metavar="SHARE",
     )
     reveal_test: bool = option("Show scores on the test rows instead. Stamped on the record.", default=False)
+    max_scores: int | None = option(
+        "Scores shown in a rollout; a submission after that is only called valid or invalid (default: all).",
+        at_least=0,
+        metavar="N",
+    )
+    score_digits: int = option(
+        "Significant digits of the scores that are shown.", default=6, at_least=1, at_most=6, metavar="N"
+    )
     refit: bool = option(
         "At the end, run the program that is handed in on all training rows, with those held out for validation.",
         default=False,
@@ -172,7 +180,12 @@ class Settings:
     def identity(self) -> dict[str, Any]:
         """The settings that decide what happens in an episode; record ids depend on them."""
         values = {name: value for name, value in self.as_record().items() if name != "format"}
-        return {name: value for name, value in values.items() if value or name not in ("refit", "instrument")}
+        later = {"refit": False, "instrument": False, "max_scores": None, "score_digits": 6}
+        return {name: value for name, value in values.items() if name not in later or value != later[name]}
+
+    def told(self, score: float) -> float:
+        """A score as it is shown: of `score_digits` significant digits."""
+        return float(f"{score:.{self.score_digits}g}")
 
     def own(self) -> dict[str, Any]:
         """The scaffold's own settings, without those that only say how to work."""

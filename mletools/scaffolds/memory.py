@@ -134,6 +134,7 @@ def _trace(job: Job[MemorySettings], environment: Environment, pool: Pool) -> di
     if start is not None:
         question += "\n\n" + _earlier_solution(start, settings)
     episode = Episode(job, environment, [{"role": "system", "content": system}, {"role": "user", "content": question}])
+    episode.scores_seen += start is not None and _told_at_start(start, settings) is not None
     try:
         reason = _turns(episode, environment, pool)
     except Ended as ended:
@@ -166,9 +167,15 @@ def _draw(job: Job[MemorySettings], environment: Environment, pool: Pool) -> dic
     return entry
 
 
+def _told_at_start(start: dict[str, Any], settings: Settings) -> float | None:
+    """The score of the solution that a trace starts from, as it is shown: one of those that a trace may be shown."""
+    score = start["test" if settings.reveal_test else "validation"]
+    return None if score is None or settings.max_scores == 0 else settings.told(score)
+
+
 def _earlier_solution(start: dict[str, Any], settings: Settings) -> str:
-    score, rows = (start["test"], "test") if settings.reveal_test else (start["validation"], "validation")
-    standing = "its score is not told." if score is None else f"its score on the {rows} rows was {score:g}."
+    told, rows = _told_at_start(start, settings), "test" if settings.reveal_test else "validation"
+    standing = "its score is not told." if told is None else f"its score on the {rows} rows was {told:g}."
     output = f"What it printed:\n\n{fenced(start['output'])}" if start["output"] else "It printed nothing."
     code = fenced(start["code"].strip(), "python")
     return prompts.render("memory-start", standing=standing, code=code, output=output)
@@ -194,7 +201,7 @@ def _turns(episode: Episode[MemorySettings], environment: Environment, pool: Poo
         elif execution["submission"] is None:
             observation += f"\n\nNothing was handed in: {execution['submission_problem']}."
         else:
-            observation += "\n\n" + messages.score_message(episode.turn, episode.job.task, episode.settings.reveal_test)
+            observation += "\n\n" + episode.score_message(episode.turn)
             _push(episode, pool)
             submissions += 1
         episode.observe(observation, action)

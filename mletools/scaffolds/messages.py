@@ -48,7 +48,9 @@ def task_prompt(prompt: str, job: Job[Any], environment: Facts, **more: str) -> 
     wanted, settings = prompts.placeholders(prompt), job.settings
     known = {
         **task_facts(job.task),
-        "split": validation_note(settings.validation > 0, settings.reveal_test),
+        "split": validation_note(
+            settings.validation > 0, settings.reveal_test, settings.max_scores, settings.score_digits
+        ),
         **{name: environment.fact(name) for name in prompts.ENVIRONMENT_FACTS if name in wanted},
         **more,
     }
@@ -82,12 +84,18 @@ def _columns(names: list[str]) -> str:
     return f"{', '.join(names[:MOST_COLUMNS])} and {len(names) - MOST_COLUMNS} more, as in the sample submission"
 
 
-def validation_note(validation: bool, revealed: bool) -> str:
-    """Which scores an agent sees: on rows held out of the training data, on the test rows, or none."""
+def validation_note(validation: bool, revealed: bool, most: int | None = None, digits: int = 6) -> str:
+    """Which scores an agent sees, and how many: on rows held out of the training data, on the test rows, or none."""
+    if not (validation or revealed):
+        return "You see whether a submission is valid, but no score."
+    bounds = [] if most is None else [f"You see at most {most} scores; after that, only whether a submission is valid."]
+    bounds += [f"Scores are rounded to {digits} significant digit{'s' * (digits > 1)}."] if digits < 6 else []
+    return " ".join([_rows_note(revealed), *bounds])
+
+
+def _rows_note(revealed: bool) -> str:
     if revealed:
         return "The scores that you see are computed on the rows of test.csv."
-    if not validation:
-        return "You see whether a submission is valid, but no score."
     return (
         "Some training rows were moved, with their files, to the rows to predict (test.csv, or else the sample submission) "
         "for validation, so the numbers of rows may differ from the description. Predict all rows there: the scores that "
@@ -171,9 +179,12 @@ def invalid_message(verdict: Mapping[str, Any]) -> str:
     return f"submission.csv is invalid: {one_line(verdict['reason'])}"
 
 
-def score_message(turn: Mapping[str, Any], task: Mapping[str, Any], revealed: bool) -> str:
+def score_message(
+    turn: Mapping[str, Any], task: Mapping[str, Any], revealed: bool, told: float | None, left: int | None = None
+) -> str:
     """What is said of a turn's submission: its score on the validation rows, or on the test rows where `revealed`.
 
+    told: the score as it is shown; None: it is not. left: scores that may still be shown after this; None: any number.
     Without a validation split only whether the file is valid.
     """
     verdict = turn.get("grade") if revealed else turn.get("validation") or turn.get("grade")
@@ -183,12 +194,13 @@ def score_message(turn: Mapping[str, Any], task: Mapping[str, Any], revealed: bo
         return invalid_message(verdict)
     if not revealed and turn.get("validation") is None:
         return "submission.csv is valid. No score is told in this task."
+    if told is None:
+        return "submission.csv is valid. Its score is not told: you have seen all the scores that this work allows."
+    more = "" if left is None else f" You can see {left or 'no'} more score{'s' * (left != 1)}."
     metric = task["metric"]
     direction = "lower is better" if metric["lower_is_better"] else "higher is better"
     rows = "test rows" if revealed else "validation rows"
-    return (
-        f"submission.csv is valid. {metric.get('name', 'The score')} on the {rows}: {verdict['score']:g} ({direction})."
-    )
+    return f"submission.csv is valid. {metric.get('name', 'The score')} on the {rows}: {told:g} ({direction}).{more}"
 
 
 # --- text of programs and models ---------------------------------------------------------------------------------------

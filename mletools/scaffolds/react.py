@@ -88,9 +88,9 @@ def _turns(episode: Episode[ReactSettings]) -> str:
             episode.observe(_response(observation, action), action)
         else:
             episode.turn["action"] = "score"
-            latest, revealed = episode.latest or {}, episode.settings.reveal_test
-            observation = messages.score_message(latest, episode.job.task, revealed)
-            shown = "grade" if revealed else "validation"
+            latest = episode.latest or {}
+            observation = episode.score_message(latest)
+            shown = "grade" if episode.settings.reveal_test else "validation"
             if shown in latest:
                 episode.turn[shown] = latest[shown]
             episode.observe(_response(observation, action), action)

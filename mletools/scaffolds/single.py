@@ -41,6 +41,8 @@ class SingleSettings(Settings):
         "tool_calls",
         "validation",
         "reveal_test",
+        "max_scores",
+        "score_digits",
         "refit",
         "instrument",
     )
@@ -210,7 +212,7 @@ def _question(episode: Episode[ImproveSettings], environment: Environment) -> st
     plan = split_answer(episode.messages[first["message"]]["content"])[0]
     output = messages.execution_message(first["execution"])
     if first["execution"]["submission"] is not None:
-        output += f"\n\n{messages.score_message(first, job.task, job.settings.reveal_test)}"
+        output += f"\n\n{episode.score_message(first)}"
     return improve_question(job, environment, plan, first["code"], output)
 
 

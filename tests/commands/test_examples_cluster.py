@@ -249,11 +249,15 @@ def test_two_nights(tasks: Path, tmp_path: Path) -> None:
         "mle-rollout", "-q", "-m", "scripted", "--prompt", "single-brief", str(tasks), "-o", "s.jsonl", cwd=tmp_path
     )
     make_tiny(records(tmp_path / "s.jsonl"), tmp_path / "tiny", "tiny")
+    *train, held_out = tasks.read_text().splitlines(keepends=True)
+    (tmp_path / "train.jsonl").write_text("".join(train))
+    (tmp_path / "held-out.jsonl").write_text(held_out)
     settings = {
         "HOURS": "0.02",
         "MODEL": "tiny",
-        "TASKS": str(tasks),
-        "HELD_OUT": str(tasks),
+        "TASKS": "train.jsonl",
+        "HELD_OUT": "held-out.jsonl",
+        "MLE_DATA": str(tasks.parent),
         "SAMPLER": "-m hf:",
         "PUBLISH": "",
         "EVALUATOR": "-m hf:nightly/run/latest",

@@ -9,7 +9,12 @@ from filtered import TASK, as_lines, one_graded, read
 
 from mletools.records.task_overlap import KnownTasks
 
-COPY = {"id": "copy", "name": "copy", "data": {**TASK["data"], "dir": "tasks/copy"}, "provenance": {"source": "x", "seed": 7}}
+COPY = {
+    "id": "copy",
+    "name": "copy",
+    "data": {**TASK["data"], "dir": "tasks/copy"},
+    "provenance": {"source": "x", "seed": 7},
+}
 
 
 def task(name: str, **changed: Any) -> dict[str, Any]:

@@ -64,7 +64,7 @@ class Judged(Standard):
         if len(nodes) < 2:
             return super().choose(graph, context)
         task, direction = context.task_text, task_facts(context.task)["direction"]
-        lines = "\n".join(map(experiment_line, nodes))
+        lines = "\n".join(experiment_line(node, graph) for node in nodes)
         prompt = prompts.render("search-choose", task=task, direction=direction, experiments=lines)
         reader = partial(read_choice, numbers={node.number for node in nodes})
         try:

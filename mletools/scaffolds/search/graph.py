@@ -6,7 +6,7 @@ incomplete last round, of a killed search, is dropped: its answers are on the ta
 
 import os
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -46,8 +46,16 @@ class Node:
 class Graph:
     """The nodes of one search in the file `path`, created or continued. ToolError: it is no such file."""
 
-    def __init__(self, path: Path, lower_is_better: bool):
+    def __init__(
+        self,
+        path: Path,
+        lower_is_better: bool,
+        told: Callable[[float], float] = lambda score: score,
+        most_told: int | None = None,
+    ):
+        """told: a score as models are shown it; most_told: of so many nodes, the first with a score; None: of all."""
         self.file, self.lower = path, lower_is_better
+        self._as_told, self._most_told = told, most_told
         self.nodes: list[Node] = []
         self.spent: dict[str, dict[str, Any]] = {}  # by phase
         self.spent_by_role: dict[str, dict[str, Any]] = {}  # of asking alone
@@ -76,6 +84,14 @@ class Graph:
     def rounds(self) -> int:
         """Number of rounds so far."""
         return self.nodes[-1].round + 1 if self.nodes else 0
+
+    def told(self, node: "Node | Details") -> float | None:
+        """The score of a node, also of one that is not in the graph yet, as models are shown it; None: they are not."""
+        number, score = (node.number, node.score) if isinstance(node, Node) else (node["number"], node["score"])
+        if score is None:
+            return None
+        before = len(self.good(self.nodes[:number])) + max(0, number - len(self.nodes))  # those beside it may have one
+        return None if self._most_told is not None and before >= self._most_told else self._as_told(score)
 
     def gain(self, new: float, old: float) -> float:
         """How much better the score `new` is than `old`; negative if it is worse."""
@@ -116,11 +132,11 @@ class Graph:
         return path_nodes[::-1]
 
     def details(self, number: int) -> dict[str, Any]:
-        """The fields of Node and stage, guidance, idea, code, execution, validation, grade, trials, usage {phase: {prompt_tokens, completion_tokens, seconds, usd}}, asked (conversations)."""
+        """The fields of Node, `told` (see there) and stage, guidance, idea, code, execution, validation, grade, trials, usage {phase: {prompt_tokens, completion_tokens, seconds, usd}}, asked (conversations)."""
         with self._reading:
             self._file.seek(self._offsets[number])
             details: dict[str, Any] = loads(self._file.readline())
-        return details
+        return {**details, "told": self.told(details)}
 
     def add(self, new_nodes: Sequence[Details]) -> list[Node]:
         """Append the details of a round's nodes, and wait until they are on disk."""

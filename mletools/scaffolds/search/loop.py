@@ -52,7 +52,7 @@ class Search:
         path, resume = environment.graph()
         if not resume:
             path.unlink(missing_ok=True)
-        self.graph = Graph(path, job.task["metric"]["lower_is_better"])
+        self.graph = Graph(path, job.task["metric"]["lower_is_better"], settings.told, settings.max_scores)
         self._outside: list[NodeContext] = []  # of nodes: the contexts of the beginning and the choice
         self._system = ""
         self._system = self.planning.begin(self._context_outside("begin"))
@@ -117,7 +117,7 @@ class Search:
                 idea = self.reasoning.reason(context, question)
             except Unanswered as error:
                 why = str(error)
-        lessons = tuple(experiment_line(node) for _, node in sorted(recalled.items()))
+        lessons = tuple(experiment_line(node, self.graph) for _, node in sorted(recalled.items()))
         return _Researched(number, context, expansion, idea, why, lessons, context.clock)
 
     def _develop(self, plan: Plan, node: _Researched) -> dict[str, Any]:
@@ -167,7 +167,7 @@ class Search:
             **{name: result.get(name) for name in ("execution", "validation", "grade")},
             "trials": [dict(trial) for trial in developed.trials],
         }
-        details["lesson"] = self.memory.lesson(context, self.graph, details)
+        details["lesson"] = self.memory.lesson(context, self.graph, {**details, "told": self.graph.told(details)})
         seconds = round(context.seconds, 4)
         return {**details, "usage": context.usage, "seconds": seconds, "asked": context.asked, **context.notes}
 

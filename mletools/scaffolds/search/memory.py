@@ -16,6 +16,7 @@ from .schedulers import drawn
 from .sections import (
     MOST_LESSON,
     MOST_TEXT,
+    NOT_TOLD,
     experiment_line,
     outcome,
     own_branch,
@@ -160,7 +161,7 @@ class Kernel:
             changed = f" The changes:\n\n{changes}" if changes else ""
             parts.append(f"# The parent program\n\n{outcome(parent, graph.lower)}{changed}")
         best = graph.best()
-        line = "No experiment has a score yet." if best is None else experiment_line(best)
+        line = "No experiment has a score yet." if best is None else experiment_line(best, graph)
         context_text = "\n\n".join([*parts, *printed_by(node), f"# The best so far\n\n{line}"])
         task, hypothesis = context.task_text, plain(node["hypothesis"], MOST_TEXT)
         prompt = prompts.render("search-lesson", task=task, hypothesis=hypothesis, context=context_text)
@@ -171,19 +172,22 @@ class Kernel:
 
 
 def score_lesson(graph: Graph, node: Details) -> str:
-    """How the score of a new node compares; "" without a score."""
+    """How the score of a new node compares, as scores are told; "" without a score."""
     if node["score"] is None:
         return ""
     best, parent = graph.best(), graph[node["parents"][0]] if node["parents"] else None
-    if best is None or best.score is None:
+    if best is None:
         return "the first with a score"
+    own, of_best, of_parent = graph.told(node), graph.told(best), None if parent is None else graph.told(parent)
+    if own is None or of_best is None:
+        return NOT_TOLD
     comparisons = []
-    if parent is not None and parent.score is not None:
-        comparisons.append(_comparison(graph.gain(node["score"], parent.score), "its parent"))
-    if graph.gain(node["score"], best.score) > 0:
+    if of_parent is not None:
+        comparisons.append(_comparison(graph.gain(own, of_parent), "its parent"))
+    if graph.gain(own, of_best) > 0:
         comparisons.append("the best so far")
     elif parent is None or parent.number != best.number:
-        comparisons.append(_comparison(graph.gain(node["score"], best.score), "the best so far"))
+        comparisons.append(_comparison(graph.gain(own, of_best), "the best so far"))
     return ", ".join(comparisons)
 
 

@@ -200,7 +200,7 @@ def _ask(
     parts = [
         *([f"# Guidance\n\n{plan.guidance}"] if plan.guidance else []),
         *parent_sections(question),
-        *listed("Earlier experiments", [experiment_line(node) for node in experiments]),
+        *listed("Earlier experiments", [experiment_line(node, question.graph) for node in experiments]),
         *listed("Other branches", [f"- {plain(text, MOST_TEXT)}" for text in question.beside]),
         *(["\n\n".join(["# Knowledge", *(fenced(passage, "text") for passage in passages)])] if passages else []),
     ]

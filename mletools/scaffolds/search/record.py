@@ -81,6 +81,7 @@ def _turn(node: Details) -> dict[str, Any]:
         "problem": node["problem"],
         "usage": added(node["usage"]["research"], node["usage"]["develop"]),
         **{name: node[name] for name in ("code", "validation", "grade")},
+        **({"shown_score": node["told"]} if node["told"] is not None else {}),
         "node": {
             **{name: node[name] for name in NODE_FIELDS},
             **node["idea"],

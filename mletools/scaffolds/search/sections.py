@@ -27,9 +27,15 @@ def plain(text: str, most: int) -> str:
     return line if len(line) <= most else f"{line[: most - 3].rstrip()}..."
 
 
-def experiment_line(node: Node) -> str:
+NOT_TOLD = "its score is not told"
+
+
+def experiment_line(node: Node, graph: Graph) -> str:
     """A node as an item of a list: its number, hypothesis, score or problem, and lesson; without one the failure."""
-    result = f"score {node.score:g}" if node.score is not None else f"failed: {node.problem or 'no_score'}"
+    told = graph.told(node)
+    result = f"score {told:g}" if told is not None else NOT_TOLD
+    if node.score is None:
+        result = f"failed: {node.problem or 'no_score'}"
     failed = "" if node.score is not None else plain(node.why, MOST_FAILURE)
     remark = plain(node.lesson, MOST_LESSON) or failed
     remark = f" ({remark})" if remark else ""
@@ -96,8 +102,10 @@ def printed_by(details: Details) -> list[str]:
 
 def outcome(details: Details, lower_is_better: bool) -> str:
     """The score of a node, which the search optimises, or its problem, in a sentence."""
+    if details["score"] is not None and details["told"] is None:
+        return f"It ran well; {NOT_TOLD}."
     if details["score"] is not None:
-        return f"Its score: {details['score']:g} ({'lower' if lower_is_better else 'higher'} is better)."
+        return f"Its score: {details['told']:g} ({'lower' if lower_is_better else 'higher'} is better)."
     verdict = details.get("validation")
     why = f" {plain(verdict['reason'], 300)}" if verdict is not None and not verdict["valid"] else ""
     return f"It failed: {details['problem'] or 'no_score'}.{why}"
