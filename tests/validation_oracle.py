@@ -49,7 +49,9 @@ def task_of(data: Path, seed: int = 0) -> dict[str, Any]:
     }
     files = {name: text.encode() for name, text in public.items()}
     private = {ANSWERS: f"id,label\n{answers}".encode()}
-    parts = Parts("coin", "d", "tabular", "binary_classification", files, private, grading, {"source": "test", "seed": 0})
+    parts = Parts(
+        "coin", "d", "tabular", "binary_classification", files, private, grading, {"source": "test", "seed": 0}
+    )
     return finish(parts, data, (seed,))
 
 
@@ -124,7 +126,9 @@ def played(data: Path, digits: int, seed: int = 0) -> tuple[list[int], int, int]
 
 
 def main() -> None:
-    print(f"| digits | {' | '.join(f'{k} scores' for k in QUERIES)} | all labels after |\n|---|{'---|' * (len(QUERIES) + 1)}")
+    print(
+        f"| digits | {' | '.join(f'{k} scores' for k in QUERIES)} | all labels after |\n|---|{'---|' * (len(QUERIES) + 1)}"
+    )
     for digits in (6, 3, 2):
         with tempfile.TemporaryDirectory() as data:
             learnt, rows, _ = played(Path(data), digits)

@@ -2,11 +2,15 @@
 
 import json
 import os
+import re
 import shlex
 import shutil
+import socket
 import subprocess
 import sys
+import threading
 from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -102,6 +106,41 @@ def test_the_crontab_calls_the_makefile_that_is_there() -> None:
     assert len(lines) == 3 and all("make -s -f /home/you/mletools/examples/nightly.mk cron" in line for line in lines)
     assert "/home/you/runs/nightly.logrotate" in text and "--state $OUT/logrotate.state" in text
     assert "/home/you/runs/nightly/log {" in (EXAMPLES / "nightly.logrotate").read_text()
+
+
+def crontab(text: str) -> tuple[dict[str, str], list[str]]:
+    """(the variables of a crontab, the commands of its lines)."""
+    lines = [line for line in text.splitlines() if line and line[0] != "#"]
+    variables = dict(line.split("=", 1) for line in lines if re.match(r"[A-Z_]+=", line))
+    times = re.compile(r"(?:@reboot|(?:\S+ +){4}\S+)\s+(.*)")
+    return variables, [found[1] for line in lines if (found := times.fullmatch(line))]
+
+
+def test_the_lines_of_cron_and_systemd_train_on_the_tasks_that_they_name(tmp_path: Path) -> None:
+    """Each is run as it would be, but for make -n, which says what a night does."""
+    variables, lines = crontab((EXAMPLES / "nightly.cron").read_text())
+    service = (EXAMPLES / "nightly.service").read_text()
+    of_service = dict(word.split("=", 1) for word in re.findall(r"(?m)^Environment=(MODEL=.*)$", service)[0].split())
+    of_cron = {name: variables[name] for name in ("MODEL", "TASKS", "HELD_OUT", "SERVER", "OUT")}
+    assert of_service == of_cron
+    (started,) = re.findall(r"(?m)^ExecStart=(.*)$", service)
+    runs = tmp_path / "runs"
+    runs.mkdir()
+    for name in ("train.jsonl", "held-out.jsonl"):
+        (runs / name).write_text("a task\n")
+    for line in [*(line for line in lines if "nightly.mk cron " in line), started]:
+        line = line.replace("/home/you/mletools/examples", str(EXAMPLES)).replace("%h/mletools/examples", str(EXAMPLES))
+        line = line.replace("/home/you/runs", str(runs)).replace("make -s", "make -s -n")
+        told = environment(**of_cron)
+        done = subprocess.run(["bash", "-c", line], cwd=runs, env=told, capture_output=True, text=True, check=True)
+        shown = done.stdout + ((runs / "nightly" / "log").read_text() if "cron" in line else "")
+        sampled = [line for line in shown.splitlines() if "mle-rollout" in line]
+        assert len(sampled) == 2 and "train.jsonl" in sampled[0] and "held-out.jsonl" not in sampled[0]
+        assert "held-out.jsonl" in sampled[1] and "train.jsonl" not in sampled[1]
+        assert "mle-train-grpo -q --stream --model Qwen/Qwen3-8B" in shown
+        assert "mle-filter -q --disjoint-from held-out.jsonl train.jsonl" in shown
+        assert "wait_for_server.py http://localhost:8000/v1 1800" in shown
+        shutil.rmtree(runs / "nightly", ignore_errors=True)
 
 
 STUB = """#!/bin/bash
@@ -208,6 +247,97 @@ def test_cron_mails_after_a_failure_alone(box: Box, tmp_path: Path) -> None:
     assert done.returncode == 2 and done.stdout == "another night is running in nightly: nothing was begun\n"
     box.clock("2026-02-02 22:00")
     assert box.make("cron").stdout == "" and box.nights() == ["2026-01-31-2359", "2026-02-01-2200"]
+
+
+@pytest.mark.parametrize("name", ["MODEL", "TASKS", "HELD_OUT"])
+def test_a_night_has_no_default_for_what_it_is_about(box: Box, name: str) -> None:
+    done = box.make(f"{name}=")
+    assert done.returncode == 2 and f"{name} is not set: which? {name}=..." in done.stderr
+    assert not (box.folder / "calls").read_text()
+
+
+def test_what_would_fail_after_hours_fails_before(box: Box) -> None:
+    (box.folder / "held-out.jsonl").write_text("")
+    done = box.make()
+    assert done.returncode == 2 and not (box.folder / "calls").read_text()
+    assert f"held-out.jsonl: there is no such file in {box.folder}, or it is empty" in done.stderr
+    (box.folder / "held-out.jsonl").unlink()
+    assert "held-out.jsonl: there is no such file" in box.make().stderr
+    (box.folder / "held-out.jsonl").write_text("a task\n")
+    (box.folder / "fail-mle-filter").touch()  # the tasks overlap
+    assert box.night() == (2, 0, 0) and box.nights() == []
+    assert not (box.folder / "nightly" / "unfinished").exists()
+    (box.folder / "fail-mle-filter").unlink()
+    assert box.night() == (0, 1, 2) and len(box.nights()) == 1
+
+
+@pytest.mark.skipif(shutil.which("flock") is None, reason="util-linux' flock is not installed: no night is run")
+def test_a_second_night_by_hand_leaves_the_first_alone(box: Box) -> None:
+    (box.folder / "nightly").mkdir()
+    lock = box.folder / "nightly" / "lock"
+    with subprocess.Popen(["flock", str(lock), "cat"], stdin=subprocess.PIPE) as other:
+        while subprocess.run(["flock", "-n", str(lock), "true"], check=False).returncode == 0:
+            pass
+        for target in ("night", "resume"):
+            done = box.make(target)
+            assert done.returncode == 2 and not (box.folder / "calls").read_text()
+            assert "another night is running in nightly: nothing was begun" in done.stderr
+        assert box.make("-n").returncode == 0  # a dry run takes no lock
+        assert other.stdin is not None
+        other.stdin.close()
+    assert box.night() == (0, 1, 2)
+
+
+class Starting(BaseHTTPRequestHandler):
+    """A server that loads its model while it is asked `server.loading` times."""
+
+    def do_GET(self) -> None:
+        self.server.asked.append(self.path)  # type: ignore[attr-defined]
+        loading = len(self.server.asked) <= self.server.loading  # type: ignore[attr-defined]
+        self.send_response(503 if loading else self.server.answer)  # type: ignore[attr-defined]
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *args: object) -> None:
+        pass
+
+
+def waited(url: str, seconds: str) -> subprocess.CompletedProcess[str]:
+    script = [sys.executable, str(EXAMPLES / "wait_for_server.py"), url, seconds]
+    return subprocess.run(script, capture_output=True, text=True, check=False, env=environment())
+
+
+@pytest.mark.parametrize(("path", "answer"), [("/v1", 200), ("", 200), ("/v1/", 401)])
+def test_a_night_waits_for_a_server_that_is_up_late(path: str, answer: int) -> None:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Starting)
+    server.asked, server.loading, server.answer = [], 1, answer  # type: ignore[attr-defined]
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+    done = waited(f"http://127.0.0.1:{server.server_port}{path}", "60")
+    server.shutdown()
+    server.server_close()
+    assert (
+        done.returncode == 0
+        and "waiting up to 60 s for http://127.0.0.1" in done.stderr
+        and "(HTTP 503)" in done.stderr
+    )
+    assert server.asked == ["/v1/models"] * 2  # type: ignore[attr-defined]
+
+
+def test_a_server_that_is_not_there_is_named(box: Box) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))  # and does not listen
+        url = f"http://127.0.0.1:{free.getsockname()[1]}/v1"
+        done = waited(url, "0")
+        assert done.returncode == 1 and done.stderr == (
+            f"{url}: no model server answers after 0 s (Connection refused). Is it running (examples/cluster/serve.sh)? "
+            "WAIT=SECONDS waits longer\n"
+        )
+        night = box.make(f"SERVER={url}", "WAIT=0")
+        assert night.returncode == 2 and "no model server answers after 0 s" in night.stderr and box.nights() == []
+        assert (box.folder / "calls").read_text().split() == ["mle-filter"]
+        alone = (f"SERVER={url}", "WAIT=0", "SAMPLER=-m hf:", "PUBLISH=", "EVALUATOR=-m hf:nightly/run/latest")
+        assert box.night(*alone) == (0, 1, 2)  # who needs no server waits for none
+    assert "no address of a server" in waited("localhost:8000", "0").stderr
 
 
 def test_the_units_of_systemd_call_the_makefile_that_is_there(tmp_path: Path) -> None:

@@ -484,3 +484,33 @@ def test_tables_are_text_markdown_or_csv_without_empty_columns(tmp_path: Path) -
     assert len(csv) == len(markdown) - 1 and markdown[-1].startswith("- missing runs: 0 of 2")  # csv has no notes
     refused = run_command("mle-report", "--format", "csv", "--json", "x.jsonl", cwd=tmp_path, check=False)
     assert refused.returncode == 2 and b"--format is for tables" in refused.stderr
+
+
+def test_validation_is_compared_with_test_by_the_scores_that_were_shown() -> None:
+    def one(number: int, validation: float | None, test: float | None, shown: int, **more: Any) -> dict[str, Any]:
+        turns = [{"action": "score", "duration_s": 1.0, "shown_score": 0.5} for _ in range(shown)]
+        verdict = None if validation is None else {"valid": True, "reason": None, "score": validation}
+        made = rollout(
+            "a", number, test, turns=[*turns, {"action": "answer", "duration_s": 1.0}], validation=verdict, **more
+        )
+        made["grade"]["thresholds"] = {"median": 0.6, "bronze": 0.7, "silver": 0.75, "gold": 0.8}
+        return made
+
+    lower = one(7, 0.5, 0.6, 20, lower=True)
+    lower["grade"]["thresholds"] = {"median": 1.0, "bronze": 0.9, "silver": 0.8, "gold": 0.5}
+    flat = one(8, 0.9, 0.8, 20)
+    flat["grade"]["thresholds"] = None
+    runs = [
+        one(0, 0.7, 0.75, 1), one(1, 0.75, 0.65, 2), one(2, 0.7, 0.7, 3), one(3, 0.9, 0.5, 9), lower, flat,
+        one(4, None, 0.7, 0), one(5, 0.7, None, 1), one(6, 0.7, 0.1, 1, reveal_test=True),
+    ]  # fmt: skip
+    found = rows([a_set("x", *runs)])["all", "x"]["validation_gap"]
+    assert [(each["scores"], each["rollouts"], each["validation_better"]) for each in found] == [
+        ("1", 1, 0.0), ("2 to 3", 2, 0.5), ("8 to 15", 1, 1.0), ("16 and more", 2, 1.0),
+    ]  # fmt: skip
+    # of the way from median to gold: (0.7 - 0.75) / 0.2; (0.1 / 0.2 + 0) / 2; 0.4 / 0.2; (0.6 - 0.5) / (1 - 0.5)
+    assert [each["gap_mean"] for each in found] == pytest.approx([-0.25, 0.25, 2.0, 0.2])
+    assert found[1]["gap_sem"] == pytest.approx(0.25) and found[3]["gap_sem"] is None
+    text = report(list(rows([a_set("x", *runs)]).values()))
+    assert "scores shown" in text and "+2.000" in text and "positive: validation is better" in text
+    assert "validation_gap" not in rows([a_set("y", rollout("a", 0, 0.5))])["all", "y"]
