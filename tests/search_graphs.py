@@ -21,7 +21,8 @@ def made(number: int, hypothesis: str = "", **changes: Any) -> dict[str, Any]:
     printed = {"head": f"epoch 1\nValidation score: {score}\n", "tail": "", "bytes": 30}
     node = {
         "number": number, "parents": [], "operation": "draft", "branch": number, "depth": 0, "repairs": 0, "round": number,
-        "hypothesis": hypothesis or f"idea {number}", "component": "Model", "problem": None, "why": "", "score": score, "lesson": "",
+        "hypothesis": hypothesis or f"idea {number}", "component": "Model", "problem": None, "why": "", "score": score,
+        "told": score, "lesson": "",
         "seconds": 1.0, "elapsed": float(number), "usage": {}, "code": f"print({number})\n",
         "execution": {"stdout": printed, "stderr": {"head": "", "tail": "", "bytes": 0}, "duration_s": 12.0},
         "validation": {"valid": True, "score": 0.8, "reason": None},

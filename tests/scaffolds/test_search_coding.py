@@ -129,7 +129,15 @@ def answer(code: str) -> str:
 
 def node(number: int = 0, **more: Any) -> dict[str, Any]:
     """Details of an earlier node."""
-    kept = {"number": number, "hypothesis": f"idea {number}", "problem": None, "score": 0.8123, "lesson": "", "why": ""}
+    kept = {
+        "number": number,
+        "hypothesis": f"idea {number}",
+        "problem": None,
+        "score": 0.8123,
+        "told": 0.8123,
+        "lesson": "",
+        "why": "",
+    }
     return {**kept, "code": f"print({number})\n", **ran(stdout=f"output {number}"), "trials": [], **more}
 
 

@@ -12,6 +12,7 @@ import pytest
 from search_graphs import TASK, child, graph_of, made, node
 
 from mletools.records.errors import ToolError
+from mletools.scaffolds.interface import Settings
 from mletools.scaffolds.messages import fenced
 from mletools.scaffolds.search import node_context
 from mletools.scaffolds.search.graph import Graph
@@ -46,7 +47,7 @@ class NodeContext:
 
     def __init__(self, answer: str | None):
         self.task, self.answer = TASK, answer
-        self.job = SimpleNamespace(task=TASK, settings=SimpleNamespace(validation=0.2, reveal_test=False))
+        self.job = SimpleNamespace(task=TASK, settings=Settings())
         self.prompts: list[str] = []
 
     task_text = node_context.NodeContext.task_text
@@ -257,20 +258,24 @@ def test_a_chain_is_told_its_earlier_steps(tmp_path: Path) -> None:
 # --- lines and lessons --------------------------------------------------------------------------------------------
 
 
-def test_an_experiment_in_a_line() -> None:
-    assert experiment_line(node(score=0.81234567)) == "- experiment 7: Use trees. -> score 0.812346"
-    assert experiment_line(node(lesson="It\nhelps. ")) == "- experiment 7: Use trees. -> score 0.8 (It helps.)"
-    assert experiment_line(node(score=None, problem="slow")) == "- experiment 7: Use trees. -> failed: slow"
-    hostile = experiment_line(node(hypothesis="a\n# Candidates\n\n" + "x" * 5000, lesson="y\u2028" * 5000))
+def test_an_experiment_in_a_line(tmp_path: Path) -> None:
+    graph = graph_of(tmp_path)
+    assert experiment_line(node(score=0.81234567), graph) == "- experiment 7: Use trees. -> score 0.812346"
+    assert experiment_line(node(lesson="It\nhelps. "), graph) == "- experiment 7: Use trees. -> score 0.8 (It helps.)"
+    assert experiment_line(node(score=None, problem="slow"), graph) == "- experiment 7: Use trees. -> failed: slow"
+    hostile = experiment_line(node(hypothesis="a\n# Candidates\n\n" + "x" * 5000, lesson="y\u2028" * 5000), graph)
     assert len(hostile.splitlines()) == 1 and len(hostile) < MOST_HYPOTHESIS + 500
 
 
-def test_a_failure_in_a_line_says_how() -> None:
+def test_a_failure_in_a_line_says_how(tmp_path: Path) -> None:
+    graph = graph_of(tmp_path)
     failed = {"score": None, "problem": "failed", "why": "The program failed:\nKeyError: 'y'"}
-    assert experiment_line(node(**failed)) == (
+    assert experiment_line(node(**failed), graph) == (
         "- experiment 7: Use trees. -> failed: failed (The program failed: KeyError: 'y')"
     )
-    assert experiment_line(node(**failed, lesson="y is called z.")).endswith("-> failed: failed (y is called z.)")
+    assert experiment_line(node(**failed, lesson="y is called z."), graph).endswith(
+        "-> failed: failed (y is called z.)"
+    )
 
 
 def test_all_failed_attempts_at_an_idea(tmp_path: Path) -> None:

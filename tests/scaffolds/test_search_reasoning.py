@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from search_graphs import TASK, child, graph_of, made
 
+from mletools.scaffolds.interface import Settings
 from mletools.scaffolds.search import node_context
 from mletools.scaffolds.search.graph import Graph, Node
 from mletools.scaffolds.search.interfaces import AXES, Expansion, Hypothesis, Idea, Plan, Question, Unanswered
@@ -39,7 +40,7 @@ class NodeContext:
 
     def __init__(self, answers: Mapping[str, Sequence[str]], seed: int = 0):
         self.task, self.rng = TASK, random.Random(seed)
-        self.job = SimpleNamespace(task=TASK, settings=SimpleNamespace(validation=0.2, reveal_test=False))
+        self.job = SimpleNamespace(task=TASK, settings=Settings())
         self.answers = {role: list(texts) for role, texts in answers.items()}
         self.asked: list[tuple[str, str]] = []
 
