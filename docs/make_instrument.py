@@ -22,21 +22,32 @@ of imports; the others after a call that the table below names.
 anything: `instrument.markers` lists the expected reports. `mle-sandbox` watches these calls while the program runs,
 leaves its text and line numbers unchanged, and decides by the objects themselves:
 
-- A function or class counts if it belongs to an installed library, whatever its name. Aliases, calls within f-strings,
-  and functions passed as arguments (`run_in_executor`, `map`, `partial`, `Thread`, `delayed`) count; dead code,
-  strings, comments and the program's own classes under a library's name do not.
-- Only imports count before a file of `./input` was opened.
-- A model is an estimator with `predict` (a pipeline by its last step, a search by its estimator) or a torch module with
-  parameters. Fitting anything else trains no model. An optimizer's step counts if its parameters have gradients.
-- A prediction counts if it has as many rows as a table (or a folder has files) in `./input` whose name refers to test
-  or submission, at once or batch by batch through a loop. Names that refer to training or validation rows, or the parts
-  of `train_test_split`, rule it out, because a hold-out may have as many rows. Where no row count is available, the
-  names alone decide.
-- Names tell losses apart: "held-out" is an argument whose name refers to test or validation rows. With torch, disabled
-  gradients do.
+- A function counts if its code is that of an installed library's file, whatever its name. Aliases, calls within
+  f-strings, and functions passed as arguments (`run_in_executor`, `map`, `partial`, `Thread`, `delayed`) count; dead
+  code, strings, comments, the program's own classes under a library's name, and a library's classes and modules with
+  functions of the program in them do not.
+- Only imports count before an existing file of `./input` was opened. Data are loaded from a path, an open file or an
+  archive there, or from a text that such a file contains.
+- A model is a library's estimator with `predict` (a pipeline by its last step, any other by all estimators in it) or a
+  torch module with parameters, which may be the program's own class. Fitting anything else trains no model; within the
+  program's own estimators, the library's that they use count. An optimizer's step counts if its parameters have
+  gradients.
+- Training counts on rows of the data: at least a tenth of the largest table that is not a test table (between 2 and
+  100), in one call or over batches, not constant. If all data to train on are tables of at most 8 MB, a column of
+  the inputs or targets must also resemble one of theirs: by the shares of its values if it has few (renamed labels and
+  subsets do), or by the values, also behind log, log1p and square root.
+- A prediction counts after such training, if it has as many rows as a table (or a folder has files) in `./input` whose
+  name refers to test or submission, at once or batch by batch through a loop. Names that refer to training or
+  validation rows, or the parts of `train_test_split`, rule it out, because a hold-out may have as many rows. Where no
+  row count is available, the names alone decide.
+- A loss counts if a metric compares two values after such training, one of which resembles a column of the data, or if
+  a network that is trained on such rows computed it. Names tell losses apart: "held-out" is an argument whose name
+  refers to test or validation rows. With torch, disabled gradients do.
+- With `--mode lm` a report needs both: the model's place is reached, and the sandbox saw the operation before.
 
 Not covered: losses written out in numpy, library functions passed to other processes, predictions assembled by a
-generator expression, models that the program implements itself. The table's `{...}` names count only where a program
+generator expression, models that the program implements itself, training on constant inputs, on few rows, or on values
+that are all transformed in other ways. The table's `{...}` names count only where a program
 runs with plain markers (`--plain-markers`): there the reports are in its text, `instrument.code`, and nothing is
 checked.
 

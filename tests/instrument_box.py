@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mletools.instrument import MARKERS, instrument, make_nonce, observer_text, read_report
+from mletools.instrument import MARKERS, describe, instrument, make_nonce, observer_text, read_report
 from mletools.sandbox import Limits, Outcome
 from mletools.sandbox.interface import Setup
 from mletools.sandbox.local import LocalSandbox
@@ -34,15 +34,15 @@ def box() -> Iterator[LocalSandbox]:
         yield sandbox
 
 
-def watched(code: str, mode: str = "ast") -> str:
+def watched(code: str, public: Path, mode: str = "ast") -> str:
     """The observer's text for a program."""
     result = instrument(code)
     assert result.sites is not None, result.problem
-    return observer_text({"nonce": NONCE, "sites": result.sites, "mode": mode}, [23])
+    return observer_text({"nonce": NONCE, "sites": result.sites, "mode": mode}, describe(public))
 
 
 def run(box: LocalSandbox, public: Path, code: str) -> tuple[str, Outcome]:
     """The letters of the reports that arrived, and the outcome."""
-    outcome = box.run(code, public, Limits(), 1, observer=watched(code))
+    outcome = box.run(code, public, Limits(), 1, observer=watched(code, public))
     markers, _, _ = read_report(outcome.stdout, outcome.stderr, NONCE)
     return "".join(LETTERS[MARKERS.index(marker)] for marker in markers), outcome

@@ -162,6 +162,22 @@ class Blend(BaseEstimator, ClassifierMixin):
         return self.predict_proba(X).argmax(1)
 Blend().fit(X, y).predict(test[["a", "b"]])
 """, "ILDTP"),
+    "a library's class with a fit of one's own": (LOAD + """
+class Mine(RandomForestClassifier):
+    def fit(self, X, y):
+        super().fit(X.fillna(0), y)
+        return self
+Mine(n_estimators=3).fit(X, y).predict(test[["a", "b"]])
+""", "ILDTP"),
+    "arguments in a list and a dict": (LOAD + """
+args, named = [X, y], {"X": test[["a", "b"]]}
+model = LogisticRegression().fit(*args)
+model.predict(**named)
+""", "ILDTP"),
+    "scaled by hand, with the target's logarithm": (LOAD + """
+Xs, Ts = StandardScaler().fit_transform(X), StandardScaler().fit_transform(test[["a", "b"]])
+Ridge().fit(Xs, np.log1p(train["a"])).predict(Ts)
+""", "ILDTP"),
     "notebook": (HEAD + """
 # %% load
 df = pd.read_csv("./input/train.csv"); df.head()
@@ -289,6 +305,14 @@ with torch.no_grad():
 """, "ILDATBP"),
     "torch that never predicts": (TORCH + LOOP, "ILDATB"),
     "torch that only defines": (TORCH + "model = Net(); criterion = nn.MSELoss(); opt = torch.optim.SGD(model.parameters(), lr=1)\nopt.step()\n", "ILD"),
+    "torch with a schedule": (TORCH + """
+model = Net(); opt = torch.optim.AdamW(model.parameters()); schedule = torch.optim.lr_scheduler.StepLR(opt, 1)
+criterion = nn.BCEWithLogitsLoss()
+for _ in range(2):
+    for xb, yb in train_loader:
+        opt.zero_grad(); loss = criterion(model((xb - 5) / 3), yb); loss.backward(); opt.step()
+    schedule.step()
+""", "ILDAT"),
     "torch, a loss of one's own": (TORCH + """
 model = nn.Linear(2, 1)
 opt = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -346,7 +370,7 @@ m.predict(np.zeros((23, 1))); log_loss([0, 1], [0.1, 0.9])
 Ridge.fit = lambda self, X, y: self
 Ridge.predict = lambda self, X: np.zeros(23)
 Ridge().fit(X, y).predict(test)
-""", "ILD"),
+""", "IL"),
     "patched builtins": ("""
 import builtins, os
 open("input/train.csv").close()

@@ -2,7 +2,7 @@
 
 The source of this module runs in the sandbox before the program, with the standard library only. The program's file is
 unchanged: `compiled` compiles it with hooks around the calls that `sites` lists. The hooks pass every value through;
-they judge the objects (the function, its owner, the number of rows), not their names.
+they judge the objects (the function, its owner, the rows given and returned), not their names.
 
 Covered: calls everywhere, also in f-strings; functions passed on to be called elsewhere in this process or in a fork.
 Not covered: functions passed to other processes, losses written in numpy.
@@ -15,6 +15,7 @@ from __future__ import annotations
 import copyreg
 import functools
 import inspect
+import io
 import json
 import mmap
 import os
@@ -26,17 +27,22 @@ from contextlib import suppress
 from threading import get_ident
 from typing import Any
 
-from .judging import LOADED, Library, has_gradients, holds_something, is_scalar, quiet, rows_in
+from .evidence import Rows, described
+from .judging import LOADED, Library, has_gradients, holds_something, is_scalar, owner_of, quiet, rows_in, trains
 from .weaving import weave
 
 # Flags of a site; see sites.py, which writes them.
 HELD_OUT, NOT_TEST, WATCHED, LOSS = 1, 2, 4, 8
 DEFINED, TRAINING, TRAINED, TESTING, PREDICTED = range(2, 7)  # numbers of the markers
-_HOOKS = ("before", "note", "after", "place", "loop")
+_HOOKS = ("before", "note", "spread", "refer", "after", "place", "loop")
 _SNOOPING = {"gc.get_objects", "gc.get_referrers", "gc.get_referents", "sys._current_frames", "sys._current_exceptions"}
 _SNOOPING |= {"sys.setprofile", "sys.settrace", "sys.monitoring.register_callback"}
 _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.MethodType)
+_PATHS = (str, bytes, os.PathLike)
+_ATTEMPTS = 40  # to recognise rows, and texts, that do not resemble the data; each takes some hundredths of a second
+_MOST_PENDING = 200  # calls; those that raised stay until their place is reached again
 _FRAMES = {"tb_frame", "gi_frame", "cr_frame", "ag_frame"}
+_CODES = {"__code__", "f_code", "gi_code", "cr_code", "ag_code"}
 _OWN = globals()
 
 
@@ -56,10 +62,12 @@ class Observer:
     """The observations of one program."""
 
     def __init__(self, config: dict[str, Any]) -> None:
-        """config: tokens (by marker), flags (by site), rows (of test files), table, waits (reports only at places)."""
+        """config: tokens (by marker), flags (by site), data (see tables.py), table, waits (reports only at places)."""
         self.tokens: dict[int, str] = dict(enumerate(config["tokens"]))
         self.flags: dict[int, int] = {at: flags for at, flags, _ in config["calls"]}
-        self.rows = set(config["rows"])
+        self.rows = set(config["data"]["rows"])
+        self.least: int = config["data"]["least"]
+        self.described = described(config["data"]["columns"])
         self.waits: bool = config["waits"]
         self.input = os.path.realpath("input")
         own = os.getcwd()
@@ -67,10 +75,14 @@ class Observer:
         library_folders = tuple(each + "/" for each in {*folders, sys.prefix} if each not in ("/", own))
         self.library = Library(config["table"], library_folders)
         self.pending: dict[tuple[int, int], list[Any]] = {}
+        self.known: dict[Any, bool] = {}  # functions: whether they are the program's
         self.sums: dict[int, int] = {}
         self.seen: set[int] = set()
+        self.files: list[str] = []
+        self.inputs, self.targets = Rows(), Rows()
+        self.attempts = 0
         self.stepped = self.looking = False
-        self.shared = mmap.mmap(-1, 1)  # with forks of the program, which may read the data
+        self.shared = mmap.mmap(-1, 2)  # with forks of the program, which may read the data and train
         self.busy: set[int] = set()
         self.originals: dict[int, Any] = {}
 
@@ -79,44 +91,70 @@ class Observer:
         """Whether the program has opened a file of the task's data."""
         return self.shared[0] != 0
 
-    # hooks: (site, value) -> value
+    @property
+    def learned(self) -> bool:
+        """Whether the program has trained on rows of the data."""
+        return self.shared[1] != 0
 
-    def before(self, site: int, function: Any) -> Any:
-        if self.tokens:
-            self.pending[get_ident(), site] = [function, False]
+    # hooks: (site, value) -> value. A call belongs to the frame that makes it, so that no other call at its site,
+    # in a recursion, another thread or a generator that rests, is taken for it.
+
+    def before(self, site: int, function: Any, frame: Callable[[int], Any] = sys._getframe) -> Any:
+        if self.tokens and (self.flags.get(site, 0) & LOSS or not self._is_the_program_s(function)):
+            if len(self.pending) >= _MOST_PENDING:
+                self.pending.pop(next(iter(self.pending)), None)
+            self.pending[id(frame(1)), site] = [function]
         return function
 
-    def note(self, site: int, value: Any) -> Any:
-        entry = self.pending.get((get_ident(), site))
-        if entry is None:
-            return value
-        if isinstance(value, (str, os.PathLike)):
-            entry[1] = entry[1] or self._is_input(value)
-        elif isinstance(value, _FUNCTIONS):  # not other callables: a network must stay what it is
+    def note(self, site: int, value: Any, frame: Callable[[int], Any] = sys._getframe) -> Any:
+        entry = self.pending.get((id(frame(1)), site)) if self.pending else None
+        if entry is not None:
+            entry.append(value)
+        return value
+
+    def spread(self, site: int, value: Any, frame: Callable[[int], Any] = sys._getframe) -> Any:
+        entry = self.pending.get((id(frame(1)), site)) if self.pending else None
+        if entry is not None and type(value) in (list, tuple, dict):
+            entry += value.values() if type(value) is dict else value
+        return value
+
+    def refer(self, site: int, value: Any) -> Any:
+        if isinstance(value, _FUNCTIONS):  # not other callables: a network must stay what it is
             return self._guarded(self._reference, value) or value
         return value
 
-    def after(self, site: int, result: Any) -> Any:
-        entry = self.pending.pop((get_ident(), site), None) if self.pending else None
+    def after(self, site: int, result: Any, frame: Callable[[int], Any] = sys._getframe) -> Any:
+        entry = self.pending.pop((id(frame(1)), site), None) if self.pending else None
         if entry is not None:
-            self._guarded(self._judge, entry[0], self.flags.get(site, 0), entry[1], result)
+            self._guarded(self._judge, entry[0], self.flags.get(site, 0), entry[1:], result)
         return result
 
     def place(self, number: int, value: Any) -> Any:
-        """A place of a report: `number` is its marker, plus 10 where the table's operation must be seen first."""
-        if number < 10 or number - 10 in self.seen:
-            self._emit(number % 10)
+        """A place of a report: the imports were made, anything else must have been seen first."""
+        if number == 0 or number in self.seen:
+            self._emit(number)
         return value
 
     def loop(self, outermost: int, value: Any) -> Any:
-        if self.rows.intersection(self.sums.values()):
+        if self.rows.intersection(self.sums.values()) and self._has_trained():
             self._saw(PREDICTED)
         self.sums.clear()
-        if outermost and self.stepped:
+        if outermost and self.stepped and self._learns():
             self._saw(TRAINED)
         return value
 
     # judging calls
+
+    def _is_the_program_s(self, function: Any) -> bool:
+        if type(function) is types.MethodType:
+            function = function.__func__
+        if type(function) is not types.FunctionType:
+            return False
+        if function not in self.known:
+            if len(self.known) > _MOST_PENDING:
+                self.known.clear()
+            self.known[function] = not function.__code__.co_filename.startswith(self.library.folders)
+        return self.known[function]
 
     def _guarded(self, function: Callable[..., Any], *args: Any) -> Any:
         """Run a function that may run the program's code; its errors are ignored."""
@@ -137,7 +175,6 @@ class Observer:
             return None
 
         def call(*args: Any, **options: Any) -> Any:
-            path = any(isinstance(each, (str, os.PathLike)) and self._is_input(each) for each in args)
             mine = get_ident() not in self.busy
             self.busy.add(get_ident())
             try:
@@ -145,7 +182,7 @@ class Observer:
             finally:
                 if mine:
                     self.busy.discard(get_ident())
-            self._guarded(self._judge, function, 0, path, result)
+            self._guarded(self._judge, function, 0, [*args, *options.values()], result)
             return result
 
         reference = opaque(call)
@@ -161,49 +198,162 @@ class Observer:
         entry = self.originals.get(id(wrapper))
         return wrapper.__reduce__() if entry is None else (functools.partial, (entry[0],))
 
-    def _judge(self, function: Any, flags: int, path: bool, result: Any) -> None:
-        if isinstance(function, functools.partial):
+    def _judge(self, function: Any, flags: int, args: list[Any], result: Any) -> None:
+        while type(function) is functools.partial:
+            args = [*function.args, *args, *function.keywords.values()]
             function = function.func
+        self.library.whole.clear()
         rows = self.library.rows_of(function)
-        owner = getattr(function, "__self__", None)
-        if path and any(marker == LOADED for marker, _ in rows):
+        if isinstance(function, type) and any(marker == LOADED for marker, _ in rows):
+            self._fed(args)  # DMatrix(X, y)
+        rows = [row for row in rows if row[0] not in self.seen or (row[1] == "INFERENCE" and not self.learned)]
+        owner = owner_of(function)
+        bound = isinstance(function, types.MethodType) and not isinstance(owner, type)
+        if any(marker == LOADED for marker, _ in rows) and self._reads(args) and holds_something(result):
             self.shared[0] = 1
+            self._saw(LOADED)
         if not self.opened:
             return
-        silent = quiet()
-        for marker, when in rows:
-            if marker == LOADED:
-                self._saw(LOADED) if holds_something(result) else None
-            elif when == "LOOP":
-                self.stepped = self.stepped or has_gradients(owner)
-            elif when in ("SEEN", "HELD_OUT"):
-                held = bool(flags & HELD_OUT) or silent
-                self._saw(marker) if held == (when == "HELD_OUT") else None
-            elif marker == PREDICTED:
-                if not flags & NOT_TEST:
-                    self._predicted(owner if when == "TEST" else function, result, when)
-            else:
-                self._saw(marker)
-                if marker == TRAINED and flags & WATCHED:
-                    self._saw(TESTING)
-        if flags & LOSS and is_scalar(result):
-            self._saw(TESTING if flags & HELD_OUT or silent else TRAINING)
-        if self.library.is_model(result):
+        if rows and self._is_whole(function, owner if bound else None):
+            for marker, when in rows:
+                if marker != LOADED and marker != PREDICTED:
+                    self._worked(marker, when, owner, flags, args, result)
+                elif marker == PREDICTED:
+                    self._predicted(owner if when == "TEST" else function, flags, args, result, when)
+        if flags & LOSS and hasattr(result, "requires_grad") and is_scalar(result):
+            self._loss(flags, args, result)
+        if DEFINED not in self.seen and self.library.is_model(result):
             self._saw(DEFINED)
 
-    def _predicted(self, model: Any, result: Any, when: str) -> None:
-        if when == "INFERENCE" and not (quiet() or getattr(model, "training", None) is False):
-            self.sums.pop(id(model), None)
+    def _is_whole(self, function: Any, owner: Any) -> bool:
+        """Whether a function's module is the library's, and a method's object can train: nothing in either is replaced."""
+        is_able = owner is None or trains(owner) or self.library.can_do(function)
+        return is_able and self.library.is_untouched(function)
+
+    def _worked(self, marker: int, when: str, owner: Any, flags: int, args: list[Any], result: Any) -> None:
+        """A call of the table that trains a model, or that computes a loss."""
+        if when == "LOOP":
+            self.stepped = self.stepped or has_gradients(owner)
+        elif when in ("SEEN", "HELD_OUT"):
+            held = bool(flags & HELD_OUT) or quiet()
+            if held == (when == "HELD_OUT") and self._loss_of(args, result):
+                self._saw(marker)
+        elif type(owner).__name__ == "Tensor":
+            if self._learns():
+                self._saw(marker)
+        elif self._trained(owner, args):
+            self._saw(marker)
+            if marker == TRAINED and flags & WATCHED:
+                self._saw(TESTING)
+
+    def _trained(self, owner: Any, args: list[Any]) -> bool:
+        """Whether a call was given rows of the data: to an estimator, to a cross-validation, in a library's object."""
+        if owner is None and args and hasattr(args[0], "fit"):
+            if not self.library.is_model(args[0], 1):
+                return False
+            args = args[1:]
+        if hasattr(owner, "train_dataset"):
+            return len(owner.train_dataset) >= self.least
+        self._fed(args)
+        unknown = not self.described and not self.inputs.count and bool(args)  # a library's own kind of data set
+        return unknown or self._learns()
+
+    def _fed(self, args: list[Any]) -> None:
+        if not self.learned and self.attempts < _ATTEMPTS:
+            fed = [each for each in args[:3] if type(each) not in (str, int, float, bool, dict)]
+            for rows, value in zip((self.inputs, self.targets), fed, strict=False):
+                rows.add(value)
+
+    def _learns(self) -> bool:
+        """Whether the program has trained on rows of the data, in one call or many."""
+        if not self.learned and self.least <= self.inputs.count and self.inputs.is_new() and self._may_try():
+            of_data = not self.described or self.inputs.are_of(self.described) or self.targets.are_of(self.described)
+            self.shared[1] = self.inputs.varies() and of_data
+        return self.learned
+
+    def _may_try(self) -> bool:
+        self.attempts += 1
+        return self.attempts <= _ATTEMPTS
+
+    def _has_trained(self) -> bool:
+        return self.learned or not self.described
+
+    def _loss_of(self, args: list[Any], result: Any) -> bool:
+        """Whether a library's metric compares two different columns, of which one has values of the data."""
+        if hasattr(result, "requires_grad"):
+            return False  # see _loss
+        if not self._has_trained() or len(args) < 2 or args[0] is args[1] or not self._may_try():
+            return False
+        for each in args[:2]:
+            rows = Rows()
+            rows.add(each)
+            if rows.count > 1 and rows.varies() and (not self.described or rows.are_of(self.described)):
+                return True
+        return False
+
+    def _loss(self, flags: int, args: list[Any], result: Any) -> None:
+        """A loss of torch: of a network in training, or of one that has been trained."""
+        if flags & HELD_OUT or quiet():
+            if self.stepped and self._learns():
+                self._saw(TESTING)
+        elif result.requires_grad:
+            self._fed([None, *args[1:2]])
+            if self._learns():
+                self._saw(TRAINING)
+
+    def _predicted(self, model: Any, flags: int, args: list[Any], result: Any, when: str) -> None:
+        if when == "INFERENCE":
+            if not self.library.is_model(model):
+                return
+            if not (quiet() or getattr(model, "training", None) is False):
+                self.sums.pop(id(model), None)
+                self._fed(args[:1])
+                return
+        if flags & NOT_TEST or PREDICTED in self.seen:
             return
         rows = rows_in(result)
-        if not self.rows or rows in self.rows:
+        if (not self.rows or rows in self.rows) and self._has_trained():
             self._saw(PREDICTED)
         elif rows is not None:
             self.sums[id(model)] = self.sums.get(id(model), 0) + rows
 
+    # the task's data
+
+    def _reads(self, args: list[Any]) -> bool:
+        """Whether one of some arguments is a file of the task's data, or a text in one."""
+        for each in args[:5]:
+            if isinstance(each, dict):
+                each = list(each.values())
+            if type(each) in (list, tuple):
+                if each and self._reads(list(each)):
+                    return True
+            elif isinstance(each, _PATHS) and self._is_input(each):
+                return True
+            elif self.library.is_reader(each):
+                archive = getattr(getattr(each, "_fileobj", None), "_file", each)
+                return self._is_input(getattr(archive, "name", ""))
+            else:
+                text = each.getvalue() if isinstance(each, (io.StringIO, io.BytesIO)) else each
+                if isinstance(text, (str, bytes)) and len(text) > 1 and self._is_in_a_file(text):
+                    return True
+        return False
+
+    def _is_in_a_file(self, text: str | bytes) -> bool:
+        if not self._may_try():
+            return False
+        wanted = (text.encode() if isinstance(text, str) else text).strip()
+        for path in self.files[:20]:
+            if os.stat(path).st_size >= max(1, len(wanted)) and len(wanted) >= 8:
+                with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as content:
+                    if content.find(wanted[:4096]) >= 0:
+                        return True
+        return False
+
     def _is_input(self, path: Any) -> bool:
+        """Whether a path leads to something in ./input."""
         try:
-            return bool(os.path.realpath(os.fspath(path)).startswith(self.input + "/"))
+            path = os.path.realpath(os.fsdecode(path))
+            return bool(path.startswith(self.input + "/") and os.path.exists(path))
         except (TypeError, ValueError, OSError):
             return False
 
@@ -235,15 +385,27 @@ class Observer:
             path = args[0]
             if isinstance(path, str) and not self.looking and self.tokens:
                 self.looking = True
-                if not self.opened and self._is_input(path):
+                if len(self.files) < 20 and path not in self.files and self._is_input(path):
+                    self.files.append(path)
                     self.shared[0] = 1
                 self.looking = False
         elif event in _SNOOPING:
             self.tokens.clear()
         elif event == "object.__getattr__" and args[1] in _FRAMES:
             self._look(args[0], args[1])
+        elif event == "object.__getattr__" and args[1] in _CODES:
+            self._read_code()
         elif (event == "sys._getframe" and self.busy) or event.startswith("ctypes."):
             self._look(None, event)
+
+    def _read_code(self) -> None:
+        """End all reports if the program itself reads code, because the hooks are among its constants."""
+        if not self.looking and self.tokens:
+            self.looking = True
+            reader = sys._getframe(3).f_code.co_filename
+            self.looking = False
+            if not reader.startswith((*self.library.folders, "<frozen ", "<string>")) or reader.endswith("/dis.py"):
+                self.tokens.clear()
 
     def _look(self, thing: Any, event: str) -> None:
         """End all reports if a requested frame leads to this module's, or if the program reads memory."""

@@ -11,11 +11,10 @@ import functools
 import hashlib
 import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-from . import judging, observer, operations, weaving
-from .calls import Around, Place, calls_of, earned, is_watched
+from . import evidence, judging, observer, operations, weaving
+from .calls import Around, Place, calls_of, is_watched
 from .names import Names, dotted, head, words, words_of
 from .operations import MARKERS
 
@@ -32,32 +31,25 @@ _CODES = {
 
 
 def call_sites(tree: ast.Module) -> list[list[Any]]:
-    """[number of the call in ast.walk's order, flags, positions of the arguments to inspect] of each site."""
+    """[number of the call in ast.walk's order, flags, positions of functions passed on] of each site."""
     names = Names.of(tree)
     own = _functions(tree)
     numbers = {node: at for at, node in enumerate(n for n in ast.walk(tree) if isinstance(n, ast.Call))}
     call_sites = []
     for call, _, around in calls_of(tree, names, strings=True):
-        noted = _passed_on(call, names)
-        if noted or _could_earn(call, names, own):
-            if _could_load(call, names):
-                noted = [0, *noted] if 0 not in noted else noted
-            call_sites.append([numbers[call], _flags(call, around, names), noted])
+        passed_on = _passed_on(call, names)
+        if passed_on or _could_earn(call, names, own):
+            call_sites.append([numbers[call], _flags(call, around, names), passed_on])
     return sorted(call_sites)[:_MOST_SITES]
 
 
 def place_sites(tree: ast.Module, places: Sequence[tuple[Place, str]]) -> list[list[Any]]:
-    """[number of the statement in ast.walk's order, whether after it, the marker] of each place.
-
-    10 is added to a marker that must be seen first: one that a call in the program earns by the table.
-    """
+    """[number of the statement in ast.walk's order, whether after it, the marker] of each place."""
     statements = {node: at for at, node in enumerate(n for n in ast.walk(tree) if isinstance(n, ast.stmt))}
-    earnable = {each.marker for each in earned(tree)}
     place_sites = []
     for place, marker in places:
-        number = MARKERS.index(marker) + 10 * (marker in earnable)
         statement = place.body[place.at - 1] if place.at else place.body[0]
-        place_sites.append([statements[statement], bool(place.at), number])
+        place_sites.append([statements[statement], bool(place.at), MARKERS.index(marker)])
     return place_sites
 
 
@@ -66,14 +58,14 @@ def tokens_of(nonce: str) -> list[str]:
     return [f"[mle:{hashlib.sha256((nonce + marker).encode()).hexdigest()[:16]}]" for marker in MARKERS]
 
 
-def observer_text(instrument: dict[str, Any], rows: Sequence[int]) -> str:
-    """The module that compiles and watches a program in the sandbox; `rows`: numbers of rows of the test files."""
+def observer_text(instrument: dict[str, Any], data: dict[str, Any]) -> str:
+    """The module that compiles and watches a program in the sandbox; `data`: see tables.describe."""
     config = {
         "tokens": tokens_of(instrument["nonce"]),
         "calls": instrument["sites"]["calls"],
         "places": instrument["sites"]["places"],
         "waits": instrument["mode"] == "lm",
-        "rows": list(rows),
+        "data": data,
         "table": _table(),
     }
     return f"{_source()}\n\nload = loader({json.dumps(config)!r})\n"
@@ -83,7 +75,7 @@ def observer_text(instrument: dict[str, Any], rows: Sequence[int]) -> str:
 def _source() -> str:
     """The modules that run in the sandbox, joined into one without imports from this package."""
     lines = ["from __future__ import annotations\n"]
-    for module in (judging, weaving, observer):
+    for module in (evidence, judging, weaving, observer):
         text: str = module.__loader__.get_source(module.__name__)  # type: ignore[union-attr]
         lines += [line for line in text.splitlines(True) if not line.startswith(("from .", "from __future__"))]
     return "".join(lines)
@@ -139,11 +131,6 @@ def _loads() -> list[str]:
     return [" ".join(sorted(last - {"*"}))]
 
 
-def _could_load(call: ast.Call, names: Names) -> bool:
-    called = [each.rpartition(".")[2] for each in names.of_call(call)]
-    return not called or operations.matches(called, _loads()[0])
-
-
 def _passed_on(call: ast.Call, names: Names) -> list[int]:
     """The positions of arguments that name a function of the table, which the callee may call."""
     positions = []
@@ -178,32 +165,3 @@ def _is_of_training_rows(values: list[ast.expr], argument_words: set[str], aroun
             return False
     words = argument_words | around.loops | around.function
     return bool(words & operations.TRAINING_WORDS) and not words & operations.TEST_WORDS
-
-
-def rows_of_test(public: Path) -> list[int]:
-    """The possible numbers of rows of a test prediction, from the files in `public`; empty where unknown."""
-    return list(_count_rows(str(public)))
-
-
-@functools.cache
-def _count_rows(public: str) -> tuple[int, ...]:
-    counts = set()
-    for path in sorted(Path(public).iterdir()):
-        if not words_of(path.stem) & {"test", "submission", "tests"}:
-            continue
-        if path.is_dir():
-            counts.add(sum(1 for each in path.rglob("*") if each.is_file()))
-        elif path.suffix in (".csv", ".tsv"):
-            counts.add(_records(path))
-    return tuple(sorted(counts - {0}))
-
-
-def _records(path: Path) -> int:
-    """The number of records of a table after its header; line ends in quotes do not count."""
-    quotes = records = 0
-    last = b"\n"
-    with path.open("rb") as file:
-        for last in file:
-            quotes += last.count(b'"')
-            records += quotes % 2 == 0 and last.strip() != b""
-    return max(0, records - 1)

@@ -26,6 +26,11 @@ class _Weaver(ast.NodeTransformer):
             ast.copy_location(node, where)
         return call
 
+    def _noted(self, value: ast.expr, site: int, is_passed_on: bool, hook: str = "note") -> ast.expr:
+        """An argument, with hooks."""
+        value = self._hook("refer", site, value, value) if is_passed_on else value
+        return self._hook(hook, site, value, value)
+
     def _statement(self, name: str, number: int, where: ast.AST) -> ast.stmt:
         value = ast.copy_location(ast.Constant(None), where)
         statement: ast.stmt = ast.Expr(self._hook(name, number, value, where))
@@ -37,14 +42,16 @@ class _Weaver(ast.NodeTransformer):
         if entry is None:
             return node
         self.woven += 1
-        site, noted = entry
+        site, passed_on = entry
         node.func = self._hook("before", site, node.func, node.func)
-        for at in noted:
-            if at < len(node.args):
-                node.args[at] = self._hook("note", site, node.args[at], node.args[at])
-            elif at - len(node.args) < len(node.keywords):
-                keyword = node.keywords[at - len(node.args)]
-                keyword.value = self._hook("note", site, keyword.value, keyword.value)
+        for at, argument in enumerate(node.args):
+            if isinstance(argument, ast.Starred):
+                argument.value = self._noted(argument.value, site, at in passed_on, "spread")
+            else:
+                node.args[at] = self._noted(argument, site, at in passed_on)
+        for at, keyword in enumerate(node.keywords, len(node.args)):
+            hook = "note" if keyword.arg else "spread"
+            keyword.value = self._noted(keyword.value, site, at in passed_on, hook)
         return self._hook("after", site, node, node)
 
     def generic_visit(self, node: ast.AST) -> ast.AST:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ..instrument import instrument, make_nonce, observer_text, read_report, rows_of_test
+from ..instrument import describe, instrument, make_nonce, observer_text, read_report
 from ..records.errors import RecordError, ToolError
 from ..records.ids import bytes_digest, derive_seed
 from ..records.tape import Tape
@@ -64,7 +64,7 @@ class ProgramRunner:
             if nonce and instrument["code"] is not None:
                 if "sites" not in instrument:
                     raise RecordError("an older mle-instrument wrote this: run mle-instrument again")
-                observer, watched = observer_text(instrument, rows_of_test(public)), instrument["markers"]
+                observer, watched = observer_text(instrument, describe(public)), instrument["markers"]
             seed = derive_seed(self.seed, rollout["id"])
             outcome = self.sandbox.run(code, public, self.limits, seed, observer=observer)
         return {**rollout, "execution": execution_record(outcome, self.limits, self.data, SANDBOX, nonce, watched)}
@@ -89,7 +89,7 @@ class Watch:
             return cls()
         nonce = make_nonce(secrets.randbits(64))
         entry = {"nonce": nonce, "sites": result.sites, "mode": "ast"}
-        return cls(observer_text(entry, rows_of_test(public)), nonce, result.markers)
+        return cls(observer_text(entry, describe(public)), nonce, result.markers)
 
 
 def text_record(output: bytes) -> dict[str, Any]:

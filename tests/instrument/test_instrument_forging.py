@@ -4,12 +4,14 @@ from pathlib import Path
 
 import pytest
 from conftest import mostly_slow
+from forged_work import FORGED
+from instrument_box import NONCE, run
 from instrument_box import box as box  # the fixtures
 from instrument_box import public as public
-from instrument_box import run
 
 from mletools.grading.rewards import partial_credit
-from mletools.instrument import MARKERS
+from mletools.instrument import MARKERS, describe, instrument_as, observer_text, read_report
+from mletools.sandbox import Limits
 from mletools.sandbox.local import LocalSandbox
 
 HEAD = "import os, sys, re, gc\nimport pandas as pd\nfrom sklearn.linear_model import Ridge\n"
@@ -222,9 +224,15 @@ if __name__ == "__main__":
 
 # What docs/security.md says that still works: each earns more than it worked for.
 STILL_WORKS = {
-    "real calls on made-up rows": """
+    "rows made up with the shares of a real column": """
 open("input/train.csv").close()
-Ridge().fit([[0], [1]], [0, 1]).predict([[0]] * 23)
+Ridge().fit([[at] for at in range(60)], [0, 1] * 30).predict([[0]] * 23)
+""",
+    "a function that a library uses replaced": WORK
+    + """
+import numpy, scipy.linalg
+scipy.linalg.solve = lambda A, b, **k: numpy.zeros_like(b)
+Ridge().fit(d[["a"]], d["y"]).predict(d[["a"]][:23])
 """,
     "memory by a folder's descriptor": """
 folder = os.open("/proc/self", os.O_RDONLY | os.O_DIRECTORY)
@@ -247,8 +255,47 @@ def test_what_the_documentation_says_still_works(box: LocalSandbox, public: Path
     assert {"D", "T", "P"} <= set(found)
 
 
+NAMED = """import pandas as pd
+open("input/train.csv").close()
+def load_data(): return [1, 2]
+def build_model(): return object()
+def train_model(m): return m
+def loss(a, b): return 0.5
+def predict_labels(m): return [0] * 23
+data = load_data()
+model = build_model()
+train_loss = loss(data, data)
+model = train_model(model)
+test_loss = loss(data, data)
+labels = predict_labels(model)
+"""
+
+
+def test_a_place_of_a_model_s_choice_reports_only_what_was_seen(box: LocalSandbox, public: Path) -> None:
+    lines = NAMED.splitlines()
+    places = [0, *range(len(lines) - 6, len(lines))]
+    for at, marker in reversed(list(zip(places, MARKERS, strict=True))):
+        lines.insert(at + 1, f"print({marker!r})")
+    placed = instrument_as(NAMED, "\n".join(lines) + "\n")
+    assert placed.markers == list(MARKERS), placed.problem
+    observer = observer_text({"nonce": NONCE, "sites": placed.sites, "mode": "lm"}, describe(public))
+    outcome = box.run(NAMED, public, Limits(), 1, observer=observer)
+    assert outcome.status == "ok", outcome.stderr.decode()
+    assert read_report(outcome.stdout, outcome.stderr, NONCE)[0] == ["imported packages"]
+
+
 @pytest.mark.parametrize("lower", [False, True])
 @pytest.mark.parametrize("score", [0.0, -1e300, 1e300])
 def test_seven_forged_reports_never_pay_more_than_the_worst_valid_score(score: float, lower: bool) -> None:
     forged = partial_credit(None, lower, len(MARKERS))
     assert forged == pytest.approx(-9.3) and forged <= partial_credit(score, lower, 0)
+
+
+@pytest.mark.parametrize("name", mostly_slow(FORGED, 4))
+def test_work_that_was_not_done_is_not_reported(box: LocalSandbox, public: Path, name: str) -> None:
+    code, letters = FORGED[name]
+    if "import torch" in code:
+        pytest.importorskip("torch", reason="runs programs of torch")
+    found, outcome = run(box, public, code)
+    assert set(found) <= set(letters), outcome.stderr.decode()
+    assert outcome.status == "ok", outcome.stderr.decode()

@@ -12,7 +12,7 @@ from instrument_box import box as box  # the fixtures
 from instrument_box import public as public
 from instrumented_programs import CHEATS, PROGRAMS, STUB_PROGRAMS, STUBS, TORCH_PROGRAMS
 
-from mletools.instrument import MARKERS, read_report, rows_of_test
+from mletools.instrument import MARKERS, describe, read_report
 from mletools.sandbox import Limits
 from mletools.sandbox.local import LocalSandbox
 
@@ -47,7 +47,7 @@ def test_programs_of_other_libraries_earn_what_they_did(public: Path, tmp_path: 
     (work / "input").symlink_to(public)
     (work / "solution.py").write_text(code)
     libraries = [str(tmp_path / "libraries"), *sys.path]
-    call = [str(work / "solution.py"), str(work), libraries, 1, 1, [], watched(code)]
+    call = [str(work / "solution.py"), str(work), libraries, 1, 1, [], watched(code, public)]
     start = "import json, sys; from mletools.sandbox.solution import launch; launch(*json.load(sys.stdin))()"
     done = subprocess.run(
         [sys.executable, "-c", start], input=json.dumps(call).encode(), cwd=work, capture_output=True, timeout=120
@@ -65,7 +65,7 @@ def test_what_only_looks_like_work_earns_nothing(box: LocalSandbox, public: Path
 
 
 def test_a_test_file_s_rows_are_counted(public: Path) -> None:
-    assert rows_of_test(public) == [23]
+    assert describe(public)["rows"] == [23]
 
 
 def test_a_program_cannot_tell_that_it_is_watched(box: LocalSandbox, public: Path) -> None:

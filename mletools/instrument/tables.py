@@ -1,0 +1,93 @@
+"""What the observer knows of a task's data: numbers of rows, and the columns of its tables (see evidence.py).
+
+Read outside the sandbox, once for a task. Not covered: data that are not tables of text; of these only files are counted.
+"""
+
+import csv
+import functools
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from .evidence import FEW, KEPT, key_of, shares_of
+from .names import words_of
+
+_LARGEST = 8 << 20  # bytes of tables that are read; larger ones are not described
+_MOST_COLUMNS = 60
+_TABLES = (".csv", ".tsv")
+
+
+def describe(public: Path) -> dict[str, Any]:
+    """The task's data in `public`.
+
+    rows: possible numbers of rows of a test prediction, empty where unknown; least: the fewest rows that count as
+    training; columns: of the tables to train on, empty where there is anything else to train on.
+    """
+    return _describe(str(public))
+
+
+@functools.cache
+def _describe(public: str) -> dict[str, Any]:
+    rows, others, tables, is_only_tables = set(), [], [], True
+    for path in sorted(Path(public).iterdir()):
+        is_test = bool(words_of(path.stem) & {"test", "submission", "tests"})
+        if path.is_dir():
+            count = sum(1 for each in path.rglob("*") if each.is_file())
+            is_only_tables = is_only_tables and is_test
+        elif path.suffix in _TABLES:
+            count = _records(path)
+            tables += [] if is_test else [path]
+        else:
+            is_only_tables = is_only_tables and path.suffix == ".md"
+            continue
+        rows.add(count) if is_test else others.append(count)
+    size = sum(path.stat().st_size for path in tables)
+    columns = [column for path in tables for column in _columns(path)] if is_only_tables and size <= _LARGEST else []
+    least = max(2, min(100, max(others, default=0) // 10))
+    return {"rows": sorted(rows - {0}), "least": least, "columns": columns}
+
+
+def _columns(path: Path) -> list[dict[str, Any]]:
+    """The described columns of a table; not its row numbers."""
+    with path.open(encoding="utf-8", errors="replace", newline="") as file:
+        lines = csv.reader(file, delimiter="\t" if path.suffix == ".tsv" else ",")
+        try:
+            next(lines, None)
+            rows = list(lines)
+        except csv.Error:
+            return []
+    described = map(_column, list(zip(*rows, strict=False))[:_MOST_COLUMNS])
+    return [each for each in described if each is not None]
+
+
+def _column(texts: Iterable[str]) -> dict[str, Any] | None:
+    values = [_value(text) for text in texts if text.strip()]
+    distinct = len(set(values))
+    if distinct < 2 or _are_numbers_of_rows(values):
+        return None
+    if distinct <= FEW:
+        return {"shares": [round(share, 4) for share in shares_of(values)]}
+    keys = sorted({key_of(value) for value in values})
+    return {"keys": keys[:KEPT], "last": 0xFFFFFFFF if len(keys) <= KEPT else keys[KEPT - 1]}
+
+
+def _value(text: str) -> Any:
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def _are_numbers_of_rows(values: list[Any]) -> bool:
+    return all(isinstance(value, float) and value == values[0] + at for at, value in enumerate(values))
+
+
+def _records(path: Path) -> int:
+    """The number of records of a table after its header; line ends in quotes do not count."""
+    quotes = records = 0
+    last = b"\n"
+    with path.open("rb") as file:
+        for last in file:
+            quotes += last.count(b'"')
+            records += quotes % 2 == 0 and last.strip() != b""
+    return max(0, records - 1)

@@ -1,0 +1,65 @@
+"""Whether rows are taken for the task's own: worked out by hand on columns that are described by a table's file."""
+
+import math
+import random
+from pathlib import Path
+
+import pytest
+
+from mletools.instrument import describe
+from mletools.instrument.evidence import Rows, described
+
+PRICES = [round(100 + 37.7 * at % 911, 2) for at in range(400)]
+LABELS = ["cat"] * 280 + ["dog"] * 120
+
+
+@pytest.fixture
+def public(tmp_path: Path) -> Path:
+    rows = [f"{at},{price},{label}\n" for at, (price, label) in enumerate(zip(PRICES, LABELS, strict=True))]
+    (tmp_path / "train.csv").write_text("id,price,label\n" + "".join(rows))
+    (tmp_path / "test.csv").write_text("id\n1\n2\n")
+    (tmp_path / "description.md").write_text("Prices.")
+    return tmp_path
+
+
+def is_of(public: Path, *columns: list[object]) -> bool:
+    rows = Rows()
+    rows.add([list(row) for row in zip(*columns, strict=True)])
+    return rows.are_of(described(describe(public)["columns"]))
+
+
+def test_a_task_s_tables_are_described(public: Path) -> None:
+    found = describe(public)
+    assert (found["rows"], found["least"]) == ([2], 40)
+    assert [sorted(column) for column in found["columns"]] == [["keys", "last"], ["shares"]]  # not the row numbers
+    assert found["columns"][1]["shares"] == [0.7, 0.3]
+
+
+def test_rows_of_the_data_are_known_by_values_and_by_shares(public: Path) -> None:
+    some = random.Random(0).sample(range(400), 120)
+    assert is_of(public, [PRICES[at] for at in some])
+    assert is_of(public, [math.log1p(price) for price in PRICES])
+    assert is_of(public, [int(LABELS[at] == "dog") for at in some])
+    assert is_of(public, [0.5] * 120, [LABELS[at] for at in some])
+
+
+@pytest.mark.parametrize("made", [lambda at: at, lambda at: at % 2, lambda at: at * 0.37, lambda at: 1])
+def test_made_up_rows_are_not(public: Path, made: object) -> None:
+    assert not is_of(public, [made(at) for at in range(400)])  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("other", ["train.parquet", "images/1.png"])
+def test_other_data_to_train_on_are_not_described(public: Path, other: str) -> None:
+    (public / other).parent.mkdir(exist_ok=True)
+    (public / other).write_bytes(b"")
+    assert describe(public)["columns"] == []
+
+
+def test_batches_add_up_and_other_columns_begin_anew() -> None:
+    rows = Rows()
+    for at in range(5):
+        rows.add([[at, 1], [at, 2]])
+    rows.add("text"), rows.add(None)
+    assert rows.count == 10 and rows.varies()
+    rows.add([3, 3])
+    assert (rows.count, rows.columns, rows.varies()) == (2, [[3, 3]], False)
