@@ -134,7 +134,7 @@ def node(number: int = 0, **more: Any) -> dict[str, Any]:
         "hypothesis": f"idea {number}",
         "problem": None,
         "score": 0.8123,
-        "told": 0.8123,
+        "told": more.get("score", 0.8123),
         "lesson": "",
         "why": "",
     }
