@@ -84,7 +84,8 @@ def _implement(
     score = start.get("validation")
     standing = "It has no valid submission yet."
     if score is not None:
-        standing = f"Its score on the validation rows: {settings.told(score):g}."
+        told = f"Its score on the validation rows: {settings.told(score):g}."
+        standing = "Its score is not told." if settings.max_scores == 0 else told
     instructions = prompts.render(
         "implementer",
         task=task,

@@ -345,6 +345,21 @@ def test_ideas_are_rewarded_by_what_they_improve(asked: Played, tmp_path: Path) 
     check_nothing_told(asked.folder, [{**made[0], "messages": implementers}], [])
 
 
+@pytest.mark.parametrize(("option", "value"), [("--score-digits", "2"), ("--max-scores", "0")])
+def test_an_implementer_is_told_the_score_as_agents_are(option: str, value: str, asked: Played, tmp_path: Path) -> None:
+    policy = by_model({"played": lambda body: IDEA, "frozen": lambda body: fenced(program(2.9))})
+    with FaultyServer(policy) as server:
+        line = command(server, "idea", "--implementer", "frozen", "--data", str(asked.folder), option, value,
+                       tasks=str(asked.folder / "states.jsonl"))  # fmt: skip
+        made = records(run_command(*line, cwd=tmp_path).stdout)
+    told = [record for record in made if record["state"]["validation"] is not None]
+    assert told
+    for record in told:
+        question, score = record["implementer"]["messages"][0]["content"], record["state"]["validation"]
+        rounded = f"Its score on the validation rows: {score:.2g}."
+        assert (rounded if value == "2" else "Its score is not told.") in question and f"{score:g}" not in question
+
+
 def test_what_is_no_state_is_set_aside(asked: Played, tmp_path: Path) -> None:
     (tmp_path / "runs.jsonl").write_text(json.dumps(asked.of("mill_0")) + "\n")
     with FaultyServer(in_steps([IDEA])) as server:
