@@ -58,6 +58,9 @@ class OutputFile(click.Path):
 class Folder(click.Path):
     """A folder, which need not exist."""
 
+    def __init__(self) -> None:
+        super().__init__(file_okay=False)
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if os.path.exists(value) and not os.path.isdir(value):
             self.fail(f"{value!r} is no folder", param, ctx)
