@@ -88,9 +88,9 @@ def _begins_like(file: BinaryIO, complete: Path) -> bool:
 class Output:
     """A destination of records.
 
-    path: the final file, or None for `stream`, which messages call `name`. With `resume`, `finished` counts the keys (`key(record)`) of the records
-    of the earlier run, and `earlier` is its last record. ToolError if the file or its .partial exists and neither
-    `resume` nor `force` is given.
+    path: the final file, or None for `stream`, which messages call `name`. With `resume`, `finished` counts the keys
+    (`key(record)`) of the records of the earlier run, and `earlier` is its last record. ToolError if the path is no
+    regular file, or if it or its .partial exists and neither `resume` nor `force` is given.
     """
 
     def __init__(
@@ -115,6 +115,8 @@ class Output:
             return
         path = self.path = Path(os.path.realpath(path)) if path.is_symlink() else path
         self.partial = path.with_name(path.name + ".partial")
+        if path.exists() and not path.is_file():
+            raise ToolError(f"{path}: is no regular file, and would be replaced")
         if path.exists() and not (resume or force):
             raise ToolError(f"{path}: already exists; --resume continues it, --force replaces it")
         try:

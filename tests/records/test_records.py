@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import threading
 import time
 from pathlib import Path
@@ -93,11 +94,13 @@ def test_an_output_appears_when_complete_and_resumes(tmp_path: Path) -> None:
     assert [json.loads(line)["id"] for line in path.read_text().splitlines()] == ["a", "b", "c", "d"]
 
 
-def test_an_output_that_is_no_file_is_written_to_and_a_link_is_followed(tmp_path: Path) -> None:
-    null = Output(Path("/dev/null"), None, False, lambda record: record["id"])
-    null.write({"id": "a"})
-    null.commit()
-    assert not Path("/dev/null").is_file() and not Path("/dev/null.partial").exists()
+def test_an_output_replaces_nothing_but_a_file_and_a_link_is_followed(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    for name in ("pipe", "folder"):
+        with pytest.raises(ToolError, match=f"{name}: is no regular file, and would be replaced"):
+            Output(tmp_path / name, None, False, lambda record: record["id"], force=True)
+    assert (tmp_path / "pipe").is_fifo() and not list(tmp_path.glob("*.partial"))
     (tmp_path / "link").symlink_to(tmp_path / "real")
     linked = Output(tmp_path / "link", None, False, lambda record: record["id"])
     linked.write({"id": "a"})

@@ -27,10 +27,13 @@ def place(stages: dict[str, Any], tmp_path: Path) -> Path:
 
 
 def bash(line: str, folder: Path, **options: Any) -> subprocess.CompletedProcess[bytes]:
-    """A line of bash in which the commands are found; descriptors above 2 are those that it opens."""
+    """A line of bash in which the commands are found; descriptors above 2 are those that it opens.
+
+    A command that reads what it writes goes on for ever: a limit on the size of files ends it.
+    """
     environment = {key: value for key, value in os.environ.items() if not key.startswith("MLE_")}
     path = {**environment, "PATH": f"{BIN}:{os.environ['PATH']}"}
-    done = subprocess.run(["bash", "-c", line], cwd=folder, capture_output=True, env=path, timeout=120, **options)
+    done = subprocess.run(["bash", "-c", f"ulimit -f 100000; {line}"], cwd=folder, capture_output=True, env=path, timeout=120, **options)
     assert b"Traceback" not in done.stdout + done.stderr and b"internal error" not in done.stderr
     return done
 
