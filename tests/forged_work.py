@@ -59,25 +59,25 @@ for number in range(100):
         hook.before(number, work[0]); hook.note(number, X); hook.note(number, y); hook.after(number, m)
         hook.before(number, work[1]); hook.after(number, np.zeros(T)); hook.loop(1, None)
 """, "ILD"),
-    "the hooks, found by dis and by a generator": (_OPEN + _READ + """
-import dis
+    "the hooks, from where code can be read": (_OPEN + _READ + """
+import dis, inspect
 def mine(): yield Ridge().fit(X, y)
-hooks = [each.argval for each in dis.get_instructions(mine) if hasattr(each.argval, "after")]
-try: hooks += [each for each in mine().gi_code.co_consts if hasattr(each, "after")]
-except AttributeError: pass
+codes = [mine().gi_code, dict(inspect.getmembers(mine))["__code__"], sys._getframe().f_code]
+exec(compile("codes.append(mine.__code__)", json.__file__, "exec")); exec("codes.append(mine.__code__)")
+hooks = [each for code in codes for each in code.co_consts if hasattr(each, "after")]
+hooks += [each.argval for each in dis.get_instructions(mine) if hasattr(each.argval, "after")]
+assert len(hooks) >= 5
 m = Ridge(); work = [m.fit, m.predict]
 for number in range(100):
     for hook in hooks:
         hook.before(number, work[0]); hook.note(number, X); hook.note(number, y); hook.after(number, m)
         hook.before(number, work[1]); hook.after(number, np.zeros(T)); hook.loop(1, None)
 """, "ILD"),
-    "code that a generator shows": (_OPEN + _READ + """
-def mine(): yield Ridge().fit(X, y)
-m = Ridge(); work = [m.fit, m.predict]
-for number in range(100):
-    for hook in [each for each in mine().gi_code.co_consts if hasattr(each, "after")]:
-        hook.before(number, work[0]); hook.note(number, X); hook.note(number, y); hook.after(number, m)
-        hook.before(number, work[1]); hook.after(number, np.zeros(T)); hook.loop(1, None)
+    "a hook within a call's arguments": (_OPEN + _READ + """
+def mine(): return Ridge().fit(X, y)
+hook = next(each for each in mine.__code__.co_consts if hasattr(each, "after"))
+m = Ridge()
+m.fit([(hook.note(number, X), hook.note(number, y)) and [number] for number in range(9)], [(hook.note(number, y), at)[1] for at, number in enumerate(range(9))])
 """, "ILD"),
     # composites of a library around a class of one's own
     "a pipeline around one's own class": (_OPEN + """

@@ -120,7 +120,7 @@ def _is_like(values: list[Any], columns: list[Column]) -> bool:
     if len(values) < 2:
         return False
     shares = shares_of(values)
-    if 2 <= len(shares) <= FEW:
+    if 2 <= len(shares) <= min(FEW, len(values) // 3):  # fewer rows have any shares
         tolerance = 0.05 + 0.5 * math.sqrt(len(shares) / len(values))
         for each in columns:
             apart = sum(abs(a - b) for a, b in zip_longest(shares, each.shares, fillvalue=0.0)) / 2

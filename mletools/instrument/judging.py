@@ -100,6 +100,11 @@ class Library:
                         return False
         return True
 
+    def has(self, code: types.CodeType) -> bool:
+        """Whether code that runs is that of a library's file, or of a module within the interpreter."""
+        frozen = sys.modules.get(code.co_filename.removeprefix("<frozen ").removesuffix(">"))
+        return self._home_of(code) is not None or (frozen is not None and code.co_filename[:8] == "<frozen ")
+
     def _home_of(self, code: types.CodeType) -> str | None:
         """The full name of the function that has this code in a library's file; None for any other code."""
         if id(code) not in self.known:
@@ -263,6 +268,7 @@ def _codes_of(path: str) -> dict[tuple[int, str], list[tuple[str, types.CodeType
     except (OSError, ValueError, EOFError, TypeError, NotImplementedError):
         with builtins.open(path, "rb") as file:
             todo.append((compile(file.read(), path, "exec", dont_inherit=True), ""))
+    codes[todo[0][0].co_firstlineno, todo[0][0].co_name] = [("<module>", todo[0][0])]
     while todo:
         code, prefix = todo.pop()
         for each in code.co_consts:

@@ -29,7 +29,7 @@ from typing import Any
 
 from .evidence import Rows, described
 from .judging import LOADED, Library, has_gradients, holds_something, is_scalar, owner_of, quiet, rows_in, trains
-from .weaving import weave
+from .weaving import hook_calls, weave
 
 # Flags of a site; see sites.py, which writes them.
 HELD_OUT, NOT_TEST, WATCHED, LOSS = 1, 2, 4, 8
@@ -42,8 +42,8 @@ _PATHS = (str, bytes, os.PathLike)
 _ATTEMPTS = 40  # to recognise rows, and texts, that do not resemble the data; each takes some hundredths of a second
 _MOST_PENDING = 200  # calls; those that raised stay until their place is reached again
 _FRAMES = {"tb_frame", "gi_frame", "cr_frame", "ag_frame"}
-_CODES = {"__code__", "f_code", "gi_code", "cr_code", "ag_code"}
 _OWN = globals()
+_getframe = sys._getframe
 
 
 def opaque(function: Callable[..., Any]) -> Any:
@@ -76,6 +76,7 @@ class Observer:
         self.library = Library(config["table"], library_folders)
         self.pending: dict[tuple[int, int], list[Any]] = {}
         self.known: dict[Any, bool] = {}  # functions: whether they are the program's
+        self.woven: dict[int, tuple[Any, frozenset[int]]] = {}  # see weaving.hook_calls
         self.sums: dict[int, int] = {}
         self.seen: set[int] = set()
         self.files: list[str] = []
@@ -99,21 +100,22 @@ class Observer:
     # hooks: (site, value) -> value. A call belongs to the frame that makes it, so that no other call at its site,
     # in a recursion, another thread or a generator that rests, is taken for it.
 
-    def before(self, site: int, function: Any, frame: Callable[[int], Any] = sys._getframe) -> Any:
-        if self.tokens and (self.flags.get(site, 0) & LOSS or not self._is_the_program_s(function)):
+    def before(self, site: int, function: Any) -> Any:
+        is_of_interest = self.tokens and (self.flags.get(site, 0) & LOSS or not self._is_the_program_s(function))
+        if is_of_interest and (caller := self._caller()):
             if len(self.pending) >= _MOST_PENDING:
                 self.pending.pop(next(iter(self.pending)), None)
-            self.pending[id(frame(1)), site] = [function]
+            self.pending[caller, site] = [function]
         return function
 
-    def note(self, site: int, value: Any, frame: Callable[[int], Any] = sys._getframe) -> Any:
-        entry = self.pending.get((id(frame(1)), site)) if self.pending else None
+    def note(self, site: int, value: Any) -> Any:
+        entry = self.pending.get((self._caller(), site)) if self.pending else None
         if entry is not None:
             entry.append(value)
         return value
 
-    def spread(self, site: int, value: Any, frame: Callable[[int], Any] = sys._getframe) -> Any:
-        entry = self.pending.get((id(frame(1)), site)) if self.pending else None
+    def spread(self, site: int, value: Any) -> Any:
+        entry = self.pending.get((self._caller(), site)) if self.pending else None
         if entry is not None and type(value) in (list, tuple, dict):
             entry += value.values() if type(value) is dict else value
         return value
@@ -123,8 +125,8 @@ class Observer:
             return self._guarded(self._reference, value) or value
         return value
 
-    def after(self, site: int, result: Any, frame: Callable[[int], Any] = sys._getframe) -> Any:
-        entry = self.pending.pop((id(frame(1)), site), None) if self.pending else None
+    def after(self, site: int, result: Any) -> Any:
+        entry = self.pending.pop((self._caller(), site), None) if self.pending else None
         if entry is not None:
             self._guarded(self._judge, entry[0], self.flags.get(site, 0), entry[1:], result)
         return result
@@ -142,6 +144,13 @@ class Observer:
         if outermost and self.stepped and self._learns():
             self._saw(TRAINED)
         return value
+
+    def _caller(self) -> int:
+        """The id of the frame whose code calls a hook where one was woven in; 0 where the program calls it itself."""
+        frame = _getframe(2)
+        code = frame.f_code
+        _, offsets = self.woven.get(id(code), (None, ()))
+        return id(frame) if frame.f_lasti in offsets else 0
 
     # judging calls
 
@@ -393,19 +402,8 @@ class Observer:
             self.tokens.clear()
         elif event == "object.__getattr__" and args[1] in _FRAMES:
             self._look(args[0], args[1])
-        elif event == "object.__getattr__" and args[1] in _CODES:
-            self._read_code()
         elif (event == "sys._getframe" and self.busy) or event.startswith("ctypes."):
             self._look(None, event)
-
-    def _read_code(self) -> None:
-        """End all reports if the program itself reads code, because the hooks are among its constants."""
-        if not self.looking and self.tokens:
-            self.looking = True
-            reader = sys._getframe(3).f_code.co_filename
-            self.looking = False
-            if not reader.startswith((*self.library.folders, "<frozen ", "<string>")) or reader.endswith("/dis.py"):
-                self.tokens.clear()
 
     def _look(self, thing: Any, event: str) -> None:
         """End all reports if a requested frame leads to this module's, or if the program reads memory."""
@@ -414,13 +412,13 @@ class Observer:
         self.looking = True
         try:
             foreign = thing is not None
-            frame = getattr(thing, event) if foreign else sys._getframe(3)
+            frame = getattr(thing, event) if foreign else _getframe(3)
             while frame is not None:
                 if frame.f_globals is _OWN:
                     if foreign:
                         self.tokens.clear()
                     return
-                mine = not frame.f_code.co_filename.startswith((*self.library.folders, "<frozen "))
+                mine = not self.library.has(frame.f_code)
                 if event.startswith("ctypes.") and (mine or "/ctypes/" not in frame.f_code.co_filename):
                     if mine:
                         self.tokens.clear()
@@ -438,6 +436,7 @@ def compiled(text: bytes, script: str, config: dict[str, Any]) -> types.CodeType
     for name in _HOOKS:
         setattr(hooks, name, opaque(getattr(observer, name)))
     code = weave(text, script, config["calls"], config["places"], hooks)
+    observer.woven = hook_calls(code)
     copyreg.pickle(type(opaque(len)), opaque(observer.reduced))
     sys.addaudithook(observer.audit)
     _OWN.pop("load", None)  # it holds the tokens; only the observer keeps them

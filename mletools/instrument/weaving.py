@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import os
+import sys
 import types
 from typing import Any
 
@@ -24,6 +25,7 @@ class _Weaver(ast.NodeTransformer):
         call = ast.Call(hook, [ast.Constant(number), value], [])
         for node in (call, hook, hook.value, call.args[0]):
             ast.copy_location(node, where)
+            node.end_lineno, node.col_offset, node.end_col_offset = node.lineno, 0, 0  # as nothing of the program has
         return call
 
     def _noted(self, value: ast.expr, site: int, is_passed_on: bool, hook: str = "note") -> ast.expr:
@@ -93,6 +95,19 @@ def _with_hooks(code: types.CodeType, sentinel: bytes, hooks: Any) -> types.Code
         for each in code.co_consts
     )  # fmt: skip
     return code.replace(co_consts=constants)
+
+
+def hook_calls(code: types.CodeType) -> dict[int, tuple[types.CodeType, frozenset[int]]]:
+    """The id of each code object to it and the offsets at which it calls hooks; before Python 3.11, all offsets."""
+    offsets: Any = range(len(code.co_code))
+    if sys.version_info >= (3, 11):
+        positions = enumerate(code.co_positions())
+        offsets = [2 * at for at, (_, _, column, end_column) in positions if column == 0 == end_column]
+    calls = {id(code): (code, frozenset(offsets))}
+    for each in code.co_consts:
+        if isinstance(each, types.CodeType):
+            calls |= hook_calls(each)
+    return calls
 
 
 def weave(text: bytes, script: str, calls: list[Any], places: list[Any], hooks: Any) -> types.CodeType:

@@ -48,6 +48,12 @@ def test_made_up_rows_are_not(public: Path, made: object) -> None:
     assert not is_of(public, [made(at) for at in range(400)])  # type: ignore[operator]
 
 
+def test_few_rows_have_shares_of_no_column(tmp_path: Path) -> None:
+    (tmp_path / "train.csv").write_text("a\n" + "".join(f"{at * 7 % 11}\n" for at in range(60)))
+    assert is_of(tmp_path, [at * 7 % 11 for at in range(40)])
+    assert not is_of(tmp_path, list(range(9)))
+
+
 @pytest.mark.parametrize("other", ["train.parquet", "images/1.png"])
 def test_other_data_to_train_on_are_not_described(public: Path, other: str) -> None:
     (public / other).parent.mkdir(exist_ok=True)
