@@ -57,7 +57,8 @@ def main(run: cli.Run, grading: GradingOptions, one: SubmissionOptions, code_met
                     invalid, -1 bad format (MLE-Ideator)
 
     An invalid submission gets a verdict with a reason. A submission or a task folder whose digest differs from the
-    record, or a metric that fails, is an error. Metrics that are code run in a sandbox of their own.
+    record is an error. Metrics that are code run in a sandbox of their own. One that fails on a submission makes it
+    invalid if it scores the task's sample submission or answers, and is an error otherwise.
 
     partial-credit raises the reward of a valid score to the best failure's, -9.3, so that failing never pays. Where a
     metric has large errors all valid scores get the same reward, which is reported even with -q; --scale-score
@@ -80,6 +81,8 @@ def main(run: cli.Run, grading: GradingOptions, one: SubmissionOptions, code_met
 
     def count(rollout: dict[str, Any]) -> None:
         run.counts["valid" if rollout["grade"]["valid"] else "invalid"] += 1
+        if rollout["grade"].get("metric_error"):
+            run.counts["on which the metric fails"] += 1
         if rollout["grade"]["reward"].get("clamped"):
             run.counts["rewards raised to the best failure's"] += 1
         signal.add(rollout)

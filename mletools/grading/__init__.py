@@ -6,7 +6,7 @@ fails are errors of the tool. Not covered: running metrics that are code; the ca
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +40,8 @@ APPLIES_TO = {
     "fields": ("boxes",),
     "missing_as": ("label", "text", "tokens", "tagset", "ranked"),
 }
-# Runs a metric that is code: (task, its folder, the submission) -> score. Invalid where the metric rejects it.
+# Runs a metric that is code: (task, its folder, the submission) -> score. Invalid where the metric rejects it or fails on
+# it alone.
 RunCode = Callable[[Mapping[str, Any], Path, bytes], float]
 
 
@@ -49,7 +50,8 @@ class Verdict:
     """The verdict on one submission.
 
     score: rounded, None when invalid. thresholds: the task's, or the leaderboard's. position and teams refer to the
-    (private) leaderboard, None without one; human_rank follows human_rank_rule.
+    (private) leaderboard, None without one; human_rank follows human_rank_rule. metric_error: how a metric that
+    is code fails on this submission alone, which makes it invalid; not for agents, as it may quote answers.
     """
 
     valid: bool
@@ -65,9 +67,14 @@ class Verdict:
     human_rank: float | None = None
     human_rank_rule: str | None = None
     normalised_score: float | None = None
+    metric_error: str | None = None
 
     def as_record(self) -> dict[str, Any]:
-        return asdict(self)
+        """The fields by name; `metric_error` only where there is one."""
+        record = asdict(self)
+        if self.metric_error is None:
+            del record["metric_error"]
+        return record
 
 
 def grade(
@@ -94,7 +101,8 @@ def grade(
             answers = read_answers(str(folder / task["answers"]), task, _columns(task["metric"]))
             score = _score(task, answers, content, max_bytes)
     except Invalid as invalid:
-        return standing(task, folder, None, str(invalid), rank_rule)
+        verdict = standing(task, folder, None, str(invalid), rank_rule)
+        return replace(verdict, metric_error=invalid.error if isinstance(invalid, code.MetricFails) else None)
     return standing(task, folder, score, None, rank_rule)
 
 

@@ -111,7 +111,7 @@ def _answers(
             raise Invalid(f"there is no column {name!r}; the columns are {listed(header)}")
     if not columns[header[0]]:
         raise Invalid("there are no rows")
-    numeric = tuple(_all_numbers(columns[name]) for name in spec["id"])
+    numeric = tuple(all_numbers(columns[name]) for name in spec["id"])
     keys = keys_of([columns[name] for name in spec["id"]], numeric, spec.get("repeated_ids", False))
     id_sizes = sizes(columns, spec["id"])
     target = spec["target"]
@@ -138,7 +138,7 @@ def _filled(cells: Sequence[str], counts: Any) -> Sequence[str]:
     return filled
 
 
-def _all_numbers(cells: Sequence[str]) -> bool:
+def all_numbers(cells: Sequence[str]) -> bool:
     """True if ids can compare as numbers: all are numeric and remain distinct."""
     if not all(cell.strip().lstrip("-").replace(".", "", 1).isdigit() for cell in cells):
         return False

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ..records.errors import RecordError, ToolError
-from .table import Invalid, read_table
+from .table import Invalid
 
 PREFIX = "mle-grade-"
 FRESH_S = 60.0
@@ -91,33 +91,70 @@ def call(content: bytes) -> str:
     return f'judge("{base64.b64encode(content).decode()}")'
 
 
-def read_score(task: Mapping[str, Any], content: bytes, status: str, output: bytes | None, stderr: bytes) -> float:
-    """The score in the program's output. Invalid where the metric rejects the submission `content`, or fails on one
-    that is not a table: empty, not UTF-8, rows of several lengths.
+class MetricFailed(RecordError):
+    """A metric has failed, which says nothing about the submission until it has scored another one.
 
-    RecordError where the metric fails otherwise: that is not the submission's fault and must not become a reward.
+    reason: in a few words, without the exception's text, which may quote answers; that is in `said`. `limit`: it hit a
+    limit of its box, which a busy machine may also make it do.
     """
-    try:
-        return _score(task, status, output, stderr)
-    except RecordError:
-        read_table(content)
-        raise
+
+    def __init__(self, message: str, reason: str, said: str = "", limit: bool = False):
+        super().__init__(message)
+        self.reason, self.said, self.limit = reason, said, limit
 
 
-def _score(task: Mapping[str, Any], status: str, output: bytes | None, stderr: bytes) -> float:
+class MetricFails(Invalid):
+    """A metric fails on this submission, and scores `scored`, another that is known to be good.
+
+    error: what failed, in words that no agent may read.
+    """
+
+    def __init__(self, scored: str, failure: MetricFailed):
+        super().__init__(f"the metric fails on this file ({failure.reason}), though it scores {scored}")
+        self.error = f"{failure.reason}: {failure.said}" if failure.said else failure.reason
+
+
+LIMITS = {
+    "timeout": "it takes too long",
+    "memory": "it needs too much memory",
+    "output": "it prints too much",
+}
+
+
+def read_score(task: Mapping[str, Any], status: str, output: bytes | None, stderr: bytes) -> float:
+    """The score in the program's output. Invalid where the metric rejects the submission.
+
+    MetricFailed where the metric raises, ends its process, hits a limit or leaves no result. RecordError where it cannot
+    be loaded, or where the machine failed: it was killed from outside, a disk was full.
+    """
     name = task["metric"]["file"]
-    if status != "ok" or output is None:
-        tail = stderr.decode("utf-8", errors="replace").strip()[-500:]
-        raise RecordError(f"the metric {name} ended with status {status}: {tail}")
+    if status != "ok":
+        message = ended_badly(name, status, stderr)
+        raise MetricFailed(message, LIMITS[status], limit=True) if status in LIMITS else RecordError(message)
+    if output is None:
+        raise MetricFailed(ended_badly(name, status, stderr), "it leaves no result")
     try:
         reply = json.loads(output)
     except ValueError:
-        raise RecordError(f"the metric {name} wrote no JSON") from None
+        reply = None
+    if not isinstance(reply, dict) or not {"invalid", "error", "score"} & reply.keys():
+        raise MetricFailed(f"the metric {name} wrote no JSON object with a result", "it leaves no result")
     if "invalid" in reply:
         raise Invalid(str(reply["invalid"]))
     if "error" in reply:
-        raise RecordError(f"the metric {name} failed: {reply['error'].strip()}")
+        trace = str(reply["error"]).strip()
+        message = f"the metric {name} failed: {trace}"
+        if reply.get("by") in ("loading", "machine"):
+            raise RecordError(message)
+        kind = str(reply.get("type", "it raises an exception"))
+        raise MetricFailed(message, kind, str(reply.get("said", "")), limit="MemoryError" in kind)
     score = reply["score"]
     if not isinstance(score, (int, float)) or not math.isfinite(score):
         raise Invalid(f"the metric {Path(name).name} of these predictions is not a finite number")
     return float(score)
+
+
+def ended_badly(name: str, status: str, stderr: bytes) -> str:
+    """How the metric's box ended, and the last words that came out of it."""
+    tail = stderr.decode("utf-8", errors="replace").strip()[-500:]
+    return f"the metric {name} ended with status {status}: {tail}"

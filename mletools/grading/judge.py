@@ -2,8 +2,9 @@
 
 Reads ./input: judge.json {"file", "style", "answers"}, the metric's file and those beside it, the answers. `judge` is
 called for each submission. It writes JSON to ./submission.csv, the one file that leaves a sandbox: {"score": number},
-{"invalid": reason} or {"error": trace}. It runs in a fork of the process that loaded the metric, so submissions share no
-memory. A submission that pandas cannot read is invalid. Styles:
+{"invalid": reason} or {"error": trace, "by": who failed, "type": the exception's, "said": its text}. Who failed is the
+metric on this submission ("metric"), the metric whatever it judges ("loading") or the machine ("machine"). It runs in a fork of the process that loaded the metric, so
+submissions share no memory. A submission that pandas cannot read is invalid. Styles:
 
     function   grade(submission, answers) -> score, data frames, as MLE-bench's graders
     class      a subclass of CompetitionMetrics with evaluate(y_true, y_pred) and validate_submission, as MLE-Dojo's
@@ -15,6 +16,7 @@ replaced by stand-ins unless the benchmark is installed.
 
 import base64
 import contextlib
+import errno
 import importlib.abc
 import importlib.util
 import io
@@ -32,6 +34,12 @@ from typing import Any
 HOME = os.getcwd()
 INPUT, SUBMISSION, RESULT = (os.path.join(HOME, name) for name in ("input", "judged.csv", "submission.csv"))
 LOADED: dict[str, Any] = {}  # the metric's module; empty for a script, which runs each time
+# What a machine lacks, or somebody outside does; no submission is to blame for it.
+SHORTAGES = {
+    *(errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EAGAIN)
+}
+OUTSIDE = {signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGSTOP}
+UNWRITTEN = 74  # the exit code of a judging process that cannot write its files
 
 
 class InvalidSubmissionError(Exception):
@@ -179,7 +187,7 @@ def prepare() -> None:
 def verdict(content: bytes) -> dict[str, Any]:
     """The metric's verdict on a submission, as JSON values."""
     if "mletools error" in LOADED:
-        return {"error": LOADED["mletools error"][-4000:]}
+        return {"error": LOADED["mletools error"][-4000:], "by": "loading"}
     with open(SUBMISSION, "wb") as file:
         file.write(content)
     request = read_request()
@@ -189,11 +197,30 @@ def verdict(content: bytes) -> dict[str, Any]:
     except Exception as error:
         if type(error).__name__ in ("InvalidSubmissionError", "Unreadable"):
             return {"invalid": str(error)[:2000] or "rejected without a reason"}
-        return {"error": traceback.format_exc()[-4000:]}
+        by = "machine" if of_machine(error) else "metric"
+        said = " ".join(str(error).split())[:500]
+        return {"error": traceback.format_exc()[-4000:], "by": by, "type": type(error).__name__[:100], "said": said}
+
+
+def of_machine(error: BaseException | None) -> bool:
+    """Whether an exception, or one that it came from, is a shortage of the machine's."""
+    for _ in range(100):  # a chain may be a circle
+        if error is None or (isinstance(error, OSError) and error.errno in SHORTAGES):
+            break
+        error = error.__cause__ or error.__context__
+    return isinstance(error, OSError) and error.errno in SHORTAGES
+
+
+def write_result(result: dict[str, Any]) -> None:
+    with open(RESULT, "w", encoding="utf-8") as file:
+        file.write(json.dumps(result))
 
 
 def judge(encoded: str) -> None:
-    """Write the verdict on a base64 submission from a fork of this process; RuntimeError where the fork fails."""
+    """Write the verdict on a base64 submission from a fork of this process.
+
+    RuntimeError or OSError where this machine does not let it: the fork fails, is killed, or cannot write.
+    """
     with contextlib.suppress(FileNotFoundError):
         os.unlink(RESULT)
     child = os.fork()
@@ -201,11 +228,10 @@ def judge(encoded: str) -> None:
         code = 1
         try:
             os.setpgid(0, 0)
-            result = json.dumps(verdict(base64.b64decode(encoded)))
-            os.chdir(HOME)
-            with open(RESULT, "w", encoding="utf-8") as file:
-                file.write(result)
+            write_result(verdict(base64.b64decode(encoded)))
             code = 0
+        except OSError:
+            code = UNWRITTEN
         finally:
             os._exit(code)
     try:
@@ -214,5 +240,10 @@ def judge(encoded: str) -> None:
         for kill in (os.killpg, os.kill):
             with contextlib.suppress(OSError):
                 kill(child, signal.SIGKILL)
-    if status:
-        raise RuntimeError(f"the metric's process ended with status {status}")
+    if not status:
+        return
+    code = os.waitstatus_to_exitcode(status)
+    if code == UNWRITTEN or -code in OUTSIDE:
+        raise RuntimeError(f"the metric's process {'cannot write its files' if code > 0 else 'was killed'} ({code})")
+    ended = f"exit code {code}" if code > 0 else f"signal {-code}"
+    write_result({"error": f"its process ended with {ended}", "by": "metric", "type": f"it ends with {ended}"})

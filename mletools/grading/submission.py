@@ -6,7 +6,8 @@ all (parsing.LIMITS), or a multiple of the answers'. Not covered: the cost of th
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 from .answers import Answers, Key, Sizes, describe_key, joined, keys_of, stack
@@ -28,14 +29,8 @@ def read_submission(content: bytes, spec: Mapping[str, Any], answers: Answers, m
     if len(content) > max_bytes:
         raise Invalid(f"the file has {len(content)} bytes; at most {max_bytes} are read")
     several = spec.get("several_rows", False)
-    more = several or spec.get("extra_rows") == "ignore"
     rows = len(answers.position)
-    expected = [*spec["id"], *spec["target"]]
-    most = max(2 * rows, min(rows * MAX_ROWS_PER_ID, MAX_ROWS)) if more else 2 * rows
-    header, columns = read_table(content, expected, most)
-    if spec.get("extra_columns") == "refuse" and len(header) > len(expected):
-        extra = next(name for name in header if name not in expected)
-        raise Invalid(f"column {extra!r} is not allowed; the columns must be {listed(expected)}")
+    columns = read_columns(content, spec, [*spec["id"], *spec["target"]], rows, several)
     if len(content) > ID_LIMIT.cell:
         ids = {name: columns[name] for name in spec["id"]}
         _check_lengths(ids, ID_LIMIT, answers.id_sizes, lambda at: f"row {at + 1} of the file")
@@ -58,6 +53,19 @@ def read_submission(content: bytes, spec: Mapping[str, Any], answers: Answers, m
     aligned = np.empty_like(values)
     aligned[order] = values
     return aligned
+
+
+def read_columns(
+    content: bytes, spec: Mapping[str, Any], expected: Sequence[str], rows: int, several: bool
+) -> dict[str, list[str]]:
+    """The cells of the `expected` columns; `rows` ids are known, which may have `several` rows each. Invalid."""
+    more = several or spec.get("extra_rows") == "ignore"
+    most = max(2 * rows, min(rows * MAX_ROWS_PER_ID, MAX_ROWS)) if more else 2 * rows
+    header, columns = read_table(content, expected, most)
+    if spec.get("extra_columns") == "refuse" and len(header) > len(expected):
+        extra = next(name for name in header if name not in expected)
+        raise Invalid(f"column {extra!r} is not allowed; the columns must be {listed(expected)}")
+    return columns
 
 
 def _check_lengths(
@@ -92,6 +100,17 @@ def _keys(cells: Sequence[Sequence[str]], spec: Mapping[str, Any], answers: Answ
 def _order(keys: Sequence[Key], answers: Answers, several: bool, most: int | None) -> list[int]:
     """The answers' row of each row; Invalid for missing, duplicate or unknown ids."""
     position = answers.position
+    check_ids(keys, position.keys(), position, several, most)
+    return [position[key] for key in keys]
+
+
+def check_ids(
+    keys: Sequence[Key], known: AbstractSet[Key], needed: Collection[Key], several: bool, most: int | None
+) -> None:
+    """Invalid where an id that is `needed` is missing, another than a `known` one is there, or one has too many rows.
+
+    several: an id may have several rows, `most` of them unless that is None.
+    """
     distinct = set(keys)
     if not several and len(distinct) < len(keys):
         seen: set[Key] = set()
@@ -103,17 +122,15 @@ def _order(keys: Sequence[Key], answers: Answers, several: bool, most: int | Non
         key, times = Counter(keys).most_common(1)[0]
         if times > most:
             raise Invalid(f"id {describe_key(key)} has {times} rows; at most {most} are allowed")
-    unknown = distinct - position.keys()
+    unknown = distinct - known
     if unknown:
         first = next(key for key in keys if key in unknown)
         raise Invalid(
             f"id {describe_key(first)} is not in the test set ({sum(key in unknown for key in keys)} such rows)"
         )
-    missing = len(position) - len(distinct)
+    missing = [key for key in needed if key not in distinct] if len(distinct) < len(known) else []
     if missing:
-        first = next(key for key in position if key not in distinct)
-        raise Invalid(f"{missing} of {len(position)} rows are missing, for example id {describe_key(first)}")
-    return [position[key] for key in keys]
+        raise Invalid(f"{len(missing)} of {len(needed)} rows are missing, for example id {describe_key(missing[0])}")
 
 
 def _check_row_sum(values: Any, expected: float, tolerance: float, keys: Sequence[Key]) -> None:

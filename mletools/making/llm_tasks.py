@@ -11,6 +11,7 @@ from ..grading.code import box
 from ..scoring.code_metrics import CodeMetrics
 from ..scoring.trials import Trials
 from ..tasks.make import STAGES, Dropped, Made, NoTask
+from ..tasks.roles.environment import SAMPLE
 from ..tasks.soundness import Case, Trial, examine, failures
 from ..tasks.table import Rejected
 from .roles import LlmMaker
@@ -60,7 +61,7 @@ class LlmTasks:
         score: Callable[[bytes], float] = partial(score_bytes, record, files[record["answers"]])
         if "file" in record["metric"]:
             for name, content in files.items():
-                if not name.startswith(PUBLIC):
+                if not name.startswith(PUBLIC) or name == f"{PUBLIC}{SAMPLE}":
                     (folder / name).parent.mkdir(exist_ok=True)
                     (folder / name).write_bytes(content)
             score = partial(self.code_metrics, record, folder)

@@ -308,6 +308,7 @@ class TurnGrade(_TurnGrade, total=False):
     human_rank: float | None
     human_rank_rule: RankRule | None
     normalised_score: float | None
+    metric_error: str
 
 
 class _Hypothesis(TypedDict):
@@ -505,6 +506,7 @@ class _Standing(TypedDict, total=False):
     human_rank: float | None
     human_rank_rule: RankRule | None
     normalised_score: float | None
+    metric_error: str
 
 
 class _Grade(_Judged):

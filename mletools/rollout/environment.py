@@ -34,7 +34,7 @@ SESSION_S = 24 * 3600.0  # cells have limits of their own, episodes too
 # What a turn keeps of the verdict on the test rows; mle-grade says the rest of what is handed in.
 VERDICT = (
     *("valid", "reason", "score", "medal", "above_median", "position"),
-    *("human_rank", "human_rank_rule", "normalised_score"),
+    *("human_rank", "human_rank_rule", "normalised_score", "metric_error"),
 )
 
 
@@ -59,6 +59,7 @@ class RunResources:
     jobs: int = 1  # nodes of searches that are developed at once
     embeddings: "HttpEmbeddings | None" = None  # None: TF-IDF
     progress: Callable[[int], None] = lambda nodes: None  # told how many more nodes searches have
+    metric_fails: Callable[[], None] = lambda: None  # told of each submission on which a metric that is code fails
     no_validation: dict[str, str] = field(default_factory=dict)  # why no rows are held out, by task id
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _made: dict[tuple[str, str | None], Any] = field(default_factory=dict)  # by task id and part; part None: previews
@@ -317,11 +318,14 @@ class TaskEnvironment:
             return {"validation": None, "grade": None}
         folder = self._resources.data / self._task["data"]["dir"]
         test = self._verdict(self._task, folder, _test_part(content, view)).as_record()
-        shown = None
+        failed, shown = "metric_error" in test, None
         if view is not None:
             verdict = self._verdict(view.task, view.folder, view.validation_part(content))
             shown = {"valid": verdict.valid, "reason": verdict.reason, "score": verdict.score}
-        return {"validation": shown, "grade": {name: test[name] for name in VERDICT}}
+            failed |= verdict.metric_error is not None
+        if failed:
+            self._resources.metric_fails()
+        return {"validation": shown, "grade": {name: test[name] for name in VERDICT if name in test}}
 
     def _verdict(self, task: Mapping[str, Any], folder: Path, content: bytes) -> Verdict:
         if len(content) > MAX_BYTES:

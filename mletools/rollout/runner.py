@@ -176,6 +176,7 @@ class Runner:
                 jobs=run.jobs,
                 embeddings=self.models.embeddings(stack),
                 progress=self._count_nodes,
+                metric_fails=self._count_metric_failure,
             )
             self.source = self.endless.tasks(run, self.scaffold.input, self.options.group_size)
             self._work_through()
@@ -231,6 +232,10 @@ class Runner:
         with self.counting:
             self.run.counts["nodes"] += nodes
             self.run.note(f"{self.run.counts['nodes']} nodes")
+
+    def _count_metric_failure(self) -> None:
+        with self.counting:
+            self.run.counts["submissions on which the metric fails"] += 1
 
     # --- jobs -----------------------------------------------------------------------------------------------------
 

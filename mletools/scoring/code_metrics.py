@@ -3,18 +3,23 @@
 import threading
 import time
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ..records.errors import ToolError
+from ..records.errors import RecordError, ToolError
 from ..records.jsonl import dumps
 from ..records.options import option
 from ..sandbox import BACKENDS, Cell, Limits, Sandbox, Setup, open_sandbox
 
+if TYPE_CHECKING:
+    from ..grading.form import Form
+
+Key: TypeAlias = tuple[str, str, str]  # a task's folder, the digests of its files, what its record says of grading
 # A session scores so many submissions and lasts so many seconds: what a metric leaves on its disk goes with it.
 MAX_SUBMISSIONS, MAX_SECONDS = 1000, 86_400.0
+MOST_FORMS = 8  # that are kept: they hold the ids of a task
 
 
 class LazySandbox:
@@ -48,29 +53,78 @@ class LazySandbox:
 class CodeMetrics:
     """Scores submissions by metrics that are code, in a sandbox that is closed at the end of the with block.
 
-    A metric is loaded once for submissions to one task that come one after another. It can be pickled: a worker process
-    opens a sandbox of its own.
+    A metric is loaded once for submissions to one task that come one after another. Where it fails on one twice, it is
+    put to a submission that is known to be good: once a task, and each time where it hit a limit of its box, which a busy
+    machine may make it do. It can be pickled: a worker process opens a sandbox of its own.
     """
 
     def __init__(self, backend: str, limits: Limits):
         self.backend, self.limits = backend, limits
         self._sandbox = LazySandbox(backend)
         self._judge: _Judge | None = None
+        self._forms: dict[Key, Form] = {}  # of the last tasks
+        self._scored: dict[Key, str] = {}  # what each metric was seen to score, "" for nothing
 
     def __reduce__(self) -> tuple[Any, ...]:
         return CodeMetrics, (self.backend, self.limits)
 
     def __call__(self, task: Mapping[str, Any], folder: Path, content: bytes) -> float:
-        """The score of a submission's bytes; see grading.code.read_score for its errors."""
-        metric = (str(folder.resolve()), task["data"].get("private_digest"), dumps([task["metric"], task["answers"]]))
+        """The score of a submission's bytes.
+
+        Invalid where it has not the form that the task's record asks for, where the metric rejects it, or where the
+        metric fails on it and scores another that is known to be good (grading.code.MetricFails). RecordError where the
+        metric or the machine fails otherwise: that is not the submission's fault and must not become a reward.
+        """
+        from ..grading import code, form
+
+        key = _key(task, folder)
         with self._sandbox.lock:
-            if self._judge is None or not self._judge.usable or self._judge.metric != metric:
-                self._close_judge()
-                self._judge = _Judge(self._open_sandbox(), self.limits, metric, task, folder)
-            cell = self._judge.judge(content, self.limits.wall_s)
+            form.check_form(self._form_of(key, task, folder), content)
+            for _ in range(2):  # a metric may fail by chance
+                try:
+                    return self._score(key, task, folder, content)
+                except code.MetricFailed as error:
+                    failure = error
+            scored = self._known_to_score(key, task, folder, anew=failure.limit)
+            if not scored:
+                raise RecordError(f"{failure} (it scores no submission that is known to be good)") from None
+        raise code.MetricFails(scored, failure)
+
+    def _form_of(self, key: Key, task: Mapping[str, Any], folder: Path) -> "Form":
+        from ..grading.form import form_of
+        from . import known_good
+
+        if key not in self._forms:
+            if len(self._forms) >= MOST_FORMS:
+                del self._forms[next(iter(self._forms))]
+            answers = known_good.read(folder / task["answers"])
+            self._forms[key] = form_of(task, answers, known_good.sample_of(folder))
+        return self._forms[key]
+
+    def _known_to_score(self, key: Key, task: Mapping[str, Any], folder: Path, anew: bool) -> str:
+        """What the metric scores of the submissions known to be good, "" for nothing. RecordError: the machine fails."""
+        from ..grading import Invalid, code
+        from .known_good import known_good
+
+        if anew or key not in self._scored:
+            scored = ""
+            for name, content in known_good(task, folder):
+                with suppress(Invalid, code.MetricFailed):
+                    self._score(key, task, folder, content)
+                    scored = name
+                    break
+            self._scored[key] = scored
+        return self._scored[key]
+
+    def _score(self, key: Key, task: Mapping[str, Any], folder: Path, content: bytes) -> float:
+        """The score; see grading.code.read_score for its errors."""
         from ..grading import code
 
-        return code.read_score(task, content, cell.status, cell.submission, cell.output)
+        if self._judge is None or not self._judge.usable or self._judge.metric != key:
+            self._close_judge()
+            self._judge = _Judge(self._open_sandbox(), self.limits, key, task, folder)
+        cell = self._judge.judge(content, self.limits.wall_s)
+        return code.read_score(task, cell.status, cell.submission, cell.output)
 
     def _open_sandbox(self) -> Sandbox:
         """ToolError where a metric, which may be anybody's, could read what it should not."""
@@ -94,12 +148,16 @@ class CodeMetrics:
             self._close_judge()
 
 
+def _key(task: Mapping[str, Any], folder: Path) -> Key:
+    data, told = task["data"], [task[name] for name in ("metric", "answers", "submission")]
+    return str(folder.resolve()), f"{data.get('digest')} {data.get('private_digest')}", dumps(told)
+
+
 class _Judge:
     """A session in which one metric is loaded; `metric` tells it from others."""
 
-    def __init__(
-        self, sandbox: Sandbox, limits: Limits, metric: tuple[Any, ...], task: Mapping[str, Any], folder: Path
-    ):
+    def __init__(self, sandbox: Sandbox, limits: Limits, metric: Key, task: Mapping[str, Any], folder: Path):
+        """RecordError where the program that judges does not start, or its metric does not load in time."""
         from ..grading import code
 
         self.metric, self.submissions, self._started = metric, 0, time.monotonic()
@@ -109,6 +167,9 @@ class _Judge:
         self._session = sandbox.session(place, replace(limits, wall_s=2 * MAX_SECONDS), 0)
         self._stack.callback(self._session.close)
         self.cell = self._session.python(f"{code.program()}\nprepare()\n", limits.wall_s)
+        if self.cell.status != "ok":
+            self.close()
+            raise RecordError(code.ended_badly(task["metric"]["file"], self.cell.status, self.cell.output))
 
     @property
     def usable(self) -> bool:
@@ -117,9 +178,8 @@ class _Judge:
     def judge(self, content: bytes, wall_s: float) -> Cell:
         from ..grading.code import call
 
-        if self.cell.status == "ok" or self.submissions:
-            self.cell = self._session.python(call(content), wall_s)
-            self.submissions += 1
+        self.cell = self._session.python(call(content), wall_s)
+        self.submissions += 1
         return self.cell
 
     def close(self) -> None:

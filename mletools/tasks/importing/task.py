@@ -174,7 +174,7 @@ def _tried(parts: Parts, grading: Grading, strict: bool) -> Parts:
 def _scores(parts: Parts, grading: Grading, answers: bytes) -> dict[str, Any]:
     given = parts.grading
     found: dict[str, Any] = {"perfect_submission": "not tried: answers and predictions differ in form"}
-    perfect = _perfect(given, parts.private[given["answers"]])
+    perfect = perfect_submission(given, parts.private[given["answers"]])
     if grading.find(given["metric"]["name"]).best is None:  # it may have no value for a submission without an error
         found["perfect_submission"] = "not tried: what it would score depends on the answers"
     elif perfect is not None:
@@ -208,7 +208,7 @@ def _require_sound(given: Mapping[str, Any], grading: Grading, found: Mapping[st
         raise Rejected(f"the sample submission is {sample}")
 
 
-def _perfect(given: Mapping[str, Any], answers: Content) -> bytes | None:
+def perfect_submission(given: Mapping[str, Any], answers: Content) -> bytes | None:
     """The submission that hands in the answers as the grader compares them, None where the two look different."""
     submission = given["submission"]
     theirs = given.get("answer_target", submission["target"])

@@ -70,12 +70,17 @@ def labelled(public: Path, names: Sequence[str], ids: Sequence[str], name: str) 
     return Labelled(table, {name: (content, None)}, Table({each: sample.columns[each] for each in ids}), None)
 
 
+def is_sample(name: str) -> bool:
+    """Whether a public file's name is that of a sample submission."""
+    plain = name.lower().replace("_", "").replace("-", "")
+    return "samplesubmission" in plain and plain.endswith(".csv") and "/" not in name
+
+
 def samples_among(public: Path, names: Sequence[str], ids: Sequence[str]) -> list[str]:
     """The sample submissions among public files: tables of that name which have the columns of the ids."""
     found = []
     for name in names:
-        plain = name.lower().replace("_", "").replace("-", "")
-        if "samplesubmission" in plain and plain.endswith(".csv") and "/" not in name:
+        if is_sample(name):
             try:
                 header = next(read_rows(read_bytes(public / name), even=True), [])
             except CsvError as error:

@@ -1,0 +1,62 @@
+"""Submissions to a task that are known to be good: they tell a metric that fails on a file from one that is broken.
+
+Covered: the sample submission among the public files, the answers where they have the form of a submission. In a
+validation view the sample has rows of the test set, too, which are left out. Not covered: how they score.
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from ..records.csv_files import CsvError, read_columns
+from ..records.errors import ToolError
+from ..tasks.importing.task import perfect_submission
+from ..tasks.table import Rejected
+from ..tasks.validation.labelled import is_sample
+from ..tasks.validation.rows import ids_of, without
+
+MOST_BYTES = 64 << 20  # of a file that is read here
+SAMPLE, ANSWERS = "the sample submission", "the answers"
+
+
+def sample_of(folder: Path) -> bytes | None:
+    """The sample submission of the task in `folder`, None where there is none. ToolError: it cannot be read."""
+    public = folder / "public"
+    names = sorted(path.name for path in public.iterdir() if is_sample(path.name)) if public.is_dir() else []
+    return read(public / names[0]) if names else None
+
+
+def read(path: Path) -> bytes | None:
+    """The bytes of a file, None where it is too large. ToolError: it cannot be read."""
+    try:
+        return path.read_bytes() if path.stat().st_size <= MOST_BYTES else None
+    except OSError as error:
+        raise ToolError(f"{path}: {error.strerror}") from None
+
+
+def known_good(task: Mapping[str, Any], folder: Path) -> Iterator[tuple[str, bytes]]:
+    """(what it is, its bytes) of each submission that any metric of this task ought to score."""
+    sample, answers = sample_of(folder), read(folder / task["answers"])
+    if sample is not None:
+        if answers is not None:
+            yield SAMPLE, _answered(sample, answers, task["submission"]["id"])
+        yield SAMPLE, sample
+    if answers is not None:
+        try:
+            content = perfect_submission(task, answers)
+        except (CsvError, Rejected):
+            return
+        if content is not None:
+            yield ANSWERS, content
+
+
+def _answered(sample: bytes, answers: bytes, ids: list[str]) -> bytes:
+    """The rows of the sample whose ids the answers have; all of it where the answers do not tell."""
+    try:
+        columns = read_columns(answers)
+    except CsvError:
+        return sample
+    if not set(ids) <= columns.keys():
+        return sample
+    known = ids_of(list(zip(*(columns[name] for name in ids), strict=True)))
+    return without(sample, ids, lambda key: key not in known, len(sample))
