@@ -22,6 +22,7 @@ from .records import workers
 from .records.errors import OptionError, ToolError
 from .records.jsonl import Line
 from .records.streams import identity, is_stream, open_missing
+from .records.visible import visible
 from .run import DryRunEnds, Run
 
 __all__ = ["Command", "Line", "Option", "Run", "command"]
@@ -86,14 +87,14 @@ def _handle_signals() -> None:
 
 
 def _fail(name: str, error: BaseException, verbose: bool) -> int:
-    if verbose:
-        traceback.print_exception(error)
     if isinstance(error, ToolError):
-        print(f"{name}: {error}", file=sys.stderr)
+        message = str(error)
     elif isinstance(error, OSError) and error.strerror:
-        print(f"{name}: {error.filename or 'input/output'}: {error.strerror}", file=sys.stderr)
+        message = f"{error.filename or 'input/output'}: {error.strerror}"
     else:
-        print(f"{name}: internal error: {type(error).__name__}: {error} (-v shows where)", file=sys.stderr)
+        message = f"internal error: {type(error).__name__}: {error} (-v shows where)"
+    trace = "".join(traceback.format_exception(error)) if verbose else ""
+    print(visible(f"{trace}{name}: {message}"), file=sys.stderr)
     return 1
 
 
@@ -118,7 +119,7 @@ def _execute(
     except click.UsageError:
         raise
     except OptionError as error:
-        raise click.UsageError(str(error)) from None
+        raise click.UsageError(visible(str(error))) from None
     except BrokenPipeError:
         code = 141
     except KeyboardInterrupt:
@@ -157,7 +158,7 @@ class Command(click.Command):
             try:
                 more = self.extended(args)
             except ToolError as error:
-                raise click.UsageError(str(error), context) from None
+                raise click.UsageError(visible(str(error)), context) from None
             flags = {flag for param in fixed for flag in (*param.opts, *param.secondary_opts)}
             for param in more:
                 if taken := flags.intersection([*param.opts, *param.secondary_opts]):
@@ -167,11 +168,12 @@ class Command(click.Command):
             self.params = [*fixed[:own], *more, *fixed[own:]]
         try:
             return super().parse_args(context, args)
-        except click.NoSuchOption as error:
-            hint = self.hint(error.option_name) if self.hint is not None else None
-            if hint is None:
-                raise
-            raise click.UsageError(hint, context) from None
+        except click.UsageError as error:
+            hint = None
+            if isinstance(error, click.NoSuchOption) and self.hint is not None:
+                hint = self.hint(error.option_name)
+            # it may hold names of files, which a shell has filled in
+            raise click.UsageError(visible(hint or error.format_message()), context) from None
 
     def format_options(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options under their headings, in the order of declaration; the common ones last."""

@@ -20,6 +20,7 @@ from .records.jsonl import Line, dumps, read_files, reader_left, reads_terminal
 from .records.output import Key, Output, Side, record_id, tear
 from .records.rejects import reject_record
 from .records.streams import is_stream, name_of, open_stream, shares_messages, writable
+from .records.visible import visible, visible_line
 
 if TYPE_CHECKING:
     from .records.progress import ProgressBar
@@ -131,11 +132,13 @@ class Run:
         columns = terminal_columns(2)
         return None if columns is None else columns - len(f"{self.name}: ")
 
-    def emit_text(self, text: str) -> None:
-        """Write text for people instead of records."""
+    def emit_text(self, text: str, *, styled: bool = False) -> None:
+        """Write text for people instead of records. What would steer a terminal is spelled out, unless it is `styled`:
+        its writer has done that, and added codes of our own or markup.
+        """
         assert self._out is not None
         self.writes_text = True
-        self._out.write_bytes(text.encode())
+        self._out.write_bytes((text if styled else visible(text)).encode())
 
     def _refuse_changed_options(self, earlier: dict[str, Any]) -> None:
         entries = [entry for entry in earlier.get("lineage", []) if entry.get("tool") == self.name]
@@ -292,8 +295,9 @@ class Run:
     # --- messages -----------------------------------------------------------------------------------------------
 
     def say(self, message: str) -> None:
-        """Print one line on standard error, also with -q."""
+        """Print a message on standard error, also with -q. What would steer a terminal is spelled out."""
         self.before_message()
+        message = visible(message)
         if self._bar is not None:
             self._bar.say(f"{self.name}: {message}")
         else:
@@ -326,7 +330,7 @@ class Run:
     def note(self, text: str) -> None:
         """Show the state of the current work after the progress bar. From any thread."""
         if self._bar is not None:
-            self._bar.note(text)
+            self._bar.note(visible_line(text))
 
     def close(self) -> None:
         """Remove the progress bar."""

@@ -131,4 +131,4 @@ def _draw(run: cli.Run, chosen: ReportOptions, page: Page, sets: Sequence[RunSet
     if chosen.html:
         written = {each.label: date for each, path in zip(sets, run.files, strict=False) if (date := file_date(path))}
         for text in page.html(chosen.title or "Report", sets, records, drawn, __version__, headlines, steps, written):
-            run.emit_text(text)
+            run.emit_text(text, styled=True)

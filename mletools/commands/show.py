@@ -102,7 +102,7 @@ def main(run: cli.Run, chosen: ShowOptions) -> None:
     before, after = show.page() if chosen.html else ("", "")
     view = show.View(chosen.full, chosen.columns(terminal), frozenset(chosen.turns))
     run.open()
-    run.emit_text(before)
+    run.emit_text(before, styled=True)
     rows = []
     for line in run.lines("rollout"):
         if not chosen.wants(line.record):
@@ -115,9 +115,9 @@ def main(run: cli.Run, chosen: ShowOptions) -> None:
             rows.append(show.row(line.record))
             continue
         for text in written(show.graph(line.record, view) if chosen.tree else show.lines(line.record, view)):
-            run.emit_text(text)
+            run.emit_text(text, styled=True)
     for text in written(show.table(rows, chosen.width or terminal)):
-        run.emit_text(text)
-    run.emit_text(after)
+        run.emit_text(text, styled=True)
+    run.emit_text(after, styled=True)
     if chosen.prefixes and not run.counts["rollouts"]:
         raise ToolError(f"no rollout begins with {' or '.join(chosen.prefixes)}")

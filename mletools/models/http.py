@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ..records.errors import RecordError, ToolError
+from ..records.visible import visible
 from . import ContextExceeded, Reply, Request, server_errors, wire
 from .address import CHAT, DEFAULT_KEY, read_address, read_key
 from .completion import read_reply
@@ -54,7 +55,7 @@ Amend = Callable[[Response], dict[str, Any] | None]
 
 def to_stderr(message: str) -> None:
     """Write a notice to standard error."""
-    print(f"{Path(sys.argv[0]).name}: {message}", file=sys.stderr, flush=True)
+    print(visible(f"{Path(sys.argv[0]).name}: {message}"), file=sys.stderr, flush=True)
 
 
 class Served:

@@ -8,6 +8,7 @@ from importlib import resources
 from typing import Any
 
 from .errors import RecordError
+from .places import check_places
 
 WRITERS = {
     "task": "mle-gen-task or mle-import",
@@ -44,7 +45,7 @@ def _validator(kind: str) -> Callable[[Any], Any]:
 
 
 def check(record: dict[str, Any], *kinds: str) -> None:
-    """RecordError unless `record` is a valid record of one of `kinds`."""
+    """RecordError unless `record` is a valid record of one of `kinds`, and all places that it names lie below --data."""
     import fastjsonschema
 
     kind = record.get("kind")
@@ -62,12 +63,14 @@ def check(record: dict[str, Any], *kinds: str) -> None:
             writer = LATER_WRITERS.get(path.partition(".")[0], WRITERS[kind])
             raise RecordError(f'no "{missing[0]}"{where}: was this written by {writer}?') from None
         raise RecordError(f"{path or kind}: {_message(error)}") from None
+    check_places(record)
 
 
 def check_fields(fields: dict[str, Any], kind: str, parts: tuple[str, ...], free: tuple[str, ...] = ()) -> None:
     """RecordError unless `fields`, written by hand, are fields of such a record; all may be absent.
 
-    The objects `parts` and `free` of the record may be incomplete, too. Unknown fields are refused but in `free`.
+    The objects `parts` and `free` of the record may be incomplete, too. Unknown fields are refused but in `free`. Places
+    outside --data are refused.
     """
     import fastjsonschema
 
@@ -82,6 +85,7 @@ def check_fields(fields: dict[str, Any], kind: str, parts: tuple[str, ...], free
                 near = difflib.get_close_matches(name, known[prefix], 1)
                 hint = f'did you mean "{near[0]}"?' if near else f"there are {', '.join(known[prefix])}"
                 raise RecordError(f'no field is called "{prefix}{name}": {hint}')
+    check_places({**fields, "kind": kind})
 
 
 @functools.cache

@@ -107,6 +107,7 @@ def document(tables: Sequence[Table], notes: Sequence[str], form: str = "text", 
     """The tables, an empty line apart, and the notes; csv has no notes. `room`: columns of a terminal."""
     import textwrap
 
+    notes = [visible_line(note) for note in notes]
     if room is not None and form == "text":
         tables = [part for table in tables for part in table.fitting(room)]
         notes = [textwrap.fill(note, room, subsequent_indent="  ", break_on_hyphens=False) for note in notes]

@@ -19,7 +19,7 @@ from ..records.ids import bytes_digest
 from ..records.tape import Tape
 from ..sandbox import Cell, Limits, Sandbox, Session
 from ..scaffolds.data_preview import beginning, data_preview, listing
-from ..tasks.private_data import check_data
+from ..tasks.private_data import check_data, task_folder
 from ..tasks.validation import NoValidation, View, validation_view
 from .execution import ROLLOUT, ProgramFacts, Watch, execution_record, keep, text_record
 from .metered_model import MeteredModel
@@ -83,7 +83,7 @@ class RunResources:
 
         def make() -> View | None:
             check_task(task)
-            check_data(self.data / task["data"]["dir"], task)
+            check_data(task_folder(self.data, task), task)
             if self.validation == 0 or self.reveal_test:
                 return None
             try:

@@ -20,6 +20,7 @@ from ..records.ids import content_id, derive_seed
 from ..records.jsonl import Line
 from ..records.options import option
 from ..records.tape import Tapes
+from ..records.visible import visible
 from ..run import Run
 from ..sandbox import Limits, Sandbox
 from ..sandbox.options import SandboxOptions, check_protections
@@ -102,8 +103,6 @@ class UnreadableAnswers:
 
 def _shown(message: Mapping[str, Any]) -> list[str]:
     """The first lines of a message, hidden characters spelled out."""
-    from ..reports.show.visible import visible  # rich is slow to import
-
     text = message.get("content") or ""
     if not text.strip():
         return [f"(empty; {len(message.get('reasoning') or '')} characters of reasoning were set apart)"]

@@ -188,7 +188,7 @@ class HumanRanks:
         """{human_rank, human_rank_rule}, None both without a leaderboard. RecordError: the folder is not the task's."""
         if "leaderboard" not in task and "public_leaderboard" not in task:
             return {"human_rank": None, "human_rank_rule": None}
-        folder = self.data / task["data"]["dir"]
+        folder = task_folder(self.data, task)
         check_data(folder, task)
         verdict = standing(task, folder, score, None, rule)
         return {"human_rank": verdict.human_rank, "human_rank_rule": verdict.human_rank_rule}

@@ -7,6 +7,7 @@ from typing import Any
 from ..records.errors import OptionError, ToolError
 from ..records.ids import content_id
 from ..records.options import option
+from ..records.visible import visible_line
 from ..run import Run
 from .grader import Grader
 
@@ -94,6 +95,8 @@ def _aligned(rows: list[tuple[str, str]], room: int) -> list[str]:
     """Names and values, long values folded below their beginning."""
     width = max(len(name) for name, _ in rows)
     return [
-        textwrap.fill(value, room, initial_indent=f"{name:{width}}  ", subsequent_indent=" " * (width + 2))
+        textwrap.fill(
+            visible_line(value), room, initial_indent=f"{name:{width}}  ", subsequent_indent=" " * (width + 2)
+        )
         for name, value in rows
     ]

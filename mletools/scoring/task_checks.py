@@ -13,6 +13,7 @@ from ..records.jsonl import Line
 from ..records.output import Output
 from ..run import Run
 from ..tasks.likeness import likeness
+from ..tasks.private_data import task_folder
 from ..tasks.soundness import examine, read_case
 from .code_metrics import CodeMetrics
 
@@ -28,7 +29,7 @@ class Examiner:
     def __call__(self, line: Line) -> dict[str, str]:
         """The outcome of each check; see tasks.soundness.examine."""
         task = line.record
-        folder = self.data / task["data"]["dir"]
+        folder = task_folder(self.data, task)
         by_code = "file" in task["metric"]
         if not by_code:
             check_task({name: value for name, value in task.items() if name != "thresholds"})

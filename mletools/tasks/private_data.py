@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..records.errors import RecordError, ToolError
+from ..records.places import check_inside
 from .folder import files_digest, private_files
 
 
@@ -15,9 +16,7 @@ def inside(folder: Path, name: str, what: str) -> Path:
 
     Folders may be links, as people lay them out over their disks; who writes a record cannot make one.
     """
-    if os.path.isabs(name) or ".." in name.split("/") or not name.isprintable():
-        raise RecordError(f"{what} is {name[:200]!r}, which is no path inside --data")
-    return folder / name
+    return folder / check_inside(name, what)
 
 
 def task_folder(data: Path, task: Mapping[str, Any]) -> Path:
