@@ -203,6 +203,6 @@ def test_a_hostile_record_is_refused_by_file_and_line(tmp_path: Path) -> None:
     (tmp_path / "in.jsonl").write_text("\n".join([json.dumps(valid), *lines, ""]))
     done = run_command("mle-grade", "--max-rejects", "9", "in.jsonl", "-o", "out.jsonl", cwd=tmp_path)
     told = done.stderr.decode()
-    assert "mle-grade: in.jsonl:2: a file of the task is '../x', which is no path inside --data\n" in told
+    assert "mle-grade: in.jsonl:2: task.answers is '../x', which is no path inside --data\n" in told
     assert "in.jsonl:3: " in told and "Traceback" not in told and "internal error" not in told
     assert at(json.loads((tmp_path / "out.jsonl").read_text()), ("grade", "valid")) is True

@@ -109,7 +109,7 @@ def test_thresholds_come_from_baselines_where_none_are_written(tmp_path: Path) -
         ({"name": None}, 'there is no "name"'),
         ({"name": "late ferries"}, "name: 'late ferries' may have letters, digits, '.', '_' and '-' alone"),
         ({"data": {}}, 'there is no "data.dir"'),
-        ({"data": {"dir": "../ferry"}}, "task.data.dir is '../ferry', which is no path inside --data"),
+        ({"data": {"dir": "../ferry"}}, "data.dir is '../ferry', which is no path inside --data"),
         (
             {"data": {"dir": "tasks/boat"}},
             "tasks/boat/public: no such folder: it holds what agents see; data.dir is relative to --data",
