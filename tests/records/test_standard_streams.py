@@ -33,7 +33,9 @@ def bash(line: str, folder: Path, **options: Any) -> subprocess.CompletedProcess
     """
     environment = {key: value for key, value in os.environ.items() if not key.startswith("MLE_")}
     path = {**environment, "PATH": f"{BIN}:{os.environ['PATH']}"}
-    done = subprocess.run(["bash", "-c", f"ulimit -f 100000; {line}"], cwd=folder, capture_output=True, env=path, timeout=120, **options)
+    done = subprocess.run(
+        ["bash", "-c", f"ulimit -f 100000; {line}"], cwd=folder, capture_output=True, env=path, timeout=120, **options
+    )
     assert b"Traceback" not in done.stdout + done.stderr and b"internal error" not in done.stderr
     return done
 
