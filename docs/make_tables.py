@@ -1,16 +1,20 @@
-"""Write docs/real-tables.md: the catalogue of real tables.
+"""Write docs/real-tables.md, the catalogue of real tables, and mletools/sandbox/tables.json, by which boxes hide them.
 
-python docs/make_tables.py           write it
-python docs/make_tables.py --check   exit 1 if it is not up to date
+python docs/make_tables.py           write both
+python docs/make_tables.py --check   exit 1 if one of them is not up to date
 """
 
+import json
 import sys
 from pathlib import Path
 from typing import Any
 
-from mletools.tasks.real import catalogue, origin
+import mletools
+from mletools.sandbox.sketches import Sketch, sketch
+from mletools.tasks.real import catalogue, files, numbers, origin
 
 PAGE = Path(__file__).parent / "real-tables.md"
+SKETCHES = Path(mletools.__file__).parent / "sandbox" / "tables.json"
 INTRO = """# Real tables
 
 <!-- made by docs/make_tables.py from mletools/tasks/real.json -->
@@ -58,7 +62,22 @@ def _row(source: str, problem: dict[str, Any]) -> str:
     return "| " + " | ".join(map(str, cells)) + " |\n"
 
 
+def sketches() -> str:
+    """The packages with tables, and a sketch of every table, a line each."""
+    packages = {
+        package["install"]: package.get("module", family) for family, package in catalogue()["packages"].items()
+    }
+    lines: dict[str, Sketch] = {f"{family}:{file}": sketch(numbers(source)) for source, family, file in files()}
+    rows = ",\n".join(f"  {json.dumps(name)}: {json.dumps(values)}" for name, values in lines.items())
+    return f'{{\n "packages": {json.dumps(packages)},\n "sketches": {{\n{rows}\n }}\n}}\n'
+
+
 if __name__ == "__main__":
+    made = {PAGE: page(), SKETCHES: sketches()}
     if "--check" in sys.argv:
-        sys.exit(0 if PAGE.read_text(encoding="utf-8") == page() else f"{PAGE} is not up to date: run make docs")
-    PAGE.write_text(page(), encoding="utf-8")
+        old = [
+            str(path) for path, text in made.items() if not path.exists() or path.read_text(encoding="utf-8") != text
+        ]
+        sys.exit(f"{', '.join(old)} is not up to date: run make docs" if old else 0)
+    for path, text in made.items():
+        path.write_text(text, encoding="utf-8")

@@ -2,7 +2,9 @@
 
 import io
 import json
+import math
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,11 +14,15 @@ from ..records.errors import OptionError, ToolError
 from ..records.jsonl import Line, loads, open_input, read_lines
 from ..records.streams import name_of
 from ..run import Run
+from ..sandbox.hidden import find_copies
+from ..sandbox.sketches import sketch
+from ..tasks.importing.columns import read_columns
 from ..tasks.importing.layouts import candidates
 from ..tasks.importing.options import AUTHOR, Candidate, Grading, ImportOptions, Unprepared
 from ..tasks.importing.task import import_task, seal_task
 from ..tasks.table import Rejected
 
+MOST_COMPARED = 32 << 20  # bytes of a table that is compared with those of installed packages
 GRADING = Grading(score_bytes, check_task, check_direction, metrics.find)
 
 
@@ -51,6 +57,7 @@ def import_tasks(run: Run, paths: Iterable[str], options: ImportOptions) -> None
         if getattr(options, name) is not None and len(sources) > 1:
             raise OptionError(f"--{name} applies to one task, but the input has {len(sources)}")
     remaining = [candidate for candidate in sources if not run.finished(candidate.source)]
+    _warn_of_copies(run, remaining)
     run.progress(len(remaining), "tasks")
     importer = Importer(replace(options, seed=run.seed), run.data)
     for candidate, result, error in run.map(importer, remaining, processes=True):
@@ -65,6 +72,34 @@ def import_tasks(run: Run, paths: Iterable[str], options: ImportOptions) -> None
             run.emit(task)
     if not run.counts["records"] and len(remaining) == len(sources):
         raise ToolError("nothing was imported")
+
+
+def _warn_of_copies(run: Run, imported: Iterable[Candidate]) -> None:
+    """Tell which tables lie in an installed package too, by their values."""
+    tables = {}
+    for candidate in imported:
+        if candidate.path.is_file() and candidate.path.stat().st_size <= MOST_COMPARED:
+            with suppress(Rejected):  # the import says why
+                columns = read_columns(candidate.path)
+                numbers = [[_number(cell) for cell in cells] for cells in columns.values()]
+                told = [column for column in numbers if any(number is not None for number in column)]
+                tables[candidate.name] = sketch(list(zip(*told, strict=True)))
+    copies: dict[str, list[tuple[bool, str]]] = {}
+    for name, file, seen in find_copies(tables):
+        copies.setdefault(name, []).append((not seen, file))
+    for name, found in copies.items():
+        hidden, file = min(found)
+        more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+        reach = "hidden from programs" if hidden else "programs can read it: run the task where it is not installed"
+        run.say(f"{name}: its answers are public, the same values are in {file}{more} ({reach})")
+
+
+def _number(cell: str) -> float | None:
+    try:
+        number = float(cell)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
 
 
 def seal_tasks(run: Run, options: ImportOptions) -> None:

@@ -21,7 +21,7 @@ from ..sandbox import Cell, Limits, Sandbox, Session
 from ..scaffolds.data_preview import beginning, data_preview, listing
 from ..tasks.private_data import check_data, task_folder
 from ..tasks.validation import NoValidation, View, validation_view
-from .execution import ROLLOUT, ProgramFacts, Watch, execution_record, keep, text_record
+from .execution import ROLLOUT, ProgramFacts, Watch, execution_record, keep, refuse_known_answers, text_record
 from .metered_model import MeteredModel
 
 if TYPE_CHECKING:
@@ -181,6 +181,7 @@ class TaskEnvironment:
         watch = Watch.of(code, public) if resources.instrument else Watch()
         with resources.free:
             outcome = resources.sandbox.run(code, public, limits, seed, arguments, observer=watch.observer)
+        refuse_known_answers(self._task, outcome.protections)
         verdicts = self._judge(outcome.submission, view) if judged else {}
         mine = None if outcome.submission is None else _test_part(outcome.submission, view)
         outcome = replace(outcome, submission=mine)
@@ -251,6 +252,7 @@ class TaskEnvironment:
         if self._session is None:
             whole = replace(resources.limits, wall_s=SESSION_S)
             self._session = resources.sandbox.session(self.public, whole, seed)
+            refuse_known_answers(self._task, self._session.protections)
         session = self._session
         outcome = (self._again(before) if opened else None) or self._execute(kind, text, limits.wall_s)
         if not outcome.alive:

@@ -113,12 +113,13 @@ def _receive(source: BinaryIO, orders: queue.SimpleQueue[Message]) -> None:
 class _Agent:
     def __init__(self, config: dict[str, Any]) -> None:
         setup = Setup(1, tuple(config["preimport"]), config["start"], ("0",) if config["gpu"] else ())
-        self._sandbox = LocalSandbox(setup, namespaces=config["namespaces"])
+        self._sandbox = LocalSandbox(setup, namespaces=config["namespaces"], hidden=config["hidden"])
         self._protections = self._sandbox.protections
         self._store = _Store(Path(PLACE, "public"))
         self._sessions: list[LocalSession] = []
         self.greeting = {
             "protections": self._protections,
+            "hidden": self._sandbox.hidden,
             "notes": self._sandbox.notes,
             "weaker_because": self._sandbox.weaker_because,
         }

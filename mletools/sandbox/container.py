@@ -20,6 +20,7 @@ from . import mounts, shipping
 from .agent import BOOT, Message, read_result
 from .engine import SEND_S, Container, DockerSession, Kind, host_config, remove, source_archive
 from .gpus import Leases
+from .hidden import remember, remembered
 from .interface import Limits, Outcome, Setup, check_arguments, check_public
 from .pool import ServerPool
 from .sessions import REPLY_S, BaseSandbox
@@ -60,6 +61,7 @@ class DockerSandbox(BaseSandbox):
         self._weaker_because: str | None = None if namespaces else "disabled"
         self._protections: dict[str, bool] | None = None
         self._inner_notes: list[str] = []
+        self._hidden: mounts.Hidden | None = None  # in the image; the first container finds it
         self._contents: dict[str, tuple[shipping.Fingerprint, _Content]] = {}
         self._source = source_archive()
         with self._engine_errors("answer"):
@@ -202,13 +204,18 @@ class DockerSandbox(BaseSandbox):
                 stream = api.attach_socket(created, {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1})
                 container = Container(api, created, stream)
                 api.start(created)
+                image = f"image {api.inspect_container(created)['Image']}"
             config = {
                 "namespaces": namespaces,
+                "hidden": self._hidden or remembered(image),
                 "preimport": self._setup.preimport,
                 "start": self._setup.start,
                 "gpu": kind.gpu is not None,
             }
             container.greet(config, self._source, self._setup.image)
+            if config["hidden"] is None:
+                remember(image, container.hidden)
+            self._hidden = container.hidden
             return container
         except BaseException:
             if container is not None:

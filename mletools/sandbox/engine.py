@@ -56,7 +56,7 @@ def source_archive() -> bytes:
     """A zip archive of the modules that the agent needs."""
     root = Path(mletools.__file__).parent
     files = [root / "__init__.py", *(root / "records" / name for name in ("__init__.py", "errors.py", "programs.py"))]
-    files += sorted((root / "sandbox").glob("*.py"))
+    files += [*sorted((root / "sandbox").glob("*.py")), root / "sandbox" / "tables.json"]
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for file in files:
@@ -141,7 +141,7 @@ class Container:
             last = self._errors.decode(errors="replace").strip().split("\n")[-1] or "no output"
             raise ToolError(f"the sandbox does not start in a container of {image}: {last}") from None
         self.protections, self.notes = reply["protections"], reply["notes"]
-        self.weaker_because = reply["weaker_because"]
+        self.weaker_because, self.hidden = reply["weaker_because"], reply["hidden"]
 
     def bound_names(self) -> list[str]:
         """The names in the mounted folder."""

@@ -23,7 +23,7 @@ from typing import Any
 
 from . import channel, landlock, linux, mounts, seccomp
 from .cgroup import MemoryCgroup
-from .probe import active_protections
+from .probe import active_protections, prepare_probe
 from .session_driver import attend, attend_cold
 from .solution import launch, launch_cold, prepare
 
@@ -84,6 +84,8 @@ def enter(job: SolutionJob, uid: int, gid: int) -> Callable[[], None]:
         # The first victim when memory runs out; set early, so that a solution cannot undo what root set.
         with open("/proc/self/oom_score_adj", "w") as file:
             file.write("1000")
+        if job.request["probe"]:
+            prepare_probe()
         return _first_process(job, uid == 0)
     except BaseException as error:
         fail(job, error)
@@ -257,13 +259,13 @@ def _restrict(job: SolutionJob, paths: dict[str, str], limits: dict[str, Any]) -
     if not job.request["gpu"]:  # whose driver may lock memory
         resource.setrlimit(resource.RLIMIT_MEMLOCK, (0, 0))  # all programs of a user share some
     if job.request["landlock"]:
-        readable = [source for source, _ in job.plan.binds] + [target for _, target in job.plan.links]
-        readable += [f"/etc/{name}" for name in ("passwd", "group", "nsswitch.conf", "hosts")]
+        shown, listed = job.plan.readable
+        readable = [*shown, *(f"/etc/{name}" for name in ("passwd", "group", "nsswitch.conf", "hosts"))]
         readable += ["/proc", "/dev/zero", "/dev/urandom", "/dev/random", paths["code"]]
         readable += [f"{job.request['folder']}/input"]
         writable = [paths["work"], paths["home"], paths["tmp"], "/dev/null", "/dev/full", "/dev/shm"]
         writable += [f"/dev/{name}" for name in mounts.gpu_devices()] if job.request["gpu"] else []
-        landlock.restrict(readable, writable)
+        landlock.restrict(readable, listed, writable)
     if linux.SUPPORTED_MACHINE:
         own = None if job.request["namespaces"] else os.getpid()
         seccomp.install(seccomp.build(families, counted=job.cgroup is not None, own=own))

@@ -35,8 +35,11 @@ def exposes_server(protections: Mapping[str, bool]) -> bool:
     return not protections["pid_namespace"] and version() < _SCOPED_SIGNALS
 
 
-def restrict(readable: Sequence[str], writable: Sequence[str]) -> None:
-    """Permanently close all other paths to the calling process, which has set no_new_privs. OSError: refused."""
+def restrict(readable: Sequence[str], listed: Sequence[str], writable: Sequence[str]) -> None:
+    """Permanently close all other paths to the calling process, which has set no_new_privs. OSError: refused.
+
+    Of the folders `listed`, and of all below, the names can be read.
+    """
     abi = version()
     if abi < 1:
         raise OSError("this kernel has no Landlock")
@@ -48,6 +51,7 @@ def restrict(readable: Sequence[str], writable: Sequence[str]) -> None:
     try:
         for path, access in [
             *((path, _EXECUTE | _READ_FILE | _READ_DIR) for path in readable),
+            *((path, _READ_DIR) for path in listed),
             *((path, handled & ~_EXECUTE) for path in writable),
         ]:
             _allow(ruleset, path, access & handled)

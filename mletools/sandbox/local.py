@@ -38,13 +38,16 @@ class LocalSandbox(BaseSandbox):
 
     name = "local"
 
-    def __init__(self, setup: Setup, *, namespaces: bool = True, cgroup: bool = True) -> None:
-        """`namespaces` and `cgroup` False disable these, as on a machine that refuses them.
+    def __init__(
+        self, setup: Setup, *, namespaces: bool = True, cgroup: bool = True, hidden: mounts.Hidden | None = None
+    ) -> None:
+        """`namespaces` and `cgroup` False disable these, as on a machine that refuses them; `hidden` spares a search.
 
         Starts nothing yet. ToolError: solutions could not see this interpreter.
         """
         super().__init__()
         self._plan = mounts.make_plan()
+        self._hidden = hidden
         self._setup = setup
         self._want_namespaces = namespaces
         self._want_cgroup = cgroup
@@ -63,6 +66,15 @@ class LocalSandbox(BaseSandbox):
         """See Sandbox.protections and `protections`."""
         self._probe()
         return dict(self._protections or {})
+
+    @property
+    def hidden(self) -> mounts.Hidden:
+        """What solutions do not see of the folders that they may read; the first call searches these."""
+        if self._hidden is None:
+            from .hidden import find_hidden
+
+            self._hidden = find_hidden(source for source, _ in self._plan.binds)
+        return self._hidden
 
     @property
     def notes(self) -> list[str]:
@@ -140,6 +152,7 @@ class LocalSandbox(BaseSandbox):
         with self._probe_lock:
             if self._protections is not None:
                 return
+            self._plan.hidden = self.hidden
             if self._want_namespaces:
                 try:
                     self._protections = self._probe_with(True)

@@ -1,33 +1,35 @@
 """The file system of a solution: the folders of the machine that it may read, and a root made of them.
 
 Covered: choosing the folders (interpreter, libraries), refusing a data folder inside one of them, building the root in
-a new mount namespace, where packages with answers are empty and files have inodes of their own, so that no other run
-sees a lock on them. Not covered: hiding other content of the chosen folders, which counts as public; the memory that
-holds the content of files, which all runs share. Needs mount_setattr, Linux 5.12.
+a new mount namespace, where hidden files are empty and files have inodes of their own, so that no other run sees a lock on
+them. Not covered: what is hidden (`hidden`); other content of the chosen folders counts as public; the memory that holds the
+content of files, which all runs share. Needs mount_setattr, Linux 5.12.
 """
 
+import base64
 import glob
+import json
 import os
 import re
 import site
 import stat
 import sys
 import sysconfig
+import zlib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from ..records.errors import ToolError
 from . import linux
 
-WORK, HOME, TEMPORARY, CODE = "/box/work", "/box/home", "/box/tmp", "/code"
+WORK, HOME, TEMPORARY, CODE, HIDDEN = "/box/work", "/box/home", "/box/tmp", "/code", "/hidden"
 SCRIPT = "solution.py"
 
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store")
 _SYSTEM_FILES = ("/etc/ld.so.cache", "/etc/localtime", "/etc/alternatives", "/etc/fonts", "/etc/mime.types")
-# Packages that reveal answers: tasks are made from the tables of scikit-learn, and by this package.
-_REVEALING = ("mletools", "sklearn/datasets/data")
 DEVICES = ("null", "zero", "full", "random", "urandom")
 _GPU_DEVICES = ("nvidia*", "nvidia-caps/*", "dxg", "kfd", "dri/render*")
 # Below /proc, what counts or lists what all runs do. Programs need meminfo and loadavg, which tell no more than sysinfo.
@@ -46,6 +48,9 @@ _MOUNT_READ_ONLY = linux.MS_RDONLY | linux.MS_NOSUID | linux.MS_NODEV
 _READ_ONLY = linux.MOUNT_ATTR_RDONLY | linux.MOUNT_ATTR_NOSUID | linux.MOUNT_ATTR_NODEV
 
 
+Hidden = dict[str, list[str]]  # by real path of a hidden file or folder, the names in the folder that stay visible
+
+
 @dataclass
 class MountPlan:
     """Folders and files of this machine that every solution may read."""
@@ -57,6 +62,54 @@ class MountPlan:
     import_path: list[str] = field(default_factory=list)  # the entries of sys.path that exist in the sandbox
     mounts: list[str] = field(default_factory=list)  # where file systems are mounted here, outer ones first
     statistics: str = ""  # what a solution sees as /proc/stat
+    hidden: Hidden = field(default_factory=dict)
+
+    def hidden_inside(self) -> list[tuple[str, str, list[str]]]:
+        """(path in the sandbox, real path, names that stay visible) of all that is hidden, outer folders first."""
+        return sorted(
+            (target + path[len(source) :], path, names)
+            for source, target in self.binds
+            for path, names in self.hidden.items()
+            if _inside(path, source)
+        )
+
+    @cached_property
+    def readable(self) -> tuple[list[str], list[str]]:
+        """(real paths that solutions may read, folders that they may list), for a sandbox with the machine's root."""
+        outer = {folder for path in self.hidden for folder in map(str, Path(path).parents)}
+        paths: list[str] = []
+        folders: list[str] = []
+
+        def visit(path: str) -> None:
+            if os.path.islink(path):
+                return  # a rule would be for its target, which has one where solutions may read it
+            if path in self.hidden:
+                for name in self.hidden[path]:
+                    visit(os.path.join(path, name))
+            elif path in outer:
+                folders.append(path)
+                with suppress(OSError):
+                    for name in os.listdir(path):
+                        visit(os.path.join(path, name))
+            else:
+                paths.append(path)
+
+        for source, _ in self.binds:
+            visit(source)
+        for _, link in self.links:
+            if not any(_inside(os.path.realpath(link), source) for source, _ in self.binds):
+                visit(os.path.realpath(link))
+        return paths, folders
+
+
+def hidden_text(hidden: Hidden) -> str:
+    """What is hidden, as a text short enough for a packet to a warm server; `read_hidden` reads it."""
+    return base64.b64encode(zlib.compress(json.dumps(hidden).encode())).decode()
+
+
+def read_hidden(text: str) -> Hidden:
+    """The inverse of `hidden_text`."""
+    return dict(json.loads(zlib.decompress(base64.b64decode(text))))
 
 
 def _inside(path: str, folder: str) -> bool:
@@ -167,11 +220,6 @@ def _put_file(path: str, content: bytes) -> None:
         file.write(content)
 
 
-def revealing_folders(import_path: list[str]) -> list[str]:
-    """The folders on the import path with answers, or with the code that makes them."""
-    return [path for folder in import_path for name in _REVEALING if os.path.isdir(path := os.path.join(folder, name))]
-
-
 def gpu_devices() -> list[str]:
     """The GPU devices of this machine, as paths below /dev."""
     device_paths = [path for pattern in _GPU_DEVICES for path in glob.glob(f"/dev/{pattern}")]
@@ -217,6 +265,33 @@ def _make_proc(statistics: str) -> None:
     os.unlink("/stat")
 
 
+def _hide(plan: MountPlan) -> None:
+    """Put an empty folder, or a file that cannot be opened, over all that is hidden."""
+    file, folder, part = f"{HIDDEN}/file", f"{HIDDEN}/folder", f"{HIDDEN}/part"
+    os.makedirs(folder)
+    os.mkdir(part)
+    _put_file(file, b"")
+    _bind("/dev/null", file)  # which cannot be opened on a mount without devices
+    linux.mount(folder, folder, None, linux.MS_BIND)
+    linux.protect_mount(folder, _READ_ONLY, recursive=False)
+    for path, _, names in plan.hidden_inside():
+        if not os.path.isdir(path):
+            with suppress(FileNotFoundError):  # it has gone since it was found
+                linux.mount(file, path, None, linux.MS_BIND)
+        elif not names:
+            linux.mount(folder, path, None, linux.MS_BIND)
+        else:
+            linux.mount("tmpfs", part, "tmpfs", linux.MS_NOSUID | linux.MS_NODEV, "size=64k,mode=0755")
+            for name in names:
+                if os.path.isdir(f"{path}/{name}"):
+                    os.mkdir(f"{part}/{name}")
+                else:
+                    _put_file(f"{part}/{name}", b"")
+                linux.mount(f"{path}/{name}", f"{part}/{name}", None, linux.MS_BIND | linux.MS_REC)
+            linux.protect_mount(part, _READ_ONLY, recursive=True)
+            linux.mount(part, path, None, linux.MS_MOVE)
+
+
 def build_root(
     plan: MountPlan, public: str, code: bytes, disk_mb: int, own: Callable[[str], None], devices: Sequence[str] = ()
 ) -> tuple[int, int]:
@@ -246,9 +321,7 @@ def build_root(
                 _put_file(target, file.read())
     for content, path in plan.links:
         os.symlink(content, path)
-    for path in revealing_folders(plan.import_path):
-        linux.mount("tmpfs", path, "tmpfs", linux.MS_NOSUID | linux.MS_NODEV, "size=4k,mode=0555")
-        linux.protect_mount(path, _READ_ONLY, recursive=False)
+    _hide(plan)
     os.makedirs("/etc", exist_ok=True)
     for name, text in _ETC.items():
         _put_file(f"/etc/{name}", text.encode())

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 from .cgroup import MemoryCgroup
-from .mounts import MountPlan, revealing_folders
+from .mounts import MountPlan
 
 _THREADS = {"OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OMP_WAIT_POLICY"}
 _OURS = {"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "PATH", "HOME", "TMPDIR", "LANG", "PYTHONHASHSEED"} | _THREADS
@@ -64,6 +64,21 @@ def _input_is_read_only() -> bool:
     return False
 
 
+def prepare_probe() -> None:
+    """Read what a probe needs of this package's files, which it does not see. Not in a process that solutions inherit."""
+    from .hidden import known
+
+    known()
+
+
+def _tables_are_hidden(plan: MountPlan, same_root: bool) -> bool:
+    """Whether nothing that is to be hidden can be read here: no table of the tasks, nor this package."""
+    from .hidden import readable
+
+    paths = [real if same_root else path for path, real, _ in plan.hidden_inside()]
+    return not any(readable(paths, plan.import_path))
+
+
 def active_protections(
     outside: dict[str, str], cgroup: MemoryCgroup | None, limits: dict[str, Any], plan: MountPlan
 ) -> dict[str, bool]:
@@ -76,7 +91,7 @@ def active_protections(
         private_files=_root_is_closed(
             inside["root"] == outside["root"], [path for _, path in (*plan.binds, *plan.links)]
         ),
-        no_bundled_answers=not any(os.listdir(folder) for folder in revealing_folders(plan.import_path)),
+        no_bundled_answers=_tables_are_hidden(plan, inside["root"] == outside["root"]),
         read_only_input=_input_is_read_only(),
         own_inodes=inside["library"] != outside["library"],
         no_network=_network_is_closed(),

@@ -88,7 +88,8 @@ def keep_warm(control: int, config: dict[str, Any]) -> Callable[[], None]:
 def _serve(end: socket.socket, command: int, config: dict[str, Any]) -> Callable[[], None]:
     linux.prctl(linux.PR_SET_CHILD_SUBREAPER, 1)
     cgroup = MemoryCgroup.create(f"mletools-{os.getpid()}-{time.time_ns()}") if config["cgroup"] else None
-    plan = mounts.MountPlan(**config["plan"])
+    given = config["plan"]
+    plan = mounts.MountPlan(**{**given, "hidden": mounts.read_hidden(given["hidden"])})
     handle = os.pidfd_open(os.getpid())
     channel.send(end, {"event": "ready", "pid": os.getpid(), "cgroup": str(cgroup.path) if cgroup else None}, [handle])
     os.close(handle)
@@ -101,6 +102,8 @@ def _serve(end: socket.socket, command: int, config: dict[str, Any]) -> Callable
         elif descriptors:
             if cgroup is not None:
                 cgroup.start(request["limits"]["memory_mb"], request["limits"]["processes"])
+            if request["landlock"]:
+                _ = plan.readable  # once, not in every run
             uid, gid = os.geteuid(), os.getegid()
             alive, living = os.pipe()
             watch = _Watch(end, command, request, cgroup)

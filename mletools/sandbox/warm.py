@@ -61,7 +61,7 @@ class Template:
             "command": os.getpid(),
             "preimport": list(preimport),
             "cgroup": cgroup,
-            "plan": asdict(plan),
+            "plan": {**asdict(plan), "hidden": mounts.hidden_text(plan.hidden)},
         }
         try:
             self._process = subprocess.Popen(

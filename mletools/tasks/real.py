@@ -104,6 +104,21 @@ def load(source: str) -> Any:
     return frame.dropna(subset=[target["column"] for target in problem["targets"]])
 
 
+def files() -> list[tuple[str, str, str]]:
+    """(a source, its family, the file) of every file of the catalogue."""
+    found: dict[tuple[str, str], str] = {}
+    for source, problem in catalogue()["problems"].items():
+        found.setdefault((source.partition(":")[0], problem["file"]), source)
+    return [(source, family, file) for (family, file), source in found.items()]
+
+
+def numbers(source: str) -> list[list[float | None]]:
+    """The numbers of a source's file, rows of cells; None is missing. ToolError: no package."""
+    problem = catalogue()["problems"][source]
+    frame = _read(source, problem["file"], problem.get("read", {})).select_dtypes("number")
+    return [[None if cell != cell else float(cell) for cell in row] for row in frame.itertuples(index=False)]
+
+
 def _read(source: str, file: str, options: Mapping[str, Any]) -> Any:
     import pandas as pd
 

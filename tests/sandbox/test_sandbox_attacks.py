@@ -262,7 +262,9 @@ def cases() -> list[object]:
     for backend in BACKENDS:
         if backend != "bare":
             for attack in ATTACKS:
-                dear = (attack.measured or attack.concurrent) and attack.name not in QUICK_DEAR
+                dear = (
+                    attack.measured or attack.concurrent or attack.limits.wall_s > 60
+                ) and attack.name not in QUICK_DEAR
                 slow = backend in SLOW or dear
                 marks = [pytest.mark.slow] if slow else []
                 found.append(pytest.param(backend, attack, id=f"{backend}-{attack.name}", marks=marks))

@@ -4,12 +4,13 @@ Covered: a hostile program for each thing that a solution must not do, and a rul
 succeeded. Not covered: bugs of the kernel and the container engine; timing and load side channels.
 """
 
-from . import kernel, memory, network, next_run, other_runs, processes, reading, submissions
+from . import kernel, memory, network, next_run, other_runs, processes, reading, submissions, tables
 from .attack import Attack, Verdict, program
 from .targets import AttackTargets
 
 ATTACKS: tuple[Attack, ...] = (
     *reading.ATTACKS,
+    *tables.ATTACKS,
     *network.ATTACKS,
     *processes.ATTACKS,
     *memory.ATTACKS,

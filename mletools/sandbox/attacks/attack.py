@@ -15,7 +15,7 @@ from ..interface import Limits, Outcome
 from .targets import AttackTargets
 
 # Groups whose attacks reach answers, other programs or the reward; the others exceed a limit.
-CRITICAL_GROUPS = ("files", "network", "processes", "submission", "next run", "forgery")
+CRITICAL_GROUPS = ("files", "libraries", "network", "processes", "submission", "next run", "forgery")
 
 _PREAMBLE = """
 import ctypes, errno, glob, json, os, re, signal, socket, stat, struct, subprocess, sys, time

@@ -1,7 +1,7 @@
 """Attacks on files, memory and environment: reading secrets, and writing outside the work folder.
 
 Covered: paths, links, /proc, descriptors, mounts, memory, other runs. Not covered: the content of the interpreter's
-folders.
+folders (`tables`).
 """
 
 from .attack import Attack
