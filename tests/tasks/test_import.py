@@ -7,8 +7,10 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,7 @@ from conftest import BIN, records, run_command
 from import_builders import LEADERS, bench, leaderboard, table, write
 
 from mletools.grading import check_direction, check_task, grade, metrics, score_bytes
+from mletools.making.importing import _warn_of_copies
 from mletools.tasks.draft import held_out
 from mletools.tasks.folder import data_digest, private_digest
 from mletools.tasks.importing.columns import is_number, read_columns
@@ -906,3 +909,22 @@ def test_cells_do_not_change_on_the_way(tmp_path: Path) -> None:
     assert read_columns(tmp_path / "t.csv") == {"id": ["007", "NA"], "a": ["1.0", 'x "y", z\n2']}
     assert is_number(["1", "-2.5e3", "", "NA", ".5"]) and not is_number(["1_000"]) and not is_number(["", "NA"])
     assert not is_number(["inf"]) and not is_number(["1", "x"])
+
+
+def test_a_table_of_an_installed_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Known by its values, under other names and in another format; and whether programs can read that file."""
+    values = np.random.RandomState(5).normal(40, 9, (80, 4)).round(2).tolist()
+    home = tmp_path / "site-packages"
+    text = "\n".join(";".join(map(str, row)) for row in values)
+    write(home, {"crabs/data/x.txt": f"a;b;c;d\n{text}\n", "crabs/y.csv": "1,2\n", "plotnine/data/z.dat": text})
+    write(tmp_path, {"own.csv": table("pqrs", values), "other.csv": table("pq", [[at, at] for at in range(80)])})
+    said: list[str] = []
+    monkeypatch.setattr(sys, "path", [str(home)])
+    run = SimpleNamespace(say=said.append)
+    candidates = [Candidate("table", name, tmp_path / f"{name}.csv") for name in ("own", "other")]
+    _warn_of_copies(run, candidates)  # type: ignore[arg-type]
+    told = f"own: its answers are public, the same values are in {home}/crabs/data/x.txt and 1 more"
+    assert said == [f"{told} (programs can read it: run the task where it is not installed)"]
+    shutil.rmtree(home / "crabs")
+    _warn_of_copies(run, candidates)  # type: ignore[arg-type]
+    assert said[1].endswith(f"the same values are in {home}/plotnine/data/z.dat (hidden from programs)")
