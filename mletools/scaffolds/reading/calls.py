@@ -69,7 +69,8 @@ _PYTHON_CALL = re.compile(
     r"(?:^|\n|>)[ \t]{0,18}(?=(?:\[\s{0,9})?(?:print\()?(?:default_api\.|functions\.)?(\w{1,80})\()"
 )
 _PYTHON_END = ("\n```", "</", "<|")  # what may follow a Python call
-_MOST_TRIED = 20  # places at which bare JSON is tried
+_MOST_TRIED = 20  # places at which a call is tried
+_TRIED = 40_000  # characters that are tried for a call in a text of any length
 
 
 def first_call(text: str, known: Callable[[str], bool]) -> tuple[Call | None, int | None]:
@@ -106,14 +107,20 @@ def _openings(text: str, at: int = 0) -> Iterator["re.Match[str]"]:
 
 
 def _marked(text: str) -> Iterator[Call]:
-    """Calls that begin with a family's marker, in order; what looks like one but cannot be read is passed over."""
+    """Calls that begin with a family's marker, in order; what looks like one but cannot be read is passed over.
+
+    What is never closed is tried up to the end: of a long text no more than twice its length is tried.
+    """
+    left = max(2 * len(text), _TRIED)
     for at, match in enumerate(_openings(text)):
-        if at == _MOST_TRIED:
+        if at == _MOST_TRIED or left < 0:
             return
         name = next((group for group in match.groups() if group and group != match[0]), "")
         call = _READERS[str(match.lastgroup)](text, match, name)
         if call is not None:
             yield call
+        else:
+            left -= _until(text, match.end(), "</tool_call>")[1] - match.end()
 
 
 def _until(text: str, at: int, closing: str) -> tuple[str, int, bool]:
