@@ -65,7 +65,7 @@ def _column(texts: Iterable[str]) -> dict[str, Any] | None:
     distinct = len(set(values))
     if distinct < 2 or _are_numbers_of_rows(values):
         return None
-    if distinct <= FEW:
+    if distinct <= min(FEW, len(values) // 3):
         return {"shares": [round(share, 4) for share in shares_of(values)]}
     keys = sorted({key_of(value) for value in values})
     return {"keys": keys[:KEPT], "last": 0xFFFFFFFF if len(keys) <= KEPT else keys[KEPT - 1]}

@@ -54,6 +54,12 @@ def test_few_rows_have_shares_of_no_column(tmp_path: Path) -> None:
     assert not is_of(tmp_path, list(range(9)))
 
 
+def test_a_table_of_few_rows_is_known_by_its_values(tmp_path: Path) -> None:
+    (tmp_path / "train.csv").write_text("a,y\n" + "".join(f"{at},{at * 2.5}\n" for at in range(8)))
+    assert is_of(tmp_path, [at * 2.5 for at in range(8)])
+    assert not is_of(tmp_path, [at * 1.5 + 0.1 for at in range(8)])
+
+
 @pytest.mark.parametrize("other", ["train.parquet", "images/1.png"])
 def test_other_data_to_train_on_are_not_described(public: Path, other: str) -> None:
     (public / other).parent.mkdir(exist_ok=True)
