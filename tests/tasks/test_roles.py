@@ -231,7 +231,7 @@ def test_a_task_with_a_metric_of_its_own_is_graded_by_its_script(place: Path, se
         broken = grade(record, folder, b"board,dry_days\n1,2\n", run_code=box)
     assert best.medal == "gold"
     assert sample.score == record["provenance"]["baselines"][0]["score"] and sample.medal is None
-    assert not broken.valid and broken.reason == "wrong ids"
+    assert not broken.valid and broken.reason == "id '1' is not in the test set (1 such rows)"
 
 
 @pytest.mark.slow
