@@ -169,11 +169,11 @@ class Probes:
             ("float32", 4096, torch.float32),
         ):
             kernel.TOKEN_CHUNK_SIZE = rows
-            given, head = states.clone().to(dtype).requires_grad_(), weight.to(dtype)
+            taken, head = states.clone().to(dtype).requires_grad_(), weight.to(dtype)
             for _repeat in range(2):
-                given.grad, begun = None, self.now()
+                taken.grad, begun = None, self.now()
                 logps, entropies, *_ = kernel.ChunkedLogProbFunction.apply(
-                    given, head, None, targets, 1.0, 32768, None, 1.0, ("entropy",)
+                    taken, head, None, targets, 1.0, 32768, None, 1.0, ("entropy",)
                 )
                 (factors @ logps + others @ entropies).backward()
                 seconds = self.now() - begun
@@ -181,7 +181,7 @@ class Probes:
             found[name] = {
                 "logprob_error": float(off.max()), "logprob_error_mean": float(off.mean()),
                 "entropy_error": float((entropies.detach() - exact[:, 1]).abs().max()),
-                "gradient_error": relative(given.grad.float(), exact[:, 2:]), "s": seconds,
+                "gradient_error": relative(taken.grad.float(), exact[:, 2:]), "s": seconds,
             }  # fmt: skip
         kernel.TOKEN_CHUNK_SIZE = chunk
         return found

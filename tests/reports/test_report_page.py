@@ -54,7 +54,13 @@ def rollout(number: int, **more: Any) -> dict[str, Any]:
 
 def hostile(number: int) -> dict[str, Any]:
     made = rollout(number)
-    made["task"] = {**made["task"], "id": EVIL, "name": EVIL, "modality": EVIL, "problem": EVIL}
+    made["task"] = {
+        **made["task"],
+        "id": "<img src=x onerror=window.hacked=1> & <b>",
+        "name": EVIL,
+        "modality": EVIL,
+        "problem": EVIL,
+    }
     made["policy"]["model"] = EVIL
     made["messages"] = [{**message, "content": message["content"] + EVIL} for message in made["messages"]]
     made["code"] = (made["code"] or "") + f"\n# {EVIL}\n"
