@@ -107,6 +107,7 @@ def test_a_search_by_values_wins_no_task(sandbox: LocalSandbox, tmp_path: Path) 
 
 @needs_tables
 @pytest.mark.slow
+@pytest.mark.timeout(1500)
 def test_a_search_of_everything_wins_no_task(sandbox: LocalSandbox, tmp_path: Path) -> None:
     """Of the tasks that a join can win, bare, most are won (measured: 63 of 94 in four of the packages)."""
     public = make_inputs(tmp_path / "input", SOURCES)
@@ -183,6 +184,7 @@ def test_copies_in_any_package_are_hidden(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_a_table_in_a_package_of_the_users_own_is_hidden(tmp_path: Path) -> None:
     """In an environment with other packages: as a program, compressed, in an archive and as an array."""
     script = """
