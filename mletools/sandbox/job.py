@@ -32,6 +32,7 @@ _INNER_ID = 1000
 _OPEN_FILES = 4096
 _OPEN_FILES_UNCOUNTED = 1024  # as many again may be in flight in sockets, where the memory watch cannot see them
 _SIGNALS = 1024  # queued signals and timers; all runs of a user share some ten thousand
+_WATCHED_NICE = 15  # without a memory cgroup: many processes must not keep the watch of their memory from running
 _READY, _CELLS = 3, 4  # descriptors in the solution's process
 _GO = b"go"
 _NAMESPACES = linux.CLONE_NEWNS | linux.CLONE_NEWPID | linux.CLONE_NEWNET | linux.CLONE_NEWIPC | linux.CLONE_NEWUTS
@@ -187,6 +188,8 @@ def _reap(job: SolutionJob, child: int, ready: socket.socket) -> None:
 def _solution_process(job: SolutionJob, paths: dict[str, str], ready: int) -> Callable[[], None]:
     try:
         os.setsid()
+        if job.cgroup is None:
+            os.nice(_WATCHED_NICE)
         job.control.detach()
         kept = _CELLS if job.cells >= 0 else _READY
         if job.cells >= 0:

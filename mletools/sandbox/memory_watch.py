@@ -54,7 +54,7 @@ class MemoryWatch:
         self._detailed_at = 0.0
         self._outside = 0.0  # bytes not resident in any process, at the last detailed measurement
         self._shared = 0.0  # bytes in unnamed shared memory, which may be resident too
-        self._least_slab = _slab_bytes()
+        self._slab = self._least_slab = _slab_bytes()  # at the last detailed measurement, and at the lowest
 
     def look(self) -> float:
         """MB in use now: a fast upper bound; above the limit, shared pages are divided among processes."""
@@ -62,7 +62,8 @@ class MemoryWatch:
         tree = {pid: fields for pid in members if (fields := _status(pid))}
         total = float(sum(_KB * (fields["VmRSS"] + fields["VmSwap"] + fields["VmPTE"]) for fields in tree.values()))
         began = time.monotonic()
-        if began >= self._detailed_at:
+        known, new = total + self._outside + self._shared, _slab_bytes() - self._slab
+        if began >= self._detailed_at or known <= self._limit < known + new:  # the new may be of these processes
             self._measure_outside(tree, total)
             self._detailed_at = time.monotonic() + (_SHARE - 1) * (time.monotonic() - began)
         total += self._outside + self._shared
@@ -88,10 +89,10 @@ class MemoryWatch:
         if resident + self._shared + self._outside + most > self._limit:
             self._outside += self._in_descriptors(locked, self._limit)
         # Records are counted only where the whole machine has so many more than before.
-        slab = _slab_bytes()
-        self._least_slab = min(self._least_slab, slab)
-        if resident + self._shared + self._outside + slab - self._least_slab > self._limit:
-            self._outside += _records(locked, slab - self._least_slab)
+        self._slab = _slab_bytes()
+        self._least_slab = min(self._least_slab, self._slab)
+        if resident + self._shared + self._outside + self._slab - self._least_slab > self._limit:
+            self._outside += _records(locked, self._slab - self._least_slab)
 
     def _in_descriptors(self, tree: list[int], enough: float) -> float:
         """Bytes in the full pipes and sockets of these processes, each counted once."""

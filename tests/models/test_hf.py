@@ -282,7 +282,7 @@ def short_and_long(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The example's task, and behind it one whose description no context of 1,024 tokens holds."""
     folder = tmp_path_factory.mktemp("tasks")
     task = records((EXAMPLES / "tasks.jsonl").read_bytes())[0]
-    task["data"]["dir"] = str(EXAMPLES / task["data"]["dir"])
+    (folder / "tasks").symlink_to(EXAMPLES / "tasks")
     long = {**task, "id": "long", "description": task["description"] + " word" * 4000}
     short = {**task, "description": "Say something."}
     (folder / "tasks.jsonl").write_text("".join(json.dumps(one) + "\n" for one in (short, long)))
