@@ -1,11 +1,13 @@
 """How fast solutions run in each sandbox, beside a bare fork and beside plain Python; everything in one run.
 
     python benchmarks/sandbox.py [--jobs 1,2,4] [--runs 60] [--rounds 3] > benchmarks/sandbox.md
+    python benchmarks/sandbox.py --before ../an-older-checkout
 
 The work: read 150 rows, fit LogisticRegression or HistGradientBoosting in turn, write submission.csv, one thread. Ways
 take turns within every round, so that what else the machine does meets all of them. The docker rows need a daemon with
 the image (`make image`); without one they are left out, and the output says why. Each way's servers are warmed up before
-its first round: start-up is in a table of its own.
+its first round: start-up is in a table of its own. With --before the ways are the warm local sandbox of that checkout and
+of this one, each in processes of its own.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
@@ -68,10 +71,7 @@ def in_a_folder(public: Path, run: Callable[[str, str], None], number: int) -> N
         assert Path(work, "submission.csv").stat().st_size > 100
 
 
-class BareForks:
-    """Processes that have the libraries loaded, each forking a child for a run: no isolation at all, the floor."""
-
-    FORKER = """
+FORKER = """
 import importlib, json, os, sys
 from mletools.sandbox.preimport import warm_up
 warm_up(sys.argv[1].split(","))
@@ -85,34 +85,64 @@ for line in sys.stdin:
         os._exit(0)
     print(os.waitpid(child, 0)[1], flush=True)
 """
+IN_SANDBOX = """
+import json, sys
+from pathlib import Path
+from mletools.sandbox import Limits, Setup, open_sandbox
+with open_sandbox("local", Setup(1, start="warm")) as sandbox:
+    print("ready", flush=True)
+    for line in sys.stdin:
+        code, public, number = json.loads(line)
+        outcome = sandbox.run(code, Path(public), Limits(wall_s=120, memory_mb=1024), number)
+        print(0 if outcome.status == "ok" and outcome.submission else outcome, flush=True)
+"""
 
-    def __init__(self, count: int, public: Path) -> None:
-        self.public = public
+
+class Workers:
+    """Processes of one program, each doing one order at a time: a line of JSON in, the line 0 out."""
+
+    def __init__(self, count: int, program: str, *arguments: str, **environment: str) -> None:
         self.free: SimpleQueue[Any] = SimpleQueue()
         self.all = []
         for _ in range(count):
-            command = [sys.executable, "-c", self.FORKER, ",".join(DEFAULT_PREIMPORT)]
-            settings: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-            process = subprocess.Popen(command, env={**os.environ, **ENVIRONMENT}, **settings)
+            command = [sys.executable, "-c", program, *arguments]
+            settings: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "cwd": "/"}
+            process = subprocess.Popen(command, env={**os.environ, **environment}, **settings)
             assert process.stdout is not None and process.stdout.readline() == "ready\n"
             self.all.append(process)
             self.free.put(process)
 
-    def __call__(self, number: int) -> None:
-        def run(work: str, public: str) -> None:
-            os.symlink(public, f"{work}/input")
-            process = self.free.get()
-            process.stdin.write(json.dumps([work, CODES[number % 2]]) + "\n")
-            process.stdin.flush()
-            assert process.stdout.readline() == "0\n"
-            self.free.put(process)
-
-        in_a_folder(self.public, run, number)
+    def do(self, order: Any) -> None:
+        process = self.free.get()
+        process.stdin.write(json.dumps(order) + "\n")
+        process.stdin.flush()
+        answer = process.stdout.readline()
+        assert answer == "0\n", answer
+        self.free.put(process)
 
     def close(self) -> None:
         for process in self.all:
             process.stdin.close()
             process.wait()
+
+
+def bare_forks(stack: ExitStack, count: int, public: Path) -> Way:
+    """Processes that have the libraries loaded, each forking a child for a run: no isolation at all, the floor."""
+    forks = Workers(count, FORKER, ",".join(DEFAULT_PREIMPORT), **ENVIRONMENT)
+    stack.callback(forks.close)
+
+    def run(number: int, work: str, public: str) -> None:
+        os.symlink(public, f"{work}/input")
+        forks.do([work, CODES[number % 2]])
+
+    return lambda number: in_a_folder(public, partial(run, number), number)
+
+
+def in_checkout(stack: ExitStack, tree: Path, count: int, public: Path) -> Way:
+    """The warm local sandbox of the package in `tree`."""
+    workers = Workers(count, IN_SANDBOX, PYTHONPATH=str(tree.resolve()))
+    stack.callback(workers.close)
+    return lambda number: workers.do([CODES[number % 2], str(public), number])
 
 
 def plain_python(public: Path) -> Way:
@@ -176,15 +206,19 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=60, help="of a warm way in one round; of a cold way a sixth")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--image", default=DEFAULT_IMAGE)
+    parser.add_argument("--before", type=Path, help="compare the warm local sandbox with that of this checkout")
     options = parser.parse_args()
     levels = [int(number) for number in options.jobs.split(",")]
     with ExitStack() as stack:
         public = make_task(Path(stack.enter_context(tempfile.TemporaryDirectory())))
-        forks = BareForks(max(levels), public)
-        stack.callback(forks.close)
         slots = max(levels)
-        ways: dict[str, tuple[int, Way]] = {
-            "bare fork": (options.runs, forks),
+        ways: dict[str, tuple[int, Way]] = {"bare fork": (options.runs, bare_forks(stack, slots, public))}
+        if options.before is not None:
+            trees = {"before": options.before, "after": Path(__file__).parents[1]}
+            ways |= {name: (options.runs, in_checkout(stack, tree, slots, public)) for name, tree in trees.items()}
+            print_report(options, levels, ways, None)
+            return
+        ways |= {
             "warm local": (options.runs, in_sandbox(stack, "local", "warm", slots, public, options.image)),
             "cold local": (options.runs // 6, in_sandbox(stack, "local", "cold", slots, public, options.image)),
             "cold python": (options.runs // 6, plain_python(public)),
