@@ -59,27 +59,25 @@ def check_context(prompts: Sequence[Sequence[int]], requests: Sequence[Request],
 def prompt_ids(tokenizer: Any, messages: Sequence[dict[str, Any]]) -> list[int]:
     """Token ids of a conversation, with the template's prompt for the assistant's next turn.
 
-    Recorded `token_ids` of messages are used up to the last assistant turn that has them; only the text after that turn
-    is tokenised, so that the prompt continues the exact tokens that the policy sampled. Marks that a content spells are
-    its text (chat_template). RecordError: the first such turn's own prompt has no ids.
+    Where the template tells the past as it was, the prompt goes on from the exact tokens that the policy was asked and
+    sampled: the `prompt_token_ids` of the last message that has them, and the `token_ids` from there on. Where it tells it
+    in another way (without earlier thoughts, say), all of its text is tokenised. Marks that a content spells are its
+    text (chat_template). RecordError: a turn has ids, and what it was asked has none.
     """
     conversation = Conversation(tokenizer, messages)
-    text = conversation.text(len(messages), True)
     turns = [i for i, message in enumerate(messages) if message["role"] == "assistant" and message.get("token_ids")]
-    if not turns:
-        return conversation.token_ids(text)
-    if not any(message.get("token_ids") for message in messages[: turns[0]]):
+    rest = conversation.after(turns[-1]) if turns else None
+    if rest is None:
+        return conversation.token_ids(conversation.text(len(messages), True))
+    begin = max((i for i in turns if messages[i].get("prompt_token_ids")), default=0)
+    if begin == 0 and not any(message.get("token_ids") for message in messages[: turns[0]]):
         raise RecordError(f"message {turns[0]} has token_ids, but the messages before it have none")
-    past = turns[-1] + 1
-    recorded = [token for message in messages[:past] for token in message.get("token_ids") or ()]
-    rendered = conversation.text(past, False)
-    if not text.startswith(rendered):
-        raise RecordError("the chat template rewrites earlier turns, so a prompt cannot continue the recorded tokens")
-    end = tokenizer.eos_token
-    suffix = rendered[rendered.rindex(end) :] if end and end in rendered else ""
-    if suffix and recorded[-1] == tokenizer.eos_token_id:
-        suffix = suffix[len(end) :]
-    return recorded + conversation.token_ids(suffix + text[len(rendered) :])
+    recorded = list(messages[begin].get("prompt_token_ids") or ())
+    recorded += [token for message in messages[begin : turns[-1] + 1] for token in message.get("token_ids") or ()]
+    end = tokenizer.convert_ids_to_tokens(recorded[-1])
+    if end in tokenizer.all_special_tokens:
+        rest = rest.removeprefix(end)
+    return recorded + conversation.token_ids(rest)
 
 
 def _base(config: Path) -> str:

@@ -5,40 +5,48 @@ it cannot begin or end a message. For this, the template is given stand-ins for 
 it treats as any other text. Text without such marks has the tokens that the tokenizer gives the whole.
 Covered: special tokens; other added tokens that the template writes (DeepSeek's <｜User｜>), in a tool's message also
 pairs of tags (Qwen's <tool_response>). Elsewhere pairs (<think>, <tool_call>) stay single tokens, as policies write them.
+Tool calls and a separate reasoning reach the template too. Templates may tell the past in another way than it was: drop
+earlier thoughts, insert empty ones, move the system prompt.
 Not covered: templates whose marks are plain words ("### Instruction:"), images, tool schemas.
 """
 
 # ruff: noqa: RUF002 - DeepSeek writes a full-width bar in its marks
 
+import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import count
 from typing import Any
 
 from .errors import RecordError
 
 SPECIAL, PAIR, OTHER = "special", "pair", "other"
+REASONING = ("reasoning_content", "reasoning", "thinking")  # the names that templates have for it
 _REASONING = re.compile(r"\W{1,3}think(?:ing)?\W{1,2}", re.IGNORECASE)
 
 
 class Conversation:
-    """`messages` ({"role", "content"}) under the chat template of `tokenizer`. RecordError: the template refuses them."""
+    """`messages` under the chat template of `tokenizer`. RecordError: the template refuses them.
+
+    Read of a message: role, content, reasoning, tool_calls (arguments as JSON text or an object), tool_call_id, name.
+    """
 
     def __init__(self, tokenizer: Any, messages: Sequence[Mapping[str, Any]]) -> None:
         self._tokenizer = tokenizer
-        text = "".join(message["content"] for message in messages)
+        given = [_given(message) for message in messages]
+        text = "\n".join(string for message in given for string in _strings(message))
         self._marks = _marks(tokenizer)
         kinds, self._spelled = self._marks.kinds, self._marks.within(text)
         word = next(word for number in count() if (word := f"Mark{number}is") not in text)
         self._stand_in = re.compile(rf"{word}(\d+)x")
         self._messages = []
-        for message in messages:
+        for message in given:
             marks = [mark for mark in self._spelled if kinds[mark] != PAIR or message["role"] == "tool"]
-            hidden = _any(marks).sub(lambda match: f"{word}{self._spelled.index(match[0])}x", message["content"])
-            self._messages.append({"role": message["role"], "content": hidden})
-        whole = self._rendered(len(messages), messages[-1]["role"] != "assistant")
+            hide = partial(_any(marks).sub, lambda match: f"{word}{self._spelled.index(match[0])}x")
+            self._messages.append({**_each_string(message, hide), "role": message["role"]})
         whole = self._rendered(len(messages), messages[-1]["role"] != "assistant")
         # Tags that are no special tokens are marks where the template writes them.
         self._written = {mark for mark in self._marks.within(whole) if kinds[mark] != SPECIAL}
@@ -50,11 +58,51 @@ class Conversation:
         Marks that stand in it are the template's. It may be cut anywhere and goes to `token_ids`; it is not for reading.
         """
 
+        return self._readable(self._rendered(messages, ask))
+
+    def after(self, answer: int) -> str | None:
+        """What the prompt for the next message says behind the policy's message `answer`, whose end mark comes first.
+
+        None where the template does not tell what the policy was asked then, and what it answered, as it was.
+        """
+        told, asked = self.text(len(self._messages), True), self.text(answer, True)
+        if not told.startswith(asked):
+            return None
+        # Templates may strip an answer, and models write white space around it.
+        content = self._readable(self._messages[answer]["content"])
+        core, rest = content.strip(), told[len(asked) :].lstrip()
+        if not rest.startswith(core):
+            return None
+        return rest[len(core) :].removeprefix(content[len(content.rstrip()) :])
+
+    def turn(self, answer: int) -> tuple[str, str]:
+        """What the policy is given before its message `answer`, and what it writes, up to and with the end mark.
+
+        Written is what the template tells where that begins as the template asks (a reasoning is in it, white space
+        behind the end mark is not); else the message's own content, behind its reasoning where the prompt opens a tag
+        for one.
+        """
+        asked, told = self.text(answer, True), self.text(answer + 1, False)
+        end = self._tokenizer.eos_token or ""
+        if told.startswith(asked):
+            written = told[len(asked) :]
+            return asked, written[: written.rindex(end) + len(end)] if end in written else written
+        message = self._messages[answer]
+        written = self._readable(message["content"])
+        if opened := re.search(r"<(\w+)>\s*$", asked):
+            begin, close = f"<{opened[1]}>", f"</{opened[1]}>"
+            if written.lstrip().startswith(begin):
+                written = written.lstrip().removeprefix(begin).lstrip()
+            if close not in written:
+                written = f"{self._readable(message.get(REASONING[0], ''))}\n{close}\n\n{written}"
+        return asked, written + end
+
+    def _readable(self, text: str) -> str:
         def spelled(match: "re.Match[str]") -> str:
             mark = self._spelled[int(match[1])]
             return match[0] if self._is_control(mark) else mark
 
-        return self._stand_in.sub(spelled, self._rendered(messages, ask))
+        return self._stand_in.sub(spelled, text)
 
     def token_ids(self, text: str) -> list[int]:
         """The tokens of a part of `text`. RecordError: a content gives a mark in yet another way."""
@@ -107,6 +155,50 @@ class Conversation:
             return str(template(self._messages[:messages], tokenize=False, add_generation_prompt=ask))
         except (TemplateError, ValueError) as error:
             raise RecordError(f"the model's chat template refuses the messages: {error}") from error
+
+
+def _given(message: Mapping[str, Any]) -> dict[str, Any]:
+    """A message with what templates read of one, its tool calls' arguments as objects where they are JSON."""
+    given = {
+        name: message[name] for name in ("role", "content", "tool_calls", "tool_call_id", "name") if name in message
+    }
+    if message.get("reasoning"):
+        given |= dict.fromkeys(REASONING, message["reasoning"])
+    if given.get("tool_calls"):
+        given["tool_calls"] = [
+            {**call, "function": {**call["function"], "arguments": _as_object(call["function"]["arguments"])}}
+            for call in given["tool_calls"]
+        ]
+    return given
+
+
+def _as_object(arguments: Any) -> Any:
+    with suppress(TypeError, ValueError):
+        if isinstance(value := json.loads(arguments), dict):
+            return value
+    return arguments
+
+
+def _strings(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for each in (*value, *value.values()):
+            yield from _strings(each)
+    elif isinstance(value, list):
+        for each in value:
+            yield from _strings(each)
+
+
+def _each_string(value: Any, change: Callable[[str], str]) -> Any:
+    """A copy of a value of JSON whose texts, keys of objects among them, are changed."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, Mapping):
+        return {change(name): _each_string(each, change) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_each_string(each, change) for each in value]
+    return value
 
 
 def _any(marks: Iterable[str]) -> "re.Pattern[str]":

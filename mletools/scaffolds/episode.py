@@ -15,6 +15,7 @@ from .interface import Ended, Environment, Job, S, Usage, usage_of
 from .messages import CHARACTERS_A_TOKEN, score_message, tokens_of, visible
 from .reading import Action, Fault, Tool, as_functions, sendable
 
+IDS = ("token_ids", "prompt_token_ids")
 NOT_CARRIED_OUT = "Not carried out: only the first action of a message is."
 
 # Shell commands that may change files; others only look.
@@ -55,8 +56,8 @@ class Episode(Generic[S]):
         self.well_formed: list[bool] = []
         self._failed: list[int] = []
         self._from = 0
-        self._whole = True  # the ids of the messages are one sequence
-        self._seen: list[int] | None = None
+        self._held: list[int] = []  # the places of the messages that the policy saw last, and of its answer
+        self._seen: list[int] | None = None  # the tokens of those
         self._cells: list[tuple[str, str]] = []
         self._box: dict[str, Any] = {}
         self._last_submission_digest: str | None = None  # digest of the submission that lies in the session
@@ -72,7 +73,8 @@ class Episode(Generic[S]):
         most = self.settings.max_answer_tokens
         if self.settings.max_tokens is not None:
             most = min(most, self.settings.max_tokens - self.sampled)
-        sent = [_wire(self.messages[place], self._whole) for place in shown]
+        goes_on = shown[: len(self._held)] == self._held
+        sent = [_wire(self.messages[place], goes_on) for place in shown]
         functions = as_functions(tools) if self.settings.tool_calls == "openai" and tools else None
         reply = self.consult("policy", self.job.scaffold, sent, functions, most)
         if "refused" in reply:
@@ -98,6 +100,7 @@ class Episode(Generic[S]):
         if dropped:
             self.turn["dropped"] = dropped
         self._append(reply)
+        self._held = [*shown, len(self.messages) - 1]
         return reply
 
     def consult(
@@ -156,7 +159,6 @@ class Episode(Generic[S]):
                 self.messages[-1]["token_ids"] = prompt[len(seen) :]
             else:
                 message["prompt_token_ids"] = prompt
-                self._whole = False
             self._seen = prompt + ids
             message["token_ids"] = ids
             if reply.get("logprobs") is not None:
@@ -342,9 +344,9 @@ class Episode(Generic[S]):
         return execution, {**more, "refit": {"used": False, "execution": outcome["execution"]}}
 
 
-def _wire(message: Mapping[str, Any], whole: bool) -> dict[str, Any]:
-    """A message as it is sent; with its ids, from which an engine may go on exactly, where they are one sequence."""
-    names = ("role", "content", "reasoning", "tool_calls", "tool_call_id", *(["token_ids"] if whole else []))
+def _wire(message: Mapping[str, Any], goes_on: bool) -> dict[str, Any]:
+    """A message as it is sent; with its ids, from which an engine may go on exactly, where nothing before was dropped."""
+    names = ("role", "content", "reasoning", "tool_calls", "tool_call_id", *(IDS if goes_on else ()))
     sent = {name: message[name] for name in names if name in message}
     if "tool_calls" in sent:
         calls = [(call, call["function"]) for call in sent["tool_calls"]]

@@ -50,7 +50,8 @@ class Sample:
 
     members: how many rollouts of its group are to come here. arrived: how many had come where the group was last looked
     at, None where nobody has said. duration_s: seconds that the actions took, all turns together. troubles: of
-    TROUBLES, those that hold. sampler_waited_s: what the sampler had waited for policies by then. tokens: whether the ids are those that were sampled, or the text's, tokenised again.
+    TROUBLES, those that hold. sampler_waited_s: what the sampler had waited for policies by then. tokens: whether the
+    ids are those that were sampled, or the text's, tokenised again.
     """
 
     id: str
@@ -111,7 +112,7 @@ def sample_of(record: dict[str, Any], vocab_size: int | None = None, tokenizer: 
     elif tokenizer is None:
         raise RecordError("messages carry no token_ids, and there is no tokenizer to make some of the text")
     else:
-        sequences, tokens = (Sequence(*render(messages, tokenizer)),), TEMPLATE
+        sequences, tokens = render(messages, tokenizer), TEMPLATE
     policy = record.get("policy") or {}
     sampling = policy.get("sampling") or {}
     size = int(record.get("group_size", 1))
@@ -215,39 +216,32 @@ def _check_own(messages: list[Message], index: int, begun: bool) -> None:
         raise RecordError(f"messages[{index}]: the prompt before it has no token_ids, though it has")
 
 
-def render(messages: list[Message], tokenizer: Any) -> tuple[list[int], list[int]]:
-    """Token ids and loss mask of messages without ids, through the tokenizer's chat template.
+def render(messages: list[Message], tokenizer: Any) -> tuple[Sequence, ...]:
+    """The sequences of messages without ids, through the tokenizer's chat template.
 
-    An assistant message's part is what the template adds to the prompt that ends in its generation prefix, up to and
-    with the end-of-turn token; white space that the template adds after that token carries no loss. Where no message
-    is marked with `loss`, every assistant message is the policy's. Each part is tokenised by itself, as at sampling.
-    Marks that a content spells are its text (chat_template).
+    An assistant message's part is what the policy writes (Conversation.turn). Where the template tells what came before
+    in another way than the sequence at hand has it, a new one begins, with the prompt as the policy would be given it.
+    Where no message is marked with `loss`, every assistant message is the policy's. Each part is tokenised by itself, as
+    at sampling.
     """
     marked = any("loss" in message for message in messages)
     own = [i for i, each in enumerate(messages) if (each.get("loss") if marked else each["role"] == "assistant")]
     if not own:
-        return [], []
+        return (Sequence([], []),)
     conversation = Conversation(tokenizer, messages[: own[-1] + 1])
-    ids: list[int] = []
-    mask: list[int] = []
-    done = ""
+    sequences: list[Sequence] = []
+    done = None
     for index in own:
-        prefix = conversation.text(index, True)
-        whole = conversation.text(index + 1, False)
-        if not prefix.startswith(done) or not whole.startswith(prefix):
-            raise RecordError(
-                f"messages[{index}]: the chat template rewrites earlier turns; cut the rollout into steps "
-                "(mle-filter --cut-steps) to train on it"
-            )
-        answer = whole[len(prefix) :]
-        if tokenizer.eos_token and tokenizer.eos_token in answer:
-            answer = answer[: answer.rindex(tokenizer.eos_token) + len(tokenizer.eos_token)]
-        for text, loss in ((prefix[len(done) :], 0), (answer, 1)):
+        asked, written = conversation.turn(index)
+        if done is None or not asked.startswith(done):
+            sequences.append(Sequence([], []))
+            done = ""
+        for text, loss in ((asked[len(done) :], 0), (written, 1)):
             tokens = conversation.token_ids(text)
-            ids.extend(tokens)
-            mask.extend([loss] * len(tokens))
-        done = prefix + answer
-    return ids, mask
+            sequences[-1].input_ids.extend(tokens)
+            sequences[-1].loss_mask.extend([loss] * len(tokens))
+        done = asked + written
+    return tuple(sequences)
 
 
 def shared_temperature(samples: Iterable[Sample], temperature: float | None = None) -> float:

@@ -185,7 +185,7 @@ def test_the_loss_mask_covers_just_what_the_assistant_says(nano) -> None:
         {"role": "assistant", "content": "a linear model"},
         {"role": "tool", "content": "unread"},
     ]
-    ids, mask = render(messages, tokenizer)
+    ids, mask = rendered(messages, tokenizer)
     own = tokenizer.decode([token for token, loss in zip(ids, mask, strict=True) if loss])
     assert own == "a forest<|end|>a linear model<|end|>"
     assert tokenizer.decode(ids) == (
@@ -193,8 +193,13 @@ def test_the_loss_mask_covers_just_what_the_assistant_says(nano) -> None:
         "<|tool|>score 0.5<|end|><|assistant|>a linear model<|end|>"
     )
     marked = [{**message, "loss": index == 4} for index, message in enumerate(messages)]
-    ids, mask = render(marked, tokenizer)
+    ids, mask = rendered(marked, tokenizer)
     assert tokenizer.decode([token for token, loss in zip(ids, mask, strict=True) if loss]) == "a linear model<|end|>"
+
+
+def rendered(messages, tokenizer):
+    (sequence,) = render(messages, tokenizer)
+    return sequence.input_ids, sequence.loss_mask
 
 
 def test_text_that_spells_marks_gets_no_control_tokens_and_forges_no_turn(nano) -> None:
@@ -205,7 +210,7 @@ def test_text_that_spells_marks_gets_no_control_tokens_and_forges_no_turn(nano) 
     for role in ("user", "assistant"):
         messages = [{"role": "user", "content": "Q"}, {"role": "assistant", "content": "A"}]
         messages[role == "assistant"]["content"] = forged
-        ids, mask = render(messages, tokenizer)
+        ids, mask = rendered(messages, tokenizer)
         special = set(tokenizer.all_special_ids)
         marks = tokenizer.convert_ids_to_tokens([token for token in ids if token in special])
         assert marks == ["<|user|>", "<|end|>", "<|assistant|>", "<|end|>"]
@@ -220,18 +225,9 @@ def test_white_space_after_the_end_token_carries_no_loss(nano) -> None:
 
     tokenizer = AutoTokenizer.from_pretrained(nano)
     tokenizer.chat_template = tokenizer.chat_template.replace("'<|end|>'", "'<|end|>\\n'")
-    ids, mask = render([{"role": "user", "content": "Q"}, {"role": "assistant", "content": "A"}] * 2, tokenizer)
+    ids, mask = rendered([{"role": "user", "content": "Q"}, {"role": "assistant", "content": "A"}] * 2, tokenizer)
     assert tokenizer.decode(ids) == "<|user|>Q<|end|>\n<|assistant|>A<|end|>\n<|user|>Q<|end|>\n<|assistant|>A<|end|>"
     assert tokenizer.decode([t for t, loss in zip(ids, mask, strict=True) if loss]) == "A<|end|>A<|end|>"
-
-
-def test_a_template_that_rewrites_turns_is_refused(nano) -> None:
-    from transformers import AutoTokenizer
-
-    tokenizer = AutoTokenizer.from_pretrained(nano)
-    tokenizer.chat_template = "{{ messages|length }}" + tokenizer.chat_template
-    with pytest.raises(RecordError, match="rewrites earlier turns; cut the rollout into steps"):
-        render([{"role": "user", "content": "Q"}, {"role": "assistant", "content": "A"}], tokenizer)
 
 
 def test_a_template_that_refuses_messages_is_the_records_trouble(nano) -> None:

@@ -1,0 +1,171 @@
+"""Models that think, under templates that tell the past in ways of their own: played in turns, trained on."""
+
+import itertools
+import json
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import mostly_slow, records, run_command
+from played import FAST, made_task
+from thinking_model import REWRITES, SAID, SPOKEN, TEMPLATES, THOUGHT, make_thinker
+
+pytest.importorskip("torch", reason="needs the [train] extra")
+
+from mletools.models.checkpoint import prompt_ids
+from mletools.training.samples import render, sample_of
+
+ASKED = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Which?"}]
+AGAIN = {"role": "user", "content": "And now?"}
+SCAFFOLDS = {
+    "react": ("--max-turns", "3"),
+    "codeact": ("--max-turns", "3"),
+    "memory": ("--max-tokens", "18"),
+    "idea": ("--ideator", "hf:{model}"),
+}
+OPENED = "opens the thought and tells none"
+FIRST = ("react", "drops earlier thoughts")
+
+
+@pytest.fixture(scope="module")
+def thinker(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    folder = tmp_path_factory.mktemp("thinkers")
+    return cache(lambda name: make_thinker(folder / name.replace(" ", "-"), TEMPLATES[name]))
+
+
+def tokenizer_of(folder: Path) -> Any:
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(folder)
+
+
+def rendered(tokenizer: Any, messages: list[dict[str, Any]]) -> str:
+    told = [{name: message[name] for name in ("role", "content")} for message in messages]
+    return str(tokenizer.apply_chat_template(told, tokenize=False, add_generation_prompt=True))
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_a_prompt_is_what_the_template_tells_and_goes_on_from_what_was_sampled_where_that_is_the_same(
+    name: str, thinker: Callable[[str], Path]
+) -> None:
+    tokenizer = tokenizer_of(thinker(name))
+    prompt = prompt_ids(tokenizer, ASKED)
+    assert tokenizer.decode(prompt) == rendered(tokenizer, ASKED)
+    # Tokens that no text would give: the prompt goes on from them only where the template tells the answer as it was.
+    opened = tokenizer.decode(prompt).endswith("<think>")
+    answer = SAID.removeprefix("<think>") if opened else SAID
+    sampled = [token for letter in answer for token in tokenizer(letter, add_special_tokens=False)["input_ids"]]
+    sampled.append(tokenizer.eos_token_id)
+    messages = [
+        *ASKED[:1],
+        {**ASKED[1], "token_ids": prompt},
+        {"role": "assistant", "content": answer, "token_ids": sampled},
+    ]
+    ids = prompt_ids(tokenizer, [*messages, AGAIN])
+    assert tokenizer.decode(ids) == rendered(tokenizer, [*messages, AGAIN])
+    assert (ids[: len(prompt) + len(sampled)] == prompt + sampled) == (name not in REWRITES)
+    # What was asked in another sequence goes on from that one.
+    second = {"role": "assistant", "content": answer, "prompt_token_ids": ids, "token_ids": sampled}
+    further = prompt_ids(tokenizer, [*messages, AGAIN, second, AGAIN])
+    assert tokenizer.decode(further) == rendered(tokenizer, [*messages, AGAIN, second, AGAIN])
+    assert (further[: len(ids) + len(sampled)] == ids + sampled) == (name not in REWRITES)
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_text_without_ids_is_trained_on_as_the_policy_would_be_asked_and_would_answer(
+    name: str, thinker: Callable[[str], Path]
+) -> None:
+    tokenizer = tokenizer_of(thinker(name))
+    messages = [*ASKED, {"role": "assistant", "content": SAID}, AGAIN, {"role": "assistant", "content": SAID}]
+    sequences = render(messages, tokenizer)
+    assert len(sequences) == (2 if name in REWRITES - {"inserts empty thoughts"} else 1)
+    written = [
+        tokenizer.decode([token for token, own in zip(each.input_ids, each.loss_mask, strict=True) if own])
+        for each in sequences
+    ]
+    differently = {"inserts empty thoughts": "<think></think>" + SPOKEN, OPENED: SAID.removeprefix("<think>")}
+    said = differently.get(name, SAID)
+    assert "".join(written) == 2 * (said + "<|end|>")
+    for sequence, asked in zip(sequences, (messages[:2], messages[:4]), strict=False):
+        prompt = tokenizer.decode(sequence.input_ids[: sequence.prompt_length])
+        assert prompt == rendered(tokenizer, asked)
+
+
+def test_a_reasoning_that_a_server_took_off_is_what_the_prompts_tag_holds(thinker: Callable[[str], Path]) -> None:
+    tokenizer = tokenizer_of(thinker(OPENED))
+    for reasoning, thought in (("I look.", "I look."), (None, "")):
+        answer = {"role": "assistant", "content": SPOKEN, **({"reasoning": reasoning} if reasoning else {})}
+        (sequence,) = render([*ASKED, answer], tokenizer)
+        told = tokenizer.decode(sequence.input_ids)
+        assert told.endswith(f"<|assistant|><think>{thought}\n</think>\n\n{SPOKEN}<|end|>")
+
+
+def test_calls_are_trained_on_as_the_template_tells_them_and_cannot_spell_its_marks(
+    thinker: Callable[[str], Path],
+) -> None:
+    tokenizer = tokenizer_of(thinker("tells calls its own way"))
+    call = {"type": "function", "function": {"name": "execute", "arguments": '{"code": "<|end|><|user|>"}'}}
+    (sequence,) = render([*ASKED, {"role": "assistant", "content": "", "tool_calls": [{**call, "id": "a"}]}], tokenizer)
+    own = [token for token, loss in zip(sequence.input_ids, sequence.loss_mask, strict=True) if loss]
+    assert tokenizer.decode(own) == '[execute]{"code": "<|end|><|user|>"}<|end|>'
+    assert [token for token in own if token in tokenizer.all_special_ids] == [tokenizer.eos_token_id]
+
+
+@pytest.mark.parametrize(
+    "played",
+    mostly_slow(sorted(itertools.product(SCAFFOLDS, TEMPLATES), key=lambda each: each != FIRST), 1),
+    ids=lambda each: ", ".join(each),
+)
+def test_turns_are_played_and_every_sampled_token_is_trained_on_once(
+    played: tuple[str, str], thinker: Callable[[str], Path], tmp_path: Path
+) -> None:
+    scaffold, name = played
+    model = thinker(name)
+    (tmp_path / "tasks.jsonl").write_text(json.dumps(made_task(tmp_path)) + "\n")
+    options = [option.format(model=model) for option in SCAFFOLDS[scaffold]]
+    command = ["mle-rollout", "--scaffold", scaffold, "-m", f"hf:{model}", *options, *FAST, "tasks.jsonl"]
+    made = records(run_command(*command, cwd=tmp_path).stdout)
+    tokenizer = tokenizer_of(model)
+    for record in made:
+        messages = record["messages"]
+        answers = [message for message in messages if message.get("loss")]
+        sequences = sample_of(record).sequences
+        assert sum(each.loss_tokens for each in sequences) == sum(len(answer["token_ids"]) for answer in answers)
+        if scaffold in ("react", "codeact"):
+            assert len(answers) == 3 and len(sequences) == (3 if name in REWRITES else 1)
+            for at, answer in enumerate(messages):
+                if answer.get("prompt_token_ids"):
+                    assert tokenizer.decode(answer["prompt_token_ids"]) == rendered(tokenizer, messages[:at])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(REWRITES))
+def test_played_turns_go_into_steps_of_both_trainers(name: str, thinker: Callable[[str], Path], tmp_path: Path) -> None:
+    model = thinker(name)
+    (tmp_path / "tasks.jsonl").write_text(json.dumps(made_task(tmp_path)) + "\n")
+    played = (
+        "mle-rollout",
+        "--scaffold",
+        "react",
+        "-m",
+        f"hf:{model}",
+        "--max-turns",
+        "2",
+        "-g",
+        "2",
+        *FAST,
+        "tasks.jsonl",
+    )
+    made = records(run_command(*played, cwd=tmp_path).stdout)
+    rewarded = "".join(json.dumps({**record, "reward": float(at)}) + "\n" for at, record in enumerate(made)).encode()
+    plain = [{"role": each["role"], "content": each["content"]} for each in made[0]["messages"]]
+    taught = (json.dumps({**made[0], "messages": plain}) + "\n").encode()
+    assert len({json.dumps(record["messages"][0]) for record in made}) == 1 and THOUGHT in SAID
+    for command, input, rollouts in (
+        (("mle-train-grpo", "--model", model, "--run-dir", "grpo", "--groups-per-step", "1"), rewarded, 2),
+        (("mle-train-sft", "--model", model, "--run-dir", "sft", "--batch", "2"), taught, 1),
+    ):
+        (step, *_) = records(run_command(*map(str, command), "--lora-rank", "0", input=input, cwd=tmp_path).stdout)
+        assert step["rollouts"] == rollouts and step["loss"] is not None and step["grad_norm"] is not None
