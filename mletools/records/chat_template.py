@@ -39,7 +39,6 @@ class Conversation:
             hidden = _any(marks).sub(lambda match: f"{word}{self._spelled.index(match[0])}x", message["content"])
             self._messages.append({"role": message["role"], "content": hidden})
         whole = self._rendered(len(messages), messages[-1]["role"] != "assistant")
-        whole = self._rendered(len(messages), messages[-1]["role"] != "assistant")
         # Tags that are no special tokens are marks where the template writes them.
         self._written = {mark for mark in self._marks.within(whole) if kinds[mark] != SPECIAL}
         self._control_ids = self._marks.special_ids | set(tokenizer.convert_tokens_to_ids(sorted(self._written)))
