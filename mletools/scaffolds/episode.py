@@ -267,11 +267,11 @@ class Episode(Generic[S]):
         A score that was shown before is shown again for nothing. See messages.score_message.
         """
         settings, score, most = self.settings, self.shown_score(turn), self.settings.max_scores
-        told, shown, number = None, self.scores_shown, turn["message"]
-        if score is not None and (most is None or number in shown or len(shown) < most):
+        told, shown = None, self.scores_shown
+        if score is not None and (most is None or turn["message"] in shown or len(shown) < most):
             told = settings.told(score)
-            if number not in shown:
-                shown.add(number)
+            if turn["message"] not in shown:
+                shown.add(turn["message"])
                 self.turn["shown_score"] = told
         left = None if most is None else most - len(shown)
         return score_message(turn, self.job.task, settings.reveal_test, told, left)
