@@ -4,7 +4,7 @@
 #   make -f examples/nightly.mk resume ...    only what a night that was killed still lacks; no new night
 #   make -s -f examples/nightly.mk cron ...   a night that prints nothing unless it fails: all else goes to OUT/log (cron-resume: a resume)
 #
-# Before a night trains, it checks that no task of TASKS is in HELD_OUT, also under another name, and waits for the server.
+# Before a night trains, it checks that no task of TASKS is in HELD_OUT, also under another name; it waits for the server.
 #
 # OUT/run is the policy, OUT/graded.jsonl all that it was trained on, OUT/NIGHT/ what each night is worth. A night is named after the minute
 # in which it begins, also when it ends on another day; OUT/unfinished holds the name of one that has no report yet.
@@ -22,9 +22,9 @@ TRAINED := $(if $(UNFINISHED),$(wildcard $(OUT)/$(UNFINISHED)/trained))
 # SAMPLER='-m hf:' PUBLISH= EVALUATOR='-m hf:nightly/run/latest'
 SERVER ?= http://localhost:8000/v1
 WAIT ?= 1800
-SAMPLER ?= -m policy --model-url $(SERVER) -j 32
+SAMPLER ?= -m policy --model-url $(SERVER) --wait-for-server $(WAIT) -j 32
 PUBLISH ?= --publish-url $(SERVER)
-EVALUATOR ?= -m policy --model-url $(SERVER) -j 32
+EVALUATOR ?= -m policy --model-url $(SERVER) --wait-for-server $(WAIT) -j 32
 SAMPLE ?= -g 8 --max-tokens 4096
 LIMITS ?= -j 8 --timeout 600 --memory-size 16384
 REWARD ?= --reward milestone
@@ -66,12 +66,9 @@ cron cron-resume:
 	  if (( code == 75 )); then echo "$(BUSY)"; \
 	  else echo "the night failed; the end of $(OUT)/log:"; tail -n $(TAIL) $(OUT)/log; fi; exit $$code; }
 
-# What would end a night after hours ends it here: files without tasks, tasks of both sets, a server that does not answer.
+# What would end a night after hours ends it here: files without tasks, tasks of both sets.
 ready:
-	@for file in $(TASKS) $(HELD_OUT); do \
-	  [ -s "$$file" ] || { echo "$$file: there is no such file in $$PWD, or it is empty: what TASKS and HELD_OUT name holds tasks" >&2; exit 1; }; done
 	mle-filter -q --disjoint-from $(HELD_OUT) $(TASKS) > /dev/null
-	$(if $(and $(SERVER),$(findstring $(SERVER),$(SAMPLER) $(PUBLISH) $(EVALUATOR))),python3 $(dir $(THIS))wait_for_server.py $(SERVER) $(WAIT))
 
 ifdef NIGHT
 $(OUT)/$(NIGHT)/report.txt: $(OUT)/$(NIGHT)/graded.jsonl

@@ -196,8 +196,10 @@ class Command(click.Command):
             return super().main(*args, **{"prog_name": self.name, **kwargs})
         except BrokenPipeError:  # `--help | head -1`
             os._exit(141)
-        except OSError as error:  # `--help > /dev/full`
-            print(f"{self.name}: cannot write stdout: {error.strerror}", file=sys.stderr)
+        except OSError as error:  # `--help > /dev/full`; getcwd names no file
+            nameless = "the working folder" if isinstance(error, FileNotFoundError) else "cannot write stdout"
+            what = nameless if error.filename is None else error.filename
+            print(visible(f"{self.name}: {what}: {error.strerror}"), file=sys.stderr)
             os._exit(1)
         except SystemExit:
             if sys.stdout is not stdout:  # click replaces standard output on a broken pipe

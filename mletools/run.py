@@ -201,11 +201,11 @@ class Run:
         """The path of a file next to the output, or None if the output is no file."""
         return self._path.with_name(f"{self._path.name}.{suffix}") if self._path else None
 
-    def side_output(self, path: Path) -> Side:
+    def side_output(self, path: str) -> Side:
         """A second output, completed with the first and resumed like it. ToolError: --resume, and it is no file."""
-        if self.resume and is_stream(str(path)):
+        if self.resume and is_stream(path):
             raise ToolError(f"{path}: no regular file, so --resume cannot continue it; name the file of the killed run")
-        side = Side(self._opened(str(path), self.resume, record_id, self.force), self.stamp)
+        side = Side(self._opened(path, self.resume, record_id, self.force), self.stamp)
         self._sides.append(side)
         return side
 
@@ -225,8 +225,13 @@ class Run:
 
     # --- input --------------------------------------------------------------------------------------------------
 
-    def lines(self, *kinds: str, files: Sequence[str] | None = None, may_be_empty: bool = False) -> Iterator[Line]:
-        """The records of these kinds in the input, or in `files`; invalid lines are rejected or stop the run."""
+    def lines(
+        self, *kinds: str, files: Sequence[str] | None = None, may_be_empty: bool = False, whole: bool = False
+    ) -> Iterator[Line]:
+        """The records of these kinds in the input, or in `files`; invalid lines are rejected or stop the run.
+
+        whole: any invalid line stops it, and so does a file without records, whatever the options accept of the input.
+        """
         from .records import schema
 
         files = self.files if files is None else files
@@ -242,11 +247,13 @@ class Run:
                 problem = str(error)
             if problem is None:
                 yield line
+            elif whole:
+                raise ToolError(f"{line.place}: {problem}")
             else:
                 self.reject(line, problem)
-        if line is None and not (may_be_empty or self.allow_empty or self.dry_run):
+        if line is None and (whole or not (may_be_empty or self.allow_empty or self.dry_run)):
             where = ", ".join(name if name != "-" else "standard input" for name in files or ("-",))
-            raise ToolError(f"{where}: no records; --allow-empty accepts an empty input")
+            raise ToolError(f"{where}: no records{'' if whole else '; --allow-empty accepts an empty input'}")
 
     def unfinished(self, lines: Iterable[Line]) -> Iterator[Line]:
         """The lines whose record the resumed run has not completed; repeated ids are counted."""

@@ -22,7 +22,7 @@ def made(number: int, hypothesis: str = "", **changes: Any) -> dict[str, Any]:
     node = {
         "number": number, "parents": [], "operation": "draft", "branch": number, "depth": 0, "repairs": 0, "round": number,
         "hypothesis": hypothesis or f"idea {number}", "component": "Model", "problem": None, "why": "", "score": score,
-        "told": score, "lesson": "",
+        "lesson": "",
         "seconds": 1.0, "elapsed": float(number), "usage": {}, "code": f"print({number})\n",
         "execution": {"stdout": printed, "stderr": {"head": "", "tail": "", "bytes": 0}, "duration_s": 12.0},
         "validation": {"valid": True, "score": 0.8, "reason": None},
@@ -32,8 +32,8 @@ def made(number: int, hypothesis: str = "", **changes: Any) -> dict[str, Any]:
     return {**node, **changes}
 
 
-def graph_of(tmp_path: Path, *nodes: dict[str, Any], lower: bool = False) -> Graph:
-    graph = Graph(tmp_path / "graph.jsonl", lower)
+def graph_of(tmp_path: Path, *nodes: dict[str, Any], lower: bool = False, **told: Any) -> Graph:
+    graph = Graph(tmp_path / "graph.jsonl", lower, **told)
     for each in nodes:
         graph.add([each])
     return graph

@@ -12,13 +12,13 @@ from ..filters import Decision, FilterOptions, Selection
 from ..filters.draws import DrawOptions, Sample, part_of
 from ..filters.measures import measured
 from ..filters.options import ApartOptions, WorkOptions, check_draws, check_scope, with_preset
+from ..filters.overlap import KnownTasks, task_of
 from ..filters.state import StateFile
 from ..filters.steps import Turn, cut
 from ..filters.tasks import TaskSelection
 from ..records.errors import RecordError, ToolError
 from ..records.options import option
 from ..records.output import Output
-from ..records.task_overlap import KnownTasks, task_of
 from ..scoring.code_metrics import CodeMetricOptions
 
 TASKS = "Checks of tasks (--tasks)"
@@ -184,10 +184,10 @@ def filter_rollouts(
 
 
 def tasks_of(run: cli.Run, paths: Sequence[str]) -> KnownTasks:
-    """The tasks of files of tasks or rollouts."""
+    """The tasks of files of tasks or rollouts. ToolError: a line is invalid, or a file has none: what it held is unknown."""
     known = KnownTasks()
     for path in paths:
-        for line in run.lines("task", "rollout", files=(path,)):
+        for line in run.lines("task", "rollout", files=(path,), whole=True):
             known.add(task_of(line.record), path)
     return known
 

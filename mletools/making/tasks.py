@@ -56,7 +56,7 @@ def make_tasks(run: Run, options: TaskOptions, llm: LlmOptions, roles: Mapping[s
     """
     run.open(key=lambda task: (task["provenance"]["source"], task["provenance"]["index"], likeness(task)))
     by_llm = options.source == (LLM,)
-    side = run.side_output(Path(options.rejected)) if options.rejected else None
+    side = run.side_output(options.rejected) if options.rejected else None
     finished = run.finished_keys
     seen = {like for _, _, like in finished}
     done = {(source, index) for source, index, _ in finished}

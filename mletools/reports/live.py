@@ -16,7 +16,7 @@ from ..records import schema
 from ..records.errors import RecordError, ToolError
 from ..records.jsonl import loads
 from ..records.streams import is_stream
-from .show.visible import visible_line
+from ..records.visible import visible_line
 from .statistics import mean
 from .table import number
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from ..records.errors import RecordError
 from ..records.jsonl import Line
+from ..records.visible import visible_line
 from .runs import GradedRun, RunSet, graded_run
-from .show.visible import visible_line
 from .traces import shown_score
 from .usage import added, added_by_role
 

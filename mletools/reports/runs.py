@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..records.errors import RecordError, ToolError
+from ..records.visible import visible_line
 from .feedback import Gap, gap_of
 from .search import Search, searched
 from .show.facts import task_name
-from .show.visible import visible_line
 from .traces import Trace, traced
 from .turns import Verdict, by_turn, turns
 from .usage import Used, by_role

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..records.columns import GAP, blocks, middle_cut
-from .show.visible import visible_line
+from ..records.visible import visible_line
 from .summary import RATES
 
 Record = dict[str, Any]

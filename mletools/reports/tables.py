@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from ..records.visible import visible_line
 from .comparison import BY
-from .show.visible import visible_line
 from .summary import ALL, RATES
 from .table import Column, Record, Table, document, form_of, interval, number
 from .usage import AFTERWARDS

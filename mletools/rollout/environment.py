@@ -179,9 +179,10 @@ class TaskEnvironment:
         limits = replace(resources.limits, wall_s=min(wall_s, resources.limits.wall_s))
         public = view.public if view else self._all_public
         watch = Watch.of(code, public) if resources.instrument else Watch()
+        refuse_known_answers(self._task, resources.sandbox.protections)
         with resources.free:
             outcome = resources.sandbox.run(code, public, limits, seed, arguments, observer=watch.observer)
-        refuse_known_answers(self._task, outcome.protections)
+        refuse_known_answers(self._task, outcome.protections)  # of a cluster's other node
         verdicts = self._judge(outcome.submission, view) if judged else {}
         mine = None if outcome.submission is None else _test_part(outcome.submission, view)
         outcome = replace(outcome, submission=mine)

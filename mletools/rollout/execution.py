@@ -66,13 +66,14 @@ class ProgramRunner:
                     raise RecordError("an older mle-instrument wrote this: run mle-instrument again")
                 observer, watched = observer_text(instrument, describe(public)), instrument["markers"]
             seed = derive_seed(self.seed, rollout["id"])
+            refuse_known_answers(rollout["task"], self.sandbox.protections)
             outcome = self.sandbox.run(code, public, self.limits, seed, observer=observer)
-            refuse_known_answers(rollout["task"], outcome.protections)
+            refuse_known_answers(rollout["task"], outcome.protections)  # of a cluster's other node
         return {**rollout, "execution": execution_record(outcome, self.limits, self.data, SANDBOX, nonce, watched)}
 
 
 def refuse_known_answers(task: Mapping[str, Any], protections: Mapping[str, bool]) -> None:
-    """ToolError: the task is made of a table that programs can look up where these protections were active."""
+    """ToolError: the task is made of a table that programs can look up where these protections are active."""
     if task["provenance"].get("answers_public") and protections.get("no_bundled_answers") is False:
         raise ToolError(
             f"{task['id']}: programs can read tables such as this one here, with the answers (no_bundled_answers in "

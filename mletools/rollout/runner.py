@@ -20,7 +20,6 @@ from ..records.ids import content_id, derive_seed
 from ..records.jsonl import Line
 from ..records.options import option
 from ..records.tape import Tapes
-from ..records.visible import visible
 from ..run import Run
 from ..sandbox import Limits, Sandbox
 from ..sandbox.options import SandboxOptions, check_protections
@@ -102,11 +101,11 @@ class UnreadableAnswers:
 
 
 def _shown(message: Mapping[str, Any]) -> list[str]:
-    """The first lines of a message, hidden characters spelled out."""
+    """The first lines of a message."""
     text = message.get("content") or ""
     if not text.strip():
         return [f"(empty; {len(message.get('reasoning') or '')} characters of reasoning were set apart)"]
-    lines = visible(text.strip()[: _LINES * _COLUMNS * 2]).split("\n")
+    lines = text.strip()[: _LINES * _COLUMNS * 2].split("\n")
     shown = [line[:_COLUMNS] + ("…" if len(line) > _COLUMNS else "") for line in lines[:_LINES]]
     return [*shown, "…"] if len(lines) > _LINES else shown
 
@@ -241,8 +240,8 @@ class Runner:
     def _work_through(self) -> None:
         run = self.run
         states, steps = (getattr(self.settings, name, None) for name in ("states", "steps"))
-        self.states = run.side_output(Path(states)) if states else None
-        self.steps = run.side_output(Path(steps)) if steps else None
+        self.states = run.side_output(states) if states else None
+        self.steps = run.side_output(steps) if steps else None
         run.progress(lambda: (run.count_lines() or 0) * self.options.group_size or None, "rollouts")
         for batch, results, error in run.map(self._work, self._batches()):
             if error is not None:

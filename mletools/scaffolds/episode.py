@@ -61,8 +61,9 @@ class Episode(Generic[S]):
         self._cells: list[tuple[str, str]] = []
         self._box: dict[str, Any] = {}
         self._last_submission_digest: str | None = None  # digest of the submission that lies in the session
-        self.scores_seen = 0  # how many scores the policy was shown
-        self._told: set[int] = set()  # the turns, by their messages, whose scores those are
+        self.scores_shown: set[int] = (
+            set()
+        )  # the turns, by their messages, whose scores the policy was shown; -1: the start's
 
     # --- asking ---------------------------------------------------------------------------------------------------
 
@@ -263,17 +264,18 @@ class Episode(Generic[S]):
         self.best_submission_turn = self.turn
 
     def score_message(self, turn: Mapping[str, Any]) -> str:
-        """What the policy is told of a turn's submission, in the turn at hand, which keeps the score as it is shown.
+        """What the policy is told of a turn's submission, in the turn at hand, which keeps a new score as it is shown.
 
         A score that was shown before is shown again for nothing. See messages.score_message.
         """
         settings, score, most = self.settings, self.shown_score(turn), self.settings.max_scores
-        told = None
-        if score is not None and (most is None or turn["message"] in self._told or self.scores_seen < most):
-            self.scores_seen += turn["message"] not in self._told
-            self._told.add(turn["message"])
-            told = self.turn["shown_score"] = settings.told(score)
-        left = None if most is None else most - self.scores_seen
+        told, shown = None, self.scores_shown
+        if score is not None and (most is None or turn["message"] in shown or len(shown) < most):
+            told = settings.told(score)
+            if turn["message"] not in shown:
+                shown.add(turn["message"])
+                self.turn["shown_score"] = told
+        left = None if most is None else most - len(shown)
         return score_message(turn, self.job.task, settings.reveal_test, told, left)
 
     def shown_score(self, turn: Mapping[str, Any]) -> float | None:

@@ -84,8 +84,8 @@ def _implement(
     score = start.get("validation")
     standing = "It has no valid submission yet."
     if score is not None:
-        told = f"Its score on the validation rows: {settings.told(score):g}."
-        standing = "Its score is not told." if settings.max_scores == 0 else told
+        told = settings.told_first(score)
+        standing = "Its score is not told." if told is None else f"Its score on the validation rows: {told:g}."
     instructions = prompts.render(
         "implementer",
         task=task,

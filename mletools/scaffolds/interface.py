@@ -180,12 +180,16 @@ class Settings:
     def identity(self) -> dict[str, Any]:
         """The settings that decide what happens in an episode; record ids depend on them."""
         values = {name: value for name, value in self.as_record().items() if name != "format"}
-        later = {"refit": False, "instrument": False, "max_scores": None, "score_digits": 6}
-        return {name: value for name, value in values.items() if name not in later or value != later[name]}
+        later = ("refit", "instrument", "max_scores", "score_digits")  # ids are older than these
+        return {name: value for name, value in values.items() if name not in later or value != getattr(Settings, name)}
 
     def told(self, score: float) -> float:
         """A score as it is shown: of `score_digits` significant digits."""
         return float(f"{score:.{self.score_digits}g}")
+
+    def told_first(self, score: float | None) -> float | None:
+        """The score of what an episode begins with, as it is shown: one of the `max_scores`. None: it is not shown."""
+        return None if score is None or self.max_scores == 0 else self.told(score)
 
     def own(self) -> dict[str, Any]:
         """The scaffold's own settings, without those that only say how to work."""

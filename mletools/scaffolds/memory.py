@@ -134,7 +134,8 @@ def _trace(job: Job[MemorySettings], environment: Environment, pool: Pool) -> di
     if start is not None:
         question += "\n\n" + _earlier_solution(start, settings)
     episode = Episode(job, environment, [{"role": "system", "content": system}, {"role": "user", "content": question}])
-    episode.scores_seen += start is not None and _told_at_start(start, settings) is not None
+    if start is not None and _told_at_start(start, settings) is not None:
+        episode.scores_shown.add(-1)
     try:
         reason = _turns(episode, environment, pool)
     except Ended as ended:
@@ -168,9 +169,7 @@ def _draw(job: Job[MemorySettings], environment: Environment, pool: Pool) -> dic
 
 
 def _told_at_start(start: dict[str, Any], settings: Settings) -> float | None:
-    """The score of the solution that a trace starts from, as it is shown: one of those that a trace may be shown."""
-    score = start["test" if settings.reveal_test else "validation"]
-    return None if score is None or settings.max_scores == 0 else settings.told(score)
+    return settings.told_first(start["test" if settings.reveal_test else "validation"])
 
 
 def _earlier_solution(start: dict[str, Any], settings: Settings) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from .. import prompts
-from .interface import Job
+from .interface import Job, Settings
 
 # --- a task ------------------------------------------------------------------------------------------------------------
 
@@ -48,9 +48,7 @@ def task_prompt(prompt: str, job: Job[Any], environment: Facts, **more: str) -> 
     wanted, settings = prompts.placeholders(prompt), job.settings
     known = {
         **task_facts(job.task),
-        "split": validation_note(
-            settings.validation > 0, settings.reveal_test, settings.max_scores, settings.score_digits
-        ),
+        "split": _scores_note(settings),
         **{name: environment.fact(name) for name in prompts.ENVIRONMENT_FACTS if name in wanted},
         **more,
     }
@@ -84,13 +82,14 @@ def _columns(names: list[str]) -> str:
     return f"{', '.join(names[:MOST_COLUMNS])} and {len(names) - MOST_COLUMNS} more, as in the sample submission"
 
 
-def validation_note(validation: bool, revealed: bool, most: int | None = None, digits: int = 6) -> str:
+def _scores_note(settings: Settings) -> str:
     """Which scores an agent sees, and how many: on rows held out of the training data, on the test rows, or none."""
-    if not (validation or revealed):
+    most, digits = settings.max_scores, settings.score_digits
+    if not (settings.validation > 0 or settings.reveal_test):
         return "You see whether a submission is valid, but no score."
     bounds = [] if most is None else [f"You see at most {most} scores; after that, only whether a submission is valid."]
     bounds += [f"Scores are rounded to {digits} significant digit{'s' * (digits > 1)}."] if digits < 6 else []
-    return " ".join([_rows_note(revealed), *bounds])
+    return " ".join([_rows_note(settings.reveal_test), *bounds])
 
 
 def _rows_note(revealed: bool) -> str:

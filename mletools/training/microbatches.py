@@ -6,6 +6,7 @@ forward passes as the others (sharded models gather their weights in each); a ro
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 from .steps import Row
@@ -97,29 +98,15 @@ def blocks(rows: Sequence[Row], layout: Layout) -> list[Block]:
         return []
     if not layout.pack:
         return [Block(0, ((len(rows), max(len(row.tokens.input_ids) for row in rows)),))]
-    families: list[tuple[tuple[int, ...], list[Row]]] = []
-    for row in rows:
-        prompt = _prompt(row) if layout.share else ()
-        if families and families[-1][0] == prompt:
-            families[-1][1].append(row)
+    parts: list[tuple[int, list[int]]] = []  # prefix, and the tokens of each row behind it
+    for prompt, family in groupby(rows, lambda row: _prompt(row) if layout.share else ()):
+        lengths = [len(row.tokens.input_ids) for row in family]
+        prefix = len(prompt) if len(lengths) > 1 else 0
+        if parts and not prefix and not parts[-1][0]:
+            parts[-1][1].extend(lengths)
         else:
-            families.append((prompt, [row]))
-    found: list[Block] = []
-    alone: list[Row] = []
-
-    def end() -> None:
-        if alone:
-            found.append(Block(0, _groups([len(row.tokens.input_ids) for row in alone])))
-            alone.clear()
-
-    for prompt, family in families:
-        if prompt and len(family) > 1:
-            end()
-            found.append(Block(len(prompt), _groups([len(row.tokens.input_ids) - len(prompt) for row in family])))
-        else:
-            alone.extend(family)
-    end()
-    return found
+            parts.append((prefix, [length - prefix for length in lengths]))
+    return [Block(prefix, _groups(lengths)) for prefix, lengths in parts]
 
 
 def _groups(lengths: Sequence[int]) -> tuple[tuple[int, int], ...]:

@@ -102,7 +102,7 @@ class GrpoOptions(TrainingOptions):
         "Tokens a forward pass, padding and all, at most.", at_least=1, machine=True, heading=FOLDER
     )
     share_prefix: bool = option(
-        "Compute the prompt that the rows of a micro-batch share once.",
+        "On a CPU: compute a prompt that several rows of a micro-batch share once.",
         default=True,
         switch=True,
         machine=True,

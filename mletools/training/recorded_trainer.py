@@ -59,6 +59,11 @@ def recorded_trainer(
         vllm_importance_sampling_correction=False,
         **arguments,
     )
+    if (
+        config.cast_lm_head_to_fp32
+    ):  # TRL looks here for the embedding that is tied to the head, where there are adapters
+        base = model.get_base_model() if hasattr(model, "get_base_model") else model
+        base.__dict__["embed_tokens"] = base.get_input_embeddings()  # and not as another part of the model
     trainer = RecordedTrainer(
         steps=steps,
         layout=layout,

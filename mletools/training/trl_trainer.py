@@ -80,7 +80,7 @@ class RecordedTrainer(GRPOTrainer):
         }
         inputs = {name: tensor.to(self.accelerator.device) for name, tensor in inputs.items()}
         self._inputs = inputs
-        self._blocks = blocks(rows, self.layout)
+        self._blocks = blocks(rows, self.layout) if self.layout.pack else []
         if self.beta != 0.0:
             inputs["ref_per_token_logps"] = self._reference(inputs)
         with self.compute_loss_context_manager():
@@ -112,14 +112,14 @@ class RecordedTrainer(GRPOTrainer):
     def _scores(self, model: Any, ids: Any, width: int, laid: Sequence[Block] = ()) -> tuple[Any, Any]:
         """Log-probabilities and entropies of the last `width` tokens, shape (B, width), 0 at tokens without loss.
 
-        ids: (B, L) tokens, padded right. laid: how the rows are packed; one group of rows goes as it is.
+        ids: (B, L) tokens, padded right. laid: how the rows are packed; without, they go as they are.
         No mask hides the padding: it comes after every token that counts, and causal attention looks back alone. A mask
         would keep PyTorch from its flash kernel and take L * L entries a row.
         """
         targets = torch.full_like(ids, -100)
         targets[:, -width - 1 : -1] = ids[:, -width:].masked_fill(self._inputs["tool_mask"] == 0, -100)
         with self.accelerator.autocast():
-            if len(laid) < 2 and sum(len(block.groups) + block.prefix for block in laid) < 2:
+            if not laid:
                 outputs = model(input_ids=ids, shift_labels=targets, fused_lm_head=True)
                 found = outputs.log_probs, outputs.entropy
             else:

@@ -225,7 +225,7 @@ def test_a_full_disk_is_one_line(command: str, ready: Path) -> None:
     assert done.stderr.decode().splitlines()[-1] == f"{command}: cannot write stdout: No space left on device"
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", quick(COMMANDS, "mle-rollout", "mle-sandbox", "mle-show"))
 def test_a_closed_stdout_is_one_line_and_a_named_one_is_written_in_place(command: str, tmp_path: Path) -> None:
     """What the command would read and train from need not exist: the output is opened first."""
     args = [*CASES[command].args, *(["none.jsonl"] if CASES[command].source else [])]

@@ -7,7 +7,7 @@ import pytest
 from conftest import run_command
 from filtered import TASK, as_lines, one_graded, read
 
-from mletools.records.task_overlap import KnownTasks
+from mletools.filters.overlap import KnownTasks
 
 COPY = {
     "id": "copy",
@@ -83,6 +83,16 @@ def test_rollouts_of_held_out_tasks_are_left_out_with_the_reason(tmp_path: Path)
     reasons = {each["filter"]["reason"] for each in read(tmp_path / "out-of-it.jsonl")}
     assert reasons == {"in held-out.jsonl: the same id"}
     assert b"2 in held-out.jsonl" in done.stderr
+
+
+@pytest.mark.parametrize("option", ["--disjoint-from", "--exclude"])
+def test_what_is_accepted_of_the_input_is_not_of_the_evaluation_set(option: str, tmp_path: Path) -> None:
+    (tmp_path / "damaged.jsonl").write_bytes(as_lines(task("a"))[:-9] + b"\n" + as_lines(task("b")))
+    (tmp_path / "empty.jsonl").write_bytes(b"")
+    for name, why in (("damaged", "damaged.jsonl:1: "), ("empty", "empty.jsonl: no records\n")):
+        line = ["mle-filter", option, f"{name}.jsonl", "--max-rejects", "9", "--allow-empty"]
+        done = run_command(*line, input=as_lines(task("a")), cwd=tmp_path, check=False)
+        assert done.returncode == 1 and f"mle-filter: {why}" in done.stderr.decode() and b'"id": "a"' not in done.stdout
 
 
 def test_what_holds_no_tasks_is_no_evaluation_set(tmp_path: Path) -> None:

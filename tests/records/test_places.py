@@ -125,11 +125,9 @@ def test_a_record_written_by_hand_is_not_completed_with_such_a_place(made: Any, 
     written = {"name": "fish", "data": {"dir": "tasks/fish"}, "metric": {"name": "mae"}}
     (data / "written.json").write_text(json.dumps(changed(written, field, "../../pwned")))
     done = run_command("mle-import", "--seal", "written.json", cwd=data, check=False)
+    why = "which files cannot be named after" if field == ("id",) else "which is no path"
     assert done.returncode == 1
-    assert f"written.json:1: {'.'.join(field)} is '../../pwned', which is no path" in done.stderr.decode() or field == (
-        "id",
-    )
-    assert "pwned" in done.stderr.decode()
+    assert f"written.json:1: {'.'.join(field)} is '../../pwned', {why}" in done.stderr.decode()
 
 
 def test_links_of_a_tasks_folder_that_lead_out_of_it_are_refused_by_all_that_read_it(made: Any, tmp_path: Path) -> None:

@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click import BadParameter
 from conftest import BIN, records, run_command
 
+from mletools.cli_options import OutputFile
 from mletools.records import streams
 from mletools.records.errors import ToolError
 from mletools.records.output import Output
@@ -29,7 +31,8 @@ def place(stages: dict[str, Any], tmp_path: Path) -> Path:
 def bash(line: str, folder: Path, **options: Any) -> subprocess.CompletedProcess[bytes]:
     """A line of bash in which the commands are found; descriptors above 2 are those that it opens.
 
-    A command that reads what it writes goes on for ever: a limit on the size of files ends it.
+    A command that reads what it writes goes on for ever: a limit on the size of files ends it. All that it has started
+    has ended, process substitutions, too: they hold its standard error.
     """
     environment = {key: value for key, value in os.environ.items() if not key.startswith("MLE_")}
     path = {**environment, "PATH": f"{BIN}:{os.environ['PATH']}"}
@@ -108,8 +111,13 @@ def test_a_partial_file_that_is_none_is_refused(tmp_path: Path) -> None:
 # --- outputs that are descriptors
 
 
-@pytest.mark.parametrize("path", ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1", "/proc/$BASHPID/fd/1", "link"])
-@pytest.mark.parametrize("redirected", ["> out", ">> out", "> out 2>&1", "> out 2> out", "| cat > out"])
+@pytest.mark.parametrize(
+    "path, redirected",
+    [
+        *(("-", redirected) for redirected in ("> out", ">> out", "> out 2>&1", "> out 2> out", "| cat > out")),
+        *((path, "> out") for path in ("/dev/stdout", "/dev/fd/1", "/proc/self/fd/1", "/proc/$BASHPID/fd/1", "link")),
+    ],
+)
 def test_what_the_shell_wrote_before_and_after_stays(path: str, redirected: str, place: Path) -> None:
     (place / "link").symlink_to("/dev/stdout")
     (place / "out").write_text("old\n")
@@ -153,8 +161,11 @@ def test_what_is_no_file_is_not_resumed(path: str, place: Path) -> None:
     assert done.returncode == 2 and done.stderr.decode().splitlines()[-1] == (
         f"Error: --resume needs -o FILE: {path} is no regular file, which cannot be continued"
     )
-    rejects = bash("mle-gen-task -n 1 --rejects /dev/stderr -o out --resume", place)
-    assert rejects.returncode == 1 and b"/dev/stderr: no regular file, so --resume cannot continue it" in rejects.stderr
+
+
+def test_a_second_output_that_is_no_file_is_not_resumed(tmp_path: Path) -> None:
+    done = bash("mle-gen-task -n 1 --rejects /dev/stderr -o out --resume", tmp_path)
+    assert done.returncode == 1 and b"/dev/stderr: no regular file, so --resume cannot continue it" in done.stderr
 
 
 def test_second_outputs_are_descriptors_too(place: Path) -> None:
@@ -162,7 +173,7 @@ def test_second_outputs_are_descriptors_too(place: Path) -> None:
     for path in ("-", "/dev/stdout"):
         done = bash(f"{line} -o out --force --rejects {path}", place)
         assert (done.returncode, count(place / "out"), len(records(done.stdout))) == (0, 12, 2)
-    done = bash(f"{line} --rejects >(cat > rejects) > >(cat > out); sleep 0.5", place)
+    done = bash(f"{line} --rejects >(cat > rejects) > >(cat > out)", place)
     assert done.returncode == 0 and (count(place / "out"), count(place / "rejects")) == (12, 2)
     done = bash(f"(echo a >&2; {line} --rejects /dev/stderr > out; echo b >&2)", place)
     first, *rejects, last = done.stderr.splitlines()
@@ -173,17 +184,23 @@ def test_second_outputs_are_descriptors_too(place: Path) -> None:
 @pytest.mark.parametrize(
     "option", ["mle-filter --window 4 --state", "mle-rollout --forever --state", "mle-gen-task --journal"]
 )
-@pytest.mark.parametrize("path", ["pipe", "/dev/stdout", "-", "link"])
-def test_a_state_is_a_file(option: str, path: str, place: Path) -> None:
+def test_a_state_is_a_file(option: str, place: Path) -> None:
     """It is replaced by a rename: of /dev/null, too, where the user is root."""
-    os.mkfifo(place / "pipe")
     (place / "link").symlink_to("/dev/null")
-    done = bash(f"{option} {path} < tasks.jsonl", place)
+    done = bash(f"{option} link < tasks.jsonl", place)
     flag = option.split()[-1]
     assert done.returncode == 2 and done.stderr.decode().splitlines()[-1] == (
-        f"Error: Invalid value for '{flag}': '{path}' is no regular file: it could not be read again"
+        f"Error: Invalid value for '{flag}': 'link' is no regular file: it could not be read again"
     )
-    assert {path.name for path in place.iterdir()} == {"pipe", "link", "rollouts.jsonl", "tasks.jsonl"}
+    assert {path.name for path in place.iterdir()} == {"link", "rollouts.jsonl", "tasks.jsonl"}
+
+
+def test_what_cannot_be_read_again_is_no_state(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (str(tmp_path / "pipe"), "/dev/stdout", "-"):
+        with pytest.raises(BadParameter, match="is no regular file: it could not be read again"):
+            OutputFile(kept=True).convert(path, None, None)
+    assert OutputFile(kept=True).convert(str(tmp_path / "state"), None, None)
 
 
 def test_a_folder_is_a_folder(tmp_path: Path) -> None:
@@ -219,7 +236,7 @@ def test_an_agent_in_turns_leaves_no_tape_beside_a_pipe(place: Path) -> None:
 
 
 def test_process_substitution_is_a_pipe(place: Path) -> None:
-    done = bash("mle-instrument -q -o >(cat > out) <(cat rollouts.jsonl); sleep 0.5", place)
+    done = bash("mle-instrument -q -o >(cat > out) <(cat rollouts.jsonl)", place)
     assert done.returncode == 0 and count(place / "out") == 12
     left = bash("mle-instrument -q -o >(head -c 1 > /dev/null) rollouts.jsonl", place)
     assert (left.returncode, left.stderr) == (141, b"")
@@ -295,6 +312,13 @@ def test_help_that_cannot_be_printed_is_one_line(asked: str, tmp_path: Path) -> 
     for stdout, why in ((">&-", "Bad file descriptor"), ("> /dev/full", "No space left on device")):
         done = bash(f"mle-grade {asked} {stdout}", tmp_path)
         assert (done.returncode, done.stderr.decode()) == (1, f"mle-grade: cannot write stdout: {why}\n")
+
+
+def test_a_working_folder_that_was_deleted_is_named(tmp_path: Path) -> None:
+    for line in ("mle-grade in.jsonl", "mle-grade -o out.jsonl"):
+        done = bash(f"mkdir gone && cd gone && rmdir ../gone && {line} < /dev/null", tmp_path)
+        told = done.stderr.decode()
+        assert (done.returncode, told) == (1, "mle-grade: the working folder: No such file or directory\n")
 
 
 # --- one file in two places of the command line

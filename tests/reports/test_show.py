@@ -15,9 +15,9 @@ from shown_rollouts import EXECUTION, FAILED, FIRST, SECOND, codeact, grade, rea
 from terminal import on_terminal
 
 from mletools.records import schema
+from mletools.records.visible import visible, visible_line
 from mletools.reports import show
 from mletools.reports.show.lines import changes
-from mletools.reports.show.visible import visible, visible_line
 
 
 def text(record: dict[str, Any], colour: bool = False, **view: Any) -> str:

@@ -94,8 +94,10 @@ def test_the_same_submission_is_scored_again_for_nothing(tmp_path: Path) -> None
     script = [runs(program(2.5)), SCORES, SCORES, runs(program(2.9)), SCORES, SCORES, ENDS]
     with FaultyServer(in_steps(script)) as server:
         last = play(server, "react", tmp_path, write_tasks(tmp_path), "--max-scores", "1")
-    first, again, *later = told(last.of("mill_0"))
+    record = last.of("mill_0")
+    first, again, *later = told(record)
     assert first == again and "You can see no more scores." in first and later == [NOT_TOLD, NOT_TOLD]
+    assert ["shown_score" in turn for turn in record["turns"]].count(True) == 1  # as --max-scores counts
 
 
 def test_a_trace_counts_the_score_that_it_begins_with(tmp_path: Path) -> None:
@@ -133,18 +135,16 @@ def test_no_score_at_all_can_be_asked_for(tmp_path: Path) -> None:
 
 def test_a_search_tells_the_scores_of_its_first_nodes(tmp_path: Path) -> None:
     nodes = [made(0, score=0.81234), made(1, score=None, problem="failed"), made(2, score=0.82345), made(3, score=0.9)]
-    graph = graph_of(tmp_path, *nodes)
-    graph._as_told, graph._most_told = ReactSettings(score_digits=2).told, 2
+    graph = graph_of(tmp_path, *nodes, told=ReactSettings(score_digits=2).told, most_told=2)
     assert [graph.told(node) for node in graph.nodes] == [0.81, None, 0.82, None]
     lines = [experiment_line(node, graph) for node in graph.nodes]
     assert [line.rpartition("-> ")[2].partition(" (")[0] for line in lines] == [
         "score 0.81", "failed: failed", "score 0.82", "its score is not told",
     ]  # fmt: skip
-    assert "0.82 (higher" in outcome(graph.details(2), False) and "not told" in outcome(graph.details(3), False)
+    assert "0.82 (higher" in outcome(graph.details(2), graph) and "not told" in outcome(graph.details(3), graph)
     assert graph.best() == graph[3]  # by the score in full
     assert score_lesson(graph, made(4, score=0.7)) == "its score is not told"
-    early = graph_of(tmp_path / "early", made(0, score=0.81234))
-    early._as_told = ReactSettings(score_digits=2).told
+    early = graph_of(tmp_path / "early", made(0, score=0.81234), told=ReactSettings(score_digits=2).told)
     assert score_lesson(early, made(1, score=0.8349)) == "the best so far"
     assert score_lesson(early, made(1, score=0.7)) == "0.11 worse than the best so far"
 

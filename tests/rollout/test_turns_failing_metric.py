@@ -35,12 +35,7 @@ def grade(submission, answers):
     return mean_absolute_error(both["y_true"], both["y"])
 """
 BROKEN = "def grade(submission, answers):\n    raise RuntimeError('a bug, and the answers are ' + str(list(answers.y)))"
-# What follows the program, and what the agent is then told: record says numbers, or nothing of the cells.
-HAND_INS = {
-    "NaN": ("nan", "not a finite number", "ValueError"),
-    "text": ("abc", "not a finite number", "ValueError"),
-    "infinite": ("inf", "not a finite number", "ValueError"),
-}
+HAND_INS = ("nan", "abc", "inf")  # cells on which the metric fails
 
 
 def coded(folder: Path, source: str, parse: str) -> dict[str, Any]:
@@ -74,7 +69,7 @@ RENAMED = program(2.5).replace("id,y", "id,z")
 @pytest.mark.parametrize("parse", mostly_slow(["text", "number"], 1))
 def test_react_goes_on_after_a_submission_on_which_the_metric_fails(tmp_path: Path, parse: str) -> None:
     coded(tmp_path, TRUSTING, parse)
-    bad = [spoilt(value) for value, _, _ in HAND_INS.values()] + [RENAMED]
+    bad = [spoilt(value) for value in HAND_INS] + [RENAMED]
     turns = [each for code in bad for each in (runs(code), SCORES)]
     script = in_steps([*turns, runs(program(2.9)), SCORES, runs(bad[0]), ENDS])
     with FaultyServer(script) as server:
@@ -84,12 +79,8 @@ def test_react_goes_on_after_a_submission_on_which_the_metric_fails(tmp_path: Pa
     (rollout,) = records(done.stdout)
     scored = [turn["validation"] for turn in rollout["turns"] if turn["action"] == "score"]
     assert [each["valid"] for each in scored] == [False] * len(bad) + [True]
-    expected = [
-        kind_of
-        if parse == "number"
-        else f"the metric fails on this file ({failing}), though it scores the sample submission"
-        for _, kind_of, failing in HAND_INS.values()
-    ]
+    fails = "the metric fails on this file (ValueError), though it scores the sample submission"
+    expected = ["not a finite number" if parse == "number" else fails] * len(HAND_INS)
     for verdict, reason in zip(scored, [*expected, "column 'y' is missing"], strict=False):
         assert reason in verdict["reason"]
     told = "\n".join(message["content"] for message in rollout["messages"])

@@ -17,11 +17,12 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+import threading
 import zipfile
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -29,7 +30,9 @@ from solving import make_public
 
 import mletools
 from mletools.records.errors import ToolError
-from mletools.rollout.execution import refuse_known_answers
+from mletools.records.tape import Tapes
+from mletools.rollout.environment import RunResources, TaskEnvironment
+from mletools.rollout.execution import ProgramRunner, refuse_known_answers
 from mletools.sandbox import Limits, Setup, contents, hidden
 from mletools.sandbox.local import LocalSandbox
 from mletools.sandbox.sketches import Sketches, canonical, sketch
@@ -391,3 +394,21 @@ def test_a_task_whose_answers_can_be_read_is_refused(public: bool, hides: bool, 
     else:
         refuse_known_answers(task, {"no_bundled_answers": hides})
         refuse_known_answers(task, {})
+
+
+def test_a_program_that_could_read_the_answers_never_runs(tmp_path: Path) -> None:
+    class Exposed:
+        protections = {"no_bundled_answers": False}  # noqa: RUF012
+
+        def run(self, *args: Any, **options: Any) -> Any:
+            raise AssertionError("it ran")
+
+    task = {"id": "iris-1", "provenance": {"answers_public": True}, "data": {"dir": "iris"}}
+    (tmp_path / "iris/public").mkdir(parents=True)
+    sandbox, nothing = Exposed(), cast(Any, None)
+    resources = RunResources(tmp_path, {}, sandbox, Limits(), threading.Semaphore(), 0.0, False, nothing)
+    episode = TaskEnvironment(resources, task, None, "episode", Tapes(None).tape("episode"))
+    with pytest.raises(ToolError, match="iris-1: programs can read tables"):
+        ProgramRunner(sandbox, Limits(), tmp_path, 0)({"id": "r", "task": task, "code": "print(1)"})
+    with pytest.raises(ToolError, match="iris-1: programs can read tables"):
+        episode._run("print(1)", 9.0, 0, True, (), "all")

@@ -134,7 +134,6 @@ def node(number: int = 0, **more: Any) -> dict[str, Any]:
         "hypothesis": f"idea {number}",
         "problem": None,
         "score": 0.8123,
-        "told": more.get("score", 0.8123),
         "lesson": "",
         "why": "",
     }
@@ -145,7 +144,8 @@ def brief(operation: str = "draft", parents: Sequence[dict[str, Any]] = (), **mo
     plan = Plan(0.1, "draft", guidance=more.pop("guidance", ""), full_seconds=300.0, debug_seconds=60.0)
     numbers = tuple(parent["number"] for parent in parents)
     idea = Idea(Hypothesis("Use a forest.", "Model"))
-    return Brief(Expansion(operation, numbers), idea, plan, tuple(parents), **more)
+    graph: Any = SimpleNamespace(lower=False, told=lambda details: details["score"])
+    return Brief(graph, Expansion(operation, numbers), idea, plan, tuple(parents), **more)
 
 
 def headings(prompt: str) -> list[str]:

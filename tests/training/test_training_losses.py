@@ -248,6 +248,31 @@ def test_a_model_that_attends_to_a_window_shares_no_prompt(torch) -> None:
     assert not packing.supported(eager)
 
 
+def test_the_float32_head_is_the_trainers_and_adapters_take_their_inputs_as_they_are(torch, model, tmp_path) -> None:
+    from peft import LoraConfig, get_peft_model
+    from transformers import AutoModelForCausalLM
+
+    from mletools.training.grpo import GrpoRun
+    from mletools.training.policy import keep_precision
+
+    for asked in (True, False):
+        run = GrpoRun(str(model), tmp_path / f"run-{asked}", GrpoOptions(lora_rank=2, fp32_head=asked))
+        assert run._trainer(iter(()), 1.0).args.cast_lm_head_to_fp32 is asked
+    base = AutoModelForCausalLM.from_pretrained(model, dtype=torch.bfloat16)
+    adapted = get_peft_model(base, LoraConfig(r=2, target_modules="all-linear", task_type="CAUSAL_LM"))
+    seen: list[set] = []
+    for name, part in adapted.named_modules():
+        if name.endswith("lora_A.default"):
+            assert part.weight.dtype == torch.float32
+            part.register_forward_pre_hook(lambda _, given: seen[-1].add(given[0].dtype))
+    for prepare in (lambda _: None, keep_precision):
+        prepare(adapted)
+        seen.append(set())
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            adapted(torch.arange(5)[None])
+    assert seen == [{torch.float32}, {torch.bfloat16}]  # PEFT's own way, and ours
+
+
 def test_tiles_of_logits_stay_within_their_memory(torch, monkeypatch) -> None:
     import trl.kernels.chunked_logprob as kernel
     import trl.trainer.utils as head

@@ -16,10 +16,10 @@ from typing import Any
 from urllib.parse import quote
 
 from ...records.errors import ToolError
+from ...records.visible import visible_line
 from .. import show
 from ..runs import GradedRun, RunSet
 from ..search import is_search
-from ..show.visible import visible_line
 from ..summary import ALL
 from ..table import NONE, Record, Table, interval, number
 from ..tables import notes, tables

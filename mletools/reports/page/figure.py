@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from ...records.errors import ToolError
-from ..show.visible import clipped, visible
+from ...records.visible import visible
+from ..show.visible import clipped
 
 Cell = str | float | int | None
 Draw = Callable[[Any], None]  # on matplotlib's Axes

@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ...records.visible import visible_line
 from ..runs import KEPT, STAGES, GradedRun, RunSet
-from ..show.visible import clipped, visible_line
+from ..show.visible import clipped
 from ..statistics import mean, sem
 from ..summary import ALL
 from .figure import BAD, FAINT, GOOD, MEDALS, SERIES, TEXT, Cell, Figure, Point, bar_plot, curve, legend, named, percent

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ...records.errors import ToolError
+from ...records.visible import visible_line
 from ..comparison import BY, compare
 from ..runs import RunSet
-from ..show.visible import visible_line
 from ..statistics import Interval, mean, newcombe_interval
 from ..summary import RATES
 from ..table import Record, Table, form_of, interval

@@ -4,11 +4,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...records.columns import blocks
+from ...records.visible import visible_line
 from ..turns import Turn
 from ..usage import AFTERWARDS, by_role
 from . import facts
 from .lines import BAD, DIM, GOOD, LABEL, LOUD, View, block, count, folded, styled
-from .visible import shortened, visible_line
+from .visible import shortened
 
 if TYPE_CHECKING:
     from rich.text import Text

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ...records import difference
-from .visible import cut, shortened, visible, visible_line
+from ...records.visible import visible, visible_line
+from .visible import cut, shortened
 
 if TYPE_CHECKING:
     from rich.text import Text

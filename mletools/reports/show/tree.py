@@ -11,11 +11,12 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ...records.visible import visible_line
 from ..turns import Turn, lower_is_better, turns
 from . import facts
 from .header import MEDALS, padded, revealed
 from .lines import BAD, DIM, LABEL, View, count, folded, styled
-from .visible import clipped, visible_line
+from .visible import clipped
 
 if TYPE_CHECKING:
     from rich.text import Text

@@ -1,8 +1,6 @@
-"""Lines of a limited length, of text that may be anybody's; what would steer a terminal is spelled out (records.visible)."""
+"""Lines of a limited length."""
 
 from typing import TypeVar
-
-from ...records.visible import visible, visible_line
 
 Line = TypeVar("Line")
 
@@ -25,6 +23,3 @@ def cut(lines: list[Line], head: int, tail: int) -> list[Line | int]:
     if len(lines) <= head + tail + 1:
         return list(lines)
     return [*lines[:head], len(lines) - head - tail, *lines[len(lines) - tail :]]
-
-
-__all__ = ["clipped", "cut", "shortened", "visible", "visible_line"]

@@ -205,7 +205,7 @@ def _authenticity_flaw(context: NodeContext, code: str, result: Mapping[str, Any
 def _question(context: NodeContext, brief: Brief, debug_mode: bool) -> str:
     """The prompt for the first program of a node."""
     operation, parents = brief.expansion.operation, brief.parents
-    outcomes = [outcome(parent, context.task["metric"]["lower_is_better"]) for parent in parents]
+    outcomes = [outcome(parent, brief.graph) for parent in parents]
     parts = [f"# Guidance\n\n{brief.plan.guidance}"] if brief.plan.guidance else []
     if operation in ("crossover", "merge"):
         for number, (parent, result) in enumerate(zip(parents, outcomes, strict=True), 1):

@@ -132,11 +132,11 @@ class Graph:
         return path_nodes[::-1]
 
     def details(self, number: int) -> dict[str, Any]:
-        """The fields of Node, `told` (see there) and stage, guidance, idea, code, execution, validation, grade, trials, usage {phase: {prompt_tokens, completion_tokens, seconds, usd}}, asked (conversations)."""
+        """The fields of Node and stage, guidance, idea, code, execution, validation, grade, trials, usage {phase: {prompt_tokens, completion_tokens, seconds, usd}}, asked (conversations)."""
         with self._reading:
             self._file.seek(self._offsets[number])
             details: dict[str, Any] = loads(self._file.readline())
-        return {**details, "told": self.told(details)}
+        return details
 
     def add(self, new_nodes: Sequence[Details]) -> list[Node]:
         """Append the details of a round's nodes, and wait until they are on disk."""

@@ -104,6 +104,7 @@ class Brief:
     attempts: for a repair, a line for each earlier program of the same idea that failed, but the parent's, oldest first.
     """
 
+    graph: Graph
     expansion: Expansion
     idea: Idea
     plan: Plan

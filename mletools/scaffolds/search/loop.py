@@ -129,7 +129,7 @@ class Search:
         else:
             parents, reports = self._parents(expansion), self.evaluation.reports
             attempts = failed_attempts(self.graph, expansion.parents[0]) if expansion.operation == "debug" else ()
-            brief = Brief(expansion, idea, plan, parents, node.lessons, reports, attempts)
+            brief = Brief(self.graph, expansion, idea, plan, parents, node.lessons, reports, attempts)
             developed = self.coding.develop(context, brief)
         score = self.evaluation.score(developed) if developed.problem is None else None
         result, hypothesis = developed.result or {}, idea.hypothesis
@@ -167,7 +167,7 @@ class Search:
             **{name: result.get(name) for name in ("execution", "validation", "grade")},
             "trials": [dict(trial) for trial in developed.trials],
         }
-        details["lesson"] = self.memory.lesson(context, self.graph, {**details, "told": self.graph.told(details)})
+        details["lesson"] = self.memory.lesson(context, self.graph, details)
         seconds = round(context.seconds, 4)
         return {**details, "usage": context.usage, "seconds": seconds, "asked": context.asked, **context.notes}
 

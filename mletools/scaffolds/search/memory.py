@@ -154,12 +154,12 @@ class Kernel:
         """Structured experiment analysis (appendix E.4); by the scores without a program or an answer."""
         if not node["code"]:
             return score_lesson(graph, node)
-        parts = [f"# The present program\n\n{outcome(node, graph.lower)}\n\n{program_of(node)}"]
+        parts = [f"# The present program\n\n{outcome(node, graph)}\n\n{program_of(node)}"]
         if node["parents"]:
             parent = graph.details(node["parents"][0])
             changes = _changes(parent["code"], node["code"])
             changed = f" The changes:\n\n{changes}" if changes else ""
-            parts.append(f"# The parent program\n\n{outcome(parent, graph.lower)}{changed}")
+            parts.append(f"# The parent program\n\n{outcome(parent, graph)}{changed}")
         best = graph.best()
         line = "No experiment has a score yet." if best is None else experiment_line(best, graph)
         context_text = "\n\n".join([*parts, *printed_by(node), f"# The best so far\n\n{line}"])

@@ -41,7 +41,7 @@ def search_record(
     return {
         **_head(job, job.id, job.group, job.group_size),
         "messages": [{"role": "user", "content": task}],
-        "turns": [_turn(graph.details(number)) for number in range(len(graph))],
+        "turns": [_turn(graph.details(number), graph) for number in range(len(graph))],
         "usage": {**total, "seconds": round(total["seconds"], 4)},
         "usage_by_role": {role: {**used, "seconds": round(used["seconds"], 4)} for role, used in by_role.items()},
         "stop_reason": "finished",
@@ -73,15 +73,16 @@ def _note_counts(graph: Graph, notes: Sequence[Mapping[str, Any]]) -> dict[str, 
     return {name: dict(sorted(count.items())) for name, count in counts.items() if count}
 
 
-def _turn(node: Details) -> dict[str, Any]:
+def _turn(node: Details, graph: Graph) -> dict[str, Any]:
     """A node as a turn of the record, without its conversations."""
+    told = graph.told(node)
     turn = {
         "action": node["operation"],
         "duration_s": node["seconds"],
         "problem": node["problem"],
         "usage": added(node["usage"]["research"], node["usage"]["develop"]),
         **{name: node[name] for name in ("code", "validation", "grade")},
-        **({"shown_score": node["told"]} if node["told"] is not None else {}),
+        **({"shown_score": told} if told is not None else {}),
         "node": {
             **{name: node[name] for name in NODE_FIELDS},
             **node["idea"],

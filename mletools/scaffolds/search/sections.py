@@ -100,12 +100,13 @@ def printed_by(details: Details) -> list[str]:
     return [f"# What it printed\n\n{printed}"]
 
 
-def outcome(details: Details, lower_is_better: bool) -> str:
+def outcome(details: Details, graph: Graph) -> str:
     """The score of a node, which the search optimises, or its problem, in a sentence."""
-    if details["score"] is not None and details["told"] is None:
-        return f"It ran well; {NOT_TOLD}."
     if details["score"] is not None:
-        return f"Its score: {details['told']:g} ({'lower' if lower_is_better else 'higher'} is better)."
+        told = graph.told(details)
+        if told is None:
+            return f"It ran well; {NOT_TOLD}."
+        return f"Its score: {told:g} ({'lower' if graph.lower else 'higher'} is better)."
     verdict = details.get("validation")
     why = f" {plain(verdict['reason'], 300)}" if verdict is not None and not verdict["valid"] else ""
     return f"It failed: {details['problem'] or 'no_score'}.{why}"
@@ -122,8 +123,7 @@ def parent_sections(question: Question) -> list[str]:
     """The sections on the parents of an expansion; on a single parent with its output."""
     parents = question.parents
     texts = [
-        f"Its idea: {plain(parent['hypothesis'], MOST_TEXT)}\n\n{outcome(parent, question.graph.lower)}"
-        for parent in parents
+        f"Its idea: {plain(parent['hypothesis'], MOST_TEXT)}\n\n{outcome(parent, question.graph)}" for parent in parents
     ]
     if len(parents) == 1:
         text = f"{texts[0]}{_runtime(parents[0], question.plan.full_seconds)}\n\n{program_of(parents[0])}"
