@@ -502,23 +502,28 @@ def masked() -> Iterator[None]:
     """Rows are padded, and models get a mask of their padding, as most trainers give them."""
     from mletools.training import trl_trainer
 
-    scores = trl_trainer.RecordedTrainer._scores
+    trainer = trl_trainer.RecordedTrainer
+    part, scores = trainer._part, trainer._scores
 
-    def with_mask(self: Any, model: Any, ids: Any, width: int, laid: Any = ()) -> Any:
-        inputs = self._inputs
-        seen = torch.cat([inputs["prompt_mask"], inputs["completion_mask"]], dim=1)
+    def with_rows(self: Any, model: Any, rows: Any, *given: Any) -> Any:
+        self.lengths = torch.tensor([len(row.tokens.input_ids) for row in rows] or [1])
+        return part(self, model, rows, *given)
+
+    def with_mask(self: Any, model: Any, laid: Any = ()) -> Any:
+        places = torch.arange(self._read["ids"].size(1))
+        seen = (places < self.lengths[:, None]).long().to(self._read["ids"].device)
         inner = model.forward
         model.forward = lambda *positional, **given: inner(*positional, attention_mask=seen, **given)
         try:
-            return scores(self, model, ids, width)
+            return scores(self, model)
         finally:
             model.forward = inner
 
-    trl_trainer.RecordedTrainer._scores = with_mask
+    trainer._part, trainer._scores = with_rows, with_mask
     try:
         yield
     finally:
-        trl_trainer.RecordedTrainer._scores = scores
+        trainer._part, trainer._scores = part, scores
 
 
 def log_probabilities(model: Any, ids: list[int], begin: int) -> list[float]:

@@ -47,8 +47,6 @@ class Conversation:
             marks = [mark for mark in self._spelled if kinds[mark] != PAIR or message["role"] == "tool"]
             hide = partial(_any(marks).sub, lambda match: f"{word}{self._spelled.index(match[0])}x")
             self._messages.append({**_each_string(message, hide), "role": message["role"]})
-            hidden = _any(marks).sub(lambda match: f"{word}{self._spelled.index(match[0])}x", message["content"])
-            self._messages.append({"role": message["role"], "content": hidden})
         whole = self._rendered(len(messages), messages[-1]["role"] != "assistant")
         # Tags that are no special tokens are marks where the template writes them.
         self._written = {mark for mark in self._marks.within(whole) if kinds[mark] != SPECIAL}

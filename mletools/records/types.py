@@ -641,6 +641,7 @@ class TrainStep(_TrainStep, total=False):
     learning_rate: float
     staleness: float | None
     staleness_max: int | None
+    sequences: int
     retokenized: int
     rollout_s: float
     weighted: bool

@@ -9,7 +9,7 @@ from typing import Any
 # processes without a change. bnpo (divides within a micro-batch) and vespo (its own use of the ratios) are not.
 LOSS_TYPES = ("grpo", "dapo", "dr_grpo", "cispo", "sapo", "luspo")
 MEANS_OVER_ROWS = ("grpo", "dr_grpo", "sapo", "luspo")
-MEANS_OVER_TOKENS = ("grpo", "sapo")  # of a row, before that
+MEANS_OVER_TOKENS = ("grpo", "sapo")  # of a rollout, before that
 LEVELS = ("token", "sequence")
 
 ALGORITHMS: dict[str, dict[str, Any]] = {

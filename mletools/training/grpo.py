@@ -13,7 +13,6 @@ from typing import Any
 from ..records.errors import ToolError
 from . import policy
 from .advantages import mean, sample_std
-from .algorithms import MEANS_OVER_TOKENS
 from .memory import sharding
 from .microbatches import Layout
 from .options import GrpoOptions
@@ -89,7 +88,6 @@ class GrpoRun(TrainingRun):
             batch=options.batch,
             baseline=options.baseline,
             scale_rewards=options.scale_rewards,
-            by_rows=options.loss_type in MEANS_OVER_TOKENS,
             mask=options.mask,
             duration_weight=options.duration_weight,
             duration_clip=options.duration_clip,
@@ -236,6 +234,7 @@ class GrpoRun(TrainingRun):
             "reward_std": sample_std(rewards),
             "tokens": sum(row.tokens.loss_tokens for row in step.rows),
             "rollouts": len(step.samples),
+            "sequences": len(step.rows),
             "groups": step.groups,
             "staleness": mean(known) if len(known) == len(versions) else None,
             "staleness_max": max(known) if len(known) == len(versions) else None,

@@ -1,4 +1,4 @@
-"""An optimiser step cut into micro-batches: rows of one prompt, or of like length, as many as go through at once.
+"""An optimiser step cut into micro-batches: rollouts of one prompt, or of like length, as many as go through at once.
 
 How a step is cut changes nothing but the order of additions. Covered: several processes, each of which makes as many
 forward passes as the others (sharded models gather their weights in each); a row without loss stands in where one has none.
@@ -45,42 +45,76 @@ class Block:
 
 
 def cut(rows: Sequence[Row], layout: Layout, processes: int = 1) -> list[list[list[Row]]]:
-    """The micro-batches of each process: as many for one as for another, and each at most one row shorter than its fellows.
+    """The micro-batches of each process: as many for one as for another, and each at most one rollout shorter than its fellows.
 
-    Largest first, so that what does not fit in memory is found out at once. A row longer than the token bound goes alone.
+    The sequences of a rollout stay together. Where they do not fit into one micro-batch, they have several for themselves
+    alone. Largest first, so that what does not fit in memory is found out at once. A row longer than the token bound goes
+    alone.
     """
 
-    def fits(chunk: Sequence[Row]) -> bool:
+    def fits(chunk: Sequence[_Unit]) -> bool:
         share = chunk[::processes]  # the first process's, which is the longest
+        together = [row for unit in share for row in unit.rows]
         if len(share) == 1:
             return True
-        return len(share) <= layout.rows and (layout.tokens is None or _positions(share, layout) <= layout.tokens)
+        return not any(unit.alone for unit in chunk) and _fits(together, layout)
 
-    chunks: list[list[Row]] = []  # what all processes do at once
-    chunk: list[Row] = []
-    for family in _families(rows, layout.share):
+    chunks: list[list[_Unit]] = []  # what all processes do at once
+    chunk: list[_Unit] = []
+    for family in _families(rows, layout):
         if chunk and layout.share and len(family) > 1 and not fits([*chunk, *family]):
             chunks.append(chunk)  # a prompt in two micro-batches is computed twice
             chunk = []
-        for row in family:
-            if chunk and not fits([*chunk, row]):
+        for unit in family:
+            if chunk and not fits([*chunk, unit]):
                 chunks.append(chunk)
                 chunk = []
-            chunk.append(row)
+            chunk.append(unit)
     chunks.append(chunk)
-    chunks.sort(key=lambda chunk: -_positions(chunk, layout))
-    return [[chunk[rank::processes] for chunk in chunks] for rank in range(processes)]
+    shares = [[_rows(chunk[rank::processes]) for rank in range(processes)] for chunk in chunks]
+    shares.sort(key=lambda share: -sum(_positions(part, layout) for part in share))
+    return [[share[rank] for share in shares] for rank in range(processes)]
 
 
-def _families(rows: Sequence[Row], share: bool) -> Iterator[list[Row]]:
-    """The rows of each prompt that several share, then all others; each list longest first."""
-    by_prompt: dict[tuple[int, ...], list[Row]] = {}
+@dataclass(frozen=True)
+class _Unit:
+    """Rows of one rollout, longest first; alone: not all of them, so no other's go with them."""
+
+    rows: tuple[Row, ...]
+    alone: bool = False
+
+
+def _rows(units: Sequence[_Unit]) -> list[Row]:
+    return [row for unit in units for row in unit.rows]
+
+
+def _fits(rows: Sequence[Row], layout: Layout) -> bool:
+    return len(rows) <= layout.rows and (layout.tokens is None or _positions(rows, layout) <= layout.tokens)
+
+
+def _units(rows: Sequence[Row], layout: Layout) -> Iterator[_Unit]:
+    by_rollout: dict[str, list[Row]] = {}
     for row in sorted(rows, key=lambda row: -len(row.tokens.input_ids)):
-        by_prompt.setdefault(_prompt(row) if share else (), []).append(row)
+        by_rollout.setdefault(row.sample.id, []).append(row)
+    for own in by_rollout.values():
+        parts: list[list[Row]] = [[]]
+        for row in own:
+            if parts[-1] and not _fits([*parts[-1], row], layout):
+                parts.append([])
+            parts[-1].append(row)
+        yield from (_Unit(tuple(part), len(parts) > 1) for part in parts)
+
+
+def _families(rows: Sequence[Row], layout: Layout) -> Iterator[list[_Unit]]:
+    """The rollouts of each prompt that several share, then all others; each list longest first."""
+    by_prompt: dict[tuple[int, ...], list[_Unit]] = {}
+    for unit in _units(rows, layout):
+        shares = layout.share and len(unit.rows) == 1
+        by_prompt.setdefault(_prompt(unit.rows[0]) if shares else (), []).append(unit)
     single = [family[0] for prompt, family in by_prompt.items() if prompt and len(family) == 1]
     yield from (family for prompt, family in by_prompt.items() if prompt and len(family) > 1)
     if rest := by_prompt.get((), []) + single:
-        yield sorted(rest, key=lambda row: -len(row.tokens.input_ids))
+        yield sorted(rest, key=lambda unit: -len(unit.rows[0].tokens.input_ids))
 
 
 def _prompt(row: Row) -> tuple[int, ...]:
@@ -155,45 +189,44 @@ def work(batches: Sequence[Sequence[Row]], layout: Layout) -> Work:
     )
 
 
-def tensors_of(rows: Sequence[Row], pad: int) -> dict[str, Any]:
-    """What TRL's loss reads of a micro-batch, padded right to its longest row; of no rows, one without loss.
+def tensors_of(rows: Sequence[Row], pad: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    """(what the model reads of a micro-batch, what TRL's loss reads of it); of no rows, of one without loss.
 
-    TRL pads prompts left and completions right, each to its longest. Here all rows' prompts end where the shortest does, and what is
-    left of the others' begins their completions, where `tool_mask` is 0: so no row is longer than the longest.
-
-    Shapes: prompt_* (B, P), completion_*, tool_mask, recorded_logps (B, C), advantages, recorded (B,); `recorded` is 1
-    where a row has the sampler's log-probabilities.
+    For the model, a row is a sequence, padded right to the longest: `ids` and `targets` (B, L), where targets[t] is the token
+    behind ids[t] if it carries loss, else -100. For the loss, a row is a rollout, of whatever number of sequences, and has
+    their loss tokens alone, in the order of the rows: completion_ids, completion_mask, recorded_logps (R, C), advantages and
+    recorded (R,); `recorded` is 1 where a rollout has the sampler's log-probabilities. Its prompt_* are empty, (R, 0).
     """
     import torch
 
-    count = max(1, len(rows))
-    split = min((row.tokens.prompt_length for row in rows), default=1)
-    longest = max((1, *(len(row.tokens.input_ids) - split for row in rows)))
-    prompt_ids = torch.full((count, split), pad)
-    prompt_mask = torch.ones((count, split), dtype=torch.long)
-    completion_ids = torch.full((count, longest), pad)
-    completion_mask = torch.zeros((count, longest), dtype=torch.long)
-    tool_mask = torch.zeros((count, longest), dtype=torch.long)
-    recorded_logps = torch.zeros((count, longest))
-    advantages, recorded = torch.zeros(count), torch.zeros(count)
+    count, length = max(1, len(rows)), max((2, *(len(row.tokens.input_ids) for row in rows)))
+    ids, targets = torch.full((count, length), pad), torch.full((count, length), -100)
+    rollouts = [list(own) for _, own in groupby(rows, lambda row: row.sample.id)]
+    widths = [sum(row.tokens.loss_tokens for row in own) for own in rollouts]
+    shape = (max(1, len(rollouts)), max((1, *widths)))
+    completion_ids, completion_mask = torch.full(shape, pad), torch.zeros(shape, dtype=torch.long)
+    recorded_logps = torch.zeros(shape)
+    advantages, recorded = torch.zeros(shape[0]), torch.zeros(shape[0])
     for index, row in enumerate(rows):
-        tokens, length = row.tokens, len(row.tokens.input_ids) - split
-        prompt_ids[index] = torch.tensor(tokens.input_ids[:split])
-        completion_ids[index, :length] = torch.tensor(tokens.input_ids[split:])
-        completion_mask[index, :length] = 1
-        tool_mask[index, :length] = torch.tensor(tokens.loss_mask[split:])
-        if tokens.logprobs is not None:
-            recorded_logps[index, :length] = torch.tensor(tokens.logprobs[split:])
+        own = torch.tensor(row.tokens.input_ids)
+        ids[index, : len(own)] = own
+        targets[index, : len(own) - 1] = own[1:].masked_fill(torch.tensor(row.tokens.loss_mask[1:]) == 0, -100)
+    for index, (own_rows, width) in enumerate(zip(rollouts, widths, strict=True)):
+        tokens = [row.tokens for row in own_rows]
+        completion_mask[index, :width] = 1
+        completion_ids[index, :width] = torch.tensor([id for each in tokens for id in each.loss_of(each.input_ids)])
+        if all(each.logprobs is not None for each in tokens):
+            scores = [score for each in tokens for score in each.loss_of(each.logprobs or [])]
+            recorded_logps[index, :width] = torch.tensor(scores)
             recorded[index] = 1.0
-        advantages[index] = row.advantage
-    completion_mask[len(rows) :, 0] = 1  # a row without any visible token would turn attention into 0 / 0
-    return {
-        "prompt_ids": prompt_ids,
-        "prompt_mask": prompt_mask,
+        advantages[index] = own_rows[0].advantage
+    none = torch.zeros((shape[0], 0), dtype=torch.long)
+    return {"ids": ids, "targets": targets}, {
+        "prompt_ids": none,
+        "prompt_mask": none,
         "completion_ids": completion_ids,
         "completion_mask": completion_mask,
-        "tool_mask": tool_mask,
-        "recorded_logps": recorded_logps * tool_mask,
+        "recorded_logps": recorded_logps,
         "recorded": recorded,
         "advantages": advantages,
     }

@@ -215,13 +215,8 @@ class GroupPool:
             name: value if highest is None else min(value, highest) for name, value in zip(ids, weights, strict=True)
         }
 
-    def _rows(self, sample: Sample, factor: float) -> list[Row]:
-        total = sample.loss_tokens
-        return [
-            Row(tokens, factor * (tokens.loss_tokens / total if self.choice.by_rows else 1.0), sample)
-            for tokens in sample.sequences
-            if tokens.loss_tokens
-        ]
+    def _rows(self, sample: Sample, advantage: float) -> list[Row]:
+        return [Row(tokens, advantage, sample) for tokens in sample.sequences if tokens.loss_tokens]
 
     def _missing(self, group: _Group, for_good: bool) -> int:
         """Number of rollouts missing from the group: lost ones and those still in flight."""

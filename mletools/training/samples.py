@@ -8,12 +8,13 @@ masked messages) is obeyed. Not covered: images, tool schemas in the template.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from ..records.chat_template import Conversation
 from ..records.errors import RecordError
 from ..records.types import Message
 
+T = TypeVar("T")
 RECORDED, TEMPLATE = "recorded", "template"
 
 # What can be said against a rollout as a whole, and which stop reasons say it.
@@ -37,6 +38,10 @@ class Sequence:
     @property
     def loss_tokens(self) -> int:
         return sum(self.loss_mask)
+
+    def loss_of(self, values: Iterable[T]) -> list[T]:
+        """Of one value for each token, those of the tokens with loss."""
+        return [value for value, loss in zip(values, self.loss_mask, strict=True) if loss]
 
     @property
     def prompt_length(self) -> int:

@@ -182,6 +182,7 @@ class SftRun(TrainingRun):
             "reward_std": None,
             "tokens": sum(item.tokens.loss_tokens for item in samples),
             "rollouts": len({item.sample.id for item in samples}),
+            "sequences": len(samples),
             "groups": len({item.sample.group for item in samples}),
             "staleness": None,
         }

@@ -10,8 +10,7 @@ from .samples import Sequence as Tokens
 class Row:
     """A sequence, and what its tokens' log-probabilities are multiplied with: one number for all of them.
 
-    advantage: the rollout's times its weight, and in losses that are means over rows times the sequence's share of the
-    rollout's tokens, so that a rollout in two sequences counts as one.
+    advantage: the rollout's times its weight.
     """
 
     tokens: Tokens
@@ -35,7 +34,7 @@ class OptimiserStep:
 
     @property
     def rollouts(self) -> int:
-        """Number of rollouts with rows: the divisor of a mean over rows."""
+        """Number of rollouts with rows: the divisor of a mean over rollouts."""
         return len({row.sample.id for row in self.rows})
 
 
@@ -43,7 +42,7 @@ class OptimiserStep:
 class Choice:
     """What makes steps of rollouts. batch: rollouts a step, in place of groups_per_step; mask: of samples.TROUBLES.
 
-    by_rows: the loss is a mean over rows. context: tokens of the longest sequence that the model takes. max_staleness:
+    context: tokens of the longest sequence that the model takes. max_staleness:
     updates of the policy between sampling and training, at most.
     """
 
@@ -51,7 +50,6 @@ class Choice:
     batch: int | None = None
     baseline: str = "group"
     scale_rewards: str = "group"
-    by_rows: bool = True
     mask: tuple[str, ...] = ()
     duration_weight: str = "off"
     duration_clip: float | None = None

@@ -15,7 +15,7 @@ from trl import GRPOTrainer
 from trl.trainer.grpo_trainer import use_adapter
 
 from . import packing
-from .algorithms import MEANS_OVER_ROWS
+from .algorithms import MEANS_OVER_ROWS, MEANS_OVER_TOKENS
 from .microbatches import Block, Layout, blocks, cut, tensors_of, work
 from .step_loader import Correction, Steps
 from .steps import OptimiserStep, Row
@@ -44,6 +44,7 @@ class RecordedTrainer(GRPOTrainer):
             layout = replace(layout, pack=False, share=False)
         self.steps, self.layout, self.correction, self.abort_step = steps, layout, correction, abort_step
         super().__init__(**trl)
+        self.aux_loss_enabled = False  # of experts, it would depend on how the step is cut
 
     def get_train_dataloader(self) -> Any:
         return Steps(self.steps, self.accelerator.num_processes, self.accelerator.process_index)
@@ -74,65 +75,66 @@ class RecordedTrainer(GRPOTrainer):
     def _part(self, model: Any, rows: Sequence[Row], step: OptimiserStep, world: int) -> Any:
         """The loss of one micro-batch, as a part of the step's."""
         tokens = max(1, sum(row.tokens.loss_tokens for row in step.rows))
-        inputs = {
-            **tensors_of(rows, self._tokenizer.pad_token_id),
-            "num_items_in_batch": torch.tensor(float(tokens)),
-        }
-        inputs = {name: tensor.to(self.accelerator.device) for name, tensor in inputs.items()}
-        self._inputs = inputs
+        read, inputs = (
+            {name: tensor.to(self.accelerator.device) for name, tensor in tensors.items()}
+            for tensors in tensors_of(rows, self._tokenizer.pad_token_id)
+        )
+        inputs["num_items_in_batch"] = torch.tensor(float(tokens), device=self.accelerator.device)
+        self._read, self._inputs = read, inputs
         self._blocks = blocks(rows, self.layout) if self.layout.pack else []
         if self.beta != 0.0:
-            inputs["ref_per_token_logps"] = self._reference(inputs)
+            inputs["ref_per_token_logps"] = self._reference()
         with self.compute_loss_context_manager():
             loss = super()._compute_loss(model, inputs)
         if self.loss_type in MEANS_OVER_ROWS:
             loss = loss * (inputs["advantages"].size(0) * world / max(1, step.rollouts))
+        if self.loss_type in MEANS_OVER_TOKENS and rows:
+            # Of a rollout that is not whole, which has the micro-batch for itself; of all others the share is 1.
+            here = {row.sample.id for row in rows}
+            whole = sum(row.tokens.loss_tokens for row in step.rows if row.sample.id in here)
+            loss = loss * (sum(row.tokens.loss_tokens for row in rows) / whole)
         if self.correction.entropy_coef:
             loss = loss - self.correction.entropy_coef * self._entropy_sum * world / tokens
         return loss
 
-    def _get_per_token_logps_and_entropies(
-        self, model: Any, input_ids: Any, attention_mask: Any, logits_to_keep: int, **kwargs: Any
-    ) -> Any:
+    def _get_per_token_logps_and_entropies(self, model: Any, *_: Any, **kwargs: Any) -> Any:
         """In place of TRL's, which the loss begins with; what depends on the present probabilities goes into its inputs.
 
-        Returns (log-probabilities, entropies) of shape (B, C), 0 at tokens without loss, and the experts' balancing
-        loss, for which TRL's own method is asked.
+        Returns (log-probabilities, entropies) of shape (R, C), 0 where a rollout has no token, and no balancing loss of
+        experts.
         """
-        if kwargs.get("compute_aux_loss"):
-            result = super()._get_per_token_logps_and_entropies(
-                model, input_ids, attention_mask, logits_to_keep, **kwargs
-            )
-        else:
-            result = (*self._scores(model, input_ids, logits_to_keep, self._blocks), None)
-        if kwargs.get("compute_entropy"):
-            self._complete(result[0].detach(), result[1])
-        return result
+        logps, entropies = self._scores(model, self._blocks)
+        self._complete(logps.detach(), entropies)
+        return logps, entropies, None
 
-    def _scores(self, model: Any, ids: Any, width: int, laid: Sequence[Block] = ()) -> tuple[Any, Any]:
-        """Log-probabilities and entropies of the last `width` tokens, shape (B, width), 0 at tokens without loss.
+    def _scores(self, model: Any, laid: Sequence[Block] = ()) -> tuple[Any, Any]:
+        """Log-probabilities and entropies of the loss tokens of the micro-batch, shape (R, C); see tensors_of.
 
-        ids: (B, L) tokens, padded right. laid: how the rows are packed; without, they go as they are.
-        No mask hides the padding: it comes after every token that counts, and causal attention looks back alone. A mask
-        would keep PyTorch from its flash kernel and take L * L entries a row.
+        laid: how the rows are packed; without, they go as they are. No mask hides the padding: it comes after every token
+        that counts, and causal attention looks back alone. A mask would keep PyTorch from its flash kernel and take L * L
+        entries a row.
         """
-        targets = torch.full_like(ids, -100)
-        targets[:, -width - 1 : -1] = ids[:, -width:].masked_fill(self._inputs["tool_mask"] == 0, -100)
+        ids, targets = self._read["ids"], self._read["targets"]
         with self.accelerator.autocast():
             if not laid:
                 outputs = model(input_ids=ids, shift_labels=targets, fused_lm_head=True)
-                found = outputs.log_probs, outputs.entropy
+                found = [outputs.log_probs, outputs.entropy]
             else:
                 packed = packing.pack(ids, targets, laid)
                 with packing.packing():
                     outputs = model(**packing.arguments(packed), shift_labels=packed.labels, fused_lm_head=True)
-                found = packing.unpack(outputs.log_probs, packed), packing.unpack(outputs.entropy, packed)
-        logps, entropies = found  # no entropies of a reference model
-        return logps[:, -width - 1 : -1], None if entropies is None else entropies[:, -width - 1 : -1]
+                found = [packing.unpack(outputs.log_probs, packed), packing.unpack(outputs.entropy, packed)]
+        where = self._inputs["completion_mask"].bool()
+        with_loss = targets != -100
+        logps, entropies = (
+            None if each is None else each.new_zeros(where.shape).masked_scatter(where, each[with_loss])
+            for each in found
+        )  # no entropies of a reference model
+        return logps, entropies
 
     def _complete(self, logps: Any, entropies: Any) -> None:
         inputs = self._inputs
-        mask, recorded = inputs["tool_mask"], inputs["recorded"].unsqueeze(1).bool()
+        mask, recorded = inputs["completion_mask"], inputs["recorded"].unsqueeze(1).bool()
         sampled = torch.where(recorded, inputs["recorded_logps"], logps)
         log_ratio = (logps - sampled) * mask
         inputs["old_per_token_logps"] = sampled if self.correction.ratio and not self.correction.importance else logps
@@ -185,23 +187,21 @@ class RecordedTrainer(GRPOTrainer):
             self.abort_step(self.taken, f"the gradient norm is {float(norm)}")
         return norm
 
-    def _reference(self, inputs: dict[str, Any]) -> Any:
-        """Log-probabilities of the policy that the run began from, for the KL term; shape (B, C)."""
-        ids = torch.cat([inputs["prompt_ids"], inputs["completion_ids"]], dim=1)
-        width = inputs["completion_ids"].size(1)
+    def _reference(self) -> Any:
+        """Log-probabilities of the policy that the run began from, for the KL term; shape (R, C)."""
         with torch.no_grad():
             if self.ref_model is not None:
-                return self._scores(self.ref_model, ids, width)[0]
+                return self._scores(self.ref_model)[0]
             adapted = self.accelerator.unwrap_model(self.model)
             with use_adapter(adapted, adapter_name="ref" if "ref" in adapted.peft_config else None):
-                return self._scores(self.model, ids, width, self._blocks)[0]
+                return self._scores(self.model, self._blocks)[0]
 
 
 def importance_weights(log_ratio: Any, mask: Any, mode: str, highest: float | None, lowest: float | None) -> Any:
-    """Weights of pi_trainer / pi_sampler, shape (B, C) or (B, 1), bounded as TRL's vllm_importance_sampling_mode says.
+    """Weights of pi_trainer / pi_sampler, shape (R, C) or (R, 1), bounded as TRL's vllm_importance_sampling_mode says.
 
     log_ratio: trainer minus sampler, 0 where mask is 0. `token_*`: a ratio a token; `sequence_*`: the product over the
-    sequence's own tokens. `*_truncate`: brought to the bounds; `*_mask`: 0 beyond them.
+    rollout's own tokens. `*_truncate`: brought to the bounds; `*_mask`: 0 beyond them.
     """
     log_weight = log_ratio if mode.startswith("token") else (log_ratio * mask).sum(dim=1, keepdim=True)
     weight = torch.exp(log_weight)

@@ -491,8 +491,8 @@ def test_the_loss_on_numbers_worked_by_hand(torch, trainer, monkeypatch, loss_ty
     ratio[11], ratio[12], ratio[14] = 1.5, 0.9, 0.5
     ratio[15], ratio[16] = 100.0, 1e-6
 
-    def fixed(model, ids, width, laid=()):
-        logps = ratio.log()[ids[:, -width:]] - 1.0
+    def fixed(model, laid=()):
+        logps = ratio.log()[made._inputs["completion_ids"]] - 1.0
         return logps, torch.zeros_like(logps)
 
     monkeypatch.setattr(made, "_scores", fixed)

@@ -83,38 +83,44 @@ def reference(torch, folder: Path, samples: list[Sample], options: GrpoOptions, 
     low, high = 1 - options.epsilon, 1 + (options.epsilon if options.epsilon_high is None else options.epsilon_high)
     per_rollout, everything, count, entropies = [], [], 0, []
     for sample, advantage, weight in zip(samples, given, weights, strict=True):
-        terms = []
+        tokens, scores = [], []
         for sequence in sample.sequences:
             logits = model(torch.tensor([sequence.input_ids])).logits[0, :-1] / T
             logs = torch.log_softmax(logits, dim=-1)
             mask = torch.tensor(sequence.loss_mask[1:]).bool()
-            logps = logs.gather(1, torch.tensor(sequence.input_ids[1:])[:, None]).squeeze(1)[mask]
+            tokens.append(logs.gather(1, torch.tensor(sequence.input_ids[1:])[:, None]).squeeze(1)[mask])
             entropies.append(-(logs.exp() * logs).sum(-1)[mask])
-            own = logps.detach()
-            sampled = own if sequence.logprobs is None else torch.tensor(sequence.logprobs[1:], dtype=own.dtype)[mask]
-            factor = torch.full_like(own, advantage * weight)
-            if options.vllm_importance_sampling_correction:
-                factor = factor * importance(torch, own - sampled, options)
-            old = sampled if options.use_logprobs and not options.vllm_importance_sampling_correction else own
-            log_ratio = logps - old
-            if options.importance_sampling_level == "sequence":
-                log_ratio = log_ratio.mean().expand_as(logps)
-            ratio = torch.exp(log_ratio)
-            if options.loss_type == "cispo":
-                term = -ratio.clamp(max=options.epsilon_high).detach() * factor * logps
-            elif options.loss_type == "sapo":
-                tau = 1.0 if advantage > 0 else 1.05
-                term = -4 / tau * torch.sigmoid(tau * (ratio - 1)) * factor
-            else:
-                kept = ratio if options.delta is None else ratio.clamp(max=options.delta)
-                term = -torch.minimum(kept * factor, ratio.clamp(low, high) * factor)
-            if options.off_policy_mask_threshold is not None:
-                far = advantage < 0 and (sampled - own).mean() > options.off_policy_mask_threshold
-                term = term * (0.0 if far else 1.0)
-            terms.append(term)
-        per_rollout.append(torch.cat(terms))
-        everything.append(torch.cat(terms))
-        count += len(per_rollout[-1])
+            own = tokens[-1].detach()
+            scores.append(
+                own if sequence.logprobs is None else torch.tensor(sequence.logprobs[1:], dtype=own.dtype)[mask]
+            )
+        logps, sampled = torch.cat(tokens), torch.cat(scores)  # a rollout is one, of whatever number of sequences
+        own = logps.detach()
+        factor = torch.full_like(own, advantage * weight)
+        if options.vllm_importance_sampling_correction:
+            factor = factor * importance(torch, own - sampled, options)
+        old = sampled if options.use_logprobs and not options.vllm_importance_sampling_correction else own
+        log_ratio = logps - old
+        if options.importance_sampling_level == "sequence":
+            log_ratio = log_ratio.mean().expand_as(logps)
+        ratio = torch.exp(log_ratio)
+        if options.loss_type == "cispo":
+            term = -ratio.clamp(max=options.epsilon_high).detach() * factor * logps
+        elif options.loss_type == "sapo":
+            tau = 1.0 if advantage > 0 else 1.05
+            term = -4 / tau * torch.sigmoid(tau * (ratio - 1)) * factor
+        else:
+            kept = ratio if options.delta is None else ratio.clamp(max=options.delta)
+            term = -torch.minimum(kept * factor, ratio.clamp(low, high) * factor)
+        if options.off_policy_mask_threshold is not None:
+            far = advantage < 0 and (sampled - own).mean() > options.off_policy_mask_threshold
+            term = term * (0.0 if far else 1.0)
+        if options.beta:  # against what sampled, see `ours`; k3 of Schulman's three estimators
+            behind = torch.zeros_like(sampled) if any(each.logprobs is None for each in sample.sequences) else sampled
+            term = term + options.beta * (torch.exp(behind - logps) - (behind - logps) - 1)
+        per_rollout.append(term)
+        everything.append(term)
+        count += len(term)
     if options.loss_type in ("grpo", "sapo"):
         loss = torch.stack([terms.mean() for terms in per_rollout]).mean()
     elif options.loss_type in ("dapo", "cispo"):
@@ -163,10 +169,14 @@ def ours(torch, model: Path, samples: list[Sample], out: Path, options: GrpoOpti
     load = __import__("mletools.training.policy", fromlist=["policy"])
     real = load.load_policy
     load.load_policy = lambda *given: (real(*given)[0].double(), real(*given)[1])
+    trainer = __import__("mletools.training.trl_trainer", fromlist=["RecordedTrainer"]).RecordedTrainer
+    reference = trainer._reference
+    # A run's first policy is its reference, from which nothing has departed yet: here the sampler's numbers stand in.
+    trainer._reference = lambda self: self._inputs["recorded_logps"].double()
     try:
         (step,) = run.train(samples)
     finally:
-        load.load_policy = real
+        load.load_policy, trainer._reference = real, reference
     return step["loss"], step["grad_norm"], step
 
 
@@ -180,6 +190,8 @@ CASES = {
     "no baseline": {"baseline": "none", "scale_rewards": "none"},
     "entropy": {"loss_type": "dapo", "entropy_coef": 0.01},
     "off-policy mask": {"off_policy_mask_threshold": 0.01},
+    **{f"distance of {kind}": {"loss_type": kind, "beta": 0.2} for kind in ("grpo", "sapo", "dapo", "dr_grpo")},
+    "sequence level": {"loss_type": "grpo", "importance_sampling_level": "sequence"},
     **{
         f"importance {mode}": {
             "vllm_importance_sampling_correction": True,
@@ -206,10 +218,32 @@ def test_loss_and_gradient_equal_the_equation(torch, model, samples, tmp_path, c
     loss, norm, step = ours(torch, model, samples, tmp_path / "run", options)
     expected, expected_norm = reference(torch, model, samples, options, weights)
     # luspo sums tokens where the others average: so do the roundings of advantages and logprobs, which are kept in float32
-    assert loss == pytest.approx(expected, abs=3e-6 if "luspo" in case else 1e-6)
+    assert loss == pytest.approx(expected, abs=3e-6 if "luspo" in case else 1e-6, rel=1e-6)
     assert norm == pytest.approx(expected_norm, rel=1e-6)
     assert step["weighted"] is weighted and step["retokenized"] == 0
     assert (step["rollouts"], step["groups"], step["lost"]) == (5, 2, 0)
+
+
+@pytest.mark.parametrize(
+    "case", mostly_slow(["grpo", "distance of sapo", "loss luspo", "importance sequence_mask", "off-policy mask"], 1)
+)
+@pytest.mark.parametrize("rows", [8, 1])
+def test_a_rollout_in_several_sequences_counts_as_the_same_tokens_in_one(
+    torch, model, tmp_path, case: str, rows: int
+) -> None:
+    """A rollout whose turns are told anew each time, against the same tokens in one row: positions do not see each other."""
+    samples = drawn(torch, model)
+    settings = {"lora_rank": 0, "max_completion_length": CONSTANT, "micro_batch": rows, **CASES[case]}
+    if (
+        (rows == 1 and settings.get("importance_sampling_level", "token") != "token")
+        or "sequence" in case
+        or "mask" in case
+    ):
+        rows = settings["micro_batch"] = 8  # a ratio of a whole rollout wants the whole rollout
+    split = ours(torch, model, samples, tmp_path / "split", GrpoOptions(**settings))
+    assert split[:2] == pytest.approx(
+        reference(torch, model, samples, GrpoOptions(**settings), [1.0] * 5), abs=3e-6, rel=1e-6
+    )
 
 
 @pytest.mark.parametrize("case", mostly_slow(["entropy", "grpo", "delta", "importance sequence_mask"], 1))

@@ -282,8 +282,10 @@ def test_a_run_that_is_told_to_stop_keeps_what_it_did(nano, tmp_path) -> None:
 
 
 def rows_of(*lengths: int) -> list[Row]:
-    one = sample("a0", 0.0)
-    return [Row(Sequence([1] * length, [0] + [1] * (length - 1)), 1.0, one) for length in lengths]
+    return [
+        Row(Sequence([1] * length, [0] + [1] * (length - 1)), 1.0, sample(f"{at}{length}", 0.0))
+        for at, length in enumerate(lengths)
+    ]
 
 
 def lengths(parts: list) -> list:
@@ -310,9 +312,10 @@ def test_packed_rows_are_padded_to_rows_of_like_length() -> None:
 
 def answers(prompt: int, *lengths: int) -> list[Row]:
     """Rows of `lengths` tokens that answer a prompt of 40 tokens, all of them the number of the prompt."""
-    one = sample("a0", 0.0)
-    mask = [0] * 40
-    return [Row(Sequence([prompt] * 40 + [1] * (n - 40), mask + [1] * (n - 40)), 1.0, one) for n in lengths]
+    return [
+        Row(Sequence([prompt] * 40 + [1] * (n - 40), [0] * 40 + [1] * (n - 40)), 1.0, sample(f"{prompt}-{at}", 0.0))
+        for at, n in enumerate(lengths)
+    ]
 
 
 def test_rows_of_a_prompt_go_together_where_it_is_shared() -> None:
@@ -344,9 +347,24 @@ def test_processes_have_as_many_micro_batches_and_nearly_as_many_rows() -> None:
 
 def test_a_process_without_rows_has_one_without_loss() -> None:
     pytest.importorskip("torch", reason="torch is not installed: training is not tested")
-    tensors = tensors_of(rows_of(5, 3), pad=9)
-    assert tensors["completion_ids"].tolist() == [[1, 1, 1, 1], [1, 1, 9, 9]]
-    assert tensors["tool_mask"].sum(dim=1).tolist() == [4, 2] and tensors["advantages"].tolist() == [1.0, 1.0]
-    empty = tensors_of([], pad=9)
-    assert empty["tool_mask"].tolist() == [[0]] and empty["completion_mask"].tolist() == [[1]]
-    assert empty["prompt_ids"].tolist() == [[9]] and empty["advantages"].tolist() == [0.0]
+    read, scored = tensors_of(rows_of(5, 3), pad=9)
+    assert read["ids"].tolist() == [[1, 1, 1, 1, 1], [1, 1, 1, 9, 9]]
+    assert read["targets"].tolist() == [[1, 1, 1, 1, -100], [1, 1, -100, -100, -100]]
+    assert scored["completion_ids"].tolist() == [[1, 1, 1, 1], [1, 1, 9, 9]] and scored["prompt_ids"].shape == (2, 0)
+    assert scored["completion_mask"].sum(dim=1).tolist() == [4, 2] and scored["advantages"].tolist() == [1.0, 1.0]
+    read, scored = tensors_of([], pad=9)
+    assert read == {"ids": read["ids"], "targets": read["targets"]} and (read["targets"] == -100).all()
+    assert scored["completion_mask"].tolist() == [[0]] and scored["advantages"].tolist() == [0.0]
+
+
+def test_a_rollouts_sequences_stay_together_or_go_alone() -> None:
+    from dataclasses import replace
+
+    one, *others = rows_of(50, 40, 30, 20, 10)
+    several = [*(replace(row, sample=one.sample) for row in (one, *others[:2])), *others[2:]]
+    assert lengths(cut(several, Layout(rows=4))) == [[[50, 40, 30, 20], [10]]]
+    assert lengths(cut(several, Layout(rows=2))) == [[[50, 40], [20, 10], [30]]]
+    assert lengths(cut(several, Layout(rows=2), 2)) == [[[50, 40], [20]], [[30], [10]]]
+    pytest.importorskip("torch", reason="torch is not installed: training is not tested")
+    read, scored = tensors_of(several, pad=9)
+    assert read["ids"].shape == (5, 50) and scored["completion_mask"].sum(dim=1).tolist() == [117, 19, 9]
