@@ -36,8 +36,8 @@ INPUT, SUBMISSION, RESULT = (os.path.join(HOME, name) for name in ("input", "jud
 LOADED: dict[str, Any] = {}  # the metric's module; empty for a script, which runs each time
 # What a machine lacks, or somebody outside does; no submission is to blame for it.
 SHORTAGES = {
-    *(errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EAGAIN)
-}
+    errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EAGAIN,
+}  # fmt: skip
 OUTSIDE = {signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGSTOP}
 UNWRITTEN = 74  # the exit code of a judging process that cannot write its files
 

@@ -73,7 +73,7 @@ def observer_text(instrument: dict[str, Any], data: dict[str, Any]) -> str:
 @functools.cache
 def _source() -> str:
     """The modules that run in the sandbox."""
-    return joined(evidence, judging, weaving, observer)
+    return "from __future__ import annotations\n" + joined(evidence, judging, weaving, observer)
 
 
 @functools.cache

@@ -12,5 +12,4 @@ def source_of(module: ModuleType) -> str:
 def joined(*modules: ModuleType) -> str:
     """The texts of modules that import names from each other only, as one text without these imports."""
     lines = [line for module in modules for line in source_of(module).splitlines(True)]
-    future = "from __future__ import annotations\n"
-    return future + "".join(line for line in lines if not line.startswith("from .") and line != future)
+    return "".join(line for line in lines if not line.startswith(("from .", "from __future__")))
