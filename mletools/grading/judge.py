@@ -3,8 +3,8 @@
 Reads ./input: judge.json {"file", "style", "answers"}, the metric's file and those beside it, the answers. `judge` is
 called for each submission. It writes JSON to ./submission.csv, the one file that leaves a sandbox: {"score": number},
 {"invalid": reason} or {"error": trace, "by": who failed, "type": the exception's, "said": its text}. Who failed is the
-metric on this submission ("metric"), the metric whatever it judges ("loading") or the machine ("machine"). It runs in a fork of the process that loaded the metric, so
-submissions share no memory. A submission that pandas cannot read is invalid. Styles:
+metric on this submission ("metric"), the metric whatever it judges ("loading") or the machine ("machine"). It runs in a
+fork of the process that loaded the metric, so submissions share no memory. A submission that pandas cannot read is invalid. Styles:
 
     function   grade(submission, answers) -> score, data frames, as MLE-bench's graders
     class      a subclass of CompetitionMetrics with evaluate(y_true, y_pred) and validate_submission, as MLE-Dojo's

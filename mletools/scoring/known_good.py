@@ -39,8 +39,8 @@ def submissions(task: Mapping[str, Any], folder: Path) -> Iterator[tuple[str, by
     sample, answers = sample_of(folder), bytes_up_to_limit(folder / task["answers"])
     if sample is not None:
         answered = sample if answers is None else _answered(sample, answers, task["submission"]["id"])
-        for content in dict.fromkeys((answered, sample)):
-            yield SAMPLE, content
+        for each in dict.fromkeys((answered, sample)):
+            yield SAMPLE, each
     if answers is not None:
         try:
             content = perfect_submission(task, answers)

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from conftest import mostly_slow
+from conftest import ROOT, mostly_slow
 from forged_work import FORGED
 from instrument_box import NONCE, run
 from instrument_box import box as box  # the fixtures
@@ -349,6 +349,12 @@ def test_a_place_of_a_model_s_choice_reports_only_what_was_seen(box: LocalSandbo
 def test_seven_forged_reports_never_pay_more_than_the_worst_valid_score(score: float, lower: bool) -> None:
     forged = partial_credit(None, lower, len(MARKERS))
     assert forged == pytest.approx(-9.3) and forged <= partial_credit(score, lower, 0)
+
+
+def test_the_documentation_names_every_forgery() -> None:
+    text = (ROOT / "docs" / "security.md").read_text(encoding="utf-8").partition("\n## Forged progress\n")[2]
+    rows = [line.strip("| ").split(" | ") for line in text.partition("\n## ")[0].splitlines() if line.startswith("|")]
+    assert [(name, now) for name, _, now in rows[2:]] == [(name, letters) for name, (_, letters) in FORGED.items()]
 
 
 @pytest.mark.parametrize("name", mostly_slow(FORGED, 4))
