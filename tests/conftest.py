@@ -30,7 +30,7 @@ ROOT = TESTS.parent
 COMMANDS = sorted(path.name for path in (ROOT / "bin").iterdir())
 os.environ["HF_HUB_OFFLINE"] = "1"
 # Not the user's own cache. It lasts beyond these tests, since what it holds of the libraries takes long to find.
-os.environ.setdefault("HF_HOME", os.path.join(os.environ.get("XDG_CACHE_HOME", ROOT.home() / ".cache"), "huggingface"))
+os.environ.setdefault("HF_HOME", os.path.join(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"), "huggingface"))
 os.environ["XDG_CACHE_HOME"] = os.path.join(tempfile.gettempdir(), f"mletools-tests-{os.geteuid()}")
 # Clusters that nobody else on this network may use. Ray reads this when it is imported; without, it writes to the home.
 os.environ.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=uuid.uuid4().hex)
