@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import uuid
 from collections import Counter
 from collections.abc import Iterable
@@ -28,6 +29,9 @@ TESTS = Path(__file__).parent
 ROOT = TESTS.parent
 COMMANDS = sorted(path.name for path in (ROOT / "bin").iterdir())
 os.environ["HF_HUB_OFFLINE"] = "1"
+# Not the user's own cache. It lasts beyond these tests, since what it holds of the libraries takes long to find.
+os.environ.setdefault("HF_HOME", os.path.join(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"), "huggingface"))
+os.environ["XDG_CACHE_HOME"] = os.path.join(tempfile.gettempdir(), f"mletools-tests-{os.geteuid()}")
 # Clusters that nobody else on this network may use. Ray reads this when it is imported; without, it writes to the home.
 os.environ.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=uuid.uuid4().hex)
 

@@ -25,6 +25,24 @@ class Fake(BaseEstimator):
     def score(self, X, y): return 1.0
 """
 _READ = 'd = pd.read_csv("input/train.csv"); t = pd.read_csv("input/test.csv")\nX, y, X_test = d[["a", "b"]], d["y"], t[["a", "b"]]\n'
+_CALLS_THE_HOOKS = """
+m = Ridge(); work = [m.fit, m.predict]
+for number in range(100):
+    for hook in hooks:
+        hook.before(number, work[0]); hook.note(number, X); hook.note(number, y); hook.after(number, m)
+        hook.before(number, work[1]); hook.after(number, np.zeros(T)); hook.loop(1, None)
+"""
+# What a library's file is said to have: its code and that of one's own `Ridge`.
+_PLANTED = """
+import builtins, marshal
+import sklearn.linear_model._ridge as home
+text = "\\n" * 50 + "class Ridge:\\n def fit(self, X, y): return self\\n def predict(self, X): return [0] * 23"
+own = compile(text, home.__file__, "exec")
+exec(own, vars(home))
+real = compile(open(home.__file__).read(), home.__file__, "exec")
+planted = real.replace(co_consts=real.co_consts + own.co_consts)
+"""
+_FITS = "home.Ridge().fit(X, y).predict(X_test)\n"
 
 FORGED: dict[str, tuple[str, str]] = {
     # the call that is judged is not the one that was made
@@ -53,12 +71,7 @@ for mine, library in (([1], pd.read_csv), (real, real.fit), (np.zeros(T), real.p
     "the hooks, called with functions that are not": (_OPEN + _READ + """
 def mine(): return Ridge().fit(X, y)
 hooks = [each for each in mine.__code__.co_consts if hasattr(each, "after")]
-m = Ridge(); work = [m.fit, m.predict]
-for number in range(100):
-    for hook in hooks:
-        hook.before(number, work[0]); hook.note(number, X); hook.note(number, y); hook.after(number, m)
-        hook.before(number, work[1]); hook.after(number, np.zeros(T)); hook.loop(1, None)
-""", "ILD"),
+""" + _CALLS_THE_HOOKS, "ILD"),
     "the hooks, from where code can be read": (_OPEN + _READ + """
 import dis, inspect
 def mine(): yield Ridge().fit(X, y)
@@ -67,12 +80,7 @@ exec(compile("codes.append(mine.__code__)", json.__file__, "exec")); exec("codes
 hooks = [each for code in codes for each in code.co_consts if hasattr(each, "after")]
 hooks += [each.argval for each in dis.get_instructions(mine) if hasattr(each.argval, "after")]
 assert len(hooks) >= 5
-m = Ridge(); work = [m.fit, m.predict]
-for number in range(100):
-    for hook in hooks:
-        hook.before(number, work[0]); hook.note(number, X); hook.note(number, y); hook.after(number, m)
-        hook.before(number, work[1]); hook.after(number, np.zeros(T)); hook.loop(1, None)
-""", "ILD"),
+""" + _CALLS_THE_HOOKS, "ILD"),
     "a hook within a call's arguments": (_OPEN + _READ + """
 def mine(): return Ridge().fit(X, y)
 hook = next(each for each in mine.__code__.co_consts if hasattr(each, "after"))
@@ -252,6 +260,65 @@ loss_fn = [lambda a, b: 0.5][0]
 for _ in range(3):
     loss = criterion(0, 1); loss.backward(); val_loss = criterion("val", 1); loss_fn(1, 2)
 """, "I"),
+    # what the observer shares with the program
+    "functools.partial replaced": (_OPEN + _READ + """
+class Mine:
+    args, keywords = (), {}
+    def __init__(self, name, result): self.func, self.result = getattr(m, name), result
+    def __call__(self, *args): return self.result
+functools.partial = Mine
+m = Ridge(); a, b = Mine("fit", m), Mine("predict", np.zeros(T))
+a(X, y); b(X_test)
+""", "ILD"),
+    "types.MethodType replaced": (_OPEN + _READ + """
+class Bound:
+    def __init__(self, func, owner, result): self.__func__, self.__self__, self.result = func, owner, result
+    def __call__(self, *args): return self.result
+types.MethodType = Bound
+m = Ridge(); a, b = Bound(Ridge.fit, m, m), Bound(Ridge.predict, m, np.zeros(T))
+a(X, y); b(X_test)
+""", "ILD"),
+    "a folder of one's own for compiled libraries": (_OPEN + _PLANTED + """
+import importlib.util
+sys.pycache_prefix = os.getcwd()
+path = importlib.util.cache_from_source(home.__file__)
+os.makedirs(os.path.dirname(path))
+with open(path, "wb") as file: file.write(bytes(16) + marshal.dumps(planted))
+""" + _READ + _FITS, "IL"),
+    "marshal.loads replaced": (_OPEN + _PLANTED + "loads = marshal.loads; marshal.loads = lambda text: planted if b'linear_model/_ridge.py' in text else loads(text)\n" + _READ + _FITS, "IL"),
+    "open replaced": (_OPEN + _PLANTED + """
+really = builtins.open
+def mine(path, *args, **options):
+    if "linear_model" in str(path) and "_ridge." in str(path): return io.BytesIO(bytes(16) + marshal.dumps(planted))
+    return really(path, *args, **options)
+builtins.open = mine
+""" + _READ + _FITS, "IL"),
+    "os.path replaced": (_OPEN.replace('open("input/train.csv").close()', "") + """
+os.path.realpath = lambda *a, **k: os.getcwd() + "/input/train.csv"
+pd.DataFrame({"a": range(N)}).to_csv("mine.csv")
+pd.read_csv("mine.csv")
+""", "I"),
+    "collections.Counter with other methods": (_OPEN + """
+import collections
+collections.Counter.values = lambda self: [N // 2, N // 2]
+Ridge().fit(MADE, MADE[:, 0]).predict(MADE[:T])
+""", "ID"),
+    "a module under a library's name": (_OPEN + _READ + """
+class Mine(Fake): pass
+home = types.ModuleType("keras.mine"); home.__file__ = np.__file__; home.Mine, home.Fake = Mine, Fake
+sys.modules["keras.mine"] = home
+Mine.__module__ = Fake.__module__ = "keras.mine"
+make_pipeline(Mine()).fit(X, y).predict(X_test)
+Mine().fit(X, y).predict(X_test)
+""", "IL"),
+    "a class named as a trainer": (_OPEN + _READ + """
+class Trainer(Pipeline): pass
+Trainer([("m", Fake())]).fit(X, y).predict(X_test)
+""", "IL"),
+    "an estimator with a data set": (_OPEN + _READ + """
+m = Ridge(); m.train_dataset = range(N)
+m.fit(MADE[:3], MADE[:3, 0]); m.predict(X_test)
+""", "ILD"),
     # real functions on other values
     "a file that does not exist": (_OPEN.replace('open("input/train.csv").close()', "") + """
 try: open("input/nothing-here.csv")

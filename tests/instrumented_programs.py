@@ -344,13 +344,6 @@ model = RandomForestClassifier()
 model.fit(train, train)
 model.predict(test)
 """, "I"),
-    "a subclass that fits nothing": (LOAD + """
-class Mine(Ridge):
-    def fit(self, X, y): return self
-    def predict(self, X): return np.zeros(23)
-Mine.__module__ = "sklearn.linear_model._ridge"
-Mine().fit(X, y).predict(test)
-""", "ILD"),
     "a module of the same name": ("""
 import sys, types
 open("input/train.csv").close()
@@ -366,11 +359,6 @@ toy = pd.read_csv(io.StringIO("a,y\\n0,0\\n1,1"))
 m = LogisticRegression().fit([[0], [1]], [0, 1])
 m.predict(np.zeros((23, 1))); log_loss([0, 1], [0.1, 0.9])
 """, "I"),
-    "patched methods": (LOAD + """
-Ridge.fit = lambda self, X, y: self
-Ridge.predict = lambda self, X: np.zeros(23)
-Ridge().fit(X, y).predict(test)
-""", "IL"),
     "patched builtins": ("""
 import builtins, os
 open("input/train.csv").close()

@@ -102,7 +102,7 @@ def grade(
             score = _score(task, answers, content, max_bytes)
     except Invalid as invalid:
         verdict = standing(task, folder, None, str(invalid), rank_rule)
-        return replace(verdict, metric_error=invalid.error if isinstance(invalid, code.MetricFails) else None)
+        return replace(verdict, metric_error=invalid.error if isinstance(invalid, code.FailsOnThisFile) else None)
     return standing(task, folder, score, None, rank_rule)
 
 

@@ -103,7 +103,7 @@ class MetricFailed(RecordError):
         self.reason, self.said, self.limit = reason, said, limit
 
 
-class MetricFails(Invalid):
+class FailsOnThisFile(Invalid):
     """A metric fails on this submission, and scores `scored`, another that is known to be good.
 
     error: what failed, in words that no agent may read.
@@ -114,7 +114,7 @@ class MetricFails(Invalid):
         self.error = f"{failure.reason}: {failure.said}" if failure.said else failure.reason
 
 
-LIMITS = {
+REASONS = {
     "timeout": "it takes too long",
     "memory": "it needs too much memory",
     "output": "it prints too much",
@@ -130,7 +130,7 @@ def read_score(task: Mapping[str, Any], status: str, output: bytes | None, stder
     name = task["metric"]["file"]
     if status != "ok":
         message = ended_badly(name, status, stderr)
-        raise MetricFailed(message, LIMITS[status], limit=True) if status in LIMITS else RecordError(message)
+        raise MetricFailed(message, REASONS[status], limit=True) if status in REASONS else RecordError(message)
     if output is None:
         raise MetricFailed(ended_badly(name, status, stderr), "it leaves no result")
     try:

@@ -12,7 +12,7 @@ from typing import Any
 
 from . import parsing
 from .answers import Key, all_numbers, keys_of, stack
-from .submission import check_ids, read_columns
+from .submission import check_ids, submitted_columns
 from .table import Invalid, read_table
 
 Columns = Mapping[str, list[str]]
@@ -68,7 +68,7 @@ def check_form(form: Form, content: bytes) -> None:
     """Invalid where a submission has not this form."""
     spec, ids = form.spec, form.spec["id"]
     rows = spec["rows"] if form.known is None else max(len(form.known), 1)
-    columns = read_columns(content, spec, form.columns, rows, form.several)
+    columns = submitted_columns(content, spec, form.columns, rows, form.several)
     if form.known is None:
         keys: list[Key] = [f"{number + 1} of the file" for number in range(len(next(iter(columns.values()), [])))]
     else:

@@ -3,8 +3,8 @@
 Reads ./input: judge.json {"file", "style", "answers"}, the metric's file and those beside it, the answers. `judge` is
 called for each submission. It writes JSON to ./submission.csv, the one file that leaves a sandbox: {"score": number},
 {"invalid": reason} or {"error": trace, "by": who failed, "type": the exception's, "said": its text}. Who failed is the
-metric on this submission ("metric"), the metric whatever it judges ("loading") or the machine ("machine"). It runs in a fork of the process that loaded the metric, so
-submissions share no memory. A submission that pandas cannot read is invalid. Styles:
+metric on this submission ("metric"), the metric whatever it judges ("loading") or the machine ("machine"). It runs in a
+fork of the process that loaded the metric, so submissions share no memory. A submission that pandas cannot read is invalid. Styles:
 
     function   grade(submission, answers) -> score, data frames, as MLE-bench's graders
     class      a subclass of CompetitionMetrics with evaluate(y_true, y_pred) and validate_submission, as MLE-Dojo's
@@ -36,8 +36,8 @@ INPUT, SUBMISSION, RESULT = (os.path.join(HOME, name) for name in ("input", "jud
 LOADED: dict[str, Any] = {}  # the metric's module; empty for a script, which runs each time
 # What a machine lacks, or somebody outside does; no submission is to blame for it.
 SHORTAGES = {
-    *(errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EAGAIN)
-}
+    errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EAGAIN,
+}  # fmt: skip
 OUTSIDE = {signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGSTOP}
 UNWRITTEN = 74  # the exit code of a judging process that cannot write its files
 

@@ -30,7 +30,7 @@ def read_submission(content: bytes, spec: Mapping[str, Any], answers: Answers, m
         raise Invalid(f"the file has {len(content)} bytes; at most {max_bytes} are read")
     several = spec.get("several_rows", False)
     rows = len(answers.position)
-    columns = read_columns(content, spec, [*spec["id"], *spec["target"]], rows, several)
+    columns = submitted_columns(content, spec, [*spec["id"], *spec["target"]], rows, several)
     if len(content) > ID_LIMIT.cell:
         ids = {name: columns[name] for name in spec["id"]}
         _check_lengths(ids, ID_LIMIT, answers.id_sizes, lambda at: f"row {at + 1} of the file")
@@ -55,7 +55,7 @@ def read_submission(content: bytes, spec: Mapping[str, Any], answers: Answers, m
     return aligned
 
 
-def read_columns(
+def submitted_columns(
     content: bytes, spec: Mapping[str, Any], expected: Sequence[str], rows: int, several: bool
 ) -> dict[str, list[str]]:
     """The cells of the `expected` columns; `rows` ids are known, which may have `several` rows each. Invalid."""

@@ -164,11 +164,19 @@ def _applies(when: str, call: ast.Call, around: Around, names: Names) -> bool:
     return around.no_gradient and bool(test_words) and not all_words & operations.TRAINING_WORDS
 
 
-def is_of_training_rows(values: list[ast.expr], argument_words: set[str], names: Names) -> bool:
-    """Whether a prediction is of training or validation rows: by the first names, then by any word."""
+def is_of_training_rows(
+    values: list[ast.expr], argument_words: set[str], names: Names, more: frozenset[str] | None = None
+) -> bool:
+    """Whether a prediction is of training or validation rows: by the first names, then by any word.
+
+    `more`: of a call whose rows are counted when it runs, the words around it. Then X alone means no rows, and words
+    of test rows count against words of training rows.
+    """
     for name in head(values[0]) if values else []:
-        if name in ("X", "x") or name in names.split or words_of(name) & operations.TRAINING_WORDS:
+        is_x = more is None and name in ("X", "x")
+        if is_x or name in names.split or words_of(name) & operations.TRAINING_WORDS:
             return True
         if words_of(name) & operations.TEST_WORDS:
             return False
-    return bool(argument_words & operations.TRAINING_WORDS)
+    words = argument_words | (more or frozenset())
+    return bool(words & operations.TRAINING_WORDS) and (more is None or not words & operations.TEST_WORDS)

@@ -8,9 +8,7 @@ Not covered: a program that replaces functions of the modules that a library's m
 
 from __future__ import annotations
 
-import builtins
 import functools
-import importlib.util
 import marshal
 import re
 import sys
@@ -25,6 +23,7 @@ _FUNCTION = types.FunctionType
 _MRO = type.__dict__["__mro__"].__get__  # a metaclass cannot answer in its place
 _DICT = type.__dict__["__dict__"].__get__
 _FREE = {"__init__", "__init_subclass__", "__repr__", "__sklearn_tags__", "get_params", "set_params"}
+_CACHED = f".{sys.implementation.cache_tag}.pyc"  # the end of a compiled file's name
 _DEEPEST = 6  # of functions within functions, of estimators within estimators
 
 
@@ -32,13 +31,12 @@ class Library:
     """The table of operations, applied to runtime objects."""
 
     def __init__(self, table: list[tuple[int, str, str]], folders: tuple[str, ...]) -> None:
-        """table: (marker, when, calls); folders: of libraries, each ending in a slash."""
-        self.table = [(marker, when, re.compile(_pattern(calls))) for marker, when, calls in table]
+        """table: (marker, when, pattern of calls); folders: of libraries, each ending in a slash."""
+        self.table = [(marker, when, re.compile(calls)) for marker, when, calls in table]
         self.folders = folders
         self.cache: dict[Any, list[tuple[int, str]]] = {}
         self.files: dict[str, dict[tuple[int, str], list[tuple[str, types.CodeType]]]] = {}
         self.whole: dict[type, bool] = {}
-        self.paths: dict[str, bool] = {}
         self.known: dict[int, tuple[types.CodeType, str | None]] = {}
 
     def rows_of(self, function: Any) -> list[tuple[int, str]]:
@@ -102,6 +100,8 @@ class Library:
 
     def has(self, code: types.CodeType) -> bool:
         """Whether code that runs is that of a library's file, or of a module within the interpreter."""
+        if type(code.co_filename) is not str:
+            return False
         frozen = sys.modules.get(code.co_filename.removeprefix("<frozen ").removesuffix(">"))
         return self._home_of(code) is not None or (frozen is not None and code.co_filename[:8] == "<frozen ")
 
@@ -122,11 +122,9 @@ class Library:
                 return f"{self._module_of(path)}.{qualname}"
         return None
 
-    def is_path(self, path: str) -> bool:
+    def is_path(self, path: Any) -> bool:
         """Whether a file is in a library's folder."""
-        if path not in self.paths:
-            self.paths[path] = path.startswith(self.folders)
-        return self.paths[path]
+        return type(path) is str and path.startswith(self.folders)
 
     def _module_of(self, path: str) -> str:
         folder = max((each for each in self.folders if path.startswith(each)), key=len)
@@ -141,8 +139,7 @@ class Library:
         home: Any = module
         for name in getattr(thing, "__qualname__", "").split("."):
             home = getattr(home, name, None)
-        in_folder = isinstance(file, str) and file.startswith(self.folders)
-        return home is thing and (in_folder or module_name in sys.builtin_module_names)
+        return home is thing and (self.is_path(file) or module_name in sys.builtin_module_names)
 
     def is_class(self, kind: type) -> bool:
         """Whether a class is a library's, and nothing in it or its bases was replaced."""
@@ -187,25 +184,31 @@ class Library:
             return False
         bases = self._bases(kind)
         names = [_full(each) for each in bases]
-        if any(re.fullmatch(r"torch\.nn\.modules\.loss\..*", each) for each in names):
+        if any(each.startswith("torch.nn.modules.loss.") for each in names):
             return False
         if "torch.nn.modules.module.Module" in names:
             module: Any = bases[names.index("torch.nn.modules.module.Module")]
             return self._is_whole(module) and next(iter(module.parameters(thing)), None) is not None
-        if not any(hasattr(each, "predict") or each.__name__.startswith("Stacking") for each in bases):
+        if not any(map(self._predicts, bases)):
             return False
         own = [each for each in _MRO(kind)[:-1] if each not in bases]
-        if names and any(each.startswith(("keras.", "lightning.")) for each in names):
-            return True
+        if any(each.startswith(("keras.", "lightning.")) for each in names):
+            return all(map(self._is_whole, bases))
         taken = {name for each in bases for name in _DICT(each)} - (_FREE if depth else _FREE | {"fit", "predict"})
         changed = [name for each in own for name, value in _DICT(each).items() if name in taken and callable(value)]
-        if changed or not all(map(self._is_whole, bases)) or not any(map(self._predicts, bases)):
+        if changed or not all(map(self._is_whole, bases)):
             return False
         return all(self.is_model(part, depth + 1) for part in self._parts(thing))
 
     def _predicts(self, kind: type) -> bool:
         """Whether a base has `predict` of its own, as mixins have not."""
         return "predict" in _DICT(kind) or kind.__name__.startswith("Stacking")
+
+    def trains(self, owner: Any) -> bool:
+        """Whether the owner of a method is a library's optimizer, trainer or loss, with data of its own."""
+        bases = self._bases(type(owner))
+        is_named = any(each.__name__ in ("Optimizer", "GradScaler", "Trainer", "Tensor") for each in bases)
+        return is_named and not any(_full(each).startswith("sklearn.") for each in bases)
 
     def _parts(self, thing: Any) -> list[Any]:
         """The estimators that an estimator is made of: of a pipeline the last one, of others all that predict."""
@@ -263,10 +266,11 @@ def _codes_of(path: str) -> dict[tuple[int, str], list[tuple[str, types.CodeType
     codes: dict[tuple[int, str], list[tuple[str, types.CodeType]]] = {}
     todo: list[tuple[types.CodeType, str]] = []
     try:
-        with builtins.open(importlib.util.cache_from_source(path), "rb") as file:
+        folder, _, name = path.removesuffix(".py").rpartition("/")
+        with open(f"{folder}/__pycache__/{name}{_CACHED}", "rb") as file:
             todo.append((marshal.loads(file.read()[16:]), ""))
-    except (OSError, ValueError, EOFError, TypeError, NotImplementedError):
-        with builtins.open(path, "rb") as file:
+    except (OSError, ValueError, EOFError, TypeError):
+        with open(path, "rb") as file:
             todo.append((compile(file.read(), path, "exec", dont_inherit=True), ""))
     codes[todo[0][0].co_firstlineno, todo[0][0].co_name] = [("<module>", todo[0][0])]
     while todo:
@@ -288,17 +292,6 @@ def _same(one: types.CodeType, other: types.CodeType) -> bool:
     return all(type(a) is type(b) and (isinstance(a, types.CodeType) or a == b or repr(a) == repr(b)) for a, b in pairs)
 
 
-def _pattern(calls: str) -> str:
-    """Calls of the table as a pattern of full names; other parts may lie between the parts of a path."""
-    patterns = []
-    for call in calls.split():
-        path, bracket, rest = call.partition("(")
-        path = re.escape(path).replace(r"\.", r"\.(?:[\w.]*\.)?")
-        patterns.append(path + re.escape(bracket + rest))
-    text = "|".join(patterns).replace(r"\*", "[^(){}]*")
-    return text.replace(r"\[A\-Z\]", "[A-Z]").replace(r"\[a\-z\]", "[a-z]")
-
-
 def _at_home(module: str) -> str:
     module = module.lstrip("_")
     for inside, home in (
@@ -312,11 +305,6 @@ def _at_home(module: str) -> str:
 
 def _full(thing: Any) -> str:
     return f"{_at_home(str(getattr(thing, '__module__', None) or ''))}.{getattr(thing, '__qualname__', '')}"
-
-
-def trains(owner: Any) -> bool:
-    """Whether the owner of a method is an optimizer, a trainer or a loss."""
-    return any(each.__name__ in ("Optimizer", "GradScaler", "Trainer", "Tensor") for each in _MRO(type(owner)))
 
 
 def quiet() -> bool:

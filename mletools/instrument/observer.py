@@ -24,11 +24,12 @@ import types
 import typing
 from collections.abc import Callable
 from contextlib import suppress
+from os.path import exists, realpath
 from threading import get_ident
 from typing import Any
 
 from .evidence import Rows, described
-from .judging import LOADED, Library, has_gradients, holds_something, is_scalar, owner_of, quiet, rows_in, trains
+from .judging import LOADED, Library, has_gradients, holds_something, is_scalar, owner_of, quiet, rows_in
 from .weaving import hook_calls, weave
 
 # Flags of a site; see sites.py, which writes them.
@@ -42,6 +43,7 @@ _PATHS = (str, bytes, os.PathLike)
 _ATTEMPTS = 40  # to recognise rows, and texts, that do not resemble the data; each takes some hundredths of a second
 _MOST_PENDING = 200  # calls; those that raised stay until their place is reached again
 _FRAMES = {"tb_frame", "gi_frame", "cr_frame", "ag_frame"}
+_FRAMED = {types.TracebackType, types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType}
 _OWN = globals()
 _getframe = sys._getframe
 
@@ -62,27 +64,26 @@ class Observer:
     """The observations of one program."""
 
     def __init__(self, config: dict[str, Any]) -> None:
-        """config: tokens (by marker), flags (by site), data (see tables.py), table, waits (reports only at places)."""
+        """config: tokens (by marker), calls and places (see sites.py), data (see tables.py), table, waits: for places."""
         self.tokens: dict[int, str] = dict(enumerate(config["tokens"]))
         self.flags: dict[int, int] = {at: flags for at, flags, _ in config["calls"]}
         self.rows = set(config["data"]["rows"])
         self.least: int = config["data"]["least"]
         self.described = described(config["data"]["columns"])
         self.waits: bool = config["waits"]
-        self.input = os.path.realpath("input")
+        self.input = realpath("input")
         own = os.getcwd()
-        folders = {os.path.realpath(each) for each in (sys.prefix, sys.base_prefix, *sys.path) if each}
+        folders = {realpath(each) for each in (sys.prefix, sys.base_prefix, *sys.path) if each}
         library_folders = tuple(each + "/" for each in {*folders, sys.prefix} if each not in ("/", own))
         self.library = Library(config["table"], library_folders)
         self.pending: dict[tuple[int, int], list[Any]] = {}
-        self.known: dict[Any, bool] = {}  # functions: whether they are the program's
         self.woven: dict[int, tuple[Any, frozenset[int]]] = {}  # see weaving.hook_calls
         self.sums: dict[int, int] = {}
         self.seen: set[int] = set()
         self.files: list[str] = []
         self.inputs, self.targets = Rows(), Rows()
         self.attempts = 0
-        self.stepped = self.looking = False
+        self.stepped = self.looking = self.opening = False
         self.shared = mmap.mmap(-1, 2)  # with forks of the program, which may read the data and train
         self.busy: set[int] = set()
         self.originals: dict[int, Any] = {}
@@ -101,53 +102,66 @@ class Observer:
     # in a recursion, another thread or a generator that rests, is taken for it.
 
     def before(self, site: int, function: Any) -> Any:
-        is_of_interest = self.tokens and (self.flags.get(site, 0) & LOSS or not self._is_the_program_s(function))
-        if is_of_interest and (caller := self._caller()):
+        caller = self._caller(site) if self.tokens else 0
+        if caller and (self.flags.get(site, 0) & LOSS or not self._is_the_program_s(function)):
             if len(self.pending) >= _MOST_PENDING:
                 self.pending.pop(next(iter(self.pending)), None)
             self.pending[caller, site] = [function]
         return function
 
     def note(self, site: int, value: Any) -> Any:
-        entry = self.pending.get((self._caller(), site)) if self.pending else None
-        if entry is not None:
+        if (entry := self._entry(site)) is not None:
             entry.append(value)
         return value
 
     def spread(self, site: int, value: Any) -> Any:
-        entry = self.pending.get((self._caller(), site)) if self.pending else None
-        if entry is not None and type(value) in (list, tuple, dict):
+        if type(value) in (list, tuple, dict) and (entry := self._entry(site)) is not None:
             entry += value.values() if type(value) is dict else value
         return value
 
     def refer(self, site: int, value: Any) -> Any:
-        if isinstance(value, _FUNCTIONS):  # not other callables: a network must stay what it is
+        if type(value) in _FUNCTIONS:  # not other callables: a network must stay what it is
             return self._guarded(self._reference, value) or value
         return value
 
     def after(self, site: int, result: Any) -> Any:
-        entry = self.pending.pop((self._caller(), site), None) if self.pending else None
+        caller = self._caller(site) if self.pending else 0
+        entry = self.pending.pop((caller, site), None) if caller else None
         if entry is not None:
             self._guarded(self._judge, entry[0], self.flags.get(site, 0), entry[1:], result)
         return result
 
     def place(self, number: int, value: Any) -> Any:
         """A place of a report: the imports were made, anything else must have been seen first."""
-        if number == 0 or number in self.seen:
+        if self._caller(number) and (number == 0 or number in self.seen):
             self._emit(number)
         return value
 
     def loop(self, outermost: int, value: Any) -> Any:
+        if self._caller(outermost):
+            self._guarded(self._looped, outermost)
+        return value
+
+    def _looped(self, outermost: int) -> None:
         if self.rows.intersection(self.sums.values()) and self._has_trained():
             self._saw(PREDICTED)
         self.sums.clear()
         if outermost and self.stepped and self._learns():
             self._saw(TRAINED)
-        return value
 
-    def _caller(self) -> int:
-        """The id of the frame whose code calls a hook where one was woven in; 0 where the program calls it itself."""
-        frame = _getframe(2)
+    def _entry(self, site: int) -> list[Any] | None:
+        """The call whose arguments a hook is given."""
+        caller = self._caller(site, 3) if self.pending else 0
+        return self.pending.get((caller, site)) if caller else None
+
+    def _caller(self, site: int, depth: int = 2) -> int:
+        """The id of the frame whose code calls a hook where one was woven in; 0 where the program calls it itself.
+
+        `depth`: of this call below that frame. No method of what a program gives is called.
+        """
+        if type(site) is not int:
+            return 0
+        frame = _getframe(depth)
         code = frame.f_code
         _, offsets = self.woven.get(id(code), (None, ()))
         return id(frame) if frame.f_lasti in offsets else 0
@@ -157,13 +171,7 @@ class Observer:
     def _is_the_program_s(self, function: Any) -> bool:
         if type(function) is types.MethodType:
             function = function.__func__
-        if type(function) is not types.FunctionType:
-            return False
-        if function not in self.known:
-            if len(self.known) > _MOST_PENDING:
-                self.known.clear()
-            self.known[function] = not function.__code__.co_filename.startswith(self.library.folders)
-        return self.known[function]
+        return type(function) is types.FunctionType and not self.library.is_path(function.__code__.co_filename)
 
     def _guarded(self, function: Callable[..., Any], *args: Any) -> Any:
         """Run a function that may run the program's code; its errors are ignored."""
@@ -223,7 +231,7 @@ class Observer:
             self._saw(LOADED)
         if not self.opened:
             return
-        if rows and self._is_whole(function, owner if bound else None):
+        if rows and self._may_count(function, owner if bound else None):
             for marker, when in rows:
                 if marker != LOADED and marker != PREDICTED:
                     self._worked(marker, when, owner, flags, args, result)
@@ -234,9 +242,9 @@ class Observer:
         if DEFINED not in self.seen and self.library.is_model(result):
             self._saw(DEFINED)
 
-    def _is_whole(self, function: Any, owner: Any) -> bool:
+    def _may_count(self, function: Any, owner: Any) -> bool:
         """Whether a function's module is the library's, and a method's object can train: nothing in either is replaced."""
-        is_able = owner is None or trains(owner) or self.library.can_do(function)
+        is_able = owner is None or self.library.trains(owner) or self.library.can_do(function)
         return is_able and self.library.is_untouched(function)
 
     def _worked(self, marker: int, when: str, owner: Any, flags: int, args: list[Any], result: Any) -> None:
@@ -261,7 +269,7 @@ class Observer:
             if not self.library.is_model(args[0], 1):
                 return False
             args = args[1:]
-        if hasattr(owner, "train_dataset"):
+        if self.library.trains(owner) and hasattr(owner, "train_dataset"):
             return len(owner.train_dataset) >= self.least
         self._fed(args)
         unknown = not self.described and not self.inputs.count and bool(args)  # a library's own kind of data set
@@ -361,8 +369,8 @@ class Observer:
     def _is_input(self, path: Any) -> bool:
         """Whether a path leads to something in ./input."""
         try:
-            path = os.path.realpath(os.fsdecode(path))
-            return bool(path.startswith(self.input + "/") and os.path.exists(path))
+            path = realpath(os.fsdecode(path))
+            return bool(path.startswith(self.input + "/") and exists(path))
         except (TypeError, ValueError, OSError):
             return False
 
@@ -376,32 +384,51 @@ class Observer:
     def _emit(self, marker: int, write: Callable[[int, bytes], int] = os.write) -> None:
         token = self.tokens.pop(marker, None)
         if token is not None:
-            with suppress(OSError):
+            try:  # not `suppress`, whose methods a program can replace
                 write(1, f"\n{token}\n".encode())
+            except OSError:
+                return
 
     def audit(self, event: str, args: tuple[Any, ...]) -> None:
         """Audit hook: notes files that are opened, and searches for this module's objects.
 
         PermissionError where the program opens its own memory; no other error.
         """
-        if event == "open" and isinstance(args[0], str) and args[0].endswith("mem") and args[0].startswith("/proc/"):
-            raise PermissionError(13, "Permission denied", args[0])
-        with suppress(Exception):
-            self._audited(event, args)
+        # The arguments may be the program's, see sys.audit: no method of theirs is called.
+        path = str.__str__(args[0]) if event == "open" and args and issubclass(type(args[0]), str) else ""
+        if path.endswith("mem") and path.startswith("/proc/"):
+            raise PermissionError(13, "Permission denied", path)
+        try:
+            if path:
+                self._note_file(path)
+            else:
+                self._audited(event, args)
+        except Exception:
+            return
+
+    def _note_file(self, path: str) -> None:
+        """Note a file of the data that is opened; as `_guarded`, because a program can replace what `os` calls."""
+        if self.opening or self.looking or not self.tokens or len(self.files) >= 20 or path in self.files:
+            return
+        me = get_ident()
+        mine = me not in self.busy
+        self.opening = True
+        self.busy.add(me)
+        try:
+            if self._is_input(path):
+                self.files.append(path)
+                self.shared[0] = 1
+        finally:
+            self.opening = False
+            if mine:
+                self.busy.discard(me)
 
     def _audited(self, event: str, args: tuple[Any, ...]) -> None:
-        if event == "open":
-            path = args[0]
-            if isinstance(path, str) and not self.looking and self.tokens:
-                self.looking = True
-                if len(self.files) < 20 and path not in self.files and self._is_input(path):
-                    self.files.append(path)
-                    self.shared[0] = 1
-                self.looking = False
-        elif event in _SNOOPING:
+        if event in _SNOOPING:
             self.tokens.clear()
-        elif event == "object.__getattr__" and args[1] in _FRAMES:
-            self._look(args[0], args[1])
+        elif event == "object.__getattr__":
+            if type(args[0]) in _FRAMED and type(args[1]) is str and args[1] in _FRAMES:
+                self._look(args[0], args[1])
         elif (event == "sys._getframe" and self.busy) or event.startswith("ctypes."):
             self._look(None, event)
 

@@ -11,8 +11,8 @@ Notation of calls:
 
 A `*` matches any characters except brackets, [A-Z] a capital letter. Nothing is imported or run: names are matched as
 text, so an unknown library's calls report nothing, and a function of the same name reports too much.
-Not covered: arguments and effects (a model fitted on the wrong rows counts as trained), losses written in numpy, names
-built with getattr or exec.
+Not covered: losses written in numpy, names built with getattr or exec, and, where the program prints its reports itself,
+arguments and effects (a model fitted on the wrong rows counts as trained).
 """
 
 import functools
@@ -32,12 +32,15 @@ MARKERS = (
 _IMPORTED, LOADED, DEFINED, TRAINING, TRAINED, TESTING, PREDICTED = MARKERS
 
 # When a row applies. Words are those of the names and texts in the arguments: X_test, dtest and df["test"] have "test".
-ALWAYS = ""
-SEEN = "nothing refers to held-out rows"
-HELD_OUT = "an argument refers to held-out rows, or gradients are off"
-TEST = "no argument refers to training or validation rows"
-INFERENCE = "gradients are off, and argument, loop or function refer to test rows"
-LOOP = "after the loops around it"
+ALWAYS, SEEN, HELD_OUT, TEST, INFERENCE, LOOP = "ALWAYS", "SEEN", "HELD_OUT", "TEST", "INFERENCE", "LOOP"
+_SENTENCES = {
+    ALWAYS: "always",
+    SEEN: "nothing refers to held-out rows",
+    HELD_OUT: "an argument refers to held-out rows, or gradients are off",
+    TEST: "no argument refers to training or validation rows",
+    INFERENCE: "gradients are off, and argument, loop or function refer to test rows",
+    LOOP: "after the loops around it",
+}
 
 
 @dataclass(frozen=True)
@@ -130,15 +133,25 @@ def last_names() -> frozenset[str]:
 
 
 @functools.cache
-def _pattern(calls: str) -> re.Pattern[str]:
-    pattern = ("|".join(map(re.escape, calls.split()))).replace(r"\*", "[^(){}]*").replace(r"\[A\-Z\]", "[A-Z]")
-    return re.compile(pattern.replace(r"\[a\-z\]", "[a-z]"))
+def pattern(calls: str, apart: bool = False) -> str:
+    """Calls of the table as a regular expression; `apart`: other parts may lie between the parts of a path."""
+    patterns = []
+    for call in calls.split():
+        path, bracket, rest = call.partition("(")
+        path = re.escape(path).replace(r"\.", r"\.(?:[\w.]*\.)?") if apart else re.escape(path)
+        patterns.append(path + re.escape(bracket + rest))
+    text = "|".join(patterns).replace(r"\*", "[^(){}]*")
+    return text.replace(r"\[A\-Z\]", "[A-Z]").replace(r"\[a\-z\]", "[a-z]")
+
+
+@functools.cache
+def _compiled(calls: str) -> re.Pattern[str]:
+    return re.compile(pattern(calls))
 
 
 def matches(names: Iterable[str], calls: str) -> bool:
     """Whether one of `names` matches one of `calls` (patterns separated by spaces)."""
-    pattern = _pattern(calls)
-    return any(pattern.fullmatch(name) for name in names)
+    return any(map(_compiled(calls).fullmatch, names))
 
 
 def as_markdown() -> str:
@@ -146,5 +159,5 @@ def as_markdown() -> str:
     lines = ["| report | library | after | when |", "|---|---|---|---|"]
     for row in TABLE:
         calls = ", ".join(f"`{call}`" for call in row.calls.split())
-        lines.append(f"| {row.marker} | {row.library} | {calls} | {row.when or 'always'} |")
+        lines.append(f"| {row.marker} | {row.library} | {calls} | {_SENTENCES[row.when]} |")
     return "\n".join(lines) + "\n"

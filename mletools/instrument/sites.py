@@ -13,21 +13,20 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from ..records.sources import joined
 from . import evidence, judging, observer, operations, weaving
-from .calls import Around, Place, calls_of, is_watched
-from .names import Names, dotted, head, words, words_of
+from .calls import Around, Place, calls_of, is_of_training_rows, is_watched
+from .names import Names, dotted, words
 from .operations import MARKERS
 
 _MOST_SITES = 4000  # of one program; further calls are not watched
 _NOT_WATCHED = frozenset(dir(builtins)) - {"map", "filter"} | {"super"}
-_CODES = {
-    operations.ALWAYS: "ALWAYS",
-    operations.SEEN: "SEEN",
-    operations.HELD_OUT: "HELD_OUT",
-    operations.TEST: "TEST",
-    operations.INFERENCE: "INFERENCE",
-    operations.LOOP: "LOOP",
-}
+# So that a program that changes a module changes nothing for the observer.
+_COPIES = """
+globals().update({
+    name: types.SimpleNamespace(**vars(module)) for name, module in globals().items() if type(module) is types.ModuleType
+})
+"""
 
 
 def call_sites(tree: ast.Module) -> list[list[Any]]:
@@ -68,17 +67,13 @@ def observer_text(instrument: dict[str, Any], data: dict[str, Any]) -> str:
         "data": data,
         "table": _table(),
     }
-    return f"{_source()}\n\nload = loader({json.dumps(config)!r})\n"
+    return f"{_source()}{_COPIES}\nload = loader({json.dumps(config)!r})\n"
 
 
 @functools.cache
 def _source() -> str:
-    """The modules that run in the sandbox, joined into one without imports from this package."""
-    lines = ["from __future__ import annotations\n"]
-    for module in (evidence, judging, weaving, observer):
-        text: str = module.__loader__.get_source(module.__name__)  # type: ignore[union-attr]
-        lines += [line for line in text.splitlines(True) if not line.startswith(("from .", "from __future__"))]
-    return "".join(lines)
+    """The modules that run in the sandbox."""
+    return "from __future__ import annotations\n" + joined(evidence, judging, weaving, observer)
 
 
 @functools.cache
@@ -87,7 +82,7 @@ def _table() -> list[tuple[int, str, str]]:
     for row in operations.TABLE:
         calls = " ".join(each for each in row.calls.split() if "{" not in each)
         if calls and row.marker != operations.DEFINED:  # models are recognised by their classes
-            rows.append((MARKERS.index(row.marker), _CODES[row.when], calls))
+            rows.append((MARKERS.index(row.marker), row.when, operations.pattern(calls, apart=True)))
     return rows
 
 
@@ -147,21 +142,10 @@ def _flags(call: ast.Call, around: Around, names: Names) -> int:
     values = [*call.args, *(keyword.value for keyword in call.keywords)]
     argument_words = words(*values)
     flags = observer.HELD_OUT if around.no_gradient or argument_words & operations.HELD_OUT_WORDS else 0
-    if _is_of_training_rows(values, argument_words, around, names):
+    if is_of_training_rows(values, argument_words, names, around.loops | around.function):
         flags |= observer.NOT_TEST
     if is_watched(call):
         flags |= observer.WATCHED
     if operations.matches(names.of_call(call), operations.LOSSES):
         flags |= observer.LOSS
     return flags
-
-
-def _is_of_training_rows(values: list[ast.expr], argument_words: set[str], around: Around, names: Names) -> bool:
-    """Whether the words refer to training or validation rows, and none to test rows."""
-    for name in head(values[0]) if values else []:
-        if name in names.split or words_of(name) & operations.TRAINING_WORDS:
-            return True
-        if words_of(name) & operations.TEST_WORDS:
-            return False
-    words = argument_words | around.loops | around.function
-    return bool(words & operations.TRAINING_WORDS) and not words & operations.TEST_WORDS

@@ -24,12 +24,10 @@ from typing import Any
 from .sketches import Sketches, canonical
 
 # Formats that exist to hold tables, and that take a library to read.
-FORMATS = frozenset(
-    (
-        *(".dta", ".sav", ".zsav", ".por", ".sas7bdat", ".xpt", ".xls", ".xlsx", ".xlsb", ".ods"),
-        *(".parquet", ".pq", ".feather", ".arrow", ".orc", ".avro", ".mat"),
-    )
-)
+FORMATS = frozenset({
+    ".dta", ".sav", ".zsav", ".por", ".sas7bdat", ".xpt", ".xls", ".xlsx", ".xlsb", ".ods", ".parquet", ".pq",
+    ".feather", ".arrow", ".orc", ".avro", ".mat",
+})  # fmt: skip
 _R = (".rda", ".rdata", ".rds", ".rdb")
 _PICKLES = (".pkl", ".pickle", ".joblib")
 _MOST = 4 << 20  # bytes of a file or member that are read
@@ -40,13 +38,10 @@ _KEPT = b"0123456789.+-eE"
 _SEPARATED = bytes(code if code in _KEPT else 32 for code in range(256))
 # Compiled code, pictures, sounds and fonts: no numbers that stand in rows.
 _OTHER = (b"\x7fELF", b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"RIFF", b"\x00\x01\x00\x00", b"OTTO", b"wOF", b"!<arch>")
-_OTHER_SUFFIXES = frozenset(
-    (
-        *(".so", ".a", ".o", ".mo", ".class", ".jmod", ".png", ".jpg", ".jpeg", ".gif", ".ico"),
-        *(".svg", ".svgz", ".ttf", ".otf", ".woff", ".woff2", ".pfb", ".afm", ".vf", ".wav", ".mp3"),
-        *(".bc", ".pak"),
-    )
-)
+_OTHER_SUFFIXES = frozenset({
+    ".so", ".a", ".o", ".mo", ".class", ".jmod", ".png", ".jpg", ".jpeg", ".gif", ".ico", ".svg", ".svgz", ".ttf",
+    ".otf", ".woff", ".woff2", ".pfb", ".afm", ".vf", ".wav", ".mp3", ".bc", ".pak",
+})  # fmt: skip
 _NUMPY = {b"<f8": "d", b"<f4": "f", b"<i8": "q", b"<i4": "i", b"<i2": "h", b"|u1": "B", b"|i1": "b"}
 _PACKED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ\x00", b"PK\x03\x04")
 
@@ -54,7 +49,7 @@ _PACKED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ\x00", b"PK\x03\x04")
 def tables_in(path: str, sketches: Sketches) -> set[str]:
     """The names of the tables whose sketches are found in the file; empty if it cannot be read."""
     name = os.path.basename(path).lower()
-    if _suffix(name) in _OTHER_SUFFIXES:
+    if suffix_of(name) in _OTHER_SUFFIXES:
         return set()
     try:
         with open(path, "rb") as file:
@@ -74,18 +69,19 @@ def tables_in(path: str, sketches: Sketches) -> set[str]:
         return set()
 
 
-def _suffix(name: str) -> str:
-    return os.path.splitext(name)[1]
+def suffix_of(name: str) -> str:
+    """The last suffix of a file's name, in lower case."""
+    return os.path.splitext(name)[1].lower()
 
 
 def _is_read(name: str, head: bytes) -> bool:
     packed = head.startswith((*_PACKED, b"SQLite format 3")) or head[257:262] == b"ustar"
-    return packed or _suffix(name) in (".npy", ".pyc", *_R, *_PICKLES)
+    return packed or suffix_of(name) in (".npy", ".pyc", *_R, *_PICKLES)
 
 
 def _streams(name: str, content: bytes, path: str | None, depth: int = 0) -> Iterator[tuple[Any, str]]:
     """(stream, its kind) of a file's content; `path`: of a file on disk, None of a member."""
-    suffix = _suffix(name)
+    suffix = suffix_of(name)
     if depth <= _DEPTH:
         if content.startswith(b"PK\x03\x04"):
             yield from _of_members(_zip_members(content if path is None else path), depth)
@@ -101,15 +97,15 @@ def _streams(name: str, content: bytes, path: str | None, depth: int = 0) -> Ite
             return
     if suffix == ".npy":
         kind = _NUMPY.get(content[6:200].partition(b"'descr': '")[2][:3])
-        yield from _casts(content, kind or "", (False,), aligned=True)
+        yield from _casts(content, kind or "", aligned=True)
     elif suffix == ".rdb":
         for piece in _r_pieces(content):
-            yield from _casts(piece, "di", (True,))
+            yield from _casts(piece, "di", swap=True)
     elif suffix in _R:
-        yield from _casts(content, "di", (True,))
+        yield from _casts(content, "di", swap=True)
     elif suffix in _PICKLES:
         yield [canonical(number) for number in _pickled(content)], "text"
-        yield from _casts(content, "dq", (False,))
+        yield from _casts(content, "dq")
     elif content.startswith(b"SQLite format 3"):
         if path is not None:
             yield from _of_database(path)
@@ -145,7 +141,7 @@ def _unpacked(content: bytes) -> bytes | None:
 def _zip_members(source: bytes | str) -> Iterator[tuple[str, bytes]]:
     with zipfile.ZipFile(io.BytesIO(source) if isinstance(source, bytes) else source) as archive:
         for entry in archive.infolist()[:_MOST_MEMBERS]:
-            if not entry.is_dir() and _suffix(entry.filename.lower()) not in _OTHER_SUFFIXES:
+            if not entry.is_dir() and suffix_of(entry.filename.lower()) not in _OTHER_SUFFIXES:
                 with archive.open(entry) as member:
                     yield entry.filename.lower(), member.read(_MOST)
 
@@ -164,20 +160,17 @@ def _of_members(members: Iterable[tuple[str, bytes]], depth: int) -> Iterator[tu
             yield from _streams(name, content, None, depth + 1)
 
 
-def _casts(
-    content: bytes, kinds: str, swapped: tuple[bool, ...], aligned: bool = False
-) -> Iterator[tuple["array[Any]", str]]:
-    """The bytes as numbers of each kind; not aligned: from each byte that one may begin at."""
+def _casts(content: bytes, kinds: str, swap: bool = False, aligned: bool = False) -> Iterator[tuple["array[Any]", str]]:
+    """The bytes as numbers of each kind, with swapped bytes if asked; not aligned: from each byte that one may begin at."""
     for kind in kinds:
         size = array(kind).itemsize
         for offset in range(1 if aligned else size):
             end = len(content) - (len(content) - offset) % size
-            for swap in swapped:
-                numbers = array(kind)
-                numbers.frombytes(content[offset:end])
-                if swap:
-                    numbers.byteswap()
-                yield numbers, kind
+            numbers = array(kind)
+            numbers.frombytes(content[offset:end])
+            if swap:
+                numbers.byteswap()
+            yield numbers, kind
 
 
 def _r_pieces(content: bytes) -> Iterator[bytes]:

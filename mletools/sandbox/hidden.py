@@ -19,30 +19,25 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from .contents import FORMATS, tables_in
-from .mounts import Hidden
+from .contents import FORMATS, suffix_of, tables_in
+from .mounts import HOMES, Hidden
 from .sketches import Sketch, Sketches, is_telling
 
 _OURS = "mletools"
-_HOMES = ("site-packages", "dist-packages")
 _TESTS = ("tests", "test")
 _PROGRAMS = (".py", ".pyc", ".so")
 # All else in a package with tables may be data.
-_CODE = frozenset(
-    (
-        *(".py", ".pyc", ".pyi", ".pyx", ".pxd", ".pxi", ".tp", ".so", ".h", ".c", ".cpp", ".in"),
-        *(".build", ".toml", ".typed", ".css", ".js", ".html", ".md", ".rst", ".jpg", ".png"),
-    )
-)
+_CODE = frozenset({
+    ".py", ".pyc", ".pyi", ".pyx", ".pxd", ".pxi", ".tp", ".so", ".h", ".c", ".cpp", ".in", ".build", ".toml",
+    ".typed", ".css", ".js", ".html", ".md", ".rst", ".jpg", ".png",
+})  # fmt: skip
 # Outside packages, where a folder holds manuals, translations and programs by the ten thousands.
-_DATA = frozenset(
-    (
-        *(".csv", ".tsv", ".tab", ".txt", ".asc", ".dat", ".data", ".json", ".jsonl", ".ndjson", ".arff"),
-        *(".rda", ".rdata", ".rds", ".rdb", ".npy", ".npz", ".pkl", ".pickle", ".joblib", ".db"),
-        *(".sqlite", ".sqlite3", ".whl", ".egg", ".zip"),
-    )
-)
-_PACKED = (".gz", ".bz2", ".xz", ".zip")
+DATA = frozenset({
+    ".csv", ".tsv", ".tab", ".txt", ".asc", ".dat", ".data", ".json", ".jsonl", ".ndjson", ".arff", ".rda",
+    ".rdata", ".rds", ".rdb", ".npy", ".npz", ".pkl", ".pickle", ".joblib", ".db", ".sqlite", ".sqlite3", ".whl",
+    ".egg", ".zip",
+})  # fmt: skip
+PACKED = (".gz", ".bz2", ".xz", ".zip")
 _ARCHIVES = (".whl", ".egg", ".zip", ".conda", ".tar", ".gz", ".bz2", ".xz")
 _WATCHED_LEVELS = 2
 _MANY = 4  # hidden files in a folder of data that are hidden one by one
@@ -76,7 +71,7 @@ def _hidden_below(root: str) -> Hidden:
     if kept is None or any(_state(folder) != state for folder, state in kept["watched"].items()):
         search = _Search()
         search.visit(root)
-        kept = {"watched": {folder: _state(folder) for folder in search.watched}, "hidden": search.hidden}
+        kept = {"watched": search.watched, "hidden": search.hidden}
         remember(root, kept)
     return dict(kept["hidden"])
 
@@ -91,12 +86,12 @@ def readable(paths: Iterable[str], import_path: Iterable[str]) -> Iterator[str]:
     yield from (path for folder in folders if os.path.isdir(path := os.path.join(folder, _OURS)) and os.listdir(path))
     modules = [os.path.join(folder, name) for folder in folders for name in packages.values()]
     files = [file for path in paths for file in _files(path)]
-    files += [file for module in modules for file in _files(module) if _suffix(file) not in _CODE]
+    files += [file for module in modules for file in _files(module) if suffix_of(file) not in _CODE]
     yield from (file for file in dict.fromkeys(files) if _has_content(file) and _tells(file, sketches))
 
 
 def _tells(file: str, sketches: Sketches) -> bool:
-    return _suffix(file) in FORMATS or bool(tables_in(file, sketches))
+    return suffix_of(file) in FORMATS or bool(tables_in(file, sketches))
 
 
 def _files(path: str) -> Iterator[str]:
@@ -115,27 +110,30 @@ def _has_content(file: str) -> bool:
 
 
 class _Search:
-    """A search through folders: what it hid, and the folders whose change asks for another search."""
+    """A search through folders: what it hid, and the states of folders whose change asks for another search.
+
+    A state is of before the folder was searched, so that a change meanwhile is seen by the next search.
+    """
 
     def __init__(self) -> None:
         self.hidden: Hidden = {}
-        self.watched: list[str] = []
+        self.watched: dict[str, list[int] | None] = {}
         self._sketches, packages, _ = known()
         self._modules = set(packages.values())
         self._distributions = {_normal(name) for name in packages}
 
     def visit(self, folder: str, watch: int = _WATCHED_LEVELS, package: bool = False) -> None:
         """Search a folder, which is watched with `watch` levels below it; `package`: it is part of one."""
-        home = os.path.basename(folder) in _HOMES
+        home = os.path.basename(folder) in HOMES
         watch, package = (1, True) if home else (watch, package)
         if watch >= 0:
-            self.watched.append(folder)
+            self.watched[folder] = _state(folder)
         names: dict[bool, list[str]] = {True: [], False: []}  # by whether they are hidden
         for entry in _entries(folder):
             hide = False
             if entry.is_dir(follow_symlinks=False):
                 if home and entry.name in self._modules:
-                    self.watched.append(entry.path)
+                    self.watched[entry.path] = _state(entry.path)
                     hide = self._hide_data(entry.path)
                 elif home and entry.name == _OURS:
                     hide = True
@@ -147,7 +145,7 @@ class _Search:
         self._hide(folder, names[True], names[False])
 
     def _holds(self, path: str, name: str, package: bool) -> bool:
-        suffix = _suffix(name)
+        suffix = suffix_of(name)
         if suffix in FORMATS or (suffix in _ARCHIVES and _normal(name).startswith(tuple(self._distributions))):
             return True
         return (package or _is_data(name)) and bool(tables_in(path, self._sketches))
@@ -157,9 +155,11 @@ class _Search:
         names: dict[bool, list[str]] = {True: [], False: []}
         for entry in _entries(folder):
             if not entry.is_dir(follow_symlinks=False):
-                hide = _suffix(entry.name) not in _CODE or bool(tables_in(entry.path, self._sketches))
+                hide = suffix_of(entry.name) not in _CODE or bool(tables_in(entry.path, self._sketches))
             elif entry.name in _TESTS:
-                hide = any(_suffix(file) not in _CODE or tables_in(file, self._sketches) for file in _files(entry.path))
+                hide = any(
+                    suffix_of(file) not in _CODE or tables_in(file, self._sketches) for file in _files(entry.path)
+                )
             else:
                 hide = entry.name != "__pycache__" and self._hide_data(entry.path)
             names[hide].append(entry.name)
@@ -169,7 +169,7 @@ class _Search:
 
     def _hide(self, folder: str, names: Sequence[str], visible: list[str]) -> None:
         """Hide `names` of a folder: one by one, or by fewer mounts where they are many."""
-        if len(names) > _MANY and not any(_suffix(name) in ("", *_PROGRAMS) for name in visible):
+        if len(names) > _MANY and not any(suffix_of(name) in ("", *_PROGRAMS) for name in visible):
             self.hidden[folder] = []  # nothing but data: no code and, without a suffix, no folder
             return
         if len(names) > len(visible) + 1:
@@ -190,10 +190,6 @@ def _entries(folder: str) -> list[os.DirEntry[str]]:
         return []
 
 
-def _suffix(name: str) -> str:
-    return os.path.splitext(name)[1].lower()
-
-
 def _normal(name: str) -> str:
     return name.lower().replace("-", "_").replace(".", "_") + "_"
 
@@ -205,7 +201,7 @@ def find_copies(tables: Mapping[str, Sketch]) -> list[tuple[str, str, bool]]:
     copies: list[tuple[str, str, bool]] = []
     if not any(map(is_telling, tables.values())):
         return copies
-    for home in sorted({path for path in sys.path if os.path.basename(path) in _HOMES}):
+    for home in sorted({path for path in sys.path if os.path.basename(path) in HOMES}):
         for file in _files(home):
             if _is_data(os.path.basename(file).lower()):
                 for table in sorted(tables_in(file, wanted)):
@@ -215,8 +211,8 @@ def find_copies(tables: Mapping[str, Sketch]) -> list[tuple[str, str, bool]]:
 
 
 def _is_data(name: str) -> bool:
-    suffix = _suffix(name)
-    return (_suffix(name.removesuffix(suffix)) if suffix in _PACKED else suffix) in _DATA
+    suffix = suffix_of(name)
+    return (suffix_of(name.removesuffix(suffix)) if suffix in PACKED else suffix) in DATA
 
 
 # What was found before
@@ -228,24 +224,25 @@ def remembered(key: str) -> Any:
     if folder is None:
         return None
     try:
-        return json.loads((folder / _file_name(key)).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        kept = json.loads((folder / _file_name(key)).read_text(encoding="utf-8"))
+        return kept["content"] if kept["rules"] == known()[2] else None
+    except (OSError, ValueError, LookupError, TypeError):
         return None
 
 
 def remember(key: str, content: Mapping[str, Any]) -> None:
-    """Keep `content` for `key` in the user's cache, where there is one."""
+    """Keep `content` for `key` in the user's cache, where there is one, in place of what was kept for it."""
     folder = _cache_folder()
     if folder is not None:
         with suppress(OSError):
             handle, name = tempfile.mkstemp(dir=folder)
             with os.fdopen(handle, "w", encoding="utf-8") as file:
-                json.dump(content, file)
+                json.dump({"rules": known()[2], "content": content}, file)
             os.replace(name, folder / _file_name(key))
 
 
 def _file_name(key: str) -> str:
-    return hashlib.sha256(f"{known()[2]} {key}".encode()).hexdigest()[:32] + ".json"
+    return hashlib.sha256(key.encode("utf-8", "surrogateescape")).hexdigest()[:32] + ".json"
 
 
 def _cache_folder() -> Path | None:

@@ -258,9 +258,8 @@ def _restrict(job: SolutionJob, paths: dict[str, str], limits: dict[str, Any]) -
         if not os.access(os.__file__, os.R_OK):
             raise PermissionError(f"solutions run as nobody, who cannot read {sys.base_prefix}: use another Python")
     linux.prctl(linux.PR_SET_NO_NEW_PRIVS, 1)
-    _set_limits(limits, limits["processes"] + others, _OPEN_FILES if job.cgroup is not None else _OPEN_FILES_UNCOUNTED)
-    if not job.request["gpu"]:  # whose driver may lock memory
-        resource.setrlimit(resource.RLIMIT_MEMLOCK, (0, 0))  # all programs of a user share some
+    open_files = _OPEN_FILES if job.cgroup is not None else _OPEN_FILES_UNCOUNTED
+    _set_limits(limits, limits["processes"] + others, open_files, bool(job.request["gpu"]))
     if job.request["landlock"]:
         shown, listed = job.plan.readable
         readable = [*shown, *(f"/etc/{name}" for name in ("passwd", "group", "nsswitch.conf", "hosts"))]
@@ -274,13 +273,15 @@ def _restrict(job: SolutionJob, paths: dict[str, str], limits: dict[str, Any]) -
         seccomp.install(seccomp.build(families, counted=job.cgroup is not None, own=own))
 
 
-def _set_limits(limits: dict[str, Any], processes: int, open_files: int) -> None:
+def _set_limits(limits: dict[str, Any], processes: int, open_files: int, gpu: bool) -> None:
     values = {
         resource.RLIMIT_CORE: 1,  # unlike 0, this also disables the machine's crash reporter
         resource.RLIMIT_FSIZE: limits["file_mb"] << 20,
         resource.RLIMIT_NOFILE: open_files,
         resource.RLIMIT_NPROC: processes,
         resource.RLIMIT_SIGPENDING: _SIGNALS,
+        # All programs of a user share some memory that they may lock; a GPU's driver needs it.
+        **({} if gpu else {resource.RLIMIT_MEMLOCK: 0}),
     }
     for kind, value in values.items():
         highest = resource.getrlimit(kind)[1]

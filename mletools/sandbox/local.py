@@ -14,10 +14,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from ..records.errors import ToolError
+from ..records.sources import source_of
 from . import landlock, mounts, session_driver, solution
 from .gpus import Leases
 from .interface import DEFAULT_PREIMPORT, Limits, Outcome, Setup, check_arguments, check_public
@@ -113,7 +113,7 @@ class LocalSandbox(BaseSandbox):
         exposed = landlock.exposes_server(self._protections or {})
         with ExitStack() as stack:
             gpu = stack.enter_context(self._leases.lease())
-            request = self._request(public, seed, cold=cold, gpu=gpu, driver=_source_of(session_driver) if cold else "")
+            request = self._request(public, seed, cold=cold, gpu=gpu, driver=source_of(session_driver) if cold else "")
             with _machine_errors():
                 if not self._namespaces:
                     request["folder"] = folder = tempfile.mkdtemp(prefix="mletools-run-")
@@ -177,7 +177,7 @@ class LocalSandbox(BaseSandbox):
             "arguments": [],
             "namespaces": namespaces,
             "landlock": not namespaces and landlock.version() > 0,
-            "cold": _source_of(solution) if cold else "",
+            "cold": source_of(solution) if cold else "",
             "gpu": gpu,
             "folder": None,
             "probe": False,
@@ -234,13 +234,6 @@ def _machine_errors() -> Iterator[None]:
         yield
     except OSError as error:
         raise ToolError(f"the sandbox failed on this machine: {error}") from error
-
-
-def _source_of(module: ModuleType) -> str:
-    # From the loader, because the package may be in an archive.
-    text = module.__loader__.get_source(module.__name__)  # type: ignore[union-attr]
-    assert text is not None
-    return str(text)
 
 
 def _fill_folder(folder: str, code: bytes, public: str) -> None:

@@ -27,6 +27,7 @@ from . import linux
 
 WORK, HOME, TEMPORARY, CODE, HIDDEN = "/box/work", "/box/home", "/box/tmp", "/code", "/hidden"
 SCRIPT = "solution.py"
+HOMES = ("site-packages", "dist-packages")  # folders of packages
 
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store")
 _SYSTEM_FILES = ("/etc/ld.so.cache", "/etc/localtime", "/etc/alternatives", "/etc/fonts", "/etc/mime.types")
@@ -60,7 +61,6 @@ class MountPlan:
     )  # (real path here, path in the sandbox), outer folders first
     links: list[tuple[str, str]] = field(default_factory=list)  # (target, path in the sandbox) of symbolic links
     import_path: list[str] = field(default_factory=list)  # the entries of sys.path that exist in the sandbox
-    mounts: list[str] = field(default_factory=list)  # where file systems are mounted here, outer ones first
     statistics: str = ""  # what a solution sees as /proc/stat
     hidden: Hidden = field(default_factory=dict)
 
@@ -120,14 +120,14 @@ def _interpreter_folders() -> list[str]:
     names = {sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix}
     # The path of the executable may differ from the prefix in a virtual environment.
     names.add(os.path.dirname(os.path.dirname(os.path.realpath(sys.executable))))
-    names.update(path for path in sysconfig.get_paths().values() if path.endswith(("site-packages", "dist-packages")))
-    names.update(path for path in sys.path if path.endswith(("site-packages", "dist-packages")))
+    names.update(path for path in (*sysconfig.get_paths().values(), *sys.path) if path.endswith(HOMES))
     if site.ENABLE_USER_SITE:
         names.add(site.getusersitepackages())
     return sorted(name for name in names if os.path.isdir(name))
 
 
 def _mount_points() -> list[str]:
+    """Where file systems are mounted here, outer ones first."""
     with open("/proc/self/mountinfo") as file:
         names = {re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), line.split()[4]) for line in file}
     return sorted(names - {"/"})
@@ -142,7 +142,7 @@ def _statistics() -> str:
 
 def make_plan() -> MountPlan:
     """The folders that this interpreter needs. ToolError: its prefix contains users' files."""
-    plan = MountPlan(mounts=_mount_points(), statistics=_statistics())
+    plan = MountPlan(statistics=_statistics())
     paths: list[str] = []
     for path in _SYSTEM:
         if os.path.islink(path) and os.path.isdir(path):
@@ -301,6 +301,7 @@ def build_root(
     folder to the solution's user; `devices` are added to the usual ones. Returns descriptors of the work folder and its
     disk.
     """
+    mounted = _mount_points()
     linux.mount("none", "/", None, linux.MS_REC | linux.MS_PRIVATE)
     linux.mount("tmpfs", "/tmp", "tmpfs", linux.MS_NOSUID, "size=16m,mode=0755")
     os.chdir("/tmp")
@@ -314,7 +315,7 @@ def build_root(
     for source, target in plan.binds:
         if os.path.isdir("/old" + source):
             os.makedirs(target, exist_ok=True)
-            _show(source, target, plan.mounts)
+            _show(source, target, mounted)
         else:
             os.makedirs(os.path.dirname(target), exist_ok=True)
             with open("/old" + source, "rb") as file:
@@ -326,7 +327,7 @@ def build_root(
     for name, text in _ETC.items():
         _put_file(f"/etc/{name}", text.encode())
     os.mkdir(WORK + "/input")
-    _show(public, WORK + "/input", plan.mounts)
+    _show(public, WORK + "/input", mounted)
     os.mkdir(CODE)
     _put_file(f"{CODE}/{SCRIPT}", code)
     _make_proc(plan.statistics)

@@ -87,11 +87,10 @@ def active_protections(
     active = {f"{word}_namespace": inside.get(name) != outside.get(name) for name, word in _NAMESPACES.items()}
     with open("/proc/self/cgroup") as file:
         in_cgroup = cgroup is not None and cgroup.path.name in file.read()
+    same_root = inside["root"] == outside["root"]
     active.update(
-        private_files=_root_is_closed(
-            inside["root"] == outside["root"], [path for _, path in (*plan.binds, *plan.links)]
-        ),
-        no_bundled_answers=_tables_are_hidden(plan, inside["root"] == outside["root"]),
+        private_files=_root_is_closed(same_root, [path for _, path in (*plan.binds, *plan.links)]),
+        no_bundled_answers=_tables_are_hidden(plan, same_root),
         read_only_input=_input_is_read_only(),
         own_inodes=inside["library"] != outside["library"],
         no_network=_network_is_closed(),

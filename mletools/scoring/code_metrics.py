@@ -1,10 +1,12 @@
 """Runs metrics that are code in a sandbox, which a process opens when it first needs it. Importing this is fast."""
 
+import json
 import threading
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 Key: TypeAlias = tuple[str, str, str]  # a task's folder, the digests of its files, what its record says of grading
 # A session scores so many submissions and lasts so many seconds: what a metric leaves on its disk goes with it.
 MAX_SUBMISSIONS, MAX_SECONDS = 1000, 86_400.0
-MOST_FORMS = 8  # that are kept: they hold the ids of a task
+MOST_TASKS = 8  # whose form, which holds their ids, and what their metric was seen to score are kept
 
 
 class LazySandbox:
@@ -53,16 +55,16 @@ class LazySandbox:
 class CodeMetrics:
     """Scores submissions by metrics that are code, in a sandbox that is closed at the end of the with block.
 
-    A metric is loaded once for submissions to one task that come one after another. Where it fails on one twice, it is
-    put to a submission that is known to be good: once a task, and each time where it hit a limit of its box, which a busy
-    machine may make it do. It can be pickled: a worker process opens a sandbox of its own.
+    A metric is loaded once for submissions to one task that come one after another. Where it fails on one twice, or hits
+    a limit of its box, it is put to a submission that is known to be good: once a task, and each time after a limit, which
+    a busy machine may make it hit. It can be pickled: a worker process opens a sandbox of its own.
     """
 
     def __init__(self, backend: str, limits: Limits):
         self.backend, self.limits = backend, limits
         self._sandbox = LazySandbox(backend)
         self._judge: _Judge | None = None
-        self._forms: dict[Key, Form] = {}  # of the last tasks
+        self._form_of = lru_cache(MOST_TASKS)(_form_of)
         self._scored: dict[Key, str] = {}  # what each metric was seen to score, "" for nothing
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -72,47 +74,40 @@ class CodeMetrics:
         """The score of a submission's bytes.
 
         Invalid where it has not the form that the task's record asks for, where the metric rejects it, or where the
-        metric fails on it and scores another that is known to be good (grading.code.MetricFails). RecordError where the
+        metric fails on it and scores another that is known to be good (grading.code.FailsOnThisFile). RecordError where the
         metric or the machine fails otherwise: that is not the submission's fault and must not become a reward.
         """
         from ..grading import code, form
 
         key = _key(task, folder)
         with self._sandbox.lock:
-            form.check_form(self._form_of(key, task, folder), content)
+            form.check_form(self._form_of(key), content)
             for _ in range(2):  # a metric may fail by chance
                 try:
                     return self._score(key, task, folder, content)
                 except code.MetricFailed as error:
                     failure = error
+                    if error.limit:
+                        break
             scored = self._known_to_score(key, task, folder, anew=failure.limit)
             if not scored:
                 raise RecordError(f"{failure} (it scores no submission that is known to be good)") from None
-        raise code.MetricFails(scored, failure)
-
-    def _form_of(self, key: Key, task: Mapping[str, Any], folder: Path) -> "Form":
-        from ..grading.form import form_of
-        from . import known_good
-
-        if key not in self._forms:
-            if len(self._forms) >= MOST_FORMS:
-                del self._forms[next(iter(self._forms))]
-            answers = known_good.read(folder / task["answers"])
-            self._forms[key] = form_of(task, answers, known_good.sample_of(folder))
-        return self._forms[key]
+        raise code.FailsOnThisFile(scored, failure)
 
     def _known_to_score(self, key: Key, task: Mapping[str, Any], folder: Path, anew: bool) -> str:
         """What the metric scores of the submissions known to be good, "" for nothing. RecordError: the machine fails."""
         from ..grading import Invalid, code
-        from .known_good import known_good
+        from . import known_good
 
         if anew or key not in self._scored:
             scored = ""
-            for name, content in known_good(task, folder):
+            for name, content in known_good.submissions(task, folder):
                 with suppress(Invalid, code.MetricFailed):
                     self._score(key, task, folder, content)
                     scored = name
                     break
+            if len(self._scored) >= MOST_TASKS:
+                self._scored.clear()
             self._scored[key] = scored
         return self._scored[key]
 
@@ -149,8 +144,16 @@ class CodeMetrics:
 
 
 def _key(task: Mapping[str, Any], folder: Path) -> Key:
-    data, told = task["data"], [task[name] for name in ("metric", "answers", "submission")]
+    data, told = task["data"], {name: task[name] for name in ("metric", "answers", "submission")}
     return str(folder.resolve()), f"{data.get('digest')} {data.get('private_digest')}", dumps(told)
+
+
+def _form_of(key: Key) -> "Form":
+    from ..grading.form import form_of
+    from . import known_good
+
+    folder, task = Path(key[0]), json.loads(key[2])
+    return form_of(task, known_good.bytes_up_to_limit(folder / task["answers"]), known_good.sample_of(folder))
 
 
 class _Judge:

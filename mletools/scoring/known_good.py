@@ -23,10 +23,10 @@ def sample_of(folder: Path) -> bytes | None:
     """The sample submission of the task in `folder`, None where there is none. ToolError: it cannot be read."""
     public = folder / "public"
     names = sorted(path.name for path in public.iterdir() if is_sample(path.name)) if public.is_dir() else []
-    return read(public / names[0]) if names else None
+    return bytes_up_to_limit(public / names[0]) if names else None
 
 
-def read(path: Path) -> bytes | None:
+def bytes_up_to_limit(path: Path) -> bytes | None:
     """The bytes of a file, None where it is too large. ToolError: it cannot be read."""
     try:
         return path.read_bytes() if path.stat().st_size <= MOST_BYTES else None
@@ -34,13 +34,13 @@ def read(path: Path) -> bytes | None:
         raise ToolError(f"{path}: {error.strerror}") from None
 
 
-def known_good(task: Mapping[str, Any], folder: Path) -> Iterator[tuple[str, bytes]]:
+def submissions(task: Mapping[str, Any], folder: Path) -> Iterator[tuple[str, bytes]]:
     """(what it is, its bytes) of each submission that any metric of this task ought to score."""
-    sample, answers = sample_of(folder), read(folder / task["answers"])
+    sample, answers = sample_of(folder), bytes_up_to_limit(folder / task["answers"])
     if sample is not None:
-        if answers is not None:
-            yield SAMPLE, _answered(sample, answers, task["submission"]["id"])
-        yield SAMPLE, sample
+        answered = sample if answers is None else _answered(sample, answers, task["submission"]["id"])
+        for each in dict.fromkeys((answered, sample)):
+            yield SAMPLE, each
     if answers is not None:
         try:
             content = perfect_submission(task, answers)

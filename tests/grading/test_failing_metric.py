@@ -1,11 +1,12 @@
 """A metric that is code and fails: on one submission that is a verdict, on all an error, and by the machine one, too."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from code_metric_builders import code_metric_task
-from conftest import records, run_command
+from conftest import mostly_slow, records, run_command
 
 from mletools.grading import Invalid, code
 from mletools.grading.form import check_form, form_of
@@ -111,10 +112,22 @@ ENDS = {
     "int(str(list(answers.y)))": "ValueError",
 }
 
+# The same, where it is the machine's doing.
+OF_THE_MACHINE = {
+    "os.kill(os.getpid(), 9)": "was killed",
+    "raise OSError(28, 'No space left on device')": "No space left on device",
+}
+
 
 def test_every_end_of_a_metric_on_a_file_that_asks_for_it_is_a_verdict(tmp_path: Path) -> None:
-    files = [f'id,y,quirk\n1,1,"{quirk}"\n2,2,\n'.encode() for quirk in ENDS]
-    grades, _ = graded(code_metric_task(tmp_path, QUIRKS, files))
+    files = [f'id,y,quirk\n1,1,"{quirk}"\n2,2,\n'.encode() for quirk in (*ENDS, *OF_THE_MACHINE)]
+    folder = code_metric_task(tmp_path, QUIRKS, files)
+    grades, _ = graded(folder, "--max-rejects", str(len(OF_THE_MACHINE)), "--rejects", "rejects.jsonl")
+    assert len(grades) == len(ENDS)
+    rejects = records((folder / "rejects.jsonl").read_bytes())
+    assert [each["line_number"] - len(ENDS) for each in rejects] == [1, 2]  # whatever the sample scores
+    for reject, reason in zip(rejects, OF_THE_MACHINE.values(), strict=True):
+        assert "the metric private/grade.py" in reject["reason"] and reason in reject["reason"]
     for (quirk, expected), grade in zip(ENDS.items(), grades, strict=True):
         if isinstance(expected, float):
             assert grade["score"] == expected, quirk
@@ -146,23 +159,35 @@ def test_a_limit_that_one_file_makes_the_metric_hit_is_a_verdict(
     assert not bad["valid"] and bad["metric_error"] and any(each in bad["reason"] for each in reason.split("|"))
 
 
-@pytest.mark.parametrize(
-    ("source", "said"),
-    [
-        ("def grade(submission, answers):\n    raise ValueError('a bug')", "failed: Traceback"),
-        ("import nothing_of_that_name", "failed: Traceback"),
-        ("import os\ndef grade(submission, answers):\n    os._exit(3)", "failed: its process ended with exit code 3"),
-        pytest.param("while True: pass", "ended with status timeout", marks=pytest.mark.slow),
-        pytest.param("import os; os._exit(3)", "ended with status killed", marks=pytest.mark.slow),
-        pytest.param(
-            "def grade(submission, answers):\n    while True: pass", "ended with status timeout", marks=pytest.mark.slow
-        ),
-    ],
-)
-def test_a_metric_that_scores_nothing_is_an_error(tmp_path: Path, source: str, said: str) -> None:
-    folder = code_metric_task(tmp_path, source, [GOOD], public={"sample_submission.csv": "id,y\n1,0\n2,0\n"})
-    message = failed(folder, "--metric-timeout", "3" if "True" in source else "60")
-    assert f"in.jsonl:1: the metric private/grade.py {said}" in message
+NOTHING_SCORED = {
+    "def grade(submission, answers):\n    raise ValueError('a bug')": "failed: Traceback",
+    "import nothing_of_that_name": "failed: Traceback",
+    "import os\ndef grade(submission, answers):\n    os._exit(3)": "failed: its process ended with exit code 3",
+    "while True: pass": "ended with status timeout",
+    "import os; os._exit(3)": "ended with status killed",
+    "def grade(submission, answers):\n    while True: pass": "ended with status timeout",
+}
+
+
+@pytest.fixture(scope="module")
+def metrics() -> Iterator[CodeMetrics]:
+    with CodeMetrics("local", Limits()) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("source", mostly_slow(NOTHING_SCORED, 3))
+def test_a_metric_that_scores_nothing_is_an_error(metrics: CodeMetrics, tmp_path: Path, source: str) -> None:
+    folder = code_metric_task(tmp_path, source, public={"sample_submission.csv": "id,y\n1,0\n2,0\n"})
+    (task,) = records((folder / "tasks.jsonl").read_bytes())
+    metrics.limits = Limits(wall_s=3.0 if "True" in source else 60.0)
+    with pytest.raises(RecordError, match=f"^the metric private/grade.py {NOTHING_SCORED[source]}"):
+        metrics(task, folder / "tasks/fish", GOOD)
+
+
+def test_the_command_names_the_record_on_which_a_metric_that_scores_nothing_fails(tmp_path: Path) -> None:
+    source = "import nothing_of_that_name"
+    message = failed(code_metric_task(tmp_path, source, [GOOD]), "--metric-timeout", "60")
+    assert f"in.jsonl:1: the metric private/grade.py {NOTHING_SCORED[source]}" in message
 
 
 # Fails on the submission, and also on what is known to be good: nobody can tell whose fault it is.
@@ -180,14 +205,6 @@ def test_without_a_submission_that_it_scores_a_failure_stays_an_error_and_others
     assert "it scores no submission that is known to be good" in message
     done = run_command("mle-grade", "-j2", "-k", "--max-rejects", "1", "--rejects", "bad.jsonl", "in.jsonl", cwd=folder)
     assert [each["id"] for each in records(done.stdout)] == ["r0", "r2"]
-
-
-@pytest.mark.parametrize("what", ["os.kill(os.getpid(), 9)", "raise OSError(28, 'No space left on device')"])
-def test_what_the_machine_does_is_an_error_whatever_the_sample_scores(tmp_path: Path, what: str) -> None:
-    folder = code_metric_task(tmp_path, QUIRKS, [f'id,y,quirk\n1,1,"{what}"\n2,2,\n'.encode()])
-    message = failed(folder)
-    assert "in.jsonl:1: the metric private/grade.py" in message
-    assert "was killed" in message or "No space left on device" in message
 
 
 def test_a_shortage_behind_another_exception_is_the_machines() -> None:
@@ -294,12 +311,12 @@ def test_the_sample_is_scored_once_a_task(tmp_path: Path) -> None:
             return 1.0
 
     with Recorded("local", Limits()) as metrics:
-        for name, times in (("fail", 3), ("fail", 2), ("limit", 3), ("limit", 3), ("good", 1)):
+        for name, times in (("fail", 3), ("fail", 2), ("limit", 2), ("limit", 2), ("good", 1)):
             asked.clear()
             submission = f"id,y,{name}\n1,1,\n2,2,\n".encode()
             if name == "good":
                 assert metrics(task, tmp_path / "tasks/fish", submission) == 1
             else:
-                with pytest.raises(code.MetricFails, match="though it scores the answers"):
+                with pytest.raises(code.FailsOnThisFile, match="though it scores the answers"):
                     metrics(task, tmp_path / "tasks/fish", submission)
             assert len(asked) == times, name

@@ -1,6 +1,5 @@
 """mle-instrument as it is called, and what becomes of its reports in mle-sandbox and mle-grade."""
 
-import importlib.util
 import json
 import signal
 import subprocess
@@ -29,44 +28,6 @@ LOSSES = (
     "print(model.score(val, train[target][::2]))\n"
 )
 PREDICT = 'pred = model.predict(X_test)\nsub[target] = pred\nsub.to_csv("submission.csv", index=False)\n'
-TORCH = (
-    "import numpy as np\nimport pandas as pd\nimport torch\nfrom torch import nn\n"
-    + LOAD
-    + READY
-    + """
-torch.manual_seed(0)
-labels, y = np.unique(train[target].astype(str), return_inverse=True)
-y = torch.tensor(y)
-x_train = torch.tensor(X_train.values, dtype=torch.float32)
-mean, std = x_train.mean(0), x_train.std(0)
-
-
-class Net(nn.Module):
-    def __init__(self, width, classes):
-        super().__init__()
-        self.layers = nn.Sequential(nn.Linear(width, 8), nn.ReLU(), nn.Linear(8, classes))
-
-    def forward(self, x):
-        return self.layers((x - mean) / std)
-
-
-net = Net(x_train.shape[1], len(labels))
-optimizer = torch.optim.Adam(net.parameters(), lr=0.02)
-criterion = nn.CrossEntropyLoss()
-for epoch in range(30):
-    optimizer.zero_grad()
-    loss = criterion(net(x_train), y)
-    loss.backward()
-    optimizer.step()
-
-net.eval()
-with torch.no_grad():
-    print("validation", float(criterion(net(x_train[::2]), y[::2])))
-    pred = net(torch.tensor(X_test.values, dtype=torch.float32)).argmax(1)
-sub[target] = labels[pred.numpy()]
-sub.to_csv("submission.csv", index=False)
-"""
-)
 SEVEN = list(MARKERS)
 IMPORTED, LOADED, DEFINED, TRAINING, TRAINED, TESTING, PREDICTED = MARKERS
 FORGED = "".join(f"print({text!r}); print('[mle:0000000000000007] {text}')\n" for text in MARKERS)
@@ -97,7 +58,6 @@ def place(stages: dict[str, Any]) -> Path:
     template = next(r for r in records(stages["rollouts"].read_bytes()) if "class" in r["task"]["problem"])
     made = [{**template, "id": name, "code": code} for name, (code, _, _) in SOLUTIONS.items()]
     (folder / "solutions.jsonl").write_text("".join(json.dumps(record) + "\n" for record in made))
-    (folder / "torch.jsonl").write_text(json.dumps({**template, "id": "torch", "code": TORCH}) + "\n")
     return folder
 
 
@@ -136,46 +96,6 @@ def test_reports_arrive_and_are_paid_for(place: Path, options: tuple[str, ...]) 
         assert modes == {**dict.fromkeys(SOLUTIONS, "lm"), "prints the texts": "ast", "does not parse": None}
         assert found["prints the texts"]["instrument"]["refusal"] == "has no reports"
         assert "usage" not in found["does not parse"]["instrument"]
-
-
-@pytest.mark.slow
-def test_a_program_of_torch_runs_with_all_seven_reports(place: Path) -> None:
-    pytest.importorskip("torch", reason="runs a program of torch")
-    (record,) = graded(place, "torch.jsonl").values()
-    assert record["execution"]["status"] == "ok", record["execution"]["stderr"]
-    assert record["execution"]["markers"] == SEVEN and record["grade"]["valid"]
-
-
-# Programs of libraries that need not be installed, and the reports beside IMPORTED, LOADED, DEFINED, TRAINED, PREDICTED.
-LIBRARIES: dict[str, tuple[str, list[str]]] = {
-    "xgboost": ("model = XGBClassifier(n_estimators=9)\nmodel.fit(X_train, y, eval_set=[(X_train, y)], verbose=False)\npred = model.predict(X_test)", [TESTING]),
-    "xgboost.train": ("model = xgboost.train({'objective': 'multi:softmax', 'num_class': len(labels)}, xgboost.DMatrix(X_train, y))\npred = model.predict(xgboost.DMatrix(X_test))", []),
-    "lightgbm": ("model = LGBMClassifier(n_estimators=9, verbose=-1)\nmodel.fit(X_train, y)\npred = model.predict(X_test)", []),
-    "lightgbm.train": ("model = lightgbm.train({'objective': 'multiclass', 'num_class': len(labels), 'verbose': -1}, lightgbm.Dataset(X_train, y))\npred = model.predict(X_test).argmax(1)", []),
-    "catboost": ("model = CatBoostClassifier(iterations=9, verbose=0, allow_writing_files=False)\nmodel.fit(X_train, y)\npred = model.predict(X_test)", []),
-    "keras": ("model = keras.Sequential([keras.layers.Dense(8, 'relu'), keras.layers.Dense(len(labels), 'softmax')])\nmodel.compile('adam', 'sparse_categorical_crossentropy')\nmodel.fit(X_train.values, y, verbose=0)\npred = model.predict(X_test.values, verbose=0).argmax(1)", [TRAINING]),
-}  # fmt: skip
-CLASSES = {"xgboost": "XGBClassifier", "lightgbm": "LGBMClassifier", "catboost": "CatBoostClassifier"}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", list(LIBRARIES))
-def test_programs_of_other_libraries_run_with_their_reports(place: Path, stages: dict[str, Any], name: str) -> None:
-    library, _, _ = name.partition(".")
-    if importlib.util.find_spec(library) is None:
-        pytest.skip(f"{library} is not installed: a program of it is not instrumented and run")
-    body, more = LIBRARIES[name]
-    imports = f"import {library}\n" + (f"from {library} import {CLASSES[name]}\n" if name in CLASSES else "")
-    start = (
-        f"import os\nos.environ['KERAS_BACKEND'] = 'torch'\nimport numpy as np, pandas as pd\n{imports}{LOAD}{READY}"
-    )
-    code = f"{start}labels, y = np.unique(train[target].astype(str), return_inverse=True)\n{body}\n"
-    code += 'sub[target] = labels[np.asarray(pred).ravel().astype(int)]\nsub.to_csv("submission.csv", index=False)\n'
-    template = next(r for r in records(stages["rollouts"].read_bytes()) if "class" in r["task"]["problem"])
-    (place / f"{name}.jsonl").write_text(json.dumps({**template, "id": name, "code": code}) + "\n")
-    record = graded(place, f"{name}.jsonl")[name]
-    assert record["grade"]["valid"], record["execution"]["stderr"]
-    assert sorted(record["execution"]["markers"]) == sorted([IMPORTED, LOADED, DEFINED, TRAINED, PREDICTED, *more])
 
 
 @pytest.mark.slow

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from conftest import mostly_slow
+from conftest import ROOT, mostly_slow
 from forged_work import FORGED
 from instrument_box import NONCE, run
 from instrument_box import box as box  # the fixtures
@@ -31,8 +31,8 @@ def spill(thing, depth=0, seen=set()):
         try: value = getattr(thing, name)
         except Exception: continue
         spill(value, depth + 1)
-        if isinstance(value, tuple):
-            for each in value: spill(each, depth + 1)
+        if isinstance(value, tuple) or name == "f_locals":
+            for each in list(value.values() if name == "f_locals" else value): spill(each, depth + 1)
 """
 
 # name: (what it tries behind HEAD, the reports of what it really did)
@@ -71,17 +71,6 @@ for token in set(re.findall(rb"\\[mle:\\w{16}\\]", text)):
 def mine(): return Ridge().fit(d[["a"]], d["y"])
 spill(mine); spill(sys._getframe())
 for constant in [*mine.__code__.co_consts, *sys._getframe().f_code.co_consts]: spill(constant)
-""", "IL"),
-    "the hooks, called": (WORK + """
-class Fake:
-    def fit(self, *a): return self
-    def predict(self, *a): return [0] * 23
-def mine(): return Ridge().fit(d[["a"]], d["y"])
-hooks = [each for each in mine.__code__.co_consts if hasattr(each, "after")]
-assert hooks
-for number in range(100):
-    for hook in hooks:
-        hook.before(number, Fake().fit); hook.after(number, Fake()); hook.loop(1, None)
 """, "IL"),
     "frames of the launcher": (WORK + SPILL + """
 import inspect, traceback
@@ -126,6 +115,77 @@ except Exception as error:
     at = error.__traceback__
     while at is not None: spill(at.tb_frame); at = at.tb_next
 """, "ILD"),
+    "frames below a look at a file": (SPILL + """
+spied = []
+def spy(path, *a, **k):
+    if not spied: spied.append(1); frame = sys._getframe(); [spill(frame := frame.f_back) for _ in range(9)]
+    return lstat(path, *a, **k)
+lstat, os.lstat = os.lstat, spy
+""" + WORK, "I"),
+    "frames below a class of the standard library": (SPILL + """
+import contextlib
+spied = []
+def spy(self, kind, *rest):
+    if not spied:
+        spied.append(1); frame = sys._getframe(1)
+        if frame.f_code.co_name == "audit": spill(frame)
+        spied.clear()
+    return kind is not None and issubclass(kind, self._exceptions)
+contextlib.suppress.__exit__ = spy
+""" + WORK, "IL"),
+    "frames below a hook's number": (WORK + SPILL + """
+def mine(): return Ridge().fit(d[["a"]], d["y"])
+class Spy(int):
+    def __hash__(self):
+        frame = sys._getframe()
+        while frame is not None: spill(frame); frame = frame.f_back
+        return 1
+    __eq__ = lambda self, other: hash(self) == 0
+for hook in mine.__code__.co_consts:
+    for name in ("before", "note", "spread", "after", "place", "loop"):
+        if hasattr(hook, name): getattr(hook, name)(Spy(1), [pd.read_csv])
+""", "IL"),
+    "frames below an audit hook": (WORK + SPILL + """
+def spy(*a):
+    frame = sys._getframe()
+    while frame is not None: spill(frame); frame = frame.f_back
+    return False
+class Spy(str):
+    endswith = startswith = __eq__ = lambda *a: spy()
+    __hash__ = lambda self: spy() or 1
+class Frame:
+    tb_frame = property(lambda self: spy() or sys._getframe())
+sys.audit("open", Spy("x"), "r", 0)
+sys.audit("object.__getattr__", d, Spy("x"))
+sys.audit("object.__getattr__", Frame(), "tb_frame")
+""", "IL"),
+    "frames below a loop": (WORK + SPILL + """
+import torch
+class Spy(str):
+    def __hash__(self):
+        frame = sys._getframe()
+        while frame is not None: spill(frame); frame = frame.f_back
+        return 1
+rows = [[Spy(at)] for at in range(60)]
+class Net(torch.nn.Module):
+    def __init__(self): super().__init__(); self.p = torch.nn.Parameter(torch.zeros(1))
+    def forward(self, x): return self.p.sum()
+net = Net(); opt = torch.optim.SGD(net.parameters(), lr=0.1)
+for _ in range(2):
+    loss = net(rows); net.p.grad = torch.zeros(1); opt.step()
+""", "ILD"),
+    "frames below a value passed on": (WORK + SPILL + """
+class Spy:
+    @property
+    def __class__(self):
+        frame = sys._getframe()
+        while frame is not None: spill(frame); frame = frame.f_back
+        return Spy
+class Own: pass
+Own.fit = Spy()
+run = [lambda *a: 0][0]
+run(Own.fit)
+""", "IL"),
     "garbage": (WORK + SPILL + """
 for thing in gc.get_objects():
     if type(thing) in (dict, list, type(spill), type(spill.__get__(1))): spill(thing)
@@ -289,6 +349,12 @@ def test_a_place_of_a_model_s_choice_reports_only_what_was_seen(box: LocalSandbo
 def test_seven_forged_reports_never_pay_more_than_the_worst_valid_score(score: float, lower: bool) -> None:
     forged = partial_credit(None, lower, len(MARKERS))
     assert forged == pytest.approx(-9.3) and forged <= partial_credit(score, lower, 0)
+
+
+def test_the_documentation_names_every_forgery() -> None:
+    text = (ROOT / "docs" / "security.md").read_text(encoding="utf-8").partition("\n## Forged progress\n")[2]
+    rows = [line.strip("| ").split(" | ") for line in text.partition("\n## ")[0].splitlines() if line.startswith("|")]
+    assert [(name, now) for name, _, now in rows[2:]] == [(name, letters) for name, (_, letters) in FORGED.items()]
 
 
 @pytest.mark.parametrize("name", mostly_slow(FORGED, 4))

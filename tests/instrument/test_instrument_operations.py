@@ -1,7 +1,7 @@
 """Which line of a program reports what, library by library, worked out by hand: `#: text, text` ends such a line.
 
 A report behind a loop stands ahead of the statement that follows. Programs are read, not run: most of these libraries are
-not installed here (test_instrument_runs runs those of scikit-learn and torch).
+not installed here (test_instrument_programs runs those of scikit-learn and torch).
 """
 
 import ast

@@ -17,12 +17,11 @@ import subprocess
 import sys
 import tempfile
 import textwrap
-import threading
 import zipfile
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
@@ -30,9 +29,6 @@ from solving import make_public
 
 import mletools
 from mletools.records.errors import ToolError
-from mletools.records.tape import Tapes
-from mletools.rollout.environment import RunResources, TaskEnvironment
-from mletools.rollout.execution import ProgramRunner, refuse_known_answers
 from mletools.sandbox import Limits, Setup, contents, hidden
 from mletools.sandbox.local import LocalSandbox
 from mletools.sandbox.sketches import Sketches, canonical, sketch
@@ -350,6 +346,36 @@ def test_a_search_is_repeated_only_when_a_folder_changes(tmp_path: Path, monkeyp
     assert sorted(map(os.path.basename, searched)) == ["a.csv", "b.csv"]
 
 
+def test_a_change_during_a_search_asks_for_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    home = tmp_path / "lib" / "site-packages"
+    home.mkdir(parents=True)
+    (home / "a.csv").write_text("1,2\n")
+    searched: list[str] = []
+
+    def find(path: str, known: object) -> set[str]:
+        searched.append(os.path.basename(path))
+        (home / "b.csv").write_text("1,2\n")  # after the folder was listed
+        return set()
+
+    monkeypatch.setattr(hidden, "tables_in", find)
+    hidden.find_hidden([str(tmp_path / "lib")])
+    hidden.find_hidden([str(tmp_path / "lib")])
+    assert searched[0] == "a.csv"
+    assert "b.csv" in searched
+
+
+def test_a_search_by_other_rules_takes_the_place_of_the_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    known = hidden.known()
+    for rules in ("old", "new"):
+        monkeypatch.setattr(hidden, "known", lambda rules=rules: (*known[:2], rules))
+        assert hidden.remembered("/lib") is None
+        hidden.remember("/lib", {"hidden": {}})
+        assert hidden.remembered("/lib") == {"hidden": {}}
+    assert len(list((tmp_path / "cache" / "mletools").iterdir())) == 1
+
+
 def test_data_of_packages_with_tables_are_hidden_and_code_is_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -376,39 +402,3 @@ def test_data_of_packages_with_tables_are_hidden_and_code_is_not(
         f"{home}/{name}": []
         for name in ("statsmodels/datasets/x/x.csv", "statsmodels/a", "plotnine", "other/t.dta", *archives)
     }
-
-
-# What follows from a table that can be read
-
-
-@pytest.mark.parametrize(
-    ("public", "hides", "refused"), [(True, False, True), (True, True, False), (False, False, False)]
-)
-def test_a_task_whose_answers_can_be_read_is_refused(public: bool, hides: bool, refused: bool) -> None:
-    task = {"id": "iris-1", "provenance": {"answers_public": True} if public else {}}
-    if refused:
-        with pytest.raises(
-            ToolError, match=r"iris-1: programs can read tables such as this one here, with the answers"
-        ):
-            refuse_known_answers(task, {"no_bundled_answers": hides})
-    else:
-        refuse_known_answers(task, {"no_bundled_answers": hides})
-        refuse_known_answers(task, {})
-
-
-def test_a_program_that_could_read_the_answers_never_runs(tmp_path: Path) -> None:
-    class Exposed:
-        protections = {"no_bundled_answers": False}  # noqa: RUF012
-
-        def run(self, *args: Any, **options: Any) -> Any:
-            raise AssertionError("it ran")
-
-    task = {"id": "iris-1", "provenance": {"answers_public": True}, "data": {"dir": "iris"}}
-    (tmp_path / "iris/public").mkdir(parents=True)
-    sandbox, nothing = Exposed(), cast(Any, None)
-    resources = RunResources(tmp_path, {}, sandbox, Limits(), threading.Semaphore(), 0.0, False, nothing)
-    episode = TaskEnvironment(resources, task, None, "episode", Tapes(None).tape("episode"))
-    with pytest.raises(ToolError, match="iris-1: programs can read tables"):
-        ProgramRunner(sandbox, Limits(), tmp_path, 0)({"id": "r", "task": task, "code": "print(1)"})
-    with pytest.raises(ToolError, match="iris-1: programs can read tables"):
-        episode._run("print(1)", 9.0, 0, True, (), "all")

@@ -33,7 +33,8 @@ os.unlink(own.name)
 fcntl.fcntl(own, 37, struct.pack("hhqqi4x", 1, 0, W["key"], 1, 0))
 def open_shared():
     for path in (os.__file__, "input/train.csv"):
-        open(path).close()
+        with open(path, "rb") as file:
+            file.read(1)
 """
 )
 
@@ -69,6 +70,13 @@ with suppress(OSError):
     events = os.read(at, 1 << 16)
     if b"os.py" in events or b"train.csv" in events:
         report_open("which files a concurrent run opens")
+import fcntl
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGIO})
+for folder in ("input", os.path.dirname(os.__file__)):
+    with suppress(OSError):
+        fcntl.fcntl(os.open(folder, os.O_RDONLY), fcntl.F_NOTIFY, fcntl.DN_ACCESS | fcntl.DN_MULTISHOT)
+if signal.sigtimedwait({signal.SIGIO}, 0.6):
+    report_open("that a concurrent run reads files of a folder")
 """
 
 _COUNTERS = """
@@ -99,9 +107,13 @@ def pages():
 _LEAVE_CACHED = (
     _CACHE
     + """
+import mmap
 for letter, number in pages():
     os.posix_fadvise(number, 0, 0, os.POSIX_FADV_RANDOM)
     os.posix_fadvise(number, 0, 0, os.POSIX_FADV_DONTNEED)
+    for advice in (4, 20, 21):  # not needed, cold, page out
+        with suppress(OSError), mmap.mmap(number, 0, prot=mmap.PROT_READ) as mapped:
+            mapped.madvise(advice)
     for bit in range(8):
         if letter >> bit & 1:
             os.pread(number, 1, 4096 * bit)
@@ -120,7 +132,18 @@ def by_cachestat(number, page):
     if libc.syscall(451, number, wanted, found, 0):
         raise OSError
     return found[0] > 0
-for look in (by_reading, by_cachestat):
+def by_mincore(number, page):
+    address = libc.mmap(None, 4096, 1, 2, number, ctypes.c_long(4096 * page))
+    if address == ctypes.c_void_p(-1).value:
+        raise OSError
+    found = ctypes.c_ubyte()
+    failed = libc.mincore(ctypes.c_void_p(address), 4096, ctypes.byref(found))
+    libc.munmap(ctypes.c_void_p(address), 4096)
+    if failed:
+        raise OSError
+    return bool(found.value & 1)
+libc.mmap.restype = ctypes.c_void_p
+for look in (by_reading, by_cachestat, by_mincore):
     with suppress(OSError):
         found = bytes(sum(look(number, bit) << bit for bit in range(8)) for _, number in pages())
         if found == W["mark"].encode():

@@ -4,11 +4,10 @@ Covered: every file of the packages that can be imported, and files of data belo
 covered: what `contents` does not read.
 """
 
-import inspect
 import pkgutil
-import re
 
-from .. import contents, sketches
+from ...records.sources import joined
+from .. import contents, hidden, sketches
 from ..interface import Limits
 from .attack import Attack
 
@@ -16,7 +15,6 @@ _SEARCH = """
 import site, sysconfig
 tables = json.loads(TABLES)
 known = Sketches(tables["sketches"])
-data = re.compile(r"[.](csv|tsv|txt|dat|asc|json|arff|r|rda|rdata|rds|rdb|np[yz]|pkl|db|zip|whl)([.](gz|bz2|xz))?$", re.I)
 importable = [path for path in sys.path if os.path.isdir(path) and not os.path.samefile(path, ".")]
 seen = set()
 def visit(top, wanted):
@@ -36,19 +34,17 @@ def visit(top, wanted):
     return False
 packages = [f"{path}/{name}" for path in importable for name in tables["packages"].values()]
 tops = [(top, lambda name: True) for top in [*packages, *importable]]
-tops += [(top, data.search) for top in (sys.prefix, sys.base_prefix, "/usr/lib", "/usr/local", "/usr/share")]
+is_data = re.compile("(%s)(%s)?$" % ("|".join(map(re.escape, DATA)), "|".join(map(re.escape, PACKED))), re.I).search
+tops += [(top, is_data) for top in (sys.prefix, sys.base_prefix, "/usr/lib", "/usr/local", "/usr/share")]
 any(visit(*top) for top in tops if os.path.isdir(top[0]))
 """
 
 
 def _program() -> str:
     """The search with the modules it needs, which the sandbox does not have."""
-    texts = [
-        re.sub(r"^from \.sketches import .*$", "", inspect.getsource(module), flags=re.M)
-        for module in (sketches, contents)
-    ]
     known = (pkgutil.get_data("mletools.sandbox", "tables.json") or b"").decode()
-    return "\n".join([*texts, f"TABLES = {known!r}", _SEARCH])
+    data = sorted(hidden.DATA), sorted(hidden.PACKED)
+    return f"{joined(sketches, contents)}\nTABLES = {known!r}\nDATA, PACKED = {data!r}\n{_SEARCH}"
 
 
 ATTACKS = (Attack("tables of the tasks", "libraries", _program(), limits=Limits(wall_s=300.0)),)
