@@ -17,6 +17,7 @@ from typing import Any
 from ..records.errors import ToolError
 from ..records.hub import check_model
 from ..records.jsonl import Line
+from .step_loader import processes
 
 ADAPTER = "default"
 LIBRARIES = ("torch", "transformers", "trl", "peft", "accelerate", "datasets")
@@ -88,6 +89,22 @@ def adapter_base(folder: str | Path) -> str | None:
         if candidate.is_dir():
             return str(candidate.resolve())
     return str(base)
+
+
+def keep_to_one_gpu(config: Any) -> None:
+    """One process trains on one GPU: of several that it sees, transformers would copy the model to each (DataParallel)."""
+    if config.n_gpu > 1:
+        config._n_gpu = 1
+
+
+def unused_gpus(command: str) -> str | None:
+    """What to say where this process, which no launcher started, sees several GPUs."""
+    import torch
+
+    count = torch.cuda.device_count()
+    if processes() > 1 or count < 2:
+        return None
+    return f"trains on the first of {count} GPUs; all of them: accelerate launch --num-processes {count} $(which {command}) ..."
 
 
 def device_settings() -> dict[str, Any]:

@@ -16,6 +16,7 @@ from .durations import arrival_weights, duration_weights
 from .samples import Sample
 from .steps import Choice, OptimiserStep, Row
 
+LARGEST_REWARD = 1e6  # one that is larger, or no number, would end the training of all others
 FORGET = 100_000  # rollouts and groups of an endless stream that are remembered
 
 
@@ -122,6 +123,8 @@ class GroupPool:
             return "filtered"
         if sample.reward is None:
             return "no_reward"
+        if not abs(sample.reward) <= LARGEST_REWARD:
+            return "extreme_reward"
         if trouble:
             return f"masked_{trouble}"
         if self.passes.get(sample.id, 0) >= self.epochs:

@@ -43,7 +43,7 @@ def recorded_trainer(
     from datasets import Dataset
     from trl import GRPOConfig
 
-    from .policy import keep_precision
+    from .policy import keep_precision, keep_to_one_gpu
     from .trl_trainer import RecordedTrainer
 
     # TRL wants two completions of a prompt at least; they are never made.
@@ -59,9 +59,9 @@ def recorded_trainer(
         vllm_importance_sampling_correction=False,
         **arguments,
     )
-    if (
-        config.cast_lm_head_to_fp32
-    ):  # TRL looks here for the embedding that is tied to the head, where there are adapters
+    keep_to_one_gpu(config)
+    if config.cast_lm_head_to_fp32:
+        # TRL looks here for the embedding that is tied to the head, where there are adapters
         base = model.get_base_model() if hasattr(model, "get_base_model") else model
         base.__dict__["embed_tokens"] = base.get_input_embeddings()  # and not as another part of the model
     trainer = RecordedTrainer(

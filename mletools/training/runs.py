@@ -242,6 +242,9 @@ class TrainingRun:
         """
         from transformers import PrinterCallback
 
+        if text := policy.unused_gpus(f"mle-train-{'sft' if self.algorithm == 'sft' else 'grpo'}"):
+            self.say(text)
+
         done: queue.Queue[Any] = queue.Queue()
         session = Session(self, trainer, describe, learning_rate, finished, done.put)
         trainer.remove_callback(PrinterCallback)

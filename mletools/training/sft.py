@@ -167,6 +167,7 @@ class SftRun(TrainingRun):
             packing=False,
             **self.common_arguments(),
         )
+        policy.keep_to_one_gpu(config)
         rows = [{"input_ids": item.tokens.input_ids, "labels": labels(item.tokens)} for item in samples]
         return SFTTrainer(
             model=model,

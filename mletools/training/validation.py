@@ -6,6 +6,7 @@ given; an early end of the training.
 
 import json
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from ..records.errors import ToolError
 from .advantages import mean
 
 VARIABLE = "MLE_POLICY"
+# What torchrun and accelerate tell a process of its run: a trainer or vLLM among the command's would wait for the others.
+_LAUNCHER = re.compile(r"(TORCHELASTIC|MASTER|GROUP|ROLE|LOCAL|ACCELERATE|FSDP|DEEPSPEED)_|(RANK|WORLD_SIZE)$")
 
 
 def validation_reward(command: str, folder: Path) -> float:
@@ -20,9 +23,7 @@ def validation_reward(command: str, folder: Path) -> float:
 
     Rollouts without a reward do not count. ToolError: it fails (any part of its pipe), or no reward comes.
     """
-    environment = {
-        name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE", "LOCAL_RANK")
-    }
+    environment = {name: value for name, value in os.environ.items() if not _LAUNCHER.match(name)}
     done = subprocess.run(
         ["bash", "-o", "pipefail", "-c", command],
         stdin=subprocess.DEVNULL,

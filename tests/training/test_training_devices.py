@@ -1,13 +1,19 @@
 """What the trainers do about GPUs, seen on a machine that has none."""
 
 import threading
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
+pytest.importorskip("trl", reason="trl is not installed: training is not tested")
+
 from mletools.training import session
+from mletools.training.samples import Sample, Sequence
+from mletools.training.steps import Row
+from mletools.training.validation import validation_reward
 
 
 def test_the_thread_that_trains_uses_the_gpu_of_its_process(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -29,3 +35,51 @@ def test_the_thread_that_trains_uses_the_gpu_of_its_process(monkeypatch: pytest.
         assert done == [None]
     assert chosen == [(torch.device("cuda:1"), trained[0])]
     assert trained[0] != threading.get_ident()
+
+
+def test_one_process_trains_on_one_gpu_and_names_the_launcher_for_all(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from trl import GRPOConfig, SFTConfig
+
+    from mletools.training import policy
+    from mletools.training.grpo import GrpoOptions, GrpoRun
+    from mletools.training.sft import SftOptions, SftRun
+    from mletools.training.tiny import make_tiny
+
+    def two_gpus(config: Any) -> Any:
+        config._n_gpu = 2
+        return config
+
+    model = make_tiny([{"messages": [{"content": "a linear model"}]}], tmp_path / "nano", "nano")
+    for kind in (GRPOConfig, SFTConfig):
+        made = kind.__post_init__
+        monkeypatch.setattr(kind, "__post_init__", lambda self, made=made: (made(self), two_gpus(self))[0])
+    assert two_gpus(SFTConfig(output_dir=str(tmp_path), use_cpu=True, bf16=False)).n_gpu == 2
+    grpo, sft = GrpoRun(str(model), tmp_path / "a", GrpoOptions()), SftRun(str(model), tmp_path / "b", SftOptions())
+    assert grpo._trainer(iter(()), 1.0).args.n_gpu == 1
+    row = Row(Sequence([1, 2], [0, 1]), 1.0, Sample("a", "a", (), 1.0))
+    assert sft._trainer([row]).args.n_gpu == 1
+    assert policy.unused_gpus("mle-train-sft") is None
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert policy.unused_gpus("mle-train-sft") == (
+        "trains on the first of 2 GPUs; all of them: accelerate launch --num-processes 2 $(which mle-train-sft) ..."
+    )
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert policy.unused_gpus("mle-train-sft") is None
+
+
+def test_the_command_that_validates_is_told_nothing_of_the_launcher(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    told = (
+        "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "ROLE_NAME", "MASTER_ADDR", "MASTER_PORT",
+        "TORCHELASTIC_USE_AGENT_STORE", "ACCELERATE_USE_FSDP", "FSDP_VERSION",
+    )  # fmt: skip
+    for name in told:
+        monkeypatch.setenv(name, "1")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    command = f"env > {tmp_path}/told; echo '{{\"reward\": 0.5}}'"
+    assert validation_reward(command, tmp_path) == 0.5
+    names = {line.split("=")[0] for line in (tmp_path / "told").read_text().splitlines()}
+    assert names.isdisjoint(told) and {"CUDA_VISIBLE_DEVICES", "MLE_POLICY", "PATH"} <= names

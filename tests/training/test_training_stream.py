@@ -77,6 +77,13 @@ def test_groups_come_in_the_order_in_which_they_became_complete() -> None:
     assert dropped == {"no_spread": 2, "no_reward": 1, "lone": 2}
 
 
+@pytest.mark.parametrize("reward", [1e200, -1e7, float("inf"), float("nan")])
+def test_a_reward_that_is_no_number_or_beyond_all_others_is_left_out(reward: float) -> None:
+    pool = GroupPool(Choice(groups_per_step=1), {}, dropped := Counter(), stream=True)
+    assert feed(pool, sample("a0", 1.0, 3), sample("a1", reward, 3), sample("a2", 0.0, 3)) == ["a0", "a2"]
+    assert dropped == {"extreme_reward": 1}
+
+
 def test_a_filter_tells_how_many_of_a_group_are_to_come() -> None:
     pool = GroupPool(Choice(groups_per_step=1, duration_weight="auto"), {}, Counter(), stream=True)
     some = {"size": 4, "arrived": 4}
