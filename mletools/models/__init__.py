@@ -46,7 +46,8 @@ class Request:
     `own_temperature` and a `top_p` of 1. `training`: the answer may be trained on, so a server is sent the whole
     sampling distribution (temperature and top_p of 1 where they are None) and asked for token ids and logprobs.
     `send_seed`: a server is sent the seed without `training`, too. `schema` is the JSON Schema of an answer in JSON, {}
-    for any object, None for text: a server may be asked to keep to it, without `training` (see structured).
+    for any object, None for text: a server may be asked to keep to it, without `training` (see structured). `cache_salt`
+    names the weights that a server has now, where they change: it must not answer from what others computed.
     """
 
     messages: list[dict[str, Any]]
@@ -62,6 +63,7 @@ class Request:
     send_seed: bool = False
     own_temperature: float = 1.0
     schema: Mapping[str, Any] | None = None
+    cache_salt: str | None = None
 
     @property
     def local_temperature(self) -> float:

@@ -19,7 +19,7 @@ from . import Reply, Request, server_errors, structured
 UNCUT = {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
 EXTRAS = {"logprobs": True, "return_token_ids": True, **UNCUT}
 # What a request can do without. Where an error names none of them, they are tried one by one (see Elimination).
-OPTIONAL = (structured.FIELD, "return_token_ids", "top_k", "min_p", "repetition_penalty", "logprobs")
+OPTIONAL = (structured.FIELD, "return_token_ids", "top_k", "min_p", "repetition_penalty", "logprobs", "cache_salt")
 MESSAGE_KEYS = ("tool_calls", "tool_call_id", "name")  # sent of a message, beside role and content
 NEVER_DROPPED = {"model", "messages", "tools", "stream", "max_tokens", "max_completion_tokens"}
 REASONING = ("reasoning_content", "reasoning")
@@ -86,6 +86,8 @@ class Dialect:
             fields["stop"] = list(request.stop)
         if request.training:
             fields |= EXTRAS
+        if request.cache_salt is not None:
+            fields["cache_salt"] = request.cache_salt
         if known.streams:
             fields |= {"stream": True, "stream_options": {"include_usage": True}}
         fields |= self.options

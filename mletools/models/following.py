@@ -9,10 +9,12 @@ weights that sampled the token.
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from ..records import published
+from ..records.ids import content_id
 from . import Model, Reply, Request
 
 
@@ -67,7 +69,9 @@ class FollowingModel:
 
     def sample(self, requests: Sequence[Request]) -> list[Reply]:
         if self._open is None:
-            return self._model.sample(requests)
+            # Servers find the prefixes of prompts by the adapter's name, which stays: a salt keeps new weights from what old ones computed.
+            salt = content_id([str(self.folder.resolve()), self.version, _inode(self._policy.folder)])
+            return self._model.sample([replace(request, cache_salt=salt) for request in requests])
         with self._change:
             self._refresh()
             if self.batch > 1:

@@ -9,10 +9,12 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from model_server import FaultyServer
 from scaffold_task import TASK
 
 from mletools.models import Reply, Request
 from mletools.models.following import FollowingModel
+from mletools.models.http import HttpModel
 from mletools.records import schema
 from mletools.rollout.metered_model import MeteredModel
 from mletools.scaffolds.episode import Episode
@@ -214,3 +216,18 @@ def test_a_policy_that_is_cleared_away_while_it_is_loaded_gives_way_to_the_newes
     publish(tmp_path, 3)
     with pytest.raises(OSError, match="no memory"):
         broken.sample([Request([], 0)])
+
+
+def test_a_server_answers_no_new_version_from_what_it_computed_for_an_old_one(tmp_path: Path) -> None:
+    with FaultyServer(lambda body: "That one.") as server:
+        at_server = HttpModel("policy", url=server.url)
+        publish(tmp_path, 1)
+        model = FollowingModel(tmp_path, at_server, None)
+        question = Request([{"role": "user", "content": "Which?"}], 0)
+        for version in (1, 1, 2):
+            if version == 2:
+                publish(tmp_path, 2)
+            model.sample([question])
+        at_server.sample([question])
+        salts = [body.get("cache_salt") for body in server.requests]
+    assert salts[0] == salts[1] is not None and salts[2] not in (None, salts[0]) and salts[3] is None
