@@ -55,7 +55,10 @@ class Kind:
 def source_archive() -> bytes:
     """A zip archive of the modules that the agent needs."""
     root = Path(mletools.__file__).parent
-    files = [root / "__init__.py", *(root / "records" / name for name in ("__init__.py", "errors.py", "programs.py"))]
+    files = [
+        root / "__init__.py",
+        *(root / "records" / name for name in ("__init__.py", "errors.py", "programs.py", "sources.py")),
+    ]
     files += [*sorted((root / "sandbox").glob("*.py")), root / "sandbox" / "tables.json"]
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:

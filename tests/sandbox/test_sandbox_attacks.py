@@ -241,6 +241,8 @@ def open_backend(name: str, stack: ExitStack, fixture: Callable[[str], Any]) -> 
     try:
         protections = sandbox.protections
     except ToolError as error:
+        if name.startswith("docker"):
+            raise  # the daemon is there, so it has to work
         pytest.skip(f"no backend {name} here: {error}")
     if name == "local" and not protections["mount_namespace"]:
         pytest.skip(f"no namespaces here: {'; '.join(sandbox.notes)}")
