@@ -109,6 +109,12 @@ def mostly_slow(values: Iterable[Any], quick: int = 2) -> list[Any]:
     return [value if at < quick else pytest.param(value, marks=pytest.mark.slow) for at, value in enumerate(values)]
 
 
+def mostly_nightly(values: Iterable[Any], slow: int) -> list[Any]:
+    """The values as parameters of a test that is slow for the first `slow` of them, and nightly for the others."""
+    marks = [pytest.mark.slow, pytest.mark.nightly]
+    return [pytest.param(value, marks=marks[at >= slow]) for at, value in enumerate(values)]
+
+
 def without_times(record: Any) -> Any:
     """A record without what is measured: seconds and peak memory."""
     measured = ("duration_s", "cpu_s", "peak_memory_mb", "seconds")

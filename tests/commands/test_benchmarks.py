@@ -43,7 +43,7 @@ def test_a_script_reads_only_options_that_it_has(script: Path) -> None:
     assert read <= declared(tree)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_comparison_of_searches_in_small(tmp_path: Path) -> None:
     tasks = tmp_path / "tasks.jsonl"
     run = {"check": False, "capture_output": True, "text": True, "cwd": tmp_path, "timeout": 300}

@@ -66,7 +66,7 @@ def test_the_small_size_samples_with_vllm_where_it_is_installed(tmp_path: Path) 
         assert [engines(size) for size in ("tiny", "small", "paper")] == [{"hf"}, {small}, {"vllm"}]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(1200)
 def test_an_experiment_goes_on_after_a_kill_and_does_nothing_twice(tmp_path: Path) -> None:
     """R&D-Agent's, the one without training, with little time for each search; the others take minutes (`make examples`)."""

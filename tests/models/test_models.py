@@ -433,8 +433,9 @@ def made_task(folder: Path, kinds: list[str], form: str, modality: str = "multim
     ("kinds", "form"),
     [([], "tagset"),
      *(pytest.param(*case, marks=pytest.mark.slow) for case in [
-         (["text", "image", "graph"], "ranked"), *(([], form) for form in FORMS if form != "tagset"), (["image"], "number"), (["audio"], "probability"),
-         (["document"], "label"), (["graph"], "tagset"), (["series"], "by_group")])],
+         (["text", "image", "graph"], "ranked"), (["image"], "number"), (["audio"], "probability"), (["document"], "label"),
+         (["graph"], "tagset"), (["series"], "by_group")]),
+     *(pytest.param([], form, marks=pytest.mark.nightly) for form in FORMS if form != "tagset")],
 )  # fmt: skip
 def test_every_level_solves_tasks_of_every_kind_and_form(kinds: list[str], form: str, tmp_path: Path) -> None:
     task = made_task(tmp_path / "task", kinds, form, "multimodal" if len(kinds) > 1 else "tabular")

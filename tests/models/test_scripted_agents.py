@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import records, run_command
+from conftest import mostly_nightly, records, run_command
 
 from mletools.models import Reply, Request, open_model
 from mletools.records.errors import ToolError
@@ -605,9 +605,8 @@ def tasks(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("persona", PERSONAS)
-@pytest.mark.parametrize("scaffold", ["improve", *POLICIES])
+@pytest.mark.parametrize("scaffold", mostly_nightly(["improve", *POLICIES], 2))
 def test_every_persona_in_every_scaffold(scaffold: str, persona: str, tasks: Path) -> None:
     args = ["--scaffold", scaffold, "-m", f"scripted:{persona}", "-g", "1", "--max-turns", "14", "--timeout", "20"]
     if scaffold == "memory":

@@ -383,8 +383,13 @@ def learnt(folder: Path) -> list[Any]:
     return [{name: value for name, value in step.items() if not name.endswith("_s")} for step in steps]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("killed", range(7), ids=[command for command, *_ in PIPE])
+@pytest.mark.parametrize(
+    "killed",
+    [
+        pytest.param(at, marks=pytest.mark.slow if at in (1, 3, 6) else pytest.mark.nightly, id=command)
+        for at, (command, *_) in enumerate(PIPE)
+    ],
+)
 def test_each_of_seven_is_killed_in_turn(killed: int, undisturbed: tuple[Path, list[Any]], tmp_path: Path) -> None:
     tiny, expected = undisturbed
     (tmp_path / "tiny").symlink_to(tiny)

@@ -122,7 +122,7 @@ def test_a_session_is_rebuilt_whole_however_little_time_is_left(tmp_path: Path) 
     assert record["messages"][5]["content"] == "```\nx is 5\n```"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("scaffold", ["codeact", "memory"])
 def test_killed_again_and_again(scaffold: str, tmp_path: Path) -> None:
     write_tasks(tmp_path, 2)

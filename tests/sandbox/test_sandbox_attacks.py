@@ -252,12 +252,19 @@ def open_backend(name: str, stack: ExitStack, fixture: Callable[[str], Any]) -> 
 @pytest.fixture(scope="module")  # no longer: a process can be connected to one Ray cluster only
 def opened(request: pytest.FixtureRequest) -> Iterator[Callable[[str], tuple[Sandbox, AttackTargets]]]:
     kept: dict[str, tuple[Sandbox, AttackTargets]] = {}
+    missing: dict[str, str] = {}  # why a backend is not here
     with ExitStack() as stack:
 
         def take(name: str) -> tuple[Sandbox, AttackTargets]:
+            if name in missing:
+                pytest.skip(missing[name])
             if name not in kept:
                 with ExitStack() as attempt_stack:
-                    kept[name] = open_backend(name, attempt_stack, request.getfixturevalue)
+                    try:
+                        kept[name] = open_backend(name, attempt_stack, request.getfixturevalue)
+                    except pytest.skip.Exception as skipped:
+                        missing[name] = str(skipped)
+                        raise
                     stack.push(attempt_stack.pop_all())
             return kept[name]
 

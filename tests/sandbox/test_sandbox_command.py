@@ -179,7 +179,7 @@ def test_a_pipe_through_containers(stages: dict[str, Any], docker_daemon: Daemon
     assert seen[0] == seen[1]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_auto_takes_containers_where_they_are_stronger(folder: Path, docker_daemon: Daemon) -> None:
     more = {"DOCKER_HOST": docker_daemon.host, "MLE_SANDBOX_IMAGE": docker_daemon.image}
     done = sandbox(folder, "--backend", "auto", "--selftest", check=False, **more)

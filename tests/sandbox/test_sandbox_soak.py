@@ -93,7 +93,7 @@ def look(pid: int) -> tuple[int, int]:
     return resident, len(os.listdir(f"/proc/{pid}/fd"))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(2400)
 def test_ten_thousand_mixed_runs(stages: dict[str, Any], tmp_path: Path) -> None:
     template = records(stages["instrumented"].read_bytes())[0]

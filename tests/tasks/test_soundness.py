@@ -70,7 +70,7 @@ def test_ten_thousand_associations_of_noise_are_no_finding() -> None:
     assert not any(found)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(900)
 def test_ten_thousand_clean_checks_flag_nothing() -> None:
     outcomes = 0

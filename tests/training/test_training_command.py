@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, TESTS
+from conftest import ROOT, TESTS, mostly_nightly
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -163,8 +163,7 @@ def test_a_merged_policy_says_what_the_adapter_says(nano, tmp_path) -> None:
     assert merged.version == 1 and not (out / "merged" / "adapter_config.json").exists()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("command", ["mle-train-sft", "mle-train-grpo"])
+@pytest.mark.parametrize("command", mostly_nightly(["mle-train-grpo", "mle-train-sft"], 1))
 def test_all_weights_go_on_from_an_adapter_merged_into_its_base(command: str, nano, tmp_path) -> None:
     adapter, out = tmp_path / "adapter", tmp_path / "all"
     run("mle-train-sft", "--model", str(nano), "--run-dir", str(adapter), "--lora-rank", "4", records=rollouts(8))
@@ -334,9 +333,12 @@ def alone(nano, tmp_path_factory):
     return found
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("kind", "rank"), [("ddp", "4"), ("fsdp2", "4"), ("fsdp2", "0"), ("zero2", "0"), ("zero3", "4"), ("zero3", "0")]
+    ("kind", "rank"),
+    [
+        *(pytest.param(*each, marks=pytest.mark.slow) for each in (("ddp", "4"), ("fsdp2", "0"), ("zero2", "0"))),
+        *(pytest.param(*each, marks=pytest.mark.nightly) for each in (("fsdp2", "4"), ("zero3", "4"), ("zero3", "0"))),
+    ],
 )
 def test_two_processes_train_as_one_and_go_on(nano, alone, tmp_path, kind, rank) -> None:
     from safetensors.torch import load_file
