@@ -181,6 +181,7 @@ class GrpoRun(TrainingRun):
             layout=self._layout(),
             correction=correction,
             abort_step=self.abort_step,
+            say=self.say,
             arguments={
                 **self.common_arguments(),
                 "temperature": temperature,

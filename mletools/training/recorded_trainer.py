@@ -33,12 +33,13 @@ def recorded_trainer(
     layout: Layout,
     correction: Correction,
     abort_step: Callable[[OptimiserStep, str], None],
+    say: Callable[[str], None],
     arguments: dict[str, Any],
 ) -> Any:
     """A GRPOTrainer whose train() takes one optimiser step per item of `steps` and ends with EndOfSteps.
 
     steps: read on the first process only. abort_step(step, why): raises for a step with an unusable loss, gradient or
-    ratio. `arguments` go to GRPOConfig. After a step `trainer.observed` holds its statistics.
+    ratio. say: tells the user. `arguments` go to GRPOConfig. After a step `trainer.observed` holds its statistics.
     """
     from datasets import Dataset
     from trl import GRPOConfig
@@ -69,6 +70,7 @@ def recorded_trainer(
         layout=layout,
         correction=correction,
         abort_step=abort_step,
+        say=say,
         model=model,
         reward_funcs=[_no_reward],
         args=config,

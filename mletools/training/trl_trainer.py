@@ -14,6 +14,7 @@ import torch
 from trl import GRPOTrainer
 from trl.trainer.grpo_trainer import use_adapter
 
+from ..records.errors import ToolError
 from . import packing
 from .algorithms import MEANS_OVER_ROWS, MEANS_OVER_TOKENS
 from .microbatches import Block, Layout, blocks, cut, tensors_of, work
@@ -26,7 +27,7 @@ _SUMS = ("entropy", "log_ratio", "clipped")
 class RecordedTrainer(GRPOTrainer):
     """GRPOTrainer with recorded steps in place of sampling; after a step `observed` tells what was seen in it.
 
-    steps, layout, correction, abort_step: as recorded_trainer says; the rest goes to GRPOTrainer.
+    steps, layout, correction, abort_step, say: as recorded_trainer says; the rest goes to GRPOTrainer.
     """
 
     observed: dict[str, float]
@@ -38,11 +39,13 @@ class RecordedTrainer(GRPOTrainer):
         layout: Layout,
         correction: Correction,
         abort_step: Callable[[OptimiserStep, str], None],
+        say: Callable[[str], None],
         **trl: Any,
     ) -> None:
         if layout.pack and not packing.supported(trl["model"]):
             layout = replace(layout, pack=False, share=False)
-        self.steps, self.layout, self.correction, self.abort_step = steps, layout, correction, abort_step
+        self.steps, self.layout, self.correction, self.abort_step, self.say = steps, layout, correction, abort_step, say
+        self._halved = False
         super().__init__(**trl)
         self.aux_loss_enabled = False  # of experts, it would depend on how the step is cut
 
@@ -50,10 +53,33 @@ class RecordedTrainer(GRPOTrainer):
         return Steps(self.steps, self.accelerator.num_processes, self.accelerator.process_index)
 
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> Any:
-        """Gradients of a whole step; returns this process's part of the loss, times the number of processes."""
+        """Gradients of a whole step; returns this process's part of the loss, times the number of processes.
+
+        Where the GPU's memory does not suffice, the step begins anew with half the micro-batch, once in a run. ToolError:
+        then too, or among several processes, which cannot begin anew one by one.
+        """
         model.train()
-        world, rank = self.accelerator.num_processes, self.accelerator.process_index
         step = self.taken = inputs["step"]
+        try:
+            return self._gradients(model, step)
+        except torch.OutOfMemoryError as error:
+            rows, tokens = self._tried
+            size = f"a micro-batch of {rows} rows and {tokens} tokens"
+            if self._halved or rows < 2 or self.accelerator.num_processes > 1:
+                raise ToolError(
+                    f"the GPU's memory does not suffice for {size}: give a smaller --micro-batch or --micro-tokens, or "
+                    f"leave out longer rollouts ({str(error).splitlines()[0]})"
+                ) from error
+        # Out of the handler: its traceback holds the tensors of the micro-batch.
+        self._halved = True
+        model.zero_grad(set_to_none=True)
+        torch.cuda.empty_cache()
+        self.layout = replace(self.layout, rows=max(1, rows // 2), tokens=max(1, tokens // 2))
+        self.say(f"the GPU's memory did not suffice for {size}: goes on with {rows // 2} rows, {tokens // 2} tokens")
+        return self._gradients(model, step)
+
+    def _gradients(self, model: Any, step: OptimiserStep) -> Any:
+        world, rank = self.accelerator.num_processes, self.accelerator.process_index
         # a row that neither pays nor is held back by another term has no gradient
         plain = self.beta == 0.0 and self.correction.entropy_coef == 0.0
         used = [row for row in step.rows if row.advantage or not plain]
@@ -63,6 +89,7 @@ class RecordedTrainer(GRPOTrainer):
         total = torch.zeros((), device=self.accelerator.device)
         for index, rows in enumerate(parts[rank]):
             last = index + 1 == len(parts[rank])
+            self._tried = len(rows), work([rows], self.layout).positions
             self.accelerator.gradient_state._set_sync_gradients(last)
             with contextlib.nullcontext() if last else self.accelerator.no_sync(model):
                 loss = self._part(model, rows, step, world)

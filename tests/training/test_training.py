@@ -503,6 +503,33 @@ def test_the_loss_on_numbers_worked_by_hand(torch, trainer, monkeypatch, loss_ty
         assert total == pytest.approx(expected, abs=1e-6)
 
 
+def test_a_gpu_that_runs_out_of_memory_goes_on_with_half_the_micro_batch_once(torch, trainer, monkeypatch) -> None:
+    made, step = trainer("grpo")
+    said: list[str] = []
+    made.say, room, part = said.append, [1], made._part
+
+    def with_little_memory(model, rows, *given):
+        if len(rows) > room[0]:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.\nMore.")
+        return part(model, rows, *given)
+
+    def gradient() -> float:
+        return float(sum((each.grad**2).sum() for each in made.model.parameters() if each.grad is not None))
+
+    whole = float(made.training_step(made.model, {"step": step}))
+    expected = gradient()
+    made.model.zero_grad()
+    monkeypatch.setattr(made, "_part", with_little_memory)
+    assert float(made.training_step(made.model, {"step": step})) == pytest.approx(whole, abs=1e-7)
+    assert gradient() == pytest.approx(expected, rel=1e-5) and len(step.rows) == 3  # one has no advantage
+    assert said == [
+        "the GPU's memory did not suffice for a micro-batch of 2 rows and 11 tokens: goes on with 1 rows, 5 tokens"
+    ]
+    room[0] = 0
+    with pytest.raises(ToolError, match=r"for a micro-batch of 1 rows and 6 tokens: .*Tried to allocate 2.00 GiB\.\)$"):
+        made.training_step(made.model, {"step": step})
+
+
 def test_tokens_that_were_only_read_have_exactly_no_gradient(torch, trainer) -> None:
     made, step = trainer("grpo", use_logprobs=False)  # a ratio of 1: nothing is clipped
     kept = []
