@@ -57,8 +57,7 @@ class Conversation:
 
         Marks that stand in it are the template's. It may be cut anywhere and goes to `token_ids`; it is not for reading.
         """
-
-        return self._readable(self._rendered(messages, ask))
+        return self._spelled_back(self._rendered(messages, ask))
 
     def after(self, answer: int) -> str | None:
         """What the prompt for the next message says behind the policy's message `answer`, whose end mark comes first.
@@ -69,7 +68,7 @@ class Conversation:
         if not told.startswith(asked):
             return None
         # Templates may strip an answer, and models write white space around it.
-        content = self._readable(self._messages[answer]["content"])
+        content = self._spelled_back(self._messages[answer]["content"])
         core, rest = content.strip(), told[len(asked) :].lstrip()
         if not rest.startswith(core):
             return None
@@ -88,16 +87,18 @@ class Conversation:
             written = told[len(asked) :]
             return asked, written[: written.rindex(end) + len(end)] if end in written else written
         message = self._messages[answer]
-        written = self._readable(message["content"])
+        written = self._spelled_back(message["content"])
         if opened := re.search(r"<(\w+)>\s*$", asked):
             begin, close = f"<{opened[1]}>", f"</{opened[1]}>"
             if written.lstrip().startswith(begin):
                 written = written.lstrip().removeprefix(begin).lstrip()
             if close not in written:
-                written = f"{self._readable(message.get(REASONING[0], ''))}\n{close}\n\n{written}"
+                written = f"{self._spelled_back(message.get(REASONING[0], ''))}\n{close}\n\n{written}"
         return asked, written + end
 
-    def _readable(self, text: str) -> str:
+    def _spelled_back(self, text: str) -> str:
+        """`text` with what contents spelled in place of the stand-ins, but for what is a mark of the template's."""
+
         def spelled(match: "re.Match[str]") -> str:
             mark = self._spelled[int(match[1])]
             return match[0] if self._is_control(mark) else mark
