@@ -3,9 +3,11 @@
 import math
 from collections.abc import Mapping, Sequence
 
+from ..records.errors import RecordError
+
 EPS = 1e-4
 BASELINES = ("group", "leave-one-out", "batch", "none")
-SCALES = ("group", "batch", "none")
+SCALES = ("group", "batch", "mean", "none")
 
 
 def mean(values: Sequence[float]) -> float:
@@ -43,7 +45,10 @@ def advantages(
     baseline: `group` the group's mean (GRPO; DeepSeekMath, section 4.1.2; MLE-Ideator, App. A.2), `leave-one-out` the
     mean of its others (RLOO; Ahmadian et al. 2024, eq. 5), `batch` the mean of the whole step, `none` 0 (MLE-RL, eq. 1,
     where a filter has taken a running mean off). scale: divide by the standard deviation (`sample_std`) of the group, of
-    the batch, or by nothing (Dr. GRPO, section 3.2).
+    the batch, by the mean reward of the group (MaxRL, arXiv 2602.02710: a rare success weighs more), or by nothing (Dr.
+    GRPO, section 3.2).
+
+    RecordError: a negative reward, where advantages are divided by means.
 
     None for a group without reward spread: its own baseline, and fewer than two rewards known, or all of them equal. A
     lone rollout must not keep its raw reward as its advantage.
@@ -57,7 +62,11 @@ def advantages(
         if (within and not has_reward_spread(peers)) or not rewards:
             group_advantages[name] = None
             continue
-        spread = {"group": sample_std(peers), "batch": sample_std(batch), "none": None}[scale]
+        if scale == "mean" and min(peers) < 0:
+            raise RecordError(
+                f"--scale-rewards mean is for rewards of 0 or more, and one of the group {name} is {min(peers):g}"
+            )
+        spread = {"group": sample_std(peers), "batch": sample_std(batch), "mean": mean(peers), "none": None}[scale]
         divisor = 1.0 if scale == "none" else (spread or 0.0) + eps
         group_advantages[name] = [(reward - _baseline(reward, peers, batch, baseline)) / divisor for reward in rewards]
     return group_advantages

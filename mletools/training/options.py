@@ -119,7 +119,10 @@ class GrpoOptions(TrainingOptions):
         "What an advantage is measured against.", default="group", choices=BASELINES, heading=ADVANTAGES
     )
     scale_rewards: str = option(
-        "Divide advantages by this standard deviation.", default="group", choices=SCALES, heading=ADVANTAGES
+        "Divide advantages by a standard deviation, or by the group's mean reward (MaxRL).",
+        default="group",
+        choices=SCALES,
+        heading=ADVANTAGES,
     )
     loss_type: str = option("How token losses are made and averaged.", default="grpo", choices=LOSS_TYPES, heading=LOSS)
     importance_sampling_level: str = option(

@@ -593,6 +593,7 @@ def test_the_metric_of_a_table_follows_from_its_target_or_is_asked_for(tmp_path:
     assert task["submission"]["target"] == ["prob_no", "prob_yes"]
 
 
+@pytest.mark.slow
 def test_tables_in_other_files(tmp_path: Path) -> None:
     import pandas as pd
 

@@ -278,6 +278,10 @@ def test_advantages_over_the_batch_and_over_what_came_before() -> None:
     assert advantages(groups, "batch", "none") == {"a": [-2.0, 0.0], "b": [2.0]}
     assert advantages(groups, "batch", "batch", eps=0.0) == {"a": [-1.0, 0.0], "b": [1.0]}  # std of 0, 2, 4 is 2
     known = {"a": [0.0, 2.0], "b": [0.0, 4.0]}
+    rare, common = advantages({"r": [1.0, 0.0, 0.0, 0.0], "c": [1.0, 1.0, 1.0, 0.0]}, "group", "mean", eps=0.0).values()
+    assert rare == [3.0, -1.0, -1.0, -1.0] and common == pytest.approx([1 / 3, 1 / 3, 1 / 3, -1.0])
+    with pytest.raises(RecordError, match="for rewards of 0 or more, and one of the group a is -1"):
+        advantages({"a": [-1.0, 1.0]}, "group", "mean")
     assert advantages(groups, "group", "none", known) == {"a": [-1.0, 1.0], "b": [2.0]}
 
 
