@@ -22,8 +22,7 @@ AGAIN = {"role": "user", "content": "And now?"}
 SCAFFOLDS = {
     "react": ("--max-turns", "3"),
     "codeact": ("--max-turns", "3"),
-    "memory": ("--max-tokens", "18"),
-    "idea": ("--ideator", "hf:{model}"),
+    "memory": ("--max-traces", "2", "--max-turns", "3", "--max-answer-tokens", "20"),
 }
 OPENED = "opens the thought and tells none"
 FIRST = ("react", "drops earlier thoughts")
@@ -124,8 +123,7 @@ def test_turns_are_played_and_every_sampled_token_is_trained_on_once(
     scaffold, name = played
     model = thinker(name)
     (tmp_path / "tasks.jsonl").write_text(json.dumps(made_task(tmp_path)) + "\n")
-    options = [option.format(model=model) for option in SCAFFOLDS[scaffold]]
-    command = ["mle-rollout", "--scaffold", scaffold, "-m", f"hf:{model}", *options, *FAST, "tasks.jsonl"]
+    command = ["mle-rollout", "--scaffold", scaffold, "-m", f"hf:{model}", *SCAFFOLDS[scaffold], *FAST, "tasks.jsonl"]
     made = records(run_command(*command, cwd=tmp_path).stdout)
     tokenizer = tokenizer_of(model)
     for record in made:
