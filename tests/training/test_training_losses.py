@@ -2,6 +2,7 @@
 
 import math
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -225,25 +226,44 @@ def test_loss_and_gradient_equal_the_equation(torch, model, samples, tmp_path, c
 
 
 @pytest.mark.parametrize(
-    "case", mostly_slow(["grpo", "distance of sapo", "loss luspo", "importance sequence_mask", "off-policy mask"], 1)
-)
-@pytest.mark.parametrize("rows", [8, 1])
-def test_a_rollout_in_several_sequences_counts_as_the_same_tokens_in_one(
+    ("case", "rows"),
+    [
+        ("distance of grpo", 1),
+        *(
+            pytest.param(case, rows, marks=pytest.mark.slow)
+            for case, rows in (
+                ("grpo", 8), ("grpo", 1), ("distance of sapo", 1), ("distance of dapo", 1), ("distance of dr_grpo", 1),
+                ("loss luspo", 8), ("importance sequence_mask", 8), ("off-policy mask", 8), ("sequence level", 8),
+            )
+        ),
+    ],
+)  # fmt: skip
+def test_a_rollout_told_anew_in_each_turn_counts_as_the_same_tokens_in_one_sequence(
     torch, model, tmp_path, case: str, rows: int
 ) -> None:
-    """A rollout whose turns are told anew each time, against the same tokens in one row: positions do not see each other."""
-    samples = drawn(torch, model)
+    """Each turn in a sequence of its own, behind all that came before; of one row, the rollout has several micro-batches."""
+
+    def told_anew(sequence: Sequence) -> tuple[Sequence, ...]:
+        mask = sequence.loss_mask
+        ends = [at + 1 for at in range(len(mask)) if mask[at] and (at + 1 == len(mask) or not mask[at + 1])]
+        logprobs = sequence.logprobs
+        return tuple(
+            Sequence(
+                sequence.input_ids[:end],
+                [int(bool(loss) and at >= begin) for at, loss in enumerate(mask[:end])],
+                None if logprobs is None else [each if at >= begin else 0.0 for at, each in enumerate(logprobs[:end])],
+            )
+            for begin, end in zip([0, *ends], ends, strict=False)
+        )
+
+    whole = [sample for sample in drawn(torch, model) if len(sample.sequences) == 1]
+    split = [replace(sample, sequences=told_anew(sample.sequences[0])) for sample in whole]
+    assert all(len(sample.sequences) == 2 for sample in split)
     settings = {"lora_rank": 0, "max_completion_length": CONSTANT, "micro_batch": rows, **CASES[case]}
-    if (
-        (rows == 1 and settings.get("importance_sampling_level", "token") != "token")
-        or "sequence" in case
-        or "mask" in case
-    ):
-        rows = settings["micro_batch"] = 8  # a ratio of a whole rollout wants the whole rollout
-    split = ours(torch, model, samples, tmp_path / "split", GrpoOptions(**settings))
-    assert split[:2] == pytest.approx(
-        reference(torch, model, samples, GrpoOptions(**settings), [1.0] * 5), abs=3e-6, rel=1e-6
-    )
+    one = ours(torch, model, whole, tmp_path / "one", GrpoOptions(**settings))
+    several = ours(torch, model, split, tmp_path / "several", GrpoOptions(**settings))
+    assert several[:2] == pytest.approx(one[:2], abs=1e-6, rel=1e-6)
+    assert (one[2]["sequences"], several[2]["sequences"]) == (4, 8)
 
 
 @pytest.mark.parametrize("case", mostly_slow(["entropy", "grpo", "delta", "importance sequence_mask"], 1))
