@@ -130,7 +130,7 @@ def lines_of(arm: str, seed: int, policy: Path, given: argparse.Namespace, numbe
     folder = Path(f"{arm}-{seed}")
     sample = ["-q", "--prompt", "single-brief", "--max-tokens", given.max_tokens]
     train = ["-q", "--model", policy, "--run-dir", folder / "run", "--batch", given.batch, "--lora-rank", 0, "--micro-batch", 64,
-             "--learning-rate", given.learning_rate, "--seed", seed]  # fmt: skip
+             "--learning-rate", given.learning_rate, "--mismatch", "clip", "--seed", seed]  # fmt: skip
     keep = ["-q", "--keep-invalid", "--keep-duplicates"]
     if number is not None:
         newest = folder / "run" / "latest"

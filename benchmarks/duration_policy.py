@@ -223,6 +223,7 @@ def train(out: Path, way: str, mode: str, seed: int, updates: int) -> dict[str, 
     shutil.rmtree(folder, ignore_errors=True)
     options = GrpoOptions(
         duration_weight=mode,
+        mismatch="clip",
         batch=BATCH if way == "kept" else None,
         groups_per_step=2,
         learning_rate=RATE,

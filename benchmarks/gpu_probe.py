@@ -3,8 +3,8 @@
     python benchmarks/gpu_probe.py [--smoke] [--minutes 6] [--work FOLDER] OUT
 
 Each probe gives one JSON line, in OUT/results.jsonl and on standard output; what fails is a result, too ("status"). Tokens a
-second are of the last optimiser step, when nothing is compiled any more. `model_flops_share` counts 6 operations a weight and
-token where all weights are trained, 4 with LoRA, and no attention, against the peak of an H100.
+second are of the last optimiser step, when nothing is compiled any more. `mfu` is that of
+training.throughput.
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ from train_memory import configured, estimated
 
 ROOT = Path(__file__).parent.parent
 TASKS = ROOT / "examples" / "tasks" / "tasks.jsonl"
-PEAK = 989e12  # FLOP a second of an H100, bfloat16, dense
 SPREAD = 4.0  # standard deviation of the logits: random weights at their usual scale give nearly equal ones
 PROGRAM = """
 import os
@@ -192,15 +191,18 @@ class Probes:
     def lora(self) -> dict[str, Any]:
         """A step with LoRA 16 in float32, then as it is trained, with a float32 head, and padded with a mask.
 
-        On a CPU rows are packed: `shared` has their prompts once, `separate` has not. On a GPU they are padded, `separate`.
+        Rows that are packed (on a CPU always, on a GPU with --varlen) have their prompts once, `shared`, or not; `separate`
+        is how the machine's trainer has them unless asked: packed on a CPU, padded on a GPU.
         """
         found: dict[str, Any] = {}
         gradients: dict[str, torch.Tensor] = {}
         plain = {"rows": len(self.samples), "steps": 3}
         with in_float32():
             found["float32"], gradients["float32"] = self.train("float32", self.samples, share_prefix=False, **plain)
-        if self.device == "cpu":
-            found["shared"], gradients["shared"] = self.train("shared", self.samples, **plain)
+        found["shared"], gradients["shared"] = self.train("shared", self.samples, varlen=True, **plain)
+        found["packed"], gradients["packed"] = self.train(
+            "packed", self.samples, varlen=True, share_prefix=False, **plain
+        )
         found["separate"], gradients["separate"] = self.train("separate", self.samples, share_prefix=False, **plain)
         found["float32_head"], gradients["float32_head"] = self.train(
             "fp32-head", self.samples, fp32_head=True, **plain
@@ -251,6 +253,7 @@ class Probes:
             folder = self.work / "large"
             found["one_row"] = self.train("one-row", rollouts(2, self.sizes.long), model=folder, rows=1, steps=2)[0]
             found["rows"] = self.train("rows", several, model=folder, rows=rows, steps=2)[0]
+            found["rows_packed"] = self.train("rows-packed", several, model=folder, rows=rows, steps=2, varlen=True)[0]
             with masked():
                 found["rows_masked"] = self.train("rows-masked", several, model=folder, rows=rows, steps=2)[0]
         return found
@@ -296,7 +299,7 @@ class Probes:
 
     def throughput(self) -> dict[str, Any]:
         """Tokens a second and peaks by the bound on a micro-batch's tokens, and by the size of the logits' tiles."""
-        found = {}
+        found = {"automatic": self.train("automatic", self.records, rows=None, steps=3)[0]}
         for tokens in self.sizes.micro_tokens:
             found[f"micro_tokens {tokens}"] = self.train(
                 f"tokens-{tokens}", self.records, rows=10**6, micro_tokens=tokens, steps=3
@@ -369,7 +372,7 @@ class Probes:
         return done.stdout
 
     def train(
-        self, name: str, samples: Sequence[Any], *, rows: int, steps: int, rank: int = 16, groups: int | None = None,
+        self, name: str, samples: Sequence[Any], *, rows: int | None, steps: int, rank: int = 16, groups: int | None = None,
         model: Path | None = None, saved: bool = False, resume: bool = False, fresh: bool = True, **options: Any,
     ) -> tuple[dict[str, Any], torch.Tensor]:  # fmt: skip
         """(what the last of `steps` steps came to, the first step's gradients where they are an adapter's)."""
@@ -383,7 +386,6 @@ class Probes:
         clip = trl_trainer.RecordedTrainer._clip_grad_norm
 
         def spying(trainer: Any, wrapped: Any) -> Any:
-            self.weights = sum(weight.numel() for weight in trainer.model.parameters())
             if rank and not gradients:
                 parts = [weight.grad for weight in trainer.model.parameters() if weight.grad is not None]
                 gradients.append(torch.cat([part.detach().float().flatten() for part in parts]))
@@ -409,10 +411,10 @@ class Probes:
         last = taken[-1]
         found = {
             **{key: last[key] for key in (
-                "loss", "grad_norm", "sampler_kl", "largest_ratio", "clipped_share", "entropy", "shared_share", "padding_share",
+                "loss", "grad_norm", "sampler_kl", "effective_sample_size", "largest_ratio", "clipped_share", "masked_share", "entropy", "shared_share", "padding_share",
                 "micro_batches",
             )},
-            "step_s": last["duration_s"], "tokens": sum(lengths), "tokens_per_s": sum(lengths) / last["duration_s"],
+            "step_s": last["duration_s"], "tokens": sum(lengths), "tokens_per_s": last["tokens_per_s"],
         }  # fmt: skip
         found |= {
             "first_grad_norm": taken[0]["grad_norm"],
@@ -422,10 +424,10 @@ class Probes:
         if "validation_reward" in last:
             found["validation_reward"] = last["validation_reward"]
         if self.device == "cuda":
-            found["model_flops_share"] = (4 if rank else 6) * self.weights * found["tokens_per_s"] / PEAK
+            found["mfu"] = last.get("mfu")
             found["peak_bytes"] = peak()
             found["reserved_bytes"] = torch.cuda.max_memory_reserved()
-            if options.get("micro_tokens") is None:
+            if options.get("micro_tokens") is None and rows is not None:
                 found["estimate_bytes"] = estimated(
                     model or self.model, rank, min(rows, len(lengths)), max(lengths), "GPU"
                 )

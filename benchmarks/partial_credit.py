@@ -240,6 +240,7 @@ def play(
             groups_per_step=len(tasks),
             learning_rate=given.learning_rate,
             beta=given.beta,
+            mismatch="clip",
             micro_batch=GROUP,
             lora_rank=0,
             save_steps=10**9,

@@ -95,7 +95,7 @@ def peak_of_training(model: Path, rank: int, rows: int, length: int) -> float:
         return Sample(f"{group}-{at}", str(group), (tokens,), reward, 0, group_size=rows, members=rows, temperature=1.0)
 
     options = GrpoOptions(
-        use_logprobs=False, lora_rank=rank, lora_alpha=max(1, 2 * rank), groups_per_step=2, micro_batch=rows,
+        mismatch="off", lora_rank=rank, lora_alpha=max(1, 2 * rank), groups_per_step=2, micro_batch=rows,
         save_steps=10**9, learning_rate=1e-6,
     )  # fmt: skip
     before = resident("VmRSS")

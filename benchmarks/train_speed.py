@@ -128,7 +128,7 @@ def train_ours(given: argparse.Namespace, model: str, out: Path, groups: list[li
     longest = max(len(prompt) + len(completion) for group in groups for prompt, completion, _ in group)
     by_tokens = given.side == "tokens"
     options = GrpoOptions(
-        loss_type=given.loss_type, use_logprobs=False, lora_rank=given.rank, lora_alpha=max(1, 2 * given.rank), groups_per_step=given.groups,
+        loss_type=given.loss_type, mismatch="off", lora_rank=given.rank, lora_alpha=max(1, 2 * given.rank), groups_per_step=given.groups,
         micro_batch=10**6 if by_tokens else given.micro_batch, micro_tokens=given.micro_batch * longest if by_tokens else None,
         save_steps=10**9, learning_rate=1e-6, share_prefix=given.side != "separate",
     )  # fmt: skip

@@ -655,11 +655,16 @@ class TrainStep(_TrainStep, total=False):
     sampler_waited_s: float | None
     entropy: float
     sampler_kl: float
+    effective_sample_size: float
     clipped_share: float
+    masked_share: float
     largest_ratio: float
     padding_share: float
     shared_share: float
     micro_batches: int
+    sequence_tokens: int
+    tokens_per_s: float
+    mfu: float
     validation_reward: float
     checkpoint: str | None
 

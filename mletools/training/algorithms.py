@@ -10,6 +10,9 @@ from typing import Any
 LOSS_TYPES = ("grpo", "dapo", "dr_grpo", "cispo", "sapo", "luspo")
 MEANS_OVER_ROWS = ("grpo", "dr_grpo", "sapo", "luspo")
 MEANS_OVER_TOKENS = ("grpo", "sapo")  # of a rollout, before that
+RATIO_LOSSES = ("cispo", "sapo", "luspo")  # each bounds the ratio in its own way
+EPSILON = 0.2
+CLIPS = ("epsilon", "epsilon_high", "delta")  # of mismatch clip
 LEVELS = ("token", "sequence")
 
 ALGORITHMS: dict[str, dict[str, Any]] = {
@@ -20,9 +23,9 @@ ALGORITHMS: dict[str, dict[str, Any]] = {
     # Dr. GRPO, section 3.2: no spread, a constant in place of lengths
     "dr-grpo": {"baseline": "group", "scale_rewards": "none", "loss_type": "dr_grpo"},
     # Williams 1992; the log-probability of the whole answer, up to the constant of dr_grpo
-    "reinforce": {"baseline": "batch", "scale_rewards": "none", "loss_type": "dr_grpo", "use_logprobs": False},
+    "reinforce": {"baseline": "batch", "scale_rewards": "none", "loss_type": "dr_grpo"},
     # Ahmadian et al. 2024, eq. 5
-    "rloo": {"baseline": "leave-one-out", "scale_rewards": "none", "loss_type": "dr_grpo", "use_logprobs": False},
+    "rloo": {"baseline": "leave-one-out", "scale_rewards": "none", "loss_type": "dr_grpo"},
     # GSPO, eq. 5-7 and section 5.1: one ratio a sequence
     "gspo": {
         "baseline": "group",
@@ -38,15 +41,16 @@ PRESETS: dict[str, dict[str, Any]] = {
     # App. A.2 and B.2; the clip range and the rate are not given there
     "mle-ideator": {
         "algorithm": "grpo", "groups_per_step": 16, "lora_rank": 32, "epochs": 1, "beta": 0.0, "save_steps": 10,
+        "mismatch": "clip",
     },
-    # Section 5.1; the reward has its running mean taken off by mle-filter
+    # Section 5.1; the reward has its running mean taken off by mle-filter. No correction is mentioned.
     "mle-rl": {
         "algorithm": "reinforce", "baseline": "none", "batch": 64, "learning_rate": 1e-6, "beta": 0.0, "publish_steps": 5,
-        "temperature": 1.0, "lora_rank": 0,
+        "temperature": 1.0, "lora_rank": 0, "mismatch": "off",
     },
     # Table 3; PPO's learned critic, with gamma = lambda = 1, gives way to the mean of the rollout's others
     "duration-aware": {
-        "algorithm": "rloo", "loss_type": "dapo", "use_logprobs": True, "batch": 128, "learning_rate": 1e-5, "epsilon": 0.2,
+        "algorithm": "rloo", "loss_type": "dapo", "batch": 128, "learning_rate": 1e-5, "epsilon": 0.2,
         "beta": 0.001, "entropy_coef": 0.001, "max_grad_norm": 1.0, "temperature": 0.7, "duration_weight": "auto",
         "lora_rank": 0,
     },
@@ -68,11 +72,14 @@ def settle(overrides: dict[str, Any], preset: str | None) -> dict[str, Any]:
     base = dict(PRESETS[preset]) if preset else {}
     name = overrides.get("algorithm") or base.get("algorithm", "grpo")
     if name != base.get("algorithm", name):
-        base = {key: value for key, value in base.items() if key not in ("baseline", "loss_type", "use_logprobs")}
+        base = {key: value for key, value in base.items() if key not in ("baseline", "loss_type")}
     for one, other in (("batch", "groups_per_step"), ("groups_per_step", "batch")):
         if one in overrides:
             base.pop(other, None)
-    return {**ALGORITHMS[name], **base, **overrides, "algorithm": name}
+    settings = {**ALGORITHMS[name], **base}
+    if overrides.get("mismatch", "clip") != "clip":  # what an algorithm or a preset would clip at
+        settings = {key: value for key, value in settings.items() if key not in CLIPS}
+    return {**settings, **overrides, "algorithm": name}
 
 
 def shown_defaults(name: str, default: Any) -> str:

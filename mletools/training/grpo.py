@@ -13,8 +13,9 @@ from typing import Any
 from ..records.errors import ToolError
 from . import policy
 from .advantages import mean, sample_std
-from .memory import sharding
-from .microbatches import Layout
+from .algorithms import EPSILON
+from .memory import free_on_gpu, row_bound, sharding, tokens_that_fit
+from .microbatches import SLACK, Layout
 from .options import GrpoOptions
 from .policy import preload
 from .pool import FORGET, GroupPool, held_steps
@@ -45,7 +46,7 @@ class GrpoRun(TrainingRun):
     free = frozenset(
         {
             "learning_rate", "epochs", "micro_batch", "micro_tokens", "temperature", "max_grad_norm", "save_steps", "keep",
-            "logger", "validate", "largest_ratio", "logits_memory", "share_prefix", "fp32_head", "max_staleness", "duration_weight", "duration_clip", "mask", "publish_steps",
+            "logger", "validate", "largest_ratio", "logits_memory", "share_prefix", "varlen", "fp32_head", "max_staleness", "duration_weight", "duration_clip", "mask", "publish_steps",
             "max_steps",
         }
     )  # fmt: skip
@@ -60,6 +61,7 @@ class GrpoRun(TrainingRun):
         self.rewards: list[float] = []
         self.passes: dict[str, int] = {}
         self.retokenized = 0
+        self._told_stale = False
         self.spool: Spool | None = None
         self._arrivals: Arrivals | None = None
         if self.resumed_from is not None:
@@ -165,11 +167,10 @@ class GrpoRun(TrainingRun):
         preload()
         options = self.options
         model, adapter = policy.load_policy(self.model, options.lora_rank, options.lora_alpha)
+        epsilon = EPSILON if options.epsilon is None else options.epsilon
         correction = Correction(
-            ratio=options.use_logprobs,
-            importance=options.vllm_importance_sampling_mode if options.vllm_importance_sampling_correction else None,
-            clip_max=options.vllm_importance_sampling_clip_max,
-            clip_min=options.vllm_importance_sampling_clip_min,
+            mode=options.mismatch,
+            bound=options.mismatch_bound,
             largest_ratio=options.largest_ratio,
             entropy_coef=options.entropy_coef,
         )
@@ -187,8 +188,8 @@ class GrpoRun(TrainingRun):
                 "temperature": temperature,
                 "loss_type": options.loss_type,
                 "importance_sampling_level": options.importance_sampling_level,
-                "epsilon": options.epsilon,
-                "epsilon_high": options.epsilon if options.epsilon_high is None else options.epsilon_high,
+                "epsilon": epsilon,
+                "epsilon_high": epsilon if options.epsilon_high is None else options.epsilon_high,
                 "delta": options.delta,
                 "beta": options.beta,
                 "use_bias_correction_kl": options.use_bias_correction_kl,
@@ -199,20 +200,32 @@ class GrpoRun(TrainingRun):
         )
 
     def _layout(self) -> Layout:
-        """Rows are packed on a CPU alone: on an H100 attention block by block took longer than the padding (docs/gpu.md)."""
+        """On an H100 attention block by block took longer than the padding (docs/gpu.md): there rows are packed on demand."""
         import torch
 
-        pack = sharding().stage < 3 and not torch.cuda.is_available()
-        return Layout(self.options.micro_batch, self.options.micro_tokens, pack, pack and self.options.share_prefix)
+        options, gpu = self.options, torch.cuda.is_available()
+        tokens = options.micro_tokens
+        if tokens is None and options.micro_batch is None and gpu:
+            tokens = tokens_that_fit(
+                self.model, options.lora_rank, free_on_gpu(), options.beta != 0.0, options.logits_memory
+            )
+            if tokens is not None:
+                self.say(f"micro-batches of up to {tokens:,} tokens, for which the GPU's free memory should do")
+        pack = options.varlen or not gpu
+        if pack and sharding().stage == 3:
+            self.say("weights are sharded: rows are padded, and each computes its prompt anew")
+            pack = False
+        rows = row_bound(options.micro_batch, tokens)
+        return Layout(rows, tokens, pack, pack and options.share_prefix, 0.0 if gpu else SLACK)
 
     def _checked(self, step: OptimiserStep) -> OptimiserStep:
         """ToolError where recorded log-probabilities are wanted and are of a distribution whose tail was cut off."""
-        if self.options.use_logprobs or self.options.vllm_importance_sampling_correction:
+        if self.options.mismatch != "off":
             cut = {s.top_p for s in step.samples if s.has_logprobs and s.top_p is not None and s.top_p < 1}
             if cut:
                 raise ToolError(
                     f"the rollouts were sampled with top_p {min(cut)}, so their logprobs are not the trainer's: "
-                    "sample with top_p 1, or train without the ratio (--no-use-logprobs)"
+                    "sample with top_p 1, or train without the ratio (--mismatch off)"
                 )
         return step
 
@@ -230,6 +243,12 @@ class GrpoRun(TrainingRun):
         seconds = [sample.duration_s for sample in step.samples]
         arrivals = self._arrivals.statistics() if self._arrivals is not None else {}
         self.trained += len(step.samples)
+        if self.options.mismatch == "off" and max(known, default=0) > 0 and not self._told_stale:
+            self._told_stale = True
+            self.say(
+                f"step {self.step}: rollouts up to {max(known)} updates old count as the policy's own (--mismatch off); "
+                "--mismatch token-mask weights them by the ratio"
+            )
         return {
             "reward_mean": mean(rewards),
             "reward_std": sample_std(rewards),

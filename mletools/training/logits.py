@@ -7,6 +7,8 @@ bounds, and on a CPU, too, tokens without loss have none.
 
 from typing import Any
 
+from .policy import require_of_trl
+
 # bytes of an entry: a half on a GPU; on a CPU eight copies in float32 and one of bools while its gradient is computed
 GPU_BYTES, CPU_BYTES = 2, 33
 GPU_WIDTH, CPU_WIDTH = 32768, 2048  # vocabulary entries of a tile
@@ -28,6 +30,8 @@ def set_tiles(megabytes: float | None) -> None:
     import trl.kernels.chunked_logprob as kernel
     import trl.trainer.utils as head
 
+    require_of_trl(kernel, ["TOKEN_CHUNK_SIZE"])
+    require_of_trl(head, ["_CHUNKED_LOGPROB_CHUNK_SIZE", "_use_triton"])
     kernel.TOKEN_CHUNK_SIZE, head._CHUNKED_LOGPROB_CHUNK_SIZE = tile(megabytes, torch.cuda.is_available())
     head._use_triton = _tokens_with_loss_only  # what it decides there is whether the others are left out
 

@@ -10,7 +10,9 @@ processes. Not covered: activations of other architectures (experts, state space
 tensors, the libraries themselves, offloading to the CPU.
 """
 
+import bisect
 import os
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +22,9 @@ from . import logits, policy
 from .step_loader import processes
 
 FLOAT, HALF = 4, 2
+MICRO_BATCH = 8  # rows, where neither they nor tokens are bounded
+USED = 0.85  # of a GPU's free memory, by the estimate
+ENOUGH = 65_536  # tokens of a micro-batch, of which more make no step faster
 HELD = 1.5  # memory of the process to that of its tensors, because glibc keeps freed blocks (docs/gpu.md)
 DEVICES = ("CPU", "GPU")
 
@@ -157,7 +162,8 @@ def _activations(shape: Shape, rows: int, length: int, gpu: bool) -> float:
 
     A layer keeps, of each position: the inputs of both norms, of the projections behind them and of two residual sums
     (6 hidden; 4 with frozen norms), queries, repeated keys and values, and attention's result (4 query), the gate, its
-    activation, the other half and their product (4 inner), the mask's row (length), its log sums (heads), two roots.
+    activation, the other half and their product (4 inner), the log sums (heads), two roots, and on a CPU a row of a mask
+    (length).
     """
     positions = rows * length
     hidden = (4.0 if shape.adapter else 6.0) * shape.hidden + 2
@@ -170,8 +176,8 @@ def _activations(shape: Shape, rows: int, length: int, gpu: bool) -> float:
         return FLOAT * positions * shape.layers * (hidden + heads + 4 * shape.inner + length + narrow)
     # the input of each layer, and all of the one that is computed anew, with its norms in float32
     kept = (HALF if shape.adapter else FLOAT) * shape.hidden * shape.layers
-    one = FLOAT * hidden + HALF * (heads + 4 * shape.inner + length + narrow)
-    return positions * (kept + one + length)
+    one = FLOAT * hidden + HALF * (heads + 4 * shape.inner + narrow)
+    return positions * (kept + one)
 
 
 def _logits(shape: Shape, positions: int, gpu: bool, megabytes: float | None) -> float:
@@ -193,10 +199,37 @@ class StepSize:
     length: int
 
 
-def step_size(lengths: Sequence[int], rows: int, micro_batch: int, micro_tokens: int | None = None) -> StepSize:
+def row_bound(micro_batch: int | None, micro_tokens: int | None) -> int:
+    """Rows of a micro-batch, at most: as asked for; else any number where tokens are bounded."""
+    return micro_batch or (MICRO_BATCH if micro_tokens is None else sys.maxsize)
+
+
+def tokens_that_fit(
+    model: str, lora_rank: int, free: int, reference: bool = False, logits_memory: float | None = None
+) -> int | None:
+    """Tokens of the largest micro-batch for which `free` bytes of a GPU suffice, 1 at least; None where they are not known."""
+    shape = shape_of(model, lora_rank)
+    if not shape.dense:
+        return None
+
+    def fits(tokens: int) -> bool:
+        needed = estimate(shape, 1, tokens, "GPU", sharding(), reference, logits_memory)
+        return sum(needed.values()) <= USED * free
+
+    return max(1, bisect.bisect_left(range(1, ENOUGH + 1), True, key=lambda tokens: not fits(tokens)))
+
+
+def free_on_gpu() -> int:
+    """Bytes that are free on the GPU of this process."""
+    import torch
+
+    return int(torch.cuda.mem_get_info(int(os.environ.get("LOCAL_RANK", "0")))[0])
+
+
+def step_size(lengths: Sequence[int], rows: int, micro_batch: int | None, micro_tokens: int | None = None) -> StepSize:
     """The largest step that `rows` of the input's sequences, of these lengths in tokens, can make."""
     longest = sorted(lengths, reverse=True)[:rows]
-    count = min(micro_batch, -(-len(longest) // processes()))
+    count = min(row_bound(micro_batch, micro_tokens), -(-len(longest) // processes()))
     if micro_tokens is not None:
         count = max(1, min(count, micro_tokens // longest[0]))
     return StepSize(len(longest), sum(longest), count, longest[0])

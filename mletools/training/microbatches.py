@@ -12,7 +12,7 @@ from typing import Any
 from .steps import Row
 
 SHORTEST_PREFIX = 32  # tokens; sharing fewer saves nothing
-SLACK = 1 / 8  # of a group's longest row, at most this share is padding of another
+SLACK = 1 / 8  # where attention goes block by block
 
 
 @dataclass(frozen=True)
@@ -20,13 +20,15 @@ class Layout:
     """Size limits of a micro-batch: rows, and tokens that go through the model, padding included (None: no limit).
 
     pack: rows lie one behind the other; without, they are padded to the longest. share: a prompt that several rows of a
-    micro-batch begin with goes through the model once, which wants them packed.
+    micro-batch begin with goes through the model once, which wants them packed. slack: of the longest of rows that are
+    packed as a group, at most this share is padding of another.
     """
 
     rows: int = 8
     tokens: int | None = None
     pack: bool = False
     share: bool = False
+    slack: float = SLACK
 
 
 @dataclass(frozen=True)
@@ -140,15 +142,15 @@ def blocks(rows: Sequence[Row], layout: Layout) -> list[Block]:
             parts[-1][1].extend(lengths)
         else:
             parts.append((prefix, [length - prefix for length in lengths]))
-    return [Block(prefix, _groups(lengths)) for prefix, lengths in parts]
+    return [Block(prefix, _groups(lengths, layout.slack)) for prefix, lengths in parts]
 
 
-def _groups(lengths: Sequence[int]) -> tuple[tuple[int, int], ...]:
+def _groups(lengths: Sequence[int], slack: float) -> tuple[tuple[int, int], ...]:
     """(number, longest) of consecutive lengths that are alike."""
     found: list[tuple[int, int]] = []
     for length in lengths:
         count, longest = found[-1] if found else (0, 0)
-        if found and (1 - SLACK) * longest <= length <= longest:
+        if found and (1 - slack) * longest <= length <= longest:
             found[-1] = count + 1, longest
         else:
             found.append((1, length))

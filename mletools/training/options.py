@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from ..records.errors import ToolError
 from ..records.options import check_values, option
 from .advantages import BASELINES, SCALES
-from .algorithms import ALGORITHMS, LEVELS, LOSS_TYPES, PRESETS
+from .algorithms import ALGORITHMS, CLIPS, LEVELS, LOSS_TYPES, PRESETS, RATIO_LOSSES
 from .durations import MODES
+from .mismatch import BOUNDS
+from .mismatch import MODES as MISMATCH_MODES
 from .samples import TROUBLES
-from .step_loader import IMPORTANCE_MODES
 
 LOGGERS = ("none", "tensorboard", "wandb", "trackio")
 POLICY, FOLDER, OPTIMISER, WEIGHTS, STREAMING = "Policy", "Run folder", "Optimiser", "Weights", "Streaming"
@@ -35,7 +36,12 @@ class TrainingOptions:
     """What both trainers have. lora_rank 0 trains all weights. ToolError: a value that its option does not allow."""
 
     epochs: int = option("Passes over the input.", default=1, at_least=1, heading=OPTIMISER)
-    micro_batch: int = option("Rollouts a forward pass, at most.", default=8, at_least=1, machine=True, heading=FOLDER)
+    micro_batch: int | None = option(
+        "Rollouts a forward pass, at most; default: 8, and no bound where --micro-tokens has one.",
+        at_least=1,
+        machine=True,
+        heading=FOLDER,
+    )
     lora_rank: int = option("0 trains all weights.", default=16, at_least=0, heading=WEIGHTS)
     lora_alpha: int = option("Scale: alpha / rank.", default=32, at_least=1, heading=WEIGHTS)
     save_steps: int = option(
@@ -86,7 +92,9 @@ class GrpoOptions(TrainingOptions):
     algorithm: str = option(
         "What the options below begin from.", default="grpo", choices=tuple(ALGORITHMS), heading=POLICY
     )
-    learning_rate: float = option("Constant.", default=1e-5, heading=OPTIMISER)
+    learning_rate: float = option(
+        "Constant; default: 1e-5 with LoRA, a tenth of it where all weights are trained.", above=0, heading=OPTIMISER
+    )
     groups_per_step: int = option("Whole groups an optimiser step.", default=16, at_least=1, heading=OPTIMISER)
     batch: int | None = option(
         "Rollouts a step instead, as they came: what is late counts for a later step.", at_least=1, heading=OPTIMISER
@@ -99,11 +107,23 @@ class GrpoOptions(TrainingOptions):
     )
     max_grad_norm: float = option("Scale longer gradients down to this.", default=1.0, heading=OPTIMISER)
     micro_tokens: int | None = option(
-        "Tokens a forward pass, padding and all, at most.", at_least=1, machine=True, heading=FOLDER
+        "Tokens a forward pass, padding and all, at most; default: on a GPU, what its free memory holds by the estimate of "
+        "--dry-run.",
+        at_least=1,
+        machine=True,
+        heading=FOLDER,
     )
     share_prefix: bool = option(
-        "On a CPU: compute a prompt that several rows of a micro-batch share once.",
+        "Where rows are packed, compute a prompt that several rows of a micro-batch share once.",
         default=True,
+        switch=True,
+        machine=True,
+        heading=FOLDER,
+    )
+    varlen: bool = option(
+        "On a GPU: pack rows without padding, by PyTorch's attention on sequences of various lengths; its speed has not been "
+        "measured. On a CPU rows are always packed.",
+        default=False,
         switch=True,
         machine=True,
         heading=FOLDER,
@@ -128,27 +148,25 @@ class GrpoOptions(TrainingOptions):
     importance_sampling_level: str = option(
         "One ratio a token or a sequence.", default="token", choices=LEVELS, heading=LOSS
     )
-    epsilon: float = option("Clip the ratio below 1 - this.", default=0.2, heading=LOSS)
+    epsilon: float | None = option("Clip the ratio below 1 - this; default: 0.2.", above=0, below=1, heading=LOSS)
     epsilon_high: float | None = option("Clip the ratio above 1 + this; default: epsilon.", heading=LOSS)
     delta: float | None = option("Bound the ratio by this where the advantage is negative, too.", heading=LOSS)
     beta: float = option("Weight of the KL term against the policy that the run began from.", default=0.0, heading=LOSS)
     use_bias_correction_kl: bool = option("Weight the KL term by the ratio.", default=False, switch=True, heading=LOSS)
     entropy_coef: float = option("Weight of the entropy, a mean over tokens.", default=0.0, heading=LOSS)
     max_completion_length: int = option("dr_grpo divides by this.", default=1024, at_least=1, heading=LOSS)
-    use_logprobs: bool = option(
-        "Take the ratio against the recorded logprobs; else it is 1.", default=True, switch=True, heading=CORRECTION
-    )
-    vllm_importance_sampling_correction: bool = option(
-        "Weight by trainer over sampler probability instead of clipping that ratio.",
-        default=False,
-        switch=True,
+    mismatch: str = option(
+        "What to do where the policy gives a token another probability than the sampler did: clip their ratio in the loss, "
+        "weight by it and mask or truncate, or take it as 1; default: clip where one of the options that say how is given "
+        "or the loss has its own use of the ratio, else token-mask.",
+        choices=MISMATCH_MODES,
         heading=CORRECTION,
     )
-    vllm_importance_sampling_mode: str = option(
-        "How those weights are bounded.", default="token_truncate", choices=IMPORTANCE_MODES, heading=CORRECTION
+    mismatch_bound: float | None = option(
+        f"Where to mask or truncate; default: {', '.join(f'{value:g} of {mode}' for mode, value in BOUNDS.items())}.",
+        above=0,
+        heading=CORRECTION,
     )
-    vllm_importance_sampling_clip_max: float | None = option("Their upper bound.", default=3.0, heading=CORRECTION)
-    vllm_importance_sampling_clip_min: float | None = option("Their lower bound.", heading=CORRECTION)
     off_policy_mask_threshold: float | None = option(
         "Leave out negative rollouts farther than this off the policy.", heading=CORRECTION
     )
@@ -176,6 +194,23 @@ class GrpoOptions(TrainingOptions):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "mask", tuple(self.mask))
+        if self.learning_rate is None:
+            object.__setattr__(self, "learning_rate", 1e-5 if self.lora_rank else 1e-6)
+        clips = [name for name in CLIPS if getattr(self, name) is not None]
+        ratio = self.loss_type in RATIO_LOSSES or self.importance_sampling_level == "sequence"
+        if self.mismatch is None:
+            object.__setattr__(self, "mismatch", "clip" if clips or ratio else "token-mask")
         super().__post_init__()
         if self.loss_type == "luspo" and self.importance_sampling_level != "sequence":
             raise ToolError("loss_type luspo is made for importance_sampling_level sequence")
+        if self.mismatch in BOUNDS and clips:
+            raise ToolError(f"{clips[0]} clips the ratio of mismatch clip, and this run has mismatch {self.mismatch}")
+        if self.mismatch in BOUNDS and ratio:
+            raise ToolError(
+                f"loss_type {self.loss_type} with importance_sampling_level {self.importance_sampling_level} uses the ratio "
+                f"itself: it goes with mismatch clip, not {self.mismatch}"
+            )
+        if self.mismatch_bound is not None and self.mismatch not in BOUNDS:
+            raise ToolError(f"mismatch {self.mismatch} has no mismatch_bound: epsilon says where it clips")
+        if self.mismatch == "sequence-mask" and self.mismatch_bound is not None and self.mismatch_bound <= 1:
+            raise ToolError("mismatch_bound of sequence-mask is a ratio above 1: its inverse bounds from below")

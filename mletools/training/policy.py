@@ -20,6 +20,7 @@ from ..records.jsonl import Line
 from .step_loader import processes
 
 ADAPTER = "default"
+TRL = "trl>=1.14,<1.17"
 LIBRARIES = ("torch", "transformers", "trl", "peft", "accelerate", "datasets")
 
 
@@ -42,6 +43,17 @@ def preload() -> None:
     transformers.logging.disable_progress_bar()
     # TRL still uses the names that transformers 5 is about to retire; the reader can do nothing about it.
     warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")
+
+
+def require_of_trl(owner: Any, names: Iterable[str]) -> None:
+    """ToolError where `owner` lacks what is overridden or set here: under another name that would change nothing, in silence."""
+    import trl
+
+    if missing := [name for name in names if not hasattr(owner, name)]:
+        raise ToolError(
+            f"trl {trl.__version__} has no {', '.join(missing)} in {getattr(owner, '__name__', type(owner).__name__)}: "
+            f"this trainer runs with {TRL}: pip install '{TRL}'"
+        )
 
 
 def require_libraries() -> None:

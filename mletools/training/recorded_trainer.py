@@ -2,19 +2,19 @@
 
 The trainer walks through optimiser steps that come from an iterator, however long that is; a step is cut into
 micro-batches here, forward and backward, and their gradients add up to that of the whole step, on one process or several.
-Covered: TRL 1.16 and the losses of algorithms.LOSS_TYPES; rows with and without recorded log-probabilities; truncated
-importance sampling; DDP, FSDP and DeepSpeed as accelerate sets them up. Not covered: images, sampling, rewards.
+Covered: TRL 1.16 and the losses of algorithms.LOSS_TYPES; rows with and without recorded log-probabilities; the
+corrections of mismatch.MODES; DDP, FSDP and DeepSpeed as accelerate sets them up. Not covered: images, sampling, rewards.
 """
 
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from .microbatches import Layout
-from .step_loader import IMPORTANCE_MODES, Correction, EndOfSteps, broadcast, long_timeout_group, processes
+from .mismatch import Correction
+from .step_loader import EndOfSteps, broadcast, long_timeout_group, processes
 from .steps import OptimiserStep
 
 __all__ = [
-    "IMPORTANCE_MODES",
     "Correction",
     "EndOfSteps",
     "broadcast",

@@ -18,6 +18,7 @@ from ..records.errors import ToolError
 from ..records.ids import derive_seed
 from . import checkpoints
 from .step_loader import EndOfSteps
+from .throughput import throughput
 from .validation import validation_reward
 
 TRAINER_STATE = "trainer"
@@ -83,6 +84,7 @@ class Session:
             "checkpoint": str(run.out / checkpoints.checkpoint_name(run.step)) if due else None,
             **self.describe(self.index),
         }
+        record |= throughput(self.trainer, record["sequence_tokens"], duration)
         if due and run.options.validate:
             record["validation_reward"] = self._validate(run.options.validate)
         if run.options.logger != "none":

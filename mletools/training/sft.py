@@ -55,14 +55,21 @@ class SftOptions(TrainingOptions):
 
     max_seconds: float | None = option("Stop after this much training time, whichever comes first.")
     batch: int = option("Rollouts an optimiser step.", default=32, at_least=1)
-    learning_rate: float = option("Highest rate of the schedule.", default=1e-4)
+    learning_rate: float = option(
+        "Highest rate of the schedule; default: 1e-4 with LoRA, a tenth of it where all weights are trained.", above=0
+    )
     schedule: str = option(default="cosine", choices=SCHEDULES)
     warmup: float = option("Share of the run.", default=0.05, at_least=0, at_most=1)
     save_steps: int = 100
     max_grad_norm: float = 1.0
 
     def __post_init__(self) -> None:
+        if self.learning_rate is None:
+            object.__setattr__(self, "learning_rate", 1e-4 if self.lora_rank else 1e-5)
+        if self.micro_batch is None:
+            object.__setattr__(self, "micro_batch", memory.MICRO_BATCH)
         super().__post_init__()
+        assert self.micro_batch is not None
         if self.batch % min(self.micro_batch, self.batch):
             raise ToolError(f"batch {self.batch} must be a multiple of micro_batch {self.micro_batch}")
 
@@ -157,7 +164,7 @@ class SftRun(TrainingRun):
         from trl import SFTConfig, SFTTrainer
 
         model, adapter = policy.load_policy(self.model, self.options.lora_rank, self.options.lora_alpha)
-        micro = min(self.options.micro_batch, self.options.batch)
+        micro = min(self.options.micro_batch or memory.MICRO_BATCH, self.options.batch)
         config = SFTConfig(
             per_device_train_batch_size=micro,
             gradient_accumulation_steps=self.options.batch // micro,
@@ -184,6 +191,7 @@ class SftRun(TrainingRun):
             "tokens": sum(item.tokens.loss_tokens for item in samples),
             "rollouts": len({item.sample.id for item in samples}),
             "sequences": len(samples),
+            "sequence_tokens": sum(len(item.tokens.input_ids) for item in samples),
             "groups": len({item.sample.group for item in samples}),
             "staleness": None,
         }

@@ -1,4 +1,4 @@
-"""Optimiser steps for one training process or several, and the settings of the sampler correction.
+"""Optimiser steps for one training process or several.
 
 Covered: reading steps on the first process, broadcasting them, the end of the steps. Not covered: the trainer
 (recorded_trainer, trl_trainer), the composition of a step (steps, pool).
@@ -6,28 +6,9 @@ Covered: reading steps on the first process, broadcasting them, the end of the s
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from .steps import OptimiserStep
-
-IMPORTANCE_MODES = ("token_truncate", "token_mask", "sequence_truncate", "sequence_mask")
-
-
-@dataclass(frozen=True)
-class Correction:
-    """The use of the sampler's log-probabilities. ratio: clip the ratio against them; else the ratio is 1.
-
-    importance: one of IMPORTANCE_MODES, which truncates or masks the weights pi_trainer / pi_sampler at the bounds;
-    None: no weights. largest_ratio: a larger ratio ends the run before the step is taken.
-    """
-
-    ratio: bool = True
-    importance: str | None = None
-    clip_max: float | None = 3.0
-    clip_min: float | None = None
-    largest_ratio: float | None = None
-    entropy_coef: float = 0.0
 
 
 class EndOfSteps(Exception):

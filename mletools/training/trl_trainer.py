@@ -15,13 +15,22 @@ from trl import GRPOTrainer
 from trl.trainer.grpo_trainer import use_adapter
 
 from ..records.errors import ToolError
-from . import packing
+from . import mismatch, packing
 from .algorithms import MEANS_OVER_ROWS, MEANS_OVER_TOKENS
 from .microbatches import Block, Layout, blocks, cut, tensors_of, work
-from .step_loader import Correction, Steps
+from .mismatch import Correction
+from .policy import require_of_trl
+from .step_loader import Steps
 from .steps import OptimiserStep, Row
 
-_SUMS = ("entropy", "log_ratio", "clipped")
+# What RecordedTrainer puts in the place of TRL's, and what it reads and sets.
+_METHODS = (
+    "get_train_dataloader", "training_step", "_compute_loss", "_get_per_token_logps_and_entropies", "_clip_grad_norm",
+    "get_off_policy_mask", "compute_loss_context_manager",
+)  # fmt: skip
+_FIELDS = (
+    "aux_loss_enabled", "beta", "epsilon_low", "epsilon_high", "loss_type", "off_policy_mask_threshold", "ref_model", "_tokenizer",
+)  # fmt: skip
 
 
 class RecordedTrainer(GRPOTrainer):
@@ -42,12 +51,22 @@ class RecordedTrainer(GRPOTrainer):
         say: Callable[[str], None],
         **trl: Any,
     ) -> None:
-        if layout.pack and not packing.supported(trl["model"]):
-            layout = replace(layout, pack=False, share=False)
+        require_of_trl(GRPOTrainer, _METHODS)
         self.steps, self.layout, self.correction, self.abort_step, self.say = steps, layout, correction, abort_step, say
         self._halved = False
         super().__init__(**trl)
+        require_of_trl(self, _FIELDS)
         self.aux_loss_enabled = False  # of experts, it would depend on how the step is cut
+        if layout.pack and not packing.supported(self.accelerator.unwrap_model(self.model)):
+            say(
+                "this model's rows are padded, and each computes its prompt anew: a trial of packed rows gave other numbers"
+            )
+            self.layout = replace(layout, pack=False, share=False)
+        if (
+            layout.tokens is not None and self.accelerator.num_processes > 1
+        ):  # every process cuts the same micro-batches
+            bounds = self.accelerator.gather(torch.tensor(layout.tokens, device=self.accelerator.device))
+            self.layout = replace(self.layout, tokens=int(bounds.min()))
 
     def get_train_dataloader(self) -> Any:
         return Steps(self.steps, self.accelerator.num_processes, self.accelerator.process_index)
@@ -84,8 +103,8 @@ class RecordedTrainer(GRPOTrainer):
         plain = self.beta == 0.0 and self.correction.entropy_coef == 0.0
         used = [row for row in step.rows if row.advantage or not plain]
         parts = cut(used, self.layout, world)
-        self._sums = {name: torch.zeros((), device=self.accelerator.device) for name in _SUMS}
-        self._largest = torch.ones((), device=self.accelerator.device)
+        self._sums = dict.fromkeys(mismatch.SUMS, torch.zeros((), dtype=torch.double, device=self.accelerator.device))
+        self._largest = torch.zeros((), device=self.accelerator.device)
         total = torch.zeros((), device=self.accelerator.device)
         for index, rows in enumerate(parts[rank]):
             last = index + 1 == len(parts[rank])
@@ -131,7 +150,8 @@ class RecordedTrainer(GRPOTrainer):
         experts.
         """
         logps, entropies = self._scores(model, self._blocks)
-        self._complete(logps.detach(), entropies)
+        self._compare(logps.detach(), entropies.detach())
+        self._entropy_sum = (entropies * self._inputs["completion_mask"]).sum()
         return logps, entropies, None
 
     def _scores(self, model: Any, laid: Sequence[Block] = ()) -> tuple[Any, Any]:
@@ -159,39 +179,51 @@ class RecordedTrainer(GRPOTrainer):
         )  # no entropies of a reference model
         return logps, entropies
 
-    def _complete(self, logps: Any, entropies: Any) -> None:
-        inputs = self._inputs
+    def _compare(self, logps: Any, entropies: Any) -> None:
+        """Put the sampler's log-probabilities and what corrects for them into the loss's inputs, and add up what is seen."""
+        inputs, correction = self._inputs, self.correction
         mask, recorded = inputs["completion_mask"], inputs["recorded"].unsqueeze(1).bool()
-        sampled = torch.where(recorded, inputs["recorded_logps"], logps)
+        sampled = torch.where(recorded & mask.bool(), inputs["recorded_logps"], logps)
         log_ratio = (logps - sampled) * mask
-        inputs["old_per_token_logps"] = sampled if self.correction.ratio and not self.correction.importance else logps
-        inputs["old_per_token_logps"] = inputs["old_per_token_logps"] * mask + logps * (1 - mask)
-        inputs["sampling_per_token_logps"] = sampled * mask + logps * (1 - mask)
-        if self.correction.importance:
-            inputs["advantages"] = inputs["advantages"].unsqueeze(1) * importance_weights(
-                log_ratio, mask, self.correction.importance, self.correction.clip_max, self.correction.clip_min
+        inputs["sampling_per_token_logps"] = sampled
+        inputs["old_per_token_logps"] = sampled if correction.mode == "clip" else logps
+        given = inputs["advantages"]
+        clipped = masked = torch.zeros_like(mask, dtype=torch.bool)
+        if correction.weighs:
+            weights, clipped = correction.weights(log_ratio, logps, mask, given)
+            masked = weights == 0.0
+            inputs["advantages"] = given.unsqueeze(1) * weights
+        elif correction.mode == "clip":
+            down, up = given.unsqueeze(1) < 0, given.unsqueeze(1) > 0
+            clipped = (log_ratio < math.log1p(-self.epsilon_low)) & down | (
+                log_ratio > math.log1p(self.epsilon_high)
+            ) & up
+        if self.off_policy_mask_threshold is not None:
+            masked = (
+                masked
+                | ~self.get_off_policy_mask(
+                    given.unsqueeze(1), logps, sampled, mask, self.off_policy_mask_threshold
+                ).bool()
             )
-        self._entropy_sum = (entropies * mask).sum()
-        low = (log_ratio < math.log1p(-self.epsilon_low)) & (inputs["advantages"].reshape(len(mask), -1) < 0)
-        high = (log_ratio > math.log1p(self.epsilon_high)) & (inputs["advantages"].reshape(len(mask), -1) > 0)
-        sums = {
-            "entropy": self._entropy_sum.detach(),
-            "log_ratio": -log_ratio.sum(),
-            "clipped": ((low | high) & mask.bool()).sum(),
-        }
-        for name, value in sums.items():
-            self._sums[name] += value
-        self._largest = torch.maximum(self._largest, log_ratio.abs().max().exp())
+        seen = {"entropy": entropies * mask, "clipped": clipped & mask.bool(), "masked": masked & mask.bool()}
+        for name, value in {**seen, **mismatch.terms(log_ratio, mask)}.items():
+            self._sums[name] = self._sums[name] + value.sum()
+        self._largest = torch.maximum(self._largest, log_ratio.abs().max())
 
     def _observe(self, parts: Sequence[Sequence[Sequence[Row]]], tokens: int) -> None:
-        sums = self.accelerator.reduce(torch.stack([self._sums[name].float() for name in _SUMS]), reduction="sum")
+        stacked = torch.stack([self._sums[name] for name in mismatch.SUMS])
+        sums = dict(zip(mismatch.SUMS, self.accelerator.reduce(stacked, reduction="sum").tolist(), strict=True))
         total = work([rows for part in parts for rows in part], self.layout)
-        means = {name: float(value) / max(1, tokens) for name, value in zip(_SUMS, sums, strict=True)}
+        means = {name: value / max(1, tokens) for name, value in sums.items()}
+        largest = float(self.accelerator.gather(self._largest).max())
         self.observed = {
             "entropy": means["entropy"],
-            "sampler_kl": means["log_ratio"],
+            "sampler_kl": means["k3"],
+            "effective_sample_size": mismatch.effective_sample_size(sums["ratio"], sums["squared"], tokens),
+            "largest_ratio": math.exp(min(largest, mismatch.LARGEST)),
             "clipped_share": means["clipped"],
-            "largest_ratio": float(self.accelerator.gather(self._largest).max()),
+            "masked_share": means["masked"],
+            "sequence_tokens": total.tokens,
             "padding_share": total.padding_share,
             "shared_share": total.shared_share,
             "micro_batches": sum(len(rows) > 0 for part in parts for rows in part),
@@ -222,21 +254,3 @@ class RecordedTrainer(GRPOTrainer):
             adapted = self.accelerator.unwrap_model(self.model)
             with use_adapter(adapted, adapter_name="ref" if "ref" in adapted.peft_config else None):
                 return self._scores(self.model, self._blocks)[0]
-
-
-def importance_weights(log_ratio: Any, mask: Any, mode: str, highest: float | None, lowest: float | None) -> Any:
-    """Weights of pi_trainer / pi_sampler, shape (R, C) or (R, 1), bounded as TRL's vllm_importance_sampling_mode says.
-
-    log_ratio: trainer minus sampler, 0 where mask is 0. `token_*`: a ratio a token; `sequence_*`: the product over the
-    rollout's own tokens. `*_truncate`: brought to the bounds; `*_mask`: 0 beyond them.
-    """
-    log_weight = log_ratio if mode.startswith("token") else (log_ratio * mask).sum(dim=1, keepdim=True)
-    weight = torch.exp(log_weight)
-    if mode.endswith("truncate"):
-        return weight.clamp(min=lowest, max=highest) if (lowest, highest) != (None, None) else weight
-    inside = torch.ones_like(weight, dtype=torch.bool)
-    if highest is not None:
-        inside &= weight <= highest
-    if lowest is not None:
-        inside &= weight >= lowest
-    return torch.where(inside, weight, torch.zeros_like(weight))

@@ -20,6 +20,7 @@ from mletools.training import checkpoints
 from mletools.training.advantages import advantages, sample_std
 from mletools.training.grpo import GrpoOptions, GrpoRun
 from mletools.training.microbatches import Layout, cut
+from mletools.training.mismatch import SUMS
 from mletools.training.pool import held_steps
 from mletools.training.samples import Sample, Sequence, render, sample_of, shared_temperature
 from mletools.training.sft import SftOptions, SftRun, labels, learning_rate_at, shuffled
@@ -439,7 +440,9 @@ def ragged(torch, nano) -> list[dict]:
 
 @pytest.mark.parametrize("loss_type", ["grpo", "dapo", "dr_grpo"])
 def test_the_loss_and_its_gradient_equal_the_equation(torch, nano, ragged, tmp_path, loss_type: str) -> None:
-    options = GrpoOptions(loss_type=loss_type, micro_batch=2, lora_rank=0, groups_per_step=2, max_completion_length=50)
+    options = GrpoOptions(
+        loss_type=loss_type, epsilon=0.2, micro_batch=2, lora_rank=0, groups_per_step=2, max_completion_length=50
+    )
     samples = [sample_of(record) for record in ragged]
     found = advantages({"a": [0.0, 1.0, 0.4], "b": [-1.0, 2.0]})
     loss, norm, clipped = by_hand(torch, nano, samples, found["a"] + found["b"], loss_type, options)
@@ -463,21 +466,21 @@ def trainer(torch, nano, tmp_path):
         rollout(2, "g", 0.5, [([1, 2], None), ([13, 13], own[:2])]),
     ]
 
-    def build(loss_type: str, use_logprobs: bool = True):
+    def build(loss_type: str, mismatch: str = "clip"):
         options = GrpoOptions(
             scale_rewards="none",
             lora_rank=0,
             loss_type=loss_type,
             max_completion_length=10,
             epsilon_high=0.28,
-            use_logprobs=use_logprobs,
+            mismatch=mismatch,
         )
         run = GrpoRun(str(nano), tmp_path / "run", options)
         (step,) = held_steps([run.sample(record) for record in records], run.choice, {}, 1, Counter())
         made = run._trainer(iter([step]), 1.0)
         made.current_gradient_accumulation_steps = 1
-        made._sums = {name: torch.zeros(()) for name in ("entropy", "log_ratio", "clipped")}
-        made._largest = torch.ones(())
+        made._sums = dict.fromkeys(SUMS, torch.zeros(()))
+        made._largest = torch.zeros(())
         made.model.train()
         return made, step
 
@@ -535,7 +538,7 @@ def test_a_gpu_that_runs_out_of_memory_goes_on_with_half_the_micro_batch_once(to
 
 
 def test_tokens_that_were_only_read_have_exactly_no_gradient(torch, trainer) -> None:
-    made, step = trainer("grpo", use_logprobs=False)  # a ratio of 1: nothing is clipped
+    made, step = trainer("grpo", mismatch="off")  # a ratio of 1: nothing is clipped
     kept = []
 
     def keep(module, args, output) -> None:
@@ -578,7 +581,7 @@ def final_weights(torch, out: Path) -> dict:
 
 
 def comparable(steps: list[dict]) -> list[dict]:
-    return [{k: v for k, v in step.items() if k not in ("duration_s", "checkpoint")} for step in steps]
+    return [{k: v for k, v in step.items() if k not in ("duration_s", "tokens_per_s", "checkpoint")} for step in steps]
 
 
 @pytest.mark.parametrize("rank", mostly_slow([0, 4], 1))
@@ -667,7 +670,7 @@ def test_rollouts_with_cut_tails_are_not_ratios(torch, nano, tmp_path) -> None:
         record["policy"]["sampling"]["top_p"] = 0.9
     with pytest.raises(ToolError, match=r"sampled with top_p 0\.9, so their logprobs are not the trainer's"):
         list(GrpoRun(str(nano), tmp_path / "run", GrpoOptions()).train(records))
-    (step,) = GrpoRun(str(nano), tmp_path / "run", GrpoOptions(use_logprobs=False)).train(records)
+    (step,) = GrpoRun(str(nano), tmp_path / "run", GrpoOptions(mismatch="off")).train(records)
     assert step["grad_norm"] > 0
 
 

@@ -83,3 +83,58 @@ def test_the_command_that_validates_is_told_nothing_of_the_launcher(
     assert validation_reward(command, tmp_path) == 0.5
     names = {line.split("=")[0] for line in (tmp_path / "told").read_text().splitlines()}
     assert names.isdisjoint(told) and {"CUDA_VISIBLE_DEVICES", "MLE_POLICY", "PATH"} <= names
+
+
+def test_micro_batches_fill_the_memory_that_is_free_on_a_gpu(monkeypatch, tmp_path) -> None:
+    from mletools.training import memory
+    from mletools.training.grpo import GrpoOptions, GrpoRun
+    from mletools.training.tiny import make_tiny
+
+    model = tmp_path / "nano"
+    make_tiny([{"messages": [{"role": "user", "content": "a forest of 100 trees"}]}], model, "nano", seed=0)
+    shape = memory.shape_of(str(model), 16)
+
+    def needed(tokens: int) -> float:
+        return sum(memory.estimate(shape, 1, tokens, "GPU").values())
+
+    free = int(needed(3000) / memory.USED)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (free, 10 * free))
+
+    def layout(name: str, **options):
+        run = GrpoRun(str(model), tmp_path / name, GrpoOptions(**options))
+        said: list[str] = []
+        run.say = said.append
+        return run._layout(), said
+
+    found, said = layout("free")
+    assert needed(found.tokens) <= memory.USED * free < needed(found.tokens + 1) and found.rows > 10**6
+    assert said == [f"micro-batches of up to {found.tokens:,} tokens, for which the GPU's free memory should do"]
+    assert not found.pack
+    found, said = layout("rows", micro_batch=4)
+    assert (found.rows, found.tokens, said) == (4, None, [])
+    found, said = layout("tokens", micro_tokens=500, varlen=True)
+    assert (found.tokens, found.pack, found.share, found.slack, said) == (500, True, True, 0.0, [])
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (10**15, 10**15))
+    assert layout("large")[0].tokens == memory.ENOUGH
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (1, 1))
+    assert layout("none")[0].tokens == 1
+    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
+    found, said = layout("sharded", micro_tokens=500, varlen=True)
+    assert not found.pack and said == ["weights are sharded: rows are padded, and each computes its prompt anew"]
+
+
+def test_what_trl_has_renamed_is_an_error_with_the_versions_that_fit(monkeypatch) -> None:
+    from mletools.records.errors import ToolError
+    from mletools.training import logits, trl_trainer
+    from mletools.training.policy import require_of_trl
+
+    require_of_trl(trl_trainer.GRPOTrainer, trl_trainer._METHODS)
+    monkeypatch.delattr("trl.trainer.utils._use_triton")
+    with pytest.raises(
+        ToolError, match=r"^trl \S+ has no _use_triton in trl\.trainer\.utils: this trainer runs with trl>="
+    ):
+        logits.set_tiles(None)
+    monkeypatch.setattr(trl_trainer, "_METHODS", (*trl_trainer._METHODS, "_renamed"))
+    with pytest.raises(ToolError, match=r"has no _renamed in GRPOTrainer: .*pip install 'trl>=1\.14,<1\.17'$"):
+        require_of_trl(trl_trainer.GRPOTrainer, trl_trainer._METHODS)

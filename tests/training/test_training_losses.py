@@ -81,7 +81,8 @@ def reference(torch, folder: Path, samples: list[Sample], options: GrpoOptions, 
 
     model = AutoModelForCausalLM.from_pretrained(folder).double()
     given = given_advantages(samples, options)
-    low, high = 1 - options.epsilon, 1 + (options.epsilon if options.epsilon_high is None else options.epsilon_high)
+    epsilon = 0.2 if options.epsilon is None else options.epsilon
+    low, high = 1 - epsilon, 1 + (epsilon if options.epsilon_high is None else options.epsilon_high)
     per_rollout, everything, count, entropies = [], [], 0, []
     for sample, advantage, weight in zip(samples, given, weights, strict=True):
         tokens, scores = [], []
@@ -98,9 +99,9 @@ def reference(torch, folder: Path, samples: list[Sample], options: GrpoOptions, 
         logps, sampled = torch.cat(tokens), torch.cat(scores)  # a rollout is one, of whatever number of sequences
         own = logps.detach()
         factor = torch.full_like(own, advantage * weight)
-        if options.vllm_importance_sampling_correction:
-            factor = factor * importance(torch, own - sampled, options)
-        old = sampled if options.use_logprobs and not options.vllm_importance_sampling_correction else own
+        if options.mismatch not in ("clip", "off"):
+            factor = factor * importance(torch, own, sampled, advantage, options)
+        old = sampled if options.mismatch == "clip" else own
         log_ratio = logps - old
         if options.importance_sampling_level == "sequence":
             log_ratio = log_ratio.mean().expand_as(logps)
@@ -155,13 +156,19 @@ def given_advantages(samples: list[Sample], options: GrpoOptions) -> list[float]
     return found
 
 
-def importance(torch, log_ratio, options: GrpoOptions):
-    mode = options.vllm_importance_sampling_mode
-    weight = torch.exp(log_ratio if mode.startswith("token") else log_ratio.sum().expand_as(log_ratio))
-    lowest, highest = options.vllm_importance_sampling_clip_min, options.vllm_importance_sampling_clip_max
-    if mode.endswith("truncate"):
-        return weight.clamp(min=lowest, max=highest)
-    return torch.where((weight >= (lowest or 0.0)) & (weight <= highest), weight, torch.zeros_like(weight))
+def importance(torch, own, sampled, advantage: float, options: GrpoOptions):
+    log_ratio, bound = own - sampled, options.mismatch_bound
+    if options.mismatch == "token-truncate":
+        return torch.exp(log_ratio).clamp(max=bound)
+    if options.mismatch == "sequence-truncate":
+        return torch.prod(torch.exp(log_ratio)).clamp(max=bound).expand_as(log_ratio)
+    if options.mismatch == "sequence-mask":
+        far = not 1 / bound <= math.prod(torch.exp(log_ratio).tolist()) ** (1 / len(log_ratio)) <= bound
+        return torch.zeros_like(log_ratio) if far else torch.exp(log_ratio).clamp(max=3.0)
+    change = torch.exp(own) - torch.exp(sampled)
+    bound = 0.2 if bound is None else bound
+    out = change > bound if advantage > 0 else change < -bound
+    return torch.where(out, torch.zeros_like(own), torch.exp(log_ratio))
 
 
 def ours(torch, model: Path, samples: list[Sample], out: Path, options: GrpoOptions):
@@ -181,6 +188,7 @@ def ours(torch, model: Path, samples: list[Sample], out: Path, options: GrpoOpti
     return step["loss"], step["grad_norm"], step
 
 
+WITHIN = {"token-mask": 5e-4, "sequence-mask": 1.05, "token-truncate": 1.1, "sequence-truncate": 1.1}
 CASES = {
     **{name: settle({"algorithm": name}, None) for name in ALGORITHMS},
     **{f"loss {kind}": {"loss_type": kind} for kind in LOSS_TYPES if kind not in ("cispo", "luspo")},
@@ -193,15 +201,9 @@ CASES = {
     "off-policy mask": {"off_policy_mask_threshold": 0.01},
     **{f"distance of {kind}": {"loss_type": kind, "beta": 0.2} for kind in ("grpo", "sapo", "dapo", "dr_grpo")},
     "sequence level": {"loss_type": "grpo", "importance_sampling_level": "sequence"},
-    **{
-        f"importance {mode}": {
-            "vllm_importance_sampling_correction": True,
-            "vllm_importance_sampling_mode": mode,
-            "vllm_importance_sampling_clip_max": 1.1,
-            "vllm_importance_sampling_clip_min": 0.8,
-        }
-        for mode in ("token_truncate", "token_mask", "sequence_truncate", "sequence_mask")
-    },
+    "clip": {"mismatch": "clip"},
+    "off": {"mismatch": "off"},
+    **{f"mismatch {mode}": {"mismatch": mode, "mismatch_bound": bound} for mode, bound in WITHIN.items()},
 }
 
 
@@ -223,6 +225,9 @@ def test_loss_and_gradient_equal_the_equation(torch, model, samples, tmp_path, c
     assert norm == pytest.approx(expected_norm, rel=1e-6)
     assert step["weighted"] is weighted and step["retokenized"] == 0
     assert (step["rollouts"], step["groups"], step["lost"]) == (5, 2, 0)
+    if "mismatch" in CASES[case] and options.mismatch not in ("clip", "off"):  # bounds that split the tokens
+        share = step["masked_share" if options.mismatch.endswith("mask") else "clipped_share"]
+        assert 0.05 < share < 0.95
 
 
 @pytest.mark.parametrize(
@@ -233,7 +238,7 @@ def test_loss_and_gradient_equal_the_equation(torch, model, samples, tmp_path, c
             pytest.param(case, rows, marks=pytest.mark.slow)
             for case, rows in (
                 ("grpo", 8), ("grpo", 1), ("distance of sapo", 1), ("distance of dapo", 1), ("distance of dr_grpo", 1),
-                ("loss luspo", 8), ("importance sequence_mask", 8), ("off-policy mask", 8), ("sequence level", 8),
+                ("loss luspo", 8), ("mismatch sequence-mask", 8), ("off-policy mask", 8), ("sequence level", 8),
             )
         ),
     ],
@@ -266,7 +271,7 @@ def test_a_rollout_told_anew_in_each_turn_counts_as_the_same_tokens_in_one_seque
     assert (one[2]["sequences"], several[2]["sequences"]) == (4, 8)
 
 
-@pytest.mark.parametrize("case", mostly_slow(["entropy", "grpo", "delta", "importance sequence_mask"], 1))
+@pytest.mark.parametrize("case", mostly_slow(["entropy", "grpo", "delta", "mismatch sequence-mask"], 1))
 @pytest.mark.parametrize("masked", [True, False])
 def test_loss_and_gradient_are_the_same_where_a_prompt_is_computed_once(
     torch, model, tmp_path, monkeypatch, case: str, masked: bool
@@ -283,6 +288,49 @@ def test_loss_and_gradient_are_the_same_where_a_prompt_is_computed_once(
     assert once[:2] == pytest.approx(
         reference(torch, model, samples, GrpoOptions(**settings), [1.0] * 5), abs=1e-6, rel=1e-6
     )
+
+
+@pytest.mark.parametrize("share", [True, False])
+def test_attention_in_one_call_without_padding_gives_the_same_loss_and_gradient(
+    torch, model, tmp_path, monkeypatch, share: bool
+) -> None:
+    """What a GPU does with --varlen; in the kernel's place its definition, sequence by sequence."""
+    from mletools.training import packing
+    from mletools.training.microbatches import Layout
+
+    calls = []
+
+    def varlen_attn(
+        query, key, value, query_ends, key_ends, longest_query, longest_key, *, scale, window_size, enable_gqa
+    ):
+        assert query.dtype == key.dtype == value.dtype and query.is_contiguous() and query_ends.dtype == torch.int32
+        assert window_size == (-1, 0) and len(query_ends) == len(key_ends) and query_ends[-1] == len(query)
+        assert longest_query == query_ends.diff().max() and longest_key == key_ends.diff().max()
+        calls.append((len(query), len(key)))
+        times = query.size(1) // key.size(1)
+        assert enable_gqa == (times > 1)
+        found = []
+        for i in range(len(query_ends) - 1):
+            q = query[query_ends[i] : query_ends[i + 1]].transpose(0, 1)
+            k, v = (
+                part[key_ends[i] : key_ends[i + 1]].transpose(0, 1).repeat_interleave(times, 0) for part in (key, value)
+            )
+            scores = q @ k.transpose(1, 2) * scale
+            sees = torch.ones(scores.shape[1:], dtype=torch.bool).tril(k.size(1) - q.size(1))  # aligned at the ends
+            found.append((scores.masked_fill(~sees, -math.inf).softmax(-1) @ v).transpose(0, 1))
+        return torch.cat(found)
+
+    samples = drawn(torch, model, shared=40)
+    settings = {"lora_rank": 0, "max_completion_length": CONSTANT}
+    expected = ours(torch, model, samples, tmp_path / "padded", GrpoOptions(**settings, share_prefix=False))
+    monkeypatch.setattr("torch.nn.attention.varlen.varlen_attn", varlen_attn)
+    monkeypatch.setattr(packing, "_on_gpu", lambda states: True)
+    monkeypatch.setattr(GrpoRun, "_layout", lambda self: Layout(8, None, True, share, 0.0))
+    found = ours(torch, model, samples, tmp_path / "packed", GrpoOptions(**settings))
+    assert found[:2] == pytest.approx(expected[:2], rel=1e-6, abs=1e-7)
+    assert found[2]["padding_share"] == 0.0 and (found[2]["shared_share"] > 0.0) is share
+    queries, keys = calls[-1]
+    assert (queries < keys) is share  # of a prompt that is shared, the keys of each row
 
 
 def test_a_model_that_attends_to_a_window_shares_no_prompt(torch) -> None:
@@ -411,7 +459,7 @@ def test_without_weights_and_masks_a_step_equals_trls_own(torch, model, tmp_path
     options = GrpoOptions(
         lora_rank=0,
         loss_type=kind,
-        use_logprobs=False,
+        mismatch="off",
         max_completion_length=CONSTANT,
         epsilon_high=0.28,
         max_grad_norm=1e9,

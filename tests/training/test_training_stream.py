@@ -189,7 +189,7 @@ def arrivals(count: int) -> list[Sample]:
 
 
 OPTIONS = {"learning_rate": 1e-3, "batch": 6, "micro_batch": 4, "lora_rank": 0, "save_steps": 3}
-MEASURED = ("duration_s", "checkpoint", "waited_s", "elapsed_s", "received")
+MEASURED = ("duration_s", "tokens_per_s", "checkpoint", "waited_s", "elapsed_s", "received")
 
 
 def comparable(steps: list[dict]) -> list[dict]:
