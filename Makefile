@@ -8,7 +8,7 @@
 # make release  a checked sdist and wheel in dist/, for the version at the top of CHANGELOG.md
 # make check  lint, types, import rules, docs in step with --help
 # make site   the documentation as a site in site/, with Python 3.11.5 or newer; it loads nothing from elsewhere
-# Each sets up .venv first, once: pinned versions from constraints.txt, nothing but python3 >= 3.10 and a package index.
+# Each sets up .venv first, once: pinned versions from constraints.txt, nothing but python3 >= 3.11 and a package index.
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -37,7 +37,7 @@ help:
 
 # torch comes first and alone: at its pinned version an index that has a CPU build gives that, and nothing later asks for another
 $(READY): setup.cfg constraints.txt
-	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "mletools needs Python 3.10 or newer, this is " + sys.version)'
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "mletools needs Python 3.11 or newer, this is " + sys.version)'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check "$$(grep '^torch==' constraints.txt)"
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[train,docker,ray,report,vision,tables,docs,dev]'
@@ -105,7 +105,7 @@ constraints:
 	$(PYTHON) -m venv $(VENV)/uv
 	$(VENV)/uv/bin/pip install --quiet uv
 	{ sed -n 1p constraints.txt; $(VENV)/uv/bin/uv pip compile setup.cfg --extra train --extra docker --extra ray --extra report --extra vision --extra tables --extra docs --extra dev --universal \
-	  --python-version 3.10 --no-header --no-annotate --quiet -c <(grep '^torch==' constraints.txt); } > constraints.new
+	  --python-version 3.11 --no-header --no-annotate --quiet -c <(grep '^torch==' constraints.txt); } > constraints.new
 	mv constraints.new constraints.txt
 
 clean:

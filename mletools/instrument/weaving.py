@@ -100,7 +100,7 @@ def _with_hooks(code: types.CodeType, sentinel: bytes, hooks: Any) -> types.Code
 def hook_calls(code: types.CodeType) -> dict[int, tuple[types.CodeType, frozenset[int]]]:
     """The id of each code object to it and the offsets at which it calls hooks; before Python 3.11, all offsets."""
     offsets: Any = range(len(code.co_code))
-    if sys.version_info >= (3, 11):
+    if sys.version_info >= (3, 11):  # noqa: UP036 - an image may have 3.10
         positions = enumerate(code.co_positions())
         offsets = [2 * at for at, (_, _, column, end_column) in positions if column == 0 == end_column]
     calls = {id(code): (code, frozenset(offsets))}

@@ -6,6 +6,7 @@ rates for cached tokens. Not covered: discounts, batch tariffs, tariffs by hour,
 
 import math
 from dataclasses import dataclass
+from datetime import UTC
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -62,7 +63,7 @@ def price_of(model: str, url: str | None) -> Price | None:
     """
     if model.partition(":")[0] in ("hf", "vllm", "scripted"):
         return None
-    from datetime import datetime, timezone
+    from datetime import datetime
 
     import genai_prices
 
@@ -74,7 +75,7 @@ def price_of(model: str, url: str | None) -> Price | None:
             genai_prices.Usage(input_tokens=0, output_tokens=0),
             model,
             provider_api_url=url,
-            genai_request_timestamp=datetime(9999, 1, 1, 12, tzinfo=timezone.utc),
+            genai_request_timestamp=datetime(9999, 1, 1, 12, tzinfo=UTC),
         ).model_price
     except LookupError:
         return None

@@ -20,7 +20,7 @@ from ..records.jsonl import Line
 from .step_loader import processes
 
 ADAPTER = "default"
-TRL = "trl>=1.14,<1.17"
+TRL = "trl>=1.16,<1.17"
 LIBRARIES = ("torch", "transformers", "trl", "peft", "accelerate", "datasets")
 
 

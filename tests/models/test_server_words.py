@@ -4,7 +4,7 @@ import json
 import threading
 import time
 from collections.abc import Callable
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from pathlib import Path
 from typing import Any
@@ -54,7 +54,7 @@ def test_waits_that_headers_state(headers: dict[str, str], seconds: float | None
 
 
 def test_waits_until_a_time() -> None:
-    then = datetime.now(timezone.utc) + timedelta(seconds=30)
+    then = datetime.now(UTC) + timedelta(seconds=30)
     forms = [
         {"Retry-After": format_datetime(then, usegmt=True)},
         {"X-RateLimit-Reset": str(int(then.timestamp()))},

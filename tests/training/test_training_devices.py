@@ -136,5 +136,5 @@ def test_what_trl_has_renamed_is_an_error_with_the_versions_that_fit(monkeypatch
     ):
         logits.set_tiles(None)
     monkeypatch.setattr(trl_trainer, "_METHODS", (*trl_trainer._METHODS, "_renamed"))
-    with pytest.raises(ToolError, match=r"has no _renamed in GRPOTrainer: .*pip install 'trl>=1\.14,<1\.17'$"):
+    with pytest.raises(ToolError, match=r"has no _renamed in GRPOTrainer: .*pip install 'trl>=1\.16,<1\.17'$"):
         require_of_trl(trl_trainer.GRPOTrainer, trl_trainer._METHODS)
