@@ -82,6 +82,7 @@ check: $(READY)
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python docs/make_schemas.py --check
 	$(BIN)/python docs/make_cli.py --check
 	$(BIN)/python docs/make_competitions.py --check
 	$(BIN)/python docs/make_tables.py --check
@@ -90,6 +91,7 @@ check: $(READY)
 	$(BIN)/python docs/make_hostile.py --check
 
 docs: $(READY)
+	$(BIN)/python docs/make_schemas.py
 	$(BIN)/python docs/make_cli.py
 	$(BIN)/python docs/make_competitions.py
 	$(BIN)/python docs/make_tables.py

@@ -9,7 +9,7 @@
 # It needs a Python (PYTHON=python3) with torch, transformers, peft, accelerate, pandas, scikit-learn and click, and these wheels (1.7 MB):
 #
 #   pip download --no-deps --python-version 3.12 --only-binary :all: -d wheels \
-#     trl==1.16.0 datasets==5.2.0 dill==0.4.1 multiprocess==0.70.19 jsonlines==4.0.0 fastjsonschema==2.22.3
+#     trl==1.16.0 datasets==5.2.0 dill==0.4.1 multiprocess==0.70.19 jsonlines==4.0.0 msgspec==0.22.0
 #
 # Each probe is a line of results.jsonl, written as soon as it is done (gpu_probe.py has them in their order); one that fails
 # says why and the next begins. Models have random weights in the shapes of Qwen2.5-0.5B and Qwen3-8B, made on the card.

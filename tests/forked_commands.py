@@ -26,12 +26,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from mletools.records import schema
-from mletools.records.errors import RecordError
-
 # What most commands spend their start on. Ray, torch and transformers read the environment when they are imported.
 IMPORTED = (
-    "fastjsonschema",
     "numpy",
     "rich.console",
     "scipy.special",
@@ -49,12 +45,9 @@ IMPORTED = (
 
 
 def prepare() -> None:
-    """Import the modules, compile the schemas, and keep all that out of the forks' garbage collection."""
+    """Import the modules, and keep all that out of the forks' garbage collection."""
     for name in IMPORTED:
         importlib.import_module(name)
-    for kind in ("task", "rollout"):
-        with contextlib.suppress(RecordError):
-            schema.check({"kind": kind}, kind)
     gc.freeze()
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from ..records.ids import content_id
-from ..records.types import Rollout
+from ..records.rollout import Rollout
 from .code import normal_form
 from .masks import masked
 from .options import FilterOptions

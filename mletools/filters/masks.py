@@ -4,7 +4,7 @@ Covered: messages without an action that can be read (with --format strict: in t
 does not exist, and hand-ins that were invalid. Not covered: programs that failed without being handed in: trying is no fault.
 """
 
-from ..records.types import Rollout, Turn
+from ..records.rollout import Rollout, Turn
 from .steps import HANDS_IN, only_lenient, own_submission
 
 FORM = {"length", "missing", "several", "malformed", "unknown", "early"}  # problems of a turn that are about its form

@@ -13,7 +13,7 @@ from typing import Any
 from ..records.errors import RecordError, ToolError
 from ..records.human_rank import RULES as HUMAN_RANKS
 from ..records.human_rank import human_rank
-from ..records.types import MetricSpec
+from ..records.task import MetricSpec
 from . import code, metrics, rewards
 from .answers import ALL_COLUMNS, Answers, answer_spec, parse_answers, read_answers
 from .leaderboard import (

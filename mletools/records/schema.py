@@ -1,15 +1,30 @@
-"""Checks records against schemas/*.json, the contract between the commands (JSON Schema draft 7)."""
+"""Validates records by their types (common, task, rollout, training and report of this package), with msgspec."""
 
 import difflib
 import functools
-import json
-from collections.abc import Callable
-from importlib import resources
-from typing import Any
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NotRequired, TypedDict, get_origin, get_type_hints
 
+import msgspec
+
+from .common import Reject
 from .errors import RecordError
 from .places import check_places
+from .report import Comparison, Summary
+from .rollout import Rollout, SubmissionVerdict
+from .task import Task
+from .training import TrainStep
 
+KINDS: dict[str, Any] = {
+    "task": Task,
+    "rollout": Rollout,
+    "verdict": SubmissionVerdict,
+    "train_step": TrainStep,
+    "reject": Reject,
+    "summary": Summary,
+    "comparison": Comparison,
+}
 WRITERS = {
     "task": "mle-gen-task or mle-import",
     "rollout": "mle-rollout",
@@ -26,44 +41,41 @@ LATER_WRITERS = {
     "grade": "mle-grade",
     "filter": "mle-filter",
 }
+# Of these fields an object has those of one line, all of them.
+METRICS = (("name", "params"), ("file",))
+CONDITIONS = (
+    ("column", "equals"),
+    ("column", "not_equals"),
+    ("column", "in"),
+    ("column", "greater"),
+    ("last", "of"),
+)
+_MISSING = re.compile(r"Object missing required field `(?P<name>[^`]*)`(?: - at `\$\.?(?P<path>.*)`)?$", re.DOTALL)
+_WRONG = re.compile(r"(?P<message>.*?)(?: - at `\$\.?(?P<path>.*)`)?$", re.DOTALL)
 
 
-def load(name: str) -> dict[str, Any]:
-    """The schema of a kind of record, or of a file name, as shipped in the package."""
-    file = name if name.endswith(".json") else f"{name}.json"
-    schema: dict[str, Any] = json.loads(resources.files("mletools").joinpath("schemas", file).read_text("utf-8"))
-    return schema
-
-
-@functools.cache
-def _validator(kind: str) -> Callable[[Any], Any]:
-    import fastjsonschema
-
-    # A $ref is a bare file name, with or without the $id of its document before it.
-    handlers = {"": lambda uri: load(uri.rsplit("/", 1)[-1])}
-    return fastjsonschema.compile(load(kind), handlers=handlers, use_default=False)
-
-
-def check(record: dict[str, Any], *kinds: str) -> None:
+def check(record: Mapping[str, Any], *kinds: str) -> None:
     """RecordError unless `record` is a valid record of one of `kinds`, and all places that it names lie below --data."""
-    import fastjsonschema
-
     kind = record.get("kind")
     if kind not in kinds:
         wanted = " or ".join(kinds)
         writer = " or ".join(WRITERS[k] for k in kinds)
         raise RecordError(f"no {wanted} record (kind is {kind!r}): was this written by {writer}?")
     try:
-        _validator(kind)(record)
-    except fastjsonschema.JsonSchemaValueException as error:
-        path = _path(error)
-        if error.rule == "required":
-            missing = sorted(set(error.rule_definition) - set(error.value))
-            where = f" in {path}" if path else ""
-            writer = LATER_WRITERS.get(path.partition(".")[0], WRITERS[kind])
-            raise RecordError(f'no "{missing[0]}"{where}: was this written by {writer}?') from None
-        raise RecordError(f"{path or kind}: {_message(error)}") from None
-    check_places(record)
+        msgspec.convert(record, KINDS[kind])
+    except msgspec.ValidationError as error:
+        missing = _MISSING.match(str(error))
+        if missing is None:
+            raise RecordError(_wrong(error, kind)) from None
+        path = missing["path"] or ""
+        writer = LATER_WRITERS.get(re.split(r"[.\[]", path)[0], WRITERS[kind])
+        raise RecordError(
+            f'no "{missing["name"]}"{f" in {path}" if path else ""}: was this written by {writer}?'
+        ) from None
+    if kind in ("task", "rollout"):
+        path, task = ("", record) if kind == "task" else ("task.", record["task"])
+        _check_alternatives(task["metric"], f"{path}metric")
+    check_places(dict(record))
 
 
 def check_fields(fields: dict[str, Any], kind: str, parts: tuple[str, ...], free: tuple[str, ...] = ()) -> None:
@@ -72,13 +84,11 @@ def check_fields(fields: dict[str, Any], kind: str, parts: tuple[str, ...], free
     The objects `parts` and `free` of the record may be incomplete, too. Unknown fields are refused but in `free`. Places
     outside --data are refused.
     """
-    import fastjsonschema
-
-    validator, known = _fields_validator(kind, (*parts, *free))
+    incomplete, known = _incomplete(kind, (*parts, *free))
     try:
-        validator(fields)
-    except fastjsonschema.JsonSchemaValueException as error:
-        raise RecordError(f"{_path(error) or kind}: {_message(error)}") from None
+        msgspec.convert(fields, incomplete)
+    except msgspec.ValidationError as error:
+        raise RecordError(_wrong(error, kind)) from None
     for prefix, part in (("", fields), *((f"{name}.", fields.get(name, {})) for name in parts)):
         for name in part:
             if name not in known[prefix]:
@@ -89,23 +99,36 @@ def check_fields(fields: dict[str, Any], kind: str, parts: tuple[str, ...], free
 
 
 @functools.cache
-def _fields_validator(kind: str, parts: tuple[str, ...]) -> tuple[Callable[[Any], Any], dict[str, list[str]]]:
-    """(the check of incomplete records of a kind, the names of fields by prefix)."""
-    import fastjsonschema
-
-    schema = load(kind)
-    objects = {"": schema, **{f"{name}.": schema["properties"][name] for name in parts}}
-    for each in objects.values():
-        each.pop("required", None)
-        each.pop("oneOf", None)
-    handlers = {"": lambda uri: load(uri.rsplit("/", 1)[-1])}
-    validator = fastjsonschema.compile(schema, handlers=handlers, use_default=False)
-    return validator, {prefix: list(each["properties"]) for prefix, each in objects.items()}
+def _incomplete(kind: str, parts: tuple[str, ...]) -> tuple[Any, dict[str, list[str]]]:
+    """(the type of incomplete records of a kind, the names of fields by prefix)."""
+    whole = _fields(KINDS[kind])
+    known = {"": list(whole)}
+    for name in parts:
+        inside = _fields(whole[name])
+        known[f"{name}."] = list(inside)
+        whole[name] = TypedDict(f"Incomplete_{name}", inside, total=False)  # type: ignore[operator]
+    return TypedDict(f"Incomplete_{kind}", whole, total=False), known  # type: ignore[operator]
 
 
-def _path(error: Any) -> str:
-    return ".".join(str(part) for part in error.path[1:])
+def _fields(kind: Any) -> dict[str, Any]:
+    """The types of a TypedDict's fields, with their constraints."""
+    hints = get_type_hints(kind, include_extras=True)
+    return {name: hint.__args__[0] if get_origin(hint) is NotRequired else hint for name, hint in hints.items()}
 
 
-def _message(error: Any) -> str:
-    return str(error.message.removeprefix(error.name or "").strip())
+def _wrong(error: Exception, kind: str) -> str:
+    found = _WRONG.match(str(error))
+    assert found is not None
+    return f"{found['path'] or kind}: {found['message']}"
+
+
+def _check_alternatives(metric: Mapping[str, Any], path: str) -> None:
+    _one_of(metric, METRICS, path)
+    for index, condition in enumerate(metric.get("where", ())):
+        _one_of(condition, CONDITIONS, f"{path}.where[{index}]")
+
+
+def _one_of(part: Mapping[str, Any], alternatives: Sequence[Sequence[str]], path: str) -> None:
+    if sum(all(name in part for name in names) for names in alternatives) != 1:
+        wanted = ", or ".join(" and ".join(names) for names in alternatives)
+        raise RecordError(f"{path}: has to have {wanted}")

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from ..records.chat_template import Conversation
 from ..records.errors import RecordError
-from ..records.types import Message
+from ..records.rollout import Message
 
 T = TypeVar("T")
 RECORDED, TEMPLATE = "recorded", "template"

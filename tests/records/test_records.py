@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from filtered import one_graded
@@ -61,11 +62,35 @@ def test_a_schema_error_says_where_and_who_should_have_written_it() -> None:
     with pytest.raises(RecordError, match=r"no rollout record \(kind is \'task\'\): was this written by mle-rollout\?"):
         schema.check({"kind": "task"}, "rollout")
     with pytest.raises(RecordError, match=r'no "data": was this written by mle-gen-task or mle-import\?'):
-        schema.check({"kind": "task", **dict.fromkeys(["answers", "description", "id", "lineage"], "x")}, "task")
+        schema.check({"kind": "task", "version": 1, "answers": "x", "description": "x", "id": "x", "lineage": []}, "task")
     graded = one_graded(0, 0.5)
     del graded["grade"]["above_median"]
     with pytest.raises(RecordError, match=r'no "above_median" in grade: was this written by mle-grade\?'):
         schema.check(graded, "rollout")
+
+
+def test_a_wrong_value_is_named_by_its_path() -> None:
+    graded = one_graded(0, 0.5)
+    for path, value, said in (
+        (("turns", 0, "duration_s"), -1.0, "turns[0].duration_s: Expected `float` >= 0.0"),
+        (("messages", 1, "role"), "odd", "messages[1].role: Invalid enum value 'odd'"),
+        (("task", "submission", "rows"), "7", "task.submission.rows: Expected `int`, got `str`"),
+        (("task", "metric"), {"lower_is_better": True}, "task.metric: has to have name and params, or file"),
+        (("task", "metric", "where"), [{"column": "a"}], "task.metric.where[0]: has to have column and equals, or column"),
+        (("kind",), "rollout", ""),
+        (("later",), {"unknown": "fields pass"}, ""),
+    ):
+        broken: Any = json.loads(json.dumps(graded))
+        part = broken
+        for key in path[:-1]:
+            part = part[key]
+        part[path[-1]] = value
+        if said:
+            with pytest.raises(RecordError) as caught:
+                schema.check(broken, "rollout")
+            assert str(caught.value).startswith(said)
+        else:
+            schema.check(broken, "rollout")
 
 
 def test_an_output_appears_when_complete_and_resumes(tmp_path: Path) -> None:

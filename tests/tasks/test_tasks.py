@@ -7,13 +7,11 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 
-import fastjsonschema
 import pytest
 
-import mletools
 from mletools.grading import Leaderboard
+from mletools.records import schema
 from mletools.records.errors import ToolError
 from mletools.tasks.baselines import score_of
 from mletools.tasks.draft import draft_table, make_ids
@@ -90,11 +88,8 @@ def tasks(data):
 
 
 def test_every_record_fits_the_schema(tasks):
-    schemas = Path(mletools.__file__).parent / "schemas"
-    read = lambda name: json.loads((schemas / name).read_text(encoding="utf-8"))  # noqa: E731
-    valid = fastjsonschema.compile(read("task.json"), handlers={"": read})
     for (source, seed), record in tasks.items():
-        valid(json.loads(json.dumps(record, allow_nan=False)))
+        schema.check(json.loads(json.dumps(record, allow_nan=False)), "task")
         assert record["lineage"] == []
         assert (record["provenance"]["source"], record["provenance"]["seed"]) == (source, seed)
         assert record["metric"]["lower_is_better"] == lower_is_better(record["metric"]["name"])

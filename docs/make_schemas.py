@@ -1,0 +1,82 @@
+"""Writes schemas/*.json from the types of mletools/records; with --check says which are out of step.
+
+    python docs/make_schemas.py [--check]
+
+A type's docstring and the texts below its fields become descriptions.
+"""
+
+import ast
+import inspect
+import json
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from mletools.records import common, report, rollout, schema, task, training
+
+FOLDER = Path(__file__).parents[1] / "schemas"
+MODULES = (common, task, rollout, training, report)
+ALTERNATIVES = {"MetricSpec": schema.METRICS, "RowCondition": schema.CONDITIONS}
+DRAFT = "https://json-schema.org/draft/2020-12/schema"
+
+
+def described() -> dict[str, dict[str, str]]:
+    """{type: {field: the text below it}}."""
+    found: dict[str, dict[str, str]] = {}
+    for module in MODULES:
+        for node in ast.parse(inspect.getsource(module)).body:
+            if isinstance(node, ast.ClassDef):
+                pairs = zip(node.body, node.body[1:], strict=False)
+                found[node.name] = {
+                    field.target.id: " ".join(textwrap.dedent(text.value.value).split())
+                    for field, text in pairs
+                    if isinstance(field, ast.AnnAssign)
+                    and isinstance(field.target, ast.Name)
+                    and isinstance(text, ast.Expr)
+                    and isinstance(text.value, ast.Constant)
+                    and isinstance(text.value.value, str)
+                }
+    return found
+
+
+def document(kind: str) -> dict[str, Any]:
+    """The JSON Schema of a kind of record."""
+    made = msgspec.json.schema(schema.KINDS[kind])
+    texts = described()
+    for name, part in made["$defs"].items():
+        if "properties" in part:
+            fields = {field: part["properties"][field] for field in _order(name)}
+            part["properties"] = {
+                field: {**inside, "description": texts[name][field]} if field in texts.get(name, {}) else inside
+                for field, inside in fields.items()
+            }
+            part["required"] = [field for field in fields if field in part["required"]]
+    for name, alternatives in ALTERNATIVES.items():
+        if name in made["$defs"]:
+            made["$defs"][name]["oneOf"] = [{"required": list(names)} for names in alternatives]
+    return {"$schema": DRAFT, "$id": f"{kind}.json", **made}
+
+
+def _order(name: str) -> list[str]:
+    """The fields of a type as they are declared; msgspec sorts them."""
+    kind = next(vars(module)[name] for module in MODULES if name in vars(module))
+    return list(kind.__annotations__)
+
+
+def main() -> None:
+    wrong = []
+    for kind in schema.KINDS:
+        path, text = FOLDER / f"{kind}.json", json.dumps(document(kind), indent=2) + "\n"
+        if not path.exists() or path.read_text() != text:
+            wrong.append(path.name)
+            if "--check" not in sys.argv:
+                path.write_text(text)
+    if wrong and "--check" in sys.argv:
+        sys.exit(f"{', '.join(wrong)}: not what mletools/records says: make docs")
+
+
+if __name__ == "__main__":
+    main()
