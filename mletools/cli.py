@@ -42,8 +42,9 @@ def _semantic_options(context: click.Context) -> dict[str, Any]:
             continue
         if name is None or name == "seed" or name not in context.params:
             continue
-        value, default = context.params[name], param.get_default(context)
-        empty = param.multiple and not value and not (isinstance(default, (list, tuple)) and default)
+        value = context.params[name]
+        default = None if param.required else param.process_value(context, param.get_default(context))
+        empty = param.multiple and not value and not default
         if value is not None and value != default and not empty:
             chosen[name] = list(value) if isinstance(value, tuple) else str(value) if isinstance(value, Path) else value
     return chosen

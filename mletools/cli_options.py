@@ -5,7 +5,6 @@ the options that depend on the rest of the command line, such as a scaffold's.
 """
 
 import functools
-import itertools
 import os
 import re
 import types
@@ -16,7 +15,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 import click
 from click.core import ParameterSource
 
-from .records.options import Declaration, declarations
+from .records.options import Declaration, declarations, parsed
 from .records.streams import is_stream
 
 Body = TypeVar("Body", bound=Callable[..., Any])
@@ -175,10 +174,7 @@ def _click_type(value_type: Any, declared: Declaration) -> Any:
 def _reader(read: Callable[[str], Any]) -> Callable[[click.Context, click.Parameter, Any], Any]:
     def callback(context: click.Context, param: click.Parameter, value: Any) -> Any:
         try:
-            if not isinstance(value, tuple):
-                return value if value is None else read(value)
-            lists = (item if isinstance(item, list) else [item] for item in map(read, value))
-            return tuple(itertools.chain.from_iterable(lists))
+            return parsed(value, read)
         except ValueError as error:
             raise click.BadParameter(str(error)) from None
 

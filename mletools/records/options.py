@@ -46,19 +46,34 @@ class Declaration:
     required: bool = False
     heading: str | None = None  # in the help; None: the heading of the whole dataclass
     type: Any = None
-    default: Any = None
+    default: Any = None  # as it is written, where `read` parses it
 
 
 def option(help: str = "", *, default: Any = None, **declared: Any) -> Any:
     """A dataclass field that is an option; see Declaration. The help shows no default that is None or empty."""
-    return dataclasses.field(default=default, metadata={_KEY: Declaration(help, **declared)})
+    declaration = Declaration(help, default=default, **declared)
+    return dataclasses.field(default=parsed(default, declaration.read), metadata={_KEY: declaration})
+
+
+def parsed(text: Any, read: Callable[[str], Any] | None) -> Any:
+    """The value of a text, or of the texts of a repeatable option, each of which `read` may make a list. ValueError: its."""
+    if read is None or text is None:
+        return text
+    if isinstance(text, tuple):
+        lists = (item if isinstance(item, list) else [item] for item in map(read, text))
+        return tuple(item for items in lists for item in items)
+    return read(text)
 
 
 def declarations(settings: type, without: tuple[str, ...] = ()) -> dict[str, Declaration]:
     """The options of a dataclass by name, with the field's type and default."""
     types = get_type_hints(settings)
     return {
-        field.name: dataclasses.replace(declared, type=types[field.name], default=field.default)
+        field.name: dataclasses.replace(
+            declared,
+            type=types[field.name],
+            default=declared.default if field.default == parsed(declared.default, declared.read) else field.default,
+        )
         for field in dataclasses.fields(settings)
         if field.name not in without and (declared := _declared(settings, field.name)) is not None
     }

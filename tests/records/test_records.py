@@ -62,7 +62,9 @@ def test_a_schema_error_says_where_and_who_should_have_written_it() -> None:
     with pytest.raises(RecordError, match=r"no rollout record \(kind is \'task\'\): was this written by mle-rollout\?"):
         schema.check({"kind": "task"}, "rollout")
     with pytest.raises(RecordError, match=r'no "name": was this written by mle-gen-task or mle-import\?'):
-        schema.check({"kind": "task", "version": 1, "answers": "x", "description": "x", "id": "x", "lineage": []}, "task")
+        schema.check(
+            {"kind": "task", "version": 1, "answers": "x", "description": "x", "id": "x", "lineage": []}, "task"
+        )
     graded = one_graded(0, 0.5)
     del graded["grade"]["above_median"]
     with pytest.raises(RecordError, match=r'no "above_median" in grade: was this written by mle-grade\?'):
@@ -76,7 +78,11 @@ def test_a_wrong_value_is_named_by_its_path() -> None:
         (("messages", 1, "role"), "odd", "messages[1].role: Invalid enum value 'odd'"),
         (("task", "submission", "rows"), "7", "task.submission.rows: Expected `int`, got `str`"),
         (("task", "metric"), {"lower_is_better": True}, "task.metric: has to have name and params, or file"),
-        (("task", "metric", "where"), [{"column": "a"}], "task.metric.where[0]: has to have column and equals, or column"),
+        (
+            ("task", "metric", "where"),
+            [{"column": "a"}],
+            "task.metric.where[0]: has to have column and equals, or column",
+        ),
         (("kind",), "rollout", ""),
         (("later",), {"unknown": "fields pass"}, ""),
     ):
