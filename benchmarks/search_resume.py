@@ -26,7 +26,7 @@ COMPONENT = '''
 from dataclasses import dataclass
 from typing import ClassVar
 
-from mletools.scaffolds.search.interfaces import Developed
+from mletools.scaffolds.search.data import Developed
 
 PROGRAM = """import csv
 rows = list(csv.DictReader(open("input/sample_submission.csv")))

@@ -3,8 +3,8 @@
 import random
 from dataclasses import dataclass
 
+from mletools.scaffolds.search.data import Expansion, Hypothesis, Idea, Plan, Question
 from mletools.scaffolds.search.graph import Graph
-from mletools.scaffolds.search.interfaces import Expansion, Hypothesis, Idea, Plan, Question
 
 
 @dataclass(frozen=True)

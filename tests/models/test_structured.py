@@ -14,7 +14,7 @@ from mletools.prompts import answers
 from mletools.records.errors import RecordError
 from mletools.scaffolds import idea_types
 from mletools.scaffolds.search import coding, evaluation, memory, planning, reasoning, replies
-from mletools.scaffolds.search.interfaces import AXES, PARTS, Hypothesis
+from mletools.scaffolds.search.data import AXES, PARTS, Hypothesis
 from mletools.scaffolds.search.node_context import CONSEQUENCES
 
 SCHEMA = answers.fields(lesson=answers.TEXT, supported=answers.FLAG)

@@ -21,7 +21,7 @@ from mletools.scaffolds.reading import Answer, read_answer
 from mletools.scaffolds.search import node_context
 from mletools.scaffolds.search.authenticity import inauthentic
 from mletools.scaffolds.search.coding import NO_BLOCK, NO_CODE, Efficient, NodeDebug, Once, read_check
-from mletools.scaffolds.search.interfaces import Brief, Developed, Expansion, Hypothesis, Idea, Plan, Unanswered
+from mletools.scaffolds.search.data import Brief, Developed, Expansion, Hypothesis, Idea, Plan, Unanswered
 from mletools.scaffolds.search.replies import read_block, timing_of
 from mletools.scaffolds.search.sections import attempt_line, attempts_section
 

@@ -12,6 +12,7 @@ from mletools.records.tape import Tapes
 from mletools.rollout.execution import text_record
 from mletools.scaffolds.interface import Job
 from mletools.scaffolds.search.components import SearchSettings, constants_of
+from mletools.scaffolds.search.data import Choice, Developed
 from mletools.scaffolds.search.evaluation import (
     AgentReported,
     Aggregated,
@@ -21,7 +22,6 @@ from mletools.scaffolds.search.evaluation import (
     reported,
 )
 from mletools.scaffolds.search.graph import Graph
-from mletools.scaffolds.search.interfaces import Choice, Developed
 from mletools.scaffolds.search.node_context import NodeContext
 
 GRADE = 0.987654321  # on the test rows: nobody may see it

@@ -15,13 +15,13 @@ from taped import Taped
 from mletools import prompts
 from mletools.records import rollout
 from mletools.records.errors import ToolError
-from mletools.records.rollout import RunProblem
+from mletools.records.rollout import ReplyProblem, RunProblem
 from mletools.records.tape import Tapes
 from mletools.scaffolds import search
 from mletools.scaffolds.interface import Job
 from mletools.scaffolds.search import SearchScaffold, SearchSettings
-from mletools.scaffolds.search.components import COMPONENTS
-from mletools.scaffolds.search.interfaces import OPERATIONS, PROBLEMS
+from mletools.scaffolds.search.data import OPERATIONS, PROBLEMS
+from mletools.scaffolds.search.settings import COMPONENTS
 
 OWN = str(TESTS / "own_search.py")
 TASK = {
@@ -313,7 +313,7 @@ def test_the_page_names_every_component_and_what_presets_choose() -> None:
 
 
 def test_the_schema_knows_every_operation_and_problem() -> None:
-    assert set(PROBLEMS) <= set(get_args(RunProblem))
+    assert set(PROBLEMS) <= {*get_args(ReplyProblem), *get_args(RunProblem)}
     assert ", ".join(OPERATIONS) in " ".join(Path(rollout.__file__).read_text().split())
 
 

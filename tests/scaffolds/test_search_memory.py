@@ -15,8 +15,8 @@ from mletools.records.errors import ToolError
 from mletools.scaffolds.interface import Settings
 from mletools.scaffolds.messages import fenced
 from mletools.scaffolds.search import node_context
+from mletools.scaffolds.search.data import Expansion, Unanswered
 from mletools.scaffolds.search.graph import Graph
-from mletools.scaffolds.search.interfaces import Expansion, Unanswered
 from mletools.scaffolds.search.memory import (
     MOST_LINES,
     Chain,

@@ -15,8 +15,8 @@ import pytest
 
 from mletools.records.errors import ToolError
 from mletools.scaffolds.search.components import load
+from mletools.scaffolds.search.data import Expansion, Plan
 from mletools.scaffolds.search.graph import Graph
-from mletools.scaffolds.search.interfaces import Expansion, Plan
 from mletools.scaffolds.search.paths import Adaptive, Chain, Evolution, Greedy, GreedyMerge, Mcts
 from mletools.scaffolds.search.schedulers import SCHEDULERS, chances, drawn, pick, puct, rewards
 

@@ -9,8 +9,8 @@ import pytest
 
 from mletools.scaffolds.interface import Job
 from mletools.scaffolds.search.components import SearchSettings, constants_of
+from mletools.scaffolds.search.data import STAGES, Plan
 from mletools.scaffolds.search.graph import Graph
-from mletools.scaffolds.search.interfaces import STAGES, Plan
 from mletools.scaffolds.search.node_context import NodeContext
 from mletools.scaffolds.search.planning import MODEL_FIRST, DynamicPlanning, NoPlanning, stage_of
 

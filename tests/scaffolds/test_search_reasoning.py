@@ -13,8 +13,8 @@ from search_graphs import TASK, child, graph_of, made
 
 from mletools.scaffolds.interface import Settings
 from mletools.scaffolds.search import node_context
+from mletools.scaffolds.search.data import AXES, Expansion, Hypothesis, Idea, Plan, Question, Unanswered
 from mletools.scaffolds.search.graph import Graph, Node
-from mletools.scaffolds.search.interfaces import AXES, Expansion, Hypothesis, Idea, Plan, Question, Unanswered
 from mletools.scaffolds.search.reasoning import (
     Challenge,
     OneStep,

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from mletools.scaffolds.search.interfaces import PARTS
+from mletools.scaffolds.search.data import PARTS
 from mletools.scaffolds.search.reasoning import PART_SYNONYMS
 from mletools.scaffolds.search.replies import flag_of, index_of, json_in, label_of, number_of, reading, text_of
 

@@ -3,13 +3,14 @@
 A reply is read as a person would who has no doubt what is meant, and never repaired. Every reading says how it was
 done: exact (the form that the prompt asks for), lenient (by a rule with a name), or none (for a reason with a name).
 `actions` reads messages that act, `programs` answers with a program, `sections` answers under headings; `text` has the
-parts that they share.
+parts that they share, `tool` what a policy may do.
 """
 
-from .actions import Action, Body, Fault, Tool, as_functions, named_call, plain, read_action
+from .actions import Body, named_call, plain, read_action
 from .programs import Answer, read_answer, split_answer
 from .sections import read_sections, sections
 from .text import after_thinking, read_json, sendable, thinks, valid_text, without_fence
+from .tool import Action, Fault, Tool, as_functions
 
 __all__ = [
     "Action",

@@ -8,7 +8,7 @@ clear gets a Fault, which is answered with a correction and marked. Not covered:
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from ..messages import one_line
@@ -31,6 +31,7 @@ from .text import (
     strict_arguments,
     without_fence,
 )
+from .tool import Action, Fault, Tool
 
 SEVERAL = "Your message takes more than one action, and none was carried out."
 _FRAMES = ("fence_in_tag", "argument_tag", "tag_in_string", "mentioned_tag")
@@ -40,67 +41,6 @@ CUT_OFF = "Your message was cut off at the limit of its length: say the same in 
 
 
 _SHELL_FENCE = re.compile(r"(?m)^```(?:bash|sh|shell)[ \t]*\n([^`]*)^```[ \t]*$")
-
-
-@dataclass(frozen=True)
-class Tool:
-    """An action that a policy may take: its name, what it does, and its fields, all of them text and needed.
-
-    aliases: other names that models use for it.
-    """
-
-    name: str
-    what: str
-    fields: Mapping[str, str] = field(default_factory=dict)
-    aliases: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Action:
-    """An action taken; `id` is the tool call's, None where tags were used; `rule` the leniency that it took."""
-
-    name: str
-    fields: dict[str, str]
-    id: str | None = None
-    rule: str | None = None
-
-    @property
-    def format(self) -> dict[str, str | None]:
-        """`format` of a turn."""
-        return {"read": "lenient" if self.rule else "exact", "rule": self.rule}
-
-
-@dataclass(frozen=True)
-class Fault:
-    """Why a message takes no action: `kind` as in a turn's `problem`, and what to tell the policy."""
-
-    kind: str
-    explanation: str
-
-    @property
-    def format(self) -> dict[str, str | None]:
-        """`format` of a turn."""
-        return {"read": "none", "rule": self.kind}
-
-
-def as_functions(tools: Sequence[Tool]) -> list[dict[str, Any]]:
-    """The tools as the chat protocol wants them."""
-    return [
-        {
-            "type": "function",
-            "function": {
-                "name": tool.name,
-                "description": tool.what,
-                "parameters": {
-                    "type": "object",
-                    "properties": {name: {"type": "string", "description": what} for name, what in tool.fields.items()},
-                    "required": list(tool.fields),
-                },
-            },
-        }
-        for tool in tools
-    ]
-
 
 # Reads what stands between a tool's tags. ValueError, in words for the policy, where it cannot.
 Body = Callable[[Tool, str], tuple[str, dict[str, str]]]

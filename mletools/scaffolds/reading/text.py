@@ -14,12 +14,10 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...records.programs import parse_expression, parse_program
-
-if TYPE_CHECKING:
-    from .actions import Tool
+from .tool import Tool
 
 LARGEST = 50_000  # characters that are parsed as Python: the densest take a second
 _FENCED = re.compile(r"(`{3,}|~{3,})[^`]*")
@@ -168,7 +166,7 @@ def all_tags(text: str, names: Sequence[str]) -> list[Tagged]:
     return found
 
 
-def first_tag(text: str, tools: Sequence["Tool"], tags: Sequence[str]) -> Tagged | None:
+def first_tag(text: str, tools: Sequence[Tool], tags: Sequence[str]) -> Tagged | None:
     """The first tag of a tool, by any of its names; <finish/> is empty, one that is never closed runs to the end.
 
     A tag that is only spoken of, in words ahead of one that begins a line, is passed over.
@@ -308,7 +306,7 @@ def _literal(text: str) -> Any:
 # --- a call's arguments -----------------------------------------------------------------------------------------------
 
 
-def read_arguments(tool: "Tool", arguments: dict[str, Any] | str) -> tuple[dict[str, str] | None, str | None]:
+def read_arguments(tool: Tool, arguments: dict[str, Any] | str) -> tuple[dict[str, str] | None, str | None]:
     """(fields, rule) of a call's arguments: JSON with small faults, or the text of a tool's only field."""
     rule: str | None = None
     value: Any = arguments
@@ -330,7 +328,7 @@ def read_arguments(tool: "Tool", arguments: dict[str, Any] | str) -> tuple[dict[
     return fields, rule
 
 
-def _raw(tool: "Tool", text: str) -> dict[str, str] | None:
+def _raw(tool: Tool, text: str) -> dict[str, str] | None:
     """A text as the only field of a tool: a program if Python can read it, anything else if it is not broken JSON."""
     if len(tool.fields) != 1:
         return {} if not tool.fields else None

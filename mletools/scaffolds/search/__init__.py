@@ -1,6 +1,6 @@
 """Scaffold `search`: R&D-Agent's loop over an exploration graph, with six exchangeable components.
 
-interfaces: protocols and data; components: names, presets, settings; loop: algorithm 1; graph: nodes, on disk;
+data, protocols: what passes between the components, and what they are; settings, components: by name; loop: algorithm 1; graph: nodes, on disk;
 node_context: models and runs of one node; record: rollouts of searches and steps; sections, replies, similarity,
 authenticity: what the components share; repair: answers with faults; planning, paths (with schedulers), reasoning,
 memory, coding, evaluation: the components.
@@ -13,7 +13,8 @@ from typing import Any
 from ...records.errors import ToolError
 from ..interface import Environment, Job, Scaffold
 from ..messages import task_prompt
-from .components import COMPONENTS, PRESETS, SearchSettings, constants_of, load, read_constants
+from .components import constants_of, load, read_constants
+from .settings import COMPONENTS, PRESETS, SearchSettings
 
 _PARTS = (
     "analysis challenges check choose crossover debug debug-mode draft fix guidance-draft guidance-ensemble "

@@ -11,7 +11,7 @@ from ... import prompts
 from ...records.errors import ToolError
 from .. import messages
 from ..messages import fenced
-from .interfaces import Brief, Developed, Unanswered
+from .data import Brief, Developed, Unanswered
 from .node_context import NodeContext
 from .replies import flag_of, json_in, text_of, timing_of
 from .sections import FAILURES, MOST_FAILURE, attempt_line, attempts_section, failure, listed, outcome, plain

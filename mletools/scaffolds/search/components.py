@@ -1,4 +1,4 @@
-"""The six components of a search by name, the presets that combine them (R&D-Agent, table 1), and the settings.
+"""The six components of a search: found by name, given their constants.
 
 A name with a colon is a component of the user's own: `module:Name` or `path/to/file.py:Name`. It may also be registered
 as an entry point of the group `mletools.search.KIND`.
@@ -7,130 +7,38 @@ as an entry point of the group `mletools.search.KIND`.
 import dataclasses
 import importlib
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from ...records.errors import ToolError
-from ...records.options import option
 from .. import load as load_attribute
-from ..interface import Job, Settings
-from . import interfaces
+from .protocols import Coding, Evaluation, Memory, Paths, Planning, Reasoning
+from .settings import COMPONENTS, SearchSettings
 
-COMPONENTS: dict[str, dict[str, str]] = {
-    "planning": {"none": "planning:NoPlanning", "dynamic": "planning:DynamicPlanning"},
-    "paths": {
-        "chain": "paths:Chain",
-        "greedy": "paths:Greedy",
-        "greedy-merge": "paths:GreedyMerge",
-        "mcts": "paths:Mcts",
-        "evolution": "paths:Evolution",
-        "adaptive": "paths:Adaptive",
-    },
-    "reasoning": {"one-step": "reasoning:OneStep", "scientific": "reasoning:Scientific"},
-    "memory": {
-        "none": "memory:NoMemory",
-        "siblings": "memory:Siblings",
-        "chain": "memory:Chain",
-        "kernel": "memory:Kernel",
-    },
-    "coding": {"once": "coding:Once", "node-debug": "coding:NodeDebug", "efficient": "coding:Efficient"},
-    "evaluation": {
-        "agent": "evaluation:AgentReported",
-        "standard": "evaluation:Standard",
-        "judged": "evaluation:Judged",
-        "aggregated": "evaluation:Aggregated",
-    },
-}
-# Table 1, in the order of COMPONENTS. AIRA's coding is not in it; its own paper has a debug operator. MLE-STAR's memory is
-# "sibling" there; in its chain these are the earlier steps.
-PRESETS: dict[str, dict[str, str]] = {
-    preset: dict(zip(COMPONENTS, names.split(), strict=True))
-    for preset, names in {
-        "rd-agent": "dynamic adaptive scientific kernel efficient aggregated",
-        "aide": "none greedy one-step none node-debug agent",
-        "ml-master": "none mcts one-step siblings node-debug agent",
-        "aira-greedy": "none greedy one-step siblings node-debug agent",
-        "aira-mcts": "none mcts one-step siblings node-debug agent",
-        "aira-evo": "none evolution one-step siblings node-debug agent",
-        "mle-star": "none chain one-step chain node-debug agent",
-        "kompete": "none greedy-merge one-step siblings node-debug agent",
-    }.items()
-}
-
-
-def _component(kind: str) -> Any:
-    names = ", ".join(COMPONENTS[kind])
-    return option(f"Component for {kind}: {names}, or module:Name (default: the preset's).", metavar="NAME")
-
-
-def _server(of: str) -> Any:
-    return option(f"The {of} server (default: --model-url).", kind="url", machine=True)
+PROTOCOLS: dict[str, type] = {
+    "planning": Planning, "paths": Paths, "reasoning": Reasoning, "memory": Memory, "coding": Coding, "evaluation": Evaluation,
+}  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)
-class SearchSettings(Settings):
-    """The budget of R&D-Agent's evaluation, the six components by name, and the models."""
+class Components:
+    """Those of one search."""
 
-    WITHOUT: ClassVar[tuple[str, ...]] = ("context_tokens", "hand_in", "tool_calls", "reveal_test", "refit", "format")
-    MODELS: ClassVar[Mapping[str, tuple[str, str]]] = {
-        "researcher": ("research_model", "research_url"),
-        "developer": ("develop_model", "develop_url"),
-    }
+    planning: Planning
+    paths: Paths
+    reasoning: Reasoning
+    memory: Memory
+    coding: Coding
+    evaluation: Evaluation
 
-    max_turns: int = option("Nodes of the graph.", default=500, at_least=1, metavar="N")
-    max_seconds: float | None = option(
-        "Time of model calls and runs in a search; concurrent work counts once.", default=43200.0, above=0, metavar="S"
-    )
-    max_answer_tokens: int = 16384
-    execution_seconds: float = 3600.0
-    preset: str = option("Agent whose components are used.", default="rd-agent", choices=tuple(PRESETS), metavar="NAME")
-    planning: str | None = _component("planning")
-    paths: str | None = _component("paths")
-    reasoning: str | None = _component("reasoning")
-    memory: str | None = _component("memory")
-    coding: str | None = _component("coding")
-    evaluation: str | None = _component("evaluation")
-    set: tuple[str, ...] = option(
-        "A constant of a component, e.g. paths.branches=4; --dry-run lists them. Repeatable.",
-        default=(),
-        metavar="NAME=VALUE",
-    )
-    research_model: str | None = option("Proposes the ideas (default: -m).", metavar="MODEL")
-    research_url: str | None = _server("researcher's")
-    develop_model: str | None = option("Writes the programs (default: -m).", metavar="MODEL")
-    develop_url: str | None = _server("developer's")
-    knowledge: str | None = option(
-        "Texts (.md, .txt); relevant passages are shown to the researcher.", kind="existing folder", metavar="DIR"
-    )
-    embedding_model: str | None = option(
-        "Embeddings for the similarity of hypotheses (default: TF-IDF).", metavar="MODEL"
-    )
-    embedding_url: str | None = _server("embeddings'")
-    graph: str | None = option(
-        "Keep the exploration graphs here (default: OUTPUT.graph until the run is complete).",
-        kind="folder",
-        metavar="DIR",
-        machine=True,
-    )
-    steps: str | None = option(
-        "Write each of the policy's answers as a rollout of its own here, to train on.",
-        flags=("--write-steps",),
-        kind="output file",
-        metavar="FILE",
-        machine=True,
-    )
-    constants: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)  # {component: {name: value}}
-
-    def own(self) -> dict[str, Any]:
-        """See Settings.own. `constants` has all values, so `set` is left out."""
-        return {name: value for name, value in super().own().items() if name != "set"}
-
-
-SearchJob = Job[SearchSettings]
+    @classmethod
+    def load(cls, settings: SearchSettings) -> "Components":
+        """By their names and constants in checked settings. ToolError: as `load`."""
+        return cls(*(load(kind, getattr(settings, kind), settings.constants[kind]) for kind in COMPONENTS))
 
 
 def load(kind: str, name: str, constants: Mapping[str, Any]) -> Any:
     """A component by its name, with `constants` in place of defaults. ToolError: no such component or constant."""
-    component, protocol = _find(kind, name), vars(interfaces)[kind.capitalize()]  # e.g. paths: interfaces.Paths
+    component, protocol = _find(kind, name), PROTOCOLS[kind]
     members = [member for member in {**protocol.__annotations__, **vars(protocol)} if not member.startswith("_")]
     missing = [member for member in members if not hasattr(component, member)]
     if missing:

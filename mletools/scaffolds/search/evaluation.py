@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 
 from ... import prompts
 from ..messages import task_facts
+from .data import Choice, Developed, Unanswered
 from .graph import Graph, Node
-from .interfaces import Choice, Developed, Unanswered
 from .node_context import NodeContext
 from .replies import field_of, finite, json_in, number_of, wrong
 from .sections import experiment_line

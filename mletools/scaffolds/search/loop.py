@@ -15,12 +15,13 @@ from typing import Any
 
 from ...records.ids import derive_seed
 from ..interface import Environment
-from .components import COMPONENTS, SearchJob, load
+from .components import Components
+from .data import Brief, Choice, Developed, Expansion, Hypothesis, Idea, Plan, Question, Unanswered
 from .graph import Graph, Node, add_by_role, added
-from .interfaces import Brief, Choice, Developed, Expansion, Hypothesis, Idea, Plan, Question, Unanswered
 from .node_context import PHASES, NodeContext
 from .planning import stage_of
 from .sections import experiment_line, failed_attempts
+from .settings import SearchJob
 from .similarity import best_passages, read_passages
 
 RESERVED = 0.25  # maximum share of a search's seconds that is reserved for the choice
@@ -45,9 +46,7 @@ class Search:
     def __init__(self, job: SearchJob, environment: Environment):
         self.job, self._environment = job, environment
         settings = job.settings
-        self.planning, self.paths, self.reasoning, self.memory, self.coding, self.evaluation = (
-            load(kind, getattr(settings, kind), settings.constants[kind]) for kind in COMPONENTS
-        )
+        self._components = Components.load(settings)
         self._passages = read_passages(Path(settings.knowledge)) if settings.knowledge else []
         path, resume = environment.graph()
         if not resume:
@@ -55,22 +54,22 @@ class Search:
         self.graph = Graph(path, job.task["metric"]["lower_is_better"], settings.told, settings.max_scores)
         self._outside: list[NodeContext] = []  # of nodes: the contexts of the beginning and the choice
         self._system = ""
-        self._system = self.planning.begin(self._context_outside("begin"))
+        self._system = self._components.planning.begin(self._context_outside("begin"))
 
     def explore(self) -> Choice:
         """Add to the graph until the budget is used up, then choose the node to hand in."""
         settings = self.job.settings
         while (share := self.share()) < 1:
-            plan = self.planning.plan(self.graph, share, stage_of(share), settings.execution_seconds)
-            plan = replace(plan, repairs=self.coding.repairs)
+            plan = self._components.planning.plan(self.graph, share, stage_of(share), settings.execution_seconds)
+            plan = replace(plan, repairs=self._components.coding.repairs)
             rng = random.Random(derive_seed(self.job.seed, "paths", self.graph.rounds))
-            expansions = self.paths.select(self.graph, plan, rng)[: settings.max_turns - len(self.graph)]
+            expansions = self._components.paths.select(self.graph, plan, rng)[: settings.max_turns - len(self.graph)]
             left, seconds = self._seconds_left(), [node.seconds for node in self.graph.nodes]
             too_late = left is not None and seconds and left < sum(seconds) / len(seconds)
             if not expansions or too_late:
                 break
             self._round(plan, expansions)
-        choice: Choice = self.evaluation.choose(self.graph, self._context_outside("choice"))
+        choice: Choice = self._components.evaluation.choose(self.graph, self._context_outside("choice"))
         return choice
 
     def _round(self, plan: Plan, expansions: list[Expansion]) -> None:
@@ -99,7 +98,9 @@ class Search:
         recalled: dict[int, Node] = {}
 
         def recall(hypotheses: Sequence[str]) -> list[Node]:
-            nodes: list[Node] = self.memory.recall(self.graph, expansion, hypotheses, context.similar, context.rng)
+            nodes: list[Node] = self._components.memory.recall(
+                self.graph, expansion, hypotheses, context.similar, context.rng
+            )
             recalled.update({node.number: node for node in nodes})
             return nodes
 
@@ -114,7 +115,7 @@ class Search:
         else:
             question = Question(self.graph, expansion, plan, self._parents(expansion), recall, beside, know)
             try:
-                idea = self.reasoning.reason(context, question)
+                idea = self._components.reasoning.reason(context, question)
             except Unanswered as error:
                 why = str(error)
         lessons = tuple(experiment_line(node, self.graph) for _, node in sorted(recalled.items()))
@@ -127,11 +128,11 @@ class Search:
             developed = Developed(None, None, "unanswered", why=node.why)
             idea = Idea(Hypothesis("none"))
         else:
-            parents, reports = self._parents(expansion), self.evaluation.reports
+            parents, reports = self._parents(expansion), self._components.evaluation.reports
             attempts = failed_attempts(self.graph, expansion.parents[0]) if expansion.operation == "debug" else ()
             brief = Brief(self.graph, expansion, idea, plan, parents, node.lessons, reports, attempts)
-            developed = self.coding.develop(context, brief)
-        score = self.evaluation.score(developed) if developed.problem is None else None
+            developed = self._components.coding.develop(context, brief)
+        score = self._components.evaluation.score(developed) if developed.problem is None else None
         result, hypothesis = developed.result or {}, idea.hypothesis
         parent = self.graph[expansion.parents[0]] if expansion.parents else None
         considered = [
@@ -167,7 +168,7 @@ class Search:
             **{name: result.get(name) for name in ("execution", "validation", "grade")},
             "trials": [dict(trial) for trial in developed.trials],
         }
-        details["lesson"] = self.memory.lesson(context, self.graph, details)
+        details["lesson"] = self._components.memory.lesson(context, self.graph, details)
         seconds = round(context.seconds, 4)
         return {**details, "usage": context.usage, "seconds": seconds, "asked": context.asked, **context.notes}
 
@@ -232,4 +233,4 @@ class Search:
 
     def _reserve(self) -> float:
         most = self.job.settings.max_seconds
-        return 0.0 if most is None else min(RESERVED * most, float(self.evaluation.reserve(self.graph)))
+        return 0.0 if most is None else min(RESERVED * most, float(self._components.evaluation.reserve(self.graph)))

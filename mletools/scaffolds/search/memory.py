@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from ... import prompts
 from ...records import difference
 from ..messages import fenced
+from .data import Expansion, Similar, Unanswered
 from .graph import Details, Graph, Node
-from .interfaces import Expansion, Similar, Unanswered
 from .node_context import NodeContext
 from .replies import flag_of, json_in, text_of
 from .schedulers import drawn

@@ -8,10 +8,10 @@ from ...records.ids import derive_seed
 from ..interface import Environment
 from ..messages import task_prompt
 from ..reading import Answer, read_answer
-from .components import SearchJob
+from .data import Unanswered
 from .graph import added
-from .interfaces import Unanswered
 from .replies import reading
+from .settings import SearchJob
 
 T = TypeVar("T")
 Item = TypeVar("Item")

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...records.errors import ToolError
+from .data import Expansion, Plan
 from .graph import Graph, Node
-from .interfaces import Expansion, Plan
 from .schedulers import drawn, known, pick, puct, rewards
 
 NO_PROGRAM = ("unanswered", "no_code")  # problems without a program to repair

@@ -5,8 +5,8 @@ from typing import Any
 
 from ... import prompts
 from ..messages import task_prompt
+from .data import Plan, Unanswered
 from .graph import Graph
-from .interfaces import Plan, Unanswered
 from .node_context import NodeContext
 from .replies import flag_of, json_in, text_of
 

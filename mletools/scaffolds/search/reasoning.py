@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 from ... import prompts
 from ..messages import fenced
+from .data import AXES, PARTS, Hypothesis, Idea, Question, Unanswered
 from .graph import Node
-from .interfaces import AXES, PARTS, Hypothesis, Idea, Question, Unanswered
 from .memory import draw
 from .node_context import NodeContext
 from .replies import fall_back, field_of, index_of, json_in, label_of, number_of, text_of, wrong

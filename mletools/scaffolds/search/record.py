@@ -6,9 +6,9 @@ from typing import Any
 
 from ...records.ids import content_id
 from ..episode import NOTHING_RAN
-from .components import COMPONENTS, SearchJob
+from .data import Choice
 from .graph import Details, Graph, added
-from .interfaces import Choice
+from .settings import COMPONENTS, SearchJob
 
 NODE_FIELDS = (
     *("number", "parents", "branch", "depth", "repairs", "round", "stage"),

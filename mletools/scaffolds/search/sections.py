@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from ..messages import fenced, one_line, output_text
 from ..reading import read_answer, valid_text
+from .data import Expansion, Question
 from .graph import Details, Graph, Node
-from .interfaces import Expansion, Question
 
 MOST_HYPOTHESIS, MOST_LESSON = 600, 400  # characters of each in a line
 MOST_TEXT = 2000  # characters of a hypothesis by itself

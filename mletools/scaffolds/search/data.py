@@ -1,21 +1,12 @@
-"""Data that passes between the parts of a search, and the protocols of its six components (R&D-Agent, algorithm 1).
-
-A component is any object with the methods and attributes of its protocol. The fields of a frozen dataclass are its
-constants, which --set changes. Components keep no state between calls: the graph holds the past, so a killed search
-resumes exactly.
-"""
+"""Data that passes between the parts of a search."""
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
 from .graph import Details, Graph, Node
-
-if TYPE_CHECKING:
-    from .node_context import NodeContext
 
 # How a node is made: without parents; from one that works, or one that failed; from two; from the best of branches.
 OPERATIONS = ("draft", "improve", "debug", "crossover", "merge")
@@ -138,51 +129,3 @@ class Choice:
     number: int | None
     how: str
     candidates: tuple[Mapping[str, Any], ...] = ()
-
-
-class Planning(Protocol):
-    def begin(self, context: NodeContext) -> str:
-        """The system message of all prompts of the search, "" for none. May ask models."""
-
-    def plan(self, graph: Graph, share: float, stage: str, full_seconds: float) -> Plan:
-        """The plan of the next round. full_seconds: the user's limit of one run."""
-
-
-class Paths(Protocol):
-    def select(self, graph: Graph, plan: Plan, rng: random.Random) -> list[Expansion]:
-        """The nodes to make in this round, concurrently; none ends the search."""
-
-
-class Reasoning(Protocol):
-    def reason(self, context: NodeContext, question: Question) -> Idea:
-        """The idea of a node that is no repair. Unanswered: no answer could be read."""
-
-
-class Memory(Protocol):
-    def recall(
-        self, graph: Graph, expansion: Expansion, hypotheses: Sequence[str], similar: Similar, rng: random.Random
-    ) -> list[Node]:
-        """Earlier nodes to show to research."""
-
-    def lesson(self, context: NodeContext, graph: Graph, node: Details) -> str:
-        """The lesson of a node that is not added yet, a sentence or two. node: its details. May ask models."""
-
-
-class Coding(Protocol):
-    repairs: bool  # whether paths may select failed nodes for the operation debug
-
-    def develop(self, context: NodeContext, brief: Brief) -> Developed:
-        """Write the program and run it."""
-
-
-class Evaluation(Protocol):
-    reports: bool  # whether programs have to print their own score
-
-    def score(self, developed: Developed) -> float | None:
-        """The score of a program without a problem; None: it has none."""
-
-    def reserve(self, graph: Graph) -> float:
-        """Seconds to reserve for `choose`, as of now."""
-
-    def choose(self, graph: Graph, context: NodeContext) -> Choice:
-        """The node to hand in at the end."""
