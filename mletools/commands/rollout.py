@@ -33,7 +33,7 @@ def _declared(args: list[str]) -> dict[str, Declaration]:
     )
     for _, prefix, model in _roles(value_of(args, "--scaffold", "single")):
         declared |= role_declarations(prefix, model)
-    return declared | (role_declarations(EMBEDDING, "", KeyOptions) if hasattr(settings, "embedding_url") else {})
+    return declared | (role_declarations(EMBEDDING, "", KeyOptions) if settings.EMBEDDING else {})
 
 
 def _roles(scaffold: str) -> list[tuple[str, str, str]]:

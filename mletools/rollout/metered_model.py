@@ -291,10 +291,12 @@ class RunModels:
 
     def embeddings(self, stack: ExitStack) -> "HttpEmbeddings | None":
         """The embedding model that the settings name; closed with `stack`."""
-        name = getattr(self.settings, "embedding_model", None)
+        if self.settings.EMBEDDING is None:
+            return None
+        name, url = (getattr(self.settings, field) for field in self.settings.EMBEDDING)
         if name is None:
             return None
-        url, role = getattr(self.settings, "embedding_url", None), self.roles.get("embedding", KeyOptions())
+        role = self.roles.get("embedding", KeyOptions())
         return stack.enter_context(closing(self.options.open_embeddings(name, url, role)))
 
     def _role(self, role: str) -> RoleOptions:

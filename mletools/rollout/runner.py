@@ -24,14 +24,15 @@ from ..run import Run
 from ..sandbox import Limits, Sandbox
 from ..sandbox.options import SandboxOptions, check_protections
 from ..scaffolds import SCAFFOLDS
-from ..scaffolds.interface import Job, Scaffold, Settings
+from ..scaffolds.interface import Job, Needs, Played, Scaffold, Settings, State, Step
 from .endless import EndlessOptions
 from .environment import RunResources
 from .execution import Ask, ProgramFacts, Public, asked_here, asked_in
 from .metered_model import RunModels
 
 # A job's rollouts that are still to be written, or why it has none.
-Result = tuple[list[dict[str, Any]], RecordError | None]
+Result = tuple[list[Played], RecordError | None]
+BATCH = 64  # questions that an engine in this process samples in one call, of a scaffold that says nothing
 NOT_ASKED = "requests for help too long for the ideator"
 _FIRST = 20  # answers that are looked at for a form that cannot be read
 _LINES, _COLUMNS = 8, 160  # of the answer that is shown then
@@ -139,23 +140,23 @@ class Runner:
         if run.dry_run:
             self._describe()
             return
-        if getattr(settings, "max_traces", 0) is None:
-            run.say(f"a run goes on for {settings.max_seconds:g} s of asking and running; --max-traces ends it sooner")
+        needs = self.scaffold.needs(settings)
+        if needs.note is not None:
+            run.say(needs.note)
         run.open()
         with ExitStack() as stack:
-            batch = getattr(settings, "batch", 64)
+            batch = needs.batch or BATCH
             models = self.models.open(stack, lambda: self.endless.model(run, self.models.options, batch))
             engine = models["policy"].model
             self.policy = self.models.policy(engine, run.earlier)
-            if hasattr(settings, "batch") and engine.batch > 1:
+            if needs.batch is not None and engine.batch > 1:
                 self.batch = engine.batch
                 run.jobs = 1  # batches; their jobs have a thread each
             # A resumed run samples unfinished batches again, as a whole.
             self.tapes = Tapes(run.sidecar_path("tape") if self.batch == 1 else None, run.resume)
             at_once = self.options.sandbox_jobs or len(os.sched_getaffinity(0))
             sandbox = self._sandbox(stack, at_once) if self.scaffold.executes else None
-            graph = getattr(settings, "graph", None)
-            graphs = stack.enter_context(self._graphs(graph)) if hasattr(settings, "graph") else None
+            graphs = stack.enter_context(self._graphs(needs.graph_folder)) if needs.graphs else None
             limits = self.sandbox.limits(settings.execution_seconds)
             self.resources = RunResources(
                 run.data,
@@ -177,8 +178,8 @@ class Runner:
                 metric_fails=self._count_metric_failure,
             )
             self.source = self.endless.tasks(run, self.scaffold.input, self.options.group_size)
-            self._work_through()
-            if graphs is not None and not graph:
+            self._work_through(needs)
+            if graphs is not None and not needs.graph_folder:
                 shutil.rmtree(graphs, ignore_errors=True)
         self.tapes.close(complete=True)
 
@@ -237,11 +238,10 @@ class Runner:
 
     # --- jobs -----------------------------------------------------------------------------------------------------
 
-    def _work_through(self) -> None:
+    def _work_through(self, needs: Needs) -> None:
         run = self.run
-        states, steps = (getattr(self.settings, name, None) for name in ("states", "steps"))
-        self.states = run.side_output(states) if states else None
-        self.steps = run.side_output(steps) if steps else None
+        self.states = run.side_output(needs.states) if needs.states else None
+        self.steps = run.side_output(needs.steps) if needs.steps else None
         run.progress(lambda: (run.count_lines() or 0) * self.options.group_size or None, "rollouts")
         for batch, results, error in run.map(self._work, self._batches()):
             if error is not None:
@@ -249,7 +249,7 @@ class Runner:
             for item, (rollouts, problem) in zip(batch, results, strict=True):
                 self._settle(item, rollouts, problem)
 
-    def _settle(self, item: Item, rollouts: list[dict[str, Any]], problem: RecordError | None) -> None:
+    def _settle(self, item: Item, rollouts: list[Played], problem: RecordError | None) -> None:
         if problem is not None:
             if item.line.place not in self.rejected:  # a group's rollouts fail for the same reason
                 self.run.reject(item.line, str(problem))
@@ -326,21 +326,22 @@ class Runner:
     def _play(self, item: Item) -> Result:
         """Play a job. Its records leave as they are made, unless the order of the input is to be kept."""
         job = replace(item.job, policy=self.resources.models["policy"].stamped(item.job.policy))
-        kept = []
+        kept: list[Played] = []
         try:
             environment = self.resources.environment(job.task, item.tape, self.tapes.tape(item.tape))
             reason = self.resources.no_validation.get(job.task["id"])
             if reason is not None:
                 job = self._without_validation(job, reason)
             with closing(environment):
-                for rollout in self.scaffold.play(job, environment):
-                    rollout = as_sent(rollout, environment.sent)
+                for played in self.scaffold.play(job, environment):
+                    record = as_sent(played if isinstance(played, dict) else played.record, environment.sent)
                     if reason is not None:
-                        rollout = {**rollout, "no_validation": reason}
+                        record = {**record, "no_validation": reason}
+                    played = record if isinstance(played, dict) else replace(played, record=record)
                     if self.run.keep_order or self.batch > 1:
-                        kept.append(rollout)
+                        kept.append(played)
                     else:
-                        self._emit(rollout)
+                        self._emit(played)
         except RecordError as error:
             return [], error
         return kept, None
@@ -361,26 +362,30 @@ class Runner:
             )
         return replace(job, settings=settings)
 
-    def _emit(self, rollout: dict[str, Any]) -> None:
-        if rollout["stop_reason"] == "asked":
-            if self.states is not None:
-                self.states.emit(rollout)
-        elif "step" in rollout:
-            if self.steps is not None:
-                self.steps.emit(rollout)
-        elif self.run.emit(rollout if self.source is None else self.source.stamped(rollout)):
-            refused = [why for turn in rollout["turns"] if (why := (turn.get("help") or {}).get("refused"))]
-            with self.counting:
-                self.run.counts[rollout["stop_reason"]] += 1
-                warning = self.unreadable.add(rollout)
-                if warning is not None:
-                    self.run.say(warning)
-                for name, words in (("lenient", "answers read leniently"), ("fallbacks", "fallbacks")):
-                    self.run.counts[words] += sum(rollout.get("search", {}).get(name, {}).values())
-                if refused:
-                    if not self.run.counts[NOT_ASKED]:
-                        self.run.say(f"the ideator cannot be asked, so its answers count as none: {refused[0]}")
-                    self.run.counts[NOT_ASKED] += len(refused)
+    def _emit(self, played: Played) -> None:
+        match played:
+            case State(record):
+                if self.states is not None:
+                    self.states.emit(record)
+            case Step(record):
+                if self.steps is not None:
+                    self.steps.emit(record)
+            case rollout if self.run.emit(rollout if self.source is None else self.source.stamped(rollout)):
+                self._count(rollout)
+
+    def _count(self, rollout: dict[str, Any]) -> None:
+        refused = [why for turn in rollout["turns"] if (why := (turn.get("help") or {}).get("refused"))]
+        with self.counting:
+            self.run.counts[rollout["stop_reason"]] += 1
+            warning = self.unreadable.add(rollout)
+            if warning is not None:
+                self.run.say(warning)
+            for name, words in (("lenient", "answers read leniently"), ("fallbacks", "fallbacks")):
+                self.run.counts[words] += sum(rollout.get("search", {}).get(name, {}).values())
+            if refused:
+                if not self.run.counts[NOT_ASKED]:
+                    self.run.say(f"the ideator cannot be asked, so its answers count as none: {refused[0]}")
+                self.run.counts[NOT_ASKED] += len(refused)
 
 
 def as_sent(rollout: dict[str, Any], sent: Mapping[str, Any]) -> dict[str, Any]:

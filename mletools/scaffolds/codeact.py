@@ -14,7 +14,7 @@ from ..records.ids import content_id
 from ..records.options import option
 from . import ideas, messages
 from .episode import Episode
-from .interface import Ended, Environment, Job, Scaffold, Settings
+from .interface import Ended, Environment, Job, Needs, Played, Scaffold, Settings, State
 from .messages import escaped, fenced, task_prompt
 from .reading import Fault, Tool, read_action
 
@@ -80,7 +80,10 @@ class Codeact(Scaffold[CodeactSettings]):
             raise ToolError("--ideator needs the name of a model, or null or vague")
         return settings
 
-    def play(self, job: Job[CodeactSettings], environment: Environment) -> Iterator[dict[str, Any]]:
+    def needs(self, settings: CodeactSettings) -> Needs:
+        return Needs(states=settings.states)
+
+    def play(self, job: Job[CodeactSettings], environment: Environment) -> Iterator[Played]:
         """The state at each request for help (stop_reason asked), then the rollout of the episode."""
         settings = job.settings
         system = task_prompt(
@@ -103,7 +106,7 @@ class Codeact(Scaffold[CodeactSettings]):
         yield episode.record(reason)
 
 
-def _turns(episode: Episode[CodeactSettings]) -> Iterator[dict[str, Any]]:
+def _turns(episode: Episode[CodeactSettings]) -> Iterator[State]:
     tools = (*TOOLS[:2], ASKING, TOOLS[2]) if episode.settings.ideator else TOOLS
     names = ", ".join(f"<{tool.name}>" for tool in tools)
     while True:
@@ -116,7 +119,7 @@ def _turns(episode: Episode[CodeactSettings]) -> Iterator[dict[str, Any]]:
         if action.name == FINISH:
             return
         if action.name == HELP:
-            yield _state(episode, action.fields)
+            yield State(_state(episode, action.fields))
             observation = _ask_ideator(episode, action.fields)
         else:
             observation = _run_cell(episode, KINDS[action.name], *action.fields.values())

@@ -22,8 +22,8 @@ class Environment(Protocol):
     """What an episode reaches the world through. Answers are JSON. What is an agent's failure is in the answer; ToolError
     is the tool's own trouble, and RecordError (one of those) says that this task or request cannot be served.
 
-    The answers of `ask`, `run`, `cell`, `similar` and `remember` are kept on the job's tape: an episode that was killed
-    gets them again, in the same order, for nothing.
+    The answers of `ask`, `run`, `cell` and `remember` (and of a search's `similar`) are kept on the job's tape: an episode
+    that was killed gets them again, in the same order, for nothing.
     """
 
     def ask(
@@ -77,16 +77,23 @@ class Environment(Protocol):
     def look(self, name: str | None) -> str:
         """The beginning of a public file as text; of all of them, with their sizes, where `name` is None."""
 
+    def remember(self, what: str, about: Any, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """The answer of `make()`, which is JSON and depends on `about`; `what` names its kind."""
+
+    def close(self) -> None:
+        """End the session, if there is one."""
+
+
+class SearchEnvironment(Environment, Protocol):
+    """What a search needs besides."""
+
     def inauthentic(self, code: str, execution: Mapping[str, Any]) -> str | None:
         """Why a program's submission is no model's prediction, in words; None where nothing speaks against it."""
 
     def similar(self, texts: Sequence[str]) -> list[float]:
         """The cosines of the first text's embedding with the others', in [-1, 1]."""
 
-    def remember(self, what: str, about: Any, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """The answer of `make()`, which is JSON and depends on `about`; `what` names its kind."""
-
-    def part(self, name: str) -> "Environment":
+    def part(self, name: str) -> "SearchEnvironment":
         """The environment of a part of this job, with a tape of its own: for work in another thread."""
 
     def done(self) -> None:
@@ -101,9 +108,6 @@ class Environment(Protocol):
     def progress(self, nodes: int) -> None:
         """Report that a search has so many more nodes."""
 
-    def close(self) -> None:
-        """End the session, if there is one."""
-
 
 @dataclass(frozen=True)
 class Settings:
@@ -115,6 +119,7 @@ class Settings:
     EVALUATION: ClassVar[Mapping[str, Any]] = {"format": "lenient"}  # defaults that differ in the papers' evaluation
     WITHOUT: ClassVar[tuple[str, ...]] = ()  # options below that the scaffold has no use for
     MODELS: ClassVar[Mapping[str, tuple[str, str]]] = {}  # {role: (field with the model, field with its server's URL)}
+    EMBEDDING: ClassVar[tuple[str, str] | None] = None  # the same of a model that embeds texts
 
     max_turns: int = option("Messages of the policy in a rollout.", default=15, at_least=1, metavar="N")
     max_seconds: float | None = option(
@@ -237,6 +242,40 @@ class Job(Generic[S]):
         }
 
 
+@dataclass(frozen=True)
+class Needs:
+    """What a scaffold with its settings wants of a run.
+
+    batch: jobs whose questions an engine in this process may sample in one call; None: one job at a time. states, steps:
+    the files for State and Step; None: they are dropped. graphs: each episode keeps an exploration graph, in the folder
+    `graph_folder` where the user has named one. note: to be said before the first episode.
+    """
+
+    batch: int | None = None
+    states: str | None = None
+    steps: str | None = None
+    graphs: bool = False
+    graph_folder: str | None = None
+    note: str | None = None
+
+
+@dataclass(frozen=True)
+class State:
+    """A rollout up to a request for help, from which an ideator may start."""
+
+    record: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One answer of the policy within a job, as a rollout of its own."""
+
+    record: dict[str, Any]
+
+
+Played = dict[str, Any] | State | Step
+
+
 class Scaffold(ABC, Generic[S]):
     """How an agent works on a task. Subclasses say `settings`, and write `play`."""
 
@@ -254,6 +293,10 @@ class Scaffold(ABC, Generic[S]):
         """The settings for a task of which no rows can be held out. ToolError: this scaffold cannot do without scores."""
         return replace(settings, validation=0.0)
 
+    def needs(self, settings: S) -> Needs:
+        """What a run with these settings is to provide."""
+        return Needs()
+
     def describe(self, settings: S) -> str:
         """How long a rollout is at most, for a dry run."""
         return f"{settings.max_turns} messages"
@@ -266,8 +309,11 @@ class Scaffold(ABC, Generic[S]):
         return [settings.identity(), texts, seed], None
 
     @abstractmethod
-    def play(self, job: Job[S], environment: Environment) -> Iterator[dict[str, Any]]:
-        """The rollout records of one job. RecordError where the input record cannot be worked on."""
+    def play(self, job: Job[S], environment: Any) -> Iterator[Played]:
+        """The rollout records of one job, and states and steps of them. RecordError: the input record cannot be worked on.
+
+        environment: an Environment; a SearchEnvironment where it `needs` graphs.
+        """
 
 
 class Ended(Exception):

@@ -17,7 +17,7 @@ from ..records.ids import content_id, derive_seed
 from ..records.options import option
 from . import messages
 from .episode import Episode
-from .interface import Ended, Environment, Job, Scaffold, Settings
+from .interface import Ended, Environment, Job, Needs, Scaffold, Settings
 from .messages import fenced, one_line, task_facts, task_prompt
 from .pool import ALIKE, Entry, Pool, entry_id
 from .reading import Action, Fault, Tool, read_action
@@ -92,6 +92,13 @@ class Memory(Scaffold[MemorySettings]):
         if not shows_scores and settings.memory_by == "validation":
             raise ToolError("--memory-by validation needs a validation score: give --validation a share above 0")
         return settings
+
+    def needs(self, settings: MemorySettings) -> Needs:
+        if settings.max_traces is not None:
+            return Needs()
+        return Needs(
+            note=f"a run goes on for {settings.max_seconds:g} s of asking and running; --max-traces ends it sooner"
+        )
 
     def play(self, job: Job[MemorySettings], environment: Environment) -> Iterator[dict[str, Any]]:
         """The rollouts of the traces, each as it ends."""

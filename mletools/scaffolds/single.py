@@ -17,7 +17,7 @@ from ..records.ids import derive_seed
 from ..records.options import option
 from . import messages
 from .episode import Episode, declined
-from .interface import Ended, Environment, Job, Scaffold, Settings, usage_of
+from .interface import Ended, Environment, Job, Needs, Scaffold, Settings, usage_of
 from .messages import escaped, fenced, task_prompt
 from .previous import Previous, PreviousPool
 from .reading import read_answer, split_answer
@@ -93,6 +93,9 @@ class Single(Scaffold[SingleSettings]):
             self._pool = PreviousPool.read([Path(path) for path in settings.pool])
         previous = self._pool.draw(task, derive_seed(seed, "previous", task))
         return identity if previous is None else [*identity, [prompts.text("improve"), previous.rollout]], previous
+
+    def needs(self, settings: SingleSettings) -> Needs:
+        return Needs(batch=settings.batch)
 
     def play(self, job: Job[SingleSettings], environment: Environment) -> Iterator[dict[str, Any]]:
         """The rollout of one answer. RecordError: the question is too long for the model."""

@@ -148,7 +148,8 @@ def play(folder: Path, found: SearchSettings, **town: Any) -> tuple[list[dict[st
     tapes = Tapes(folder / "tape", resume=town.get("go_on", False))
     try:
         environment: Any = Taped(place, tapes.tape("search"))
-        return list(SearchScaffold().play(job(found), environment)), place
+        played = SearchScaffold().play(job(found), environment)
+        return [each if isinstance(each, dict) else each.record for each in played], place
     finally:
         tapes.close(complete=False)
 
@@ -386,9 +387,10 @@ def play_with(town: FaultyTown, found: SearchSettings) -> dict[str, Any]:
     tapes = Tapes(town.folder / "tape", resume=False)
     try:
         environment: Any = Taped(town, tapes.tape("search"))
-        record = list(SearchScaffold().play(job(found), environment))[-1]
+        *_, record = SearchScaffold().play(job(found), environment)
     finally:
         tapes.close(complete=False)
+    assert isinstance(record, dict)
     return record
 
 

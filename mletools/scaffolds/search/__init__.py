@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from ...records.errors import ToolError
-from ..interface import Environment, Job, Scaffold
+from ..interface import Job, Needs, Played, Scaffold, SearchEnvironment, Step
 from ..messages import task_prompt
 from .components import constants_of, load, read_constants
 from .settings import COMPONENTS, PRESETS, SearchSettings
@@ -58,7 +58,11 @@ class SearchScaffold(Scaffold[SearchSettings]):
             lines.append(f"  {kind:10} {getattr(settings, kind)}" + (f"  ({constants})" if constants else ""))
         return "\n".join(lines)
 
-    def play(self, job: Job[SearchSettings], environment: Environment) -> Iterator[dict[str, Any]]:
+    def needs(self, settings: SearchSettings) -> Needs:
+        """See Scaffold.needs."""
+        return Needs(steps=settings.steps, graphs=True, graph_folder=settings.graph)
+
+    def play(self, job: Job[SearchSettings], environment: SearchEnvironment) -> Iterator[Played]:
         """The rollouts of the search's steps, then its own."""
         from .loop import Search
         from .record import search_record, step_records
@@ -66,7 +70,7 @@ class SearchScaffold(Scaffold[SearchSettings]):
         search = Search(job, environment)
         try:
             choice = search.explore()
-            yield from step_records(job, search.graph)
+            yield from map(Step, step_records(job, search.graph))
             task = task_prompt("task", job, environment)
             usage, by_role = search.usage(), search.usage_by_role()
             yield search_record(job, task, search.graph, choice, usage, by_role, search.clock, search.notes())

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ...records.ids import derive_seed
-from ..interface import Environment
+from ..interface import SearchEnvironment
 from .components import Components
 from .data import Brief, Choice, Developed, Expansion, Hypothesis, Idea, Plan, Question, Unanswered
 from .graph import Graph, Node, add_by_role, added
@@ -43,7 +43,7 @@ class _Researched:
 class Search:
     """One search, from its beginning or from where a killed one stopped."""
 
-    def __init__(self, job: SearchJob, environment: Environment):
+    def __init__(self, job: SearchJob, environment: SearchEnvironment):
         self.job, self._environment = job, environment
         settings = job.settings
         self._components = Components.load(settings)

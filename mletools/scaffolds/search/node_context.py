@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from ...records.ids import derive_seed
-from ..interface import Environment
+from ..interface import SearchEnvironment
 from ..messages import task_prompt
 from ..reading import Answer, read_answer
 from .data import Unanswered
@@ -37,7 +37,7 @@ class NodeContext:
     """
 
     def __init__(
-        self, job: SearchJob, environment: Environment, name: str, system: str = "", seconds: float | None = None
+        self, job: SearchJob, environment: SearchEnvironment, name: str, system: str = "", seconds: float | None = None
     ):
         self.job, self.task, self._environment, self._name = job, job.task, environment, name
         self.system, self._seconds = system, seconds

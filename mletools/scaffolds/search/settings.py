@@ -68,6 +68,8 @@ class SearchSettings(Settings):
         "developer": ("develop_model", "develop_url"),
     }
 
+    EMBEDDING: ClassVar[tuple[str, str]] = ("embedding_model", "embedding_url")
+
     max_turns: int = option("Nodes of the graph.", default=500, at_least=1, metavar="N")
     max_seconds: float | None = option(
         "Time of model calls and runs in a search; concurrent work counts once.", default=43200.0, above=0, metavar="S"
