@@ -1,7 +1,7 @@
 """A command under FSDP on CPUs: `torchrun ... fsdp_on_cpus.py COMMAND ...`, with accelerate's FSDP variables set.
 
 torch shards over gloo as it does over NCCL, but accelerate offers FSDP on accelerators alone. Here it is told otherwise; all else is
-as it is on GPUs. FSDP_OBSERVED=PATH: each process appends a JSON line for each micro-batch to PATH and its rank.
+as it is on GPUs. FSDP_OBSERVED=PATH: each process appends JSON lines of its micro-batches and of what it gathers to PATH.RANK.
 """
 
 import json
@@ -44,32 +44,39 @@ def held_gradients(model: Any) -> dict[str, int]:
 
 def observed(self: Any, loss: Any, **named: Any) -> None:
     backward_as_it_was(self, loss, **named)
-    seen = {"loss": str(loss.dtype), "gradients": held_gradients(self._models[0])}
-    if trainer := sys.modules.get("mletools.training.trl_trainer"):
-        seen["scores"] = trainer.seen
-    with open(f"{os.environ['FSDP_OBSERVED']}.{self.process_index}", "a") as file:
+    precision = self.state.fsdp_plugin.mixed_precision_policy
+    tell(loss=str(loss.dtype), reduced=str(precision and precision.reduce_dtype), **held_gradients(self._models[0]))
+
+
+def tell(**seen: Any) -> None:
+    with open(f"{os.environ['FSDP_OBSERVED']}.{os.environ['RANK']}", "a") as file:
         file.write(json.dumps(seen) + "\n")
 
 
-def watch_scores() -> None:
-    """Keep the dtypes of log-probabilities and entropies, as the loss gets them."""
-    from mletools.training import trl_trainer
+def watch() -> None:
+    """Tell of what the loss gets of the model, and of what is gathered to be written."""
+    from mletools.training import shards, trl_trainer
 
-    scores = trl_trainer.RecordedTrainer._scores
+    scores, gather = trl_trainer.RecordedTrainer._scores, shards.gather
 
-    def watched(self: Any, *arguments: Any) -> Any:
+    def watched_scores(self: Any, *arguments: Any) -> Any:
         found = scores(self, *arguments)
-        trl_trainer.seen = [str(each.dtype) for each in found if each is not None]  # type: ignore[attr-defined]
+        tell(scores=[str(each.dtype) for each in found])
         return found
 
-    trl_trainer.RecordedTrainer._scores = watched  # type: ignore[method-assign]
+    def watched_gather(trainer: Any) -> Any:
+        found = gather(trainer)
+        tell(gathered=list(found))
+        return found
+
+    trl_trainer.RecordedTrainer._scores = watched_scores  # type: ignore[method-assign]
+    shards.gather = watched_gather
+    Accelerator.backward = observed  # type: ignore[method-assign]
 
 
 if __name__ == "__main__":
     state.AcceleratorState.__init__ = sharding  # type: ignore[method-assign]
     sys.argv = sys.argv[1:]
     if "FSDP_OBSERVED" in os.environ:
-        Accelerator.backward = observed  # type: ignore[method-assign]
-        if "grpo" in sys.argv[0]:
-            watch_scores()
+        watch()
     runpy.run_path(sys.argv[0], run_name="__main__")

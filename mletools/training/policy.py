@@ -205,7 +205,9 @@ def write_weights(
     else:
         if dtype is not None:
             own = model.state_dict() if weights is None else weights
-            weights = {name: value.to("cpu", dtype) if value.is_floating_point() else value for name, value in own.items()}
+            weights = {
+                name: value.to("cpu", dtype) if value.is_floating_point() else value for name, value in own.items()
+            }
         if weights is not None:  # once gathered, a tied weight shares no memory with its copy, and would be saved twice
             tied = model.all_tied_weights_keys or {}
             weights = {name: value for name, value in weights.items() if name not in tied}

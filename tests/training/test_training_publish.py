@@ -37,9 +37,7 @@ def write(folder: Path) -> None:
 
 
 def publisher(folder: Path, **more) -> Publisher:
-    return Publisher(
-        **{"folder": folder, "urls": (), "name": "policy", "steps": 2, "rollouts": 8, "groups": 4, **more}
-    )
+    return Publisher(**{"folder": folder, "urls": (), "name": "policy", "steps": 2, "rollouts": 8, "groups": 4, **more})
 
 
 def test_what_is_published_is_the_newest_and_whole(tmp_path: Path) -> None:
@@ -270,7 +268,9 @@ def test_every_server_gets_every_version(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr("mletools.training.servers.load_weights.__defaults__", (2, 0.01))
 
     def loaded(server: Server) -> list[str]:
-        paths = [body["kwargs"]["weights_path"] for path, body, code in server.told if code == 200 and "weights" in str(body)]
+        paths = [
+            body["kwargs"]["weights_path"] for path, body, code in server.told if code == 200 and "weights" in str(body)
+        ]
         return [Path(path).name for path in paths]
 
     answers, full = dict(VLLM), (500, "out of memory")
