@@ -31,14 +31,15 @@ def held_gradients(model: Any) -> dict[str, int]:
     from torch.distributed.fsdp import FSDPModule
 
     held = {"sharded": 0, "unsharded": 0}
-    for part in model.modules():
-        for group in part._get_fsdp_state()._fsdp_param_groups if isinstance(part, FSDPModule) else ():
-            for weight in group.fsdp_params:
-                whole = getattr(getattr(weight, "_unsharded_param", None), "grad", None)
-                for gradient in (whole, weight.unsharded_accumulated_grad):
-                    held["unsharded"] += 0 if gradient is None else gradient.nbytes
-                if weight.sharded_param.grad is not None:
-                    held["sharded"] += weight.sharded_param.grad.to_local().nbytes
+    states = {
+        part._get_fsdp_state() for part in model.modules() if isinstance(part, FSDPModule)
+    }  # some parts share one
+    for weight in [weight for state in states for group in state._fsdp_param_groups for weight in group.fsdp_params]:
+        whole = getattr(getattr(weight, "_unsharded_param", None), "grad", None)
+        for gradient in (whole, weight.unsharded_accumulated_grad):
+            held["unsharded"] += 0 if gradient is None else gradient.nbytes
+        if weight.sharded_param.grad is not None:
+            held["sharded"] += weight.sharded_param.grad.to_local().nbytes
     return held
 
 
