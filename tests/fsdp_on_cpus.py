@@ -31,10 +31,9 @@ def held_gradients(model: Any) -> dict[str, int]:
     from torch.distributed.fsdp import FSDPModule
 
     held = {"sharded": 0, "unsharded": 0}
-    states = {
-        part._get_fsdp_state() for part in model.modules() if isinstance(part, FSDPModule)
-    }  # some parts share one
-    for weight in [weight for state in states for group in state._fsdp_param_groups for weight in group.fsdp_params]:
+    parts = [part for part in model.modules() if isinstance(part, FSDPModule)]
+    groups = {group for part in parts for group in part._get_fsdp_state()._fsdp_param_groups}  # some parts share one
+    for weight in [weight for group in groups for weight in group.fsdp_params]:
         whole = getattr(getattr(weight, "_unsharded_param", None), "grad", None)
         for gradient in (whole, weight.unsharded_accumulated_grad):
             held["unsharded"] += 0 if gradient is None else gradient.nbytes
