@@ -40,10 +40,10 @@ def gather(trainer: Any) -> dict[str, Any]:
         return _gather_fsdp2(model, frozen, accelerator)
     if frozen and trainer.is_deepspeed_enabled:
         if model.zero_optimization_stage() == 3:
-            return dict(model._consolidated_16bit_state_dict(exclude_frozen_parameters=True) or {})
+            return model._consolidated_16bit_state_dict(exclude_frozen_parameters=True) or {}
         state = trainer.model.state_dict()  # views of one long tensor
         return {name: value.detach().cpu().clone() for name, value in state.items() if name not in frozen}
-    return dict(accelerator.get_state_dict(model))
+    return accelerator.get_state_dict(model) or {}
 
 
 def _frozen(trainer: Any) -> set[str]:
