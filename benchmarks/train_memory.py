@@ -118,7 +118,7 @@ def estimated(
 ) -> float:
     from mletools.training import memory
 
-    spread = memory.Sharding(processes, 3 if fsdp else 0)
+    spread = memory.Sharding(processes, 3, memory.FSDP) if fsdp else memory.Sharding(processes)
     return sum(memory.estimate(memory.shape_of(str(model), rank), rows, length, device, spread).values())
 
 
