@@ -12,6 +12,7 @@ from .step_loader import IMPORTANCE_MODES
 
 LOGGERS = ("none", "tensorboard", "wandb", "trackio")
 POLICY, FOLDER, OPTIMISER, WEIGHTS, STREAMING = "Policy", "Run folder", "Optimiser", "Weights", "Streaming"
+ENGINE, TRL, PRIME_RL = "Engine", "trl", "prime-rl"
 ADVANTAGES, LOSS, CORRECTION, ROLLOUTS = "Advantages", "Loss", "Off-policy correction", "Rollouts"
 
 
@@ -85,6 +86,12 @@ class GrpoOptions(TrainingOptions):
 
     algorithm: str = option(
         "What the options below begin from.", default="grpo", choices=tuple(ALGORITHMS), heading=POLICY
+    )
+    engine: str = option(
+        "What takes the optimiser steps: TRL in this process, or prime-rl's trainer, which reads batches from --engine-dir.",
+        default=TRL,
+        choices=(TRL, PRIME_RL),
+        heading=ENGINE,
     )
     learning_rate: float = option("Constant.", default=1e-5, heading=OPTIMISER)
     groups_per_step: int = option("Whole groups an optimiser step.", default=16, at_least=1, heading=OPTIMISER)
