@@ -161,22 +161,14 @@ class HandoverRun(GrpoRun):
                     self.publisher.end(self.refused)
 
     def _drive(self, steps: Iterator[OptimiserStep], temperature: float, count: int | None) -> Iterator[dict[str, Any]]:
-        for step in self._until_stopped(self._in_time(steps)):
+        for step in self._until_stopped(steps):
+            self._wait(self.step + 1 - self.engine.engine_ahead)
             yield self._prepared(self._checked(step), temperature)
             # The record is written. The checkpoint decides: before it, the batch is forgotten by a kill; behind it, it is
             # handed over by the next session.
             checkpoints.save(self.out, self.step, lambda folder: self.write(folder, None), self.state, keep=1)
             self.saved()
             self.trainer.hand_over(self.step)
-
-    def _in_time(self, steps: Iterator[OptimiserStep]) -> Iterator[OptimiserStep]:
-        """The steps, each decided on when the trainer can soon take it: what is stale by then is left out."""
-        while True:
-            self._wait(self.step + 1 - self.engine.engine_ahead)
-            step = next(steps, None)
-            if step is None:
-                return
-            yield step
 
     def _prepared(self, step: OptimiserStep, temperature: float) -> dict[str, Any]:
         """Write the step's batch for the trainer, who does not see it yet; its record."""
