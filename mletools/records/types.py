@@ -624,7 +624,7 @@ class _TrainStep(_Record):
     kind: Literal["train_step"]
     algorithm: AlgorithmName
     step: int
-    loss: float
+    loss: float | None
     reward_mean: float | None
     reward_std: float | None
     grad_norm: float | None
@@ -638,6 +638,9 @@ class _TrainStep(_Record):
 class TrainStep(_TrainStep, total=False):
     """One optimiser step."""
 
+    engine: Literal["prime-rl"]
+    engine_version: int | None
+    engine_waited_s: float
     learning_rate: float
     staleness: float | None
     staleness_max: int | None

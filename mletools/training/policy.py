@@ -4,6 +4,7 @@ Covered: full fine-tuning, a fresh LoRA adapter, going on with an adapter that e
 kind. Not covered: quantised bases, several adapters at once, adapters on the output layer (TRL refuses them).
 """
 
+import contextlib
 import importlib.util
 import json
 import os
@@ -228,6 +229,15 @@ def write_weights(
             config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
             config["dtype"] = str(dtype).removeprefix("torch.")
             (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+
+
+def write_config(model: str, folder: Path) -> None:
+    """Save the configuration of a model folder or hub name into `folder`, beside weights that came without."""
+    from transformers import AutoConfig, GenerationConfig
+
+    AutoConfig.from_pretrained(model).save_pretrained(folder)
+    with contextlib.suppress(OSError):  # a model may have none
+        GenerationConfig.from_pretrained(model).save_pretrained(folder)
 
 
 def export_merged(folder: Path, out: Path) -> Path:

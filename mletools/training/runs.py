@@ -154,8 +154,12 @@ class TrainingRun:
             shards.save(trainer, inside / SHARDS)
         else:
             torch.save(trainer.optimizer.state_dict(), inside / "optimizer.pt")
+        self.write_history(inside)
+
+    def write_history(self, folder: Path) -> None:
+        """Write the part of a checkpoint that is not about weights: the records of the steps so far."""
         lines = "".join(json.dumps(step, allow_nan=False) + "\n" for step in self.history)
-        (inside / "steps.jsonl").write_text(lines, encoding="utf-8")
+        (folder / "steps.jsonl").write_text(lines, encoding="utf-8")
 
     def begin(self, trainer: Any, optimizer: Any) -> None:
         """Put the state of the checkpoint that the run goes on from into a model and an optimiser built afresh."""
