@@ -43,6 +43,8 @@ PLANS = [
     ("0.5b", 16, 8, 2048, 1, False), ("0.5b", 0, 8, 2048, 1, False), ("1.5b", 16, 2, 8192, 1, False), ("7b", 16, 1, 4096, 1, False),
     ("8b", 16, 4, 8192, 1, False), ("14b", 16, 1, 8192, 1, False), ("1.5b", 0, 2, 8192, 1, False), ("8b", 0, 1, 16384, 4, True),
     ("32b", 16, 1, 16384, 4, True), ("32b", 0, 1, 16384, 8, True), ("32b", 0, 1, 16384, 16, True),
+    *((size, rank, 1, 32768, 8, True) for size in ("8b", "14b", "32b") for rank in (16, 0)),
+    ("14b", 0, 1, 32768, 16, True), ("32b", 0, 1, 32768, 32, True),
 ]  # fmt: skip
 
 
@@ -118,7 +120,7 @@ def estimated(
 ) -> float:
     from mletools.training import memory
 
-    spread = memory.Sharding(processes, 3 if fsdp else 0)
+    spread = memory.Sharding(processes, 3, memory.FSDP) if fsdp else memory.Sharding(processes)
     return sum(memory.estimate(memory.shape_of(str(model), rank), rows, length, device, spread).values())
 
 

@@ -61,11 +61,15 @@ def observed(record: dict[str, Any], turn: int) -> str:
     return str(record["messages"][record["turns"][turn]["message"] + 1]["content"])
 
 
+# What models are told of measured times. Tokens are words here, so their number depends on it too.
+TIMES = re.compile(r"after \d+ s|in less than a second")
+
+
 def steady(record: Any) -> Any:
-    """A record without what is measured, also in the words of what was observed."""
-    found = without_times(record)
+    """A record without what is measured, also in the words of what was observed, and without the number of these words."""
+    text = TIMES.sub("soon", json.dumps(without_times(record)))
+    found = json.loads(text, object_hook=lambda each: {key: each[key] for key in each if key != "prompt_tokens"})
     for message in found.get("messages", ()):
-        message["content"] = re.sub(r"after \d+\.\d s", "after T s", message["content"])
         if not message.get("loss"):
             message.pop("token_ids", None)
         message.pop("prompt_token_ids", None)

@@ -11,9 +11,10 @@ from ..records.options import declarations
 from ..training import dry_run, policy
 from ..training.algorithms import settle, shown_defaults
 from ..training.grpo import GrpoRun
-from ..training.options import FOLDER, POLICY, STREAMING, GrpoOptions, GrpoPolicy, RunFolder
+from ..training.handover import EngineOptions, HandoverRun, describe, left_to_the_engine
+from ..training.options import ENGINE, FOLDER, POLICY, PRIME_RL, STREAMING, GrpoOptions, GrpoPolicy, RunFolder
 from ..training.publish import StreamOptions
-from ..training.step_loader import leads
+from ..training.step_loader import leads, processes
 
 # algorithms and presets set defaults: an option that is not on the command line is None
 SETTLED_LATER: dict[str, Any] = {
@@ -27,8 +28,14 @@ SETTLED_LATER: dict[str, Any] = {
 @options(RunFolder, "folder", FOLDER)
 @options(GrpoOptions, "overrides", build=dict, **SETTLED_LATER)
 @options(StreamOptions, "streaming", STREAMING)
+@options(EngineOptions, "engine", ENGINE)
 def main(
-    run: cli.Run, start: GrpoPolicy, folder: RunFolder, overrides: dict[str, Any], streaming: StreamOptions
+    run: cli.Run,
+    start: GrpoPolicy,
+    folder: RunFolder,
+    overrides: dict[str, Any],
+    streaming: StreamOptions,
+    engine: EngineOptions,
 ) -> None:
     """Train a policy on FILES (graded rollouts) by reinforcement learning, with TRL's losses and PEFT's LoRA.
 
@@ -56,18 +63,27 @@ def main(
     if streaming.stream and settings.get("epochs", 1) > 1:
         raise OptionError("--stream makes one pass: leave --epochs out")
     chosen = GrpoOptions(seed=run.seed, **settings)
+    engine.check(chosen, {**overrides, "export_merged": folder.export_merged or None})
+    handed_over = chosen.engine == PRIME_RL
+    if handed_over and processes() > 1:
+        raise OptionError(f"--engine {PRIME_RL} is one process: launch the trainer with torchrun, not this command")
     publisher = streaming.publisher(chosen, folder.out)
     policy.require_libraries()
     if not leads():
         run.stand_by()
     lines: Iterable[cli.Line] = run.lines("rollout")
+    left = left_to_the_engine(settings) if handed_over else None
+    if left and not run.quiet:
+        run.say(left)
     if run.dry_run:
         held = list(lines)
         groups = len({line.record["group"] for line in held})
-        run.say(
-            f"would train {start.model} on {len(held)} rollouts in {groups} groups for {chosen.epochs} "
-            f"epochs into {folder.out}"
-        )
+        what = f"would hand over, for {start.model}, " if handed_over else f"would train {start.model} on "
+        place = f"to {PRIME_RL} in {engine.engine_dir}" if handed_over else f"into {folder.out}"
+        run.say(f"{what}{len(held)} rollouts in {groups} groups for {chosen.epochs} epochs {place}")
+        if handed_over:
+            run.say(describe(chosen, engine, held, run.reject))
+            return
         reference = chosen.beta != 0.0
         for text in dry_run.describe(
             start.model, chosen, held, run.reject, chosen.batch, chosen.groups_per_step, reference
@@ -75,11 +91,15 @@ def main(
             run.say(text)
         return
     run.open()
-    if streaming.stream:
-        policy.preload()
+    if handed_over:
+        lines = lines if streaming.stream else list(lines)
+        session: GrpoRun = HandoverRun(start.model, Path(folder.out), chosen, engine, run.resume, publisher, run.pause)
     else:
-        lines = policy.hold(lines)
-    session = GrpoRun(start.model, Path(folder.out), chosen, run.resume, publisher)
+        if streaming.stream:
+            policy.preload()
+        else:
+            lines = policy.hold(lines)
+        session = GrpoRun(start.model, Path(folder.out), chosen, run.resume, publisher)
     samples = session.samples(lines, run.reject)
     steps = session.train_stream(samples) if streaming.stream else session.train(samples)
     run.progress(None, "steps")

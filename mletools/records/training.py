@@ -18,7 +18,12 @@ class TrainStep(TypedDict):
 
     algorithm: AlgorithmName
     step: Positive
-    loss: float
+    engine: NotRequired[Literal["prime-rl"]]
+    """That the step was handed over to, in place of being taken here."""
+
+    loss: float | None
+    """null where another engine takes the step: so is grad_norm."""
+
     reward_mean: float | None
     reward_std: float | None
     grad_norm: float | None
@@ -31,6 +36,12 @@ class TrainStep(TypedDict):
     duration_s: NonNegative
     policy_version: Count
     """Of the policy after this step."""
+
+    engine_version: NotRequired[int | None]
+    """That the engine had published when the step was handed over."""
+
+    engine_waited_s: NotRequired[NonNegative]
+    """Seconds that the step waited for the engine."""
 
     staleness: NotRequired[float | None]
     """Mean number of updates between sampling and training."""

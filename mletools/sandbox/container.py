@@ -18,7 +18,7 @@ from typing import Any
 from ..records.errors import ToolError
 from . import mounts, shipping
 from .agent import BOOT, Message, read_result
-from .engine import SEND_S, Container, DockerSession, Kind, host_config, remove, source_archive
+from .engine import SEND_S, Container, DockerSession, Kind, environment, host_config, remove, source_archive
 from .gpus import Leases
 from .hidden import remember, remembered
 from .interface import Limits, Outcome, Setup, check_arguments, check_public
@@ -192,7 +192,7 @@ class DockerSandbox(BaseSandbox):
                 entrypoint=["python3", "-I", "-c", BOOT],
                 user=_USER,
                 working_dir="/",
-                environment={"HOME": "/tmp"},
+                environment=environment(kind),
                 labels={LABEL: str(os.getpid())},
                 stdin_open=True,
                 stop_signal="SIGKILL",  # process 1 ignores other signals, and an engine waits for it

@@ -33,7 +33,7 @@ class Setup:
     slots: int  # concurrent runs
     preimport: tuple[str, ...] = DEFAULT_PREIMPORT  # modules imported once before all runs; absent ones are skipped
     start: str = "auto"  # warm: fork a process that has them; cold: a fresh interpreter; auto: as the imports need
-    gpus: tuple[str, ...] = ()  # devices, named as in CUDA_VISIBLE_DEVICES; each run has one to itself; (): none
+    gpus: tuple[str, ...] = ()  # devices, see gpus.parse; each run has one to itself; (): none
     image: str = DEFAULT_IMAGE  # of containers
 
 

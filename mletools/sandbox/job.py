@@ -99,8 +99,8 @@ def _first_process(job: SolutionJob, root: bool) -> Callable[[], None]:
     if job.request["namespaces"]:
         socket.sethostname("box")
         own = (lambda path: os.chown(path, NOBODY, NOBODY)) if root else (lambda path: None)
-        devices = mounts.gpu_devices() if job.request["gpu"] else []
-        work, disk = mounts.build_root(job.plan, job.request["public"], code, limits["disk_mb"], own, devices)
+        shown = job.request["device"]["nodes"], job.request["device"]["unseen"]
+        work, disk = mounts.build_root(job.plan, job.request["public"], code, limits["disk_mb"], own, *shown)
         paths = {"work": mounts.WORK, "home": mounts.HOME, "tmp": mounts.TEMPORARY, "code": mounts.CODE}
     else:
         folder = job.request["folder"]
@@ -208,7 +208,7 @@ def _solution_process(job: SolutionJob, paths: dict[str, str], ready: int) -> Ca
                     os.close(int(name))
         os.chdir(paths["work"])
         limits = job.request["limits"]
-        _set_environment(paths, limits["threads"], job.request["gpu"])
+        _set_environment(paths, limits["threads"], job.request["device"]["visible"])
         _restrict(job, paths, limits)
         inside = (job.outside, job.cgroup, limits, job.plan)
         protections = active_protections(*inside) if job.request["probe"] else {}
@@ -233,10 +233,10 @@ def _solution_process(job: SolutionJob, paths: dict[str, str], ready: int) -> Ca
         os._exit(1)
 
 
-def _set_environment(paths: dict[str, str], threads: int, gpu: str | None) -> None:
+def _set_environment(paths: dict[str, str], threads: int, visible: str) -> None:
     os.environ.update(HOME=paths["home"], TMPDIR=paths["tmp"])
     # Without a lease the list is empty, which hides all devices from libraries.
-    os.environ.update(CUDA_VISIBLE_DEVICES=gpu or "", CUDA_DEVICE_ORDER="PCI_BUS_ID")
+    os.environ.update(CUDA_VISIBLE_DEVICES=visible, CUDA_DEVICE_ORDER="PCI_BUS_ID")
     for library in ("OMP", "MKL", "OPENBLAS"):
         os.environ[f"{library}_NUM_THREADS"] = str(threads)
 
@@ -266,7 +266,9 @@ def _restrict(job: SolutionJob, paths: dict[str, str], limits: dict[str, Any]) -
         readable += ["/proc", "/dev/zero", "/dev/urandom", "/dev/random", paths["code"]]
         readable += [f"{job.request['folder']}/input"]
         writable = [paths["work"], paths["home"], paths["tmp"], "/dev/null", "/dev/full", "/dev/shm"]
-        writable += [f"/dev/{name}" for name in mounts.gpu_devices()] if job.request["gpu"] else []
+        if job.request["gpu"]:
+            # CUDA names its threads there, and does not start where it cannot.
+            writable += ["/proc/self/task", *(f"/dev/{name}" for name in job.request["device"]["nodes"])]
         landlock.restrict(readable, listed, writable)
     if linux.SUPPORTED_MACHINE:
         own = None if job.request["namespaces"] else os.getpid()

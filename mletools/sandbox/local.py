@@ -12,14 +12,14 @@ import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from ..records.errors import ToolError
 from ..records.sources import source_of
 from . import landlock, mounts, session_driver, solution
-from .gpus import Leases
+from .gpus import NO_DEVICE, Leases, cards, find
 from .interface import DEFAULT_PREIMPORT, Limits, Outcome, Setup, check_arguments, check_public
 from .job import NOBODY
 from .pool import ServerDied, ServerPool
@@ -43,7 +43,7 @@ class LocalSandbox(BaseSandbox):
     ) -> None:
         """`namespaces` and `cgroup` False disable these, as on a machine that refuses them; `hidden` spares a search.
 
-        Starts nothing yet. ToolError: solutions could not see this interpreter.
+        Starts nothing yet. ToolError: solutions could not see this interpreter, or a GPU of the setup does not exist.
         """
         super().__init__()
         self._plan = mounts.make_plan()
@@ -51,6 +51,8 @@ class LocalSandbox(BaseSandbox):
         self._setup = setup
         self._want_namespaces = namespaces
         self._want_cgroup = cgroup
+        here = cards() if setup.gpus else []
+        self._devices = {name: find(name, here) for name in setup.gpus}
         self._leases = Leases(setup.gpus)
         self._pool = ServerPool(setup.slots, self._new_server)
         self._template: Template | None = None
@@ -87,6 +89,8 @@ class LocalSandbox(BaseSandbox):
         threaded = set(self._template.threaded if self._template else ()) - set(DEFAULT_PREIMPORT)
         if threaded:
             lines.append(f"{', '.join(sorted(threaded))}: started threads when preimported, which are lost in a fork")
+        if not all(device.nodes for device in self._devices.values()):
+            lines.append("no NVIDIA card here that this user may open: programs with a lease see no GPU")
         if self.weaker_because:
             lines.append(f"no namespaces: {self.weaker_because}")
         return lines
@@ -179,6 +183,7 @@ class LocalSandbox(BaseSandbox):
             "landlock": not namespaces and landlock.version() > 0,
             "cold": source_of(solution) if cold else "",
             "gpu": gpu,
+            "device": asdict(self._devices[gpu] if gpu is not None else NO_DEVICE),
             "folder": None,
             "probe": False,
             "observer": "",

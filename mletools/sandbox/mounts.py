@@ -7,7 +7,6 @@ content of files, which all runs share. Needs mount_setattr, Linux 5.12.
 """
 
 import base64
-import glob
 import json
 import os
 import re
@@ -32,11 +31,10 @@ HOMES = ("site-packages", "dist-packages")  # folders of packages
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store")
 _SYSTEM_FILES = ("/etc/ld.so.cache", "/etc/localtime", "/etc/alternatives", "/etc/fonts", "/etc/mime.types")
 DEVICES = ("null", "zero", "full", "random", "urandom")
-_GPU_DEVICES = ("nvidia*", "nvidia-caps/*", "dxg", "kfd", "dri/render*")
 # Below /proc, what counts or lists what all runs do. Programs need meminfo and loadavg, which tell no more than sysinfo.
 _UNSEEN_FILES = ["buddyinfo", "diskstats", "interrupts", "key-users", "keys", "latency_stats", "locks"]
 _UNSEEN_FILES += ["sched_debug", "schedstat", "softirqs", "swaps", "timer_list", "vmstat", "zoneinfo"]
-_UNSEEN_FOLDERS = ["fs", "irq", "pressure", "sys/fs", "sys/kernel/pty"]
+_UNSEEN_FOLDERS = ["acpi", "asound", "fs", "irq", "pressure", "scsi", "sys/fs", "sys/kernel/pty"]
 _COUNTERS = ("intr", "ctxt", "processes", "procs_running", "procs_blocked", "softirq")
 _ETC = {
     "passwd": "solution:x:1000:1000::/box/home:/bin/sh\nnobody:x:65534:65534::/:/bin/false\n",
@@ -220,15 +218,9 @@ def _put_file(path: str, content: bytes) -> None:
         file.write(content)
 
 
-def gpu_devices() -> list[str]:
-    """The GPU devices of this machine, as paths below /dev."""
-    device_paths = [path for pattern in _GPU_DEVICES for path in glob.glob(f"/dev/{pattern}")]
-    return sorted(path.removeprefix("/dev/") for path in device_paths if not os.path.isdir(path))
-
-
 def _make_devices(more: Sequence[str]) -> None:
     os.mkdir("/dev")
-    for name in (*DEVICES, *more):
+    for name in (*DEVICES, *(name for name in more if os.path.exists(f"/old/dev/{name}"))):
         os.makedirs(os.path.dirname(f"/dev/{name}"), exist_ok=True)
         _put_file(f"/dev/{name}", b"")
         linux.mount(f"/old/dev/{name}", f"/dev/{name}", None, linux.MS_BIND)
@@ -252,10 +244,10 @@ def _make_disk(disk_mb: int, own: Callable[[str], None]) -> None:
     linux.mount("/box/shm", "/dev/shm", None, linux.MS_BIND)
 
 
-def _make_proc(statistics: str) -> None:
+def _make_proc(statistics: str, unseen: Sequence[str]) -> None:
     os.mkdir("/proc")
     linux.mount("proc", "/proc", "proc", linux.MS_NOSUID | linux.MS_NODEV | linux.MS_NOEXEC, "hidepid=2")
-    for source, names in (("/dev/null", _UNSEEN_FILES), (_NOTHING, _UNSEEN_FOLDERS)):
+    for source, names in (("/dev/null", _UNSEEN_FILES), (_NOTHING, [*_UNSEEN_FOLDERS, *unseen])):
         for name in names:
             with suppress(FileNotFoundError):
                 linux.mount(source, f"/proc/{name}", None, linux.MS_BIND)
@@ -293,13 +285,19 @@ def _hide(plan: MountPlan) -> None:
 
 
 def build_root(
-    plan: MountPlan, public: str, code: bytes, disk_mb: int, own: Callable[[str], None], devices: Sequence[str] = ()
+    plan: MountPlan,
+    public: str,
+    code: bytes,
+    disk_mb: int,
+    own: Callable[[str], None],
+    devices: Sequence[str],
+    unseen: Sequence[str],
 ) -> tuple[int, int]:
     """Replace the root of this process, which is the first one of new mount and pid namespaces.
 
     `public` becomes ./input of the work folder and `code` the script; all files may take `disk_mb` MB; `own` gives a
-    folder to the solution's user; `devices` are added to the usual ones. Returns descriptors of the work folder and its
-    disk.
+    folder to the solution's user; of `devices`, those that exist are added to the usual ones; the folders `unseen` of /proc
+    are empty. Returns descriptors of the work folder and its disk.
     """
     mounted = _mount_points()
     linux.mount("none", "/", None, linux.MS_REC | linux.MS_PRIVATE)
@@ -330,7 +328,7 @@ def build_root(
     _show(public, WORK + "/input", mounted)
     os.mkdir(CODE)
     _put_file(f"{CODE}/{SCRIPT}", code)
-    _make_proc(plan.statistics)
+    _make_proc(plan.statistics, unseen)
     linux.detach("/old")
     os.rmdir("/old")
     linux.protect_mount("/", _READ_ONLY & ~linux.MOUNT_ATTR_NODEV, recursive=False)

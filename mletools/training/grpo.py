@@ -33,7 +33,7 @@ from .session import TRAINER_STATE
 from .steps import Choice, OptimiserStep
 from .stream import Arrivals, Spool
 
-__all__ = ["GrpoOptions", "GrpoRun"]
+__all__ = ["GrpoOptions", "GrpoRun", "choice_of"]
 
 
 class GrpoRun(TrainingRun):
@@ -84,18 +84,7 @@ class GrpoRun(TrainingRun):
 
     @property
     def choice(self) -> Choice:
-        options = self.options
-        return Choice(
-            groups_per_step=options.groups_per_step,
-            batch=options.batch,
-            baseline=options.baseline,
-            scale_rewards=options.scale_rewards,
-            mask=options.mask,
-            duration_weight=options.duration_weight,
-            duration_clip=options.duration_clip,
-            max_staleness=options.max_staleness,
-            context=policy.context_length(self.model),
-        )
+        return choice_of(self.options, policy.context_length(self.model))
 
     def train(self, rollouts: Iterable[Sample | dict[str, Any]]) -> Iterator[dict[str, Any]]:
         """Train on rollout records or samples, held; yield a train_step dict (less kind, version, id, lineage) per step.
@@ -150,7 +139,7 @@ class GrpoRun(TrainingRun):
         trainer = self._trainer(self._until_stopped(steps), temperature)
         yield from self.drive(
             trainer,
-            lambda index: self._describe(trainer),
+            lambda index: self._describe(trainer.taken, trainer.observed),
             lambda index: self.options.learning_rate,
             lambda index: index + 1 == count,
         )
@@ -199,6 +188,10 @@ class GrpoRun(TrainingRun):
             },
         )
 
+    @property
+    def uses_logprobs(self) -> bool:
+        return self.options.mismatch != "off"
+
     def _layout(self) -> Layout:
         """On an H100 attention block by block took longer than the padding (docs/gpu.md): there rows are packed on demand."""
         import torch
@@ -220,7 +213,7 @@ class GrpoRun(TrainingRun):
 
     def _checked(self, step: OptimiserStep) -> OptimiserStep:
         """ToolError where recorded log-probabilities are wanted and are of a distribution whose tail was cut off."""
-        if self.options.mismatch != "off":
+        if self.uses_logprobs:
             cut = {s.top_p for s in step.samples if s.has_logprobs and s.top_p is not None and s.top_p < 1}
             if cut:
                 raise ToolError(
@@ -229,9 +222,9 @@ class GrpoRun(TrainingRun):
                 )
         return step
 
-    def _describe(self, trainer: Any) -> dict[str, Any]:
-        """Statistics of the step's rollouts. Call it once after each step, with the policy version incremented."""
-        step: OptimiserStep = trainer.taken
+    def _describe(self, step: OptimiserStep, observed: dict[str, Any]) -> dict[str, Any]:
+        """Statistics of the step's rollouts, and what was `observed` of it. Call it once after each step, with the policy
+        version incremented."""
         for sample in step.samples:
             self.passes[sample.id] = self.passes.get(sample.id, 0) + 1
         while self.spool is not None and len(self.passes) > FORGET:
@@ -268,7 +261,7 @@ class GrpoRun(TrainingRun):
                 (s.sampler_waited_s for s in step.samples if s.sampler_waited_s is not None), default=None
             ),
             **arrivals,
-            **trainer.observed,
+            **observed,
         }
 
     def publish(self, trainer: Any, last: bool) -> None:
@@ -283,12 +276,27 @@ class GrpoRun(TrainingRun):
         if publisher is not None and trainer.args.process_index == 0 and most is not None and self.step >= most:
             publisher.end(self.refused)
 
-    def write(self, folder: Path, trainer: Any) -> None:
-        super().write(folder, trainer)
-        (folder / TRAINER_STATE / "trained.json").write_text(json.dumps(self.passes))
+    def write_history(self, folder: Path) -> None:
+        super().write_history(folder)
+        (folder / "trained.json").write_text(json.dumps(self.passes))
         if self.spool is not None and self._arrivals is not None:
-            self.spool.save(folder / TRAINER_STATE, self._arrivals.pool)
+            self.spool.save(folder, self._arrivals.pool)
 
     def saved(self) -> None:
         if self.spool is not None:
             self.spool.turn(self.step)
+
+
+def choice_of(options: GrpoOptions, context: int | None) -> Choice:
+    """What makes steps of rollouts by these options. context: tokens of the longest sequence that can be trained on."""
+    return Choice(
+        groups_per_step=options.groups_per_step,
+        batch=options.batch,
+        baseline=options.baseline,
+        scale_rewards=options.scale_rewards,
+        mask=options.mask,
+        duration_weight=options.duration_weight,
+        duration_clip=options.duration_clip,
+        max_staleness=options.max_staleness,
+        context=context,
+    )

@@ -27,6 +27,7 @@ USED = 0.85  # of a GPU's free memory, by the estimate
 ENOUGH = 65_536  # tokens of a micro-batch, of which more make no step faster
 HELD = 1.5  # memory of the process to that of its tensors, because glibc keeps freed blocks (docs/gpu.md)
 DEVICES = ("CPU", "GPU")
+FSDP = "FSDP"
 
 
 @dataclass(frozen=True)
@@ -63,12 +64,16 @@ class Sharding:
     stage: int = 0
     name: str = "copies"
 
+    @property
+    def fsdp(self) -> bool:
+        return self.name == FSDP
+
 
 def sharding() -> Sharding:
     """That of the accelerate configuration that this process was launched with."""
     count = processes()
     if os.environ.get("ACCELERATE_USE_FSDP", "").lower() == "true":
-        return Sharding(count, 3, "FSDP")
+        return Sharding(count, 3, FSDP)
     if os.environ.get("ACCELERATE_USE_DEEPSPEED", "").lower() == "true":
         stage = int(os.environ.get("ACCELERATE_DEEPSPEED_ZERO_STAGE", "2"))
         return Sharding(count, stage, f"ZeRO {stage}")
@@ -138,26 +143,30 @@ def estimate(
         "reference model": shape.weights * FLOAT / weights if reference and full else 0,
         "gradients": shape.trained * FLOAT / gradients,
         "optimiser": 2 * shape.trained * FLOAT / optimiser,
-        "communication": _communication(shape, spread, stored),
-        "bfloat16 copies": shape.weights * HALF / weights if gpu and full else 0,
+        "communication": _communication(shape, spread, gpu),
+        "bfloat16 copies": shape.weights * HALF / weights if gpu and full and not spread.fsdp else 0,
     }
     if shape.dense:
-        bytes_of["activations"] = _activations(shape, rows, length, gpu)
+        bytes_of["activations"] = _activations(shape, rows, length, gpu, spread.stage == 3)
     bytes_of["logits"] = _logits(shape, rows * length, gpu, logits_memory)
     return {name: size for name, size in bytes_of.items() if size}
 
 
-def _communication(shape: Shape, spread: Sharding, stored: int) -> float:
-    """Buckets of gradients that copies exchange; two layers and the embeddings, gathered, where weights are sharded."""
+def _communication(shape: Shape, spread: Sharding, gpu: bool) -> float:
+    """What processes exchange: all gradients once more, in buckets (copies); of two layers and the embeddings, where weights
+    are sharded, the gathered weights in the precision that is computed in, and until they are reduced the gradients of those
+    that are trained.
+    """
     if spread.processes == 1:
         return 0
     if spread.stage < 3:
         return shape.trained * FLOAT
     embeddings = shape.vocabulary * shape.hidden
-    return stored * (embeddings + 2 * max(0, shape.weights - embeddings) / shape.layers)
+    gathered = embeddings + 2 * max(0, shape.weights - embeddings) / shape.layers
+    return gathered * (HALF if gpu else FLOAT) + (0 if shape.adapter else gathered * FLOAT)
 
 
-def _activations(shape: Shape, rows: int, length: int, gpu: bool) -> float:
+def _activations(shape: Shape, rows: int, length: int, gpu: bool, sharded: bool) -> float:
     """What autograd keeps for the backward pass of a micro-batch.
 
     A layer keeps, of each position: the inputs of both norms, of the projections behind them and of two residual sums
@@ -174,8 +183,9 @@ def _activations(shape: Shape, rows: int, length: int, gpu: bool) -> float:
     narrow = 7 * shape.rank if shape.adapter else 0
     if not gpu:
         return FLOAT * positions * shape.layers * (hidden + heads + 4 * shape.inner + length + narrow)
-    # the input of each layer, and all of the one that is computed anew, with its norms in float32
-    kept = (HALF if shape.adapter else FLOAT) * shape.hidden * shape.layers
+    # the input of each layer, and all of the one that is computed anew, with its norms in float32; layers whose weights are
+    # bfloat16 hand on bfloat16
+    kept = (HALF if shape.adapter or sharded else FLOAT) * shape.hidden * shape.layers
     one = FLOAT * hidden + HALF * (heads + 4 * shape.inner + narrow)
     return positions * (kept + one)
 

@@ -13,6 +13,7 @@ from .samples import TROUBLES
 
 LOGGERS = ("none", "tensorboard", "wandb", "trackio")
 POLICY, FOLDER, OPTIMISER, WEIGHTS, STREAMING = "Policy", "Run folder", "Optimiser", "Weights", "Streaming"
+ENGINE, TRL, PRIME_RL = "Engine", "trl", "prime-rl"
 ADVANTAGES, LOSS, CORRECTION, ROLLOUTS = "Advantages", "Loss", "Off-policy correction", "Rollouts"
 
 
@@ -91,6 +92,12 @@ class GrpoOptions(TrainingOptions):
 
     algorithm: str = option(
         "What the options below begin from.", default="grpo", choices=tuple(ALGORITHMS), heading=POLICY
+    )
+    engine: str = option(
+        "What takes the optimiser steps: TRL in this process, or prime-rl's trainer, which reads batches from --engine-dir.",
+        default=TRL,
+        choices=(TRL, PRIME_RL),
+        heading=ENGINE,
     )
     learning_rate: float = option(
         "Constant; default: 1e-5 with LoRA, a tenth of it where all weights are trained.", above=0, heading=OPTIMISER

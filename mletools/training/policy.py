@@ -4,6 +4,7 @@ Covered: full fine-tuning, a fresh LoRA adapter, going on with an adapter that e
 kind. Not covered: quantised bases, several adapters at once, adapters on the output layer (TRL refuses them).
 """
 
+import contextlib
 import importlib.util
 import json
 import os
@@ -202,20 +203,41 @@ def context_length(model: str) -> int | None:
     return int(length) if length else None
 
 
-def write_weights(model: Any, base: str, folder: Path, weights: dict[str, Any] | None = None) -> None:
+def write_weights(
+    model: Any, base: str, folder: Path, weights: dict[str, Any] | None = None, dtype: Any = None
+) -> None:
     """Save the adapter (naming `base`) or the full model into `folder`, in the formats of peft and transformers.
 
-    weights: the state dict of a model whose own is sharded over processes.
+    weights: the state dict of a model whose own is sharded over processes. dtype: of a full model's weights in the folder;
+    None: as they are.
     """
     if hasattr(model, "peft_config"):
         if model.peft_config[ADAPTER].base_model_name_or_path:
             model.peft_config[ADAPTER].base_model_name_or_path = base
         model.save_pretrained(folder, selected_adapters=[ADAPTER], save_embedding_layers=False, state_dict=weights)
     else:
+        if dtype is not None:
+            own = model.state_dict() if weights is None else weights
+            weights = {
+                name: value.to("cpu", dtype) if value.is_floating_point() else value for name, value in own.items()
+            }
         if weights is not None:  # once gathered, a tied weight shares no memory with its copy, and would be saved twice
             tied = model.all_tied_weights_keys or {}
             weights = {name: value for name, value in weights.items() if name not in tied}
         model.save_pretrained(folder, state_dict=weights)
+        if dtype is not None:  # transformers wrote the model's own
+            config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+            config["dtype"] = str(dtype).removeprefix("torch.")
+            (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+
+
+def write_config(model: str, folder: Path) -> None:
+    """Save the configuration of a model folder or hub name into `folder`, beside weights that came without."""
+    from transformers import AutoConfig, GenerationConfig
+
+    AutoConfig.from_pretrained(model).save_pretrained(folder)
+    with contextlib.suppress(OSError):  # a model may have none
+        GenerationConfig.from_pretrained(model).save_pretrained(folder)
 
 
 def export_merged(folder: Path, out: Path) -> Path:

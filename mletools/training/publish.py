@@ -1,6 +1,6 @@
 """Hand the policy to those who sample from it while it is trained: a folder, and a running server.
 
-Covered: adapters and full models in a folder (records.published says how it looks), each version whole or absent. A
+Covered: adapters and full models in a folder (records.published says how it looks), each version whole or absent. Every
 server (servers) has loaded a version before the folder names it the newest, so a sampler never records a version newer
 than the weights that answer.
 """
@@ -23,14 +23,14 @@ KEEP = 3  # versions: a sampler may still be loading the one before
 
 @dataclass
 class Publisher:
-    """Publishes into `folder`, and to the server at `url` as the model `name`; every `steps` updates.
+    """Publishes into `folder`, and to the servers at `urls` as the model `name`; every `steps` updates.
 
     rollouts, groups: size of an update in one or the other, published to the samplers. run: the run of the folder's
     policies. held: rollouts that the trainer begins with; they are used before others.
     """
 
     folder: Path
-    url: str | None
+    urls: tuple[str, ...]
     name: str
     steps: int
     rollouts: int | None
@@ -82,8 +82,8 @@ class Publisher:
         self._say(refused, False)
 
     def _serve(self, folder: Path) -> None:
-        if self.url is not None:
-            servers.load(self.url, self.name, folder)
+        if self.urls:
+            servers.load_all(self.urls, self.name, folder)
 
     def _say(self, refused: int, starving: bool) -> None:
         self._said = (refused, starving)
@@ -106,9 +106,10 @@ class StreamOptions:
         metavar="DIR",
         machine=True,
     )
-    publish_url: str | None = option(
+    publish_url: tuple[str, ...] = option(
         "Load each version into this vLLM or SGLang server, too: an adapter as the model --publish-name, full weights "
-        "in place of the served model's.",
+        "in place of the served model's; repeatable.",
+        default=(),
         kind="url",
         machine=True,
     )
@@ -117,7 +118,7 @@ class StreamOptions:
     def publisher(self, options: GrpoOptions, out: str) -> Publisher | None:
         """The publisher of the run in `out`, or None without samplers. ToolError: what cannot be served."""
         if self.publish is None:
-            if self.publish_url is not None:
+            if self.publish_url:
                 raise ToolError("--publish-url needs --publish DIR: the server reads the policy from there")
             return None
         run = content_id("run", str(Path(out).resolve()))
@@ -128,4 +129,5 @@ class StreamOptions:
                 "before the next is published"
             )
         sizes = (options.batch, options.groups_per_step)
-        return Publisher(Path(self.publish), self.publish_url, self.publish_name, steps, *sizes, run)
+        urls = tuple(dict.fromkeys(self.publish_url))
+        return Publisher(Path(self.publish), urls, self.publish_name, steps, *sizes, run)

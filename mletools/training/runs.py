@@ -20,10 +20,10 @@ from typing import Any
 from ..records.errors import RecordError, ToolError
 from ..records.ids import content_id
 from ..records.jsonl import Line
-from . import checkpoints, policy
+from . import checkpoints, policy, shards
 from .logits import set_tiles
 from .samples import Sample, sample_of
-from .session import TRAINER_STATE, Session, callback, sharded, walk
+from .session import SHARDS, TRAINER_STATE, Session, callback, walk
 from .step_loader import leads
 
 
@@ -147,27 +147,25 @@ class TrainingRun:
         """Fill a checkpoint folder: weights, tokenizer, optimiser state, the records of the steps so far."""
         import torch
 
-        self.write_policy(folder, trainer)
+        self.write_policy(folder, trainer, resumable=True)
         inside = folder / TRAINER_STATE
         inside.mkdir()
-        if sharded(trainer):
-            self.write_shards(inside, trainer)
+        if shards.sharded(trainer):
+            shards.save(trainer, inside / SHARDS)
         else:
             torch.save(trainer.optimizer.state_dict(), inside / "optimizer.pt")
-        lines = "".join(json.dumps(step, allow_nan=False) + "\n" for step in self.history)
-        (inside / "steps.jsonl").write_text(lines, encoding="utf-8")
+        self.write_history(inside)
 
-    def write_shards(self, folder: Path, trainer: Any) -> None:
-        """Write this process's shards of weights and optimiser; all processes call it together."""
-        trainer.accelerator.wait_for_everyone()
-        trainer.accelerator.save_state(str(folder / "shards"))
-        trainer.accelerator.wait_for_everyone()
+    def write_history(self, folder: Path) -> None:
+        """Write the part of a checkpoint that is not about weights: the records of the steps so far."""
+        lines = "".join(json.dumps(step, allow_nan=False) + "\n" for step in self.history)
+        (folder / "steps.jsonl").write_text(lines, encoding="utf-8")
 
     def begin(self, trainer: Any, optimizer: Any) -> None:
         """Put the state of the checkpoint that the run goes on from into a model and an optimiser built afresh."""
         model = trainer.model
-        if self.resumed_from is not None and sharded(trainer):
-            trainer.accelerator.load_state(str(self.resumed_from / TRAINER_STATE / "shards"))
+        if self.resumed_from is not None and shards.sharded(trainer):
+            shards.load(trainer, self.resumed_from / TRAINER_STATE / SHARDS)
         elif self.resumed_from is not None:
             import torch
 
@@ -181,12 +179,18 @@ class TrainingRun:
     def publish(self, trainer: Any, last: bool) -> None:
         """The policy stands where it stood before the first step, or after one; `last` of the session."""
 
-    def write_policy(self, folder: Path, trainer: Any) -> None:
-        """Weights and tokenizer alone. Of a sharded model every process has to come here."""
+    def write_policy(self, folder: Path, trainer: Any, resumable: bool = False) -> None:
+        """Weights and tokenizer alone. Of a sharded model every process has to come here.
+
+        resumable: all weights as they are; else in bfloat16 where the model computes in it, half as large.
+        """
+        import torch
+
         base = policy.adapter_base(self.model) or self.model
-        weights = trainer.accelerator.get_state_dict(trainer.model_wrapped) if sharded(trainer) else None
+        weights = shards.gather(trainer) if shards.sharded(trainer) else None
         if trainer.args.process_index == 0:
-            policy.write_weights(trainer.accelerator.unwrap_model(trainer.model), base, folder, weights)
+            dtype = torch.bfloat16 if trainer.accelerator.mixed_precision == "bf16" and not resumable else None
+            policy.write_weights(trainer.accelerator.unwrap_model(trainer.model), base, folder, weights, dtype)
             self.tokenizer.save_pretrained(folder)
 
     def abort_step(self, step: Any, why: str) -> None:

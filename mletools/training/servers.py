@@ -3,10 +3,13 @@
 The server reads the folder itself, so it needs the same path. vLLM takes an adapter by its run-time LoRA loading, and
 full weights over its development endpoints: generation is paused, the weights are reloaded in place, the cache of
 prompts is cleared, generation resumes. Answers in progress continue with the new weights. SGLang reloads by
-/update_weights_from_disk, which waits for answers in progress. Not covered: weights sent from memory, several servers.
+/update_weights_from_disk, which waits for answers in progress. Several servers load at once. Not covered: weights sent from
+memory.
 """
 
 import json
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +18,22 @@ from ..records.errors import ToolError
 TRIES, PAUSE = 6, 2.0  # seconds before the first further try, doubled each time: about two minutes
 CONNECT, ANSWER = 30.0, 1800.0  # seconds; a large model is read from a shared disk
 AWAY = (502, 503, 504)  # of a proxy whose server restarts
+
+
+def load_all(urls: Sequence[str], name: str, folder: Path) -> None:
+    """`load` into the server at each of `urls`, at once. ToolError, once every server has it or failed: who failed, and why."""
+
+    def failure(url: str) -> str | None:
+        try:
+            load(url, name, folder)
+        except ToolError as error:
+            return str(error)
+        return None
+
+    with ThreadPoolExecutor(len(urls)) as pool:
+        failures = [text for text in pool.map(failure, urls) if text is not None]
+    if failures:
+        raise ToolError("; ".join(failures))
 
 
 def load(url: str, name: str, folder: Path) -> None:

@@ -5,6 +5,7 @@ writes; those of a sharded model help it. Not covered: what a run is (runs), wha
 """
 
 import contextlib
+import gc
 import json
 import math
 import shutil
@@ -16,12 +17,13 @@ from typing import Any
 
 from ..records.errors import ToolError
 from ..records.ids import derive_seed
-from . import checkpoints
-from .step_loader import EndOfSteps
+from . import checkpoints, shards
+from .step_loader import EndOfSteps, broadcast, long_timeout_group
 from .throughput import throughput
 from .validation import validation_reward
 
 TRAINER_STATE = "trainer"
+SHARDS = "shards"  # in it
 
 
 @dataclass
@@ -38,6 +40,7 @@ class Session:
     rate: float = 0.0
     started: float = 0.0
     saved: int = -1
+    _patient: Any = None  # a process group
 
     def __post_init__(self) -> None:
         self.saved = self.run.step
@@ -113,15 +116,30 @@ class Session:
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir(parents=True)
         run.write_policy(folder, self.trainer)
-        if not self.writes:
+        self._give_memory_back()
+        reward = None
+        if self.writes:
+            (folder / checkpoints.STATE).write_text(json.dumps({"policy_version": run.policy_version}))
+            reward = validation_reward(command, folder.resolve())
+            shutil.rmtree(folder)
+        if self.trainer.args.world_size > 1:  # the command may take longer than collective operations wait
+            self._patient = self._patient or long_timeout_group()
+            broadcast(None, self._patient)
+        if reward is None:
             return None
-        (folder / checkpoints.STATE).write_text(json.dumps({"policy_version": run.policy_version}))
-        reward = validation_reward(command, folder.resolve())
-        shutil.rmtree(folder)
         best = run.state.get("best")
         if best is None or reward > best["reward"]:
             run.state["best"] = {"step": run.step, "reward": reward}
         return reward
+
+    def _give_memory_back(self) -> None:
+        """Free what the allocator of each process holds of its GPU and does not use: the command may need the same one."""
+        if self.trainer.args.device.type == "cuda":
+            import torch
+
+            gc.collect()
+            torch.cuda.empty_cache()
+            self.trainer.accelerator.wait_for_everyone()
 
     def save(self) -> None:
         """A checkpoint; of several processes the first writes it, and those of a sharded model their parts."""
@@ -131,10 +149,10 @@ class Session:
             if (run.state.get("best") or {}).get("step") == run.step:
                 checkpoints.mark_best(run.out, run.step)
             run.saved()
-        elif sharded(self.trainer):
+        elif shards.sharded(self.trainer):
             partial = run.out / (checkpoints.checkpoint_name(run.step) + checkpoints.PARTIAL)
-            run.write_policy(partial, self.trainer)
-            run.write_shards(partial / TRAINER_STATE, self.trainer)
+            run.write_policy(partial, self.trainer, resumable=True)
+            shards.save(self.trainer, partial / TRAINER_STATE / SHARDS)
         self.saved = run.step
 
     def _write(self, folder: Path) -> None:
@@ -147,11 +165,6 @@ class Session:
                 self._validate(self.run.options.validate)
             self.save()
             self.run.publish(self.trainer, True)
-
-
-def sharded(trainer: Any) -> bool:
-    """True if the weights are sharded over processes (FSDP, DeepSpeed)."""
-    return bool(trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled)
 
 
 def callback(session: Session) -> Any:

@@ -14,7 +14,7 @@ from typing import Any
 from ..records.errors import OptionError, ToolError
 from ..records.ids import content_id, derive_seed
 from ..records.options import option
-from . import memory, policy
+from . import memory, policy, shards
 from .options import TrainingOptions
 from .policy import preload
 from .runs import TrainingRun
@@ -176,13 +176,15 @@ class SftRun(TrainingRun):
         )
         policy.keep_to_one_gpu(config)
         rows = [{"input_ids": item.tokens.input_ids, "labels": labels(item.tokens)} for item in samples]
-        return SFTTrainer(
+        trainer = SFTTrainer(
             model=model,
             args=config,
             train_dataset=Dataset.from_list(rows),
             processing_class=self.tokenizer,
             peft_config=adapter,
         )
+        shards.settle(trainer.accelerator)
+        return trainer
 
     def _describe(self, samples: list[Row]) -> dict[str, Any]:
         return {

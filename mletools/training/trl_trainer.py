@@ -15,7 +15,7 @@ from trl import GRPOTrainer
 from trl.trainer.grpo_trainer import use_adapter
 
 from ..records.errors import ToolError
-from . import mismatch, packing
+from . import mismatch, packing, shards
 from .algorithms import MEANS_OVER_ROWS, MEANS_OVER_TOKENS
 from .microbatches import Block, Layout, blocks, cut, tensors_of, work
 from .mismatch import Correction
@@ -68,6 +68,10 @@ class RecordedTrainer(GRPOTrainer):
             bounds = self.accelerator.gather(torch.tensor(layout.tokens, device=self.accelerator.device))
             self.layout = replace(self.layout, tokens=int(bounds.min()))
 
+    def create_accelerator_and_postprocess(self) -> None:
+        super().create_accelerator_and_postprocess()
+        shards.settle(self.accelerator)
+
     def get_train_dataloader(self) -> Any:
         return Steps(self.steps, self.accelerator.num_processes, self.accelerator.process_index)
 
@@ -110,7 +114,8 @@ class RecordedTrainer(GRPOTrainer):
             last = index + 1 == len(parts[rank])
             self._tried = len(rows), work([rows], self.layout).positions
             self.accelerator.gradient_state._set_sync_gradients(last)
-            with contextlib.nullcontext() if last else self.accelerator.no_sync(model):
+            at_once = last or self.accelerator.gradient_state.plugin_kwargs.get("sync_each_batch")
+            with contextlib.nullcontext() if at_once else self.accelerator.no_sync(model):
                 loss = self._part(model, rows, step, world)
                 self.accelerator.backward(loss)
             total += loss.detach()

@@ -227,7 +227,7 @@ def test_a_published_adapter_answers_in_place_of_the_one_before(
     messages = [{"role": "user", "content": "What does mle-grade do? " * 40}]
     seen = []
     with real_server(checkpoint, "--enable-lora", VLLM_ALLOW_RUNTIME_LORA_UPDATING="True") as server:
-        publisher = Publisher(tmp_path / "pub", server.url, "policy", steps=1, rollouts=8, groups=2)
+        publisher = Publisher(tmp_path / "pub", (server.url,), "policy", steps=1, rollouts=8, groups=2)
         model = HttpModel("policy", url=server.url, timeout=120, retries=1)
         for version in range(6):
             publisher.publish(version, lambda folder, seed=version or None: tiny_adapter(checkpoint, folder, seed))
@@ -294,7 +294,7 @@ def test_published_weights_answer_in_place_of_those_before(
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     folder, server = tmp_path / "pub", changing
-    publisher = Publisher(folder, server.url, "policy", steps=1, rollouts=8, groups=2)
+    publisher = Publisher(folder, (server.url,), "policy", steps=1, rollouts=8, groups=2)
     publisher.publish(0, lambda at: other_weights(untied, at, 0))
     model = FollowingModel(folder, HttpModel(server.name, url=server.url, timeout=120, retries=1), None)
     # long enough that the server keeps what it has computed of the prompt

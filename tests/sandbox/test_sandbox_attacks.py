@@ -164,6 +164,7 @@ UNSURE = {
 _TAKEN = Outcome("ok", 0, 0.1, 0.1, 1.0, b"OPEN all of it was taken\ntried\n", b"", None, "no submission.csv")
 _FINISHED = Outcome("ok", 0, 0.1, 0.1, 1.0, b"tried\n", b"", None, "no submission.csv")
 _FORGED = Outcome("ok", 0, 0.1, 0.1, 1.0, b"exit code 0\n", b"", b"forged", None)
+_OPENED = Outcome("ok", 0, 0.1, 0.1, 1.0, b"opened nvidia0\ntried\n", b"", None, "no submission.csv")
 _OTHER = Outcome("ok", 0, 0.1, 0.1, 1.0, b"patched\ntried\n", b"", b"x,y\n1,1\n", None)
 # Attacks that are not tried bare, or that a bare run holds: why, and an outcome that their judge must call open.
 NOT_BARE = {
@@ -180,6 +181,7 @@ NOT_BARE = {
     "endless stderr": ("fills the disk", _FINISHED),
     "endless output of many processes": ("fills the disk", _FINISHED),
     "raising its resource limits": ("this machine may have set none", _TAKEN),
+    "devices of other runs": ("this machine may have none", _OPENED),
     "a folder": ("no reader takes it for a file", _FORGED),
     "a socket": ("no reader takes it for a file", _FORGED),
     "forged sandbox messages": ("a bare run has no messages", _FORGED),

@@ -192,7 +192,8 @@ def test_modules_that_start_threads_are_named(public: Path, tmp_path: Path, monk
 # GPUs
 
 
-def test_devices_are_lent_to_one_run_each(public: Path) -> None:
+def test_devices_are_lent_to_one_run_each(public: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu_leases, "_ROOT", tmp_path)  # without cards any name will do
     code = (
         "import os, time; print(os.environ['CUDA_VISIBLE_DEVICES'], time.time()); time.sleep(0.2); print(time.time())"
     )

@@ -138,3 +138,104 @@ def test_what_trl_has_renamed_is_an_error_with_the_versions_that_fit(monkeypatch
     monkeypatch.setattr(trl_trainer, "_METHODS", (*trl_trainer._METHODS, "_renamed"))
     with pytest.raises(ToolError, match=r"has no _renamed in GRPOTrainer: .*pip install 'trl>=1\.16,<1\.17'$"):
         require_of_trl(trl_trainer.GRPOTrainer, trl_trainer._METHODS)
+
+
+@pytest.mark.parametrize("device", ["cuda:0", "cpu"])
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_gpu_is_given_back_before_the_command_that_validates(
+    device: str, rank: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    done: list[str] = []
+    monkeypatch.setattr(session.gc, "collect", lambda: done.append("collect"))
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: done.append("empty"))
+    monkeypatch.setattr(session, "validation_reward", lambda *_: (done.append("command"), 0.5)[1])
+    monkeypatch.setattr(session, "long_timeout_group", lambda: "group")
+    monkeypatch.setattr(session, "broadcast", lambda value, group: done.append("wait for the command"))
+    trainer = SimpleNamespace(
+        args=SimpleNamespace(device=torch.device(device), process_index=rank, world_size=2),
+        accelerator=SimpleNamespace(wait_for_everyone=lambda: done.append("wait for all")),
+    )
+    run = SimpleNamespace(
+        step=1, out=tmp_path, policy_version=1, state={}, write_policy=lambda *_: done.append("write")
+    )
+    made = session.Session(run, trainer, dict, float, bool, print)
+    assert made._validate("line") == (None if rank else 0.5)
+    given_back = ["collect", "empty", "wait for all"] if device == "cuda:0" else []
+    command = [] if rank else ["command"]
+    assert done == ["write", *given_back, *command, "wait for the command"]
+
+
+def test_what_is_published_is_in_the_precision_that_is_computed_in(tmp_path: Path) -> None:
+    """Checkpoints, and policies of a run in float32, are not rounded; adapters never are."""
+    from safetensors.torch import load_file
+    from transformers import AutoModelForCausalLM
+
+    from mletools.training import policy
+    from mletools.training.grpo import GrpoOptions, GrpoRun
+    from mletools.training.tiny import make_tiny
+
+    base = make_tiny([{"messages": [{"content": "a linear model"}]}], tmp_path / "nano", "nano")
+    run = GrpoRun(str(base), tmp_path / "run", GrpoOptions())
+    model, adapter = policy.load_policy(str(base), 0, 0)
+
+    def trainer(model: Any, precision: str) -> Any:
+        accelerator = SimpleNamespace(mixed_precision=precision, unwrap_model=lambda model: model)
+        return SimpleNamespace(
+            model=model, accelerator=accelerator, args=SimpleNamespace(process_index=0),
+            is_fsdp_enabled=False, is_deepspeed_enabled=False,
+        )  # fmt: skip
+
+    def written(name: str, model: Any, precision: str, resumable: bool) -> dict[str, torch.Tensor]:
+        run.write_policy(tmp_path / name, trainer(model, precision), resumable)
+        (file,) = (tmp_path / name).glob("*.safetensors")
+        return load_file(file)
+
+    whole = written("whole", model, "no", False)
+    assert {value.dtype for value in whole.values()} == {torch.float32}
+    kept, halved = written("kept", model, "bf16", True), written("halved", model, "bf16", False)
+    assert set(kept) == set(halved) == set(whole)
+    assert all(kept[name].equal(value) and halved[name].equal(value.bfloat16()) for name, value in whole.items())
+    loaded = AutoModelForCausalLM.from_pretrained(tmp_path / "halved", dtype="auto")
+    assert loaded.dtype == torch.bfloat16 and all(
+        value.equal(model.state_dict()[name].bfloat16()) for name, value in loaded.state_dict().items()
+    )
+    assert model.dtype == torch.float32  # the model that is trained is left alone
+    model, adapter = policy.load_policy(str(base), 4, 8)
+    from peft import get_peft_model
+
+    adapters = written("adapter", get_peft_model(model, adapter), "bf16", False)
+    assert {value.dtype for value in adapters.values()} == {torch.float32}
+
+
+def test_fsdp_sums_in_float32_whatever_it_computes_in() -> None:
+    from accelerate.utils import FullyShardedDataParallelPlugin
+
+    from mletools.training import shards
+
+    for version, rounded in ((1, "buffer_dtype"), (2, "output_dtype")):
+        plugin = FullyShardedDataParallelPlugin(fsdp_version=version)
+        plugin.set_mixed_precision("bf16")
+        given = getattr(plugin.mixed_precision_policy, rounded)
+        gradients = SimpleNamespace(plugin_kwargs={})
+        shards.settle(SimpleNamespace(state=SimpleNamespace(fsdp_plugin=plugin), gradient_state=gradients))
+        chosen = plugin.mixed_precision_policy
+        assert (chosen.param_dtype, chosen.reduce_dtype) == (torch.bfloat16, torch.float32)
+        assert getattr(chosen, rounded) == (given if version == 1 else None)
+        assert gradients.plugin_kwargs == {"sync_each_batch": True}
+    for state in (SimpleNamespace(), SimpleNamespace(fsdp_plugin=None)):
+        gradients = SimpleNamespace(plugin_kwargs={})
+        shards.settle(SimpleNamespace(state=state, gradient_state=gradients))
+        assert gradients.plugin_kwargs == {}  # copies hold the whole gradient anyway
+
+
+def test_of_a_tied_embedding_that_is_frozen_neither_name_is_gathered() -> None:
+    from mletools.training import shards
+
+    model = torch.nn.ModuleDict({"embedding": torch.nn.Linear(2, 2, False), "adapter": torch.nn.Linear(2, 2, False)})
+    model["head"] = torch.nn.Linear(2, 2, False)
+    model["head"].weight = model["embedding"].weight
+    model["embedding"].requires_grad_(False)
+    for leads in (True, False):
+        accelerator = SimpleNamespace(is_fsdp2=True, is_main_process=leads, device=torch.device("cpu"))
+        trainer = SimpleNamespace(accelerator=accelerator, model=model, model_wrapped=model)
+        assert list(shards.gather(trainer)) == (["adapter.weight"] if leads else [])

@@ -1,5 +1,6 @@
 """What --dry-run of the trainers says of memory: beside the tensors that autograd keeps, and a process's measured peak."""
 
+import dataclasses
 import json
 import os
 import shutil
@@ -100,8 +101,30 @@ def test_what_processes_share() -> None:
         parts = estimate(PLAIN, 2, 16, "GPU", Sharding(4, stage))
         for name in ("optimiser", "gradients", "weights"):
             assert parts[name] == whole[name] / (4 if name in shared else 1)
-        assert parts["communication"] > 0 and parts["activations"] == whole["activations"]
+        assert parts["communication"] > 0
+        kept = (4 - 2) * 32 * PLAIN.hidden * PLAIN.layers if stage == 3 else 0  # layers hand on bfloat16
+        assert parts["activations"] == whole["activations"] - kept
     assert "communication" not in whole
+
+
+def test_gradients_are_counted_where_they_lie() -> None:
+    """Copies: the sum, and buckets of it. Sharded weights: a shard of the sum, and those that are about to be reduced."""
+    adapter = dataclasses.replace(PLAIN, adapter=100, rank=4)
+
+    def counted(shape: Shape, spread: Sharding, device: str = "GPU") -> list[float]:
+        parts = estimate(shape, 2, 16, device, spread)
+        return [parts[name] for name in ("gradients", "communication")]
+
+    in_flight = 50 * 8 + 2 * (1000 - 50 * 8) / 2  # the embeddings and two layers
+    assert counted(PLAIN, Sharding(4)) == [4000, 4000]
+    assert counted(PLAIN, Sharding(4, 2, "ZeRO 2")) == [1000, 4000]
+    assert counted(PLAIN, Sharding(4, 3, "FSDP")) == [1000, in_flight * (2 + 4)]
+    assert counted(PLAIN, Sharding(4, 3, "FSDP"), "CPU") == [1000, in_flight * (4 + 4)]
+    assert counted(adapter, Sharding(4)) == [400, 400]
+    assert counted(adapter, Sharding(4, 3, "FSDP")) == [100, in_flight * 2]
+    # DeepSpeed keeps weights in both precisions; FSDP makes bfloat16 of them as it gathers
+    assert estimate(PLAIN, 2, 16, "GPU", Sharding(4, 3, "ZeRO 3"))["bfloat16 copies"] == 500
+    assert "bfloat16 copies" not in estimate(PLAIN, 2, 16, "GPU", Sharding(4, 3, "FSDP"))
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from mletools.rollout.runner import Runner
 from mletools.training import checkpoints
 from mletools.training.options import GrpoOptions
 from mletools.training.publish import Publisher, StreamOptions
-from mletools.training.servers import load_adapter, load_weights
+from mletools.training.servers import load_adapter, load_all, load_weights
 
 EXAMPLES = ROOT / "examples" / "tasks"
 
@@ -37,9 +37,7 @@ def write(folder: Path) -> None:
 
 
 def publisher(folder: Path, **more) -> Publisher:
-    return Publisher(
-        **{"folder": folder, "url": None, "name": "policy", "steps": 2, "rollouts": 8, "groups": 4, **more}
-    )
+    return Publisher(**{"folder": folder, "urls": (), "name": "policy", "steps": 2, "rollouts": 8, "groups": 4, **more})
 
 
 def test_what_is_published_is_the_newest_and_whole(tmp_path: Path) -> None:
@@ -252,26 +250,61 @@ def test_a_version_is_the_newest_once_the_server_has_it(tmp_path: Path) -> None:
     """What a sampler records is never newer than the weights that answer."""
     answers = dict(VLLM)
     server = Server(answers)
-    sink = publisher(tmp_path, url=server.url)
+    sink = publisher(tmp_path, urls=(server.url,))
     sink.publish(0, write)
     answers["/collective_rpc"] = (500, "out of memory")
     with pytest.raises(ToolError, match="out of memory"):
         sink.publish(2, write)
     assert published.newest(tmp_path).version == 0
     answers.update(VLLM)
-    publisher(tmp_path, url=server.url).publish(2, write)  # the run goes on
+    publisher(tmp_path, urls=(server.url,)).publish(2, write)  # the run goes on
     assert published.newest(tmp_path).version == 2
     loaded = [body["kwargs"]["weights_path"] for path, body, _ in server.told if path == "/collective_rpc"]
     assert loaded == [str(tmp_path / f"policy-00000{version}") for version in (0, 2, 2)]
 
 
+def test_every_server_gets_every_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that are up get it though another is down; the folder does not call it the newest before all have it."""
+    monkeypatch.setattr("mletools.training.servers.load_weights.__defaults__", (2, 0.01))
+
+    def loaded(server: Server) -> list[str]:
+        paths = [
+            body["kwargs"]["weights_path"] for path, body, code in server.told if code == 200 and "weights" in str(body)
+        ]
+        return [Path(path).name for path in paths]
+
+    answers, full = dict(VLLM), (500, "out of memory")
+    up, full_up = Server(VLLM), Server(answers)
+    sink = publisher(tmp_path, urls=(full_up.url, up.url + "/v1"))
+    sink.publish(0, write)
+    assert loaded(up) == loaded(full_up) == ["policy-000000"] and published.newest(tmp_path).version == 0
+    answers["/collective_rpc"] = full
+    down = "http://127.0.0.1:9"
+    with pytest.raises(ToolError) as raised:
+        publisher(tmp_path, urls=(down, up.url, full_up.url)).publish(2, write)
+    assert f"{down}/pause?mode=keep: " in str(raised.value) and "(2 tries): is the server up?" in str(raised.value)
+    assert f"{full_up.url}/collective_rpc: 500 out of memory" in str(raised.value) and up.url not in str(raised.value)
+    assert loaded(up)[-1] == "policy-000002" and published.newest(tmp_path).version == 0
+    answers.update(VLLM)
+    publisher(tmp_path, urls=(full_up.url, up.url)).publish(2, write)  # the run goes on
+    assert loaded(full_up)[-1] == loaded(up)[-1] == "policy-000002" and published.newest(tmp_path).version == 2
+
+
+def test_servers_load_at_the_same_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each waits here until the other has begun: one after the other, they would wait for ever."""
+    meeting = threading.Barrier(2, timeout=60)
+    monkeypatch.setattr("mletools.training.servers.load", lambda url, name, folder: meeting.wait())
+    load_all(("http://a", "http://b"), "policy", tmp_path)
+    assert not meeting.broken
+
+
 @pytest.mark.parametrize("rank", [0, 16])
 def test_weights_and_adapters_have_a_publisher(rank: int, tmp_path: Path) -> None:
-    options = StreamOptions(publish=str(tmp_path), publish_url="http://h/v1")
+    options = StreamOptions(publish=str(tmp_path), publish_url=("http://h/v1", "http://g/v1", "http://h/v1"))
     sink = options.publisher(GrpoOptions(lora_rank=rank), "run")
-    assert sink is not None and sink.url == "http://h/v1"
+    assert sink is not None and sink.urls == ("http://h/v1", "http://g/v1")
     with pytest.raises(ToolError, match="--publish-url needs --publish DIR"):
-        StreamOptions(publish_url="http://h").publisher(GrpoOptions(lora_rank=rank), "run")
+        StreamOptions(publish_url=("http://h",)).publisher(GrpoOptions(lora_rank=rank), "run")
 
 
 # The sampler's side

@@ -4,7 +4,12 @@ Covered: whether the kernel refuses a call before it checks the arguments. The a
 call changes nothing. Not covered: bugs in calls that every program needs.
 """
 
-from .attack import Attack
+import re
+
+from ..gpus import cards, find
+from ..interface import Outcome
+from .attack import Attack, Verdict, runs_to_end
+from .targets import AttackTargets
 
 _NUMBERS = """
 S = lambda x86, arm: arm if ARM else x86
@@ -87,6 +92,14 @@ for name in ("/proc/sys/kernel/core_pattern", "/proc/sysrq-trigger", "/sys/kerne
     with suppress(OSError):
         os.close(os.open(name, os.O_WRONLY))  # opened, not written
         report_open(f"{name} can be written to")
+""",
+    "devices of other runs": """
+folders = ("nvidia-caps", "nvidia-caps-imex-channels", "dri", "accel", "infiniband")
+for path in sorted(p for f in ("nvidia[0-9]*", "nvidia-modeset", "nvidia-nv*", "kfd", *(f + "/*" for f in folders))
+                   for p in glob.glob("/dev/" + f)):
+    with suppress(OSError):
+        os.close(os.open(path, os.O_RDWR | os.O_NONBLOCK))
+        print("opened", path[5:])
 """,
     "new namespaces": """
 for name, flag in (
@@ -190,9 +203,39 @@ if not ARM:
 """,
 }
 
+
+def _devices_are_its_own(outcome: Outcome, targets: AttackTargets) -> Verdict:
+    """Sealed when nothing was opened but what belongs to the lease; in a container, whose daemon numbers them, one card."""
+    verdict = runs_to_end(outcome, targets)
+    opened = re.findall(r"^opened (\S+)$", outcome.stdout.decode(errors="replace"), re.MULTILINE)
+    if not verdict.sealed or not opened:
+        return verdict
+    if outcome.gpu is None:
+        own = False
+    elif outcome.backend == "local":
+        own = set(opened) <= set(find(outcome.gpu, cards()).nodes)
+    else:
+        of_cards = [name for name in opened if not name.startswith("nvidia-caps/")]
+        own = len(of_cards) == 1 and re.fullmatch("nvidia[0-9]+", of_cards[0]) is not None
+    return Verdict(own, f"opened {', '.join(opened)}")
+
+
+_RULES = {"devices of other runs": _devices_are_its_own}
 _CONCURRENT = {"tracing and reading other processes"}
-_SERIOUS = _CONCURRENT | {"capabilities and root", "setuid programs", "kernel devices and settings"}
+_SERIOUS = _CONCURRENT | {
+    "capabilities and root",
+    "setuid programs",
+    "kernel devices and settings",
+    "devices of other runs",
+}
 ATTACKS = tuple(
-    Attack(name, "kernel", _NUMBERS + code, concurrent=name in _CONCURRENT, serious=name in _SERIOUS)
+    Attack(
+        name,
+        "kernel",
+        _NUMBERS + code,
+        _RULES.get(name, runs_to_end),
+        concurrent=name in _CONCURRENT,
+        serious=name in _SERIOUS,
+    )
     for name, code in _PROGRAMS.items()
 )
