@@ -2,7 +2,6 @@
 
 import importlib.util
 import json
-import lzma
 from typing import Any
 
 import pytest
@@ -35,18 +34,25 @@ def test_every_command_scaffold_and_preset_has_a_case(words: str) -> None:
 
 def test_the_committed_outputs_are_those_of_the_digests() -> None:
     _, rows = compare.committed()
-    assert list(rows) == list(CASES)
-    for name, row in rows.items():
-        output = lzma.decompress((compare.OUTPUTS / f"{name}.xz").read_bytes()).decode()
-        assert compare.row_of(name, output) == row and "\nexit code" not in f"\n{output}"
+    outputs = compare.kept_outputs()
+    assert list(rows) == list(outputs) == list(CASES)
+    assert rows == {name: compare.row_of(name, output) for name, output in outputs.items()}
+    assert not [name for name, output in outputs.items() if "\nexit code" in output]
 
 
 def test_what_is_measured_is_left_out_and_nothing_else() -> None:
     before = line(lineage=[{"tool": "mle-grade", "version": "1.0"}], version=1)
-    again = line(lineage=[{"tool": "mle-grade", "version": "2.0"}], version=1, usage={"seconds": 9, "usd": None})
+    again = line(lineage=[{"tool": "mle-grade", "version": "2.0"}], version=1, usage={"seconds": 9.5, "usd": None})
     assert json.loads(compare.normalised(before)) == json.loads(compare.normalised(again))
     for changes in ({"version": 2}, {"usage": {"seconds": None, "usd": None}}, {"usage": {"seconds": 1, "usd": 0.1}}):
         assert compare.normalised(line(**changes)) != compare.normalised(line(version=1))
+    told = [
+        line(scaffold=name, messages=[{"content": text}], usage={"prompt_tokens": len(text)})
+        for name in ("react", "single")
+        for text in ("ended after 2 s.", "ended in less than a second.")
+    ]
+    react, again, single, other = map(compare.normalised, told)
+    assert react == again and single != other
     assert compare.normalised("a table\nwith 2.5 s in it\n") == "a table\nwith 2.5 s in it\n"
 
 

@@ -1,6 +1,6 @@
 """Whether the commands still write what they wrote: `make frozen`, before and after a change that should change nothing.
 
-Runs the lines of `cases`, two at a time, normalises what they write and compares it with `digests.jsonl` and `outputs/`.
+Runs the lines of `cases`, two at a time, normalises what they write and compares it with `digests.jsonl` and `outputs.tar.xz`.
 For a case that changed it prints the first record that differs, field by field; those whose input changed are listed
 behind. OUT keeps what this run wrote.
 
@@ -17,6 +17,7 @@ import argparse
 import difflib
 import hashlib
 import importlib.metadata
+import io
 import json
 import lzma
 import os
@@ -25,6 +26,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -33,25 +35,37 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-DIGESTS, OUTPUTS = HERE / "digests.jsonl", HERE / "outputs"
+DIGESTS, OUTPUTS = HERE / "digests.jsonl", HERE / "outputs.tar.xz"
 # What a run measures and what a machine decides, by name, or by the name of the field around it and its own. A number
-# becomes 1.0, a text "", an object {}; null stays.
+# becomes 1, a text "", an object {}; null stays.
 VOLATILE = frozenset(
     {
         "duration_s",
         "cpu_s",
         "peak_memory_mb",
+        "elapsed_s",
+        "estimated_s",
         "seconds",
         "protections",
         "lineage.version",
     }
 )
+# An agent in turns is told how long its programs took, in whole seconds; so the length of its prompts is volatile, too.
+TOLD = {
+    "content": (
+        (r"\bafter \d+ s\b", "in less than a second"),
+        (r"\b(debug_time|estimated_time): [\d.]+", r"\1: 1.0"),
+    )
+}
+IN_TURNS = frozenset({"prompt_tokens"})
 # Floating point of torch, which differs between CPUs in the last digits: four significant digits and four decimals stay.
 ROUNDED = frozenset({"loss", "grad_norm", "entropy", "sampler_kl", "largest_ratio", "logprobs"})
 DIGITS = 4
 TEMPORARY = "/tmp/mletools-frozen-xxxxxxxx"  # of this length, and written like this in outputs
 # Libraries whose versions decide what is written.
 LIBRARIES = ("numpy", "scipy", "scikit-learn", "pandas", "pillow", "torch", "transformers", "trl", "matplotlib")
+# Cases repeat each other, so they are compressed as one.
+XZ = [{"id": lzma.FILTER_LZMA2, "preset": 6, "dict_size": 1 << 24}]
 SHOWN = 8  # fields of a record that differ, lines of a text
 
 
@@ -213,16 +227,25 @@ def normalised(text: str) -> str:
     return "".join(json.dumps(settled(record), ensure_ascii=False) + "\n" for record in found)
 
 
-def settled(value: Any, name: str = "", around: str = "") -> Any:
-    """A value without what is volatile; `name` is its field's, `around` that of the object which the field is in."""
-    if value is not None and not isinstance(value, list) and {name, f"{around}.{name}"} & VOLATILE:
-        return "" if isinstance(value, str) else {} if isinstance(value, dict) else 1.0
+def settled(record: dict[str, Any]) -> dict[str, Any]:
+    """A record without what is volatile."""
+    in_turns = record.get("scaffold", "single") != "single"
+    return _settled(record, "", "", VOLATILE | IN_TURNS if in_turns else VOLATILE)
+
+
+def _settled(value: Any, name: str, around: str, volatile: frozenset[str]) -> Any:
+    """The value of the field `name` in the object of the field `around`."""
+    if value is not None and not isinstance(value, list) and {name, f"{around}.{name}"} & volatile:
+        return "" if isinstance(value, str) else {} if isinstance(value, dict) else type(value)(1)
     if isinstance(value, dict):
-        return {key: settled(each, key, name) for key, each in value.items()}
+        return {key: _settled(each, key, name, volatile) for key, each in value.items()}
     if isinstance(value, list):
-        return [settled(each, name, around) for each in value]
+        return [_settled(each, name, around, volatile) for each in value]
     if isinstance(value, float) and name in ROUNDED:
         return float(f"{round(value, DIGITS):.{DIGITS}g}")
+    if isinstance(value, str):
+        for pattern, words in TOLD.get(name, ()):
+            value = re.sub(pattern, words, value)
     return value
 
 
@@ -325,33 +348,37 @@ def row_of(name: str, output: str) -> dict[str, Any]:
     return {"case": name, "bytes": len(content), "lines": output.count("\n"), "sha256": sha256(content)}
 
 
+def kept_outputs() -> dict[str, str]:
+    """The committed output of each case."""
+    if not OUTPUTS.exists():
+        return {}
+    with tarfile.open(OUTPUTS) as archive:
+        return {member.name: archive.extractfile(member).read().decode() for member in archive}  # type: ignore[union-attr]
+
+
 def update(cases: dict[str, Case], outputs: dict[str, str]) -> None:
-    """Write the digests and the outputs of the cases that changed; those of cases that no longer exist go."""
-    _, rows = committed()
-    OUTPUTS.mkdir(exist_ok=True)
-    for name, output in outputs.items():
-        path = OUTPUTS / f"{name}.xz"
-        if rows.get(name) != row_of(name, output) or not path.exists():
-            path.write_bytes(lzma.compress(output.encode(), preset=6 | lzma.PRESET_EXTREME))
-            rows[name] = row_of(name, output)
-    for path in OUTPUTS.glob("*.xz"):
-        if path.stem not in cases:
-            path.unlink()
-    lines = [libraries(), *(rows[name] for name in cases if name in rows)]
+    """Write digests and outputs: these, and the committed ones of the other cases."""
+    found = {**kept_outputs(), **outputs}
+    found = {name: found[name] for name in cases if name in found}
+    lines = [libraries(), *(row_of(name, output) for name, output in found.items())]
     DIGESTS.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    with lzma.open(OUTPUTS, "wb", filters=XZ) as file, tarfile.open(fileobj=file, mode="w") as archive:
+        for name, output in found.items():
+            content = output.encode()
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content))
 
 
 def compare(cases: dict[str, Case], outputs: dict[str, str]) -> int:
     """Print what changed; the exit code."""
     made_with, rows = committed()
     changed = [name for name, output in outputs.items() if rows.get(name) != row_of(name, output)]
+    kept = kept_outputs() if changed else {}
     for name in (name for name in changed if not cases[name].reads & set(changed)):
         print(f"\n{name}: {cases[name].command}")
-        path = OUTPUTS / f"{name}.xz"
-        if path.exists():
-            print("\n".join(difference(lzma.decompress(path.read_bytes()).decode(), outputs[name])))
-        else:
-            print("  new: make frozen-update keeps it")
+        before = ["  new: make frozen-update keeps it"]
+        print("\n".join(difference(kept[name], outputs[name]) if name in kept else before))
     behind = [name for name in changed if cases[name].reads & set(changed)]
     if behind:
         print(f"\nchanged, and so did their input: {', '.join(behind)}")

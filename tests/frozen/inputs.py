@@ -37,7 +37,7 @@ def main() -> None:
     sandmle(root / "sandmle" / "pump-1")
     kaggle(root / "houses")
     ferry(root / "ferry")
-    table_files(root / "tables")
+    tables(root)
     code_metric(root / "graded")
     write(root, {"knowledge/trees.md": "# Trees\n\nA forest of trees needs no scaling of the columns.\n"})
 
@@ -130,15 +130,16 @@ def ferry(folder: Path) -> None:
     write(folder.parent, {"own.json": json.dumps(own) + "\n"})
 
 
-def table_files(folder: Path) -> None:
-    """Tables of each kind of target."""
+def tables(folder: Path) -> None:
+    """A table with targets of each kind: CSV, TSV, and as the train.csv of a folder."""
     rows = []
     for at in range(150):
         length, width, sort = 10 + number(at, 37, 60), 5 + number(at, 53, 30), at * 11 % 4
         kind = ("bream", "perch", "pike")[(length + 2 * width + sort > 60) + (length > 50)]
         rows.append([length, width, ("east", "west", "", "north")[sort], length * width + number(at, 11, 50), kind])
     names = ["length", "width", "lake", "weight", "species"]
-    write(folder, {"fish.csv": text(names, rows), "lakes.tsv": text(names, rows).replace(",", "\t")})
+    content = text(names, rows)
+    write(folder, {"fish.csv": content, "fishes/train.csv": content, "lakes.tsv": content.replace(",", "\t")})
 
 
 def code_metric(folder: Path) -> None:
