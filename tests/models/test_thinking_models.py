@@ -37,10 +37,8 @@ from mletools.training.samples import render, sample_of
 ASKED = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Which?"}]
 AGAIN = {"role": "user", "content": "And now?"}
 OPENED = "opens the thought and tells none"
-# Scaffold and template: first each of both once.
-GRID = [
-    (each, name) for shift in range(6) for each, name in zip(PLAYED, [*TEMPLATES, *TEMPLATES][shift:], strict=False)
-]
+# Scaffold and template: each of both once, and so on.
+GRID = [(each, name) for shift in range(1, 7) for each, name in zip(PLAYED, (2 * [*TEMPLATES])[shift:], strict=False)]
 
 
 @pytest.fixture(scope="module")
@@ -132,7 +130,7 @@ def weights(thinker: Callable[[str], Path]) -> Any:
     return weights_of(thinker("keeps thoughts"))  # the same in all
 
 
-@pytest.mark.parametrize("played", mostly_slow(GRID, len(TEMPLATES)), ids=lambda each: ", ".join(each))
+@pytest.mark.parametrize("played", mostly_slow(GRID, len(PLAYED) - 1), ids=lambda each: ", ".join(each))
 def test_what_is_played_is_what_was_sampled_and_each_sampled_token_is_trained_on_once(
     played: tuple[str, str], thinker: Callable[[str], Path], player: Player, folder: Path, weights: Any
 ) -> None:
@@ -150,7 +148,7 @@ def test_logprobs_of_answers_tell_a_prompt_by_its_marks(thinker: Callable[[str],
     import torch
 
     tokenizer = tokenizer_of(thinker("keeps thoughts"))
-    text = "All that is known of the task. " * 50
+    text = "All that is known of the task. " * 20
     prompt = prompt_ids(tokenizer, [*ASKED, {"role": "assistant", "content": SAID}, {"role": "user", "content": text}])
     said = tokenizer(SAID, add_special_tokens=False)["input_ids"]
 
@@ -158,7 +156,7 @@ def test_logprobs_of_answers_tell_a_prompt_by_its_marks(thinker: Callable[[str],
         with torch.inference_mode():
             return float(weights(torch.tensor([prompt + said])).logits[0, -2].log_softmax(-1)[said[-1]])
 
-    assert len(prompt) > 1000
+    assert len(prompt) > 400
     marks = {*tokenizer.all_special_ids, *said}
     for place in [at for at, token in enumerate(prompt) if token in marks]:
         assert abs(score(prompt[:place] + prompt[place + 1 :]) - score(prompt)) > 3 * SAME
