@@ -221,6 +221,8 @@ def check_steps(folder: Path, model: Path, played: Sequence[Mapping[str, Any]]) 
     (step,) = GrpoRun(str(model), folder / "grpo", options).train(rewarded)
     assert (step["rollouts"], step["sequences"]) == of_grpo and step["largest_ratio"] == pytest.approx(1, abs=1e-3)
     assert step["tokens"] == sum(sample_of(dict(each)).loss_tokens for each in pairs)
-    (taught,) = SftRun(str(model), folder / "sft", SftOptions(batch=of_sft[1], lora_rank=0)).train(map(dict, played))
+    (taught,) = SftRun(str(model), folder / "sft", SftOptions(batch=of_sft[1], micro_batch=1, lora_rank=0)).train(
+        map(dict, played)
+    )
     assert (taught["rollouts"], taught["sequences"]) == of_sft
     assert taught["tokens"] == sum(sample_of(dict(each)).loss_tokens for each in played)

@@ -21,6 +21,7 @@ from thinking_model import (
     TEMPLATES,
     arguments_of,
     check_played,
+    check_steps,
     make_thinker,
     played_records,
     ready_to_play,
@@ -142,6 +143,17 @@ def test_what_is_played_is_what_was_sampled_and_each_sampled_token_is_trained_on
     assert [answer[:2] for answer in found] == [answer[:2] for answer in given[of_no_node:]]
     if scaffold in ("react", "codeact"):
         assert [len(sample_of(record).sequences) for record in made] == [3 if name in REWRITES else 1]
+
+
+@pytest.mark.slow
+def test_what_each_scaffold_plays_goes_into_steps_of_both_trainers(
+    thinker: Callable[[str], Path], player: Player, folder: Path, tmp_path: Path
+) -> None:
+    played = []
+    for scaffold, name in GRID[: len(PLAYED)]:
+        player.play(folder, "-m", f"hf:{thinker(name)}", *arguments_of(scaffold))
+        played += played_records(folder, scaffold)
+    check_steps(tmp_path, thinker("keeps thoughts"), played)
 
 
 def test_logprobs_of_answers_tell_a_prompt_by_its_marks(thinker: Callable[[str], Path], weights: Any) -> None:
