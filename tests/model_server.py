@@ -344,6 +344,18 @@ def vllm_python() -> str:
     pytest.skip("no vLLM: neither MLETOOLS_VLLM_PYTHON nor .vllm/ nor this Python has it")
 
 
+def vllm_environment() -> dict[str, str]:
+    """Of a process of vLLM's Python that runs this checkout; where that cannot be, the test is skipped."""
+    found = subprocess.run(
+        [vllm_python(), "-c", "import mletools.commands.rollout"],
+        env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, cwd="/",
+    )  # fmt: skip
+    if found.returncode:
+        pytest.skip(f"vLLM's Python lacks what mle-rollout needs: {found.stderr.strip().splitlines()[-1]}")
+    own = {key: value for key, value in os.environ.items() if not key.startswith("MLE_")}
+    return {**own, "PYTHONPATH": str(ROOT), "VLLM_CPU_KVCACHE_SPACE": "1"}
+
+
 def _wait_until_up(url: str, process: subprocess.Popen[bytes], log: Any) -> None:
     until = time.monotonic() + 240
     while time.monotonic() < until and process.poll() is None:

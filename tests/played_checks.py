@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,28 @@ def check_tokens(record: Mapping[str, Any], requests: Sequence[Mapping[str, Any]
     for name in ("prompt_tokens", "completion_tokens"):
         assert record["usage"][name] >= sum(turn["usage"][name] for turn in record["turns"])
     return sequences
+
+
+def answers(
+    record: Mapping[str, Any],
+) -> Iterator[tuple[dict[str, Any], dict[str, Any], list[int], list[dict[str, Any]]]]:
+    """For each message of the policy: its turn, the message, the ids of its prompt, the messages in its prompt."""
+    turns = {turn.get("message", len(record["messages"]) - 1): turn for turn in record["turns"]}
+    prompt: list[int] = []
+    for place, message in enumerate(record["messages"]):
+        if "prompt_token_ids" in message:
+            prompt = message["prompt_token_ids"]
+        if message.get("loss"):
+            turn = turns.pop(place)
+            dropped = turn.get("dropped", ())
+            yield (
+                turn,
+                message,
+                prompt,
+                [said for at, said in enumerate(record["messages"][:place]) if at not in dropped],
+            )
+        prompt = prompt + message.get("token_ids", [])
+    assert not turns
 
 
 def check_protocol(messages: list[dict[str, Any]]) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from conftest import ROOT, records, run_command
 from model_server import RealServer, real_server
+from played_checks import answers
 
 pytestmark = pytest.mark.slow
 torch = pytest.importorskip("torch", reason="torch is not installed: no real language model is tested")
@@ -79,26 +80,6 @@ def play(server: RealServer, folder: Path) -> Callable[..., list[dict[str, Any]]
         return records(done.stdout)
 
     return rollouts
-
-
-def answers(record: dict[str, Any]) -> Iterator[tuple[dict[str, Any], dict[str, Any], list[int], list[dict[str, Any]]]]:
-    """For each message of the policy: its turn, the message, the ids of its prompt, the messages in its prompt."""
-    turns = {turn.get("message", len(record["messages"]) - 1): turn for turn in record["turns"]}
-    prompt: list[int] = []
-    for place, message in enumerate(record["messages"]):
-        if "prompt_token_ids" in message:
-            prompt = message["prompt_token_ids"]
-        if message.get("loss"):
-            turn = turns.pop(place)
-            dropped = turn.get("dropped", ())
-            yield (
-                turn,
-                message,
-                prompt,
-                [said for at, said in enumerate(record["messages"][:place]) if at not in dropped],
-            )
-        prompt = prompt + message.get("token_ids", [])
-    assert not turns
 
 
 def check_answers(record: dict[str, Any], tokenizer: Any) -> int:

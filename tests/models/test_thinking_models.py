@@ -1,8 +1,9 @@
 """Models that think, under templates that tell the past in ways of their own: played in turns, trained on."""
 
-import itertools
 import json
-from collections.abc import Callable
+import os
+import sys
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,24 @@ from typing import Any
 import pytest
 from conftest import mostly_slow, records, run_command
 from played import FAST, made_task
-from thinking_model import REWRITES, SAID, SPOKEN, TEMPLATES, make_thinker
+from player import Player
+from thinking_model import (
+    PLAYED,
+    REWRITES,
+    SAID,
+    SAME,
+    SPOKEN,
+    TEMPLATES,
+    arguments_of,
+    check_played,
+    check_steps,
+    make_thinker,
+    played_records,
+    ready_to_play,
+    rendered,
+    tokenizer_of,
+    weights_of,
+)
 
 pytest.importorskip("torch", reason="needs the [train] extra")
 
@@ -19,30 +37,15 @@ from mletools.training.samples import render, sample_of
 
 ASKED = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Which?"}]
 AGAIN = {"role": "user", "content": "And now?"}
-SCAFFOLDS = {
-    "react": ("--max-turns", "3"),
-    "codeact": ("--max-turns", "3"),
-    "memory": ("--max-traces", "2", "--max-turns", "3", "--max-answer-tokens", "20"),
-}
 OPENED = "opens the thought and tells none"
-FIRST = ("react", "drops earlier thoughts")
+# Scaffold and template: each of both once, and so on.
+GRID = [(each, name) for shift in range(1, 7) for each, name in zip(PLAYED, (2 * [*TEMPLATES])[shift:], strict=False)]
 
 
 @pytest.fixture(scope="module")
 def thinker(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     folder = tmp_path_factory.mktemp("thinkers")
     return cache(lambda name: make_thinker(folder / name.replace(" ", "-"), TEMPLATES[name]))
-
-
-def tokenizer_of(folder: Path) -> Any:
-    from transformers import AutoTokenizer
-
-    return AutoTokenizer.from_pretrained(folder)
-
-
-def rendered(tokenizer: Any, messages: list[dict[str, Any]]) -> str:
-    told = [{name: message[name] for name in ("role", "content")} for message in messages]
-    return str(tokenizer.apply_chat_template(told, tokenize=False, add_generation_prompt=True))
 
 
 @pytest.mark.parametrize("name", TEMPLATES)
@@ -112,30 +115,63 @@ def test_calls_are_trained_on_as_the_template_tells_them_and_cannot_spell_its_ma
     assert [token for token in own if token in tokenizer.all_special_ids] == [tokenizer.eos_token_id]
 
 
-@pytest.mark.parametrize(
-    "played",
-    mostly_slow(sorted(itertools.product(SCAFFOLDS, TEMPLATES), key=lambda each: each != FIRST), 1),
-    ids=lambda each: ", ".join(each),
-)
-def test_turns_are_played_and_every_sampled_token_is_trained_on_once(
-    played: tuple[str, str], thinker: Callable[[str], Path], tmp_path: Path
+@pytest.fixture(scope="module")
+def player() -> Iterator[Player]:
+    with Player("hf", sys.executable, dict(os.environ)) as process:
+        yield process
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return ready_to_play(tmp_path_factory.mktemp("played"))
+
+
+@pytest.fixture(scope="module")
+def weights(thinker: Callable[[str], Path]) -> Any:
+    return weights_of(thinker("keeps thoughts"))  # the same in all
+
+
+@pytest.mark.parametrize("played", mostly_slow(GRID, len(PLAYED) - 1), ids=lambda each: ", ".join(each))
+def test_what_is_played_is_what_was_sampled_and_each_sampled_token_is_trained_on_once(
+    played: tuple[str, str], thinker: Callable[[str], Path], player: Player, folder: Path, weights: Any
 ) -> None:
     scaffold, name = played
-    model = thinker(name)
-    (tmp_path / "tasks.jsonl").write_text(json.dumps(made_task(tmp_path)) + "\n")
-    command = ["mle-rollout", "--scaffold", scaffold, "-m", f"hf:{model}", *SCAFFOLDS[scaffold], *FAST, "tasks.jsonl"]
-    made = records(run_command(*command, cwd=tmp_path).stdout)
-    tokenizer = tokenizer_of(model)
-    for record in made:
-        messages = record["messages"]
-        answers = [message for message in messages if message.get("loss")]
-        sequences = sample_of(record).sequences
-        assert sum(each.loss_tokens for each in sequences) == sum(len(answer["token_ids"]) for answer in answers)
-        if scaffold in ("react", "codeact"):
-            assert len(answers) == 3 and len(sequences) == (3 if name in REWRITES else 1)
-            for at, answer in enumerate(messages):
-                if answer.get("prompt_token_ids"):
-                    assert tokenizer.decode(answer["prompt_token_ids"]) == rendered(tokenizer, messages[:at])
+    given = player.play(folder, "-m", f"hf:{thinker(name)}", *arguments_of(scaffold))
+    made = played_records(folder, scaffold)
+    found = check_played(made, tokenizer_of(thinker(name)), weights)
+    of_no_node = 2 if scaffold == "search" else 0  # its plan's question, asked twice
+    assert [answer[:2] for answer in found] == [answer[:2] for answer in given[of_no_node:]]
+    if scaffold in ("react", "codeact"):
+        assert [len(sample_of(record).sequences) for record in made] == [3 if name in REWRITES else 1]
+
+
+@pytest.mark.slow
+def test_what_each_scaffold_plays_goes_into_steps_of_both_trainers(
+    thinker: Callable[[str], Path], player: Player, folder: Path, tmp_path: Path
+) -> None:
+    played = []
+    for scaffold, name in GRID[: len(PLAYED)]:
+        player.play(folder, "-m", f"hf:{thinker(name)}", *arguments_of(scaffold))
+        played += played_records(folder, scaffold)
+    check_steps(tmp_path, thinker("keeps thoughts"), played)
+
+
+def test_logprobs_of_answers_tell_a_prompt_by_its_marks(thinker: Callable[[str], Path], weights: Any) -> None:
+    import torch
+
+    tokenizer = tokenizer_of(thinker("keeps thoughts"))
+    text = "All that is known of the task. " * 20
+    prompt = prompt_ids(tokenizer, [*ASKED, {"role": "assistant", "content": SAID}, {"role": "user", "content": text}])
+    said = tokenizer(SAID, add_special_tokens=False)["input_ids"]
+
+    def score(prompt: list[int]) -> float:
+        with torch.inference_mode():
+            return float(weights(torch.tensor([prompt + said])).logits[0, -2].log_softmax(-1)[said[-1]])
+
+    assert len(prompt) > 400
+    marks = {*tokenizer.all_special_ids, *said}
+    for place in [at for at, token in enumerate(prompt) if token in marks]:
+        assert abs(score(prompt[:place] + prompt[place + 1 :]) - score(prompt)) > 3 * SAME
 
 
 @pytest.mark.slow

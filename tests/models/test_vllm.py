@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ROOT, records, without_times
-from model_server import long_tiny, tiny_adapter, vllm_python
+from conftest import records, without_times
+from model_server import long_tiny, tiny_adapter, vllm_environment, vllm_python
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -80,15 +80,7 @@ if __name__ == "__main__":
 
 @pytest.fixture(scope="module")
 def environment() -> dict[str, str]:
-    """Of a process of vLLM's Python that runs this checkout."""
-    found = subprocess.run(
-        [vllm_python(), "-c", "import mletools.commands.rollout"],
-        env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, cwd="/",
-    )  # fmt: skip
-    if found.returncode:
-        pytest.skip(f"vLLM's Python lacks what mle-rollout needs: {found.stderr.strip().splitlines()[-1]}")
-    own = {key: value for key, value in os.environ.items() if not key.startswith("MLE_")}
-    return {**own, "PYTHONPATH": str(ROOT), "VLLM_CPU_KVCACHE_SPACE": "1"}
+    return vllm_environment()
 
 
 @pytest.fixture(scope="module")

@@ -411,6 +411,21 @@ def test_weights_that_vanish_or_are_rewritten_while_they_are_copied_are_no_versi
         taken("torn")
 
 
+def test_a_version_stays_when_the_trainer_has_gone_back(nano, tmp_path) -> None:
+    """Its launcher deletes the weights behind the checkpoint that it goes on from."""
+    publisher = Publisher(tmp_path / "pub", None, "policy", 1, None, 1, "run")
+    run = HandoverRun(str(nano), tmp_path / "run", OPTIONS, engine(tmp_path / "engine"), publisher=publisher)
+    versions = []
+    for step in (2, 1, 3):
+        shutil.rmtree(tmp_path / "engine", ignore_errors=True)
+        prime_rl_trainer.publish(
+            tmp_path / "engine" / "broadcasts" / f"step_{step}", [nano / "model.safetensors"], 0.0, False, False
+        )
+        run._follow()
+        versions.append(published.newest(tmp_path / "pub").version)
+    assert versions == [2, 2, 3]
+
+
 def test_an_adapter_is_copied_for_the_trainer_writes_over_it(nano, tmp_path) -> None:
     source = tmp_path / "broadcasts" / "step_1"
     adapter = tmp_path / "adapter_model.safetensors"
