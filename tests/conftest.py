@@ -116,8 +116,8 @@ def mostly_nightly(values: Iterable[Any], slow: int) -> list[Any]:
 
 
 def without_times(record: Any) -> Any:
-    """A record without what is measured: seconds and peak memory."""
-    measured = ("duration_s", "cpu_s", "peak_memory_mb", "seconds")
+    """A record without what is measured: seconds, tokens a second and peak memory."""
+    measured = ("duration_s", "cpu_s", "peak_memory_mb", "seconds", "tokens_per_s")
     if isinstance(record, dict):
         return {key: without_times(value) for key, value in record.items() if key not in measured}
     return [without_times(value) for value in record] if isinstance(record, list) else record

@@ -6,6 +6,7 @@ further folders must have the same weights, and differ in the tokenizer's chat t
 Used by the tests (Player), also in a Python that has vLLM and none of what tests need.
 """
 
+import contextlib
 import json
 import os
 import subprocess
@@ -29,7 +30,8 @@ class Player:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._process.stdin.close()
+        with contextlib.suppress(BrokenPipeError):  # it has ended
+            self._process.stdin.close()
         code = self._process.wait(60)
         assert code == 0 or error[0], f"the process ended with {code}: see its stderr"
 

@@ -5,10 +5,11 @@ from pathlib import Path
 
 from .. import cli
 from ..cli_options import options
+from ..records.errors import OptionError
 from ..training import dry_run, policy, tiny
 from ..training.options import FOLDER, OPTIMISER, POLICY, RunFolder
 from ..training.sft import SftOptions, SftPolicy, SftRun
-from ..training.step_loader import leads
+from ..training.step_loader import leads, processes
 
 
 @cli.command("mle-train-sft", seed=True, own_resume=True)
@@ -44,6 +45,8 @@ def main(run: cli.Run, start: SftPolicy, folder: RunFolder, chosen: SftOptions) 
             for text in dry_run.describe(start.model, chosen, held, run.reject, chosen.batch):
                 run.say(text)
         return
+    if start.from_scratch is not None and processes() > 1:
+        raise OptionError("--from-scratch is one process: a tiny model needs no launcher")
     run.open()
     lines = policy.hold(run.lines("rollout"))
     out, model, chosen = Path(folder.out), start.model, replace(chosen, seed=run.seed)

@@ -22,8 +22,7 @@ from .pool import FORGET, GroupPool, held_steps
 from .publish import Publisher
 from .recorded_trainer import (
     Correction,
-    broadcast,
-    long_timeout_group,
+    of_the_first,
     processes,
     recorded_trainer,
 )
@@ -132,10 +131,7 @@ class GrpoRun(TrainingRun):
     def _drive(self, steps: Iterator[OptimiserStep], temperature: float, count: int | None) -> Iterator[dict[str, Any]]:
         """count: of the steps, None where nobody knows it. Of several processes the first one's steps are what counts."""
         if processes() > 1:
-            from accelerate import PartialState
-
-            PartialState()
-            temperature, count = broadcast(temperature, long_timeout_group()), None
+            temperature, count = of_the_first(temperature), None
         trainer = self._trainer(self._until_stopped(steps), temperature)
         yield from self.drive(
             trainer,

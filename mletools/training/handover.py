@@ -213,8 +213,8 @@ class HandoverRun(GrpoRun):
                 published = self.trainer.published()
                 last = "no weights" if published is None else f"the weights after step {published}"
                 self.say(
-                    f"waiting for {PRIME_RL}'s trainer, which has published {last} and was given step {self.step} "
-                    f"{waited:.0f} s ago: does it run, with {self.trainer.path} as its output_dir?"
+                    f"has waited {waited:.0f} s for {PRIME_RL}'s trainer, which was given step {self.step} and has published "
+                    f"{last}: does it run, with {self.trainer.path} as its output_dir?"
                 )
         self._waited += time.monotonic() - begun
 

@@ -11,14 +11,13 @@ from typing import Any
 
 from .microbatches import Layout
 from .mismatch import Correction
-from .step_loader import EndOfSteps, broadcast, long_timeout_group, processes
+from .step_loader import EndOfSteps, of_the_first, processes
 from .steps import OptimiserStep
 
 __all__ = [
     "Correction",
     "EndOfSteps",
-    "broadcast",
-    "long_timeout_group",
+    "of_the_first",
     "processes",
     "recorded_trainer",
 ]

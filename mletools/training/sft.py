@@ -19,7 +19,7 @@ from .options import TrainingOptions
 from .policy import preload
 from .runs import TrainingRun
 from .samples import Sample, Sequence, sample_of
-from .step_loader import leads
+from .step_loader import leads, of_the_first, processes
 from .steps import Row
 from .tiny import PRESETS
 
@@ -104,7 +104,9 @@ class SftRun(TrainingRun):
         Counted in `dropped`: no_loss (no token of the policy's), too_long (for the model's context). Raises
         RecordError for a record that cannot be a sample, ToolError when a run goes on with another input.
         """
-        samples = self._usable(item if isinstance(item, Sample) else self.sample(item) for item in rollouts)
+        samples: list[Row] = of_the_first(
+            self._usable(item if isinstance(item, Sample) else self.sample(item) for item in rollouts)
+        )
         digest = content_id([[item.sample.id, len(item.tokens.input_ids)] for item in samples])
         if self.state.setdefault("input", digest) != digest:
             raise ToolError(f"{self.out}: was begun with other rollouts: give the same input, or another folder")
@@ -145,7 +147,7 @@ class SftRun(TrainingRun):
         return kept
 
     def _out_of_time(self) -> bool:
-        return self.options.max_seconds is not None and self.state["seconds"] >= self.options.max_seconds
+        return self.options.max_seconds is not None and of_the_first(self.state["seconds"]) >= self.options.max_seconds
 
     def _rate(self, begun: int, total: int) -> Callable[[int], float]:
         options = self.options
@@ -153,7 +155,7 @@ class SftRun(TrainingRun):
         def rate(index: int) -> float:
             progress = (begun + index + 0.5) / total
             if options.max_seconds:
-                progress = max(progress, min(1.0, self.state["seconds"] / options.max_seconds))
+                progress = max(progress, min(1.0, of_the_first(self.state["seconds"]) / options.max_seconds))
             return learning_rate_at(progress, options.learning_rate, options.warmup, options.schedule)
 
         return rate
@@ -164,10 +166,13 @@ class SftRun(TrainingRun):
         from trl import SFTConfig, SFTTrainer
 
         model, adapter = policy.load_policy(self.model, self.options.lora_rank, self.options.lora_alpha)
-        micro = min(self.options.micro_batch or memory.MICRO_BATCH, self.options.batch)
+        batch, world = self.options.batch, processes()
+        micro = min(self.options.micro_batch or memory.MICRO_BATCH, batch // world)
+        if micro == 0 or batch % (micro * world):
+            raise ToolError(f"batch {batch} must be a multiple of {max(1, micro)} rows in each of {world} processes")
         config = SFTConfig(
             per_device_train_batch_size=micro,
-            gradient_accumulation_steps=self.options.batch // micro,
+            gradient_accumulation_steps=batch // (micro * world),
             train_sampling_strategy="sequential",
             dataset_kwargs={"skip_prepare_dataset": True},
             max_length=None,
@@ -176,6 +181,9 @@ class SftRun(TrainingRun):
         )
         policy.keep_to_one_gpu(config)
         rows = [{"input_ids": item.tokens.input_ids, "labels": labels(item.tokens)} for item in samples]
+        if world > 1:  # else the processes would share out the first rows again to fill up the last step
+            nothing = samples[0].tokens.input_ids[:2]
+            rows += [{"input_ids": nothing, "labels": [IGNORED] * len(nothing)}] * (-len(rows) % batch)
         trainer = SFTTrainer(
             model=model,
             args=config,

@@ -4,6 +4,7 @@ Covered: reading steps on the first process, broadcasting them, the end of the s
 (recorded_trainer, trl_trainer), the composition of a step (steps, pool).
 """
 
+import functools
 import os
 from collections.abc import Iterator
 from typing import Any
@@ -42,6 +43,7 @@ def leads() -> bool:
     return os.environ.get("RANK", "0") == "0"
 
 
+@functools.cache
 def long_timeout_group() -> Any:
     """A process group with a timeout of 30 days: a stream may be silent for longer than the default timeout."""
     from datetime import timedelta
@@ -49,6 +51,16 @@ def long_timeout_group() -> Any:
     import torch
 
     return torch.distributed.new_group(backend="gloo", timeout=timedelta(days=30))
+
+
+def of_the_first(value: Any) -> Any:
+    """The first process's value, in all of them; all come here."""
+    if processes() == 1:
+        return value
+    from accelerate import PartialState
+
+    PartialState()
+    return broadcast(value, long_timeout_group())
 
 
 def broadcast(value: Any, group: Any) -> Any:

@@ -176,8 +176,24 @@ def test_logprobs_of_answers_tell_a_prompt_by_its_marks(thinker: Callable[[str],
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(REWRITES))
-def test_played_turns_go_into_steps_of_both_trainers(name: str, thinker: Callable[[str], Path], tmp_path: Path) -> None:
-    model = thinker(name)
+def test_the_text_of_played_turns_is_taught_under_each_template(
+    name: str, thinker: Callable[[str], Path], player: Player, folder: Path, tmp_path: Path
+) -> None:
+    from mletools.training.sft import SftOptions, SftRun
+
+    player.play(folder, "-m", f"hf:{thinker(name)}", *arguments_of("react"))
+    (made,) = played_records(folder, "react")
+    plain = [{"role": each["role"], "content": each["content"]} for each in made["messages"]]
+    sequences = render(plain, tokenizer_of(thinker(name)))
+    options = SftOptions(batch=4, micro_batch=1, lora_rank=0)
+    (step,) = SftRun(str(thinker(name)), tmp_path / "sft", options).train([{**made, "messages": plain}])
+    assert (step["rollouts"], step["sequences"]) == (1, len(sequences))
+    assert step["tokens"] == sum(each.loss_tokens for each in sequences) and step["grad_norm"] is not None
+
+
+@pytest.mark.slow
+def test_the_commands_of_both_trainers_take_played_turns(thinker: Callable[[str], Path], tmp_path: Path) -> None:
+    model = thinker("drops earlier thoughts")
     (tmp_path / "tasks.jsonl").write_text(json.dumps(made_task(tmp_path)) + "\n")
     played = (
         "mle-rollout",
