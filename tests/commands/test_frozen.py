@@ -32,6 +32,14 @@ def test_every_command_scaffold_and_preset_has_a_case(words: str) -> None:
     assert any(words in case.command for case in CASES.values())
 
 
+def test_the_committed_outputs_are_those_of_the_digests() -> None:
+    _, rows = compare.committed()
+    outputs = compare.kept_outputs()
+    assert list(rows) == list(outputs) == list(CASES)
+    assert rows == {name: compare.row_of(name, output) for name, output in outputs.items()}
+    assert not [name for name, output in outputs.items() if "\nexit code" in output]
+
+
 def test_what_is_measured_is_left_out_and_nothing_else() -> None:
     before = line(lineage=[{"tool": "mle-grade", "version": "1.0"}], version=1)
     again = line(lineage=[{"tool": "mle-grade", "version": "2.0"}], version=1, usage={"seconds": 9.5, "usd": None})

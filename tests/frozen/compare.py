@@ -397,7 +397,7 @@ def main() -> int:
     parser.add_argument("names", nargs="*", help="cases (default: all)")
     parser.add_argument("--update", action="store_true", help="write the digests and outputs instead of comparing")
     parser.add_argument("--jobs", type=int, default=2)
-    options = parser.parse_args()
+    options = parser.parse_intermixed_args()
     every = read_cases((HERE / "cases").read_text())
     cases = chosen(every, options.names)
     began = time.monotonic()
@@ -406,8 +406,9 @@ def main() -> int:
         outputs = play_all(run, cases, options.jobs)
     finally:
         run.close(options.out)
-    for name in (name for name, output in outputs.items() if "\nexit code " in f"\n{output}"):
-        print(f"{name} failed: {outputs[name].splitlines()[-1]}", file=sys.stderr)
+    for name, output in outputs.items():
+        for line in (line for line in output.splitlines() if line.startswith("exit code ")):
+            print(f"{name} failed: {line}", file=sys.stderr)
     if options.update:
         update(every, outputs)
         return 0
