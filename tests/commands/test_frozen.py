@@ -8,7 +8,7 @@ import pytest
 from conftest import COMMANDS, TESTS
 
 from mletools.scaffolds import SCAFFOLDS
-from mletools.scaffolds.search.components import PRESETS
+from mletools.scaffolds.search.settings import PRESETS
 
 spec = importlib.util.spec_from_file_location("frozen_compare", TESTS / "frozen" / "compare.py")
 assert spec and spec.loader
