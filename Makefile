@@ -26,7 +26,7 @@ IMAGE ?= mletools-sandbox
 BASE ?= python:3.11-slim
 TEST_JOBS ?= 2
 # A file's tests stay together: they share daemons, clusters and folders. tests/conftest.py says which files begin.
-PYTEST := $(BIN)/pytest -n $(TEST_JOBS) --dist loadfile --no-loadscope-reorder --durations=30
+PYTEST := $(BIN)/pytest -n $(TEST_JOBS) --dist loadfile --no-loadscope-reorder --durations=150
 
 MODEL ?= smollm2
 EXAMPLES ?= sandmle rl4mle mle-rl mle-ideator rd-agent
