@@ -2,9 +2,22 @@
 
 import difflib
 import functools
+import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, NotRequired, TypedDict, get_origin, get_type_hints
+from types import UnionType
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    NotRequired,
+    TypedDict,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+    is_typeddict,
+)
 
 import msgspec
 
@@ -119,7 +132,38 @@ def _fields(kind: Any) -> dict[str, Any]:
 def _wrong(error: Exception, kind: str) -> str:
     found = _WRONG.match(str(error))
     assert found is not None
-    return f"{found['path'] or kind}: {found['message']}"
+    path, message = found["path"], found["message"]
+    if message.startswith("Invalid enum value") and path:
+        message += f": known are {', '.join(map(json.dumps, _values_at(KINDS[kind], path)))}"
+    return f"{path or kind}: {message}"
+
+
+def _values_at(kind: Any, path: str) -> list[Any]:
+    """The values that a Literal at a path such as `turns[0].execution.status` may have."""
+    types = [kind]
+    for step in re.findall(r"\[[^]]*\]|[^.\[]+", path):
+        inner = [part for each in types for part in _alternatives(each)]
+        types = (
+            [arg for each in inner for arg in get_args(each)[-1:]]
+            if step.startswith("[")
+            else [fields[step] for each in inner if is_typeddict(each) and step in (fields := _fields(each))]
+        )
+    return [
+        value
+        for each in types
+        for part in _alternatives(each)
+        if get_origin(part) is Literal
+        for value in get_args(part)
+    ]
+
+
+def _alternatives(kind: Any) -> list[Any]:
+    """The members of a union, without constraints; of another type, itself."""
+    if get_origin(kind) is Annotated:
+        return _alternatives(get_args(kind)[0])
+    if get_origin(kind) in (Union, UnionType):
+        return [part for each in get_args(kind) for part in _alternatives(each)]
+    return [kind]
 
 
 def _check_alternatives(metric: Mapping[str, Any], path: str) -> None:
