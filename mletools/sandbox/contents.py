@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing, suppress
 from typing import Any
 
-from .sketches import Sketches, canonical
+from .sketches import Sketches, canonical, hashed
 
 # Formats that exist to hold tables, and that take a library to read.
 FORMATS = frozenset({
@@ -43,30 +43,40 @@ _OTHER_SUFFIXES = frozenset({
     ".otf", ".woff", ".woff2", ".pfb", ".afm", ".vf", ".wav", ".mp3", ".bc", ".pak",
 })  # fmt: skip
 _NUMPY = {b"<f8": "d", b"<f4": "f", b"<i8": "q", b"<i4": "i", b"<i2": "h", b"|u1": "B", b"|i1": "b"}
+_UNREADABLE = (
+    ValueError, TypeError, EOFError, OSError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, tarfile.TarError,
+    NotImplementedError, RuntimeError, sqlite3.Error, MemoryError, RecursionError,  # of damaged archives
+)  # fmt: skip
 _PACKED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ\x00", b"PK\x03\x04")
 
 
 def tables_in(path: str, sketches: Sketches) -> set[str]:
     """The names of the tables whose sketches are found in the file; empty if it cannot be read."""
+    try:
+        return {table for stream, kind in _streams_of(path) for table in sketches.found(stream, kind)}
+    except _UNREADABLE:
+        return set()
+
+
+def values_in(path: str) -> set[int]:
+    """The hashes of all values in the file, as of `sketches.hashed`; empty if it cannot be read."""
+    try:
+        return {value for stream, kind in _streams_of(path) for value in hashed(stream, kind)}
+    except _UNREADABLE:
+        return set()
+
+
+def _streams_of(path: str) -> Iterator[tuple[Any, str]]:
+    """(stream, its kind) of a file on disk; an error of _UNREADABLE if it cannot be read to its end."""
     name = os.path.basename(path).lower()
     if suffix_of(name) in _OTHER_SUFFIXES:
-        return set()
-    try:
-        with open(path, "rb") as file:
-            head = file.read(512)
-            if head.startswith(_OTHER) or (b"\0" in head and not _is_read(name, head)):
-                return set()
-            if not head:
-                return set()
-            content = head + file.read(_MOST - len(head))
-    except OSError:
-        return set()
-    try:
-        return {table for stream, kind in _streams(name, content, path) for table in sketches.found(stream, kind)}
-    except (ValueError, TypeError, EOFError, OSError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, tarfile.TarError):
-        return set()
-    except (NotImplementedError, RuntimeError, sqlite3.Error, MemoryError, RecursionError):  # of damaged archives
-        return set()
+        return
+    with open(path, "rb") as file:
+        head = file.read(512)
+        if not head or head.startswith(_OTHER) or (b"\0" in head and not _is_read(name, head)):
+            return
+        content = head + file.read(_MOST - len(head))
+    yield from _streams(name, content, path)
 
 
 def suffix_of(name: str) -> str:

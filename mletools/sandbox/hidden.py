@@ -7,19 +7,21 @@ A search reads tens of thousands of files, so its result is kept in the user's c
 what `sketches` and `contents` do not find; a file that changes below the folders of packages without a trace in these.
 """
 
+import base64
 import hashlib
 import json
 import os
 import pkgutil
 import sys
 import tempfile
+from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from .contents import FORMATS, suffix_of, tables_in
+from .contents import FORMATS, suffix_of, tables_in, values_in
 from .mounts import HOMES, Hidden
 from .sketches import Sketch, Sketches, is_telling
 
@@ -40,6 +42,7 @@ DATA = frozenset({
 PACKED = (".gz", ".bz2", ".xz", ".zip")
 _ARCHIVES = (".whl", ".egg", ".zip", ".conda", ".tar", ".gz", ".bz2", ".xz")
 _WATCHED_LEVELS = 2
+_MOST_KEPT = 1 << 18  # values of a file
 _MANY = 4  # hidden files in a folder of data that are hidden one by one
 
 
@@ -202,12 +205,34 @@ def find_copies(tables: Mapping[str, Sketch]) -> list[tuple[str, str, bool]]:
     if not any(map(is_telling, tables.values())):
         return copies
     for home in sorted({path for path in sys.path if os.path.basename(path) in HOMES}):
-        for file in _files(home):
-            if _is_data(os.path.basename(file).lower()):
+        for file, values in _values_of_data(home):
+            if values is None or wanted.may_stand_in(values):
                 for table in sorted(tables_in(file, wanted)):
                     module = os.path.relpath(file, home).split(os.sep)[0]
                     copies.append((table, file, module not in packages.values() and not tables_in(file, sketches)))
     return copies
+
+
+def _values_of_data(home: str) -> Iterator[tuple[str, set[int] | None]]:
+    """(data file below `home`, the hashes of its values; None: too many to be kept), from the cache where it has not changed."""
+    key = f"values {home}"
+    before: dict[str, list[Any]] = (remembered(key) or {}).get("files", {})
+    kept, files = dict(before), {}
+    for file in filter(lambda file: _is_data(os.path.basename(file).lower()), _files(home)):
+        with suppress(OSError):
+            status = os.stat(file)
+            state = [status.st_size, status.st_mtime_ns]
+            if file not in kept or kept[file][:2] != state:
+                values = array("I", values_in(file))
+                kept[file] = [
+                    *state,
+                    base64.b64encode(values.tobytes()).decode() if len(values) <= _MOST_KEPT else None,
+                ]
+            files[file] = kept[file]
+            packed = kept[file][2]
+            yield file, None if packed is None else set(array("I", base64.b64decode(packed)))
+    if files != before:
+        remember(key, {"files": files})
 
 
 def _is_data(name: str) -> bool:

@@ -10,7 +10,9 @@ import bisect
 import itertools
 import random
 import struct
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 Values = tuple[float, ...]
@@ -29,6 +31,14 @@ _LEAST_FOUND, _SHARE_FOUND = 3, 0.2
 def canonical(value: float) -> str:
     """The text of a number, alike for single and double precision."""
     return f"{value:.6g}"
+
+
+def hashed(values: Iterable[Any], kind: str) -> set[int]:
+    """Hashes of 32 bits of the values of a stream (see Sketches.found), the same in every process."""
+    different = set(values)
+    if kind == "text":
+        return {zlib.crc32(value.encode()) for value in different}
+    return {hash(value) & 0xFFFFFFFF for value in different}
 
 
 def _weight(value: float) -> float:
@@ -114,6 +124,24 @@ class Sketches:
             for name, sequences in possible.items()
             if _is_found(stream, sequences, places, _needed(self._in(kind)[name]))
         }
+
+    def may_stand_in(self, values: set[int]) -> bool:
+        """Whether streams of values with these hashes (see `hashed`) may hold one of the tables."""
+        return any(
+            sum(any(hashes <= values for hashes in sequence) for sequence in table) >= _LEAST_FOUND
+            for table in self._hashes
+        )
+
+    @cached_property
+    def _hashes(self) -> list[list[list[set[int]]]]:
+        """Of each table's sequences the hashes of their values as text, and in both precisions (whole numbers are equal)."""
+        return [
+            [
+                [hashed(encoded, kind) for kind in ("text", "d", "f") if (encoded := _encode(values, kind)) is not None]
+                for values in sequences
+            ]
+            for sequences in self._tables.values()
+        ]
 
     def _vocabulary(self, kind: str) -> set[Any]:
         if kind not in self._vocabularies:

@@ -402,3 +402,46 @@ def test_data_of_packages_with_tables_are_hidden_and_code_is_not(
         f"{home}/{name}": []
         for name in ("statsmodels/datasets/x/x.csv", "statsmodels/a", "plotnine", "other/t.dta", *archives)
     }
+
+
+def _write_as(path: Path, rows: list[list[float]]) -> None:
+    if path.suffix == ".npy":
+        np.save(path, np.array(rows, dtype=np.float32))
+    elif path.suffix == ".npz":
+        np.savez_compressed(path, table=np.array(rows))
+    else:
+        text = "\n".join(",".join(map(str, row)) for row in rows).encode()
+        path.write_bytes(gzip.compress(text) if path.suffix == ".gz" else text)
+
+
+@pytest.mark.parametrize("name", ["data.csv", "data.csv.gz", "data.npy", "data.npz"])
+def test_copies_are_found_again_from_what_was_kept_of_the_files(tmp_path: Path, monkeypatch: Any, name: str) -> None:
+    home = tmp_path / "site-packages"
+    (home / "library").mkdir(parents=True)
+    monkeypatch.setattr(sys, "path", [str(home)])
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    other = [[value + 0.5 for value in row] for row in ROUGH]
+    file = home / "library" / name
+    tables = {"rough": sketch(ROUGH), "other": sketch(other)}
+    for step, (rows, found) in enumerate([(ROUGH, ["rough"]), (other, ["other"]), (ROUGH[:1] * 60, [])]):
+        _write_as(file, rows)
+        os.utime(file, ns=(step, step))
+        for _ in range(2):
+            assert hidden.find_copies(tables) == [(table, str(file), True) for table in found]
+    read = []
+    monkeypatch.setattr(hidden, "values_in", lambda file: read.append(file) or set())
+    monkeypatch.setattr(hidden, "tables_in", lambda file, _: read.append(file) or set())
+    assert hidden.find_copies(tables) == [] and read == []  # nothing is read again
+    os.utime(file, ns=(9, 9))
+    assert hidden.find_copies(tables) == [] and read == [str(file)]
+
+
+def test_a_file_with_too_many_values_to_keep_is_searched_each_time(tmp_path: Path, monkeypatch: Any) -> None:
+    home = tmp_path / "site-packages"
+    home.mkdir()
+    monkeypatch.setattr(sys, "path", [str(home)])
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(hidden, "_MOST_KEPT", 2)
+    _write_as(home / "data.csv", ROUGH)
+    for _ in range(2):
+        assert hidden.find_copies({"rough": sketch(ROUGH)}) == [("rough", str(home / "data.csv"), True)]
