@@ -241,7 +241,7 @@ def test_a_closed_stdout_is_one_line_and_a_named_one_is_written_in_place(command
     assert "Traceback" not in (tmp_path / "told").read_text() and not list(tmp_path.glob("*.partial"))
 
 
-@pytest.mark.parametrize("command", quick(COMMANDS, "mle-gen-task", "mle-sandbox", "mle-show"))
+@pytest.mark.parametrize("command", quick(COMMANDS, "mle-sandbox", "mle-show"))
 def test_a_file_is_written_though_no_standard_stream_is_open(command: str, ready: Path) -> None:
     """No file that a command opens gets the number of a closed stream, whatever is printed there."""
     open_ones = written(command, call(command, cwd=ready).stdout)

@@ -71,6 +71,7 @@ def check(wanted: list[tuple[str, str, str]]) -> list[str]:
     return verdicts
 
 
+@pytest.mark.slow
 def test_every_kind_of_cell_and_every_metric_has_dear_submissions() -> None:
     assert sorted(TASKS) == sorted(METRICS)
     assert set(LIMITS) == set(KINDS) == set(QUICK) == {task.kind for task in TASKS.values()}

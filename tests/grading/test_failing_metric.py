@@ -62,7 +62,7 @@ def test_what_the_record_says_of_the_form_is_checked_before_the_metric_is_asked(
     assert f"11 records, 1 valid, {len(FORMS)} invalid" in said
 
 
-@pytest.mark.parametrize("sample", ["id,y\n1,0\n2,0\n", None])
+@pytest.mark.parametrize("sample", mostly_slow(["id,y\n1,0\n2,0\n", None], 1))
 def test_a_metric_that_fails_on_one_file_alone_makes_it_invalid(tmp_path: Path, sample: str | None) -> None:
     public = {} if sample is None else {"sample_submission.csv": sample}
     files = [GOOD, *(text.encode() for text in UNKNOWN), GOOD]
@@ -175,7 +175,7 @@ def metrics() -> Iterator[CodeMetrics]:
         yield opened
 
 
-@pytest.mark.parametrize("source", mostly_slow(NOTHING_SCORED, 3))
+@pytest.mark.parametrize("source", mostly_slow(NOTHING_SCORED, 1))
 def test_a_metric_that_scores_nothing_is_an_error(metrics: CodeMetrics, tmp_path: Path, source: str) -> None:
     folder = code_metric_task(tmp_path, source, public={"sample_submission.csv": "id,y\n1,0\n2,0\n"})
     (task,) = records((folder / "tasks.jsonl").read_bytes())
@@ -198,6 +198,7 @@ def grade(submission, answers):
 """
 
 
+@pytest.mark.slow
 def test_without_a_submission_that_it_scores_a_failure_stays_an_error_and_others_go_on(tmp_path: Path) -> None:
     folder = code_metric_task(tmp_path, PICKY, [b"id,y\n1,5\n2,5\n", GOOD, b"id,y\n1,5\n2,6\n"])
     message = failed(folder)
@@ -291,6 +292,7 @@ def grade(submission, answers):
 """
 
 
+@pytest.mark.slow
 def test_a_metric_that_fails_by_chance_is_asked_again(tmp_path: Path) -> None:
     grades, _ = graded(code_metric_task(tmp_path, ONCE, [b"id,y\n1,5\n2,5\n"]))
     assert [each["score"] for each in grades] == [1]

@@ -99,7 +99,7 @@ SCAFFOLDS: dict[str, Answer] = {
 }
 
 
-@pytest.mark.parametrize("scaffold", mostly_slow(SCAFFOLDS, 1))
+@pytest.mark.parametrize("scaffold", mostly_slow(SCAFFOLDS, 0))
 def test_every_scaffold_goes_on(tmp_path: Path, scaffold: str) -> None:
     coded(tmp_path, TRUSTING, "text")
     options = ("--max-turns", "3", *(("--max-traces", "1") if scaffold == "memory" else ()))

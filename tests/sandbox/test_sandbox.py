@@ -884,6 +884,7 @@ def test_without_namespaces(public: Path) -> None:
     assert not [name for name in os.listdir(tempfile.gettempdir()) if name.startswith("mletools-run-")]
 
 
+@pytest.mark.slow
 def test_a_python_below_var_is_shown_and_nothing_beside_it(public: Path) -> None:
     """Of /var a solution sees the folders above the environment, which are no sign of an open root."""
     script = f"""

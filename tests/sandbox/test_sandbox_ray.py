@@ -149,6 +149,7 @@ def test_results_are_those_of_the_local_sandbox(sandbox: RaySandbox, public: Pat
 
 
 @needs_ray
+@pytest.mark.slow
 def test_both_nodes_are_used(sandbox: RaySandbox, on_cluster: Any, public: Path) -> None:
     word = token()
     code = f"import subprocess; subprocess.run(['sleep', '{word}'])"
@@ -165,6 +166,7 @@ def test_both_nodes_are_used(sandbox: RaySandbox, on_cluster: Any, public: Path)
 
 
 @needs_ray
+@pytest.mark.slow
 def test_hostile_program_is_sealed_in(sandbox: RaySandbox, on_cluster: Any, public: Path) -> None:
     if not sandbox.protections["mount_namespace"]:
         pytest.skip("no namespaces here")
@@ -383,6 +385,7 @@ def test_devices_are_asked_of_ray(on_cluster: Any, public: Path, said: list[str]
 
 
 @needs_ray
+@pytest.mark.slow
 def test_close_during_runs(sandbox: RaySandbox, public: Path, said: list[str]) -> None:
     seconds = f"100.{token()}"
     with ThreadPoolExecutor(4) as pool:

@@ -313,6 +313,7 @@ def test_a_copy_in_any_file_is_known(name: str, tmp_path: Path) -> None:
     assert contents.tables_in(str(path), found) <= {"rough"}
 
 
+@pytest.mark.slow
 @needs_tables
 def test_every_table_of_the_catalogue_is_known_in_its_own_package() -> None:
     sketches, packages, _ = hidden.known()

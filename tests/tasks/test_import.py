@@ -640,6 +640,7 @@ def test_tables_that_make_no_task(tmp_path: Path, name: str, text: str, options:
     assert told[0] == f"mle-import: skipped {name if name.endswith('pkl') else 'x'}: {reason}"
 
 
+@pytest.mark.slow
 def test_a_copy_of_the_target_is_no_feature(tmp_path: Path) -> None:
     rows = [[at, at % 5, at * 37 % 50, at * 37 % 50] for at in range(50)]
     write(tmp_path, {"x.csv": table(["a", "b", "c", "y"], rows)})

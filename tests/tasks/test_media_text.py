@@ -83,6 +83,7 @@ def test_a_clean_note_tells_its_facts(seed):
     assert min(agreement(factors, rendered).values()) > 0.87
 
 
+@pytest.mark.slow
 def test_note_lengths_do_not_reveal_the_factors():
     found = []
     for seed in SEEDS:

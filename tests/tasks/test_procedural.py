@@ -151,6 +151,7 @@ def headers_and_notes():
                 yield each.assets[0].contents[0].decode().split("\n")[0].split(","), " ".join(each.notes)
 
 
+@pytest.mark.slow
 def test_the_columns_of_networks_and_series_are_described():
     seen = set()
     for header, notes in headers_and_notes():

@@ -245,6 +245,7 @@ def test_a_stream_that_was_killed_goes_on_as_if_nothing_had_happened(nano, tmp_p
     assert checkpoints.read_state(checkpoints.load_latest(tmp_path / "killed"))["step"] == 10
 
 
+@pytest.mark.slow
 def test_what_was_trained_on_and_comes_again_is_counted(nano, tmp_path) -> None:
     samples = arrivals(20)
     list(GrpoRun(str(nano), tmp_path / "run", GrpoOptions(**OPTIONS)).train_stream(samples))
