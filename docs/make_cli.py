@@ -39,7 +39,7 @@ Shell completion covers the options, choices and files of every command; each co
 <!-- not run: writes into your home; tests/commands/test_shell.py runs both -->
 ```sh
 python -m mletools.shell completion bash >> ~/.bashrc    # or zsh, fish
-python -m mletools.shell man && man mle-rollout
+python -m mletools.shell man && man mle-rollout    # with pip install 'mletools[man]'
 ```
 """
 ORDER = [

@@ -11,6 +11,7 @@ import keyword
 import sys
 from copy import copy
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 import click
@@ -63,6 +64,8 @@ def completion(shell: str) -> None:
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path), default=MAN)
 def man(folder: Path) -> None:
     """Write a man page of every command into FOLDER (default: share/man/man1 of this Python, where `man` looks)."""
+    if find_spec("click_man") is None:
+        raise click.ClickException("man pages need click-man: pip install 'mletools[man]'")
     folder.mkdir(parents=True, exist_ok=True)
     for name in names():
         (folder / f"{name}.1").write_text(page(name), encoding="utf-8")
