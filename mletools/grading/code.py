@@ -21,6 +21,7 @@ from ..records.errors import RecordError, ToolError
 from .table import Invalid
 
 PREFIX = "mle-grade-"
+VERDICT = "verdict.json"  # the output of the program
 FRESH_S = 60.0
 
 

@@ -1,7 +1,7 @@
 """Runs inside a sandbox session: loads a metric that is code once, and applies it to each submission.
 
 Reads ./input: judge.json {"file", "style", "answers"}, the metric's file and those beside it, the answers. `judge` is
-called for each submission. It writes JSON to ./submission.csv, the one file that leaves a sandbox: {"score": number},
+called for each submission. It writes JSON to ./verdict.json, which the sandbox hands out: {"score": number},
 {"invalid": reason} or {"error": trace, "by": who failed, "type": the exception's, "said": its text}. Who failed is the
 metric on this submission ("metric"), the metric whatever it judges ("loading") or the machine ("machine"). It runs in a
 fork of the process that loaded the metric, so submissions share no memory. A submission that pandas cannot read is invalid. Styles:
@@ -32,7 +32,7 @@ from importlib.machinery import ModuleSpec
 from typing import Any
 
 HOME = os.getcwd()
-INPUT, SUBMISSION, RESULT = (os.path.join(HOME, name) for name in ("input", "judged.csv", "submission.csv"))
+INPUT, SUBMISSION, RESULT = (os.path.join(HOME, name) for name in ("input", "judged.csv", "verdict.json"))
 LOADED: dict[str, Any] = {}  # the metric's module; empty for a script, which runs each time
 # What a machine lacks, or somebody outside does; no submission is to blame for it.
 SHORTAGES = {

@@ -15,14 +15,16 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
 from ..records.errors import ToolError
 from . import landlock, linux, shipping
 from .cgroup import memory_kills
-from .interface import Cell, Limits, Outcome, Setup
+from .interface import OUTPUTS, Cell, Limits, Outcome, Setup
 from .local import LocalSandbox
+from .outputs import check_handed_out
 from .pool import DiedTwice
 from .process_tree import remove_folder
 from .session import LocalSession
@@ -30,7 +32,7 @@ from .session import LocalSession
 PLACE = "/var/lib/mletools"  # a tmpfs that solutions do not see
 BOUND = "/mnt/mletools"  # mount point of a public folder that is too large to send
 STORE_MB = 160
-_BYTES = {Outcome: ("stdout", "stderr", "submission"), Cell: ("output", "submission")}
+_BYTES = {Outcome: ("stdout", "stderr"), Cell: ("output",)}
 
 # Process 1 of the container, which no process inside can kill.
 BOOT = f"""
@@ -57,17 +59,21 @@ def packet(message: dict[str, Any], content: bytes = b"") -> bytes:
 def message_of(result: Outcome | Cell) -> Message:
     """The message that carries `result`."""
     fields = asdict(result)
-    parts = [fields.pop(name) for name in _BYTES[type(result)]]
-    sizes = [None if part is None else len(part) for part in parts]
-    return {"fields": fields, "sizes": sizes}, b"".join(part or b"" for part in parts)
+    outputs: dict[str, bytes] = fields.pop("outputs")
+    parts = [fields.pop(name) for name in _BYTES[type(result)]] + [*outputs.values()]
+    return {"fields": fields, "outputs": list(outputs), "sizes": [len(part) for part in parts]}, b"".join(parts)
 
 
-def read_result(kind: type[R], message: dict[str, Any], content: bytes) -> R:
-    """The inverse of `message_of`."""
-    parts: dict[str, Any] = {}
-    for name, size in zip(_BYTES[kind], message["sizes"], strict=True):
-        parts[name], content = (None, content) if size is None else (content[:size], content[size:])
-    return kind(**message["fields"], **parts)
+def read_result(kind: type[R], outputs: Sequence[str], message: dict[str, Any], content: bytes) -> R:
+    """The inverse of `message_of`. ToolError: it hands out what is none of the declared `outputs`."""
+    check_handed_out(message["outputs"], outputs)
+    ends = [*accumulate(message["sizes"], initial=0)]
+    parts = [content[start:end] for start, end in pairwise(ends)]
+    streams = _BYTES[kind]
+    fields = message["fields"]
+    fields.update(zip(streams, parts, strict=False))
+    fields["outputs"] = dict(zip(message["outputs"], parts[len(streams) :], strict=True))
+    return kind(**fields)
 
 
 def serve(source: BinaryIO, config: dict[str, Any]) -> None:
@@ -143,9 +149,9 @@ class _Agent:
             return {"absent": order["digest"]}, b""
         limits = Limits(**order["limits"])
         if order["do"] == "open":
-            self._sessions.append(self._sandbox.session(public, limits, order["seed"]))
+            self._sessions.append(self._sandbox.session(public, limits, order["seed"], order["outputs"]))
             return {}, b""
-        rest = order["seed"], order["arguments"], order["observer"]
+        rest = order["seed"], order["arguments"], order["observer"], order["outputs"]
         exposed = landlock.exposes_server(self._protections)
         outcome = run_once(self._sandbox, order["code"], public, limits, *rest, exposed=exposed)
         self._clean_up()
@@ -165,6 +171,7 @@ def run_once(
     seed: int,
     arguments: Sequence[str] = (),
     observer: str = "",
+    outputs: Sequence[str] = OUTPUTS,
     *,
     exposed: bool = False,
 ) -> Outcome:
@@ -174,11 +181,12 @@ def run_once(
     `killed`.
     """
     try:
-        return _with_memory_status(lambda: sandbox.run(code, public, limits, seed, arguments, observer))
+        return _with_memory_status(lambda: sandbox.run(code, public, limits, seed, arguments, observer, outputs))
     except DiedTwice:
         if not exposed or sandbox.run("", public, limits, seed).status != "ok":
             raise
-        return Outcome("killed", None, 0.0, 0.0, 0.0, b"", b"", None, "the run killed its own server")
+        problems = dict.fromkeys(outputs, "the run killed its own server")
+        return Outcome("killed", None, 0.0, 0.0, 0.0, b"", b"", {}, problems)
 
 
 def _with_memory_status(run: Callable[[], R]) -> R:

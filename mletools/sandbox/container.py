@@ -21,7 +21,8 @@ from .agent import BOOT, Message, read_result
 from .engine import SEND_S, Container, DockerSession, Kind, environment, host_config, remove, source_archive
 from .gpus import Leases
 from .hidden import remember, remembered
-from .interface import Limits, Outcome, Setup, check_arguments, check_public
+from .interface import OUTPUTS, Limits, Outcome, Setup, check_arguments, check_public
+from .outputs import check_outputs
 from .pool import ServerPool
 from .sessions import REPLY_S, BaseSandbox
 
@@ -82,30 +83,39 @@ class DockerSandbox(BaseSandbox):
         return [f"containers of {self._setup.image}, {inner}", *self._inner_notes]
 
     def run(
-        self, code: str, public: Path, limits: Limits, seed: int, arguments: Sequence[str] = (), observer: str = ""
+        self,
+        code: str,
+        public: Path,
+        limits: Limits,
+        seed: int,
+        arguments: Sequence[str] = (),
+        observer: str = "",
+        outputs: Sequence[str] = OUTPUTS,
     ) -> Outcome:
         """See Sandbox.run. ToolError also if a container cannot be created, or the engine is gone."""
         check_arguments(arguments)
+        check_outputs(outputs)
         content, bound = self._admit(public)
         order = {"do": "run", "code": code, "limits": asdict(limits), "seed": seed, "arguments": list(arguments)}
-        order["observer"] = observer
+        order |= {"observer": observer, "outputs": list(outputs)}
         seconds = 2 * (limits.wall_s + REPLY_S)  # the agent also tries twice
 
         def work(container: Container) -> Outcome:
-            return read_result(Outcome, *_ask_about(container, order, public, content, seconds))
+            return read_result(Outcome, outputs, *_ask_about(container, order, public, content, seconds))
 
         with self._leases.lease() as gpu:
             outcome = self._pool.serve(work, self._kind(limits, gpu, bound))
         return replace(outcome, backend=self.name, gpu=gpu, protections=self.protections)
 
-    def session(self, public: Path, limits: Limits, seed: int) -> DockerSession:
+    def session(self, public: Path, limits: Limits, seed: int, outputs: Sequence[str] = OUTPUTS) -> DockerSession:
         """See Sandbox.session. Each has a container of its own."""
+        check_outputs(outputs)
         content, bound = self._admit(public)
-        order = {"do": "open", "limits": asdict(limits), "seed": seed}
+        order = {"do": "open", "limits": asdict(limits), "seed": seed, "outputs": list(outputs)}
 
         def begin(container: Container) -> DockerSession:
             _ask_about(container, order, public, content, 2 * REPLY_S)
-            return DockerSession(container, self.protections)
+            return DockerSession(container, self.protections, outputs)
 
         with ExitStack() as stack:
             gpu = stack.enter_context(self._leases.lease())

@@ -9,6 +9,7 @@ import json
 import socket
 import time
 import zipfile
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -210,15 +211,15 @@ class Container:
 class DockerSession(BaseSession):
     """A session in a container of its own, where a local session runs the cells."""
 
-    def __init__(self, container: Container, protections: dict[str, bool]) -> None:
-        """`container` has opened a session."""
-        super().__init__("docker", protections)
+    def __init__(self, container: Container, protections: dict[str, bool], outputs: Sequence[str]) -> None:
+        """`container` has opened a session with these outputs."""
+        super().__init__("docker", protections, outputs)
         self._container = container
 
     def _run(self, kind: str, text: str, wall_s: float) -> Cell:
         order = {"do": kind, "text": text, "wall_s": wall_s}
         try:
-            return read_result(Cell, *self._container.ask(order, seconds=wall_s + REPLY_S))
+            return read_result(Cell, self.declared, *self._container.ask(order, seconds=wall_s + REPLY_S))
         except ServerDied:
             raise ToolError("the container of a session went away") from None
 

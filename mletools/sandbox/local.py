@@ -20,8 +20,9 @@ from ..records.errors import ToolError
 from ..records.sources import source_of
 from . import landlock, mounts, session_driver, solution
 from .gpus import NO_DEVICE, Leases, cards, find
-from .interface import DEFAULT_PREIMPORT, Limits, Outcome, Setup, check_arguments, check_public
+from .interface import DEFAULT_PREIMPORT, OUTPUTS, Limits, Outcome, Setup, check_arguments, check_public
 from .job import NOBODY
+from .outputs import check_outputs
 from .pool import ServerDied, ServerPool
 from .process_tree import remove_folder
 from .session import LocalSession
@@ -96,10 +97,18 @@ class LocalSandbox(BaseSandbox):
         return lines
 
     def run(
-        self, code: str, public: Path, limits: Limits, seed: int, arguments: Sequence[str] = (), observer: str = ""
+        self,
+        code: str,
+        public: Path,
+        limits: Limits,
+        seed: int,
+        arguments: Sequence[str] = (),
+        observer: str = "",
+        outputs: Sequence[str] = OUTPUTS,
     ) -> Outcome:
         """See Sandbox.run. ToolError also if `public` lies in a folder that every solution can read."""
         check_arguments(arguments)
+        check_outputs(outputs)
         self._admit(public)
         # Invalid Unicode reaches the interpreter, which reports it as the solution's error.
         text = code.encode("utf-8", "surrogatepass")
@@ -108,10 +117,11 @@ class LocalSandbox(BaseSandbox):
             cold = wants_fresh_interpreter(text, self._setup.preimport, gpu=bool(self._setup.gpus))
         with _machine_errors(), self._leases.lease() as gpu:
             request = self._request(public, seed, cold=cold, gpu=gpu, arguments=list(arguments), observer=observer)
-            return self._pool.serve(lambda server: self._run_on(server, text, limits, request)[0])
+            return self._pool.serve(lambda server: self._run_on(server, text, limits, request, outputs)[0])
 
-    def session(self, public: Path, limits: Limits, seed: int) -> LocalSession:
+    def session(self, public: Path, limits: Limits, seed: int, outputs: Sequence[str] = OUTPUTS) -> LocalSession:
         """See Sandbox.session. Forked from the warm process, unless the sandbox has the start `cold`."""
+        check_outputs(outputs)
         self._admit(public)
         cold = self._setup.start == "cold"
         exposed = landlock.exposes_server(self._protections or {})
@@ -124,7 +134,7 @@ class LocalSandbox(BaseSandbox):
                     stack.callback(remove_folder, folder)
                     _fill_folder(folder, b"", request["public"])
                 session, release = self._pool.keep(
-                    lambda server: LocalSession(server, request, limits, exposed=exposed)
+                    lambda server: LocalSession(server, request, limits, outputs, exposed=exposed)
                 )
             session.protections = dict(self._protections or {})
             resources = stack.pop_all()
@@ -169,7 +179,7 @@ class LocalSandbox(BaseSandbox):
     def _probe_with(self, namespaces: bool) -> dict[str, bool]:
         public = Path(__file__).parent  # any folder will do
         request = self._request(public, 0, namespaces=namespaces, probe=True)
-        return self._pool.serve(lambda server: self._run_on(server, b"", _PROBE, request)[1])
+        return self._pool.serve(lambda server: self._run_on(server, b"", _PROBE, request, ())[1])
 
     def _request(
         self, public: Path, seed: int, *, cold: bool = False, gpu: str | None = None, **more: Any
@@ -191,7 +201,7 @@ class LocalSandbox(BaseSandbox):
         }
 
     def _run_on(
-        self, server: WarmServer, code: bytes, limits: Limits, request: dict[str, Any]
+        self, server: WarmServer, code: bytes, limits: Limits, request: dict[str, Any], outputs: Sequence[str]
     ) -> tuple[Outcome, dict[str, bool]]:
         """The outcome, and the active protections if `request` asks for a probe."""
         folder = None
@@ -202,7 +212,7 @@ class LocalSandbox(BaseSandbox):
                 _fill_folder(folder, code, request["public"])
             probed = server.run(code, {**request, "folder": folder}, limits, seen)
             outcome = replace(
-                outcome_of(seen, limits),
+                outcome_of(seen, limits, outputs),
                 backend=self.name,
                 start="cold" if request["cold"] else "warm",
                 gpu=request["gpu"],

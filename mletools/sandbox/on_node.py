@@ -97,7 +97,7 @@ def _probe(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _run(request: dict[str, Any], packed: Any) -> Outcome:
-    rest = Limits(**request["limits"]), request["seed"], request["arguments"], request["observer"]
+    rest = Limits(**request["limits"]), request["seed"], request["arguments"], request["observer"], request["outputs"]
     with _prepared(request, packed) as (sandbox, public):
         return sandbox.run(request["code"], public, *rest)
 
@@ -113,7 +113,8 @@ class NodeSession:
 
         def begin() -> dict[str, bool]:
             sandbox, public = self._stack.enter_context(_prepared(request, packed))
-            self._session = sandbox.session(public, Limits(**request["limits"]), request["seed"])
+            limits = Limits(**request["limits"])
+            self._session = sandbox.session(public, limits, request["seed"], request["outputs"])
             self._stack.callback(self._session.close)
             return self._session.protections
 

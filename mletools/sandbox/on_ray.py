@@ -22,8 +22,9 @@ from typing import Any
 from .. import __version__
 from ..records.errors import ToolError
 from . import shipping
-from .interface import Cell, Limits, Outcome, Setup, check_arguments, check_public
+from .interface import OUTPUTS, Cell, Limits, Outcome, Setup, check_arguments, check_public
 from .on_node import node_session, node_task
+from .outputs import check_outputs
 from .ray_connection import connect, last_line
 from .sessions import REPLY_S, BaseSandbox, BaseSession
 
@@ -38,9 +39,11 @@ Need = dict[str, float]  # resources of a run, by Ray's names
 class RaySession(BaseSession):
     """A session that an actor holds, where an inner session runs the cells. It is lost with its node."""
 
-    def __init__(self, ray: Any, actor: Any, protections: dict[str, bool], backend: str) -> None:
+    def __init__(
+        self, ray: Any, actor: Any, protections: dict[str, bool], backend: str, outputs: Sequence[str]
+    ) -> None:
         """`actor` has opened a session of the backend."""
-        super().__init__(backend, protections)
+        super().__init__(backend, protections, outputs)
         self._ray, self._actor = ray, actor
 
     def _run(self, kind: str, text: str, wall_s: float) -> Cell:
@@ -106,18 +109,27 @@ class RaySandbox(BaseSandbox):
         return [f"Ray cluster with {_count(len(nodes), 'node')} and {_count(cores, 'CPU')}", *inner]
 
     def run(
-        self, code: str, public: Path, limits: Limits, seed: int, arguments: Sequence[str] = (), observer: str = ""
+        self,
+        code: str,
+        public: Path,
+        limits: Limits,
+        seed: int,
+        arguments: Sequence[str] = (),
+        observer: str = "",
+        outputs: Sequence[str] = OUTPUTS,
     ) -> Outcome:
         """See Sandbox.run. ToolError also if a run is lost with its node five times, or a node refuses it."""
         check_arguments(arguments)
-        request = {"code": code, "arguments": list(arguments), "observer": observer}
+        check_outputs(outputs)
+        request = {"code": code, "arguments": list(arguments), "observer": observer, "outputs": tuple(outputs)}
         outcome: Outcome = self._do(request, public, limits, seed)
         return outcome
 
-    def session(self, public: Path, limits: Limits, seed: int) -> RaySession:
+    def session(self, public: Path, limits: Limits, seed: int, outputs: Sequence[str] = OUTPUTS) -> RaySession:
         """See Sandbox.session. An actor of the cluster holds it; if its node is lost, the session is over."""
-        actor, protections = self._do({"hold": True}, public, limits, seed)
-        session = RaySession(self._ray, actor, protections, self.name)
+        check_outputs(outputs)
+        actor, protections = self._do({"hold": True, "outputs": tuple(outputs)}, public, limits, seed)
+        session = RaySession(self._ray, actor, protections, self.name, outputs)
         return self._add_session(session, lambda fit: None, ExitStack())
 
     def close(self) -> None:

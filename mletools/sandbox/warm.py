@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import mletools
 
@@ -243,7 +243,7 @@ class _Follower:
             raise ServerDied
         self._stop("timeout")
 
-    def _stop(self, reason: str) -> None:
+    def _stop(self, reason: Literal["timeout", "output"]) -> None:
         if self.seen.stopped_for is None and self.seen.code is None:
             self.seen.stopped_for = reason
             self._deadline = time.monotonic() + _END_S

@@ -200,7 +200,7 @@ class AttackTargets:
 
     def traces(self, outcome: Outcome) -> list[str]:
         """What the attack with this outcome read, reached, harmed or left; the worst first."""
-        text = b"\n".join((outcome.stdout, outcome.stderr, outcome.submission or b""))
+        text = b"\n".join((outcome.stdout, outcome.stderr, *outcome.outputs.values()))
         breaches = [f"read {place}" for word, place in self.canaries.items() if word.encode() in text]
         breaches += [f"reached {name}" for name in self._contacts()]
         breaches += self._victim.harm()
