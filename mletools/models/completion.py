@@ -35,7 +35,7 @@ def read_reply(body: bytes, exact: bool = True) -> Reply:
 
     A value that the server omits is None. `logprobs` are kept only if `exact`: by default servers (vLLM) report them
     before temperature and top_p, so at another temperature than 1 they are not those of the sampling distribution, and
-    the response does not say which they are (`HttpModel.processed_logprobs`).
+    the response does not say which they are (`ServerOptions.processed_logprobs`).
     """
     try:
         answer = joined(body) if is_stream(body) else jsonl.loads(body)

@@ -245,7 +245,7 @@ def test_the_program_needs_nothing_of_mletools(tmp_path: Path) -> None:
         f"{code.program()}\nprepare()\n{code.call(b'id%1%2%'.replace(b'%', bytes([10])))}\n"
     )
     subprocess.run([sys.executable, "-I", "judge.py"], cwd=tmp_path, check=True, env={"PATH": os.environ["PATH"]})
-    assert json.loads((tmp_path / "submission.csv").read_text()) == {"score": 2.0}
+    assert json.loads((tmp_path / code.VERDICT).read_text()) == {"score": 2.0}
 
 
 COUNTING = """
