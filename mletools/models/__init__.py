@@ -62,7 +62,7 @@ class Request:
     training: bool = False
     send_seed: bool = False
     own_temperature: float = 1.0
-    schema: Mapping[str, Any] | None = None
+    schema: Mapping[str, object] | None = None
     cache_salt: str | None = None
 
     @property
@@ -86,7 +86,7 @@ class ToolCall:
     id: str
     name: str
     arguments: str
-    extra_content: dict[str, Any] | None = None
+    extra_content: dict[str, object] | None = None
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class Reply:
     tool_calls: tuple[ToolCall, ...] = ()
     reasoning: str | None = None
     usd: float | None = None
-    sampling: dict[str, Any] | None = field(default=None, compare=False)
+    sampling: dict[str, object] | None = field(default=None, compare=False)
 
 
 class Model(Protocol):

@@ -50,7 +50,7 @@ class Response:
     problem: str = ""
 
 
-Amend = Callable[[Response], dict[str, Any] | None]
+Amend = Callable[[Response], dict[str, object] | None]
 
 
 def to_stderr(message: str) -> None:
@@ -89,7 +89,7 @@ class Served:
 
     def _request(
         self,
-        fields: dict[str, Any],
+        fields: Mapping[str, object],
         read: Callable[[bytes], Answer],
         seed: int,
         amend: Amend = lambda response: None,
@@ -196,12 +196,12 @@ class Served:
     def _without_key(self, text: str) -> str:
         return text.replace(self._key, "***") if self._key else text
 
-    def _post(self, fields: dict[str, Any]) -> Response:
+    def _post(self, fields: Mapping[str, object]) -> Response:
         import urllib3.exceptions
 
         content = json.dumps(fields).encode()
         try:
-            once: dict[str, Any] = {"retries": False, "redirect": False, "preload_content": False}
+            once = {"retries": False, "redirect": False, "preload_content": False}
             answer = self._pool.request("POST", self._address.post, body=content, headers=self._headers, **once)
             status, headers, body = answer.status, answer.headers, wire.body(answer)
         except urllib3.exceptions.NewConnectionError as error:  # inherits from TimeoutError
@@ -246,7 +246,7 @@ class HttpModel(Served):
     def _reply(self, request: Request) -> Reply:
         sent = self._dialect.fields(request)
 
-        def amend(response: Response) -> dict[str, Any] | None:
+        def amend(response: Response) -> dict[str, object] | None:
             nonlocal sent
             status, body = response.status, response.body
             if server_errors.exceeds_context(status, body):

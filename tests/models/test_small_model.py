@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 torch = pytest.importorskip("torch", reason="torch is not installed: no real language model is tested")
 transformers = pytest.importorskip("transformers", reason="transformers is not installed: no real model is tested")
 
-from mletools.models import Reply, Request, ServerOptions  # noqa: E402, ServerOptions
+from mletools.models import Reply, Request, ServerOptions  # noqa: E402
 from mletools.models.hf import HfModel  # noqa: E402
 from mletools.models.http import HttpModel  # noqa: E402
 
