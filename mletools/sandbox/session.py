@@ -16,15 +16,15 @@ import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict
-from typing import Any, Literal
+from typing import Literal
 
 from ..records.errors import ToolError
 from . import channel
 from .cgroup import memory_kills
-from .interface import Cell, Limits, Status
+from .interface import Cell, Status
 from .outputs import read_outputs
 from .pool import ServerDied
+from .request import RunRequest
 from .session_driver import BASH, DONE, ORDER, PYTHON
 from .sessions import BaseSession
 from .verdict import Observations, status_of
@@ -51,22 +51,20 @@ class _RunningCell:
 class LocalSession(BaseSession):
     """A session on one warm server; see `interface.Session`."""
 
-    def __init__(
-        self, server: WarmServer, request: dict[str, Any], limits: Limits, outputs: Sequence[str], *, exposed: bool
-    ) -> None:
+    def __init__(self, server: WarmServer, request: RunRequest, outputs: Sequence[str], *, exposed: bool) -> None:
         """Open it. `exposed`: a cell could kill its own server.
 
         ServerDied: the server ended or hung. SetUpFailed: the sandbox could not be set up. OSError: this machine is
         short of descriptors or memory.
         """
         super().__init__("local", {}, outputs)
-        self._server, self._limits, self._exposed = server, limits, exposed
+        self._server, self._limits, self._exposed = server, request.limits, exposed
         self._killing = threading.Lock()
         self._ended = False  # set under _killing, because the server may soon have another session
         self._failure = "its first process ended before the session began"
         self._number = 0
         self._seen = Observations()
-        self._output, self._cells = _send_request(server, {**request, "limits": asdict(limits)})
+        self._output, self._cells = _send_request(server, request)
         self._output_open = self._cells_open = True
         try:
             self._wait_for_start()
@@ -74,7 +72,7 @@ class LocalSession(BaseSession):
         except BaseException:
             self._close_descriptors()
             raise
-        self._deadline = (self._seen.started or 0.0) + limits.wall_s
+        self._deadline = (self._seen.started or 0.0) + request.limits.wall_s
 
     def _abort(self) -> None:
         with self._killing:
@@ -244,14 +242,14 @@ class LocalSession(BaseSession):
         self._cells.close()
 
 
-def _send_request(server: WarmServer, message: dict[str, Any]) -> tuple[int, socket.socket]:
+def _send_request(server: WarmServer, request: RunRequest) -> tuple[int, socket.socket]:
     """Ask `server` for a session; the descriptor of its output, and the socket for its cells."""
     script = os.memfd_create("session", os.MFD_CLOEXEC)
     output, output_end = output_pipe()
     cells, cells_end = socket.socketpair()
     try:
         cells.setblocking(False)
-        server.order(message, [script, output_end, output_end, cells_end.fileno()])
+        server.order({"run": request.fields()}, [script, output_end, output_end, cells_end.fileno()])
     except BaseException:
         os.close(output)
         cells.close()

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Literal
+from typing import Literal
 
+from .channel import Packet
 from .interface import Limits, Outcome, Status
 from .outputs import read_outputs
 
@@ -34,7 +35,7 @@ class Observations:
     stdout: bytes = b""
     stderr: bytes = b""
 
-    def note(self, message: dict[str, Any], descriptors: Sequence[int]) -> None:
+    def note(self, message: Packet, descriptors: Sequence[int]) -> None:
         """Add an event of the server and its descriptors."""
         event = message["event"]
         if event == "work":
