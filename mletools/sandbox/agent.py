@@ -12,18 +12,19 @@ import queue
 import signal
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, BinaryIO, TypedDict, TypeVar
 
 from ..records.errors import ToolError
 from . import landlock, linux, shipping
 from .cgroup import memory_kills
 from .interface import OUTPUTS, Cell, Limits, Outcome, Setup
 from .local import LocalSandbox
+from .mounts import Hidden
 from .outputs import check_handed_out
 from .pool import DiedTwice
 from .process_tree import remove_folder
@@ -47,11 +48,54 @@ if config:
     serve(sys.stdin.buffer, config)
 """
 
-Message = tuple[dict[str, Any], bytes]
 R = TypeVar("R", Outcome, Cell)
 
 
-def packet(message: dict[str, Any], content: bytes = b"") -> bytes:
+class AgentConfig(TypedDict):
+    """What an agent is started with."""
+
+    namespaces: bool
+    hidden: Hidden | None
+    preimport: Sequence[str]
+    start: str
+    gpu: bool
+
+
+class Order(TypedDict, total=False):
+    """What an agent is to do: put, list, run, open, python, bash or close, with what that needs."""
+
+    do: str
+    digest: str | None  # of a public folder; None: the mounted one
+    weight: int  # put: bytes on the container's disk
+    code: str
+    limits: dict[str, Any]  # Limits, as JSON
+    seed: int
+    arguments: list[str]
+    observer: str
+    outputs: list[str]
+    text: str  # of a cell
+    wall_s: float
+
+
+class Answer(TypedDict, total=False):
+    """What an agent answers."""
+
+    error: str
+    absent: str | None  # the digest of a public folder that is to be put
+    names: list[str]  # list
+    protections: dict[str, bool]  # the greeting
+    hidden: Hidden
+    notes: list[str]
+    weaker_because: str | None
+    fields: dict[str, Any]  # of an Outcome or a Cell without its bytes, as JSON
+    outputs: list[str]  # the names of its outputs
+    sizes: list[int]  # of its streams and its outputs, in the content
+
+
+Message = tuple[Answer, bytes]
+
+
+def packet(message: Mapping[str, object], content: bytes = b"") -> bytes:
     """The encoding of a message."""
     return json.dumps({**message, "size": len(content)}).encode() + b"\n" + content
 
@@ -64,7 +108,7 @@ def message_of(result: Outcome | Cell) -> Message:
     return {"fields": fields, "outputs": list(outputs), "sizes": [len(part) for part in parts]}, b"".join(parts)
 
 
-def read_result(kind: type[R], outputs: Sequence[str], message: dict[str, Any], content: bytes) -> R:
+def read_result(kind: type[R], outputs: Sequence[str], message: Answer, content: bytes) -> R:
     """The inverse of `message_of`. ToolError: it hands out what is none of the declared `outputs`."""
     check_handed_out(message["outputs"], outputs)
     ends = [*accumulate(message["sizes"], initial=0)]
@@ -76,16 +120,16 @@ def read_result(kind: type[R], outputs: Sequence[str], message: dict[str, Any], 
     return kind(**fields)
 
 
-def serve(source: BinaryIO, config: dict[str, Any]) -> None:
+def serve(source: BinaryIO, config: AgentConfig) -> None:
     """Follow the orders on `source` until its end, which ends this process and so the container."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     linux.prctl(linux.PR_SET_DUMPABLE, 0)  # so that no process can open its streams through /proc
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    orders: queue.SimpleQueue[Message] = queue.SimpleQueue()
+    orders: queue.SimpleQueue[tuple[Order, bytes]] = queue.SimpleQueue()
     threading.Thread(target=_receive, args=(source, orders), daemon=True).start()
 
-    def reply(message: dict[str, Any], content: bytes = b"") -> None:
+    def reply(message: Answer, content: bytes = b"") -> None:
         replies.write(packet(message, content))
         replies.flush()
 
@@ -107,7 +151,7 @@ def _text_of(error: Exception) -> str:
     return str(error) if isinstance(error, (ToolError, OSError)) else f"{type(error).__name__}: {error}"
 
 
-def _receive(source: BinaryIO, orders: queue.SimpleQueue[Message]) -> None:
+def _receive(source: BinaryIO, orders: queue.SimpleQueue[tuple[Order, bytes]]) -> None:
     # In a thread of its own, to end during a run as well once the command has gone.
     with suppress(ValueError):
         while line := source.readline():
@@ -117,23 +161,23 @@ def _receive(source: BinaryIO, orders: queue.SimpleQueue[Message]) -> None:
 
 
 class _Agent:
-    def __init__(self, config: dict[str, Any]) -> None:
+    def __init__(self, config: AgentConfig) -> None:
         setup = Setup(1, tuple(config["preimport"]), config["start"], ("0",) if config["gpu"] else ())
         self._sandbox = LocalSandbox(setup, namespaces=config["namespaces"], hidden=config["hidden"])
         self._protections = self._sandbox.protections
         self._store = _Store(Path(PLACE, "public"))
         self._sessions: list[LocalSession] = []
-        self.greeting = {
+        self.greeting: Answer = {
             "protections": self._protections,
             "hidden": self._sandbox.hidden,
             "notes": self._sandbox.notes,
             "weaker_because": self._sandbox.weaker_because,
         }
 
-    def follow(self, order: dict[str, Any], content: bytes) -> Message:
+    def follow(self, order: Order, content: bytes) -> Message:
         """The reply to an order."""
         if order["do"] == "put":
-            self._store.put(order["digest"], order["weight"], content)
+            self._store.put(str(order["digest"]), order["weight"], content)
             return {}, b""
         if order["do"] == "list":
             return {"names": sorted(os.listdir(BOUND))}, b""

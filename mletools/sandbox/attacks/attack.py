@@ -9,7 +9,7 @@ import json
 import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ..interface import Limits, Outcome
 from .targets import AttackTargets
@@ -126,7 +126,7 @@ class Verdict(NamedTuple):
 Rule = Callable[[Outcome, AttackTargets], Verdict]
 
 
-def program(known: Mapping[str, Any], code: str) -> str:
+def program(known: Mapping[str, object], code: str) -> str:
     """The source of a hostile program; `known` is its W, and "tried" on stdout marks its regular end."""
     preamble = _PREAMBLE.replace("KNOWN", repr(json.dumps(dict(known))))
     return preamble + textwrap.dedent(code) + "\nprint('tried', flush=True)\n"
