@@ -232,7 +232,7 @@ def test_two_files_of_one_name_are_refused(tmp_path: Path) -> None:
     box = tmp_path / "box"
     box.mkdir()
     with pytest.raises(ToolError, match="two files of the metric have the same name"):
-        code.lay_out(task, tmp_path, box)
+        code.lay_out(task["metric"], task["answers"], tmp_path, box)
 
 
 def test_the_program_needs_nothing_of_mletools(tmp_path: Path) -> None:
