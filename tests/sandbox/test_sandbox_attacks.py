@@ -27,7 +27,7 @@ from conftest import mostly_slow
 import mletools
 from mletools.records.errors import ToolError
 from mletools.sandbox import Limits, Outcome, Sandbox, Setup
-from mletools.sandbox.attacks import ATTACKS, Attack, AttackTargets, memory_use
+from mletools.sandbox.attacks import ATTACKS, Attack, AttackTargets, memory_use, program
 from mletools.sandbox.container import DockerSandbox
 from mletools.sandbox.local import LocalSandbox
 from mletools.sandbox.on_ray import RaySandbox
@@ -38,6 +38,14 @@ PACKAGE_ROOT = str(Path(mletools.__file__).parent.parent)
 SMALL_SERVER = ("json",)
 PLAIN = Attack("any", "files", "")
 NO_SUBMISSION: tuple[dict[str, bytes], dict[str, str]] = ({}, {"submission.csv": "no submission.csv"})
+
+
+def test_every_attack_is_a_program_of_its_own() -> None:
+    programs = [program({}, attack.code) for attack in ATTACKS]
+    assert len({attack.name for attack in ATTACKS}) == len(set(programs)) == len(ATTACKS) > 100
+    for text in [*programs, *(program({}, attack.followed_by) for attack in ATTACKS if attack.followed_by)]:
+        compile(text, "attack", "exec")
+        assert "\n#: " not in text and "\n#+ " not in text
 
 
 class BareSandbox:
