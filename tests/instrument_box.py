@@ -38,7 +38,7 @@ def watched(code: str, public: Path, mode: str = "ast") -> str:
     """The observer's text for a program."""
     result = instrument(code)
     assert result.sites is not None, result.problem
-    return observer_text({"nonce": NONCE, "sites": result.sites, "mode": mode}, describe(public))
+    return observer_text(NONCE, result.sites, describe(public), waits=mode == "lm")
 
 
 def run(box: LocalSandbox, public: Path, code: str) -> tuple[str, Outcome]:

@@ -1,15 +1,17 @@
 """mle-sandbox: run each solution where it can do no harm."""
 
-from typing import Any
+from typing import Any, cast
 
 import click
 
 from .. import cli
 from ..cli_options import options
 from ..records.errors import OptionError, ToolError
-from ..rollout.execution import ProgramRunner, ran_before
+from ..records.rollout import Rollout
+from ..run import Work
 from ..sandbox import Sandbox
 from ..sandbox.options import SandboxOptions, check_protections
+from ..sandbox.programs import ProgramRunner, ran_before
 
 
 def attack(run: cli.Run, sandbox: Sandbox, slots: int) -> None:
@@ -63,7 +65,9 @@ def main(run: cli.Run, selftest: bool, box: SandboxOptions) -> None:
             return
         check_protections(sandbox, run.say)
 
-        def count(rollout: dict[str, Any]) -> None:
+        def count(record: dict[str, Any]) -> None:
+            rollout = cast(Rollout, record)
             run.counts["ran in mle-rollout" if ran_before(rollout) else rollout["execution"]["status"]] += 1
 
-        run.each(ProgramRunner(sandbox, box.limits(300.0), run.data, run.seed), "rollout", watch=count)
+        runner = ProgramRunner(sandbox, box.limits(300.0), run.data, run.seed)
+        run.each(cast(Work, runner), "rollout", watch=count)

@@ -12,15 +12,16 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 from ..records.errors import RecordError, ToolError
+from ..records.task import MetricSpec
 from .table import Invalid
 
 PREFIX = "mle-grade-"
+VERDICT = "verdict.json"  # the output of the program
 FRESH_S = 60.0
 
 
@@ -62,18 +63,17 @@ def _sweep(root: Path) -> None:
                 os.close(handle)
 
 
-def lay_out(task: Mapping[str, Any], folder: Path, place: Path) -> None:
+def lay_out(metric: MetricSpec, answers: str, folder: Path, place: Path) -> None:
     """Copy the program's input into the empty folder `place`: the metric, the answers, and the files of metric.files.
 
     ToolError: a file is missing.
     """
-    metric = task["metric"]
     request = {
         "file": Path(metric["file"]).name,
         "style": metric.get("style", "function"),
-        "answers": Path(task["answers"]).name,
+        "answers": Path(answers).name,
     }
-    for name in {metric["file"], task["answers"], *metric.get("files", [])}:
+    for name in {metric["file"], answers, *metric.get("files", [])}:
         target = place / Path(name).name
         if target.exists():
             raise ToolError(f"{folder / name}: two files of the metric have the same name")
@@ -121,13 +121,12 @@ REASONS = {
 }
 
 
-def read_score(task: Mapping[str, Any], status: str, output: bytes | None, stderr: bytes) -> float:
-    """The score in the program's output. Invalid where the metric rejects the submission.
+def read_score(name: str, status: str, output: bytes | None, stderr: bytes) -> float:
+    """The score in the program's output; `name` is the metric's file. Invalid where the metric rejects the submission.
 
     MetricFailed where the metric raises, ends its process, hits a limit or leaves no result. RecordError where it cannot
     be loaded, or where the machine failed: it was killed from outside, a disk was full.
     """
-    name = task["metric"]["file"]
     if status != "ok":
         message = ended_badly(name, status, stderr)
         raise MetricFailed(message, REASONS[status], limit=True) if status in REASONS else RecordError(message)

@@ -1,7 +1,7 @@
 """Runs inside a sandbox session: loads a metric that is code once, and applies it to each submission.
 
 Reads ./input: judge.json {"file", "style", "answers"}, the metric's file and those beside it, the answers. `judge` is
-called for each submission. It writes JSON to ./submission.csv, the one file that leaves a sandbox: {"score": number},
+called for each submission. It writes JSON to ./verdict.json, which the sandbox hands out: {"score": number},
 {"invalid": reason} or {"error": trace, "by": who failed, "type": the exception's, "said": its text}. Who failed is the
 metric on this submission ("metric"), the metric whatever it judges ("loading") or the machine ("machine"). It runs in a
 fork of the process that loaded the metric, so submissions share no memory. A submission that pandas cannot read is invalid. Styles:
@@ -26,13 +26,13 @@ import runpy
 import signal
 import sys
 import traceback
-import types
 from collections.abc import Sequence
 from importlib.machinery import ModuleSpec
-from typing import Any
+from types import ModuleType
+from typing import Any, TypedDict
 
 HOME = os.getcwd()
-INPUT, SUBMISSION, RESULT = (os.path.join(HOME, name) for name in ("input", "judged.csv", "submission.csv"))
+INPUT, SUBMISSION, RESULT = (os.path.join(HOME, name) for name in ("input", "judged.csv", "verdict.json"))
 LOADED: dict[str, Any] = {}  # the metric's module; empty for a script, which runs each time
 # What a machine lacks, or somebody outside does; no submission is to blame for it.
 SHORTAGES = {
@@ -61,7 +61,7 @@ class _Beside(importlib.abc.MetaPathFinder):
     """Finds mlebench.competitions.NAME.module among the files beside the metric; its packages are empty."""
 
     def find_spec(
-        self, name: str, path: Sequence[str] | None = None, target: types.ModuleType | None = None
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         if not name.startswith("mlebench.competitions"):
             return None
@@ -75,12 +75,12 @@ class _Empty(importlib.abc.Loader):
     def create_module(self, spec: ModuleSpec) -> None:
         return None
 
-    def exec_module(self, module: types.ModuleType) -> None:
+    def exec_module(self, module: ModuleType) -> None:
         pass
 
 
 def _stand_in(name: str, **contents: Any) -> None:
-    module = types.ModuleType(name)
+    module = ModuleType(name)
     module.__path__ = []
     module.__dict__.update(contents)
     sys.modules[name] = module
@@ -129,14 +129,25 @@ def read_submission() -> Any:
         raise Unreadable(f"the file cannot be read as CSV: {' '.join(str(error).split())}") from None
 
 
-def load(path: str) -> dict[str, Any]:
+class Verdict(TypedDict, total=False):
+    """The score; or why the submission is invalid; or an error, by whom, of which type, in its own words."""
+
+    score: float
+    invalid: str
+    error: str
+    by: str
+    type: str
+    said: str
+
+
+def load(path: str) -> ModuleType:
     """Import the metric's file as a module of a benchmark's package, so that it can import the files beside it."""
     spec = importlib.util.spec_from_file_location("mlebench.competitions.judged.metric", path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
-    return vars(module)
+    return module
 
 
 def by_function(path: str, answers: str) -> Any:
@@ -179,12 +190,12 @@ def prepare() -> None:
     if request["style"] == "script":
         return
     try:
-        LOADED.update(load(os.path.join(INPUT, request["file"])))
+        LOADED.update(vars(load(os.path.join(INPUT, request["file"]))))
     except Exception:
         LOADED["mletools error"] = traceback.format_exc()
 
 
-def verdict(content: bytes) -> dict[str, Any]:
+def verdict(content: bytes) -> Verdict:
     """The metric's verdict on a submission, as JSON values."""
     if "mletools error" in LOADED:
         return {"error": LOADED["mletools error"][-4000:], "by": "loading"}
@@ -211,7 +222,7 @@ def of_machine(error: BaseException | None) -> bool:
     return isinstance(error, OSError) and error.errno in SHORTAGES
 
 
-def write_result(result: dict[str, Any]) -> None:
+def write_result(result: Verdict) -> None:
     with open(RESULT, "w", encoding="utf-8") as file:
         file.write(json.dumps(result))
 

@@ -15,6 +15,8 @@ import zlib
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
+from .facts import ColumnFacts
+
 _ROWS, _COLUMNS, _ENTRIES = 2000, 15, 300  # looked at, of a table; of a text
 FEW = 30  # values of a column that is described by their shares
 KEPT = 256  # values of any other column
@@ -45,7 +47,7 @@ class Column(NamedTuple):
     last: int
 
 
-def described(columns: list[dict[str, Any]]) -> list[Column]:
+def described(columns: list[ColumnFacts]) -> list[Column]:
     """The columns that tables.py describes."""
     return [Column(each.get("shares", []), frozenset(each.get("keys", ())), each.get("last", -1)) for each in columns]
 

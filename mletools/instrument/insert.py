@@ -13,10 +13,10 @@ is parsed and must equal the original program once the reports are removed.
 import ast
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from ..records.programs import parse_program
 from .calls import Place, earned
+from .facts import Sites
 from .operations import MARKERS
 from .removal import same_program, without_reports
 from .sites import call_sites, place_sites
@@ -49,7 +49,7 @@ class Instrumented:
     code: str | None
     markers: list[str]
     problem: str | None
-    sites: dict[str, list[list[Any]]] | None = None
+    sites: Sites | None = None
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ from threading import get_ident
 from typing import Any
 
 from .evidence import Rows, described
+from .facts import ObserverSettings
 from .judging import LOADED, Library, has_gradients, holds_something, is_scalar, owner_of, quiet, rows_in
 from .weaving import hook_calls, weave
 
@@ -63,7 +64,7 @@ class _Hooks:
 class Observer:
     """The observations of one program."""
 
-    def __init__(self, config: dict[str, Any]) -> None:
+    def __init__(self, config: ObserverSettings) -> None:
         """config: tokens (by marker), calls and places (see sites.py), data (see tables.py), table, waits: for places."""
         self.tokens: dict[int, str] = dict(enumerate(config["tokens"]))
         self.flags: dict[int, int] = {at: flags for at, flags, _ in config["calls"]}
@@ -456,7 +457,7 @@ class Observer:
             self.looking = False
 
 
-def compiled(text: bytes, script: str, config: dict[str, Any]) -> types.CodeType:
+def compiled(text: bytes, script: str, config: ObserverSettings) -> types.CodeType:
     """The program `text`, compiled with hooks. On any error the caller compiles it without."""
     observer = Observer(config)
     hooks = _Hooks()

@@ -16,6 +16,7 @@ from typing import Any
 from ..records.sources import joined
 from . import evidence, judging, observer, operations, weaving
 from .calls import Around, Place, calls_of, is_of_training_rows, is_watched
+from .facts import DataFacts, ObserverSettings, Sites
 from .names import Names, dotted, words
 from .operations import MARKERS
 
@@ -57,13 +58,13 @@ def tokens_of(nonce: str) -> list[str]:
     return [f"[mle:{hashlib.sha256((nonce + marker).encode()).hexdigest()[:16]}]" for marker in MARKERS]
 
 
-def observer_text(instrument: dict[str, Any], data: dict[str, Any]) -> str:
-    """The module that compiles and watches a program in the sandbox; `data`: see tables.describe."""
-    config = {
-        "tokens": tokens_of(instrument["nonce"]),
-        "calls": instrument["sites"]["calls"],
-        "places": instrument["sites"]["places"],
-        "waits": instrument["mode"] == "lm",
+def observer_text(nonce: str, sites: Sites, data: DataFacts, *, waits: bool = False) -> str:
+    """The module that compiles and watches a program in the sandbox; `waits` for the places, which a model has put."""
+    config: ObserverSettings = {
+        "tokens": tokens_of(nonce),
+        "calls": sites["calls"],
+        "places": sites["places"],
+        "waits": waits,
         "data": data,
         "table": _table(),
     }

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from .evidence import FEW, KEPT, key_of, shares_of
+from .facts import ColumnFacts, DataFacts
 from .names import words_of
 
 _LARGEST = 8 << 20  # bytes of tables that are read; larger ones are not described
@@ -17,7 +18,7 @@ _MOST_COLUMNS = 60
 _TABLES = (".csv", ".tsv")
 
 
-def describe(public: Path) -> dict[str, Any]:
+def describe(public: Path) -> DataFacts:
     """The task's data in `public`.
 
     rows: possible numbers of rows of a test prediction, empty where unknown; least: the fewest rows that count as
@@ -27,7 +28,7 @@ def describe(public: Path) -> dict[str, Any]:
 
 
 @functools.cache
-def _describe(public: str) -> dict[str, Any]:
+def _describe(public: str) -> DataFacts:
     rows, others, tables, is_only_tables = set(), [], [], True
     for path in sorted(Path(public).iterdir()):
         is_test = bool(words_of(path.stem) & {"test", "submission", "tests"})
@@ -47,7 +48,7 @@ def _describe(public: str) -> dict[str, Any]:
     return {"rows": sorted(rows - {0}), "least": least, "columns": columns}
 
 
-def _columns(path: Path) -> list[dict[str, Any]]:
+def _columns(path: Path) -> list[ColumnFacts]:
     """The described columns of a table; not its row numbers."""
     with path.open(encoding="utf-8", errors="replace", newline="") as file:
         lines = csv.reader(file, delimiter="\t" if path.suffix == ".tsv" else ",")
@@ -60,7 +61,7 @@ def _columns(path: Path) -> list[dict[str, Any]]:
     return [each for each in described if each is not None]
 
 
-def _column(texts: Iterable[str]) -> dict[str, Any] | None:
+def _column(texts: Iterable[str]) -> ColumnFacts | None:
     values = [_value(text) for text in texts if text.strip()]
     distinct = len(set(values))
     if distinct < 2 or _are_numbers_of_rows(values):

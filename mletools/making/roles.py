@@ -22,6 +22,7 @@ from ..records.ids import bytes_digest, canonical, derive_seed
 from ..rollout.metered_model import MeteredModel
 from ..sandbox import Limits, Sandbox, Setup, open_sandbox
 from ..tasks.roles import (
+    FOLDER,
     SCRIPT,
     Answer,
     Examine,
@@ -115,10 +116,8 @@ class ScriptBox:
             for name, content in {**inputs, SCRIPT: code.encode()}.items():
                 (place / name).write_bytes(content)
                 (place / name).chmod(0o644)
-            outcome = self.sandbox.run(program(), place, self.limits, seed)
-        return script_run(
-            outcome.status, outcome.stdout, outcome.stderr, outcome.submission, outcome.submission_problem
-        )
+            outcome = self.sandbox.run(program(), place, self.limits, seed, outputs=(FOLDER,))
+        return script_run(outcome.status, outcome.stdout, outcome.stderr, outcome.outputs, outcome.problems)
 
 
 # --- the maker --------------------------------------------------------------------------------------------------------

@@ -62,7 +62,7 @@ class Request:
     training: bool = False
     send_seed: bool = False
     own_temperature: float = 1.0
-    schema: Mapping[str, Any] | None = None
+    schema: Mapping[str, object] | None = None
     cache_salt: str | None = None
 
     @property
@@ -86,7 +86,7 @@ class ToolCall:
     id: str
     name: str
     arguments: str
-    extra_content: dict[str, Any] | None = None
+    extra_content: dict[str, object] | None = None
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class Reply:
     tool_calls: tuple[ToolCall, ...] = ()
     reasoning: str | None = None
     usd: float | None = None
-    sampling: dict[str, Any] | None = field(default=None, compare=False)
+    sampling: dict[str, object] | None = field(default=None, compare=False)
 
 
 class Model(Protocol):
@@ -136,59 +136,45 @@ class Model(Protocol):
     def close(self) -> None: ...
 
 
-def open_model(
-    spec: str,
-    *,
-    url: str | None = None,
-    key_file: str | None = None,
-    key_env: str | None = DEFAULT_KEY,
-    options: Mapping[str, Any] | None = None,
-    timeout: float = 600.0,
-    retries: int = 6,
-    wait_for_server: float = 0.0,
-    batch: int = 64,
-    processed_logprobs: bool = False,
-    structured: str = "auto",
-) -> Model:
-    """The model of `spec`: `scripted[:LEVEL,...]`, `hf:PATH`, `vllm:PATH`, or the name of a model at the server `url`.
+@dataclass(frozen=True)
+class ServerOptions:
+    """A server, and how it is asked."""
 
-    Only a server's model uses `key_file`, `key_env` (a variable with the key; None: no key is sent), `options` (further
-    fields of a request), `timeout` (seconds per request), `retries`, `wait_for_server` (seconds),
-    `processed_logprobs` (the server reports logprobs after temperature and top_p) and `structured`, one of
-    structured.CHOICES; only `hf` uses `batch` (sequences
-    at once). ToolError: no `url` for a server's model, an unknown level, a library that is not installed.
+    url: str = ""  # with or without /v1; user:password@ is sent, never shown; "": no server
+    key_file: str | None = None  # comes before key_env
+    key_env: str | None = DEFAULT_KEY  # the variable with the key; None: no key is sent
+    timeout: float = 600.0  # seconds for one answer
+    retries: int = 6  # further tries
+    backoff: float = 0.5  # seconds before the first of them; each next comes after twice the time
+    wait_for_server: float = 0.0  # seconds in which a server that is not ready costs no try
+    fields: Mapping[str, object] = field(default_factory=dict)  # the user's own, of each request to a model
+    processed_logprobs: bool = False  # the server reports logprobs after temperature and top_p
+    structured: str = "auto"  # one of structured.CHOICES
+
+
+def open_model(spec: str, server: ServerOptions | None = None, batch: int = 64) -> Model:
+    """The model of `spec`: `scripted[:LEVEL,...]`, `hf:PATH`, `vllm:PATH`, or the name of a model at the `server`.
+
+    Only `hf` uses `batch` (sequences at once). ToolError: no `server` for a server's model, an unknown level, a library
+    that is not installed.
     """
-    kind, rest = _kind(spec, url)
-    if kind == "scripted":
-        return _engine("scripted", rest)
-    if kind in ("hf", "vllm"):
-        return _engine(kind, rest, **({"batch": batch} if kind == "hf" else {}))
-    return _engine(
-        "http",
-        spec,
-        url=url,
-        key_file=key_file,
-        key_env=key_env,
-        options=options,
-        timeout=timeout,
-        retries=retries,
-        wait_for_server=wait_for_server,
-        processed_logprobs=processed_logprobs,
-        structured=structured,
-    )
+    kind, rest = _kind(spec, server)
+    if kind == "http":
+        return _engine(kind, spec, server)
+    return _engine(kind, rest, **({"batch": batch} if kind == "hf" else {}))
 
 
-def check_model(spec: str, *, url: str | None, key_file: str | None, key_env: str | None) -> None:
+def check_model(spec: str, server: ServerOptions) -> None:
     """Check the arguments of `open_model` without loading a checkpoint and without a server. ToolError as there."""
-    kind, rest = _kind(spec, url)
+    kind, rest = _kind(spec, server)
     if kind == "scripted":
         _engine("scripted", rest).close()
     elif kind == "http":
-        read_address(url or "", CHAT, "--model-url")
-        read_key(key_file, key_env)
+        read_address(server.url, CHAT, "--model-url")
+        read_key(server.key_file, server.key_env)
 
 
-def _kind(spec: str, url: str | None) -> tuple[str, str]:
+def _kind(spec: str, server: ServerOptions | None) -> tuple[str, str]:
     """(the name in ENGINES, what the engine opens). ToolError: the name or the address is missing."""
     kind, _, rest = spec.partition(":")
     if kind == "scripted":
@@ -199,7 +185,7 @@ def _kind(spec: str, url: str | None) -> tuple[str, str]:
         return kind, rest
     if not spec:
         raise ToolError("no model: name one, e.g. scripted, hf:PATH, or a model that a server at --model-url serves")
-    if not url:
+    if server is None or not server.url:
         raise ToolError(
             f"{spec}: a server's model needs its address: give --model-url or MLE_MODEL_URL"
             " (or name scripted or hf:PATH, which need none)"

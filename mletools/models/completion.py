@@ -8,12 +8,13 @@ choice.
 
 import json
 import math
-from typing import Any
+from typing import Any, TypeVar
 
 from ..records import jsonl
 from . import Reply, ToolCall
 from .streaming import CUT, is_stream, joined
 
+Kind = TypeVar("Kind")
 NO_COMPLETION = "the body is no chat completion"
 # vLLM while it shuts down; Gemini, whose model wrote a call that its server could not read; a stream that was cut.
 BROKEN_OFF = ("abort", "error", "MALFORMED_FUNCTION_CALL", "malformed_function_call", CUT)
@@ -35,7 +36,7 @@ def read_reply(body: bytes, exact: bool = True) -> Reply:
 
     A value that the server omits is None. `logprobs` are kept only if `exact`: by default servers (vLLM) report them
     before temperature and top_p, so at another temperature than 1 they are not those of the sampling distribution, and
-    the response does not say which they are (`HttpModel.processed_logprobs`).
+    the response does not say which they are (`ServerOptions.processed_logprobs`).
     """
     try:
         answer = joined(body) if is_stream(body) else jsonl.loads(body)
@@ -80,7 +81,7 @@ def read_reply(body: bytes, exact: bool = True) -> Reply:
     )
 
 
-def _text_and_reasoning(message: dict[str, Any]) -> tuple[str, str]:
+def _text_and_reasoning(message: dict[str, object]) -> tuple[str, str]:
     """The text and the reasoning of a message, whose content is a text or a list of typed parts."""
     content = message.get("content")
     texts, thoughts = list[str](), list[str]()
@@ -93,7 +94,7 @@ def _text_and_reasoning(message: dict[str, Any]) -> tuple[str, str]:
     return "".join(texts), apart or "".join(thoughts)
 
 
-def _part_text(part: dict[str, Any]) -> str:
+def _part_text(part: dict[str, object]) -> str:
     """The text of a part: {"type": "text", "text"}, Mistral's {"type": "thinking", "thinking": [parts]}, or a refusal."""
     value = next((part[key] for key in ("text", "thinking", "reasoning", "refusal") if part.get(key) is not None), "")
     if isinstance(value, list):
@@ -107,11 +108,11 @@ def _answer_in_reasoning(reasoning: str) -> tuple[str, str]:
     return (text.strip("\n"), thoughts) if mark and text.strip() else ("", reasoning)
 
 
-def _is_text(value: dict[str, Any], key: str) -> bool:
+def _is_text(value: dict[str, object], key: str) -> bool:
     return isinstance(value.get(key), str)
 
 
-def _of(holder: dict[str, Any], key: str, kind: type) -> Any:
+def _of(holder: dict[str, object], key: str, kind: type[Kind]) -> Kind | None:
     """The value, or None where there is none; ValueError if it is not of `kind`."""
     value = holder.get(key)
     if value is None or isinstance(value, kind):
@@ -124,7 +125,7 @@ def _kind(value: Any) -> str:
     return names.get(type(value), "a number")
 
 
-def _count(holder: dict[str, Any], key: str) -> int | None:
+def _count(holder: dict[str, object], key: str) -> int | None:
     value = holder.get(key)
     if value is None or (isinstance(value, int) and not isinstance(value, bool) and 0 <= value < MOST_COUNT):
         return value

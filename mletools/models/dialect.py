@@ -8,9 +8,8 @@ Not covered: connections and retries (http), reading errors (server_errors) and 
 
 import re
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from . import Reply, Request, server_errors, structured
 
@@ -56,19 +55,20 @@ class Dialect:
     """
 
     def __init__(
-        self, name: str, options: Mapping[str, Any], say: Callable[[str], None], json: str = structured.CHOICES[0]
+        self, name: str, options: Mapping[str, object], say: Callable[[str], None], json: str = structured.CHOICES[0]
     ) -> None:
         self.name, self.options, self._say, self._json = name, dict(options), say, json
         self._lock = threading.Lock()
         self.known = Known(streams=bool(self.options.pop("stream", False)))
 
-    def fields(self, request: Request) -> dict[str, Any]:
+    def fields(self, request: Request) -> dict[str, object]:
         """The JSON fields of a request."""
         known = self.known
-        fields: dict[str, Any] = {"model": self.name, "messages": _messages(request.messages, known)}
+        messages = _messages(request.messages, known)
+        fields: dict[str, object] = {"model": self.name, "messages": messages}
         if (form := self._form(request, known)) and request.schema is not None:
-            last = fields["messages"][-1]
-            fields["messages"][-1] = {**last, "content": structured.told(last["content"], request.schema)}
+            last = messages[-1]
+            messages[-1] = {**last, "content": structured.told(str(last["content"]), request.schema)}
             fields[structured.FIELD] = structured.response_format(form, request.schema)
         temperature, top_p = request.temperature, request.top_p
         if request.training:
@@ -105,13 +105,14 @@ class Dialect:
         free = request.schema is None or request.training or not wanted
         return "" if free or structured.FIELD in {*known.dropped, *self.options} else known.json
 
-    def sampling(self, request: Request, sent: Mapping[str, Any]) -> dict[str, Any]:
+    def sampling(self, request: Request, sent: Mapping[str, object]) -> dict[str, object]:
         """What records say of the fields that were `sent`; see Reply."""
-        sampling: dict[str, Any] = {name: sent.get(name) for name in ("temperature", "top_p")}
+        sampling: dict[str, object] = {name: sent.get(name) for name in ("temperature", "top_p")}
         if self.options:
             sampling["options"] = {name: sent.get(name) for name in self.options}
         if request.schema is not None and structured.FIELD not in self.options:
-            sampling[structured.FIELD] = sent.get(structured.FIELD, {}).get("type")
+            form = sent.get(structured.FIELD)
+            sampling[structured.FIELD] = form.get("type") if isinstance(form, Mapping) else None
         return sampling
 
     def drop(self, names: Collection[str], notice: str = "the server refuses {}: not sent from now on") -> None:
@@ -122,7 +123,7 @@ class Dialect:
         if new:
             self._say(notice.format(", ".join(name for name in OPTIONAL if name in new)))
 
-    def spoils(self, sent: Mapping[str, Any], reply: Reply) -> bool:
+    def spoils(self, sent: Mapping[str, object], reply: Reply) -> bool:
         """Whether the format has cost the answer: then it is not asked for any more, and the request is sent again."""
         if structured.FIELD not in sent or structured.FIELD in self.options:
             return False
@@ -142,7 +143,7 @@ class Dialect:
             with self._lock:
                 self.known = replace(self.known, reasoning_key=name)
 
-    def learn(self, status: int, body: bytes, sent: Mapping[str, Any]) -> bool:
+    def learn(self, status: int, body: bytes, sent: Mapping[str, object]) -> bool:
         """Whether a refused request is to be sent again because fields() has changed since `sent`."""
         with self._lock:
             if self._amended(sent):
@@ -153,7 +154,7 @@ class Dialect:
             self._say(notice)
         return changed
 
-    def _amended(self, sent: Mapping[str, Any]) -> bool:
+    def _amended(self, sent: Mapping[str, object]) -> bool:
         """Whether another thread has learnt meanwhile what this request met."""
         known = self.known
         old_name = any(name in sent and other not in sent for name, other in known.renamed)
@@ -161,7 +162,7 @@ class Dialect:
         return old_name or old_form or bool(known.dropped & sent.keys()) or known.streams > ("stream" in sent)
 
 
-def _learnt(known: Known, status: int, body: bytes, sent: Mapping[str, Any]) -> tuple[Known, str]:
+def _learnt(known: Known, status: int, body: bytes, sent: Mapping[str, object]) -> tuple[Known, str]:
     """What is known after an error, and the notice of a change."""
     names = server_errors.refused_parameters(body, [name for name in sent if name not in ("model", "messages")])
     message = server_errors.error_message(body)
@@ -199,7 +200,7 @@ def _learnt(known: Known, status: int, body: bytes, sent: Mapping[str, Any]) -> 
     return replace(known, dropped=known.dropped | refused), f"the server refuses {listed}: not sent from now on"
 
 
-def _has_schema(sent: Mapping[str, Any]) -> bool:
+def _has_schema(sent: Mapping[str, object]) -> bool:
     form = sent.get(structured.FIELD)
     return isinstance(form, Mapping) and form.get("json_schema", {}).get("name") == "answer"
 
@@ -217,10 +218,11 @@ def _reasoning_named(message: str) -> str | None:
     return match and match[0].strip("'\"`.]")
 
 
-def _learnt_reasoning(known: Known, key: str, message: str, sent: Mapping[str, Any]) -> tuple[Known, str]:
+def _learnt_reasoning(known: Known, key: str, message: str, sent: Mapping[str, object]) -> tuple[Known, str]:
     """Send reasoning back with all messages where a server demands that, with none where it refuses it."""
     if re.search(_REFUSED, message, re.I):
-        was_sent = any(name in each for each in sent["messages"] for name in REASONING)
+        messages = sent["messages"]
+        was_sent = isinstance(messages, list) and any(name in each for each in messages for name in REASONING)
         known = replace(known, reasoning="none") if was_sent else known
         return known, "the server refuses the model's reasoning with the messages: not sent from now on"
     if re.search(_DEMANDED, message, re.I):
@@ -229,11 +231,11 @@ def _learnt_reasoning(known: Known, key: str, message: str, sent: Mapping[str, A
     return known, ""
 
 
-def _messages(messages: list[dict[str, Any]], known: Known) -> list[dict[str, Any]]:
+def _messages(messages: Sequence[Mapping[str, object]], known: Known) -> list[dict[str, object]]:
     """The messages as they are sent; keys outside the protocol are dropped."""
     questions = [at for at, message in enumerate(messages) if message["role"] == "user"]
     last_question = questions[-1] if questions else -1
-    sent = list[dict[str, Any]]()
+    sent = list[dict[str, object]]()
     for at, message in enumerate(messages):
         fields = {"role": message["role"], "content": message["content"]}
         fields |= {key: message[key] for key in MESSAGE_KEYS if message.get(key)}

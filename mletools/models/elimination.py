@@ -7,7 +7,6 @@ A refusal costs nothing, an answer a few tokens. Each field is tried once a run.
 import threading
 from collections.abc import Callable, Mapping, Set
 from dataclasses import replace
-from typing import Any
 
 from ..records.errors import RecordError
 from . import Request
@@ -22,12 +21,14 @@ class Elimination:
     ask(fields, read, seed) sends a request and reads the answer's body; RecordError where the server refuses it.
     """
 
-    def __init__(self, dialect: Dialect, ask: Callable[[dict[str, Any], Callable[[bytes], None], int], None]) -> None:
+    def __init__(
+        self, dialect: Dialect, ask: Callable[[dict[str, object], Callable[[bytes], None], int], None]
+    ) -> None:
         self._dialect, self._ask = dialect, ask
         self._lock = threading.Lock()
         self._tried = frozenset[str]()  # that the server takes, or that were not the cause of an error
 
-    def changes(self, request: Request, sent: Mapping[str, Any]) -> bool:
+    def changes(self, request: Request, sent: Mapping[str, object]) -> bool:
         """Whether a refused request, sent as `sent`, is now sent otherwise.
 
         Where the server refuses the question without the fields, too, or takes it with all of them, the request is at

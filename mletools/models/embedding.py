@@ -8,13 +8,14 @@ import json
 import threading
 from array import array
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from ..records import jsonl
 from ..records.errors import ToolError
 from ..records.ids import derive_seed
-from .http import Served
+from . import ServerOptions
+from .http import Served, to_stderr
 
 MOST_TEXTS = 32  # of one request: the smallest limit of common servers
 CACHED_TEXTS = 4096  # as numbers of 8 bytes: 100 MB with vectors of 3072
@@ -28,8 +29,8 @@ class HttpEmbeddings(Served):
 
     path, option = "/embeddings", "--embedding-url"
 
-    def __init__(self, name: str, *, url: str, **options: Any) -> None:
-        super().__init__(name, url=url, **options)
+    def __init__(self, name: str, server: ServerOptions, say: Callable[[str], None] = to_stderr) -> None:
+        super().__init__(name, server, say)
         self._cache: OrderedDict[str, Vector] = OrderedDict()  # least recently used first
         self._pending: set[str] = set()
         self._length: int | None = None  # of every vector
@@ -93,18 +94,15 @@ class HttpEmbeddings(Served):
         return dict(zip(texts, vectors, strict=True))
 
 
-def open_embeddings(name: str, *, url: str | None, **served: Any) -> HttpEmbeddings:
-    """The embedding model `name` at the server behind `url`; `served` are Served's settings.
-
-    ToolError: no name, or an invalid `url` or key.
-    """
+def open_embeddings(name: str, server: ServerOptions) -> HttpEmbeddings:
+    """The embedding model `name` at the `server`. ToolError: no name, or an invalid address or key."""
     if not name:
         raise ToolError("no embedding model: name one that a server at --embedding-url serves")
-    if not url:
+    if not server.url:
         raise ToolError(
             f"{name}: an embedding model needs its server's address: give --embedding-url, --model-url or MLE_MODEL_URL"
         )
-    return HttpEmbeddings(name, url=url, **served)
+    return HttpEmbeddings(name, server)
 
 
 def read_vectors(body: bytes, count: int) -> list[Vector]:

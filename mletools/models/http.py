@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from ..records.errors import RecordError, ToolError
 from ..records.visible import visible
-from . import ContextExceeded, Reply, Request, server_errors, wire
+from . import ContextExceeded, Reply, Request, ServerOptions, server_errors, wire
 from .address import CHAT, DEFAULT_KEY, read_address, read_key
 from .completion import read_reply
 from .dialect import Dialect
@@ -50,7 +50,7 @@ class Response:
     problem: str = ""
 
 
-Amend = Callable[[Response], dict[str, Any] | None]
+Amend = Callable[[Response], dict[str, object] | None]
 
 
 def to_stderr(message: str) -> None:
@@ -59,38 +59,23 @@ def to_stderr(message: str) -> None:
 
 
 class Served:
-    """The model `name` of the server at `url` (with or without /v1; user:password@ is sent, never shown).
+    """The model `name` of a server. `say` gets notices. Thread-safe.
 
-    The key comes from `key_file`, else from the variable `key_env`. `timeout` bounds the seconds for one answer.
-    ToolError after `retries` further tries, the first `backoff` seconds later, each next after twice the time; neither
-    rate limits with a stated wait count, nor up to `wait_for_server` seconds in which the server is not ready.
-    `say` gets notices. Thread-safe.
+    ToolError after all tries; neither rate limits with a stated wait count, nor the time in which the server is not ready.
     """
 
     path: str  # after /v1
     option: str  # of the address, for error messages
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        url: str,
-        key_file: str | None = None,
-        key_env: str | None = DEFAULT_KEY,
-        timeout: float = 600.0,
-        retries: int = 6,
-        backoff: float = 0.5,
-        wait_for_server: float = 0.0,
-        say: Callable[[str], None] = to_stderr,
-    ) -> None:
-        self.name, self.timeout, self.retries, self.backoff = name, timeout, retries, backoff
-        self.wait_for_server, self._say = wait_for_server, say
-        self._address = read_address(url, self.path, self.option)
+    def __init__(self, name: str, server: ServerOptions, say: Callable[[str], None] = to_stderr) -> None:
+        self.name, self._server, self._say = name, server, say
+        self._address = read_address(server.url, self.path, self.option)
         self.url = self._address.shown
-        self._key = read_key(key_file, None if self._address.credentials and key_env == DEFAULT_KEY else key_env)
+        key_env = None if self._address.credentials and server.key_env == DEFAULT_KEY else server.key_env
+        self._key = read_key(server.key_file, key_env)
         self._headers = {"Content-Type": "application/json", "Accept": "application/json"}
         self._headers |= self._address.headers(self._key)
-        self._pool = wire.pool(self._address.post, timeout)
+        self._pool = wire.pool(self._address.post, server.timeout)
         self._closed = threading.Event()
         self._lock = threading.Lock()  # guards the following
         self._said: set[str] = set()
@@ -104,7 +89,7 @@ class Served:
 
     def _request(
         self,
-        fields: dict[str, Any],
+        fields: Mapping[str, object],
         read: Callable[[bytes], Answer],
         seed: int,
         amend: Amend = lambda response: None,
@@ -132,10 +117,10 @@ class Served:
                 self._pause(min(5.0, wait_s(attempt, seed, 1.0, stated)), response.problem)
                 continue
             limited = response.status == 429 and stated and limited_s < LONGEST_STATED_S
-            if attempt >= self.retries and not limited:
+            if attempt >= self._server.retries and not limited:
                 tries = "1 try" if attempt == 0 else f"{attempt + 1} tries"
                 raise ToolError(f"{self.url}: no answer after {tries}; the last error: {response.problem}")
-            wait = wait_s(attempt, seed, self.backoff, stated)
+            wait = wait_s(attempt, seed, self._server.backoff, stated)
             if limited:
                 limited_s += wait
                 self._limited_until = max(self._limited_until, time.monotonic() + (stated or 0.0))
@@ -184,9 +169,9 @@ class Served:
         with self._lock:
             self._down_since = self._down_since or time.monotonic()
             down_s = time.monotonic() - self._down_since
-        waiting = down_s < self.wait_for_server
+        waiting = down_s < self._server.wait_for_server
         if response.problem == REFUSED or waiting:
-            how = f"waits up to {self.wait_for_server:g} s for it" if waiting else IS_IT_RUNNING
+            how = f"waits up to {self._server.wait_for_server:g} s for it" if waiting else IS_IT_RUNNING
             self._say_once("down", f"{response.problem}: {how}")
         return waiting
 
@@ -211,18 +196,18 @@ class Served:
     def _without_key(self, text: str) -> str:
         return text.replace(self._key, "***") if self._key else text
 
-    def _post(self, fields: dict[str, Any]) -> Response:
+    def _post(self, fields: Mapping[str, object]) -> Response:
         import urllib3.exceptions
 
         content = json.dumps(fields).encode()
         try:
-            once: dict[str, Any] = {"retries": False, "redirect": False, "preload_content": False}
+            once = {"retries": False, "redirect": False, "preload_content": False}
             answer = self._pool.request("POST", self._address.post, body=content, headers=self._headers, **once)
             status, headers, body = answer.status, answer.headers, wire.body(answer)
         except urllib3.exceptions.NewConnectionError as error:  # inherits from TimeoutError
             return Response(0, {}, b"", wire.failure(error))
         except (urllib3.exceptions.TimeoutError, TimeoutError):
-            return Response(0, {}, b"", f"no answer within {self.timeout:g} s")
+            return Response(0, {}, b"", f"no answer within {self._server.timeout:g} s")
         except OverflowError as error:
             return Response(0, {}, b"", str(error))
         except urllib3.exceptions.HTTPError as error:
@@ -236,30 +221,23 @@ class _Result:
 
 
 class HttpModel(Served):
-    """A model with OpenAI's chat protocol; for the connection, see Served. `options` are further fields of a request.
+    """A model with OpenAI's chat protocol; for the connection, see Served.
 
     RecordError where the server rejects the request, ContextExceeded where it is too long: OpenAI's servers and older
     vLLM refuse a prompt that leaves no room for `max_tokens`, newer vLLM shortens the answer. A prompt that a filter
     refuses has an empty reply with finish_reason content_filter.
-    processed_logprobs: the server reports logprobs after temperature and top_p. structured: one of structured.CHOICES.
     """
 
     path, option = CHAT, "--model-url"
     batch, version = 1, None
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        processed_logprobs: bool = False,
-        options: Mapping[str, Any] | None = None,
-        structured: str = "auto",
-        **served: Any,
-    ) -> None:
-        super().__init__(name, **served)
-        self.processed_logprobs = processed_logprobs
-        self._dialect = Dialect(name, options or {}, lambda message: self._say(f"{self.url}: {message}"), structured)
+    def __init__(self, name: str, server: ServerOptions, say: Callable[[str], None] = to_stderr) -> None:
+        super().__init__(name, server, say)
+        self._dialect = Dialect(name, server.fields, self._say_of_server, server.structured)
         self._elimination = Elimination(self._dialect, self._request)
+
+    def _say_of_server(self, message: str) -> None:
+        self._say(f"{self.url}: {message}")
 
     def sample(self, requests: Sequence[Request]) -> list[Reply]:
         """One reply per request, in order; the requests are sent one after the other."""
@@ -268,7 +246,7 @@ class HttpModel(Served):
     def _reply(self, request: Request) -> Reply:
         sent = self._dialect.fields(request)
 
-        def amend(response: Response) -> dict[str, Any] | None:
+        def amend(response: Response) -> dict[str, object] | None:
             nonlocal sent
             status, body = response.status, response.body
             if server_errors.exceeds_context(status, body):
@@ -285,7 +263,9 @@ class HttpModel(Served):
             return None
 
         def read(body: bytes) -> Reply:
-            reply = read_reply(body, self.processed_logprobs or (sent.get("temperature"), sent.get("top_p")) == (1, 1))
+            reply = read_reply(
+                body, self._server.processed_logprobs or (sent.get("temperature"), sent.get("top_p")) == (1, 1)
+            )
             self._dialect.saw(body, reply)
             return reply
 

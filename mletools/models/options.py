@@ -2,13 +2,13 @@
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ..records.errors import OptionError
 from ..records.options import Declaration, declarations, option
-from . import Model, check_model, open_model
+from . import Model, ServerOptions, check_model, open_model
 from .address import DEFAULT_KEY, same_server
 from .prices import Price, price_of, read_price
 from .structured import CHOICES
@@ -139,59 +139,53 @@ class ModelOptions:
 
     def open(self, model: str | None = None, batch: int = 64) -> Model:
         """The model `model` (default: -m) at --model-url. ToolError: it cannot be opened."""
-        return open_model(
-            model or self.model or "",
-            url=self.model_url,
-            options=self.fields,
-            batch=batch,
-            processed_logprobs=getattr(self, "processed_logprobs", False),
-            **self._served(self.model_key_file, self.model_key_env),
-        )
+        return open_model(model or self.model or "", self.server(), batch)
+
+    def server(self) -> ServerOptions:
+        """The server of the model. OptionError: two keys."""
+        return replace(self._server(self.model_key_file, self.model_key_env), fields=self.fields)
 
     def check(self) -> None:
         """ToolError for a model that `open` refuses before it loads a checkpoint or asks a server."""
         if self.model is not None:
-            self._check(self.model, self.model_url, self._served(self.model_key_file, self.model_key_env))
+            check_model(self.model, self.server())
 
     def check_role(self, model: str, url: str | None, role: RoleOptions) -> None:
         """The same for the model of another role; see `open_role`."""
-        self._check(model, url or self.model_url, self._role(url, role))
-
-    @staticmethod
-    def _check(model: str, url: str | None, served: Mapping[str, Any]) -> None:
-        check_model(model, url=url, key_file=served["key_file"], key_env=served["key_env"])
+        check_model(model, self._server_of(url, role))
 
     def open_role(self, model: str, url: str | None, role: RoleOptions) -> Model:
         """The model of another role, at `url` (default: --model-url). ToolError: it cannot be opened."""
-        return open_model(model, url=url or self.model_url, options=joined(role.option), **self._role(url, role))
+        return open_model(model, replace(self._server_of(url, role), fields=joined(role.option)))
 
     def open_embeddings(self, model: str, url: str | None, role: KeyOptions) -> "HttpEmbeddings":
         """The embedding model, at `url` (default: --model-url). ToolError: it cannot be opened."""
         from .embedding import open_embeddings
 
-        served = self._role(url, role)
-        del served["structured"]  # of answers alone
-        return open_embeddings(model, url=url or self.model_url, **served)
+        return open_embeddings(model, self._server_of(url, role))
 
-    def _role(self, url: str | None, role: KeyOptions) -> dict[str, Any]:
-        """The settings of a role's server: its own key, or that of --model-url where the two are one server."""
+    def _server_of(self, url: str | None, role: KeyOptions) -> ServerOptions:
+        """A role's server, with its own key, or that of --model-url where the two are one server."""
         if role.key_file or role.key_env:
-            return self._served(role.key_file, role.key_env)
-        if url is None or same_server(url, self.model_url):
-            return self._served(self.model_key_file, self.model_key_env)
-        return {**self._served(None, None), "key_env": None}
+            server = self._server(role.key_file, role.key_env)
+        elif url is None or same_server(url, self.model_url):
+            server = self._server(self.model_key_file, self.model_key_env)
+        else:
+            server = replace(self._server(None, None), key_env=None)
+        return replace(server, url=url or self.model_url or "")
 
-    def _served(self, key_file: str | None, key_env: str | None) -> dict[str, Any]:
+    def _server(self, key_file: str | None, key_env: str | None) -> ServerOptions:
         if key_file and key_env:
             raise OptionError("a key file and a key variable of one server: give one of them")
-        return {
-            "key_file": key_file,
-            "key_env": key_env or DEFAULT_KEY,
-            "timeout": self.request_timeout,
-            "retries": self.retries,
-            "wait_for_server": self.wait_for_server,
-            "structured": self.structured,
-        }
+        return ServerOptions(
+            self.model_url or "",
+            key_file,
+            key_env or DEFAULT_KEY,
+            timeout=self.request_timeout,
+            retries=self.retries,
+            wait_for_server=self.wait_for_server,
+            structured=self.structured,
+        )
 
 
 @dataclass(frozen=True)
@@ -220,3 +214,7 @@ class SampledModelOptions(ModelOptions):
     """The same for a model whose messages may be trained on."""
 
     processed_logprobs: bool = option(PROCESSED, default=False)
+
+    def server(self) -> ServerOptions:
+        """See ModelOptions.server."""
+        return replace(super().server(), processed_logprobs=self.processed_logprobs)

@@ -7,13 +7,28 @@ Not covered: showing an answer as it comes; the bounds of a body (wire).
 
 import json
 import re
-from typing import Any
+from typing import NotRequired, TypedDict
 
 from ..records import jsonl
 
 CUT = "end of the stream"  # the finish reason of an answer that the server did not finish
 TEXTS = ("content", "reasoning_content", "reasoning", "refusal")
 _BEGIN = re.compile(rb"\s*(?:data|event|id|retry)?:")
+
+
+class _Call(TypedDict):
+    index: int
+    function: dict[str, object]
+    id: NotRequired[object]
+    extra_content: NotRequired[object]
+
+
+class _Choice(TypedDict):
+    message: dict[str, object]
+    finish_reason: object
+    token_ids: NotRequired[list[object]]
+    logprobs: NotRequired[dict[str, list[object]]]
+    prompt_token_ids: NotRequired[object]
 
 
 def is_stream(body: bytes) -> bool:
@@ -31,12 +46,12 @@ def error_event(body: bytes) -> bytes:
     return body
 
 
-def joined(body: bytes) -> dict[str, Any]:
+def joined(body: bytes) -> dict[str, object]:
     """The chat completion of a stream, without its error events. ValueError: an event is no JSON."""
-    answer: dict[str, Any] = {}
-    message: dict[str, Any] = {}
-    choice: dict[str, Any] = {"message": message, "finish_reason": CUT}
-    calls: list[dict[str, Any]] = []
+    answer: dict[str, object] = {}
+    message: dict[str, object] = {}
+    choice: _Choice = {"message": message, "finish_reason": CUT}
+    calls: list[_Call] = []
     for event in _events(body):
         for key in ("usage", "prompt_token_ids"):
             if event.get(key) is not None:
@@ -54,7 +69,7 @@ def joined(body: bytes) -> dict[str, Any]:
     return {**answer, "choices": [choice]}
 
 
-def _events(body: bytes) -> list[dict[str, Any]]:
+def _events(body: bytes) -> list[dict[str, object]]:
     """The events' data, which are JSON objects."""
     events, data = [], list[bytes]()
     for line in [*body.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n"), b""]:
@@ -70,31 +85,37 @@ def _events(body: bytes) -> list[dict[str, Any]]:
     return events
 
 
-def _add_exact(choice: dict[str, Any], piece: dict[str, Any]) -> None:
+def _add_exact(choice: _Choice, piece: dict[str, object]) -> None:
     """Append a piece's token ids and logprobs."""
-    if isinstance(piece.get("token_ids"), list):
-        choice.setdefault("token_ids", []).extend(piece["token_ids"])
-    content = piece["logprobs"].get("content") if isinstance(piece.get("logprobs"), dict) else None
+    token_ids, logprobs = piece.get("token_ids"), piece.get("logprobs")
+    if isinstance(token_ids, list):
+        choice.setdefault("token_ids", []).extend(token_ids)
+    content = logprobs.get("content") if isinstance(logprobs, dict) else None
     if isinstance(content, list):
         choice.setdefault("logprobs", {"content": []})["content"].extend(content)
     if piece.get("prompt_token_ids") is not None:
         choice["prompt_token_ids"] = piece["prompt_token_ids"]
 
 
-def _add_delta(message: dict[str, Any], calls: list[dict[str, Any]], delta: dict[str, Any]) -> None:
+def _add_delta(message: dict[str, object], calls: list[_Call], delta: dict[str, object]) -> None:
     """Append a delta's texts and parts of tool calls."""
     for key in TEXTS:
         value = delta.get(key)
         if value is not None:
             before = message.get(key)
-            message[key] = value if before is None or type(before) is not type(value) else before + value
+            if isinstance(before, str) and isinstance(value, str):
+                message[key] = before + value
+            elif isinstance(before, list) and isinstance(value, list):
+                message[key] = [*before, *value]
+            else:
+                message[key] = value
     pieces = delta.get("tool_calls")
     for piece in pieces if isinstance(pieces, list) else ():
         if isinstance(piece, dict):
             _add_call(calls, piece)
 
 
-def _add_call(calls: list[dict[str, Any]], piece: dict[str, Any]) -> None:
+def _add_call(calls: list[_Call], piece: dict[str, object]) -> None:
     """Append a piece to the call of its index; without an index it belongs to the last call, or begins the next."""
     index, function = piece.get("index"), piece.get("function")
     function = function if isinstance(function, dict) else {}
@@ -105,13 +126,15 @@ def _add_call(calls: list[dict[str, Any]], piece: dict[str, Any]) -> None:
     if call is None:
         call = {"index": index if isinstance(index, int) else len(calls), "function": {}}
         calls.append(call)
-    for key in ("id", "extra_content"):
-        if piece.get(key):
-            call[key] = piece[key]
+    if piece.get("id"):
+        call["id"] = piece["id"]
+    if piece.get("extra_content"):
+        call["extra_content"] = piece["extra_content"]
     if function.get("name"):  # some servers repeat it in every piece
         call["function"].setdefault("name", function["name"])
     arguments = function.get("arguments")
     if isinstance(arguments, str):
-        call["function"]["arguments"] = call["function"].get("arguments", "") + arguments
+        before = call["function"].get("arguments", "")
+        call["function"]["arguments"] = before + arguments if isinstance(before, str) else arguments
     elif arguments is not None:
         call["function"]["arguments"] = arguments

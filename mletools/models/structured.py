@@ -7,8 +7,7 @@ too, or answer nothing; that is noticed, and the answers are free again. Not cov
 which does not trust that a server kept to the format.
 """
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from . import Reply
 
@@ -20,21 +19,23 @@ REASONING = "reasoning"
 ALIASES = r"json[_ ]?(?:schema|object|mode)|structured[ _]output|guided[ _](?:json|decoding)|\bgrammar\b"
 
 
-def response_format(form: str, schema: Mapping[str, Any]) -> dict[str, Any]:
+def response_format(form: str, schema: Mapping[str, object]) -> dict[str, object]:
     """The value of the field; an empty schema, of any object, is a json_object."""
-    if form == "json_object" or not schema:
+    properties, required = schema.get("properties"), schema.get("required")
+    if form == "json_object" or not (isinstance(properties, Mapping) and isinstance(required, Sequence)):
         return {"type": "json_object"}
     reasoned = {
         **schema,
-        "properties": {REASONING: {"type": "string"}, **schema["properties"]},
-        "required": [REASONING, *schema["required"]],
+        "properties": {REASONING: {"type": "string"}, **properties},
+        "required": [REASONING, *required],
     }
     return {"type": "json_schema", "json_schema": {"name": "answer", "strict": True, "schema": reasoned}}
 
 
-def told(content: str, schema: Mapping[str, Any]) -> str:
+def told(content: str, schema: Mapping[str, object]) -> str:
     """A question with what the model has to know of the format. Servers of json_object want the word JSON in it."""
-    names = ", ".join(f'"{name}"' for name in schema.get("properties", ()))
+    properties = schema.get("properties")
+    names = ", ".join(f'"{name}"' for name in (properties if isinstance(properties, Mapping) else ()))
     rest = f"The other fields are {names}, as described above." if names else "The fields asked for above follow it."
     return (
         f'{content}\n\nWrite the whole answer as one JSON object. Its first field is "{REASONING}", a string with all the'

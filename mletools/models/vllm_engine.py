@@ -297,7 +297,7 @@ async def _start(model: str, tokenizer: str, rank: int | None) -> Any:
     from vllm.platforms import current_platform
     from vllm.v1.engine.async_llm import AsyncLLM
 
-    options: dict[str, Any] = {"dtype": "bfloat16"}
+    options: dict[str, str | int] = {"dtype": "bfloat16"}
     if current_platform.is_cpu():
         # Chunked prefill of a seeded request crashes vLLM on CPUs (no generator offset).
         options = {"dtype": "float32", "enforce_eager": True, "enable_chunked_prefill": False}

@@ -59,11 +59,11 @@ class _Response(http.client.HTTPResponse):
 
 
 @functools.cache
-def _pools() -> dict[str, Any]:
+def _pools() -> dict[str, type]:
     import urllib3
     from urllib3.connection import HTTPConnection, HTTPSConnection
 
-    def of(pool: Any, connection: Any) -> Any:
+    def of(pool: type, connection: type) -> type:
         bounded = type(connection.__name__, (connection,), {"response_class": _Response})
         return type(pool.__name__, (pool,), {"ConnectionCls": bounded})
 
@@ -81,13 +81,12 @@ def pool(url: str, timeout: float) -> Any:
 
     parts = urlsplit(url)
     bounds = urllib3.Timeout(connect=min(timeout, 30.0), read=timeout)
-    options: dict[str, Any] = {"maxsize": MOST_CONNECTIONS, "timeout": bounds}
     proxy = getproxies().get(parts.scheme)
     manager: Any = None
     if proxy and not proxy_bypass(parts.hostname or ""):
-        manager = urllib3.ProxyManager(proxy, **options)
+        manager = urllib3.ProxyManager(proxy, maxsize=MOST_CONNECTIONS, timeout=bounds)
     else:
-        manager = urllib3.PoolManager(**options)
+        manager = urllib3.PoolManager(maxsize=MOST_CONNECTIONS, timeout=bounds)
     manager.pool_classes_by_scheme = _pools()
     return manager
 

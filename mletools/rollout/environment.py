@@ -10,19 +10,22 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from ..grading import MAX_BYTES, RunCode, Verdict, check_task, grade, standing
 from ..records import workers
 from ..records.errors import RecordError, ToolError
 from ..records.ids import bytes_digest
 from ..records.tape import Tape
+from ..records.task import Task
 from ..sandbox import Cell, Limits, Sandbox, Session
+from ..sandbox.outputs import SUBMISSION
+from ..sandbox.programs import ROLLOUT, Watch, execution_record, keep, refuse_known_answers, text_record
 from ..scaffolds.data_preview import beginning, data_preview, listing
 from ..tasks.private_data import check_data, task_folder
 from ..tasks.validation import NoValidation, View, validation_view
-from .execution import ROLLOUT, ProgramFacts, Watch, execution_record, keep, refuse_known_answers, text_record
 from .metered_model import MeteredModel
+from .program_facts import ProgramFacts
 
 if TYPE_CHECKING:
     from ..models.embedding import HttpEmbeddings
@@ -179,13 +182,13 @@ class TaskEnvironment:
         limits = replace(resources.limits, wall_s=min(wall_s, resources.limits.wall_s))
         public = view.public if view else self._all_public
         watch = Watch.of(code, public) if resources.instrument else Watch()
-        refuse_known_answers(self._task, resources.sandbox.protections)
+        refuse_known_answers(cast(Task, self._task), resources.sandbox.protections)
         with resources.free:
             outcome = resources.sandbox.run(code, public, limits, seed, arguments, observer=watch.observer)
-        refuse_known_answers(self._task, outcome.protections)  # of a cluster's other node
+        refuse_known_answers(cast(Task, self._task), outcome.protections)  # of a cluster's other node
         verdicts = self._judge(outcome.submission, view) if judged else {}
         mine = None if outcome.submission is None else _test_part(outcome.submission, view)
-        outcome = replace(outcome, submission=mine)
+        outcome = replace(outcome, outputs={} if mine is None else {SUBMISSION: mine})
         record = execution_record(outcome, limits, resources.data, ROLLOUT, watch.nonce, watch.markers)
         return {"execution": record, **verdicts}
 
@@ -253,7 +256,7 @@ class TaskEnvironment:
         if self._session is None:
             whole = replace(resources.limits, wall_s=SESSION_S)
             self._session = resources.sandbox.session(self.public, whole, seed)
-            refuse_known_answers(self._task, self._session.protections)
+            refuse_known_answers(cast(Task, self._task), self._session.protections)
         session = self._session
         outcome = (self._again(before) if opened else None) or self._execute(kind, text, limits.wall_s)
         if not outcome.alive:

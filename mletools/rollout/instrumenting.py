@@ -1,16 +1,17 @@
 """`instrument` of a rollout: reports put in by syntax tree, or where a model says that they belong."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from .. import prompts
 from ..instrument import Instrumented, instrument, instrument_as, make_nonce
 from ..models.options import JudgeOptions
 from ..records.ids import derive_seed
 from ..records.options import option
+from ..records.rollout import Rollout
+from ..sandbox.programs import ran_before
 from ..scaffolds.messages import fenced
 from ..scaffolds.reading import split_answer
-from .execution import ran_before
 from .metered_model import MeteredModel
 
 
@@ -26,7 +27,7 @@ def add_reports(rollout: dict[str, Any], seed: int, plain: bool = False) -> dict
 
     plain: without a nonce, as plain markers are.
     """
-    if ran_before(rollout):
+    if ran_before(cast(Rollout, rollout)):
         return rollout
     if rollout["code"] is None:
         return {**rollout, "instrument": _entry(Instrumented(None, [], "no code"), None, None)}
@@ -45,7 +46,7 @@ class ModelInstrumenter:
 
     def __call__(self, rollout: dict[str, Any]) -> dict[str, Any]:
         by_tree = add_reports(rollout, self.seed, self.plain)
-        if not (by_tree.get("instrument") or {}).get("code") or ran_before(rollout):
+        if not (by_tree.get("instrument") or {}).get("code") or ran_before(cast(Rollout, rollout)):
             return by_tree  # has run, has no code, or none that reports can be put into: the model is not asked
         reply = self._reply(rollout)
         result = self._instrumented(rollout["code"], reply)

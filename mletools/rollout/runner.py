@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,8 +28,9 @@ from ..scaffolds import SCAFFOLDS
 from ..scaffolds.interface import Job, Needs, Played, Scaffold, Settings, State, Step
 from .endless import EndlessOptions
 from .environment import RunResources
-from .execution import Ask, ProgramFacts, Public, asked_here, asked_in
 from .metered_model import RunModels
+from .probe import Installed
+from .program_facts import Probe, ProgramFacts, Public, probe_interpreter, probe_sandbox
 
 # A job's rollouts that are still to be written, or why it has none.
 Result = tuple[list[Played], RecordError | None]
@@ -166,7 +168,9 @@ class Runner:
                 threading.Semaphore(at_once),
                 settings.validation,
                 settings.reveal_test,
-                ProgramFacts(limits, self.sandbox.gpus is not None, self._ask(sandbox, limits), self.tapes.tape("run")),
+                ProgramFacts(
+                    limits, self.sandbox.gpus is not None, self._probe(sandbox, limits), self.tapes.tape("run")
+                ),
                 settings.instrument,
                 "cold" if self.sandbox.start == "cold" else "warm",
                 run_code=self.run_code,
@@ -201,18 +205,18 @@ class Runner:
         check_protections(sandbox, self.run.say)
         return sandbox
 
-    def _ask(self, sandbox: Sandbox | None, limits: Limits) -> Ask:
+    def _probe(self, sandbox: Sandbox | None, limits: Limits) -> Probe:
         """How the Python of programs is asked for its libraries, also where this run has no sandbox (scaffold single)."""
         if sandbox is not None:
-            return asked_in(sandbox, limits)
+            return partial(probe_sandbox, sandbox, limits)
         if self.sandbox.backend == "local" and self.sandbox.on is None:
-            return asked_here
+            return probe_interpreter
 
-        def ask(public: Public) -> dict[str, Any]:
+        def probe(public: Public) -> Installed:
             with self.sandbox.open(1, self.run.say) as other:
-                return asked_in(other, limits)(public)
+                return probe_sandbox(other, limits, public)
 
-        return ask
+        return probe
 
     @contextmanager
     def _graphs(self, folder: str | None) -> Iterator[Path]:

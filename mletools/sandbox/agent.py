@@ -12,17 +12,20 @@ import queue
 import signal
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
+from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, BinaryIO, TypedDict, TypeVar
 
 from ..records.errors import ToolError
 from . import landlock, linux, shipping
 from .cgroup import memory_kills
-from .interface import Cell, Limits, Outcome, Setup
+from .interface import OUTPUTS, Cell, Limits, Outcome, Setup
 from .local import LocalSandbox
+from .mounts import Hidden
+from .outputs import check_handed_out
 from .pool import DiedTwice
 from .process_tree import remove_folder
 from .session import LocalSession
@@ -30,7 +33,7 @@ from .session import LocalSession
 PLACE = "/var/lib/mletools"  # a tmpfs that solutions do not see
 BOUND = "/mnt/mletools"  # mount point of a public folder that is too large to send
 STORE_MB = 160
-_BYTES = {Outcome: ("stdout", "stderr", "submission"), Cell: ("output", "submission")}
+_BYTES = {Outcome: ("stdout", "stderr"), Cell: ("output",)}
 
 # Process 1 of the container, which no process inside can kill.
 BOOT = f"""
@@ -45,11 +48,54 @@ if config:
     serve(sys.stdin.buffer, config)
 """
 
-Message = tuple[dict[str, Any], bytes]
 R = TypeVar("R", Outcome, Cell)
 
 
-def packet(message: dict[str, Any], content: bytes = b"") -> bytes:
+class AgentConfig(TypedDict):
+    """What an agent is started with."""
+
+    namespaces: bool
+    hidden: Hidden | None
+    preimport: Sequence[str]
+    start: str
+    gpu: bool
+
+
+class Order(TypedDict, total=False):
+    """What an agent is to do: put, list, run, open, python, bash or close, with what that needs."""
+
+    do: str
+    digest: str | None  # of a public folder; None: the mounted one
+    weight: int  # put: bytes on the container's disk
+    code: str
+    limits: dict[str, Any]  # Limits, as JSON
+    seed: int
+    arguments: list[str]
+    observer: str
+    outputs: list[str]
+    text: str  # of a cell
+    wall_s: float
+
+
+class Answer(TypedDict, total=False):
+    """What an agent answers."""
+
+    error: str
+    absent: str | None  # the digest of a public folder that is to be put
+    names: list[str]  # list
+    protections: dict[str, bool]  # the greeting
+    hidden: Hidden
+    notes: list[str]
+    weaker_because: str | None
+    fields: dict[str, Any]  # of an Outcome or a Cell without its bytes, as JSON
+    outputs: list[str]  # the names of its outputs
+    sizes: list[int]  # of its streams and its outputs, in the content
+
+
+Message = tuple[Answer, bytes]
+
+
+def packet(message: Mapping[str, object], content: bytes = b"") -> bytes:
     """The encoding of a message."""
     return json.dumps({**message, "size": len(content)}).encode() + b"\n" + content
 
@@ -57,29 +103,33 @@ def packet(message: dict[str, Any], content: bytes = b"") -> bytes:
 def message_of(result: Outcome | Cell) -> Message:
     """The message that carries `result`."""
     fields = asdict(result)
-    parts = [fields.pop(name) for name in _BYTES[type(result)]]
-    sizes = [None if part is None else len(part) for part in parts]
-    return {"fields": fields, "sizes": sizes}, b"".join(part or b"" for part in parts)
+    outputs: dict[str, bytes] = fields.pop("outputs")
+    parts = [fields.pop(name) for name in _BYTES[type(result)]] + [*outputs.values()]
+    return {"fields": fields, "outputs": list(outputs), "sizes": [len(part) for part in parts]}, b"".join(parts)
 
 
-def read_result(kind: type[R], message: dict[str, Any], content: bytes) -> R:
-    """The inverse of `message_of`."""
-    parts: dict[str, Any] = {}
-    for name, size in zip(_BYTES[kind], message["sizes"], strict=True):
-        parts[name], content = (None, content) if size is None else (content[:size], content[size:])
-    return kind(**message["fields"], **parts)
+def read_result(kind: type[R], outputs: Sequence[str], message: Answer, content: bytes) -> R:
+    """The inverse of `message_of`. ToolError: it hands out what is none of the declared `outputs`."""
+    check_handed_out(message["outputs"], outputs)
+    ends = [*accumulate(message["sizes"], initial=0)]
+    parts = [content[start:end] for start, end in pairwise(ends)]
+    streams = _BYTES[kind]
+    fields = message["fields"]
+    fields.update(zip(streams, parts, strict=False))
+    fields["outputs"] = dict(zip(message["outputs"], parts[len(streams) :], strict=True))
+    return kind(**fields)
 
 
-def serve(source: BinaryIO, config: dict[str, Any]) -> None:
+def serve(source: BinaryIO, config: AgentConfig) -> None:
     """Follow the orders on `source` until its end, which ends this process and so the container."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     linux.prctl(linux.PR_SET_DUMPABLE, 0)  # so that no process can open its streams through /proc
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    orders: queue.SimpleQueue[Message] = queue.SimpleQueue()
+    orders: queue.SimpleQueue[tuple[Order, bytes]] = queue.SimpleQueue()
     threading.Thread(target=_receive, args=(source, orders), daemon=True).start()
 
-    def reply(message: dict[str, Any], content: bytes = b"") -> None:
+    def reply(message: Answer, content: bytes = b"") -> None:
         replies.write(packet(message, content))
         replies.flush()
 
@@ -101,7 +151,7 @@ def _text_of(error: Exception) -> str:
     return str(error) if isinstance(error, (ToolError, OSError)) else f"{type(error).__name__}: {error}"
 
 
-def _receive(source: BinaryIO, orders: queue.SimpleQueue[Message]) -> None:
+def _receive(source: BinaryIO, orders: queue.SimpleQueue[tuple[Order, bytes]]) -> None:
     # In a thread of its own, to end during a run as well once the command has gone.
     with suppress(ValueError):
         while line := source.readline():
@@ -111,23 +161,23 @@ def _receive(source: BinaryIO, orders: queue.SimpleQueue[Message]) -> None:
 
 
 class _Agent:
-    def __init__(self, config: dict[str, Any]) -> None:
+    def __init__(self, config: AgentConfig) -> None:
         setup = Setup(1, tuple(config["preimport"]), config["start"], ("0",) if config["gpu"] else ())
         self._sandbox = LocalSandbox(setup, namespaces=config["namespaces"], hidden=config["hidden"])
         self._protections = self._sandbox.protections
         self._store = _Store(Path(PLACE, "public"))
         self._sessions: list[LocalSession] = []
-        self.greeting = {
+        self.greeting: Answer = {
             "protections": self._protections,
             "hidden": self._sandbox.hidden,
             "notes": self._sandbox.notes,
             "weaker_because": self._sandbox.weaker_because,
         }
 
-    def follow(self, order: dict[str, Any], content: bytes) -> Message:
+    def follow(self, order: Order, content: bytes) -> Message:
         """The reply to an order."""
         if order["do"] == "put":
-            self._store.put(order["digest"], order["weight"], content)
+            self._store.put(str(order["digest"]), order["weight"], content)
             return {}, b""
         if order["do"] == "list":
             return {"names": sorted(os.listdir(BOUND))}, b""
@@ -143,9 +193,9 @@ class _Agent:
             return {"absent": order["digest"]}, b""
         limits = Limits(**order["limits"])
         if order["do"] == "open":
-            self._sessions.append(self._sandbox.session(public, limits, order["seed"]))
+            self._sessions.append(self._sandbox.session(public, limits, order["seed"], order["outputs"]))
             return {}, b""
-        rest = order["seed"], order["arguments"], order["observer"]
+        rest = order["seed"], order["arguments"], order["observer"], order["outputs"]
         exposed = landlock.exposes_server(self._protections)
         outcome = run_once(self._sandbox, order["code"], public, limits, *rest, exposed=exposed)
         self._clean_up()
@@ -165,6 +215,7 @@ def run_once(
     seed: int,
     arguments: Sequence[str] = (),
     observer: str = "",
+    outputs: Sequence[str] = OUTPUTS,
     *,
     exposed: bool = False,
 ) -> Outcome:
@@ -174,11 +225,12 @@ def run_once(
     `killed`.
     """
     try:
-        return _with_memory_status(lambda: sandbox.run(code, public, limits, seed, arguments, observer))
+        return _with_memory_status(lambda: sandbox.run(code, public, limits, seed, arguments, observer, outputs))
     except DiedTwice:
         if not exposed or sandbox.run("", public, limits, seed).status != "ok":
             raise
-        return Outcome("killed", None, 0.0, 0.0, 0.0, b"", b"", None, "the run killed its own server")
+        problems = dict.fromkeys(outputs, "the run killed its own server")
+        return Outcome("killed", None, 0.0, 0.0, 0.0, b"", b"", {}, problems)
 
 
 def _with_memory_status(run: Callable[[], R]) -> R:

@@ -7,10 +7,30 @@ import json
 import os
 import select
 import socket
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypedDict
 
 _LARGEST = 1 << 18
+
+
+class Packet(TypedDict, total=False):
+    """A message of either side; what it has depends on what it says."""
+
+    run: dict[str, Any]  # to a server: RunRequest.fields
+    kill: bool
+    interrupt: bool
+    event: str  # from a server: ready, work, started, interrupted, exit, failed, ended
+    at: float  # seconds on the monotonic clock
+    missing: list[str]  # ready, of a template: modules that are not installed
+    threaded: list[str]  # and those that started threads
+    pid: int  # ready, of a server
+    cgroup: str | None
+    protections: dict[str, bool]  # started
+    code: int  # exit
+    why: str  # failed
+    cpu_s: float  # ended
+    peak_mb: float
+    memory: bool  # whether it was killed for memory
 
 
 def pair() -> tuple[socket.socket, socket.socket]:
@@ -18,12 +38,12 @@ def pair() -> tuple[socket.socket, socket.socket]:
     return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 
 
-def send(end: socket.socket, message: dict[str, Any], descriptors: Sequence[int] = ()) -> None:
+def send(end: socket.socket, message: Mapping[str, object], descriptors: Sequence[int] = ()) -> None:
     """Send one packet. OSError: the other end is closed, or the message is too large for a packet."""
     socket.send_fds(end, [json.dumps(message).encode()], list(descriptors))
 
 
-def receive(end: socket.socket) -> tuple[dict[str, Any] | None, list[int]]:
+def receive(end: socket.socket) -> tuple[Packet | None, list[int]]:
     """The next packet and its descriptors, which the caller closes; None if the other end is closed."""
     try:
         packet, descriptors, _, _ = socket.recv_fds(end, _LARGEST, 8)

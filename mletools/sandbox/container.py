@@ -17,11 +17,12 @@ from typing import Any
 
 from ..records.errors import ToolError
 from . import mounts, shipping
-from .agent import BOOT, Message, read_result
+from .agent import BOOT, AgentConfig, Message, Order, read_result
 from .engine import SEND_S, Container, DockerSession, Kind, environment, host_config, remove, source_archive
 from .gpus import Leases
 from .hidden import remember, remembered
-from .interface import Limits, Outcome, Setup, check_arguments, check_public
+from .interface import OUTPUTS, Limits, Outcome, Setup, check_arguments, check_public
+from .outputs import check_outputs
 from .pool import ServerPool
 from .sessions import REPLY_S, BaseSandbox
 
@@ -82,30 +83,39 @@ class DockerSandbox(BaseSandbox):
         return [f"containers of {self._setup.image}, {inner}", *self._inner_notes]
 
     def run(
-        self, code: str, public: Path, limits: Limits, seed: int, arguments: Sequence[str] = (), observer: str = ""
+        self,
+        code: str,
+        public: Path,
+        limits: Limits,
+        seed: int,
+        arguments: Sequence[str] = (),
+        observer: str = "",
+        outputs: Sequence[str] = OUTPUTS,
     ) -> Outcome:
         """See Sandbox.run. ToolError also if a container cannot be created, or the engine is gone."""
         check_arguments(arguments)
+        check_outputs(outputs)
         content, bound = self._admit(public)
-        order = {"do": "run", "code": code, "limits": asdict(limits), "seed": seed, "arguments": list(arguments)}
-        order["observer"] = observer
+        order: Order = {"do": "run", "code": code, "limits": asdict(limits), "seed": seed, "arguments": list(arguments)}
+        order["observer"], order["outputs"] = observer, list(outputs)
         seconds = 2 * (limits.wall_s + REPLY_S)  # the agent also tries twice
 
         def work(container: Container) -> Outcome:
-            return read_result(Outcome, *_ask_about(container, order, public, content, seconds))
+            return read_result(Outcome, outputs, *_ask_about(container, order, public, content, seconds))
 
         with self._leases.lease() as gpu:
             outcome = self._pool.serve(work, self._kind(limits, gpu, bound))
         return replace(outcome, backend=self.name, gpu=gpu, protections=self.protections)
 
-    def session(self, public: Path, limits: Limits, seed: int) -> DockerSession:
+    def session(self, public: Path, limits: Limits, seed: int, outputs: Sequence[str] = OUTPUTS) -> DockerSession:
         """See Sandbox.session. Each has a container of its own."""
+        check_outputs(outputs)
         content, bound = self._admit(public)
-        order = {"do": "open", "limits": asdict(limits), "seed": seed}
+        order: Order = {"do": "open", "limits": asdict(limits), "seed": seed, "outputs": list(outputs)}
 
         def begin(container: Container) -> DockerSession:
             _ask_about(container, order, public, content, 2 * REPLY_S)
-            return DockerSession(container, self.protections)
+            return DockerSession(container, self.protections, outputs)
 
         with ExitStack() as stack:
             gpu = stack.enter_context(self._leases.lease())
@@ -205,7 +215,7 @@ class DockerSandbox(BaseSandbox):
                 container = Container(api, created, stream)
                 api.start(created)
                 image = f"image {api.inspect_container(created)['Image']}"
-            config = {
+            config: AgentConfig = {
                 "namespaces": namespaces,
                 "hidden": self._hidden or remembered(image),
                 "preimport": self._setup.preimport,
@@ -252,16 +262,14 @@ class DockerSandbox(BaseSandbox):
             raise ToolError(f"the Docker daemon at {self.host} does not answer: {error}; is it running?") from error
 
 
-def _ask_about(
-    container: Container, order: dict[str, Any], public: Path, content: _Content | None, seconds: float
-) -> Message:
+def _ask_about(container: Container, order: Order, public: Path, content: _Content | None, seconds: float) -> Message:
     """The agent's reply to an order about the folder `public`, which is sent if the container does not have it."""
     reply, blob = container.ask({**order, "digest": content.digest if content else None}, seconds=seconds)
     if "absent" in reply:
         packed = shipping.pack(public)
-        sent = {"digest": shipping.digest_of(packed), "weight": content.weight if content else 0}
-        container.ask({"do": "put", **sent}, packed, SEND_S)
-        reply, blob = container.ask({**order, "digest": sent["digest"]}, seconds=seconds)
+        digest = shipping.digest_of(packed)
+        container.ask({"do": "put", "digest": digest, "weight": content.weight if content else 0}, packed, SEND_S)
+        reply, blob = container.ask({**order, "digest": digest}, seconds=seconds)
     return reply, blob
 
 

@@ -9,6 +9,7 @@ import json
 import socket
 import time
 import zipfile
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +19,7 @@ import mletools
 
 from ..records.errors import ToolError
 from . import seccomp
-from .agent import BOUND, PLACE, STORE_MB, packet, read_result
+from .agent import BOUND, PLACE, STORE_MB, AgentConfig, Message, Order, packet, read_result
 from .interface import Cell
 from .pool import ServerDied
 from .sessions import REPLY_S, BaseSession
@@ -80,7 +81,7 @@ def environment(kind: Kind) -> dict[str, str]:
     return {"HOME": "/tmp", **({} if kind.gpu else {"NVIDIA_VISIBLE_DEVICES": "void"})}
 
 
-def host_config(api: Any, kind: Kind, namespaces: bool) -> dict[str, Any]:
+def host_config(api: Any, kind: Kind, namespaces: bool) -> dict[str, object]:
     """Docker's configuration of a container's limits and filters."""
     import docker.types
 
@@ -91,7 +92,7 @@ def host_config(api: Any, kind: Kind, namespaces: bool) -> dict[str, Any]:
     devices = [docker.types.DeviceRequest(device_ids=[kind.gpu], capabilities=[["gpu"]])] if kind.gpu else None
     folders = [docker.types.Mount(BOUND, kind.bound[0], type="bind", read_only=True)] if kind.bound else None
     memory = (kind.memory_mb + kind.disk_mb + STORE_MB + _SHARED_MEMORY_MB + _SERVER_MB) << 20
-    config: dict[str, Any] = api.create_host_config(
+    config: dict[str, object] = api.create_host_config(
         network_mode="none",
         cap_drop=["ALL"],
         security_opt=security,
@@ -142,7 +143,7 @@ class Container:
         self.notes: list[str] = []
         self.weaker_because: str | None = None
 
-    def greet(self, config: dict[str, Any], source: bytes, image: str) -> None:
+    def greet(self, config: AgentConfig, source: bytes, image: str) -> None:
         """Start the agent. ToolError: it does not start."""
         try:
             reply, _ = self.ask(config, source, _START_S)
@@ -157,9 +158,7 @@ class Container:
         names: list[str] = self.ask({"do": "list"}, seconds=SEND_S)[0]["names"]
         return names
 
-    def ask(
-        self, message: dict[str, Any], content: bytes = b"", seconds: float = SEND_S
-    ) -> tuple[dict[str, Any], bytes]:
+    def ask(self, message: Order | AgentConfig, content: bytes = b"", seconds: float = SEND_S) -> Message:
         """The agent's reply. ToolError: an error of the agent. ServerDied: it has ended, or is silent for `seconds`."""
         try:
             self._socket.settimeout(SEND_S)
@@ -210,15 +209,15 @@ class Container:
 class DockerSession(BaseSession):
     """A session in a container of its own, where a local session runs the cells."""
 
-    def __init__(self, container: Container, protections: dict[str, bool]) -> None:
-        """`container` has opened a session."""
-        super().__init__("docker", protections)
+    def __init__(self, container: Container, protections: dict[str, bool], outputs: Sequence[str]) -> None:
+        """`container` has opened a session with these outputs."""
+        super().__init__("docker", protections, outputs)
         self._container = container
 
     def _run(self, kind: str, text: str, wall_s: float) -> Cell:
-        order = {"do": kind, "text": text, "wall_s": wall_s}
+        order: Order = {"do": kind, "text": text, "wall_s": wall_s}
         try:
-            return read_result(Cell, *self._container.ask(order, seconds=wall_s + REPLY_S))
+            return read_result(Cell, self.declared, *self._container.ask(order, seconds=wall_s + REPLY_S))
         except ServerDied:
             raise ToolError("the container of a session went away") from None
 

@@ -255,7 +255,7 @@ def remembered(key: str) -> Any:
         return None
 
 
-def remember(key: str, content: Mapping[str, Any]) -> None:
+def remember(key: str, content: Mapping[str, object]) -> None:
     """Keep `content` for `key` in the user's cache, where there is one, in place of what was kept for it."""
     folder = _cache_folder()
     if folder is not None:

@@ -8,9 +8,10 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
 from ..records.errors import ToolError
+from .outputs import SUBMISSION
 
 _SKLEARN = (
     "calibration", "cluster", "compose", "decomposition", "dummy", "ensemble", "feature_extraction.text",
@@ -23,6 +24,8 @@ DEFAULT_PREIMPORT: tuple[str, ...] = (
 )
 DEFAULT_IMAGE = "mletools-sandbox"
 STARTS = ("auto", "warm", "cold")
+Status = Literal["ok", "error", "timeout", "memory", "disk", "output", "killed"]
+OUTPUTS = (SUBMISSION,)  # those of a run that declares none
 _ARGUMENT_BYTES = 32 << 10  # in JSON; a packet to a warm server holds little more
 
 
@@ -48,39 +51,56 @@ class Limits:
     file_mb: int = 64  # MB of the largest single file
     disk_mb: int = 256  # MB of all files: work folder, home, temporary files, shared memory
     output_kb: int = 1024  # KB of stdout, and the same for stderr
-    submission_mb: int = 32  # MB of submission.csv
+    submission_mb: int = 32  # MB of one output, be it submission.csv or all files of a folder
     threads: int = 1  # threads of OpenMP and BLAS
 
 
+class HandedOut:
+    """The declared outputs that a run or a cell has left."""
+
+    outputs: dict[str, bytes]
+    problems: dict[str, str]
+
+    @property
+    def submission(self) -> bytes | None:
+        """The content of submission.csv; None: there is none, or it was not asked for."""
+        return self.outputs.get(SUBMISSION)
+
+    @property
+    def submission_problem(self) -> str | None:
+        """Why there is no submission.csv; None: there is one, or it was not asked for."""
+        return self.problems.get(SUBMISSION)
+
+
 @dataclass(frozen=True)
-class Outcome:
+class Outcome(HandedOut):
     """The result of one run. Only stdout and stderr come from the solution; the sandbox measures the rest."""
 
-    status: str  # ok, error, timeout, memory, disk, output or killed
+    status: Status | Literal["no_code"]  # no_code: nothing ran
     exit_code: int | None  # None if a signal ended the solution
     duration_s: float  # seconds of wall time from the first line of the solution to its end
     cpu_s: float  # seconds of CPU time, user and system, of all processes
     peak_memory_mb: float  # peak MB of all processes with a cgroup, else of the largest process
     stdout: bytes  # at most Limits.output_kb
     stderr: bytes  # at most Limits.output_kb
-    submission: bytes | None  # content of submission.csv, at most Limits.submission_mb
-    submission_problem: str | None  # why there is no submission, e.g. "no submission.csv"; None if there is one
+    outputs: dict[str, bytes]  # contents by name; the files of a folder by its declared name and theirs, env/train.csv
+    problems: dict[str, str]  # why there is no such output, e.g. "no submission.csv", by its declared name
     backend: str | None = None  # None if nothing ran
-    start: str | None = None  # warm or cold
+    start: Literal["warm", "cold"] | None = None
     gpu: str | None = None  # the device of the run
     protections: dict[str, bool] = field(default_factory=dict)  # by name, whether active during the run
 
 
 @dataclass(frozen=True)
-class Cell:
+class Cell(HandedOut):
     """The result of one cell of a session. The session's process claims output, ok and error; the rest is measured."""
 
-    status: str  # ok; error (an exception, or an exit code not 0); timeout, output, memory, disk; killed
+    status: Status  # error: an exception, or an exit code not 0
     output: bytes  # stdout and stderr in order, including tracebacks, at most Limits.output_kb
     duration_s: float  # seconds of wall time, measured outside the sandbox
     alive: bool  # False: the session has ended, and its state is lost
-    submission: bytes | None  # content of submission.csv after the cell, at most Limits.submission_mb
-    submission_problem: str | None  # why there is no submission; None if there is one
+    outputs: dict[str, bytes]  # as after a run; processes of the session may still write them
+    problems: dict[str, str]
 
 
 class Session(Protocol):
@@ -120,19 +140,28 @@ class Sandbox(Protocol):
         """By name, whether a probe inside a run found it active; may start a server. ToolError: no server starts."""
 
     def run(
-        self, code: str, public: Path, limits: Limits, seed: int, arguments: Sequence[str] = (), observer: str = ""
+        self,
+        code: str,
+        public: Path,
+        limits: Limits,
+        seed: int,
+        arguments: Sequence[str] = (),
+        observer: str = "",
+        outputs: Sequence[str] = OUTPUTS,
     ) -> Outcome:
         """Run `code` as a script with the folder `public` read-only at ./input and random states seeded by `seed`.
 
         Its sys.argv is ["solution.py", *arguments]. `observer` is the source of a module whose `load(text, path)`
-        compiles the script; if that fails, the script is compiled as usual. Failures of the solution are outcomes.
-        ToolError: the sandbox failed (no such folder, no server, no disk space), or arguments above 32 KB.
+        compiles the script; if that fails, the script is compiled as usual. `outputs` are the files that leave the
+        sandbox, by names below the work folder; one that ends with / is a folder, with all its files. Failures of the
+        solution are outcomes. ToolError: the sandbox failed (no such folder, no server, no disk space), arguments above
+        32 KB, or a name of an output that leads elsewhere.
         """
 
-    def session(self, public: Path, limits: Limits, seed: int) -> Session:
+    def session(self, public: Path, limits: Limits, seed: int, outputs: Sequence[str] = OUTPUTS) -> Session:
         """Open a session, which holds one slot until it is closed; waits while all slots are taken.
 
-        `limits.wall_s` is for the whole session, `output_kb` for each cell. ToolError as for `run`.
+        `limits.wall_s` is for the whole session, `output_kb` and `outputs` for each cell. ToolError as for `run`.
         """
 
     def close(self) -> None:

@@ -19,11 +19,12 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
 
 from . import channel, landlock, linux, mounts, seccomp
 from .cgroup import MemoryCgroup
+from .interface import Limits
 from .probe import active_protections, prepare_probe
+from .request import RunRequest
 from .session_driver import attend, attend_cold
 from .solution import launch, launch_cold, prepare
 
@@ -43,7 +44,7 @@ class SolutionJob:
     """One run, as received by the server."""
 
     control: socket.socket  # to the command; closed in the solution
-    request: dict[str, Any]  # see LocalSandbox._request
+    request: RunRequest
     code: int  # descriptor of the solution's source
     stdout: int
     stderr: int
@@ -80,12 +81,12 @@ def enter(job: SolutionJob, uid: int, gid: int) -> Callable[[], None]:
         os.umask(0o022)
         if job.cgroup is not None and not job.cgroup.holds_server:
             job.cgroup.join()
-        if job.request["namespaces"] and uid != 0:
+        if job.request.namespaces and uid != 0:
             linux.map_user(uid, gid, _INNER_ID)
         # The first victim when memory runs out; set early, so that a solution cannot undo what root set.
         with open("/proc/self/oom_score_adj", "w") as file:
             file.write("1000")
-        if job.request["probe"]:
+        if job.request.probe:
             prepare_probe()
         return _first_process(job, uid == 0)
     except BaseException as error:
@@ -94,16 +95,18 @@ def enter(job: SolutionJob, uid: int, gid: int) -> Callable[[], None]:
 
 
 def _first_process(job: SolutionJob, root: bool) -> Callable[[], None]:
-    limits = job.request["limits"]
+    limits = job.request.limits
     code = os.pread(job.code, os.fstat(job.code).st_size, 0)
-    if job.request["namespaces"]:
+    if job.request.namespaces:
         socket.sethostname("box")
         own = (lambda path: os.chown(path, NOBODY, NOBODY)) if root else (lambda path: None)
-        shown = job.request["device"]["nodes"], job.request["device"]["unseen"]
-        work, disk = mounts.build_root(job.plan, job.request["public"], code, limits["disk_mb"], own, *shown)
+        shown = job.request.device.nodes, job.request.device.unseen
+        work, disk = mounts.build_root(job.plan, job.request.public, code, limits.disk_mb, own, *shown)
         paths = {"work": mounts.WORK, "home": mounts.HOME, "tmp": mounts.TEMPORARY, "code": mounts.CODE}
     else:
-        folder = job.request["folder"]
+        folder = job.request.folder
+        if folder is None:
+            raise ValueError("a run without namespaces needs a folder")
         paths = {name: f"{folder}/{name}" for name in ("work", "home", "tmp", "code")}
         work, disk = (os.open(path, os.O_RDONLY | os.O_DIRECTORY) for path in (paths["work"], folder))
     if root:
@@ -133,7 +136,7 @@ def _die_with_server(job: SolutionJob) -> None:
 
 def _reap(job: SolutionJob, child: int, ready: socket.socket) -> None:
     linux.prctl(linux.PR_SET_DUMPABLE, 0)
-    if job.request["namespaces"]:
+    if job.request.namespaces:
         linux.drop_capabilities()
     for descriptor in (job.stdout, job.stderr, job.code, job.cells):
         if descriptor >= 0:
@@ -150,7 +153,7 @@ def _reap(job: SolutionJob, child: int, ready: socket.socket) -> None:
         if not ended:
             with suppress(ProcessLookupError):  # it has just ended
                 os.kill(child, signal.SIGKILL)
-        if job.request["namespaces"]:
+        if job.request.namespaces:
             with suppress(ProcessLookupError):
                 os.kill(-1, signal.SIGKILL)
 
@@ -164,9 +167,7 @@ def _reap(job: SolutionJob, child: int, ready: socket.socket) -> None:
     if job.cells >= 0:
         signal.signal(signal.SIGUSR1, interrupt)
         signal.signal(signal.SIGALRM, kill_all)
-        signal.setitimer(
-            signal.ITIMER_REAL, job.request["limits"]["wall_s"]
-        )  # the server does not check it between cells
+        signal.setitimer(signal.ITIMER_REAL, job.request.limits.wall_s)  # the server does not check it between cells
     channel.send(job.control, {"event": "started", "at": time.monotonic(), "protections": report["protections"]})
     with suppress(OSError):  # it was killed meanwhile
         ready.send(_GO)
@@ -177,7 +178,7 @@ def _reap(job: SolutionJob, child: int, ready: socket.socket) -> None:
     ended = True
     code = os.waitstatus_to_exitcode(status)
     channel.send(job.control, {"event": "exit", "at": time.monotonic(), "code": code})
-    if job.request["namespaces"]:
+    if job.request.namespaces:
         kill_all()
         with suppress(ChildProcessError):
             while True:
@@ -207,11 +208,11 @@ def _solution_process(job: SolutionJob, paths: dict[str, str], ready: int) -> Ca
                 with suppress(OSError):
                     os.close(int(name))
         os.chdir(paths["work"])
-        limits = job.request["limits"]
-        _set_environment(paths, limits["threads"], job.request["device"]["visible"])
+        limits = job.request.limits
+        _set_environment(paths, limits.threads, job.request.device.visible)
         _restrict(job, paths, limits)
         inside = (job.outside, job.cgroup, limits, job.plan)
-        protections = active_protections(*inside) if job.request["probe"] else {}
+        protections = active_protections(*inside) if job.request.probe else {}
         signal.signal(signal.SIGINT, signal.default_int_handler)
         with socket.socket(fileno=_READY) as end:
             end.sendall(json.dumps({"protections": protections}).encode())
@@ -220,13 +221,13 @@ def _solution_process(job: SolutionJob, paths: dict[str, str], ready: int) -> Ca
             if end.recv(len(_GO)) != _GO:
                 os._exit(1)
         script = f"{paths['code']}/{mounts.SCRIPT}"
-        seed, arguments = job.request["seed"], job.request["arguments"]
-        call = (script, paths["work"], job.plan.import_path, seed, limits["threads"], arguments)
-        cold = job.request["cold"]
+        seed, arguments = job.request.seed, job.request.arguments
+        call = (script, paths["work"], job.plan.import_path, seed, limits.threads, arguments)
+        cold = job.request.cold
         if job.cells >= 0:
-            driver = job.request["driver"]
+            driver = job.request.driver
             return attend_cold([cold, driver], _CELLS, call) if cold else attend(lambda: prepare(*call), _CELLS)
-        observer = job.request["observer"]
+        observer = job.request.observer
         return launch_cold(cold, *call, observer) if cold else launch(*call, observer)
     except BaseException as error:
         os.write(_READY, json.dumps({"why": f"{type(error).__name__}: {error}"}).encode())
@@ -241,12 +242,12 @@ def _set_environment(paths: dict[str, str], threads: int, visible: str) -> None:
         os.environ[f"{library}_NUM_THREADS"] = str(threads)
 
 
-def _restrict(job: SolutionJob, paths: dict[str, str], limits: dict[str, Any]) -> None:
+def _restrict(job: SolutionJob, paths: dict[str, str], limits: Limits) -> None:
     linux.prctl(linux.PR_SET_DUMPABLE, 1)  # otherwise its /proc files belong to root
     # Without namespaces no unix sockets: Landlock does not cover their files, such as the one of Docker.
     families: list[int] = []
     others = 0
-    if job.request["namespaces"]:
+    if job.request.namespaces:
         # Another user namespace, without rights over the mounts; processes are counted within it.
         uid, gid = os.geteuid(), os.getegid()
         linux.unshare(linux.CLONE_NEWUSER)
@@ -259,26 +260,26 @@ def _restrict(job: SolutionJob, paths: dict[str, str], limits: dict[str, Any]) -
             raise PermissionError(f"solutions run as nobody, who cannot read {sys.base_prefix}: use another Python")
     linux.prctl(linux.PR_SET_NO_NEW_PRIVS, 1)
     open_files = _OPEN_FILES if job.cgroup is not None else _OPEN_FILES_UNCOUNTED
-    _set_limits(limits, limits["processes"] + others, open_files, bool(job.request["gpu"]))
-    if job.request["landlock"]:
+    _set_limits(limits, limits.processes + others, open_files, bool(job.request.gpu))
+    if job.request.landlock:
         shown, listed = job.plan.readable
         readable = [*shown, *(f"/etc/{name}" for name in ("passwd", "group", "nsswitch.conf", "hosts"))]
         readable += ["/proc", "/dev/zero", "/dev/urandom", "/dev/random", paths["code"]]
-        readable += [f"{job.request['folder']}/input"]
+        readable += [f"{job.request.folder}/input"]
         writable = [paths["work"], paths["home"], paths["tmp"], "/dev/null", "/dev/full", "/dev/shm"]
-        if job.request["gpu"]:
+        if job.request.gpu:
             # CUDA names its threads there, and does not start where it cannot.
-            writable += ["/proc/self/task", *(f"/dev/{name}" for name in job.request["device"]["nodes"])]
+            writable += ["/proc/self/task", *(f"/dev/{name}" for name in job.request.device.nodes)]
         landlock.restrict(readable, listed, writable)
     if linux.SUPPORTED_MACHINE:
-        own = None if job.request["namespaces"] else os.getpid()
+        own = None if job.request.namespaces else os.getpid()
         seccomp.install(seccomp.build(families, counted=job.cgroup is not None, own=own))
 
 
-def _set_limits(limits: dict[str, Any], processes: int, open_files: int, gpu: bool) -> None:
+def _set_limits(limits: Limits, processes: int, open_files: int, gpu: bool) -> None:
     values = {
         resource.RLIMIT_CORE: 1,  # unlike 0, this also disables the machine's crash reporter
-        resource.RLIMIT_FSIZE: limits["file_mb"] << 20,
+        resource.RLIMIT_FSIZE: limits.file_mb << 20,
         resource.RLIMIT_NOFILE: open_files,
         resource.RLIMIT_NPROC: processes,
         resource.RLIMIT_SIGPENDING: _SIGNALS,
@@ -289,8 +290,8 @@ def _set_limits(limits: dict[str, Any], processes: int, open_files: int, gpu: bo
         highest = resource.getrlimit(kind)[1]
         value = value if highest == resource.RLIM_INFINITY else min(value, highest)
         resource.setrlimit(kind, (value, value))
-    if limits["cpu_s"] is not None:
-        seconds = max(1, math.ceil(limits["cpu_s"]))
+    if limits.cpu_s is not None:
+        seconds = max(1, math.ceil(limits.cpu_s))
         # First SIGXCPU, a second later SIGKILL.
         resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
 

@@ -12,18 +12,19 @@ import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from ..records.errors import ToolError
 from ..records.sources import source_of
 from . import landlock, mounts, session_driver, solution
 from .gpus import NO_DEVICE, Leases, cards, find
-from .interface import DEFAULT_PREIMPORT, Limits, Outcome, Setup, check_arguments, check_public
+from .interface import DEFAULT_PREIMPORT, OUTPUTS, Limits, Outcome, Setup, check_arguments, check_public
 from .job import NOBODY
+from .outputs import check_outputs
 from .pool import ServerDied, ServerPool
 from .process_tree import remove_folder
+from .request import RunRequest
 from .session import LocalSession
 from .sessions import BaseSandbox
 from .starting import wants_fresh_interpreter
@@ -96,10 +97,18 @@ class LocalSandbox(BaseSandbox):
         return lines
 
     def run(
-        self, code: str, public: Path, limits: Limits, seed: int, arguments: Sequence[str] = (), observer: str = ""
+        self,
+        code: str,
+        public: Path,
+        limits: Limits,
+        seed: int,
+        arguments: Sequence[str] = (),
+        observer: str = "",
+        outputs: Sequence[str] = OUTPUTS,
     ) -> Outcome:
         """See Sandbox.run. ToolError also if `public` lies in a folder that every solution can read."""
         check_arguments(arguments)
+        check_outputs(outputs)
         self._admit(public)
         # Invalid Unicode reaches the interpreter, which reports it as the solution's error.
         text = code.encode("utf-8", "surrogatepass")
@@ -107,24 +116,30 @@ class LocalSandbox(BaseSandbox):
         if self._setup.start == "auto":
             cold = wants_fresh_interpreter(text, self._setup.preimport, gpu=bool(self._setup.gpus))
         with _machine_errors(), self._leases.lease() as gpu:
-            request = self._request(public, seed, cold=cold, gpu=gpu, arguments=list(arguments), observer=observer)
-            return self._pool.serve(lambda server: self._run_on(server, text, limits, request)[0])
+            request = self._request(public, limits, seed, gpu)
+            request = replace(request, arguments=tuple(arguments), observer=observer)
+            request = replace(request, cold=source_of(solution) if cold else "")
+            return self._pool.serve(lambda server: self._run_on(server, text, request, outputs)[0])
 
-    def session(self, public: Path, limits: Limits, seed: int) -> LocalSession:
+    def session(self, public: Path, limits: Limits, seed: int, outputs: Sequence[str] = OUTPUTS) -> LocalSession:
         """See Sandbox.session. Forked from the warm process, unless the sandbox has the start `cold`."""
+        check_outputs(outputs)
         self._admit(public)
         cold = self._setup.start == "cold"
         exposed = landlock.exposes_server(self._protections or {})
         with ExitStack() as stack:
             gpu = stack.enter_context(self._leases.lease())
-            request = self._request(public, seed, cold=cold, gpu=gpu, driver=source_of(session_driver) if cold else "")
+            request = self._request(public, limits, seed, gpu)
+            if cold:
+                request = replace(request, cold=source_of(solution), driver=source_of(session_driver))
             with _machine_errors():
                 if not self._namespaces:
-                    request["folder"] = folder = tempfile.mkdtemp(prefix="mletools-run-")
+                    folder = tempfile.mkdtemp(prefix="mletools-run-")
                     stack.callback(remove_folder, folder)
-                    _fill_folder(folder, b"", request["public"])
+                    _fill_folder(folder, b"", request.public)
+                    request = replace(request, folder=folder)
                 session, release = self._pool.keep(
-                    lambda server: LocalSession(server, request, limits, exposed=exposed)
+                    lambda server: LocalSession(server, request, outputs, exposed=exposed)
                 )
             session.protections = dict(self._protections or {})
             resources = stack.pop_all()
@@ -168,44 +183,39 @@ class LocalSandbox(BaseSandbox):
 
     def _probe_with(self, namespaces: bool) -> dict[str, bool]:
         public = Path(__file__).parent  # any folder will do
-        request = self._request(public, 0, namespaces=namespaces, probe=True)
-        return self._pool.serve(lambda server: self._run_on(server, b"", _PROBE, request)[1])
+        request = replace(self._request(public, _PROBE, 0, None, namespaces), probe=True)
+        return self._pool.serve(lambda server: self._run_on(server, b"", request, ())[1])
 
     def _request(
-        self, public: Path, seed: int, *, cold: bool = False, gpu: str | None = None, **more: Any
-    ) -> dict[str, Any]:
-        namespaces = more.get("namespaces", self._namespaces)
-        return {
-            "public": os.path.realpath(public),
-            "seed": seed,
-            "arguments": [],
-            "namespaces": namespaces,
-            "landlock": not namespaces and landlock.version() > 0,
-            "cold": source_of(solution) if cold else "",
-            "gpu": gpu,
-            "device": asdict(self._devices[gpu] if gpu is not None else NO_DEVICE),
-            "folder": None,
-            "probe": False,
-            "observer": "",
-            **more,
-        }
+        self, public: Path, limits: Limits, seed: int, gpu: str | None, namespaces: bool | None = None
+    ) -> RunRequest:
+        namespaces = self._namespaces if namespaces is None else namespaces
+        return RunRequest(
+            limits=limits,
+            public=os.path.realpath(public),
+            seed=seed,
+            namespaces=namespaces,
+            landlock=not namespaces and landlock.version() > 0,
+            gpu=gpu,
+            device=self._devices[gpu] if gpu is not None else NO_DEVICE,
+        )
 
     def _run_on(
-        self, server: WarmServer, code: bytes, limits: Limits, request: dict[str, Any]
+        self, server: WarmServer, code: bytes, request: RunRequest, outputs: Sequence[str]
     ) -> tuple[Outcome, dict[str, bool]]:
         """The outcome, and the active protections if `request` asks for a probe."""
         folder = None
         seen = Observations()
         try:
-            if not request["namespaces"]:
+            if not request.namespaces:
                 folder = tempfile.mkdtemp(prefix="mletools-run-")
-                _fill_folder(folder, code, request["public"])
-            probed = server.run(code, {**request, "folder": folder}, limits, seen)
+                _fill_folder(folder, code, request.public)
+            probed = server.run(code, replace(request, folder=folder), seen)
             outcome = replace(
-                outcome_of(seen, limits),
+                outcome_of(seen, request.limits, outputs),
                 backend=self.name,
-                start="cold" if request["cold"] else "warm",
-                gpu=request["gpu"],
+                start="cold" if request.cold else "warm",
+                gpu=request.gpu,
                 protections=dict(self._protections or probed),
             )
             return outcome, probed

@@ -17,7 +17,7 @@ import sysconfig
 import zlib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -100,14 +100,14 @@ class MountPlan:
         return paths, folders
 
 
-def hidden_text(hidden: Hidden) -> str:
-    """What is hidden, as a text short enough for a packet to a warm server; `read_hidden` reads it."""
-    return base64.b64encode(zlib.compress(json.dumps(hidden).encode())).decode()
+def plan_text(plan: MountPlan) -> str:
+    """A plan as a text short enough for a packet to a warm server; `read_plan` reads it."""
+    return base64.b64encode(zlib.compress(json.dumps(asdict(plan)).encode())).decode()
 
 
-def read_hidden(text: str) -> Hidden:
-    """The inverse of `hidden_text`."""
-    return dict(json.loads(zlib.decompress(base64.b64decode(text))))
+def read_plan(text: str) -> MountPlan:
+    """The inverse of `plan_text`."""
+    return MountPlan(**json.loads(zlib.decompress(base64.b64decode(text))))
 
 
 def _inside(path: str, folder: str) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from ..records.errors import ToolError
 from . import mounts, shipping
@@ -20,8 +20,32 @@ from .interface import Limits, Outcome, Sandbox, Setup
 Answer = tuple[str, Any]  # ("done", a result) or ("error", a message)
 
 
+class NodeRequest(TypedDict, total=False):
+    """A run, a session or, with neither `code` nor `hold`, a probe. Plain values, for nodes without this package."""
+
+    backend: str
+    setup: dict[str, Any]  # Setup
+    gpu: bool
+    hold: bool  # a session
+    code: str
+    arguments: list[str]
+    observer: str
+    outputs: tuple[str, ...]
+    origin: str  # the public folder here
+    limits: dict[str, Any]  # Limits
+    seed: int
+    digest: str  # of the packed public folder
+
+
+class Probed(TypedDict):
+    """What a node says of its sandbox."""
+
+    protections: dict[str, bool]
+    notes: list[str]
+
+
 def _version_check() -> Callable[[tuple[str, str]], str | None]:
-    # Nested functions travel by value, so nodes without this package answer too.
+    # Nested functions travel by value, so nodes without this package answer too; annotations of its types are texts.
     def mismatch(versions: tuple[str, str]) -> str | None:
         import platform
         import socket
@@ -45,7 +69,7 @@ def node_task() -> Callable[..., Answer]:
     """The function that Ray calls on a node for a run."""
     mismatch = _version_check()
 
-    def run_on_node(versions: tuple[str, str], request: dict[str, Any], packed: Any) -> Answer:
+    def run_on_node(versions: tuple[str, str], request: "NodeRequest", packed: Any) -> Answer:
         reason = mismatch(versions)
         if reason is not None:
             return "error", reason
@@ -61,7 +85,7 @@ def node_session() -> type:
     mismatch = _version_check()
 
     class SessionOnNode:
-        def open(self, versions: tuple[str, str], request: dict[str, Any], packed: Any) -> Answer:
+        def open(self, versions: tuple[str, str], request: "NodeRequest", packed: Any) -> Answer:
             reason = mismatch(versions)
             if reason is not None:
                 return "error", reason
@@ -79,7 +103,7 @@ def node_session() -> type:
     return SessionOnNode
 
 
-def answer(request: dict[str, Any], packed: Any) -> Answer:
+def answer(request: NodeRequest, packed: Any) -> Answer:
     """The outcome of a run; without code in the request, the protections and notes of this node."""
     return _answered(lambda: _run(request, packed) if "code" in request else _probe(request))
 
@@ -91,13 +115,13 @@ def _answered(work: Callable[[], Any]) -> Answer:
         return "error", f"Ray node {socket.gethostname()}: {error}"
 
 
-def _probe(request: dict[str, Any]) -> dict[str, Any]:
+def _probe(request: NodeRequest) -> Probed:
     sandbox = _inner(request)
     return {"protections": sandbox.protections, "notes": sandbox.notes}
 
 
-def _run(request: dict[str, Any], packed: Any) -> Outcome:
-    rest = Limits(**request["limits"]), request["seed"], request["arguments"], request["observer"]
+def _run(request: NodeRequest, packed: Any) -> Outcome:
+    rest = Limits(**request["limits"]), request["seed"], request["arguments"], request["observer"], request["outputs"]
     with _prepared(request, packed) as (sandbox, public):
         return sandbox.run(request["code"], public, *rest)
 
@@ -108,12 +132,13 @@ class NodeSession:
     def __init__(self) -> None:
         self._stack = ExitStack()
 
-    def open(self, request: dict[str, Any], packed: Any) -> Answer:
+    def open(self, request: NodeRequest, packed: Any) -> Answer:
         """Open it; the result is its protections."""
 
         def begin() -> dict[str, bool]:
             sandbox, public = self._stack.enter_context(_prepared(request, packed))
-            self._session = sandbox.session(public, Limits(**request["limits"]), request["seed"])
+            limits = Limits(**request["limits"])
+            self._session = sandbox.session(public, limits, request["seed"], request["outputs"])
             self._stack.callback(self._session.close)
             return self._session.protections
 
@@ -130,7 +155,7 @@ class NodeSession:
         _opened.close()
 
 
-def _inner(request: dict[str, Any]) -> Sandbox:
+def _inner(request: NodeRequest) -> Sandbox:
     gpus: tuple[str, ...] = ()
     if request["gpu"]:
         import ray
@@ -140,7 +165,7 @@ def _inner(request: dict[str, Any]) -> Sandbox:
 
 
 @contextmanager
-def _prepared(request: dict[str, Any], packed: Any) -> Iterator[tuple[Sandbox, Path]]:
+def _prepared(request: NodeRequest, packed: Any) -> Iterator[tuple[Sandbox, Path]]:
     """The sandbox for a request and its public folder, unpacked for the with block."""
     sandbox = _inner(request)
     if request["backend"] == "local":

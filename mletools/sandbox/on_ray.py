@@ -22,8 +22,9 @@ from typing import Any
 from .. import __version__
 from ..records.errors import ToolError
 from . import shipping
-from .interface import Cell, Limits, Outcome, Setup, check_arguments, check_public
-from .on_node import node_session, node_task
+from .interface import OUTPUTS, Cell, Limits, Outcome, Setup, check_arguments, check_public
+from .on_node import NodeRequest, Probed, node_session, node_task
+from .outputs import check_outputs
 from .ray_connection import connect, last_line
 from .sessions import REPLY_S, BaseSandbox, BaseSession
 
@@ -38,9 +39,11 @@ Need = dict[str, float]  # resources of a run, by Ray's names
 class RaySession(BaseSession):
     """A session that an actor holds, where an inner session runs the cells. It is lost with its node."""
 
-    def __init__(self, ray: Any, actor: Any, protections: dict[str, bool], backend: str) -> None:
+    def __init__(
+        self, ray: Any, actor: Any, protections: dict[str, bool], backend: str, outputs: Sequence[str]
+    ) -> None:
         """`actor` has opened a session of the backend."""
-        super().__init__(backend, protections)
+        super().__init__(backend, protections, outputs)
         self._ray, self._actor = ray, actor
 
     def _run(self, kind: str, text: str, wall_s: float) -> Cell:
@@ -77,7 +80,8 @@ class RaySandbox(BaseSandbox):
         self.name = backend
         self._notify = notify
         self._gpu = bool(setup.gpus)
-        self._inner = {"backend": backend, "setup": asdict(replace(setup, slots=1, gpus=())), "gpu": self._gpu}
+        inner = asdict(replace(setup, slots=1, gpus=()))
+        self._inner: NodeRequest = {"backend": backend, "setup": inner, "gpu": self._gpu}
         self._lock = threading.Lock()
         self._idle = threading.Condition(self._lock)
         self._packing = threading.Lock()
@@ -86,7 +90,7 @@ class RaySandbox(BaseSandbox):
         self._shipped: OrderedDict[str, tuple[shipping.Fingerprint, str, Any]] = OrderedDict()
         self._reported: set[str] = set()
         self._checked_at = 0.0
-        self._probed: dict[str, Any] | None = None
+        self._probed: Probed | None = None
         self._probing = threading.Lock()
         self._ray = connect(address)
         self._task = self._ray.remote(node_task())
@@ -106,18 +110,32 @@ class RaySandbox(BaseSandbox):
         return [f"Ray cluster with {_count(len(nodes), 'node')} and {_count(cores, 'CPU')}", *inner]
 
     def run(
-        self, code: str, public: Path, limits: Limits, seed: int, arguments: Sequence[str] = (), observer: str = ""
+        self,
+        code: str,
+        public: Path,
+        limits: Limits,
+        seed: int,
+        arguments: Sequence[str] = (),
+        observer: str = "",
+        outputs: Sequence[str] = OUTPUTS,
     ) -> Outcome:
         """See Sandbox.run. ToolError also if a run is lost with its node five times, or a node refuses it."""
         check_arguments(arguments)
-        request = {"code": code, "arguments": list(arguments), "observer": observer}
+        check_outputs(outputs)
+        request: NodeRequest = {
+            "code": code,
+            "arguments": list(arguments),
+            "observer": observer,
+            "outputs": tuple(outputs),
+        }
         outcome: Outcome = self._do(request, public, limits, seed)
         return outcome
 
-    def session(self, public: Path, limits: Limits, seed: int) -> RaySession:
+    def session(self, public: Path, limits: Limits, seed: int, outputs: Sequence[str] = OUTPUTS) -> RaySession:
         """See Sandbox.session. An actor of the cluster holds it; if its node is lost, the session is over."""
-        actor, protections = self._do({"hold": True}, public, limits, seed)
-        session = RaySession(self._ray, actor, protections, self.name)
+        check_outputs(outputs)
+        actor, protections = self._do({"hold": True, "outputs": tuple(outputs)}, public, limits, seed)
+        session = RaySession(self._ray, actor, protections, self.name, outputs)
         return self._add_session(session, lambda fit: None, ExitStack())
 
     def close(self) -> None:
@@ -140,18 +158,18 @@ class RaySandbox(BaseSandbox):
         with suppress(OSError, ToolError):
             shipping.sweep(shipping.shared_root(), idle_s=0.0)
 
-    def _probe(self) -> dict[str, Any]:
+    def _probe(self) -> Probed:
         with self._probing:
             if self._probed is None:
                 with self._counted():
                     self._probed = self._try({}, None, {"CPU": 1.0})
             return self._probed
 
-    def _do(self, request: dict[str, Any], public: Path, limits: Limits, seed: int) -> Any:
+    def _do(self, request: NodeRequest, public: Path, limits: Limits, seed: int) -> Any:
         check_public(public)
         self._probe()
         need = {"CPU": float(limits.threads), "memory": float(limits.memory_mb << 20)}
-        more = {"origin": os.path.realpath(public), "limits": asdict(limits), "seed": seed}
+        more: NodeRequest = {"origin": os.path.realpath(public), "limits": asdict(limits), "seed": seed}
         with self._counted():
             return self._try({**request, **more}, public, need)
 
@@ -166,7 +184,7 @@ class RaySandbox(BaseSandbox):
                 self._calls -= 1
                 self._idle.notify_all()
 
-    def _try(self, request: dict[str, Any], public: Path | None, need: Need) -> Any:
+    def _try(self, request: NodeRequest, public: Path | None, need: Need) -> Any:
         """The result of a node, after up to _TRIES tries."""
         errors = self._ray.exceptions
         losses = tuple(getattr(errors, name) for name in _LOSSES)
@@ -197,7 +215,7 @@ class RaySandbox(BaseSandbox):
                 return result
         raise AssertionError  # not reached: the last try returns or raises
 
-    def _once(self, request: dict[str, Any], packed: Any, need: Need) -> Any:
+    def _once(self, request: NodeRequest, packed: Any, need: Need) -> Any:
         need = {**need, "GPU": 1.0} if self._gpu else need
         options: dict[str, Any] = {"num_cpus": need["CPU"], "num_gpus": need.get("GPU", 0.0)}
         options |= {"memory": need["memory"]} if "memory" in need else {}

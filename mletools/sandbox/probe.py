@@ -6,9 +6,9 @@ import resource
 import socket
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
 
 from .cgroup import MemoryCgroup
+from .interface import Limits
 from .mounts import MountPlan
 
 _THREADS = {"OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OMP_WAIT_POLICY"}
@@ -80,7 +80,7 @@ def _tables_are_hidden(plan: MountPlan, same_root: bool) -> bool:
 
 
 def active_protections(
-    outside: dict[str, str], cgroup: MemoryCgroup | None, limits: dict[str, Any], plan: MountPlan
+    outside: dict[str, str], cgroup: MemoryCgroup | None, limits: Limits, plan: MountPlan
 ) -> dict[str, bool]:
     """By name, whether the calling process has it; `outside` are the warm server's surroundings, `plan` what a solution may read."""
     status, inside = _status(), surroundings()
@@ -97,9 +97,9 @@ def active_protections(
         no_new_privs=status.get("NoNewPrivs") == "1",
         no_capabilities=all(int(status.get(name, "1"), 16) == 0 for name in ("CapPrm", "CapEff", "CapInh", "CapAmb")),
         seccomp=status.get("Seccomp") == "2",
-        rlimits=resource.getrlimit(resource.RLIMIT_FSIZE)[1] <= limits["file_mb"] << 20,
+        rlimits=resource.getrlimit(resource.RLIMIT_FSIZE)[1] <= limits.file_mb << 20,
         clean_environment=set(os.environ) <= _OURS | _SKLEARN,
-        disk_limit=os.statvfs(".").f_blocks * os.statvfs(".").f_frsize <= limits["disk_mb"] << 20,
+        disk_limit=os.statvfs(".").f_blocks * os.statvfs(".").f_frsize <= limits.disk_mb << 20,
         memory_cgroup=in_cgroup,
     )
     return active

@@ -12,9 +12,7 @@ from dataclasses import dataclass
 
 from ..records.errors import ToolError
 from .attacks import ATTACKS, Attack, AttackTargets, Verdict, program
-from .attacks.attack import status_and_error
-from .attacks.next_run import HONEST
-from .attacks.other_runs import KEEP_BUSY
+from .attacks.attack import PARTS, status_and_error
 from .attacks.targets import CONCURRENT_S
 from .interface import Limits, Outcome, Sandbox
 
@@ -23,43 +21,6 @@ _MEASUREMENTS = 3  # tries of a measured attack, each of which must exceed the l
 _STEADY_WITHIN_S = 30.0  # how long another try waits for the machine's memory use to be steady
 _SEEN_WIDTH, _NAME_WIDTH, _LEAST_SEEN = 45, 40, 12
 _ORDINARY = Limits(wall_s=60.0)
-
-# The concurrent run keeps a canary everywhere, serves it to anyone, and reports whether anything was changed.
-_CONCURRENT = (
-    KEEP_BUSY
-    + """
-import threading
-signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-kept = W["canary"].encode()
-segment = libc.shmget(W["key"], 4096, 0o666 | 0o1000)
-address = attach(segment)
-if address:
-    ctypes.memmove(address, kept, len(kept))
-places = {os.path.realpath(place) + "/" + W["mark"] for place in (".", HOME, TEMPORARY, "/dev/shm")}
-for place in places:
-    write(place, W["canary"])
-def serve(family, name):
-    with suppress(OSError), socket.socket(family) as listener:
-        listener.bind(name)
-        listener.listen()
-        while True:
-            connection = listener.accept()[0]
-            connection.send(kept)
-            connection.close()
-names = ((socket.AF_UNIX, "\\0" + W["mark"]), (socket.AF_INET, ("127.0.0.1", 20000 + W["key"] % 10000)))
-for family_and_name in names:
-    threading.Thread(target=serve, args=family_and_name, daemon=True).start()
-write("submission.csv", "mine")
-for _ in repeat(SECONDS, 0.05):
-    open_shared()
-changed = [f"signal {number.name}" for number in signal.sigpending()]
-changed += [place for place in places if open(place, "rb").read() != kept]
-for place in places:
-    os.unlink(place)
-libc.shmctl(segment, 0, None)
-print(", ".join(changed) or "unharmed")
-"""
-)
 
 
 @dataclass(frozen=True)
@@ -104,7 +65,7 @@ def _run_honest(sandbox: Sandbox, targets: AttackTargets) -> Outcome:
     for _ in range(2):
         targets.begin()
         began = time.monotonic()
-        targets.honest = outcome = _run(sandbox, targets, HONEST, _ORDINARY)
+        targets.honest = outcome = _run(sandbox, targets, PARTS["honest run"], _ORDINARY)
         targets.start_s = max(0.1, time.monotonic() - began - outcome.duration_s)
     return outcome
 
@@ -155,7 +116,8 @@ def _run(sandbox: Sandbox, targets: AttackTargets, code: str, limits: Limits) ->
 
 
 def _run_concurrent(sandbox: Sandbox, targets: AttackTargets) -> Outcome:
-    code = program(targets.known_to_concurrent(), _CONCURRENT.replace("SECONDS", str(CONCURRENT_S)))
+    # It keeps a canary everywhere, serves it to anyone, and reports whether anything was changed.
+    code = program(targets.known_to_concurrent(), PARTS["concurrent run"].replace("SECONDS", str(CONCURRENT_S)))
     return sandbox.run(code, targets.public, _ORDINARY, _SEED)
 
 

@@ -16,7 +16,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypedDict
 
 from . import channel, linux, mounts
 from .cgroup import MemoryCgroup
@@ -26,6 +26,7 @@ from .memory_watch import MemoryWatch
 from .preimport import warm_up
 from .probe import surroundings
 from .process_tree import kill_descendants, remove_folder
+from .request import RunRequest, read_request
 
 _WATCH_S = 0.05
 _ORDERLY_END_S = 5.0
@@ -55,7 +56,17 @@ def environment() -> dict[str, str]:
     return environment
 
 
-def keep_warm(control: int, config: dict[str, Any]) -> Callable[[], None]:
+class TemplateConfig(TypedDict):
+    """What a template is started with."""
+
+    path: list[str]  # its sys.path
+    command: int  # process id
+    preimport: list[str]
+    cgroup: bool  # whether servers want memory cgroups
+    plan: str  # mounts.plan_text
+
+
+def keep_warm(control: int, config: TemplateConfig) -> Callable[[], None]:
     """Run the template until the command ends. Returns only in a solution's process, with the solution to call."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())  # Ray's worker processes block SIGINT
@@ -74,8 +85,8 @@ def keep_warm(control: int, config: dict[str, Any]) -> Callable[[], None]:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no zombies of servers
     while True:
         _wait_for_work(end, command, None)
-        request, descriptors = channel.receive(end)
-        if request is None:
+        message, descriptors = channel.receive(end)
+        if message is None:
             os._exit(0)
         if os.fork() == 0:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -85,30 +96,30 @@ def keep_warm(control: int, config: dict[str, Any]) -> Callable[[], None]:
         os.close(descriptors[0])
 
 
-def _serve(end: socket.socket, command: int, config: dict[str, Any]) -> Callable[[], None]:
+def _serve(end: socket.socket, command: int, config: TemplateConfig) -> Callable[[], None]:
     linux.prctl(linux.PR_SET_CHILD_SUBREAPER, 1)
     cgroup = MemoryCgroup.create(f"mletools-{os.getpid()}-{time.time_ns()}") if config["cgroup"] else None
-    given = config["plan"]
-    plan = mounts.MountPlan(**{**given, "hidden": mounts.read_hidden(given["hidden"])})
+    plan = mounts.read_plan(config["plan"])
     handle = os.pidfd_open(os.getpid())
     channel.send(end, {"event": "ready", "pid": os.getpid(), "cgroup": str(cgroup.path) if cgroup else None}, [handle])
     os.close(handle)
     outside = surroundings()
     while True:
         _wait_for_work(end, command, cgroup)
-        request, descriptors = channel.receive(end)
-        if request is None:
+        message, descriptors = channel.receive(end)
+        if message is None:
             _leave(cgroup)
         elif descriptors:
+            request = read_request(message["run"])
             if cgroup is not None:
-                cgroup.start(request["limits"]["memory_mb"], request["limits"]["processes"])
-            if request["landlock"]:
+                cgroup.start(request.limits.memory_mb, request.limits.processes)
+            if request.landlock:
                 _ = plan.readable  # once, not in every run
             uid, gid = os.geteuid(), os.getegid()
             alive, living = os.pipe()
             watch = _Watch(end, command, request, cgroup)
             try:
-                child = fork_first(request["namespaces"])
+                child = fork_first(request.namespaces)
             except OSError as error:
                 child = None
                 channel.send(end, {"event": "failed", "why": str(error)})
@@ -138,7 +149,7 @@ def _leave(cgroup: MemoryCgroup | None) -> None:
 class _Watch:
     """Watches one run, from the fork until the last process is reaped and counted."""
 
-    def __init__(self, end: socket.socket, command: int, request: dict[str, Any], cgroup: MemoryCgroup | None) -> None:
+    def __init__(self, end: socket.socket, command: int, request: RunRequest, cgroup: MemoryCgroup | None) -> None:
         self._end, self._command, self._request, self._cgroup = end, command, request, cgroup
         self._cpu_s = 0.0
         self._peak_mb = 0.0
@@ -157,17 +168,18 @@ class _Watch:
             counted = self._cgroup.peak_mb()
             peak = peak if counted is None else counted
         if self._orphaned:
-            if self._request["folder"]:
-                remove_folder(self._request["folder"])
+            if self._request.folder:
+                remove_folder(self._request.folder)
             _leave(self._cgroup)
-        used = {"cpu_s": self._cpu_s, "peak_mb": peak, "memory": killed_for_memory}
+        ended: channel.Packet = {"event": "ended", "at": time.monotonic(), "cpu_s": self._cpu_s, "peak_mb": peak}
+        ended["memory"] = killed_for_memory
         with suppress(BrokenPipeError):  # the next wait notices that the command has ended
-            channel.send(self._end, {"event": "ended", "at": time.monotonic(), **used})
+            channel.send(self._end, ended)
 
     def _follow(self) -> None:
         handle = os.pidfd_open(self._pid)
-        memory = MemoryWatch(os.getpid(), self._pid, self._request["limits"]["memory_mb"])
-        interval = None if self._cgroup is not None and self._request["namespaces"] else _WATCH_S
+        memory = MemoryWatch(os.getpid(), self._pid, self._request.limits.memory_mb)
+        interval = None if self._cgroup is not None and self._request.namespaces else _WATCH_S
         try:
             while True:
                 ready = channel.ready([handle, self._end.fileno(), self._command], interval)
@@ -194,7 +206,7 @@ class _Watch:
         channel.ready([handle], None)
 
     def _check_memory(self, handle: int, memory: MemoryWatch) -> None:
-        limit = self._request["limits"]["memory_mb"]
+        limit = self._request.limits.memory_mb
         used = memory.look()
         if used > limit:
             self._over_memory = True

@@ -1,7 +1,7 @@
 """The command's side of a session on a warm server: sends cells and receives their results.
 
 Covered: wall time of a cell (an interrupt, then the end of the session), output limits, a session that dies or breaks
-the protocol, reading submission.csv after every cell. Not covered: the inside (`session_driver`), the sandbox (`job`).
+the protocol, reading the outputs after every cell. Not covered: the inside (`session_driver`), the sandbox (`job`).
 The session's process is believed on three points only: a cell is done, ok or error, and its output. A lie about these
 affects nothing but the session itself.
 """
@@ -14,18 +14,20 @@ import struct
 import termios
 import threading
 import time
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict
-from typing import Any
+from typing import Literal
 
 from ..records.errors import ToolError
 from . import channel
 from .cgroup import memory_kills
-from .interface import Cell, Limits
+from .interface import Cell, Status
+from .outputs import read_outputs
 from .pool import ServerDied
+from .request import RunRequest
 from .session_driver import BASH, DONE, ORDER, PYTHON
 from .sessions import BaseSession
-from .verdict import Observations, read_submission, status_of
+from .verdict import Observations, status_of
 from .warm import SetUpFailed, WarmServer, output_pipe
 
 _SET_UP_S, _INTERRUPT_S, _END_S = 60.0, 5.0, 60.0
@@ -41,7 +43,7 @@ class _RunningCell:
         self.output = bytearray()
         self.reply = b""
         self.ok: bool | None = None  # None while it runs
-        self.stopped_for: str | None = None
+        self.stopped_for: Literal["timeout", "output"] | None = None
         self.steps = 0  # 1: interrupted, 2: killed
         self.interrupt_pending = False
 
@@ -49,20 +51,20 @@ class _RunningCell:
 class LocalSession(BaseSession):
     """A session on one warm server; see `interface.Session`."""
 
-    def __init__(self, server: WarmServer, request: dict[str, Any], limits: Limits, *, exposed: bool) -> None:
+    def __init__(self, server: WarmServer, request: RunRequest, outputs: Sequence[str], *, exposed: bool) -> None:
         """Open it. `exposed`: a cell could kill its own server.
 
         ServerDied: the server ended or hung. SetUpFailed: the sandbox could not be set up. OSError: this machine is
         short of descriptors or memory.
         """
-        super().__init__("local", {})
-        self._server, self._limits, self._exposed = server, limits, exposed
+        super().__init__("local", {}, outputs)
+        self._server, self._limits, self._exposed = server, request.limits, exposed
         self._killing = threading.Lock()
         self._ended = False  # set under _killing, because the server may soon have another session
         self._failure = "its first process ended before the session began"
         self._number = 0
         self._seen = Observations()
-        self._output, self._cells = _send_request(server, {**request, "limits": asdict(limits)})
+        self._output, self._cells = _send_request(server, request)
         self._output_open = self._cells_open = True
         try:
             self._wait_for_start()
@@ -70,7 +72,7 @@ class LocalSession(BaseSession):
         except BaseException:
             self._close_descriptors()
             raise
-        self._deadline = (self._seen.started or 0.0) + limits.wall_s
+        self._deadline = (self._seen.started or 0.0) + request.limits.wall_s
 
     def _abort(self) -> None:
         with self._killing:
@@ -108,10 +110,10 @@ class LocalSession(BaseSession):
             if not (self._exposed or self._closing):
                 raise ToolError("the sandbox's server died under a session: is this machine out of memory?") from None
         duration = time.monotonic() - began
-        submission = read_submission(self._seen.work, self._limits.submission_mb)
-        return Cell(self._status(cell), bytes(cell.output), duration, not self._ended, *submission)
+        outputs = read_outputs(self._seen.work, self.declared, self._limits.submission_mb)
+        return Cell(self._status(cell), bytes(cell.output), duration, not self._ended, *outputs)
 
-    def _status(self, cell: _RunningCell) -> str:
+    def _status(self, cell: _RunningCell) -> Status:
         kills = memory_kills(self._server.cgroup)
         killed_for_memory, self._kills = kills > self._kills, kills
         if not self._ended:
@@ -240,14 +242,14 @@ class LocalSession(BaseSession):
         self._cells.close()
 
 
-def _send_request(server: WarmServer, message: dict[str, Any]) -> tuple[int, socket.socket]:
+def _send_request(server: WarmServer, request: RunRequest) -> tuple[int, socket.socket]:
     """Ask `server` for a session; the descriptor of its output, and the socket for its cells."""
     script = os.memfd_create("session", os.MFD_CLOEXEC)
     output, output_end = output_pipe()
     cells, cells_end = socket.socketpair()
     try:
         cells.setblocking(False)
-        server.order(message, [script, output_end, output_end, cells_end.fileno()])
+        server.order({"run": request.fields()}, [script, output_end, output_end, cells_end.fileno()])
     except BaseException:
         os.close(output)
         cells.close()

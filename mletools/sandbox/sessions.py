@@ -5,7 +5,7 @@ Covered: one cell at a time, `close` from any thread, sessions that end with the
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import TypeVar
 
@@ -18,8 +18,8 @@ REPLY_S = 200.0  # seconds that a remote session may take in addition to those o
 class BaseSession:
     """See `interface.Session`. A subclass runs cells, aborts the running cell, and ends the session."""
 
-    def __init__(self, backend: str, protections: dict[str, bool]) -> None:
-        self.backend, self.protections = backend, protections
+    def __init__(self, backend: str, protections: dict[str, bool], outputs: Sequence[str]) -> None:
+        self.backend, self.protections, self.declared = backend, protections, outputs
         self.finish: Callable[[bool], None] = lambda fit: None  # called once at the end; fit: the server is reusable
         self._turn = threading.Lock()  # held while a cell runs or the session ends
         self._over = self._closing = self._closed = False
@@ -58,7 +58,8 @@ class BaseSession:
                 self._over, self._fit = True, False
                 if not self._closing:
                     raise
-                return Cell("killed", b"", time.monotonic() - began, False, None, "the session was closed")
+                problems = dict.fromkeys(self.declared, "the session was closed")
+                return Cell("killed", b"", time.monotonic() - began, False, {}, problems)
             self._over = not cell.alive
             return cell
 

@@ -1,25 +1,22 @@
-"""The outcome of a finished run: its status and its submission.
+"""The outcome of a finished run: its status and its outputs.
 
-Covered: telling timeout, memory, disk, output and crashes apart by the observations of the kernel and the sandbox;
-reading submission.csv through a directory descriptor after every process of the run has ended. Not covered: the content
-of a submission.
+Covered: telling timeout, memory, disk, output and crashes apart by the observations of the kernel and the sandbox. Not
+covered: reading the outputs (`outputs`).
 """
 
-import errno
 import os
 import signal
-import stat
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import Literal
 
-from .interface import Limits, Outcome
+from .channel import Packet
+from .interface import Limits, Outcome, Status
+from .outputs import read_outputs
 
-SUBMISSION = "submission.csv"
 _MOST_FILES = 10_000
-_KINDS = ((stat.S_ISDIR, "a directory"), (stat.S_ISFIFO, "a named pipe"), (stat.S_ISSOCK, "a socket"))
 
 
 @dataclass
@@ -31,14 +28,14 @@ class Observations:
     started: float | None = None  # seconds on the monotonic clock
     ended: float | None = None
     code: int | None = None  # exit code, negative for a signal; None if pid 1 was killed first
-    stopped_for: str | None = None  # timeout or output, if the command stopped the run
+    stopped_for: Literal["timeout", "output"] | None = None  # why the command stopped the run
     over_memory: bool = False
     cpu_s: float = 0.0
     peak_mb: float = 0.0
     stdout: bytes = b""
     stderr: bytes = b""
 
-    def note(self, message: dict[str, Any], descriptors: Sequence[int]) -> None:
+    def note(self, message: Packet, descriptors: Sequence[int]) -> None:
         """Add an event of the server and its descriptors."""
         event = message["event"]
         if event == "work":
@@ -73,8 +70,8 @@ def _is_full(work: int, disk: int, limits: Limits) -> bool:
     return False
 
 
-def status_of(seen: Observations, limits: Limits) -> str:
-    """One of ok, error, timeout, memory, disk, output, killed."""
+def status_of(seen: Observations, limits: Limits) -> Status:
+    """How the run ended."""
     if seen.stopped_for is not None:
         return seen.stopped_for
     if seen.code == 0:
@@ -92,36 +89,9 @@ def status_of(seen: Observations, limits: Limits) -> str:
     return "disk" if _is_full(seen.work, seen.disk, limits) else "error"
 
 
-def read_submission(work: int, largest_mb: int) -> tuple[bytes | None, str | None]:
-    """The content of submission.csv in the folder of descriptor `work`, or why there is none (or over `largest_mb`)."""
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-    try:
-        descriptor = os.open(SUBMISSION, flags, dir_fd=work)
-    except FileNotFoundError:
-        return None, f"no {SUBMISSION}"
-    except OSError as error:
-        problems = {errno.ELOOP: "is a symbolic link", errno.ENXIO: "is not a regular file"}
-        return None, f"{SUBMISSION} {problems.get(error.errno or 0, 'cannot be read')}"
-    try:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            kind = next((name for test, name in _KINDS if test(status.st_mode)), "not a regular file")
-            return None, f"{SUBMISSION} is {kind}"
-        largest = largest_mb << 20
-        content = b""
-        if status.st_size <= largest:
-            with os.fdopen(os.dup(descriptor), "rb") as file:
-                content = file.read(largest + 1)
-        if max(status.st_size, len(content)) > largest:
-            return None, f"{SUBMISSION} is larger than {largest_mb} MB"
-        return content, None
-    finally:
-        os.close(descriptor)
-
-
-def outcome_of(seen: Observations, limits: Limits) -> Outcome:
-    """The outcome of a run whose processes have all ended."""
-    submission, problem = read_submission(seen.work, limits.submission_mb)
+def outcome_of(seen: Observations, limits: Limits, declared: Sequence[str]) -> Outcome:
+    """The outcome of a run whose processes have all ended, with its `declared` outputs."""
+    outputs, problems = read_outputs(seen.work, declared, limits.submission_mb)
     began = seen.started if seen.started is not None else seen.ended
     exited = seen.stopped_for is None and seen.code is not None and seen.code >= 0
     return Outcome(
@@ -132,6 +102,6 @@ def outcome_of(seen: Observations, limits: Limits) -> Outcome:
         peak_memory_mb=seen.peak_mb,
         stdout=seen.stdout,
         stderr=seen.stderr,
-        submission=submission,
-        submission_problem=problem,
+        outputs=outputs,
+        problems=problems,
     )

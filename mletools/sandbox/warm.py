@@ -13,9 +13,8 @@ import threading
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import mletools
 
@@ -24,7 +23,8 @@ from . import channel, mounts
 from .interface import Limits
 from .job import NOBODY
 from .pool import ServerDied
-from .server import BOOT, environment
+from .request import RunRequest
+from .server import BOOT, TemplateConfig, environment
 from .verdict import Observations
 
 _START_S, _SET_UP_S, _END_S, _CGROUP_S = 300.0, 60.0, 60.0, 5.0
@@ -35,7 +35,7 @@ class SetUpFailed(ToolError):
     """The sandbox could not be set up."""
 
 
-def _first_message(control: socket.socket) -> tuple[dict[str, Any] | None, list[int]]:
+def _first_message(control: socket.socket) -> tuple[channel.Packet | None, list[int]]:
     return channel.receive(control) if channel.ready([control.fileno()], _START_S) else (None, [])
 
 
@@ -56,12 +56,12 @@ class Template:
         self._control, server_end = channel.pair()
         self._lock = threading.Lock()
         package = str(Path(mletools.__file__).resolve().parent.parent)
-        config: dict[str, Any] = {
+        config: TemplateConfig = {
             "path": [*(path for path in sys.path if path and os.path.isabs(path)), package],
             "command": os.getpid(),
             "preimport": list(preimport),
             "cgroup": cgroup,
-            "plan": {**asdict(plan), "hidden": mounts.hidden_text(plan.hidden)},
+            "plan": mounts.plan_text(plan),
         }
         try:
             self._process = subprocess.Popen(
@@ -131,7 +131,7 @@ class WarmServer:
         self.cgroup: str | None = message["cgroup"]
         self._handle = handles[0]
 
-    def run(self, code: bytes, request: dict[str, Any], limits: Limits, seen: Observations) -> dict[str, bool]:
+    def run(self, code: bytes, request: RunRequest, seen: Observations) -> dict[str, bool]:
         """Do one run to its end, recorded in `seen`, which the caller closes.
 
         Returns the active protections if `request` asks for a probe. ServerDied: the server ended or hung.
@@ -140,7 +140,7 @@ class WarmServer:
         with ExitStack() as stack:
             stdout, stdout_end = output_pipe()
             stderr, stderr_end = output_pipe()
-            follower = _Follower(self.control, stdout, stderr, limits, seen)
+            follower = _Follower(self.control, stdout, stderr, request.limits, seen)
             stack.callback(follower.close)
             with ExitStack() as sent:
                 for descriptor in (stdout_end, stderr_end):
@@ -149,11 +149,11 @@ class WarmServer:
                 sent.callback(os.close, script)
                 with os.fdopen(os.dup(script), "wb") as file:
                     file.write(code)
-                self.order({**request, "limits": asdict(limits)}, [script, stdout_end, stderr_end])
+                self.order({"run": request.fields()}, [script, stdout_end, stderr_end])
             follower.follow()
             return follower.protections
 
-    def order(self, message: dict[str, Any], descriptors: Sequence[int] = ()) -> None:
+    def order(self, message: channel.Packet, descriptors: Sequence[int] = ()) -> None:
         """Send `message`. ServerDied: the server has ended."""
         try:
             channel.send(self.control, message, descriptors)
@@ -243,7 +243,7 @@ class _Follower:
             raise ServerDied
         self._stop("timeout")
 
-    def _stop(self, reason: str) -> None:
+    def _stop(self, reason: Literal["timeout", "output"]) -> None:
         if self.seen.stopped_for is None and self.seen.code is None:
             self.seen.stopped_for = reason
             self._deadline = time.monotonic() + _END_S

@@ -119,7 +119,7 @@ class CodeMetrics:
             self._close_judge()
             self._judge = _Judge(self._open_sandbox(), self.limits, key, task, folder)
         cell = self._judge.judge(content, self.limits.wall_s)
-        return code.read_score(task, cell.status, cell.submission, cell.output)
+        return code.read_score(task["metric"]["file"], cell.status, cell.outputs.get(code.VERDICT), cell.output)
 
     def _open_sandbox(self) -> Sandbox:
         """ToolError where a metric, which may be anybody's, could read what it should not."""
@@ -166,8 +166,8 @@ class _Judge:
         self.metric, self.submissions, self._started = metric, 0, time.monotonic()
         self._stack = ExitStack()
         place = self._stack.enter_context(code.box())
-        code.lay_out(task, folder, place)
-        self._session = sandbox.session(place, replace(limits, wall_s=2 * MAX_SECONDS), 0)
+        code.lay_out(task["metric"], task["answers"], folder, place)
+        self._session = sandbox.session(place, replace(limits, wall_s=2 * MAX_SECONDS), 0, (code.VERDICT,))
         self._stack.callback(self._session.close)
         self.cell = self._session.python(f"{code.program()}\nprepare()\n", limits.wall_s)
         if self.cell.status != "ok":

@@ -232,7 +232,7 @@ def test_two_files_of_one_name_are_refused(tmp_path: Path) -> None:
     box = tmp_path / "box"
     box.mkdir()
     with pytest.raises(ToolError, match="two files of the metric have the same name"):
-        code.lay_out(task, tmp_path, box)
+        code.lay_out(task["metric"], task["answers"], tmp_path, box)
 
 
 def test_the_program_needs_nothing_of_mletools(tmp_path: Path) -> None:
@@ -245,7 +245,7 @@ def test_the_program_needs_nothing_of_mletools(tmp_path: Path) -> None:
         f"{code.program()}\nprepare()\n{code.call(b'id%1%2%'.replace(b'%', bytes([10])))}\n"
     )
     subprocess.run([sys.executable, "-I", "judge.py"], cwd=tmp_path, check=True, env={"PATH": os.environ["PATH"]})
-    assert json.loads((tmp_path / "submission.csv").read_text()) == {"score": 2.0}
+    assert json.loads((tmp_path / code.VERDICT).read_text()) == {"score": 2.0}
 
 
 COUNTING = """

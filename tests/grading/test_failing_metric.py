@@ -220,11 +220,11 @@ def test_a_shortage_behind_another_exception_is_the_machines() -> None:
 
 
 def test_what_the_program_says_is_checked() -> None:
-    task = {"metric": {"file": "private/grade.py"}}
-    assert code.read_score(task, "ok", b'{"score": 2}', b"") == 2
+    name = "private/grade.py"
+    assert code.read_score(name, "ok", b'{"score": 2}', b"") == 2
     for said in (b'{"score": NaN}', b'{"score": null}', b'{"score": "1"}', b'{"score": Infinity}'):
         with pytest.raises(Invalid, match=r"the metric grade\.py of these predictions is not a finite number"):
-            code.read_score(task, "ok", said, b"")
+            code.read_score(name, "ok", said, b"")
     for said, reason in (
         (b"rubbish", "wrote no JSON"),
         (b"5", "wrote no JSON"),
@@ -233,7 +233,7 @@ def test_what_the_program_says_is_checked() -> None:
         (None, "ended with status ok"),
     ):
         with pytest.raises(code.MetricFailed, match=reason):
-            code.read_score(task, "ok", said, b"")
+            code.read_score(name, "ok", said, b"")
     for status, output in (
         ("killed", None),
         ("disk", None),
@@ -241,7 +241,7 @@ def test_what_the_program_says_is_checked() -> None:
         ("ok", b'{"error": "", "by": "machine"}'),
     ):
         with pytest.raises(RecordError) as caught:
-            code.read_score(task, status, output, b"")
+            code.read_score(name, status, output, b"")
         assert not isinstance(caught.value, code.MetricFailed), status
 
 

@@ -338,7 +338,7 @@ def test_a_place_of_a_model_s_choice_reports_only_what_was_seen(box: LocalSandbo
         lines.insert(at + 1, f"print({marker!r})")
     placed = instrument_as(NAMED, "\n".join(lines) + "\n")
     assert placed.markers == list(MARKERS), placed.problem
-    observer = observer_text({"nonce": NONCE, "sites": placed.sites, "mode": "lm"}, describe(public))
+    observer = observer_text(NONCE, placed.sites or {}, describe(public), waits=True)
     outcome = box.run(NAMED, public, Limits(), 1, observer=observer)
     assert outcome.status == "ok", outcome.stderr.decode()
     assert read_report(outcome.stdout, outcome.stderr, NONCE)[0] == ["imported packages"]

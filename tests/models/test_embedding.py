@@ -11,7 +11,7 @@ import pytest
 from embedding_server import Server, cut, listed, vector
 from step_server import drop, send, status, without_keys_and_proxies
 
-from mletools.models import embedding, wire
+from mletools.models import ServerOptions, embedding, wire
 from mletools.models.embedding import HttpEmbeddings, open_embeddings, read_vectors
 from mletools.models.http import NO_KEY
 from mletools.records.errors import RecordError, ToolError
@@ -37,7 +37,9 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
 
 
 def model(server: Server, url: str = "", **options: Any) -> HttpEmbeddings:
-    return HttpEmbeddings("words", url=url or server.url, **{"timeout": 20.0, "retries": 2, "backoff": 0.01, **options})
+    return HttpEmbeddings(
+        "words", ServerOptions(url or server.url, **{"timeout": 20.0, "retries": 2, "backoff": 0.01, **options})
+    )
 
 
 # ---- what is asked, and what comes back
@@ -179,7 +181,7 @@ def test_a_refusal_is_reported_without_a_retry(code: int, blames_texts: bool, se
 def test_the_key_is_sent_and_never_shown(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-environment")
     (tmp_path / "key").write_text("sk-file\n")
-    engine = open_embeddings("words", url=server.url, key_file=str(tmp_path / "key"), retries=1)
+    engine = open_embeddings("words", ServerOptions(server.url, key_file=str(tmp_path / "key"), retries=1))
     for code, message in ((401, "401: wrong key *** given"), (400, "400: wrong key *** given")):
         server.script = [status(code, "wrong key sk-file given")]
         with pytest.raises(ToolError) as error:
@@ -210,7 +212,7 @@ def test_the_key_is_sent_and_never_shown(server: Server, tmp_path: Path, monkeyp
 )
 def test_invalid_names_and_addresses_are_refused(name: str, url: str | None, message: str) -> None:
     with pytest.raises(ToolError) as error:
-        open_embeddings(name, url=url)
+        open_embeddings(name, ServerOptions(url))
     assert str(error.value) == message
 
 

@@ -12,7 +12,7 @@ import pytest
 from model_server import FaultyServer
 from scaffold_task import TASK
 
-from mletools.models import Reply, Request
+from mletools.models import Reply, Request, ServerOptions
 from mletools.models.following import FollowingModel
 from mletools.models.http import HttpModel
 from mletools.records import schema
@@ -220,7 +220,7 @@ def test_a_policy_that_is_cleared_away_while_it_is_loaded_gives_way_to_the_newes
 
 def test_a_server_answers_no_new_version_from_what_it_computed_for_an_old_one(tmp_path: Path) -> None:
     with FaultyServer(lambda body: "That one.") as server:
-        at_server = HttpModel("policy", url=server.url)
+        at_server = HttpModel("policy", ServerOptions(server.url))
         publish(tmp_path, 1)
         model = FollowingModel(tmp_path, at_server, None)
         question = Request([{"role": "user", "content": "Which?"}], 0)

@@ -13,7 +13,7 @@ import pytest
 from conftest import mostly_slow
 from model_server import completion, token_ids
 
-from mletools.models import Request, wire
+from mletools.models import Request, ServerOptions, wire
 from mletools.models.completion import read_reply
 from mletools.models.embedding import HttpEmbeddings
 from mletools.models.http import HttpModel
@@ -78,11 +78,15 @@ def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., LyingServer
 
 
 def ask_chat(url: str, **options: Any) -> Any:
-    return HttpModel("tiny", url=url, **{"timeout": 10.0, "retries": 1, "backoff": 0.01, **options}).sample([ASK])
+    return HttpModel("tiny", ServerOptions(url, **{"timeout": 10.0, "retries": 1, "backoff": 0.01, **options})).sample(
+        [ASK]
+    )
 
 
 def ask_vectors(url: str, **options: Any) -> Any:
-    return HttpEmbeddings("tiny", url=url, **{"timeout": 10.0, "retries": 1, "backoff": 0.01, **options}).embed(["a"])
+    return HttpEmbeddings(
+        "tiny", ServerOptions(url, **{"timeout": 10.0, "retries": 1, "backoff": 0.01, **options})
+    ).embed(["a"])
 
 
 ASKING = {"chat": ask_chat, "embeddings": ask_vectors}
@@ -226,7 +230,7 @@ def test_a_senseless_wait_is_none(after: str, serve: Callable[..., LyingServer])
 
     server = serve(lie)
     waited: list[float] = []
-    model = HttpModel("tiny", url=server.url, timeout=10.0, retries=1, backoff=0.01)
+    model = HttpModel("tiny", ServerOptions(server.url, timeout=10.0, retries=1, backoff=0.01))
     model._closed.wait = lambda seconds=None: waited.append(seconds) or False  # type: ignore[method-assign, assignment]
     assert model.sample([ASK])[0].text == "said twice"
     assert len(waited) == 1 and 0 <= waited[0] <= 60

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from model_server import BROKEN, RUBBISH, FaultyServer, completion, prompt_ids, token_ids
 
-from mletools.models import ContextExceeded, Reply, Request, ToolCall, wire
+from mletools.models import ContextExceeded, Reply, Request, ServerOptions, ToolCall, wire
 from mletools.models.completion import read_reply
 from mletools.models.http import HttpModel
 from mletools.models.server_errors import exceeds_context
@@ -31,7 +31,9 @@ def engine() -> Iterator[Callable[..., HttpModel]]:
     opened: list[HttpModel] = []
 
     def make(server: FaultyServer, **options: Any) -> HttpModel:
-        opened.append(HttpModel("tiny", url=server.url, **{"timeout": 20.0, "retries": 3, "backoff": 0.01, **options}))
+        opened.append(
+            HttpModel("tiny", ServerOptions(server.url, **{"timeout": 20.0, "retries": 3, "backoff": 0.01, **options}))
+        )
         return opened[-1]
 
     yield make

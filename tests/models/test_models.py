@@ -18,7 +18,7 @@ from step_server import StepServer, drop, send, status, without_keys_and_proxies
 
 from mletools import simulated
 from mletools.grading import grade
-from mletools.models import Reply, Request, open_model
+from mletools.models import Reply, Request, ServerOptions, open_model
 from mletools.models.http import HttpModel
 from mletools.models.waits import wait_s
 from mletools.records.errors import RecordError, ToolError
@@ -529,7 +529,9 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[StepServer]:
 
 
 def model(server: StepServer, url: str = "", **options: Any) -> HttpModel:
-    return HttpModel("tiny", url=url or server.url, **{"timeout": 20.0, "retries": 2, "backoff": 0.01, **options})
+    return HttpModel(
+        "tiny", ServerOptions(url or server.url, **{"timeout": 20.0, "retries": 2, "backoff": 0.01, **options})
+    )
 
 
 def test_an_answer_with_tokens(server: StepServer) -> None:
@@ -673,7 +675,7 @@ def test_keys_that_cannot_be_sent(server: StepServer, tmp_path: Path) -> None:
 @pytest.mark.parametrize("url", ["localhost:8000", "ftp://host/v1", "http://", "http://host/v1?key=x", "http://host:x"])
 def test_invalid_addresses_are_refused(url: str) -> None:
     with pytest.raises(ToolError) as error:
-        HttpModel("tiny", url=url)
+        HttpModel("tiny", ServerOptions(url))
     assert str(error.value) == "--model-url: not the address of a server, e.g. http://localhost:8000/v1"
 
 
@@ -694,7 +696,7 @@ def test_invalid_addresses_are_refused(url: str) -> None:
     ],
 )
 def test_addresses(url: str, endpoint: str) -> None:
-    assert HttpModel("tiny", url=url).url == endpoint
+    assert HttpModel("tiny", ServerOptions(url)).url == endpoint
 
 
 def test_the_usual_variables_name_a_proxy(server: StepServer, monkeypatch: pytest.MonkeyPatch) -> None:

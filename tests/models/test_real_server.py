@@ -13,7 +13,7 @@ import pytest
 from conftest import records, run_command
 from model_server import RealServer, long_tiny, real_server, tiny_adapter
 
-from mletools.models import ContextExceeded, Reply, Request
+from mletools.models import ContextExceeded, Reply, Request, ServerOptions
 from mletools.models.http import HttpModel
 
 pytestmark = pytest.mark.slow
@@ -42,7 +42,7 @@ def server(checkpoint: Path) -> Iterator[RealServer]:
 def engine(server: RealServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[HttpModel]:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.setenv("no_proxy", "127.0.0.1")
-    model = HttpModel(server.name, url=server.url, timeout=120, retries=1)
+    model = HttpModel(server.name, ServerOptions(server.url, timeout=120, retries=1))
     yield model
     model.close()
 
@@ -228,7 +228,7 @@ def test_a_published_adapter_answers_in_place_of_the_one_before(
     seen = []
     with real_server(checkpoint, "--enable-lora", VLLM_ALLOW_RUNTIME_LORA_UPDATING="True") as server:
         publisher = Publisher(tmp_path / "pub", (server.url,), "policy", steps=1, rollouts=8, groups=2)
-        model = HttpModel("policy", url=server.url, timeout=120, retries=1)
+        model = HttpModel("policy", ServerOptions(server.url, timeout=120, retries=1))
         for version in range(6):
             publisher.publish(version, lambda folder, seed=version or None: tiny_adapter(checkpoint, folder, seed))
             (greedy,) = model.sample([Request(messages, 1, temperature=0.0, max_tokens=24, training=True)])
@@ -296,7 +296,7 @@ def test_published_weights_answer_in_place_of_those_before(
     folder, server = tmp_path / "pub", changing
     publisher = Publisher(folder, (server.url,), "policy", steps=1, rollouts=8, groups=2)
     publisher.publish(0, lambda at: other_weights(untied, at, 0))
-    model = FollowingModel(folder, HttpModel(server.name, url=server.url, timeout=120, retries=1), None)
+    model = FollowingModel(folder, HttpModel(server.name, ServerOptions(server.url, timeout=120, retries=1)), None)
     # long enough that the server keeps what it has computed of the prompt
     question = [{"role": "user", "content": "What does mle-grade do? " * 40}]
     asked = Request(question, 1, temperature=1.0, max_tokens=24, training=True)
@@ -363,7 +363,7 @@ def test_training_all_weights_publishes_to_the_server(
         "mle-train-grpo", "--model", str(untied), "--lora-rank", "0", "--learning-rate", "1e-2", "--run-dir", "run",
         "--groups-per-step", "1", "--publish", "pub", "--publish-url", changing.url, cwd=tmp_path, input=graded.encode(),
     )  # fmt: skip
-    model = HttpModel(changing.name, url=changing.url, timeout=120, retries=1)
+    model = HttpModel(changing.name, ServerOptions(changing.url, timeout=120, retries=1))
     (reply,) = model.sample([Request(ASK, 1, temperature=1.0, max_tokens=24, training=True)])
     assert reply.logprobs == pytest.approx(logprobs_of(tmp_path / "run" / "latest", reply), abs=1e-3)
     assert reply.logprobs != pytest.approx(logprobs_of(untied, reply), abs=1e-2)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from urllib3 import HTTPHeaderDict
 
-from mletools.models import Reply, Request, ToolCall, server_errors
+from mletools.models import Reply, Request, ServerOptions, ToolCall, server_errors
 from mletools.models.address import read_address, same_server
 from mletools.models.completion import read_reply
 from mletools.models.dialect import Dialect
@@ -358,7 +358,7 @@ def test_fields_from_the_command_line() -> None:
 def test_a_rate_limit_holds_for_all_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     from mletools.models.http import HttpModel, Response
 
-    model = HttpModel("m", url="http://a", key_env=None, retries=0)
+    model = HttpModel("m", ServerOptions("http://a", key_env=None, retries=0))
     posted: list[float] = []
     good = completion({"content": "a"})
 

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 torch = pytest.importorskip("torch", reason="torch is not installed: no real language model is tested")
 transformers = pytest.importorskip("transformers", reason="transformers is not installed: no real model is tested")
 
-from mletools.models import Reply, Request  # noqa: E402
+from mletools.models import Reply, Request, ServerOptions  # noqa: E402
 from mletools.models.hf import HfModel  # noqa: E402
 from mletools.models.http import HttpModel  # noqa: E402
 
@@ -188,7 +188,7 @@ def test_it_answers_a_question_alike_from_both_engines(
     """The weights survive the conversion, an end token ends an answer, and greedy answers have the same tokens."""
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.setenv("no_proxy", "127.0.0.1")
-    served = HttpModel(server.name, url=server.url, timeout=240, retries=1)
+    served = HttpModel(server.name, ServerOptions(server.url, timeout=240, retries=1))
     here = HfModel(checkpoint, device="cpu")
 
     def both(messages: list[dict[str, Any]]) -> Reply:

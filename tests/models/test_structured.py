@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from test_dialects import Answer, Behaviour, Provider, error, ok
 
-from mletools.models import Reply, Request
+from mletools.models import Reply, Request, ServerOptions
 from mletools.models.elimination import PROBE
 from mletools.models.http import HttpModel
 from mletools.prompts import answers
@@ -35,9 +35,9 @@ def opened() -> Iterator[Callable[..., tuple[Provider, HttpModel, list[str]]]]:
         server, notices = Provider(behave), list[str]()
         servers.append(server)
         said = lambda message: notices.append(message.partition(": ")[2])  # noqa: E731
-        model = HttpModel(
-            "m", url=server.url, structured=structured, options=options, retries=0, backoff=0.01, say=said, key_env=None
-        )
+        known = {"retries": 0, "backoff": 0.01, "key_env": None}
+        asked = ServerOptions(server.url, structured=structured, fields=options, **known)
+        model = HttpModel("m", asked, said)
         return server, model, notices
 
     yield make

@@ -9,8 +9,8 @@ import pytest
 from mletools.records.errors import ToolError
 from mletools.records.tape import Tapes
 from mletools.rollout.environment import RunResources, TaskEnvironment
-from mletools.rollout.execution import ProgramRunner, refuse_known_answers
 from mletools.sandbox import Limits
+from mletools.sandbox.programs import ProgramRunner, refuse_known_answers
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,8 @@ from played import FAST, write_tasks
 from mletools import prompts
 from mletools.records.errors import ToolError
 from mletools.records.tape import Tapes
-from mletools.rollout.execution import ProgramFacts, asked_in, installed
+from mletools.rollout.probe import installed
+from mletools.rollout.program_facts import ProgramFacts, probe_sandbox
 from mletools.sandbox import Limits, Outcome
 from mletools.scaffolds.interface import Job, Settings
 from mletools.scaffolds.messages import task_facts, task_prompt
@@ -47,15 +48,25 @@ class Answering:
 
     def run(self, code: str, *_: Any) -> Any:
         compile(code, "probe", "exec")
-        return Outcome("ok", 0, 0.1, 0.1, 1.0, self.stdout, b"Traceback\nOSError: no room\n", None, "no submission.csv")
+        return Outcome(
+            "ok",
+            0,
+            0.1,
+            0.1,
+            1.0,
+            self.stdout,
+            b"Traceback\nOSError: no room\n",
+            {},
+            {"submission.csv": "no submission.csv"},
+        )
 
 
 def test_a_sandbox_that_cannot_run_the_probe_is_an_error(tmp_path: Path) -> None:
     told = installed(["pytest", "no-such-library"])
     assert told == {"python": platform.python_version(), "libraries": {"pytest": importlib.metadata.version("pytest")}}
-    assert asked_in(Answering(json.dumps(told).encode()), LIMITS)(lambda: tmp_path) == told  # type: ignore[arg-type]
+    assert probe_sandbox(Answering(json.dumps(told).encode()), LIMITS, lambda: tmp_path) == told  # type: ignore[arg-type]
     with pytest.raises(ToolError, match=r"does not say which libraries it has \(ok: OSError: no room\)"):
-        asked_in(Answering(b"hello"), LIMITS)(lambda: tmp_path)  # type: ignore[arg-type]
+        probe_sandbox(Answering(b"hello"), LIMITS, lambda: tmp_path)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("scaffold", ["single", pytest.param("react", marks=pytest.mark.slow)])

@@ -27,7 +27,7 @@ from conftest import mostly_slow
 import mletools
 from mletools.records.errors import ToolError
 from mletools.sandbox import Limits, Outcome, Sandbox, Setup
-from mletools.sandbox.attacks import ATTACKS, Attack, AttackTargets, memory_use
+from mletools.sandbox.attacks import ATTACKS, Attack, AttackTargets, memory_use, program
 from mletools.sandbox.container import DockerSandbox
 from mletools.sandbox.local import LocalSandbox
 from mletools.sandbox.on_ray import RaySandbox
@@ -37,6 +37,15 @@ from mletools.sandbox.selftest import Finding, attempt, failed, selftest, table
 PACKAGE_ROOT = str(Path(mletools.__file__).parent.parent)
 SMALL_SERVER = ("json",)
 PLAIN = Attack("any", "files", "")
+NO_SUBMISSION: tuple[dict[str, bytes], dict[str, str]] = ({}, {"submission.csv": "no submission.csv"})
+
+
+def test_every_attack_is_a_program_of_its_own() -> None:
+    programs = [program({}, attack.code) for attack in ATTACKS]
+    assert len({attack.name for attack in ATTACKS}) == len(set(programs)) == len(ATTACKS) > 100
+    for text in [*programs, *(program({}, attack.followed_by) for attack in ATTACKS if attack.followed_by)]:
+        compile(text, "attack", "exec")
+        assert "\n#: " not in text and "\n#+ " not in text
 
 
 class BareSandbox:
@@ -99,17 +108,17 @@ class BareSandbox:
             status = "ok" if code_now == 0 else "error" if code_now is not None and code_now > 0 else "killed"
         exit_code = code_now if status in ("ok", "error") else None
         output, errors = (own / "stdout").read_bytes(), (own / "stderr").read_bytes()
-        return Outcome(status, exit_code, spent, 0.0, 0.0, output, errors, *self._submission())
+        return Outcome(status, exit_code, spent, 0.0, 0.0, output, errors, *self._outputs())
 
-    def _submission(self) -> tuple[bytes | None, str | None]:
+    def _outputs(self) -> tuple[dict[str, bytes], dict[str, str]]:
         try:
             descriptor = os.open(self._work / "submission.csv", os.O_RDONLY | os.O_NONBLOCK)
             try:
-                return os.read(descriptor, 4 << 20), None
+                return {"submission.csv": os.read(descriptor, 4 << 20)}, {}
             finally:
                 os.close(descriptor)
         except OSError as error:
-            return None, str(error)
+            return {}, {"submission.csv": str(error)}
 
     def close(self) -> None:
         self.wipe()
@@ -161,11 +170,11 @@ UNSURE = {
     },
 }
 
-_TAKEN = Outcome("ok", 0, 0.1, 0.1, 1.0, b"OPEN all of it was taken\ntried\n", b"", None, "no submission.csv")
-_FINISHED = Outcome("ok", 0, 0.1, 0.1, 1.0, b"tried\n", b"", None, "no submission.csv")
-_FORGED = Outcome("ok", 0, 0.1, 0.1, 1.0, b"exit code 0\n", b"", b"forged", None)
-_OPENED = Outcome("ok", 0, 0.1, 0.1, 1.0, b"opened nvidia0\ntried\n", b"", None, "no submission.csv")
-_OTHER = Outcome("ok", 0, 0.1, 0.1, 1.0, b"patched\ntried\n", b"", b"x,y\n1,1\n", None)
+_TAKEN = Outcome("ok", 0, 0.1, 0.1, 1.0, b"OPEN all of it was taken\ntried\n", b"", *NO_SUBMISSION)
+_FINISHED = Outcome("ok", 0, 0.1, 0.1, 1.0, b"tried\n", b"", *NO_SUBMISSION)
+_FORGED = Outcome("ok", 0, 0.1, 0.1, 1.0, b"exit code 0\n", b"", {"submission.csv": b"forged"}, {})
+_OPENED = Outcome("ok", 0, 0.1, 0.1, 1.0, b"opened nvidia0\ntried\n", b"", *NO_SUBMISSION)
+_OTHER = Outcome("ok", 0, 0.1, 0.1, 1.0, b"patched\ntried\n", b"", {"submission.csv": b"x,y\n1,1\n"}, {})
 # Attacks that are not tried bare, or that a bare run holds: why, and an outcome that their judge must call open.
 NOT_BARE = {
     "fork bomb": ("a bomb", _TAKEN),
@@ -345,7 +354,7 @@ def test_bare_run_is_judged_open(
 def test_judge_can_fail(name: str) -> None:
     attack = next(attack for attack in ATTACKS if attack.name == name)
     with AttackTargets() as targets:
-        targets.honest = Outcome("ok", 0, 0.1, 0.1, 1.0, b"honest\ntried\n", b"", b"x,y\n1,0\n", None)
+        targets.honest = Outcome("ok", 0, 0.1, 0.1, 1.0, b"honest\ntried\n", b"", {"submission.csv": b"x,y\n1,0\n"}, {})
         targets.begin()
         assert not attack.judge(NOT_BARE[name][1], targets).sealed
 
@@ -414,9 +423,9 @@ def test_judge_goes_by_traces_not_by_words() -> None:
         targets.begin()
         assert PLAIN.judge(_FINISHED, targets).sealed
         answers = targets.answers.read_bytes()
-        printed = Outcome("ok", 0, 0, 0, 0, answers + b"tried\n", b"", None, None)
+        printed = Outcome("ok", 0, 0, 0, 0, answers + b"tried\n", b"", {}, {})
         assert PLAIN.judge(printed, targets).seen == "read the answers"
-        assert not PLAIN.judge(Outcome("ok", 0, 0, 0, 0, b"all is sealed\n", b"", None, None), targets).sealed
+        assert not PLAIN.judge(Outcome("ok", 0, 0, 0, 0, b"all is sealed\n", b"", {}, {}), targets).sealed
         (targets.public / "train.csv").write_text("changed")
         assert PLAIN.judge(_FINISHED, targets).seen == "changed the public folder"
         targets.begin()

@@ -326,7 +326,7 @@ def test_the_self_test_judges_which_devices_opened(
     machine: Path, lease: str | None, backend: str, opened: str, sealed: bool
 ) -> None:
     text = "".join(f"opened {name}\n" for name in opened.split()) + "tried\n"
-    outcome = Outcome("ok", 0, 0.1, 0.1, 1.0, text.encode(), b"", None, None, backend=backend, gpu=lease)
+    outcome = Outcome("ok", 0, 0.1, 0.1, 1.0, text.encode(), b"", {}, {}, backend=backend, gpu=lease)
     with AttackTargets() as targets:
         targets.begin()
         verdict = ATTACK.judge(outcome, targets)

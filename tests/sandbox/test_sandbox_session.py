@@ -438,7 +438,7 @@ class Sessions:
         with opened(self._inner, public, seed, **vars(replace(limits, wall_s=limits.wall_s + 60))) as session:
             cell = session.python(code, limits.wall_s)
         exit_code = {"ok": 0, "error": 1}.get(cell.status)
-        told = (cell.output, b"", cell.submission, cell.submission_problem)
+        told = (cell.output, b"", cell.outputs, cell.problems)
         return Outcome(cell.status, exit_code, cell.duration_s, 0.0, 0.0, *told)
 
 

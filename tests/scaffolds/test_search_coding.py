@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from mletools.records.errors import ToolError
-from mletools.rollout.execution import execution_record
 from mletools.sandbox import Limits, Setup
 from mletools.sandbox.local import LocalSandbox
+from mletools.sandbox.programs import execution_record
 from mletools.scaffolds.interface import Settings
 from mletools.scaffolds.reading import Answer, read_answer
 from mletools.scaffolds.search import node_context

@@ -9,7 +9,7 @@ import pytest
 from taped import Taped
 
 from mletools.records.tape import Tapes
-from mletools.rollout.execution import text_record
+from mletools.sandbox.programs import text_record
 from mletools.scaffolds.interface import Job
 from mletools.scaffolds.search.components import SearchSettings, constants_of
 from mletools.scaffolds.search.data import Choice, Developed

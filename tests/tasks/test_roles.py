@@ -31,7 +31,7 @@ from mletools.sandbox import Limits, Sandbox, Setup, open_sandbox
 from mletools.scoring.code_metrics import CodeMetrics
 from mletools.tasks.folder import data_digest, private_digest
 from mletools.tasks.record import Parts, finish
-from mletools.tasks.roles import Journal, archive, replies
+from mletools.tasks.roles import Journal, replies, scripts
 from mletools.tasks.roles.asking import Faulty, Talk
 from mletools.tasks.roles.developer import Developed, develop
 from mletools.tasks.roles.evaluator import evaluate
@@ -462,17 +462,17 @@ def test_a_specification_is_checked(change: dict[str, Any], told: str) -> None:
 
 HOSTILE = {
     "network": ("import socket\nsocket.create_connection(('192.0.2.1', 80), timeout=3)", "it failed"),
-    "link": ("import os\nos.symlink('/etc/passwd', 'train.csv')", "train.csv is a link or no regular file"),
-    "pipe": ("import os\nos.mkfifo('train.csv')", "train.csv is a link or no regular file"),
+    "link": ("import os\nos.symlink('/etc/passwd', 'train.csv')", "train.csv is a symbolic link"),
+    "pipe": ("import os\nos.mkfifo('train.csv')", "train.csv is a named pipe"),
     "huge": ("with open('train.csv', 'wb') as file:\n    for _ in range(300):\n        file.write(b'x' * 2**20)", ""),
-    "large": ("for at in range(2):\n    open(f'{at}.csv', 'wb').write(b'x' * (15 << 20))", "at most 25165824 are taken"),
-    "many": ("for at in range(1001):\n    open(f'{at}.csv', 'w').close()", "at most 1000 are taken"),
+    "large": ("for at in range(2):\n    open(f'{at}.csv', 'wb').write(b'x' * (15 << 20))", "more than 24 MB together"),
+    "many": ("for at in range(1001):\n    open(f'{at}.csv', 'w').close()", "more than 1000 files"),
     "loop": ("while True: pass", "it ran longer than it may"),
     "memory": ("x = bytearray(4 << 30)", ""),
     "words": ("print('x' * 2**20)", "it printed more than it may"),
-    "forged archive": ("import os\nopen('../submission.csv', 'wb').write(b'[[\"../../up.csv\", 1]]\\nx')\nos._exit(0)", "the file name '../../up.csv' is refused"),
-    "no archive": ("import os\nos._exit(0)", "the files were not handed out: no submission.csv"),
-    "linked archive": ("import os\nos.symlink('/etc/passwd', '../submission.csv')\nos._exit(0)", "the files were not handed out: submission.csv is a symbolic link"),
+    "name that leads elsewhere": ("open('a\\\\b.csv', 'w').close()", "is refused: at most two folders"),
+    "folder gone": ("import os\nos.rename('../env', '../gone')\nos._exit(0)", "the files are not handed out: no env"),
+    "linked folder": ("import os\nos.rename('../env', '../gone')\nos.symlink('/etc', '../env')\nos._exit(0)", "the files are not handed out: env is a symbolic link"),
     "answers": ("import os\nopen('train.csv', 'w').write(str(os.listdir('{seeds}')))", "it failed"),
 }  # fmt: skip
 
@@ -488,37 +488,19 @@ def test_hostile_generators_end_as_data(place: Path, serve: Any, kinds: list[str
     assert sorted(os.listdir(place)) == ["data", "seeds"] and SECRET not in json.dumps(server.asked)
 
 
-ARCHIVES = [
-    (b"", "were not handed out"),
-    (b"{}\n", "more than 1000 files"),
-    (b'[["a.csv", 5]]\nabc', "the list of the files is broken"),
-    (b'[["a.csv", -1]]\n', "the list of the files is broken"),
-    (b'[["a.csv", true]]\nx', "the list of the files is broken"),
-    (b'[["a.csv", 1]]\nxyz', "the list of the files is broken"),
-    (b'[["a.csv", 1], ["A.csv", 1]]\nxy', "two files are called 'A.csv'"),
-    (b'[["docs/a", 1], ["docs/a/b", 1]]\nxy', "the list of the files is broken"),
-    (b'[["/etc/passwd", 1]]\nx', "is refused"),
-    (b'[["docs/../a", 1]]\nx', "is refused"),
-    (b'[["docs//a", 1]]\nx', "is refused"),
-    (b'[[".hidden", 1]]\nx', "is refused"),
-    (b'[["a\\u0000b", 1]]\nx', "is refused"),
-    (b'[["a/b/c/d", 1]]\nx', "is refused"),
-    (b'[["caf\\u00e9.csv", 1]]\nx', "is refused"),
-    (b"[" * 100_000 + b"\n", "were not handed out"),
-    (b'[["a.csv", 1e400]]\nx', "were not handed out"),
-    (b"[" + b'["a", 0],' * 1000 + b'["b", 0]]\n', "more than 1000 files"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("content", "told"), ARCHIVES)
-def test_an_archive_is_read_with_suspicion(content: bytes, told: str) -> None:
-    with pytest.raises(Faulty) as fault:
-        archive.unpack(content)
-    assert told in str(fault.value)
-
-
-def test_an_archive_gives_what_went_in() -> None:
-    assert archive.unpack(b'[["docs/a.txt", 3], ["train.csv", 0]]\na\nb') == {"docs/a.txt": b"a\nb", "train.csv": b""}
+def test_files_that_cannot_be_used_are_an_error_of_the_script() -> None:
+    left = {
+        "env/docs/a.txt": b"a",
+        "env/train.csv": b"",
+        "env/generate_task_env.py": b"x",
+        "env/__pycache__/x.pyc": b"x",
+    }
+    run = scripts.script_run("ok", b"", b"", left, {})
+    assert (run.status, run.files) == ("ok", {"docs/a.txt": b"a", "train.csv": b""})
+    for outputs, problems in (({"env/a.csv": bytes((24 << 20) + 1)}, {}), ({}, {"env/": "no env"})):
+        run = scripts.script_run("ok", b"", b"", outputs, problems)
+        assert (run.status, run.files) == ("error", {}) and b"not handed out" in run.stderr
+    assert scripts.script_run("timeout", b"", b"", left, {}).files == {}
 
 
 # --- the evaluator ------------------------------------------------------------------------------------------------------

@@ -1,15 +1,18 @@
 """An attack: a hostile program and a rule that decides from outside whether the sandbox held.
 
-Covered: the preamble of every hostile program, and rules that several attacks share. A program is believed when it
+Covered: reading the programs, which are text files beside this module, and rules that several attacks share. A program is believed when it
 reports success, never when it reports failure: failure is judged by the outcome and by traces on the planted targets
 (`targets`). Not covered: running an attack (`selftest`).
 """
 
 import json
+import pkgutil
+import re
 import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from types import MappingProxyType
+from typing import NamedTuple
 
 from ..interface import Limits, Outcome
 from .targets import AttackTargets
@@ -17,103 +20,26 @@ from .targets import AttackTargets
 # Groups whose attacks reach answers, other programs or the reward; the others exceed a limit.
 CRITICAL_GROUPS = ("files", "libraries", "network", "processes", "submission", "next run", "forgery")
 
-_PREAMBLE = """
-import ctypes, errno, glob, json, os, re, signal, socket, stat, struct, subprocess, sys, time
-from contextlib import suppress
-from itertools import product
 
-W = json.loads(KNOWN)
-libc = ctypes.CDLL(None, use_errno=True)
-libc.shmat.restype = ctypes.c_void_p
-libc.prctl(15, W["mark"].encode(), 0, 0, 0)
-ARM = os.uname().machine == "aarch64"
-HOME, TEMPORARY = os.environ.get("HOME", "."), os.environ.get("TMPDIR", "/tmp")
+def programs(file: str, parts: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
+    """The programs in programs/`file`.txt by name. KeyError: a part that is not there.
 
-
-def report_open(what):
-    print("OPEN", what, flush=True)
-
-
-def search(where, content):
-    for hit in set(re.findall(b"canary-[0-9a-f]{32}", content)):
-        print("found in", where, hit.decode(), flush=True)
+    A line `#: NAME` begins one, and `#+ NAME` stands for one of `parts` or one before it.
+    """
+    content = pkgutil.get_data(__package__, f"programs/{file}.txt")
+    if not content:
+        raise FileNotFoundError(f"{file}.txt: this installation lacks the programs of attacks")
+    text = content.decode()
+    _, *pieces = re.split(r"^#: (.*)\n", text, flags=re.MULTILINE)
+    found: dict[str, str] = {}
+    for name, code in zip(pieces[::2], pieces[1::2], strict=True):
+        included = {f"#+ {part}\n": text for part, text in (*parts.items(), *found.items())}
+        lines = code.splitlines(keepends=True)
+        found[name] = "".join(included[line] if line.startswith("#+ ") else line for line in lines)
+    return found
 
 
-def look(path, at=0, size=1 << 20, folder=None):
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY, dir_fd=folder)
-    except (OSError, ValueError):
-        return
-    with suppress(OSError, OverflowError):
-        search(path, os.pread(descriptor, size, at))
-    os.close(descriptor)
-
-
-def attach(segment, flags=0):
-    address = libc.shmat(segment, None, flags)
-    return None if address in (None, ctypes.c_void_p(-1).value) else ctypes.c_void_p(address)
-
-
-def write(path, text="left here"):
-    with suppress(OSError), open(path, "w") as file:
-        file.write(text)
-
-
-def reach(family, kind, address):
-    with suppress(OSError), socket.socket(family, kind) as connection:
-        connection.settimeout(1)
-        connection.connect(address)
-        connection.send(b"hello")
-
-
-def repeat(seconds, pause):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        yield
-        time.sleep(pause)
-
-
-def sees_host():
-    try:
-        with open(f"/proc/{W['victim']}/cmdline") as file:
-            return file.read().split("\\0")[:2] == W["victim_command"]
-    except OSError:
-        return False
-
-
-def pids():
-    # Where the machine's processes are visible, attack only those of the selftest.
-    ours = {W["pid"], W["victim"], os.getppid(), *pids_named(W["concurrent"])}
-    visible = set() if sees_host() else {1, *map(int, filter(str.isdigit, os.listdir("/proc")))}
-    return sorted((visible | ours) - {0, os.getpid()})
-
-
-def pids_named(mark):
-    numbers = []
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        with suppress(OSError), open(f"/proc/{pid}/comm") as file:
-            if file.read().strip() == mark:
-                numbers.append(int(pid))
-    return numbers
-
-
-def ignore_signals():
-    for number in set(signal.Signals) - {signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD}:
-        signal.signal(number, signal.SIG_IGN)
-
-
-def call(name, function, *arguments, refused=("EPERM", "ENOSYS", "EACCES")):
-    # In a child process, so that a permitted call changes nothing here.
-    child = os.fork()
-    if child == 0:
-        ctypes.set_errno(0)
-        result = function(*arguments)
-        reason = errno.errorcode.get(ctypes.get_errno(), "?")
-        if result >= 0 or reason not in refused:
-            report_open(name + ": " + ("worked" if result >= 0 else reason))
-        os._exit(0)
-    os.waitpid(child, 0)
-"""
+PARTS = programs("parts")  # of several programs, and those that are not attacks themselves
 
 
 class Verdict(NamedTuple):
@@ -126,9 +52,9 @@ class Verdict(NamedTuple):
 Rule = Callable[[Outcome, AttackTargets], Verdict]
 
 
-def program(known: Mapping[str, Any], code: str) -> str:
+def program(known: Mapping[str, object], code: str) -> str:
     """The source of a hostile program; `known` is its W, and "tried" on stdout marks its regular end."""
-    preamble = _PREAMBLE.replace("KNOWN", repr(json.dumps(dict(known))))
+    preamble = PARTS["preamble"].replace("KNOWN", repr(json.dumps(dict(known))))
     return preamble + textwrap.dedent(code) + "\nprint('tried', flush=True)\n"
 
 

@@ -18,7 +18,6 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any
 
 from ..interface import Outcome
 from .memory_use import MemoryUse
@@ -168,7 +167,7 @@ class AttackTargets:
         self.sweep()
         self.mark, self.concurrent_mark, self.concurrent = _new_mark(), _new_mark(), None
 
-    def known(self) -> dict[str, Any]:
+    def known(self) -> dict[str, object]:
         """What an attacker knows of the targets; never a canary."""
         ports = {name: end.getsockname()[1] for name, end in self._listeners.items() if end.family != socket.AF_UNIX}
         sockets = self.folder / "sockets"
@@ -193,14 +192,14 @@ class AttackTargets:
             "folders": [str(self.folder), str(self.private), tempfile.gettempdir(), "/dev/shm", "/var/tmp"],
         }
 
-    def known_to_concurrent(self) -> dict[str, Any]:
+    def known_to_concurrent(self) -> dict[str, object]:
         """What the concurrent run knows: its own mark and a canary to keep."""
         mark = self.concurrent_mark
         return {**self.known(), "mark": mark, "key": _shm_key(mark), "canary": self.canary("a concurrent run")}
 
     def traces(self, outcome: Outcome) -> list[str]:
         """What the attack with this outcome read, reached, harmed or left; the worst first."""
-        text = b"\n".join((outcome.stdout, outcome.stderr, outcome.submission or b""))
+        text = b"\n".join((outcome.stdout, outcome.stderr, *outcome.outputs.values()))
         breaches = [f"read {place}" for word, place in self.canaries.items() if word.encode() in text]
         breaches += [f"reached {name}" for name in self._contacts()]
         breaches += self._victim.harm()

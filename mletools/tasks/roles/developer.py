@@ -11,10 +11,10 @@ from ... import prompts
 from ...records.errors import ToolError
 from ..baselines import Score
 from ..thresholds import ordered
-from .archive import what_went_wrong
 from .asking import Faulty, RunScript, Talk
 from .environment import ANSWERS, CEILING, HANDED_IN, Environment, read_environment
 from .replies import code_of
+from .scripts import what_went_wrong
 from .specification import CUSTOM, WORDS, Specification
 
 ATTEMPTS = 5

@@ -13,11 +13,11 @@ from ...records.jsonl import dumps, loads
 from ..baselines import Score
 from ..table import shortest
 from ..thresholds import NAMES
-from .archive import what_went_wrong
 from .asking import Faulty, RunScript, Talk
 from .developer import Developed, check_scores, named
 from .environment import ANSWERS, DUMMY, HANDED_IN, Environment
 from .replies import code_of, finite
+from .scripts import what_went_wrong
 from .specification import CUSTOM, WORDS, Specification
 
 ATTEMPTS = 3

@@ -13,12 +13,12 @@ from ..baselines import Score
 from ..folder import Content, read
 from ..record import Parts, finish
 from ..table import Rejected, generator
-from .archive import SCRIPT
 from .asking import Ask, Faulty, RunScript, Talk, cost_of, costs_by_role
 from .developer import Developed, develop
 from .environment import CEILING, DUMMY, PERFECT, SECRET
 from .evaluator import SCRIPT as EVALUATOR
 from .evaluator import evaluate
+from .scripts import SCRIPT
 from .specification import CUSTOM, LEAST_ROWS, MOST_ROWS, Specification
 from .strategist import mutations, scenarios, specification, structural_dna
 from .writer import write_page

@@ -1,0 +1,86 @@
+"""What prompts say that programs have: the libraries of the interpreter that runs them, and their limits.
+
+A probe is run in the sandbox, once a run; a run that is resumed tells what the first one did. Covered: the libraries named
+here. Not covered: others, and whether one can be imported.
+"""
+
+import json
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import cast
+
+from ..records.errors import ToolError
+from ..records.sources import source_of
+from ..records.tape import Tape
+from ..sandbox import Limits, Sandbox
+from . import probe
+from .probe import Installed, installed
+
+# Names of distributions; opencv has several.
+LIBRARIES = (
+    *("numpy", "pandas", "polars", "scipy", "scikit-learn", "statsmodels", "xgboost", "lightgbm", "catboost", "optuna"),
+    *("torch", "torchvision", "torchaudio", "tensorflow", "keras", "jax", "transformers", "sentence-transformers"),
+    *("timm", "Pillow", "opencv-python", "opencv-python-headless", "scikit-image", "albumentations", "librosa"),
+    *("soundfile", "networkx", "torch-geometric", "nltk", "spacy", "gensim", "imbalanced-learn", "category-encoders"),
+    "rdkit",
+)
+PROBE_S = 60.0
+
+Public = Callable[[], Path]  # any folder that the sandbox may show
+Probe = Callable[[Public], Installed]
+
+
+@dataclass
+class ProgramFacts:
+    """`probe` finds what is installed; `tape` keeps the answer for a run that resumes this one."""
+
+    limits: Limits
+    gpus: bool
+    probe: Probe
+    tape: Tape
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _installed: Installed | None = None
+
+    def libraries(self, public: Public) -> str:
+        """Python and the known libraries with their versions."""
+        with self._lock:
+            if self._installed is None:
+                found = self.tape.play("libraries", list(LIBRARIES), lambda: {**self.probe(public)})
+                self._installed = cast(Installed, found)
+        versions = self._installed["libraries"]
+        named = ", ".join(f"{name} {versions[name]}" for name in LIBRARIES if name in versions)
+        return f"Python {self._installed['python']} with {named or 'its standard library alone'}"
+
+    def limit_text(self) -> str:
+        """The limits of one program, as the options set them."""
+        limits = self.limits
+        threads = f"{limits.threads} thread{'s' * (limits.threads > 1)}"
+        return (
+            f"{limits.wall_s:g} seconds, {_size(limits.memory_mb)} of memory, {_size(limits.disk_mb)} of files, "
+            f"{threads} for numerical libraries, {'one GPU' if self.gpus else 'no GPU'}"
+        )
+
+
+def probe_sandbox(sandbox: Sandbox, limits: Limits, public: Public) -> Installed:
+    """What the interpreter inside a sandbox has. ToolError: no program runs there."""
+    outcome = sandbox.run(source_of(probe), public(), replace(limits, wall_s=PROBE_S), 0, LIBRARIES)
+    try:
+        answer: Installed = json.loads(outcome.stdout)
+    except ValueError:
+        said = outcome.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2][:200]
+        raise ToolError(
+            f"the sandbox's Python does not say which libraries it has ({outcome.status}{said and ': ' + said}): does "
+            "any program run there? mle-sandbox --selftest tries"
+        ) from None
+    return answer
+
+
+def probe_interpreter(public: Public) -> Installed:
+    """What this interpreter has, which is the one of the local sandbox."""
+    return installed(LIBRARIES)
+
+
+def _size(megabytes: int) -> str:
+    return f"{megabytes / 1024:g} GB" if megabytes % 512 == 0 else f"{megabytes} MB"

@@ -1,0 +1,37 @@
+"""What a warm server is asked to run, and how it travels there. Not covered: the packets (`channel`)."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from .gpus import NO_DEVICE, Device
+from .interface import Limits
+
+
+@dataclass(frozen=True)
+class RunRequest:
+    """One run or session."""
+
+    limits: Limits
+    public: str  # real path of the public folder
+    seed: int
+    namespaces: bool
+    landlock: bool
+    arguments: tuple[str, ...] = ()
+    cold: str = ""  # the source of `solution`, for a fresh interpreter; "": a fork of the warm process
+    driver: str = ""  # of a session in a fresh interpreter: the source of `session_driver`
+    observer: str = ""  # see Sandbox.run
+    gpu: str | None = None
+    device: Device = NO_DEVICE
+    folder: str | None = None  # of a run without a mount namespace
+    probe: bool = False  # report the active protections
+
+    def fields(self) -> dict[str, object]:
+        """As JSON values."""
+        return asdict(self)
+
+
+def read_request(fields: Mapping[str, Any]) -> RunRequest:
+    """The inverse of `RunRequest.fields`."""
+    parts = {"limits": Limits(**fields["limits"]), "device": Device(**fields["device"])}
+    return RunRequest(**{**fields, **parts, "arguments": tuple(fields["arguments"])})
