@@ -13,16 +13,21 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, cast
 
 from ..instrument import describe, instrument, make_nonce, observer_text, read_report
+from ..records.common import LongText
 from ..records.errors import RecordError, ToolError
 from ..records.ids import bytes_digest, derive_seed
+from ..records.rollout import Execution, SubmissionFile
 from ..records.tape import Tape
+from ..records.task import Task
 from ..sandbox import Limits, Outcome, Sandbox
 
 HEAD = TAIL = 4000
-ROLLOUT, SANDBOX = "mle-rollout", "mle-sandbox"  # the commands that run programs
+Command = Literal["mle-rollout", "mle-sandbox"]  # the commands that run programs
+ROLLOUT: Command = "mle-rollout"
+SANDBOX: Command = "mle-sandbox"
 # Names of distributions; opencv has several.
 LIBRARIES = (
     *("numpy", "pandas", "polars", "scipy", "scikit-learn", "statsmodels", "xgboost", "lightgbm", "catboost", "optuna"),
@@ -66,13 +71,13 @@ class ProgramRunner:
                     raise RecordError("an older mle-instrument wrote this: run mle-instrument again")
                 observer, watched = observer_text(instrument, describe(public)), instrument["markers"]
             seed = derive_seed(self.seed, rollout["id"])
-            refuse_known_answers(rollout["task"], self.sandbox.protections)
+            refuse_known_answers(cast(Task, rollout["task"]), self.sandbox.protections)
             outcome = self.sandbox.run(code, public, self.limits, seed, observer=observer)
-            refuse_known_answers(rollout["task"], outcome.protections)  # of a cluster's other node
+            refuse_known_answers(cast(Task, rollout["task"]), outcome.protections)  # of a cluster's other node
         return {**rollout, "execution": execution_record(outcome, self.limits, self.data, SANDBOX, nonce, watched)}
 
 
-def refuse_known_answers(task: Mapping[str, Any], protections: Mapping[str, bool]) -> None:
+def refuse_known_answers(task: Task, protections: Mapping[str, bool]) -> None:
     """ToolError: the task is made of a table that programs can look up where these protections are active."""
     if task["provenance"].get("answers_public") and protections.get("no_bundled_answers") is False:
         raise ToolError(
@@ -103,7 +108,7 @@ class Watch:
         return cls(observer_text(entry, describe(public)), nonce, result.markers)
 
 
-def text_record(output: bytes) -> dict[str, Any]:
+def text_record(output: bytes) -> LongText:
     """The beginning and the end of an output, at most HEAD + TAIL bytes of it."""
     if len(output) <= HEAD + TAIL:
         return {"head": output.decode("utf-8", errors="replace"), "tail": "", "bytes": len(output)}
@@ -116,8 +121,13 @@ def text_record(output: bytes) -> dict[str, Any]:
 
 
 def execution_record(
-    outcome: Outcome, limits: Limits, data: Path, by: str, nonce: str | None = None, watched: list[str] | None = None
-) -> dict[str, Any]:
+    outcome: Outcome,
+    limits: Limits,
+    data: Path,
+    by: Command,
+    nonce: str | None = None,
+    watched: list[str] | None = None,
+) -> Execution:
     """`execution` of a rollout, which the command `by` ran: the outcome, its submission kept under `data`.
 
     nonce: of the reports, which are taken out of the outputs. watched: the reports that could arrive, where the sandbox
@@ -127,7 +137,7 @@ def execution_record(
     stdout, stderr = outcome.stdout, outcome.stderr
     if nonce is not None:
         markers, stdout, stderr = read_report(stdout, stderr, nonce)
-    return {
+    record = {
         "by": by,
         "status": outcome.status,
         "exit_code": outcome.exit_code,
@@ -146,6 +156,7 @@ def execution_record(
         "protections": outcome.protections,
         "limits": limits.__dict__,
     }
+    return cast(Execution, record)
 
 
 def ran_before(rollout: Mapping[str, Any]) -> bool:
@@ -153,7 +164,7 @@ def ran_before(rollout: Mapping[str, Any]) -> bool:
     return bool((rollout.get("execution") or {}).get("by") == ROLLOUT)
 
 
-def keep(content: bytes, data: Path) -> dict[str, Any]:
+def keep(content: bytes, data: Path) -> SubmissionFile:
     """Keep a submission under its digest, so that equal ones are kept once and none can be swapped."""
     digest = bytes_digest(content)
     name = digest.split(":")[1]

@@ -11,6 +11,9 @@ from functools import partial
 from typing import Any, ClassVar
 
 from ... import prompts
+from ...records.common import LongText
+from ...records.rollout import Candidate
+from ..interface import RunResult
 from ..messages import task_facts
 from .data import Choice, Developed, Unanswered
 from .graph import Graph, Node
@@ -108,7 +111,7 @@ class Aggregated(Standard):
                 super().choose(graph, context).number,
                 f"{BEST}: no time was left to compare it with others on fresh rows",
             )
-        codes = [graph.details(node.number)["code"] for node in nodes]
+        codes = [graph.details(node.number)["code"] or "" for node in nodes]
         fresh = dict(zip((node.number for node in nodes), context.each(codes, self._score_again), strict=True))
         weighted = {
             node.number: self.fresh * score + (1 - self.fresh) * (node.score or 0.0)
@@ -126,7 +129,8 @@ class Aggregated(Standard):
         return Choice(top, how, _candidates(order, fresh))
 
     def _seconds(self, graph: Graph, node: Node) -> float:
-        return max(1, self.rounds) * float(graph.details(node.number)["execution"]["duration_s"])
+        execution = graph.details(node.number)["execution"]
+        return max(1, self.rounds) * (execution["duration_s"] if execution else 0.0)
 
     def _score_again(self, context: NodeContext, code: str) -> float | None:
         """The mean score on the fresh rows; None if a run has none."""
@@ -139,7 +143,7 @@ class Aggregated(Standard):
         return sum(scores) / len(scores)
 
 
-def reported(output: Mapping[str, Any]) -> float | None:
+def reported(output: LongText) -> float | None:
     """The score in a recorded output {head, tail, bytes}: that of the last line with the mark."""
     lines = output["head"].split("\n")
     if output["tail"]:  # the middle was not recorded, so the lines next to it may be incomplete
@@ -149,7 +153,7 @@ def reported(output: Mapping[str, Any]) -> float | None:
     return None if len(number) > MOST_DIGITS or "_" in number or not number.isascii() else finite(number)
 
 
-def held_out_score(result: Mapping[str, Any] | None) -> float | None:
+def held_out_score(result: RunResult | None) -> float | None:
     """The score of a run on its held-out rows; None: the run failed, or its submission is invalid."""
     if result is None or result["execution"]["status"] != "ok" or result["validation"] is None:
         return None
@@ -188,5 +192,5 @@ def _number_text(value: Any) -> Any:
     return value[:80].strip().lower().removeprefix("experiment").lstrip(" #") if isinstance(value, str) else value
 
 
-def _candidates(nodes: Sequence[Node], fresh: Mapping[int, float | None]) -> tuple[Mapping[str, Any], ...]:
+def _candidates(nodes: Sequence[Node], fresh: Mapping[int, float | None]) -> tuple[Candidate, ...]:
     return tuple({"node": node.number, "score": node.score, "holdout": fresh.get(node.number)} for node in nodes)

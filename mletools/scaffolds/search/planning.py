@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ... import prompts
+from ...records.rollout import Stage
 from ..messages import task_prompt
 from .data import Plan, Unanswered
 from .graph import Graph
@@ -18,8 +19,8 @@ MODEL_FIRST = (
 ANALYSIS = {"task_type": 100, "data_type": 100, "summary": 1000, "data": 2000, "submission": 1000, "metric": 1000}
 
 
-def stage_of(share: float, draft: float = 0.1, ensemble: float = 0.7, merge: float = 0.8) -> str:
-    """One of interfaces.STAGES for a share of the budget. Constants are the shares where the next stage begins.
+def stage_of(share: float, draft: float = 0.1, ensemble: float = 0.7, merge: float = 0.8) -> Stage:
+    """The stage for a share of the budget. Constants are the shares where the next stage begins.
 
     R&D-Agent drafts in the first tenth, and may ensemble or merge from 70 % on; the time of its final merge is in
     hours.
@@ -38,7 +39,7 @@ class NoPlanning:
     def begin(self, context: NodeContext) -> str:
         return ""
 
-    def plan(self, graph: Graph, share: float, stage: str, full_seconds: float) -> Plan:
+    def plan(self, graph: Graph, share: float, stage: Stage, full_seconds: float) -> Plan:
         return Plan(share, stage, "", full_seconds, min(DEBUG_SECONDS, full_seconds))
 
 
@@ -74,7 +75,7 @@ class DynamicPlanning:
         advised = most if analysis.pop("longer_limit") else self.middle * most
         return prompts.render("search-role", **analysis, most=f"{most:.0f}", advised=f"{advised:.0f}")
 
-    def plan(self, graph: Graph, share: float, stage: str, full_seconds: float) -> Plan:
+    def plan(self, graph: Graph, share: float, stage: Stage, full_seconds: float) -> Plan:
         seconds = full_seconds * {"draft": self.early, "improvement": self.middle}.get(stage, 1.0)
         guidance = prompts.render(f"search-guidance-{stage}", seconds=f"{seconds:.0f}")
         if share < self.model_until:

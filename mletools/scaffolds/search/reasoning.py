@@ -7,9 +7,10 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from ... import prompts
+from ...records.rollout import Choosing, Origin
 from ..messages import fenced
 from .data import AXES, PARTS, Hypothesis, Idea, Question, Unanswered
 from .graph import Node
@@ -27,8 +28,8 @@ OPERATION_TEXTS = {
 }
 STAGE_PROMPTS = {"draft": "draft", "improvement": "improvement", "ensemble": "merge", "merge": "merge"}
 T = TypeVar("T")
-ORIGINS = ("scenario", "feedback")
-ACTIONS = ("select", "modify", "create")
+ORIGINS: tuple[Origin, ...] = get_args(Origin)
+ACTIONS: tuple[Choosing, ...] = get_args(Choosing)
 PART_SYNONYMS = {  # other names of PARTS that leave no doubt
     **dict.fromkeys(("data loading", "data loader", "load data", "data cleaning", "data splitting"), "DataLoadSpec"),
     **dict.fromkeys(("data load", "data load specification", "data loading specification"), "DataLoadSpec"),
@@ -47,7 +48,7 @@ class Challenge:
 
     text: str
     reason: str
-    origin: str
+    origin: Origin
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,7 @@ class Scientific:
 
     def _select(
         self, context: NodeContext, question: Question, drawn: Sequence[Hypothesis], recalled: Sequence[Node]
-    ) -> tuple[str | None, Hypothesis]:
+    ) -> tuple[Choosing | None, Hypothesis]:
         """The virtual evaluation (algorithm 2). A single candidate needs no question."""
         candidates = list(drawn)
         for node in recalled:
@@ -243,7 +244,7 @@ def read_hypotheses(text: str, challenges: Sequence[Challenge], most: int) -> li
     return _read_each(_objects(text, ("hypothesis", "component", "challenge", "scores"))[:most], read)
 
 
-def read_choice(text: str, candidates: Sequence[Hypothesis]) -> tuple[str, Hypothesis]:
+def read_choice(text: str, candidates: Sequence[Hypothesis]) -> tuple[Choosing, Hypothesis]:
     """(action, hypothesis) of an answer; a selected candidate is not changed."""
     answer = json_in(text, dict, ("action",))
     action = label_of(answer, "action", ACTIONS, ACTION_SYNONYMS)

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any
+from typing import Any, TypeVar
 
 from ..messages import one_line
 from ..reading import after_thinking, valid_text
@@ -46,6 +46,7 @@ class Reading:
     fallbacks: list[str] = field(default_factory=list)
 
 
+Label = TypeVar("Label", bound=str)
 _current: ContextVar[Reading | None] = ContextVar("reading", default=None)
 
 
@@ -239,22 +240,24 @@ def index_of(answer: Mapping[str, Any], name: str, number: int) -> int:
 
 
 def label_of(
-    answer: Mapping[str, Any], name: str, labels: Sequence[str], synonyms: Mapping[str, str] | None = None
-) -> str:
+    answer: Mapping[str, Any], name: str, labels: Sequence[Label], synonyms: Mapping[str, str] | None = None
+) -> Label:
     """A field that has to be one of `labels`, whatever its case, blanks, hyphens and underscores. ValueError: it is not.
 
     synonyms: {other word: label}.
     """
     value = field_of(answer, name)
     if isinstance(value, str):
-        if value in labels:
-            return value
-        known = {_plain(word): label for word, label in (synonyms or {}).items()}
-        known.update({_plain(label): label for label in labels})
-        label = known.get(_plain(value[:200].strip(" \t\n.\"'`*")))
-        if label is not None:
-            read_leniently(f'"{name}"')
-            return label
+        plain_value = _plain(value[:200].strip(" \t\n.\"'`*"))
+        meant = {_plain(word): label for word, label in (synonyms or {}).items()}.get(plain_value)
+        exact = [label for label in labels if label == value]
+        lenient = [label for label in labels if _plain(label) == plain_value] or [
+            each for each in labels if each == meant
+        ]
+        if exact or lenient:
+            if not exact:
+                read_leniently(f'"{name}"')
+            return (exact or lenient)[-1]
     raise wrong(name, f"one of {', '.join(labels)}" if len(labels) > 3 else _either(labels), value)
 
 

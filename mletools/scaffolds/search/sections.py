@@ -5,14 +5,14 @@ from collections.abc import Sequence
 from ..messages import fenced, one_line, output_text
 from ..reading import read_answer, valid_text
 from .data import Expansion, Question
-from .graph import Details, Graph, Node
+from .graph import Details, Graph, Node, Problem
 
 MOST_HYPOTHESIS, MOST_LESSON = 600, 400  # characters of each in a line
 MOST_TEXT = 2000  # characters of a hypothesis by itself
 MOST_PROGRAM, MOST_PROGRAMS = 20_000, 40_000  # characters of a program, and of several together
 MOST_PRINTED = 4000
 MOST_PLAN, MOST_FAILURE, MOST_ATTEMPTS = 250, 300, 10  # characters of each in a line, and lines
-FAILURES = {  # the meaning of a problem, if no run shows it
+FAILURES: dict[Problem | None, str] = {  # the meaning of a problem, if no run shows it
     "no_code": "The answer held no program that can be read.",
     "unanswered": "No answer could be read.",
     "debug": "No run with --debug passed.",
@@ -108,7 +108,7 @@ def outcome(details: Details, graph: Graph) -> str:
             return f"It ran well; {NOT_TOLD}."
         return f"Its score: {told:g} ({'lower' if graph.lower else 'higher'} is better)."
     verdict = details.get("validation")
-    why = f" {plain(verdict['reason'], 300)}" if verdict is not None and not verdict["valid"] else ""
+    why = f" {plain(verdict['reason'] or '', 300)}" if verdict is not None and not verdict["valid"] else ""
     return f"It failed: {details['problem'] or 'no_score'}.{why}"
 
 
