@@ -18,7 +18,7 @@ from ..models.prices import Price, read_price
 from ..prompts import answers
 from ..records.errors import OptionError, RecordError, ToolError
 from ..records.options import option
-from ..records.rollout import Message, Policy
+from ..records.rollout import Message, Policy, Rollout
 from ..records.task import Task
 from ..scaffolds import interface
 from ..scaffolds.interface import Refusal, ReplyCall, Settings
@@ -250,7 +250,7 @@ class RunModels:
         """{role: what the user set of its requests} of each role with such fields, on which ids depend."""
         return [{role: fields} for role in self.roles if (fields := self._role(role).sampling)]
 
-    def policy(self, engine: Model, earlier: Mapping[str, Any] | None) -> Policy:
+    def policy(self, engine: Model, earlier: Rollout | None) -> Policy:
         """`policy` of a record. ToolError: the run that is resumed, with the record `earlier`, had another.
 
         What engines in this process take is 1 where it is not set. See Reply.sampling for what a server was really sent.

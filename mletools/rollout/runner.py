@@ -150,7 +150,7 @@ class Runner:
             batch = needs.batch or BATCH
             models = self.models.open(stack, lambda: self.endless.model(run, self.models.options, batch))
             engine = models["policy"].model
-            self.policy = self.models.policy(engine, run.earlier)
+            self.policy = self.models.policy(engine, cast(Rollout | None, run.earlier))
             if needs.batch is not None and engine.batch > 1:
                 self.batch = engine.batch
                 run.jobs = 1  # batches; their jobs have a thread each

@@ -12,7 +12,7 @@ from typing import get_args
 
 from .. import prompts
 from ..records.rollout import IdeaCategory, Message, Rollout, Turn
-from .search.replies import json_in, label_of, text_of
+from .search.replies import fields_in
 
 TYPES: tuple[IdeaCategory, ...] = get_args(IdeaCategory)
 
@@ -149,8 +149,8 @@ def _plain(text: str) -> str:
 def read_answer(text: str) -> tuple[IdeaCategory | None, str]:
     """(type, rationale) of a model's answer; if it cannot be parsed, the type is None and the rationale is the reason."""
     try:
-        answer = json_in(text, dict, ("type", "rationale"))
-        return label_of(answer, "type", TYPES), text_of(answer, "rationale")
+        answer = fields_in(text, ("type", "rationale"))
+        return answer.label("type", TYPES), answer.text("rationale")
     except ValueError as error:
         return None, str(error)
 

@@ -91,7 +91,7 @@ class SessionFacts(TypedDict):
     start: Literal["warm", "cold"] | None
     gpu: str | None
     protections: dict[str, bool]
-    limits: dict[str, Any]
+    limits: dict[str, object]
 
 
 class CellResult(Verdicts):

@@ -7,10 +7,10 @@ clear gets a Fault, which is answered with a correction and marked. Not covered:
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
+from ..interface import Reply
 from ..messages import one_line
 from .calls import Arguments, Call, first_call, next_call
 from .programs import read_answer
@@ -47,9 +47,9 @@ Body = Callable[[Tool, str], tuple[str, dict[str, str]]]
 
 
 def read_action(
-    reply: Mapping[str, Any], tools: Sequence[Tool], body: Body | None = None, tags: Sequence[str] = ()
+    reply: Reply, tools: Sequence[Tool], body: Body | None = None, tags: Sequence[str] = ()
 ) -> Action | Fault:
-    """The action of a reply ({"text", "finish_reason", "tool_calls", "reasoning"}).
+    """The action of a reply.
 
     Tags are the tools' names, unless `tags` names others; `body` reads what stands between them (default: `plain`). A
     finished reply that is reasoning alone takes the only action in it: the server took the answer for reasoning.
@@ -57,15 +57,14 @@ def read_action(
     action = _read_text(reply, tools, body, tags)
     if isinstance(action, Action) or reply.get("tool_calls") or reply["finish_reason"] != "stop":
         return action
-    inside = _read_text({"text": only_reasoning(reply), "finish_reason": "stop"}, tools, body, tags)
+    reasoning_alone: Reply = {**reply, "text": only_reasoning(reply), "tool_calls": [], "reasoning": None}
+    inside = _read_text(reasoning_alone, tools, body, tags)
     if isinstance(inside, Action) and inside.rule != "first_action":
         return replace(inside, rule="answer_in_reasoning")
     return action
 
 
-def _read_text(
-    reply: Mapping[str, Any], tools: Sequence[Tool], body: Body | None, tags: Sequence[str]
-) -> Action | Fault:
+def _read_text(reply: Reply, tools: Sequence[Tool], body: Body | None, tags: Sequence[str]) -> Action | Fault:
     reader = _Reader(reply, tools, body or plain, tags or [tool.name for tool in tools])
     exact = reader.exact()
     if isinstance(exact, Action) and not _is_framed(exact):
@@ -100,7 +99,7 @@ def named_call(text: str) -> tuple[str, dict[str, str]]:
 class _Reader:
     """The readings of one reply."""
 
-    def __init__(self, reply: Mapping[str, Any], tools: Sequence[Tool], body: Body, tags: Sequence[str]):
+    def __init__(self, reply: Reply, tools: Sequence[Tool], body: Body, tags: Sequence[str]):
         self.tools, self.body, self.tags = tools, body, tags
         self.known = {tool.name: tool for tool in tools}
         self.calls, self.cut = reply.get("tool_calls") or [], reply["finish_reason"] == "length"

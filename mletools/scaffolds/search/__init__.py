@@ -8,7 +8,6 @@ memory, coding, evaluation: the components.
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 from ...records.errors import ToolError
 from ..interface import Job, Needs, Played, Scaffold, SearchEnvironment, Step
@@ -43,8 +42,16 @@ class SearchScaffold(Scaffold[SearchSettings]):
                 "or use --evaluation agent"
             )
         constants = {kind: constants_of(component) for kind, component in components.items()}
-        changes: dict[str, Any] = {**names, "constants": constants}
-        return replace(settings, **changes)
+        return replace(
+            settings,
+            planning=names["planning"],
+            paths=names["paths"],
+            reasoning=names["reasoning"],
+            memory=names["memory"],
+            coding=names["coding"],
+            evaluation=names["evaluation"],
+            constants=constants,
+        )
 
     def without_validation(self, settings: SearchSettings) -> SearchSettings:
         """See Scaffold.without_validation. ToolError: the evaluation needs held-out rows."""

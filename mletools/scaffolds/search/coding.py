@@ -15,7 +15,7 @@ from ..messages import fenced
 from .data import Brief, Developed, Unanswered
 from .graph import Problem
 from .node_context import NodeContext
-from .replies import flag_of, json_in, text_of, timing_of
+from .replies import Reading, fields_in, timing_of
 from .sections import FAILURES, MOST_FAILURE, attempt_line, attempts_section, failure, listed, outcome, plain
 
 NO_CODE = (
@@ -177,11 +177,11 @@ def _review(context: NodeContext, brief: Brief, work: _Work, result: RunResult) 
     return None if acceptable else _Flaw("debug", f"It ran, but a reviewer rejects it: {messages.escaped(why)}")
 
 
-def read_check(text: str) -> tuple[bool, str]:
+def read_check(text: str, notes: Reading | None = None) -> tuple[bool, str]:
     """(acceptable, why) of an answer to search-check; why is "" if it is. ValueError, worded for the model."""
-    verdict = json_in(text, dict, ("acceptable",))
-    acceptable = flag_of(verdict, "acceptable")
-    return acceptable, "" if acceptable else text_of(verdict, "why")
+    verdict = fields_in(text, ("acceptable",), notes)
+    acceptable = verdict.flag("acceptable")
+    return acceptable, "" if acceptable else verdict.text("why")
 
 
 def _run_flaw(result: RunResult) -> _Flaw | None:

@@ -12,7 +12,7 @@ from typing import Any
 from ...records.errors import ToolError
 from .. import load as load_attribute
 from .protocols import Coding, Evaluation, Memory, Paths, Planning, Reasoning
-from .settings import COMPONENTS, SearchSettings
+from .settings import COMPONENTS, Constant, SearchSettings
 
 PROTOCOLS: dict[str, type] = {
     "planning": Planning, "paths": Paths, "reasoning": Reasoning, "memory": Memory, "coding": Coding, "evaluation": Evaluation,
@@ -36,7 +36,7 @@ class Components:
         return cls(*(load(kind, getattr(settings, kind), settings.constants[kind]) for kind in COMPONENTS))
 
 
-def load(kind: str, name: str, constants: Mapping[str, Any]) -> Any:
+def load(kind: str, name: str, constants: Mapping[str, Constant]) -> Any:
     """A component by its name, with `constants` in place of defaults. ToolError: no such component or constant."""
     component, protocol = _find(kind, name), PROTOCOLS[kind]
     members = [member for member in {**protocol.__annotations__, **vars(protocol)} if not member.startswith("_")]
@@ -65,18 +65,18 @@ def _find(kind: str, name: str) -> Any:
     )
 
 
-def constants_of(component: Any) -> dict[str, Any]:
+def constants_of(component: Any) -> dict[str, Constant]:
     """The constants of a component and their values: the fields of a dataclass."""
     return dataclasses.asdict(component) if dataclasses.is_dataclass(component) else {}  # type: ignore[arg-type]
 
 
-def read_constants(assignments: Sequence[str], names: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+def read_constants(assignments: Sequence[str], names: Mapping[str, str]) -> dict[str, dict[str, Constant]]:
     """{kind: {constant: value}} of texts like `paths.drafts=3`, or `drafts=3` if only one component has it.
 
     names: the components by kind. Values get the type of the default. ToolError: no such constant, or no such value.
     """
     defaults = {kind: constants_of(load(kind, name, {})) for kind, name in names.items()}
-    constants: dict[str, dict[str, Any]] = {}
+    constants: dict[str, dict[str, Constant]] = {}
     for text in assignments:
         key, equals, value = text.partition("=")
         kind, dot, constant = key.strip().rpartition(".")
@@ -89,7 +89,7 @@ def read_constants(assignments: Sequence[str], names: Mapping[str, str]) -> dict
     return constants
 
 
-def _typed(text: str, value: str, default: Any) -> Any:
+def _typed(text: str, value: str, default: Constant) -> Constant:
     if isinstance(default, bool):
         if value in ("true", "false"):
             return value == "true"

@@ -6,12 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import get_args
 
+from ...prompts import answers
 from ...records.rollout import Candidate, Choosing, Component, Operation, Origin, Stage, Trial
 from ..interface import RunResult
 from .graph import Details, Graph, Node, Problem
 
 PARTS: tuple[Component, ...] = get_args(Component)  # parts of a program that hypotheses change
-AXES = {"alignment": 0.2, "impact": 0.4, "novelty": 0.2, "feasibility": 0.1, "risk_reward": 0.1}  # weights of scores
+AXES = dict(zip(answers.AXES, (0.2, 0.4, 0.2, 0.1, 0.1), strict=True))  # weights of scores
 
 
 class Unanswered(Exception):

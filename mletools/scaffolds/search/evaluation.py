@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from ... import prompts
 from ...records.common import LongText
@@ -18,7 +18,7 @@ from ..messages import task_facts
 from .data import Choice, Developed, Unanswered
 from .graph import Graph, Node
 from .node_context import NodeContext
-from .replies import field_of, finite, json_in, number_of, wrong
+from .replies import Fields, Reading, fields_in, finite, wrong
 from .sections import experiment_line
 
 MARGIN = 1.1  # of the time that is reserved for running programs again
@@ -173,21 +173,21 @@ def candidates_of(graph: Graph, most: int) -> list[Node]:
     return list(candidates.values())
 
 
-def read_choice(text: str, numbers: set[int]) -> tuple[int, str]:
+def read_choice(text: str, numbers: set[int], notes: Reading | None = None) -> tuple[int, str]:
     """(experiment, why) of an answer to search-choose. ValueError, worded for the model: it is none of `numbers`."""
-    choice = json_in(text, dict, ("experiment",))
-    wanted, value = f"one of {', '.join(map(str, sorted(numbers)))}", field_of(choice, "experiment")
+    choice = fields_in(text, ("experiment",), notes)
+    wanted, value = f"one of {', '.join(map(str, sorted(numbers)))}", choice.get("experiment")
     try:
-        number = number_of({"experiment": _number_text(value)}, "experiment")
+        number = Fields({"experiment": _number_text(value)}, choice.notes).number("experiment")
     except ValueError:
         raise wrong("experiment", wanted, value) from None
     if number not in numbers:
         raise wrong("experiment", wanted, value)
-    why = choice.get("why")
+    why = choice.values.get("why")
     return int(number), " ".join(why.split())[:MOST_WHY] if isinstance(why, str) else ""
 
 
-def _number_text(value: Any) -> Any:
+def _number_text(value: object) -> object:
     """ "experiment 3" and "#3" as "3"; other values as they are."""
     return value[:80].strip().lower().removeprefix("experiment").lstrip(" #") if isinstance(value, str) else value
 

@@ -11,7 +11,7 @@ from ..messages import fenced
 from .data import Expansion, Similar, Unanswered
 from .graph import Details, Graph, Node
 from .node_context import NodeContext
-from .replies import flag_of, json_in, text_of
+from .replies import Reading, fields_in
 from .schedulers import drawn
 from .sections import (
     MOST_LESSON,
@@ -204,8 +204,8 @@ def _changes(before: str | None, after: str) -> str:
     return fenced("\n".join(["--- parent", "+++ this", *lines])[:MOST_CHANGES], "diff") if lines else ""
 
 
-def read_lesson(text: str) -> str:
+def read_lesson(text: str, notes: Reading | None = None) -> str:
     """The lesson in an answer. ValueError, worded for the model."""
-    answer = json_in(text, dict, ("supported", "lesson"))
-    flag_of(answer, "supported")
-    return plain(text_of(answer, "lesson"), MOST_LESSON)
+    answer = fields_in(text, ("supported", "lesson"), notes)
+    answer.flag("supported")
+    return plain(answer.text("lesson"), MOST_LESSON)

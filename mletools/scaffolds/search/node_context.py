@@ -11,7 +11,7 @@ from ..messages import task_prompt
 from ..reading import Answer, read_answer
 from .data import Unanswered
 from .graph import Exchange, Notes, added
-from .replies import reading
+from .replies import Reader, Reading
 from .settings import SearchJob
 
 T = TypeVar("T")
@@ -76,7 +76,7 @@ class NodeContext:
         reply = self._ask(phase, role, [{"role": "user", "content": prompt}])
         return read_answer(reply["text"], reply["finish_reason"])
 
-    def read(self, phase: Phase, role: str, prompt: str, reader: Callable[[str], T]) -> T:
+    def read(self, phase: Phase, role: str, prompt: str, reader: Reader[T]) -> T:
         """The result of `reader` on the answer. After a ValueError the model gets its text, and one more attempt.
 
         Unanswered: the second answer could not be read either, or the prompt is too long. Lenient readings and
@@ -89,15 +89,15 @@ class NodeContext:
             self.fallbacks.append({"question": role, "what": f"{consequence}: {error}"})
             raise
 
-    def _read(self, phase: Phase, role: str, prompt: str, reader: Callable[[str], T]) -> T:
+    def _read(self, phase: Phase, role: str, prompt: str, reader: Reader[T]) -> T:
         messages: list[Message] = [{"role": "user", "content": prompt}]
         for last in (False, True):
             reply = self._ask(phase, role, messages)
             try:
                 if reply["finish_reason"] == "length":
                     raise ValueError("your answer was cut off at the limit of its length: say it in fewer words")
-                with reading(last) as notes:
-                    result = reader(reply["text"])
+                notes = Reading(last)
+                result = reader(reply["text"], notes=notes)
                 if notes.lenient:
                     self.lenient.append({"question": role, "what": ", ".join(notes.lenient)})
                 self.fallbacks += [{"question": role, "what": what} for what in notes.fallbacks]

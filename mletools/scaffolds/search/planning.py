@@ -1,7 +1,6 @@
 """The planning components: limits of runs and guidance by the used share of the budget (R&D-Agent, 3.3 and E.1)."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from ... import prompts
 from ...records.rollout import Stage
@@ -9,7 +8,7 @@ from ..messages import task_prompt
 from .data import Plan, Unanswered
 from .graph import Graph
 from .node_context import NodeContext
-from .replies import flag_of, json_in, text_of
+from .replies import Reading, fields_in
 
 DEBUG_SECONDS = 600.0  # of R&D-Agent's debug runs
 MODEL_FIRST = (
@@ -66,13 +65,13 @@ class DynamicPlanning:
         if not self.role:
             return ""
         try:
-            analysis = context.read(
+            analysis, longer_limit = context.read(
                 "research", "search-analysis", task_prompt("search-analysis", context.job, context), read_analysis
             )
         except Unanswered:
             return ""
         most = context.job.settings.execution_seconds
-        advised = most if analysis.pop("longer_limit") else self.middle * most
+        advised = most if longer_limit else self.middle * most
         return prompts.render("search-role", **analysis, most=f"{most:.0f}", advised=f"{advised:.0f}")
 
     def plan(self, graph: Graph, share: float, stage: Stage, full_seconds: float) -> Plan:
@@ -84,10 +83,9 @@ class DynamicPlanning:
         return Plan(share, stage, guidance, seconds, debug_seconds)
 
 
-def read_analysis(text: str) -> dict[str, Any]:
-    """The fields of an answer to search-analysis. ValueError, worded for the model."""
-    answer = json_in(text, dict, ("longer_limit", *ANALYSIS))
-    longer_limit = flag_of(answer, "longer_limit")
+def read_analysis(text: str, notes: Reading | None = None) -> tuple[dict[str, str], bool]:
+    """(the texts of an answer to search-analysis, whether runs need a longer limit). ValueError, worded for the model."""
+    answer = fields_in(text, ("longer_limit", *ANALYSIS), notes)
+    longer_limit = answer.flag("longer_limit")
     # One line each: a heading in an answer would look like one of the prompt's own.
-    fields = {name: " ".join(text_of(answer, name, most).split()) for name, most in ANALYSIS.items()}
-    return {**fields, "longer_limit": longer_limit}
+    return {name: " ".join(answer.text(name, most).split()) for name, most in ANALYSIS.items()}, longer_limit

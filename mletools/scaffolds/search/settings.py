@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 from ...records.options import option
 from ..interface import Job, Settings
 
+Constant = bool | int | float | str
 COMPONENTS: dict[str, dict[str, str]] = {
     "planning": {"none": "planning:NoPlanning", "dynamic": "planning:DynamicPlanning"},
     "paths": {
@@ -112,9 +113,11 @@ class SearchSettings(Settings):
         metavar="FILE",
         machine=True,
     )
-    constants: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)  # {component: {name: value}}
+    constants: Mapping[str, Mapping[str, Constant]] = dataclasses.field(
+        default_factory=dict
+    )  # {component: {name: value}}
 
-    def own(self) -> dict[str, Any]:
+    def own(self) -> dict[str, object]:
         """See Settings.own. `constants` has all values, so `set` is left out."""
         return {name: value for name, value in super().own().items() if name != "set"}
 
