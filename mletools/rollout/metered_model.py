@@ -21,6 +21,7 @@ from ..records.options import option
 from ..records.rollout import Message, Policy, Rollout
 from ..records.task import Task
 from ..scaffolds import interface
+from ..scaffolds.ideas import FIXED
 from ..scaffolds.interface import Refusal, ReplyCall, Settings
 
 if TYPE_CHECKING:
@@ -298,9 +299,7 @@ class RunModels:
 
     def embeddings(self, stack: ExitStack) -> "HttpEmbeddings | None":
         """The embedding model that the settings name; closed with `stack`."""
-        if self.settings.EMBEDDING is None:
-            return None
-        name, url = (getattr(self.settings, field) for field in self.settings.EMBEDDING)
+        name, url = self.settings.embedding()
         if name is None:
             return None
         role = self.roles.get("embedding", KeyOptions())
@@ -312,11 +311,8 @@ class RunModels:
 
     def _others(self) -> dict[str, tuple[str, str | None]]:
         """(name, address) of each model beside the policy, by role."""
-        named = {
-            role: (getattr(self.settings, name), getattr(self.settings, url))
-            for role, (name, url) in self.settings.MODELS.items()
-        }
-        return {role: (name, url) for role, (name, url) in named.items() if name not in (None, "null", "vague")}
+        models = self.settings.models().items()
+        return {role: (name, url) for role, (name, url) in models if name is not None and name not in FIXED}
 
     def _prices(self) -> dict[str, Price | None]:
         """The price of each model, by role. OptionError: --max-usd with one whose price is not known."""
@@ -325,7 +321,7 @@ class RunModels:
         for role, (name, url) in {"policy": (options.model or "", options.model_url or ""), **others}.items():
             prices[role] = self._role(role).price_of(name, url)
             if prices[role] is None and self.settings.max_usd is not None:
-                prefix = "" if role == "policy" else self.settings.MODELS[role][1].removesuffix("_url") + "-"
+                prefix = "" if role == "policy" else self.settings.prefixes()[role] + "-"
                 which = f", the {role}" if prefix else ""
                 raise OptionError(
                     f"--max-usd: no price is known for {name}{which}: give --{prefix}price PROMPT,COMPLETION"

@@ -200,7 +200,7 @@ class Settings:
     EVALUATION: ClassVar[Mapping[str, object]] = {"format": "lenient"}  # defaults that differ in the papers' evaluation
     WITHOUT: ClassVar[tuple[str, ...]] = ()  # options below that the scaffold has no use for
     MODELS: ClassVar[Mapping[str, tuple[str, str]]] = {}  # {role: (field with the model, field with its server's URL)}
-    EMBEDDING: ClassVar[tuple[str, str] | None] = None  # the same of a model that embeds texts
+    EMBEDS: ClassVar[bool] = False  # it has options for a model that embeds texts
 
     max_turns: int = option("Messages of the policy in a rollout.", default=15, at_least=1, metavar="N")
     max_seconds: float | None = option(
@@ -253,6 +253,19 @@ class Settings:
         default="strict",
         choices=("strict", "lenient"),
     )
+
+    @classmethod
+    def prefixes(cls) -> dict[str, str]:
+        """What the options of each other model's server begin with, by role."""
+        return {role: url.removesuffix("_url") for role, (_, url) in cls.MODELS.items()}
+
+    def models(self) -> dict[str, tuple[str | None, str | None]]:
+        """(name, URL) of each other model, by role."""
+        return {role: (getattr(self, name), getattr(self, url)) for role, (name, url) in self.MODELS.items()}
+
+    def embedding(self) -> tuple[str | None, str | None]:
+        """(name, URL) of the model that embeds texts; without a name there is none."""
+        return None, None
 
     def as_record(self) -> dict[str, object]:
         """`settings` of a record: the fields of every scaffold, and the scaffold's own under "own"."""

@@ -33,7 +33,7 @@ class Components:
     @classmethod
     def load(cls, settings: SearchSettings) -> "Components":
         """By their names and constants in checked settings. ToolError: as `load`."""
-        return cls(*(load(kind, getattr(settings, kind), settings.constants[kind]) for kind in COMPONENTS))
+        return cls(*(load(kind, name or "", settings.constants[kind]) for kind, name in settings.components().items()))
 
 
 def load(kind: str, name: str, constants: Mapping[str, Constant]) -> Any:

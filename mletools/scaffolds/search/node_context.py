@@ -123,11 +123,13 @@ class NodeContext:
         return notes
 
     def _ask(self, phase: Phase, role: str, messages: Sequence[Message]) -> Reply:
-        who = "policy" if getattr(self.job.settings, f"{phase}_model") is None else PHASES[phase]
+        settings = self.job.settings
+        model = settings.research_model if phase == "research" else settings.develop_model
+        who = "policy" if model is None else PHASES[phase]
         sent: list[Message] = [message.copy() for message in messages]
         if self.system:
             sent.insert(0, {"role": "system", "content": self.system})
-        seed, most = derive_seed(self._seed, "ask", len(self.asked)), self.job.settings.max_answer_tokens
+        seed, most = derive_seed(self._seed, "ask", len(self.asked)), settings.max_answer_tokens
         reply = self._environment.ask(who, role, sent, seed, None, most)
         if "refused" in reply:
             raise Unanswered(reply["refused"])

@@ -10,7 +10,7 @@ from ...records.rollout import Phase, PhaseUsage, Rollout, Search, SearchNode, T
 from ..episode import NOTHING_RAN
 from .data import Choice
 from .graph import Details, Exchange, Graph, Notes, added, notes_of
-from .settings import COMPONENTS, SearchJob
+from .settings import SearchJob
 
 
 def search_record(
@@ -33,7 +33,7 @@ def search_record(
     search: Search = {
         "preset": settings.preset,
         "components": {
-            kind: {"name": getattr(settings, kind), "constants": settings.constants[kind]} for kind in COMPONENTS
+            kind: {"name": name, "constants": settings.constants[kind]} for kind, name in settings.components().items()
         },
         "chosen": choice.number,
         "how": choice.how,
