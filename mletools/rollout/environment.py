@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Generic, Literal, TypeVar, cast
 
 from ..grading import MAX_BYTES, RunCode, Verdict, check_task, grade, standing
 from ..records import workers
@@ -141,7 +141,7 @@ class TaskEnvironment:
     def done(self) -> None:
         self._tape.done()
 
-    def remember(self, what: str, about: Any, make: Callable[[], Answer]) -> Answer:
+    def remember(self, what: str, about: object, make: Callable[[], Answer]) -> Answer:
         return self._tape.play(what, about, make)
 
     @property
@@ -203,18 +203,14 @@ class TaskEnvironment:
         record = execution_record(outcome, limits, resources.data, ROLLOUT, watch.nonce, watch.markers)
         return {"execution": record, **verdicts}
 
-    def inauthentic(self, code: str, execution: Execution) -> str | None:
-        from ..scaffolds.search.authenticity import inauthentic
-
-        kept, spec = execution["submission"], self._task["submission"]
+    def submission(self, execution: Execution) -> tuple[bytes, bytes | None]:
+        kept, sample = execution["submission"], self.public / "sample_submission.csv"
         assert kept is not None
-        sample = self.public / "sample_submission.csv"
         try:
-            handed_in = (self._resources.data / kept["file"]).read_bytes()
-            sample_bytes = sample.read_bytes() if sample.is_file() else None
+            content = (self._resources.data / kept["file"]).read_bytes()
+            return content, sample.read_bytes() if sample.is_file() else None
         except OSError as error:
             raise ToolError(f"{error.filename}: {error.strerror}") from None
-        return inauthentic(code, handed_in, sample_bytes, spec["id"], spec["target"])
 
     def similar(self, texts: Sequence[str]) -> list[float]:
         answer = self._tape.play("similar", list(texts), lambda: {"cosines": self._similar(texts)})

@@ -319,14 +319,14 @@ class Episode(Generic[S]):
         A score that was shown before is shown again for nothing. See messages.score_message.
         """
         settings, score, most = self.settings, self.shown_score(turn), self.settings.max_scores
-        told, shown = None, self.scores_shown
+        shown_score, shown = None, self.scores_shown
         if turn is not None and score is not None and (most is None or turn["message"] in shown or len(shown) < most):
-            told = settings.told(score)
+            shown_score = settings.rounded(score)
             if turn["message"] not in shown:
                 shown.add(turn["message"])
-                self.turn["shown_score"] = told
+                self.turn["shown_score"] = shown_score
         left = None if most is None else most - len(shown)
-        return score_message(turn, self.job.task, settings.reveal_test, told, left)
+        return score_message(turn, self.job.task, settings.reveal_test, shown_score, left)
 
     def shown_score(self, turn: Turn | None) -> float | None:
         """The score of a turn's submission on the rows that the policy may know scores of, in full: what is handed in is

@@ -85,8 +85,8 @@ def _implement(
     score = start.get("validation")
     standing = "It has no valid submission yet."
     if score is not None:
-        told = settings.told_first(score)
-        standing = "Its score is not told." if told is None else f"Its score on the validation rows: {told:g}."
+        shown = settings.shown_at_start(score)
+        standing = "Its score is not told." if shown is None else f"Its score on the validation rows: {shown:g}."
     instructions = prompts.render(
         "implementer",
         task=task,

@@ -158,7 +158,7 @@ class Environment(Protocol):
     def look(self, name: str | None) -> str:
         """The beginning of a public file as text; of all of them, with their sizes, where `name` is None."""
 
-    def remember(self, what: str, about: Any, make: Callable[[], Answer]) -> Answer:
+    def remember(self, what: str, about: object, make: Callable[[], Answer]) -> Answer:
         """The answer of `make()`, which is JSON and depends on `about`; `what` names its kind."""
 
     def close(self) -> None:
@@ -168,8 +168,8 @@ class Environment(Protocol):
 class SearchEnvironment(Environment, Protocol):
     """What a search needs besides."""
 
-    def inauthentic(self, code: str, execution: Execution) -> str | None:
-        """Why a program's submission is no model's prediction, in words; None where nothing speaks against it."""
+    def submission(self, execution: Execution) -> tuple[bytes, bytes | None]:
+        """What a program handed in, and the sample submission that it saw; None: there is none."""
 
     def similar(self, texts: Sequence[str]) -> list[float]:
         """The cosines of the first text's embedding with the others', in [-1, 1]."""
@@ -282,13 +282,13 @@ class Settings:
         later = ("refit", "instrument", "max_scores", "score_digits")  # ids are older than these
         return {name: value for name, value in values.items() if name not in later or value != getattr(Settings, name)}
 
-    def told(self, score: float) -> float:
+    def rounded(self, score: float) -> float:
         """A score as it is shown: of `score_digits` significant digits."""
         return float(f"{score:.{self.score_digits}g}")
 
-    def told_first(self, score: float | None) -> float | None:
+    def shown_at_start(self, score: float | None) -> float | None:
         """The score of what an episode begins with, as it is shown: one of the `max_scores`. None: it is not shown."""
-        return None if score is None or self.max_scores == 0 else self.told(score)
+        return None if score is None or self.max_scores == 0 else self.rounded(score)
 
     def own(self) -> dict[str, object]:
         """The scaffold's own settings, without those that only say how to work."""
@@ -404,10 +404,10 @@ class Scaffold(ABC, Generic[S]):
         return [settings.identity(), texts, seed], None
 
     @abstractmethod
-    def play(self, job: Job[S], environment: Any) -> Iterator[Played]:
+    def play(self, job: Job[S], environment: SearchEnvironment) -> Iterator[Played]:
         """The rollout records of one job, and states and steps of them. RecordError: the input record cannot be worked on.
 
-        environment: an Environment; a SearchEnvironment where it `needs` graphs.
+        environment: for a scaffold that `needs` no graphs an Environment, which is what it should ask for.
         """
 
 

@@ -144,7 +144,7 @@ def _trace(job: Job[MemorySettings], environment: Environment, pool: Pool) -> Ro
         question += "\n\n" + _earlier_solution(start, settings)
     opening: list[Message] = [{"role": "system", "content": system}, {"role": "user", "content": question}]
     episode = Episode(job, environment, opening)
-    if start is not None and _told_at_start(start, settings) is not None:
+    if start is not None and _shown_at_start(start, settings) is not None:
         episode.scores_shown.add(-1)
     try:
         reason = _turns(episode, environment, pool)
@@ -187,13 +187,13 @@ def _draw(job: Job[MemorySettings], environment: Environment, pool: Pool) -> Ent
     return None if fields is None else Entry(**fields)
 
 
-def _told_at_start(start: Entry, settings: Settings) -> float | None:
-    return settings.told_first(start.test if settings.reveal_test else start.validation)
+def _shown_at_start(start: Entry, settings: Settings) -> float | None:
+    return settings.shown_at_start(start.test if settings.reveal_test else start.validation)
 
 
 def _earlier_solution(start: Entry, settings: Settings) -> str:
-    told, rows = _told_at_start(start, settings), "test" if settings.reveal_test else "validation"
-    standing = "its score is not told." if told is None else f"its score on the {rows} rows was {told:g}."
+    shown, rows = _shown_at_start(start, settings), "test" if settings.reveal_test else "validation"
+    standing = "its score is not told." if shown is None else f"its score on the {rows} rows was {shown:g}."
     output = f"What it printed:\n\n{fenced(start.output)}" if start.output else "It printed nothing."
     code = fenced(start.code.strip(), "python")
     return prompts.render("memory-start", standing=standing, code=code, output=output)

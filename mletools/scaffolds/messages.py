@@ -181,10 +181,10 @@ def invalid_message(verdict: Feedback | TurnGrade) -> str:
     return f"submission.csv is invalid: {one_line(verdict['reason'] or '')}"
 
 
-def score_message(turn: Turn | None, task: Task, revealed: bool, told: float | None, left: int | None = None) -> str:
+def score_message(turn: Turn | None, task: Task, revealed: bool, shown: float | None, left: int | None = None) -> str:
     """What is said of a turn's submission: its score on the validation rows, or on the test rows where `revealed`.
 
-    told: the score as it is shown; None: it is not. left: scores that may still be shown after this; None: any number.
+    shown: the score as it is shown; None: it is not. left: scores that may still be shown after this; None: any number.
     Without a validation split only whether the file is valid.
     """
     feedback, grade = (turn.get("validation"), turn.get("grade")) if turn else (None, None)
@@ -195,13 +195,13 @@ def score_message(turn: Turn | None, task: Task, revealed: bool, told: float | N
         return invalid_message(verdict)
     if not revealed and feedback is None:
         return "submission.csv is valid. No score is told in this task."
-    if told is None:
+    if shown is None:
         return "submission.csv is valid. Its score is not told: you have seen all the scores that this work allows."
     more = "" if left is None else f" You can see {left or 'no'} more score{'s' * (left != 1)}."
     metric = task["metric"]
     direction = "lower is better" if metric["lower_is_better"] else "higher is better"
     rows = "test rows" if revealed else "validation rows"
-    return f"submission.csv is valid. {metric.get('name', 'The score')} on the {rows}: {told:g} ({direction}).{more}"
+    return f"submission.csv is valid. {metric.get('name', 'The score')} on the {rows}: {shown:g} ({direction}).{more}"
 
 
 # --- text of programs and models ---------------------------------------------------------------------------------------

@@ -133,12 +133,12 @@ class Graph:
         self,
         path: Path,
         lower_is_better: bool,
-        told: Callable[[float], float] = lambda score: score,
-        most_told: int | None = None,
+        rounded: Callable[[float], float] = lambda score: score,
+        most_shown: int | None = None,
     ):
-        """told: a score as models are shown it; most_told: of so many nodes, the first with a score; None: of all."""
+        """rounded: a score as models are shown it; most_shown: of so many nodes, the first with a score; None: of all."""
         self.file, self.lower = path, lower_is_better
-        self._as_told, self._most_told = told, most_told
+        self._rounded, self._most_shown = rounded, most_shown
         self.nodes: list[Node] = []
         self.spent: dict[Phase, Usage] = {}  # by phase
         self.spent_by_role: dict[str, Usage] = {}  # of asking alone
@@ -168,13 +168,13 @@ class Graph:
         """Number of rounds so far."""
         return self.nodes[-1].round + 1 if self.nodes else 0
 
-    def told(self, node: "Node | Details") -> float | None:
+    def shown_score(self, node: "Node | Details") -> float | None:
         """The score of a node, also of one that is not in the graph yet, as models are shown it; None: they are not."""
         number, score = (node.number, node.score) if isinstance(node, Node) else (node["number"], node["score"])
         if score is None:
             return None
         before = len(self.good(self.nodes[:number])) + max(0, number - len(self.nodes))  # those beside it may have one
-        return None if self._most_told is not None and before >= self._most_told else self._as_told(score)
+        return None if self._most_shown is not None and before >= self._most_shown else self._rounded(score)
 
     def gain(self, new: float, old: float) -> float:
         """How much better the score `new` is than `old`; negative if it is worse."""

@@ -52,7 +52,7 @@ class Search:
         path, resume = environment.graph()
         if not resume:
             path.unlink(missing_ok=True)
-        self.graph = Graph(path, job.task["metric"]["lower_is_better"], settings.told, settings.max_scores)
+        self.graph = Graph(path, job.task["metric"]["lower_is_better"], settings.rounded, settings.max_scores)
         self._outside: list[NodeContext] = []  # of nodes: the contexts of the beginning and the choice
         self._system = ""
         self._system = self._components.planning.begin(self._context_outside("begin"))

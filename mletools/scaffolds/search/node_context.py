@@ -9,6 +9,7 @@ from ...records.rollout import AnswerNote, Message, Phase, Usage
 from ..interface import Reply, RunResult, SearchEnvironment, usage_of
 from ..messages import task_prompt
 from ..reading import Answer, read_answer
+from .authenticity import inauthentic
 from .data import Unanswered
 from .graph import Exchange, Notes, added
 from .replies import Reader, Reading
@@ -185,8 +186,9 @@ class NodeContext:
         self._environment.done()
 
     def inauthentic(self, code: str, result: RunResult) -> str | None:
-        """See Environment.inauthentic."""
-        return self._environment.inauthentic(code, result["execution"])
+        """Why a program's submission is no model's prediction, in words; None where nothing speaks against it."""
+        columns, (submission, sample) = self.task["submission"], self._environment.submission(result["execution"])
+        return inauthentic(code, submission, sample, columns["id"], columns["target"])
 
     @property
     def task_text(self) -> str:

@@ -80,7 +80,7 @@ def _note_counts(graph: Graph, notes: Sequence[Notes]) -> dict[Literal["lenient"
 
 def _turn(details: Details, graph: Graph) -> Turn:
     """A node as a turn of the record, without its conversations."""
-    shown_score = graph.told(details)
+    shown_score = graph.shown_score(details)
     node: SearchNode = {
         "number": details["number"],
         "parents": details["parents"],

@@ -117,7 +117,7 @@ def _chosen(values: Iterable[Iterator[tuple[int, Any]]], kind: type, fields: Seq
     return max(sized, key=lambda size_and_value: size_and_value[0])[1] if sized else None
 
 
-def _has_fields(value: Any, fields: Sequence[str]) -> bool:
+def _has_fields(value: object, fields: Sequence[str]) -> bool:
     """Whether an object, or each object of a list that is not empty, has all fields."""
     if not fields:
         return True

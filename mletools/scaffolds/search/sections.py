@@ -27,13 +27,13 @@ def plain(text: str, most: int) -> str:
     return line if len(line) <= most else f"{line[: most - 3].rstrip()}..."
 
 
-NOT_TOLD = "its score is not told"
+NOT_SHOWN = "its score is not told"
 
 
 def experiment_line(node: Node, graph: Graph) -> str:
     """A node as an item of a list: its number, hypothesis, score or problem, and lesson; without one the failure."""
-    told = graph.told(node)
-    result = f"score {told:g}" if told is not None else NOT_TOLD
+    shown = graph.shown_score(node)
+    result = f"score {shown:g}" if shown is not None else NOT_SHOWN
     if node.score is None:
         result = f"failed: {node.problem or 'no_score'}"
     failed = "" if node.score is not None else plain(node.why, MOST_FAILURE)
@@ -103,10 +103,10 @@ def printed_by(details: Details) -> list[str]:
 def outcome(details: Details, graph: Graph) -> str:
     """The score of a node, which the search optimises, or its problem, in a sentence."""
     if details["score"] is not None:
-        told = graph.told(details)
-        if told is None:
-            return f"It ran well; {NOT_TOLD}."
-        return f"Its score: {told:g} ({'lower' if graph.lower else 'higher'} is better)."
+        shown = graph.shown_score(details)
+        if shown is None:
+            return f"It ran well; {NOT_SHOWN}."
+        return f"Its score: {shown:g} ({'lower' if graph.lower else 'higher'} is better)."
     verdict = details.get("validation")
     why = f" {plain(verdict['reason'] or '', 300)}" if verdict is not None and not verdict["valid"] else ""
     return f"It failed: {details['problem'] or 'no_score'}.{why}"
