@@ -12,9 +12,9 @@ from .. import prompts
 from ..records.errors import ToolError
 from ..records.ids import content_id
 from ..records.options import option
-from ..records.rollout import Message, Rollout, StopReason
+from ..records.rollout import Rollout, StopReason
 from . import ideas, messages
-from .episode import Episode
+from .episode import Episode, opening
 from .interface import Ended, Environment, Job, Needs, Played, Scaffold, Settings, State
 from .messages import escaped, fenced, task_prompt
 from .reading import Fault, Tool, read_action
@@ -97,8 +97,7 @@ class Codeact(Scaffold[CodeactSettings]):
             execution_seconds=f"{settings.execution_seconds:g}",
         )
         question = task_prompt("task", job, environment)
-        opening: list[Message] = [{"role": "system", "content": system}, {"role": "user", "content": question}]
-        episode = Episode(job, environment, opening)
+        episode = Episode(job, environment, opening(system, question))
         reason: StopReason = "finished"
         try:
             yield from _turns(episode)

@@ -80,6 +80,11 @@ class Extras(TypedDict, total=False):
     refit: Refit
 
 
+def opening(system: str, question: str) -> list[Message]:
+    """The messages that an episode begins with."""
+    return [{"role": "system", "content": system}, {"role": "user", "content": question}]
+
+
 class Episode(Generic[S]):
     """See the module. `messages` begin with what the scaffold tells the policy."""
 
@@ -399,20 +404,18 @@ class Episode(Generic[S]):
 
 def _wire(message: Message, goes_on: bool) -> Message:
     """A message as it is sent; with its ids, from which an engine may go on exactly, where nothing before was dropped."""
-    sent: Message = {"role": message["role"], "content": message["content"]}
-    if "reasoning" in message:
-        sent["reasoning"] = message["reasoning"]
-    if "tool_calls" in message:
-        calls = [(call, call["function"]) for call in message["tool_calls"]]
+    sent = message.copy()
+    sent.pop("loss", None)
+    sent.pop("logprobs", None)
+    sent.pop("policy_version", None)
+    if "tool_calls" in sent:
+        calls = [(call, call["function"]) for call in sent["tool_calls"]]
         sent["tool_calls"] = [
             {**call, "function": {**function, "arguments": sendable(function["arguments"])}} for call, function in calls
         ]
-    if "tool_call_id" in message:
-        sent["tool_call_id"] = message["tool_call_id"]
-    if goes_on and "token_ids" in message:
-        sent["token_ids"] = message["token_ids"]
-    if goes_on and "prompt_token_ids" in message:
-        sent["prompt_token_ids"] = message["prompt_token_ids"]
+    if not goes_on:
+        sent.pop("token_ids", None)
+        sent.pop("prompt_token_ids", None)
     return sent
 
 

@@ -15,9 +15,9 @@ from .. import prompts
 from ..records.errors import ToolError
 from ..records.ids import content_id, derive_seed
 from ..records.options import option
-from ..records.rollout import Message, Rollout, StopReason
+from ..records.rollout import Rollout, StopReason
 from . import messages
-from .episode import Episode
+from .episode import Episode, opening
 from .interface import Ended, Environment, Job, Needs, Scaffold, Settings
 from .messages import fenced, one_line, task_facts, task_prompt
 from .pool import ALIKE, Entry, Pool, entry_id
@@ -142,8 +142,7 @@ def _trace(job: Job[MemorySettings], environment: Environment, pool: Pool) -> Ro
     question = task_prompt("task", job, environment)
     if start is not None:
         question += "\n\n" + _earlier_solution(start, settings)
-    opening: list[Message] = [{"role": "system", "content": system}, {"role": "user", "content": question}]
-    episode = Episode(job, environment, opening)
+    episode = Episode(job, environment, opening(system, question))
     if start is not None and _shown_at_start(start, settings) is not None:
         episode.scores_shown.add(-1)
     try:

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ..records.rollout import Message, Rollout, StopReason
+from ..records.rollout import Rollout, StopReason
 from . import messages
-from .episode import Episode
+from .episode import Episode, opening
 from .interface import Ended, Environment, Job, Scaffold, Settings
 from .messages import task_prompt
 from .reading import Action, Fault, Tool, named_call, read_action, thinks, without_fence
@@ -56,8 +56,7 @@ class React(Scaffold[ReactSettings]):
         limits = {"execution_seconds": f"{settings.execution_seconds:g}", "max_turns": str(settings.max_turns)}
         system = task_prompt("react-system", job, environment, **limits)
         question = task_prompt("task", job, environment)
-        opening: list[Message] = [{"role": "system", "content": system}, {"role": "user", "content": question}]
-        episode = Episode(job, environment, opening)
+        episode = Episode(job, environment, opening(system, question))
         try:
             reason = _turns(episode)
         except Ended as ended:

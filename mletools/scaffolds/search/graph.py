@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NotRequired, TypedDict, TypeVar
 
+import msgspec
+
 from ...records.errors import ToolError
 from ...records.jsonl import dumps, loads
 from ...records.rollout import (
@@ -241,23 +243,7 @@ class Graph:
         self._file.close()
 
     def _index(self, details: Details, offset: int) -> None:
-        node = Node(
-            number=details["number"],
-            parents=tuple(details["parents"]),
-            operation=details["operation"],
-            branch=details["branch"],
-            depth=details["depth"],
-            repairs=details["repairs"],
-            round=details["round"],
-            hypothesis=details["hypothesis"],
-            component=details["component"],
-            problem=details["problem"],
-            why=details["why"],
-            score=details["score"],
-            lesson=details["lesson"],
-            seconds=details["seconds"],
-            elapsed=details["elapsed"],
-        )
+        node = msgspec.convert(details, Node)
         self.nodes.append(node)
         self._offsets.append(offset)
         for parent in dict.fromkeys(node.parents):

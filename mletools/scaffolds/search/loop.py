@@ -176,14 +176,9 @@ class Search:
             "seconds": 0.0,
             "asked": context.asked,
         }
-        details["lesson"] = self._components.memory.lesson(context, self.graph, details)
-        details["usage"], details["seconds"] = context.usage, round(context.seconds, 4)
-        notes = context.notes
-        if "lenient" in notes:
-            details["lenient"] = notes["lenient"]
-        if "fallbacks" in notes:
-            details["fallbacks"] = notes["fallbacks"]
-        return details
+        lesson = self._components.memory.lesson(context, self.graph, details)
+        seconds = round(context.seconds, 4)
+        return {**details, "lesson": lesson, "usage": context.usage, "seconds": seconds, **context.notes}
 
     def _parents(self, expansion: Expansion) -> tuple[Details, ...]:
         return tuple(self.graph.details(number) for number in expansion.parents)
