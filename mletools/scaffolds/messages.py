@@ -48,14 +48,14 @@ def task_prompt(prompt: str, job: Job[Any], environment: Facts, **more: str) -> 
 
     What `environment` knows (libraries, limits, the data) is asked for only where the prompt has the placeholder.
     """
-    wanted, settings = prompts.placeholders(prompt), job.settings
-    known = {
+    placeholders = prompts.placeholders(prompt)
+    values = {
         **task_facts(job.task),
-        "split": _scores_note(settings),
-        **{name: environment.fact(name) for name in prompts.ENVIRONMENT_FACTS if name in wanted},
+        "split": _scores_note(job.settings),
+        **{name: environment.fact(name) for name in prompts.ENVIRONMENT_FACTS if name in placeholders},
         **more,
     }
-    return prompts.render(prompt, **{name: known[name] for name in wanted & known.keys()})
+    return prompts.render(prompt, **{name: values[name] for name in placeholders & values.keys()})
 
 
 def _files(names: list[str]) -> str:

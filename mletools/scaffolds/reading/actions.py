@@ -101,7 +101,7 @@ class _Reader:
 
     def __init__(self, reply: Reply, tools: Sequence[Tool], body: Body, tags: Sequence[str]):
         self.tools, self.body, self.tags = tools, body, tags
-        self.known = {tool.name: tool for tool in tools}
+        self.tool_of = {tool.name: tool for tool in tools}
         self.calls, self.cut = reply.get("tool_calls") or [], reply["finish_reason"] == "length"
         _, text, self.reasoning_rule = other_reasoning(reply["text"])
         self.text: str = text if self.reasoning_rule else after_first_thought(text)
@@ -196,7 +196,7 @@ class _Reader:
     def _in_tag(self, tagged: Tagged) -> Action | Fault:
         """The action in a tag. ValueError, in words, where it cannot be read."""
         body = self.body if tagged.tag in self.tags else plain
-        return self._action(*body(self.known.get(tagged.tag, Tool(tagged.tag, "")), tagged.body))
+        return self._action(*body(self.tool_of.get(tagged.tag, Tool(tagged.tag, "")), tagged.body))
 
     def _leniently_in_tag(self, tagged: Tagged) -> Action | Fault | None:
         unclosed = tagged.rule == "unclosed_tag"
@@ -204,7 +204,7 @@ class _Reader:
             read = self._in_tag(replace(tagged, body=self._completed(tagged) if unclosed else tagged.body))
         except ValueError:
             call = first_call(tagged.body, self._names)[0] if len(tagged.body) < _MOST_CALL else None
-            if call is not None and tagged.tag not in self.known and not unclosed:
+            if call is not None and tagged.tag not in self.tool_of and not unclosed:
                 return self._resolved(call.name, call.arguments, call.closed, rule=call.form)
             return self._from_json(tagged) or self._raw_program(tagged)
         if not isinstance(read, Action):
@@ -244,13 +244,13 @@ class _Reader:
             if not isinstance(arguments, (dict, str)):
                 return None
             return self._resolved(value["name"], arguments, True, rule=tagged.rule or rule or "hermes")
-        if tagged.tag in self.known:
+        if tagged.tag in self.tool_of:
             return self._resolved(tagged.tag, value, True, rule=tagged.rule or rule or "json_in_tag")
         return None
 
     def _raw_program(self, tagged: Tagged) -> Action | None:
         """The program that stands in a tag of calls as it is: after the word python, in a fence, in half a <code>."""
-        if tagged.tag in self.known or self._program_tool is None:
+        if tagged.tag in self.tool_of or self._program_tool is None:
             return None
         code = tagged.body.strip().removeprefix("python").strip()
         code = without_fence(code.removeprefix("<code>").removesuffix("</code>"))
@@ -323,13 +323,13 @@ class _Reader:
 
     def _unknown(self, name: str) -> Fault:
         return Fault(
-            "unknown", f"There is no action named {one_line(repr(name[:80]))}; there are {', '.join(self.known)}."
+            "unknown", f"There is no action named {one_line(repr(name[:80]))}; there are {', '.join(self.tool_of)}."
         )
 
     def _action(self, name: str, fields: dict[str, str], id: str | None = None) -> Action | Fault:
-        if name not in self.known:
+        if name not in self.tool_of:
             return self._unknown(name)
-        tool = self.known[name]
+        tool = self.tool_of[name]
         missing = [each for each in tool.fields if not fields.get(each, "").strip()]
         if missing:
             return Fault("malformed", f"{name} needs {' and '.join(missing)}.")

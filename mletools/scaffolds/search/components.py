@@ -50,9 +50,9 @@ def load(kind: str, name: str, constants: Mapping[str, Constant]) -> Any:
 
 
 def _find(kind: str, name: str) -> Any:
-    known = COMPONENTS[kind]
-    if name in known:
-        module, _, attribute = known[name].partition(":")
+    built_in = COMPONENTS[kind]
+    if name in built_in:
+        module, _, attribute = built_in[name].partition(":")
         return getattr(importlib.import_module(f"{__package__}.{module}"), attribute)
     if ":" in name:
         return load_attribute(name, f"--{kind} {name}")
@@ -61,7 +61,7 @@ def _find(kind: str, name: str) -> Any:
     for point in entry_points(group=f"mletools.search.{kind}", name=name):
         return point.load()
     raise ToolError(
-        f"--{kind} {name}: known are {', '.join(known)}; one of your own is module:Name or path/to/file.py:Name"
+        f"--{kind} {name}: known are {', '.join(built_in)}; one of your own is module:Name or path/to/file.py:Name"
     )
 
 
