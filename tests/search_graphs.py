@@ -32,8 +32,8 @@ def made(number: int, hypothesis: str = "", **changes: Any) -> dict[str, Any]:
     return {**node, **changes}
 
 
-def graph_of(tmp_path: Path, *nodes: dict[str, Any], lower: bool = False, **told: Any) -> Graph:
-    graph = Graph(tmp_path / "graph.jsonl", lower, **told)
+def graph_of(tmp_path: Path, *nodes: dict[str, Any], lower: bool = False, **shown: Any) -> Graph:
+    graph = Graph(tmp_path / "graph.jsonl", lower, **shown)
     for each in nodes:
         graph.add([each])
     return graph

@@ -63,7 +63,7 @@ def shown_score(view: View, digits: int) -> Callable[[dict[str, float]], float]:
         content = "id,label\n" + "".join(f"{id},{value!r}\n" for id, value in guess.items())
         verdict = grade(view.task, view.folder, view.validation_part(content.encode()))
         assert verdict.score is not None, verdict.reason
-        return settings.told(verdict.score)
+        return settings.rounded(verdict.score)
 
     return ask
 
@@ -106,7 +106,7 @@ def _batch(
             losses = np.where(states == 1, -np.log(p), np.where(states == 0, -np.log(1 - p), 0.0)).sum(axis=1)
             losses = losses + (members - (states >= 0).sum(axis=1)) * math.log(2)
             settings = Settings(score_digits=digits)
-            scores = [settings.told(round(loss / rows, 5)) for loss in losses]
+            scores = [settings.rounded(round(loss / rows, 5)) for loss in losses]
             edges = losses / rows * 1e5 % 1  # a score at the edge of rounding may be rounded either way
             if len(set(scores)) == len(scores) and (np.abs(edges - 0.5) > 1e-3).all():
                 meant = [tuple(None if state < 0 else int(state) for state in each) for each in states]

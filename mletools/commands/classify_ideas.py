@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import ExitStack, closing
-from typing import Any
+from typing import Any, cast
 
 import click
 
@@ -14,6 +14,7 @@ from ..reports.idea_types import Tally, ideator
 from ..reports.idea_types import per_model as columns
 from ..rollout.idea_judges import AnswerOptions, Classifier, Judge, ModelJudge, by_words
 from ..rollout.metered_model import judging
+from ..run import Work
 from ..scaffolds.idea_types import TYPES
 
 BY_MODEL = "Model (--by model)"
@@ -91,7 +92,7 @@ def main(run: cli.Run, by: str, models: ModelOptions, answers: AnswerOptions, ta
         if table:
             _write_table(run, classifier, count, text)
             return
-        run.each(classifier, "rollout", watch=count)
+        run.each(cast(Work, classifier), "rollout", watch=count)
     if any(map(len, tallies.values())) and not run.quiet:
         for row in text(run.message_columns).split("\n"):
             run.say(row)

@@ -270,4 +270,6 @@ def hand_in(turns: Any, turn: Turn | None, box: Mapping[str, Any]) -> tuple[str 
     """The program that a turn hands in, and its execution; see filters.steps.HandIn."""
     from ..scaffolds.episode import code_of, execution_of
 
-    return code_of(turns, turn), execution_of(turns, turn, box)
+    record: Any = turn
+    execution: Any = execution_of(turns, record, box)
+    return code_of(turns, record), execution

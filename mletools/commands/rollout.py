@@ -7,12 +7,13 @@ from .. import cli
 from ..cli_options import Option, changed, click_option, flags_on_command_line, options, value_of
 from ..models.options import KeyOptions, ModelOptions, RoleOptions, SampledModelOptions, role_declarations
 from ..records.errors import OptionError
-from ..records.options import Declaration, declarations
+from ..records.options import declarations
 from ..rollout.endless import EndlessOptions
 from ..rollout.metered_model import RunModels, Sampling
 from ..rollout.runner import Runner, RunOptions
 from ..sandbox.options import SandboxOptions
 from ..scaffolds import IN_TURNS, SCAFFOLDS, open_scaffold
+from ..scaffolds.interface import Settings
 from ..scoring.code_metrics import CodeMetricOptions
 
 MODEL = (
@@ -23,42 +24,30 @@ MODEL = (
 EMBEDDING = "embedding"  # a role whose model does not answer
 
 
-def _declared(args: list[str]) -> dict[str, Declaration]:
+def _options(args: list[str]) -> list[Option]:
     """The options of the scaffold that a command line names, with its defaults for training or evaluation."""
-    settings = open_scaffold(value_of(args, "--scaffold", "single")).settings
-    of_evaluation = settings.EVALUATION if value_of(args, "--defaults", "training") == "evaluation" else {}
+    name = value_of(args, "--scaffold", "single")
+    settings = open_scaffold(name).settings
     declared = declarations(settings, settings.WITHOUT)
-    declared = changed(
-        declared, {name: {"default": value} for name, value in of_evaluation.items() if name in declared}
-    )
-    for _, prefix, model in _roles(value_of(args, "--scaffold", "single")):
-        declared |= role_declarations(prefix, model)
-    return declared | (role_declarations(EMBEDDING, "", KeyOptions) if settings.EMBEDDING else {})
+    if value_of(args, "--defaults", "training") == "evaluation":
+        of_evaluation = {field: {"default": value} for field, value in settings.EVALUATION.items() if field in declared}
+        declared = changed(declared, of_evaluation)
+    for role, prefix in settings.prefixes().items():
+        declared |= role_declarations(prefix, f"--{settings.MODELS[role][0].replace('_', '-')}")
+    if settings.EMBEDS:
+        declared |= role_declarations(EMBEDDING, "", KeyOptions)
+    return [click_option(field, declaration, f"Scaffold {name}") for field, declaration in declared.items()]
 
 
-def _roles(scaffold: str) -> list[tuple[str, str, str]]:
-    """(role, the prefix of its options, the option with its model) of the scaffold's other models."""
-    settings = open_scaffold(scaffold).settings
-    return [
-        (role, url.removesuffix("_url"), f"--{model.replace('_', '-')}")
-        for role, (model, url) in settings.MODELS.items()
-    ]
-
-
-def _role_options(own: dict[str, Any], scaffold: str) -> dict[str, KeyOptions]:
+def _role_options(own: dict[str, Any], settings: type[Settings]) -> dict[str, KeyOptions]:
     """The options of the other models' servers by role, taken out of the scaffold's own."""
 
     def taken(prefix: str, options: type[KeyOptions]) -> KeyOptions:
         names = role_declarations(prefix, "", options)
         return options(**{name.removeprefix(f"{prefix}_"): own.pop(name) for name in names})
 
-    roles = {role: taken(prefix, RoleOptions) for role, prefix, _ in _roles(scaffold)}
-    return roles | ({EMBEDDING: taken(EMBEDDING, KeyOptions)} if f"{EMBEDDING}_key_file" in own else {})
-
-
-def _options(args: list[str]) -> list[Option]:
-    heading = f"Scaffold {value_of(args, '--scaffold', 'single')}"
-    return [click_option(name, declared, heading) for name, declared in _declared(args).items()]
+    roles = {role: taken(prefix, RoleOptions) for role, prefix in settings.prefixes().items()}
+    return roles | ({EMBEDDING: taken(EMBEDDING, KeyOptions)} if settings.EMBEDS else {})
 
 
 def _hint(option: str) -> str | None:
@@ -125,8 +114,8 @@ def main(
     """
     endless.check(run.sidecar_path("") is not None)
     seeded = "seed" in flags_on_command_line()
-    roles = _role_options(own, plan.scaffold)
     scaffold = open_scaffold(plan.scaffold)
+    roles = _role_options(own, scaffold.settings)
     if own.get("states") and not own.get("ideator"):
         raise OptionError("--write-states are written where help is asked for: --ideator MODEL (or null, or vague)")
     settings = scaffold.settings(**own)

@@ -80,7 +80,7 @@ class Asker:
         entry: dict[str, Any] = {**keys, "model": question["model"], "reply": None, "error": None}
         started = time.perf_counter()
         try:
-            reply = model.ask(keys["role"], question["messages"], question["seed"], None, question["max_tokens"])
+            reply: Any = model.ask(keys["role"], question["messages"], question["seed"], None, question["max_tokens"])
             refused = reply.get("refused")
         except RecordError as error:
             refused = str(error)

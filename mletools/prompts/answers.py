@@ -6,7 +6,9 @@ names. A list is the only list of an object, because servers take no list at the
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_args
+
+from ..records.rollout import Choosing, Component, IdeaCategory, Origin
 
 Schema = Mapping[str, Any]
 TEXT: Schema = {"type": "string"}
@@ -39,24 +41,14 @@ def each(item: Schema) -> Schema:
     return {"type": "array", "items": item}
 
 
-PART = label("DataLoadSpec", "FeatureEng", "Model", "Ensemble", "Workflow")
+PART = label(*get_args(Component))
 AXES = ("alignment", "impact", "novelty", "feasibility", "risk_reward")
-IDEA_TYPES = (
-    "Data Preparation",
-    "Feature Engineering",
-    "Model Architecture",
-    "Hyperparameter Tuning",
-    "Model Training",
-    "Others",
-)
 SCHEMAS: Mapping[str, Schema] = {
-    "idea-type": fields(rationale=TEXT, type=label(*IDEA_TYPES)),
+    "idea-type": fields(rationale=TEXT, type=label(*get_args(IdeaCategory))),
     "search-analysis": fields(
         task_type=TEXT, data_type=TEXT, summary=TEXT, data=TEXT, submission=TEXT, metric=TEXT, longer_limit=FLAG
     ),
-    "search-challenges": fields(
-        challenges=each(fields(challenge=TEXT, reason=TEXT, origin=label("scenario", "feedback")))
-    ),
+    "search-challenges": fields(challenges=each(fields(challenge=TEXT, reason=TEXT, origin=label(*get_args(Origin))))),
     "search-check": fields(why=TEXT, acceptable=FLAG),
     "search-choose": fields(why=TEXT, experiment=INDEX),
     "search-hypotheses": fields(
@@ -67,7 +59,7 @@ SCHEMAS: Mapping[str, Schema] = {
     "search-idea": fields(hypothesis=TEXT, component=PART),
     "search-lesson": fields(supported=FLAG, lesson=TEXT),
     "search-select": fields(
-        action=label("select", "modify", "create"),
+        action=label(*get_args(Choosing)),
         candidate=or_null(INDEX),
         hypothesis=or_null(TEXT),
         component=or_null(PART),

@@ -188,6 +188,7 @@ class AnswerNote(TypedDict):
 class Trial(TypedDict):
     """A debug run or an earlier full run of a node's program."""
 
+    debug: NotRequired[bool]
     status: NotRequired[str | None]
     problem: NotRequired[str | None]
     estimated_s: NotRequired[float | None]
@@ -199,6 +200,13 @@ class PhaseUsage(TypedDict):
 
     research: Usage
     develop: Usage
+
+
+# How a node is made: without parents; from one that works, or one that failed; from two; from the best of branches.
+Operation = Literal["draft", "improve", "debug", "crossover", "merge"]
+Stage = Literal["draft", "improvement", "ensemble", "merge"]  # of a search, by the share of its budget that is used
+Origin = Literal["scenario", "feedback"]
+Choosing = Literal["select", "modify", "create"]
 
 
 class SearchNode(TypedDict):
@@ -218,7 +226,7 @@ class SearchNode(TypedDict):
     round: Count
     """The nodes of a round were made at once."""
 
-    stage: Literal["draft", "improvement", "ensemble", "merge"]
+    stage: Stage
     hypothesis: str
     component: Component | None
     why: NotRequired[str]
@@ -227,13 +235,13 @@ class SearchNode(TypedDict):
     challenge: NotRequired[str | None]
     """That the hypothesis answers."""
 
-    origin: NotRequired[Literal["scenario", "feedback"] | None]
+    origin: NotRequired[Origin | None]
     """Where the challenge comes from."""
 
     scores: NotRequired[dict[str, float]]
     """Of the hypothesis: alignment, impact, novelty, feasibility, risk_reward, each from 1 to 10."""
 
-    action: NotRequired[Literal["select", "modify", "create"] | None]
+    action: NotRequired[Choosing | None]
     """How the hypothesis came out of the candidates."""
 
     considered: NotRequired[list[Hypothesis]]
@@ -303,6 +311,9 @@ class Turn(TypedDict):
 
     submission: NotRequired[SubmissionFile | None]
     """The file that lay there after the turn, where it was not the one that lay there before."""
+
+    submission_problem: NotRequired[str | None]
+    """Of a session: why there is no file."""
 
     validation: NotRequired[Feedback | None]
     """The verdict on the validation rows; whether its score was shown, shown_score says."""
@@ -567,8 +578,8 @@ class FilterDecision(TypedDict):
     """1 above the running mean, else 0, or the reward less it; takes the place of the rollout's reward in training."""
 
 
-class Rollout(TypedDict):
-    """One agent's work on one task, with its execution, grade and reward."""
+class RolloutHead(TypedDict):
+    """What is known of a rollout before anything is asked."""
 
     kind: Literal["rollout"]
     version: Literal[1]
@@ -587,6 +598,11 @@ class Rollout(TypedDict):
     seed: int
     scaffold: str
     policy: Policy
+
+
+class RolloutBody(TypedDict):
+    """What came of a rollout."""
+
     messages: Annotated[list[Message], Meta(min_length=1)]
     """Token_ids of all messages, concatenated, are the exact sequence the policy saw and wrote."""
 
@@ -638,6 +654,9 @@ class Rollout(TypedDict):
     """Length: the one answer was cut off, or the tokens of the episode are used up; format: it cannot be read;
     timeout: of the episode; budget: USD; asked: a state, which ends in a question to an ideator."""
 
+    plan: NotRequired[str]
+    """Scaffold single: the text ahead of the program."""
+
     code: str | None
     """The solution as the agent wrote it; null when it wrote none."""
 
@@ -654,6 +673,10 @@ class Rollout(TypedDict):
     """Of a step that mle-filter --cut-steps cut out of a rollout in turns: where it comes from."""
 
     filter: NotRequired[FilterDecision]
+
+
+class Rollout(RolloutHead, RolloutBody):
+    """One agent's work on one task, with its execution, grade and reward."""
 
 
 class SubmissionVerdict(TypedDict):

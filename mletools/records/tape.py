@@ -10,13 +10,14 @@ import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from .errors import ToolError
 from .ids import content_id
 from .jsonl import dumps, loads
 
 DONE, CUT = "done", "cut"
+Answer = TypeVar("Answer")
 
 
 class Tapes:
@@ -115,7 +116,7 @@ class Tape:
         """Drop the events of this part; its result is stored elsewhere."""
         self._tapes.done(self._job)
 
-    def play(self, what: str, about: Any, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    def play(self, what: str, about: Any, make: Callable[[], Answer]) -> Answer:
         """The next event's answer: replayed from the tape, or else `make()`, which is stored.
 
         `about` (JSON) has all that the answer depends on. A tape whose next event differs, because the tool has changed, is
@@ -126,7 +127,7 @@ class Tape:
             event = self._kept[self.played]
             if event["what"] == what and event["about"] == digest:
                 self.played += 1
-                answer: dict[str, Any] = event["answer"]
+                answer: Answer = event["answer"]
                 return answer
             self._kept = []
             self._tapes.write({"job": self._job, "what": CUT, "at": self.played})

@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from ..models import Model
 from ..models.following import FollowingModel
@@ -21,6 +20,7 @@ from ..records.errors import OptionError, ToolError
 from ..records.ids import content_id, derive_seed
 from ..records.jsonl import Line
 from ..records.options import option
+from ..records.rollout import Rollout
 from ..run import Run
 
 PAUSE = 0.2  # seconds between two looks at what the trainer says
@@ -248,7 +248,7 @@ class Source:
         if self.ahead is not None:
             self.ahead.lost(rollouts)
 
-    def stamped(self, rollout: dict[str, Any]) -> dict[str, Any]:
+    def stamped(self, rollout: Rollout) -> Rollout:
         """The rollout with the seconds that this run has waited for policies, where it follows one."""
         if self.ahead is None:
             return rollout

@@ -10,18 +10,20 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Generic, Literal, TypeVar, cast
 
 from ..grading import MAX_BYTES, RunCode, Verdict, check_task, grade, standing
 from ..records import workers
 from ..records.errors import RecordError, ToolError
 from ..records.ids import bytes_digest
-from ..records.tape import Tape
+from ..records.rollout import Execution, Feedback, Message, TurnGrade
+from ..records.tape import Answer, Tape
 from ..records.task import Task
 from ..sandbox import Cell, Limits, Sandbox, Session
 from ..sandbox.outputs import SUBMISSION
 from ..sandbox.programs import ROLLOUT, Watch, execution_record, keep, refuse_known_answers, text_record
 from ..scaffolds.data_preview import beginning, data_preview, listing
+from ..scaffolds.interface import CellResult, Refusal, Reply, RunResult, SessionFacts, Verdicts
 from ..tasks.private_data import check_data, task_folder
 from ..tasks.validation import NoValidation, View, validation_view
 from .metered_model import MeteredModel
@@ -54,7 +56,7 @@ class RunResources:
     reveal_test: bool
     facts: ProgramFacts
     instrument: bool = False  # programs are watched, and report their progress
-    session_start: str = "warm"
+    session_start: Literal["warm", "cold"] = "warm"
     rank_rule: str = "dojo"
     run_code: RunCode | None = None
     graphs: Path | None = None  # where searches keep their graphs
@@ -64,21 +66,20 @@ class RunResources:
     progress: Callable[[int], None] = lambda nodes: None  # told how many more nodes searches have
     metric_fails: Callable[[], None] = lambda: None  # told of each submission on which a metric that is code fails
     no_validation: dict[str, str] = field(default_factory=dict)  # why no rows are held out, by task id
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-    _made: dict[tuple[str, str | None], Any] = field(default_factory=dict)  # by task id and part; part None: previews
-    _making: dict[tuple[str, str | None], threading.Lock] = field(default_factory=dict)
     developing: threading.Semaphore = field(init=False)
+    _views: "_Once[View | None]" = field(default_factory=lambda: _Once())  # by task id and part
+    _previews: "_Once[str]" = field(default_factory=lambda: _Once())  # by task id
 
     def __post_init__(self) -> None:
         self.developing = threading.Semaphore(self.jobs)
 
-    def environment(self, task: dict[str, Any], name: str, tape: Tape) -> "TaskEnvironment":
+    def environment(self, task: Task, name: str, tape: Tape) -> "TaskEnvironment":
         """The environment of the episode `name` on `task`. RecordError: its data are not there; without a sandbox they
         are not looked at. Where no rows can be held out, `no_validation` says why, and programs have all rows.
         """
         return TaskEnvironment(self, task, self.view(task) if self.sandbox else None, name, tape)
 
-    def view(self, task: dict[str, Any], part: str = "") -> View | None:
+    def view(self, task: Task, part: str = "") -> View | None:
         """The task with training rows held out: those that agents are told scores on, or another `part`.
 
         None: no rows are to be held out, or none can be. NoValidation: of a part.
@@ -97,21 +98,29 @@ class RunResources:
                 self.no_validation[task["id"]] = problem.reason
                 return None
 
-        view: View | None = self._once((task["id"], part), make)
-        return view
+        return self._views.get((task["id"], part), make)
 
     def preview(self, task: str, public: Path) -> str:
         """What the files that agents see of the task (its id) look like; made once."""
-        return str(self._once((task, None), lambda: data_preview(public)))
+        return self._previews.get((task,), lambda: data_preview(public))
 
-    def _once(self, key: tuple[str, str | None], make: Callable[[], Any]) -> Any:
+
+class _Once(Generic[Result]):
+    """The values of keys, each made once."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._values: dict[tuple[str, ...], Result] = {}
+        self._making: dict[tuple[str, ...], threading.Lock] = {}
+
+    def get(self, key: tuple[str, ...], make: Callable[[], Result]) -> Result:
         """The result of the first `make` for this key that raised nothing; others wait for it."""
         with self._lock:
             making = self._making.setdefault(key, threading.Lock())
         with making:
-            if key not in self._made:
-                self._made[key] = make()
-            return self._made[key]
+            if key not in self._values:
+                self._values[key] = make()
+            return self._values[key]
 
 
 class TaskEnvironment:
@@ -121,9 +130,9 @@ class TaskEnvironment:
     really sent; see Reply.sampling.
     """
 
-    def __init__(self, resources: RunResources, task: dict[str, Any], view: View | None, name: str, tape: Tape):
+    def __init__(self, resources: RunResources, task: Task, view: View | None, name: str, tape: Tape):
         self._resources, self._task, self._view, self._name = resources, task, view, name
-        self._tape, self.sent = tape, dict[str, Any]()
+        self._tape, self.sent = tape, dict[str, object]()
         self._session: Session | None = None
 
     def part(self, name: str) -> "TaskEnvironment":
@@ -134,7 +143,7 @@ class TaskEnvironment:
     def done(self) -> None:
         self._tape.done()
 
-    def remember(self, what: str, about: Any, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    def remember(self, what: str, about: object, make: Callable[[], Answer]) -> Answer:
         return self._tape.play(what, about, make)
 
     @property
@@ -151,11 +160,17 @@ class TaskEnvironment:
         return folder
 
     def ask(
-        self, who: str, role: str, messages: list[dict[str, Any]], seed: int, tools: Any, most: int
-    ) -> dict[str, Any]:
+        self,
+        who: str,
+        role: str,
+        messages: list[Message],
+        seed: int,
+        tools: list[dict[str, object]] | None,
+        most: int,
+    ) -> Reply | Refusal:
         model, about = self._resources.models[who], [who, role, messages, seed, tools, most]
         reply = self._tape.play("ask", about, lambda: model.ask(role, messages, seed, tools, most, self._task))
-        if who == "policy":
+        if who == "policy" and "refused" not in reply:
             self.sent.update(reply.get("sampling") or {})
         return reply
 
@@ -168,13 +183,11 @@ class TaskEnvironment:
         *,
         arguments: Sequence[str] = (),
         rows: str = "validation",
-    ) -> dict[str, Any]:
+    ) -> RunResult:
         about = [code, seed, judged, list(arguments), rows]  # `wall_s` depends on measured times
         return self._tape.play("run", about, lambda: self._run(code, wall_s, seed, judged, arguments, rows))
 
-    def _run(
-        self, code: str, wall_s: float, seed: int, judged: bool, arguments: Sequence[str], rows: str
-    ) -> dict[str, Any]:
+    def _run(self, code: str, wall_s: float, seed: int, judged: bool, arguments: Sequence[str], rows: str) -> RunResult:
         resources = self._resources
         assert resources.sandbox is not None
         own = {"validation": self._view, "all": None}
@@ -182,27 +195,24 @@ class TaskEnvironment:
         limits = replace(resources.limits, wall_s=min(wall_s, resources.limits.wall_s))
         public = view.public if view else self._all_public
         watch = Watch.of(code, public) if resources.instrument else Watch()
-        refuse_known_answers(cast(Task, self._task), resources.sandbox.protections)
+        refuse_known_answers(self._task, resources.sandbox.protections)
         with resources.free:
             outcome = resources.sandbox.run(code, public, limits, seed, arguments, observer=watch.observer)
-        refuse_known_answers(cast(Task, self._task), outcome.protections)  # of a cluster's other node
-        verdicts = self._judge(outcome.submission, view) if judged else {}
+        refuse_known_answers(self._task, outcome.protections)  # of a cluster's other node
+        verdicts: Verdicts = self._judge(outcome.submission, view) if judged else {}
         mine = None if outcome.submission is None else _test_part(outcome.submission, view)
         outcome = replace(outcome, outputs={} if mine is None else {SUBMISSION: mine})
         record = execution_record(outcome, limits, resources.data, ROLLOUT, watch.nonce, watch.markers)
         return {"execution": record, **verdicts}
 
-    def inauthentic(self, code: str, execution: Mapping[str, Any]) -> str | None:
-        from ..scaffolds.search.authenticity import inauthentic
-
-        kept, spec = execution["submission"], self._task["submission"]
-        sample = self.public / "sample_submission.csv"
+    def submission(self, execution: Execution) -> tuple[bytes, bytes | None]:
+        kept, sample = execution["submission"], self.public / "sample_submission.csv"
+        assert kept is not None
         try:
-            handed_in = (self._resources.data / kept["file"]).read_bytes()
-            sample_bytes = sample.read_bytes() if sample.is_file() else None
+            content = (self._resources.data / kept["file"]).read_bytes()
+            return content, sample.read_bytes() if sample.is_file() else None
         except OSError as error:
             raise ToolError(f"{error.filename}: {error.strerror}") from None
-        return inauthentic(code, handed_in, sample_bytes, spec["id"], spec["target"])
 
     def similar(self, texts: Sequence[str]) -> list[float]:
         answer = self._tape.play("similar", list(texts), lambda: {"cosines": self._similar(texts)})
@@ -242,13 +252,13 @@ class TaskEnvironment:
 
     def cell(
         self, kind: str, text: str, wall_s: float, *, before: Sequence[tuple[str, str]], seed: int, known: str | None
-    ) -> dict[str, Any]:
+    ) -> CellResult:
         about = [kind, text, list(before), seed]
         return self._tape.play("cell", about, lambda: self._cell(kind, text, wall_s, before, seed, known))
 
     def _cell(
         self, kind: str, text: str, wall_s: float, before: Sequence[tuple[str, str]], seed: int, known: str | None
-    ) -> dict[str, Any]:
+    ) -> CellResult:
         resources = self._resources
         assert resources.sandbox is not None
         limits = replace(resources.limits, wall_s=min(wall_s, resources.limits.wall_s))
@@ -256,18 +266,12 @@ class TaskEnvironment:
         if self._session is None:
             whole = replace(resources.limits, wall_s=SESSION_S)
             self._session = resources.sandbox.session(self.public, whole, seed)
-            refuse_known_answers(cast(Task, self._task), self._session.protections)
+            refuse_known_answers(self._task, self._session.protections)
         session = self._session
         outcome = (self._again(before) if opened else None) or self._execute(kind, text, limits.wall_s)
         if not outcome.alive:
             self.close()
-        cell = {
-            "status": outcome.status,
-            "output": text_record(outcome.output),
-            "duration_s": round(outcome.duration_s, 4),
-            "alive": outcome.alive,
-        }
-        ran_in = {
+        ran_in: SessionFacts = {
             "by": ROLLOUT,
             "backend": session.backend,
             "start": resources.session_start,
@@ -276,17 +280,22 @@ class TaskEnvironment:
             "limits": limits.__dict__,
         }
         digest = None if outcome.submission is None else bytes_digest(outcome.submission)
-        answer: dict[str, Any] = {
-            "cell": cell,
+        result: CellResult = {
+            "cell": {
+                "status": outcome.status,
+                "output": text_record(outcome.output),
+                "duration_s": round(outcome.duration_s, 4),
+                "alive": outcome.alive,
+            },
             "box": ran_in,
             "digest": digest,
             "submission_problem": outcome.submission_problem,
+            "submission": None,
         }
-        if digest is None or digest == known:
-            return {**answer, "submission": None}
-        assert outcome.submission is not None
+        if outcome.submission is None or digest == known:
+            return result
         kept = keep(_test_part(outcome.submission, self._view), resources.data)
-        return {**answer, "submission": kept, **self._judge(outcome.submission, self._view)}
+        return {**result, "submission": kept, **self._judge(outcome.submission, self._view)}
 
     def _again(self, before: Sequence[tuple[str, str]]) -> Cell | None:
         """Run a killed session's cells once more; the cell of those that ended the new one, if there is such a cell."""
@@ -318,22 +327,22 @@ class TaskEnvironment:
             self._session.close()
             self._session = None
 
-    def _judge(self, content: bytes | None, view: View | None) -> dict[str, Any]:
-        """{validation, grade}: the verdicts on the rows that `view` holds out, which are told, and on the test rows."""
+    def _judge(self, content: bytes | None, view: View | None) -> Verdicts:
+        """The verdicts on the rows that `view` holds out, which are told, and on the test rows."""
         if content is None:
             return {"validation": None, "grade": None}
         folder = self._resources.data / self._task["data"]["dir"]
         test = self._verdict(self._task, folder, _test_part(content, view)).as_record()
         failed, shown = "metric_error" in test, None
         if view is not None:
-            verdict = self._verdict(view.task, view.folder, view.validation_part(content))
-            shown = {"valid": verdict.valid, "reason": verdict.reason, "score": verdict.score}
+            verdict = self._verdict(cast(Task, view.task), view.folder, view.validation_part(content))
+            shown = Feedback(valid=verdict.valid, reason=verdict.reason, score=verdict.score)
             failed |= verdict.metric_error is not None
         if failed:
             self._resources.metric_fails()
-        return {"validation": shown, "grade": {name: test[name] for name in VERDICT if name in test}}
+        return {"validation": shown, "grade": cast(TurnGrade, {name: test[name] for name in VERDICT if name in test})}
 
-    def _verdict(self, task: Mapping[str, Any], folder: Path, content: bytes) -> Verdict:
+    def _verdict(self, task: Task, folder: Path, content: bytes) -> Verdict:
         if len(content) > MAX_BYTES:
             return standing(task, folder, None, f"the file has {len(content)} bytes; at most {MAX_BYTES} are read")
         return grade(task, folder, content, rank_rule=self._resources.rank_rule, run_code=self._resources.run_code)

@@ -2,20 +2,19 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from .. import prompts
 from ..models.options import JudgeOptions
 from ..records.errors import RecordError
 from ..records.ids import derive_seed
 from ..records.options import option
+from ..records.rollout import IdeaCategory, IdeaType, Message, Rollout, Usage
 from ..scaffolds import idea_types, ideas
 from ..scaffolds.interface import usage_of
 from .metered_model import MeteredModel
 
-Usage = dict[str, Any]  # {prompt_tokens, completion_tokens, seconds, usd} of a question
 # An idea's type, the reasons, and what the question took; None: nobody was asked.
-Judge = Callable[[dict[str, Any], idea_types.Posed], tuple[str | None, str, Usage | None]]
+Judge = Callable[[Rollout, idea_types.Posed], tuple[IdeaCategory | None, str, Usage | None]]
 
 
 @dataclass(frozen=True)
@@ -36,14 +35,14 @@ class ModelJudge:
     seed: int
     options: AnswerOptions
 
-    def __call__(self, rollout: dict[str, Any], posed: idea_types.Posed) -> tuple[str | None, str, Usage | None]:
+    def __call__(self, rollout: Rollout, posed: idea_types.Posed) -> tuple[IdeaCategory | None, str, Usage | None]:
         content = prompts.render(
             "idea-type",
             trajectory=ideas.trajectory(posed.messages, self.options.trajectory_tokens),
             idea=ideas.as_text(posed.idea),
         )
         seed = derive_seed(self.seed, "idea-type", rollout["id"], posed.turn)
-        messages = [{"role": "user", "content": content}]
+        messages: list[Message] = [{"role": "user", "content": content}]
         reply = self.model.ask("idea-type", messages, seed, None, self.options.max_tokens, rollout["task"])
         if "refused" in reply:
             raise RecordError(reply["refused"])
@@ -53,7 +52,7 @@ class ModelJudge:
         return *idea_types.read_answer(reply["text"]), usage
 
 
-def by_words(rollout: dict[str, Any], posed: idea_types.Posed) -> tuple[str | None, str, Usage | None]:
+def by_words(rollout: Rollout, posed: idea_types.Posed) -> tuple[IdeaCategory | None, str, Usage | None]:
     """The judge that reads a table of words."""
     return *idea_types.by_words(posed.idea), None
 
@@ -65,11 +64,18 @@ class Classifier:
     judge: Judge
     by: str
 
-    def __call__(self, rollout: dict[str, Any]) -> dict[str, Any]:
+    def __call__(self, rollout: Rollout) -> Rollout:
         entries = []
         for posed in idea_types.posed(rollout):
             kind, rationale, usage = self.judge(rollout, posed)
-            entry: dict[str, Any] = {"turn": posed.turn, "type": kind, "rationale": rationale, "by": self.by}
-            entry["effective"] = posed.effective
-            entries.append(entry if usage is None else {**entry, "usage": usage})
+            entry: IdeaType = {
+                "turn": posed.turn,
+                "type": kind,
+                "rationale": rationale,
+                "by": self.by,
+                "effective": posed.effective,
+            }
+            if usage is not None:
+                entry["usage"] = usage
+            entries.append(entry)
         return {**rollout, "idea_types": entries}

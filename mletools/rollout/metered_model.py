@@ -9,16 +9,20 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from ..models import ContextExceeded, Model, Reply, Request, ToolCall
+from ..models import ContextExceeded, Model, Reply, Request
 from ..models.following import FollowingModel
 from ..models.options import JudgeOptions, KeyOptions, ModelOptions, RoleOptions
 from ..models.prices import Price, read_price
 from ..prompts import answers
 from ..records.errors import OptionError, RecordError, ToolError
 from ..records.options import option
-from ..scaffolds.interface import Settings
+from ..records.rollout import Message, Policy, Rollout
+from ..records.task import Task
+from ..scaffolds import interface
+from ..scaffolds.ideas import FIXED
+from ..scaffolds.interface import Refusal, ReplyCall, Settings
 
 if TYPE_CHECKING:
     from ..models.embedding import HttpEmbeddings
@@ -47,20 +51,20 @@ class MeteredModel:
     def ask(
         self,
         role: str,
-        messages: list[dict[str, Any]],
+        messages: list[Message],
         seed: int,
-        tools: Any,
+        tools: list[dict[str, object]] | None,
         most: int,
-        task: dict[str, Any] | None = None,
-    ) -> dict[str, Any]:
+        task: Task | None = None,
+    ) -> interface.Reply | Refusal:
         """The reply to `messages` in `role`, of at most `most` tokens; see Environment.ask."""
         request = Request(
-            messages,
+            cast(Any, messages),
             seed,
             self.temperature,
             self.top_p,
             self.max_tokens or most,
-            task,
+            cast(Any, task),
             tools=tools,
             role=role,
             training=self.training,
@@ -74,14 +78,16 @@ class MeteredModel:
         except ContextExceeded as error:
             return {"refused": str(error)}
         answer = as_answer(reply, seconds, self.price, self.own_price)
-        return answer if version is None else {**answer, "policy_version": version}
+        if version is not None:
+            answer["policy_version"] = version
+        return answer
 
     @property
     def _followed_version(self) -> int | None:
         """The newest version of a policy that is followed; None: the model stays as it is."""
         return self.model.version if isinstance(self.model, FollowingModel) else None
 
-    def stamped(self, policy: dict[str, Any]) -> dict[str, Any]:
+    def stamped(self, policy: Policy) -> Policy:
         """What records say of the policy, with the version that is the newest now where one is followed."""
         version = self._followed_version
         return policy if version is None else {**policy, "version": version}
@@ -115,16 +121,21 @@ def judging(engine: Model, options: ModelOptions, answers: JudgeOptions, seeded:
     return MeteredModel(engine, *sampling, price, own_price, send_seed=seeded, own_temperature=0.0)
 
 
-def as_answer(reply: Reply, seconds: float, price: Price | None = None, own_price: bool = False) -> dict[str, Any]:
-    """A reply as Environment.ask gives it; JSON. own_price: the price takes precedence over the server's own cost."""
+def as_answer(reply: Reply, seconds: float, price: Price | None = None, own_price: bool = False) -> interface.Reply:
+    """A reply as Environment.ask gives it. own_price: the price takes precedence over the server's own cost."""
     usd = None if own_price else reply.usd
     if usd is None and price is not None and reply.prompt_tokens is not None and reply.completion_tokens is not None:
         usd = price.usd(reply.prompt_tokens, reply.completion_tokens, reply.cached_tokens)
-    answer = {
+    calls: list[ReplyCall] = []
+    for call in reply.tool_calls:
+        calls.append({"id": call.id, "name": call.name, "arguments": call.arguments})
+        if call.extra_content is not None:
+            calls[-1]["extra_content"] = call.extra_content
+    answer: interface.Reply = {
         "text": reply.text,
         "finish_reason": reply.finish_reason,
         "reasoning": reply.reasoning,
-        "tool_calls": [_call(call) for call in reply.tool_calls],
+        "tool_calls": calls,
         "prompt_token_ids": reply.prompt_token_ids,
         "token_ids": reply.token_ids,
         "logprobs": reply.logprobs,
@@ -133,12 +144,9 @@ def as_answer(reply: Reply, seconds: float, price: Price | None = None, own_pric
         "seconds": round(seconds, 4),
         "usd": usd,
     }
-    return answer if reply.sampling is None else {**answer, "sampling": reply.sampling}
-
-
-def _call(call: ToolCall) -> dict[str, Any]:
-    extra = {} if call.extra_content is None else {"extra_content": call.extra_content}
-    return {"id": call.id, "name": call.name, "arguments": call.arguments, **extra}
+    if reply.sampling is not None:
+        answer["sampling"] = reply.sampling
+    return answer
 
 
 @dataclass(eq=False)
@@ -239,11 +247,11 @@ class RunModels:
     seeded: bool  # the user has set the seed
 
     @property
-    def fields(self) -> list[dict[str, Any]]:
+    def fields(self) -> list[dict[str, object]]:
         """{role: what the user set of its requests} of each role with such fields, on which ids depend."""
         return [{role: fields} for role in self.roles if (fields := self._role(role).sampling)]
 
-    def policy(self, engine: Model, earlier: Mapping[str, Any] | None) -> dict[str, Any]:
+    def policy(self, engine: Model, earlier: Rollout | None) -> Policy:
         """`policy` of a record. ToolError: the run that is resumed, with the record `earlier`, had another.
 
         What engines in this process take is 1 where it is not set. See Reply.sampling for what a server was really sent.
@@ -256,9 +264,9 @@ class RunModels:
                 f"{earlier['policy']['version']}, now at {version}; choose another -o"
             )
         values = {"temperature": sampling.temperature, "top_p": sampling.top_p}
-        sampled: dict[str, Any] = {name: 1.0 if value is None else value for name, value in values.items()}
+        sampled: dict[str, object] = {name: 1.0 if value is None else value for name, value in values.items()}
         sampled |= {"max_tokens": self.settings.max_answer_tokens, **({"options": fields} if fields else {})}
-        return {"model": self.options.model, "version": version, "sampling": sampled}
+        return {"model": self.options.model or "", "version": version, "sampling": sampled}
 
     def check(self, policy: bool) -> None:
         """Check models and prices without opening them. ToolError or OptionError for what is wrong.
@@ -291,9 +299,7 @@ class RunModels:
 
     def embeddings(self, stack: ExitStack) -> "HttpEmbeddings | None":
         """The embedding model that the settings name; closed with `stack`."""
-        if self.settings.EMBEDDING is None:
-            return None
-        name, url = (getattr(self.settings, field) for field in self.settings.EMBEDDING)
+        name, url = self.settings.embedding()
         if name is None:
             return None
         role = self.roles.get("embedding", KeyOptions())
@@ -305,11 +311,8 @@ class RunModels:
 
     def _others(self) -> dict[str, tuple[str, str | None]]:
         """(name, address) of each model beside the policy, by role."""
-        named = {
-            role: (getattr(self.settings, name), getattr(self.settings, url))
-            for role, (name, url) in self.settings.MODELS.items()
-        }
-        return {role: (name, url) for role, (name, url) in named.items() if name not in (None, "null", "vague")}
+        models = self.settings.models().items()
+        return {role: (name, url) for role, (name, url) in models if name is not None and name not in FIXED}
 
     def _prices(self) -> dict[str, Price | None]:
         """The price of each model, by role. OptionError: --max-usd with one whose price is not known."""
@@ -318,7 +321,7 @@ class RunModels:
         for role, (name, url) in {"policy": (options.model or "", options.model_url or ""), **others}.items():
             prices[role] = self._role(role).price_of(name, url)
             if prices[role] is None and self.settings.max_usd is not None:
-                prefix = "" if role == "policy" else self.settings.MODELS[role][1].removesuffix("_url") + "-"
+                prefix = "" if role == "policy" else self.settings.prefixes()[role] + "-"
                 which = f", the {role}" if prefix else ""
                 raise OptionError(
                     f"--max-usd: no price is known for {name}{which}: give --{prefix}price PROMPT,COMPLETION"

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from .. import prompts
 from ..grading import RunCode
@@ -20,7 +20,9 @@ from ..records.errors import RecordError, ToolError
 from ..records.ids import content_id, derive_seed
 from ..records.jsonl import Line
 from ..records.options import option
+from ..records.rollout import Message, Policy, Rollout
 from ..records.tape import Tapes
+from ..records.task import Task
 from ..run import Run
 from ..sandbox import Limits, Sandbox
 from ..sandbox.options import SandboxOptions, check_protections
@@ -81,9 +83,9 @@ class UnreadableAnswers:
     def __init__(self) -> None:
         self.answers = 0
         self.reasons: Counter[str] = Counter()
-        self.example: Mapping[str, Any] | None = None
+        self.example: Message | None = None
 
-    def add(self, rollout: Mapping[str, Any]) -> str | None:
+    def add(self, rollout: Rollout) -> str | None:
         """The warning, if this rollout's answers make it due."""
         for turn in rollout["turns"]:
             if "format" not in turn or self.answers == _FIRST:
@@ -91,8 +93,8 @@ class UnreadableAnswers:
             self.answers += 1
             if turn["format"]["read"] == "none":
                 message = rollout["messages"][turn.get("message", -1)]
-                self.reasons[turn["format"]["rule"]] += 1
-                self.example = self.example if (self.example or {}).get("content") else message
+                self.reasons[turn["format"]["rule"] or ""] += 1
+                self.example = self.example if self.example and self.example["content"] else message
                 if self.reasons.total() == _FIRST // 2 + 1:
                     return self._warning()
         return None
@@ -100,12 +102,12 @@ class UnreadableAnswers:
     def _warning(self) -> str:
         reasons = ", ".join(f"{reason} {count}" for reason, count in self.reasons.most_common())
         head = f"{self.reasons.total()} of the first {self.answers} answers cannot be read ({reasons}); one of them:"
-        return "\n".join([head, *(f"    {line}" for line in _shown(self.example or {}))])
+        return "\n".join([head, *(f"    {line}" for line in (_shown(self.example) if self.example else ()))])
 
 
-def _shown(message: Mapping[str, Any]) -> list[str]:
+def _shown(message: Message) -> list[str]:
     """The first lines of a message."""
-    text = message.get("content") or ""
+    text = message["content"]
     if not text.strip():
         return [f"(empty; {len(message.get('reasoning') or '')} characters of reasoning were set apart)"]
     lines = text.strip()[: _LINES * _COLUMNS * 2].split("\n")
@@ -150,7 +152,7 @@ class Runner:
             batch = needs.batch or BATCH
             models = self.models.open(stack, lambda: self.endless.model(run, self.models.options, batch))
             engine = models["policy"].model
-            self.policy = self.models.policy(engine, run.earlier)
+            self.policy = self.models.policy(engine, cast(Rollout | None, run.earlier))
             if needs.batch is not None and engine.batch > 1:
                 self.batch = engine.batch
                 run.jobs = 1  # batches; their jobs have a thread each
@@ -296,7 +298,9 @@ class Runner:
         for line, seed in tasks if self.source is None else self.source:
             policy = self.resources.models["policy"].stamped(self.policy)
             items = []
-            for job in group_jobs(self.scaffold, name, self.settings, line.record, policy, size, seed, *fields):
+            for job in group_jobs(
+                self.scaffold, name, self.settings, cast(Task | Rollout, line.record), policy, size, seed, *fields
+            ):
                 times[job.id] += 1
                 tape = job.id if times[job.id] == 1 else f"{job.id}-{times[job.id]}"
                 items.append(Item(line, job, tape, times[job.id]))
@@ -338,10 +342,10 @@ class Runner:
                 job = self._without_validation(job, reason)
             with closing(environment):
                 for played in self.scaffold.play(job, environment):
-                    record = as_sent(played if isinstance(played, dict) else played.record, environment.sent)
+                    record = played.record if isinstance(played, State | Step) else played
+                    note_sent(record, environment.sent)
                     if reason is not None:
-                        record = {**record, "no_validation": reason}
-                    played = record if isinstance(played, dict) else replace(played, record=record)
+                        record["no_validation"] = reason
                     if self.run.keep_order or self.batch > 1:
                         kept.append(played)
                     else:
@@ -370,49 +374,51 @@ class Runner:
         match played:
             case State(record):
                 if self.states is not None:
-                    self.states.emit(record)
+                    self.states.emit(cast(Any, record))
             case Step(record):
                 if self.steps is not None:
-                    self.steps.emit(record)
-            case rollout if self.run.emit(rollout if self.source is None else self.source.stamped(rollout)):
+                    self.steps.emit(cast(Any, record))
+            case rollout if self.run.emit(cast(Any, self.source.stamped(rollout) if self.source else rollout)):
                 self._count(rollout)
 
-    def _count(self, rollout: dict[str, Any]) -> None:
+    def _count(self, rollout: Rollout) -> None:
         refused = [why for turn in rollout["turns"] if (why := (turn.get("help") or {}).get("refused"))]
         with self.counting:
             self.run.counts[rollout["stop_reason"]] += 1
             warning = self.unreadable.add(rollout)
             if warning is not None:
                 self.run.say(warning)
-            for name, words in (("lenient", "answers read leniently"), ("fallbacks", "fallbacks")):
-                self.run.counts[words] += sum(rollout.get("search", {}).get(name, {}).values())
+            if "search" in rollout:
+                self.run.counts["answers read leniently"] += sum(rollout["search"].get("lenient", {}).values())
+                self.run.counts["fallbacks"] += sum(rollout["search"].get("fallbacks", {}).values())
             if refused:
                 if not self.run.counts[NOT_ASKED]:
                     self.run.say(f"the ideator cannot be asked, so its answers count as none: {refused[0]}")
                 self.run.counts[NOT_ASKED] += len(refused)
 
 
-def as_sent(rollout: dict[str, Any], sent: Mapping[str, Any]) -> dict[str, Any]:
-    """The rollout with what the policy's server was really sent in `policy.sampling`; see Reply.sampling."""
-    policy = rollout["policy"]
-    return {**rollout, "policy": {**policy, "sampling": {**policy["sampling"], **sent}}} if sent else rollout
+def note_sent(rollout: Rollout, sent: Mapping[str, object]) -> None:
+    """Put what the policy's server was really sent into `policy.sampling`; see Reply.sampling."""
+    if sent:
+        policy = rollout["policy"]
+        rollout["policy"] = {**policy, "sampling": {**policy["sampling"], **sent}}
 
 
 def group_jobs(
     scaffold: Scaffold[Any],
     name: str,
     settings: Settings,
-    record: dict[str, Any],
-    policy: dict[str, Any],
+    record: Task | Rollout,
+    policy: Policy,
     size: int,
     seed: int,
-    *fields: dict[str, Any],
+    *fields: dict[str, object],
 ) -> list[Job[Any]]:
     """The `size` jobs of an input record, sample 0 first. A larger group repeats the samples of a smaller one.
 
     fields: {role: further fields of its requests}, of the roles that have some.
     """
-    task = record if scaffold.input == "task" else record["task"]
+    task = record if record["kind"] == "task" else record["task"]
     identity, start = scaffold.start(record, settings, seed)
     same = ["rollout", record["id"], name, policy, *identity, *fields]
     group, ids = content_id(*same), [content_id(*same, sample) for sample in range(size)]

@@ -6,14 +6,15 @@ every request. Not covered: ideas implemented by another model (idea), the sessi
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from .. import prompts
 from ..records.errors import ToolError
 from ..records.ids import content_id
 from ..records.options import option
+from ..records.rollout import Rollout, StopReason
 from . import ideas, messages
-from .episode import Episode
+from .episode import Episode, opening
 from .interface import Ended, Environment, Job, Needs, Played, Scaffold, Settings, State
 from .messages import escaped, fenced, task_prompt
 from .reading import Fault, Tool, read_action
@@ -96,11 +97,10 @@ class Codeact(Scaffold[CodeactSettings]):
             execution_seconds=f"{settings.execution_seconds:g}",
         )
         question = task_prompt("task", job, environment)
-        opening = [{"role": "system", "content": system}, {"role": "user", "content": question}]
-        episode = Episode(job, environment, opening)
+        episode = Episode(job, environment, opening(system, question))
+        reason: StopReason = "finished"
         try:
             yield from _turns(episode)
-            reason = "finished"
         except Ended as ended:
             reason = ended.reason
         yield episode.record(reason)
@@ -145,29 +145,30 @@ def _run_cell(episode: Episode[CodeactSettings], kind: str, text: str) -> str:
 def _ask_ideator(episode: Episode[CodeactSettings], query: Mapping[str, str]) -> str:
     """Ask the ideator, or take a fixed answer; returns the observation."""
     ideator = str(episode.settings.ideator)
-    entry: dict[str, Any] = {}
+    entry: dict[str, object] = {}
     if ideator in ideas.FIXED:
         answer, idea = ideas.FIXED[ideator], None
     else:
         messages = ideas.question(episode.messages, query, episode.settings.trajectory_tokens)
         reply = episode.consult("ideator", "ideator", messages)
         if "refused" in reply:
-            entry["refused"] = reply["refused"]
-            reply = {"text": ""}
+            idea, entry = None, {"said": "", "refused": reply["refused"]}
         else:
             episode.charge("ideator", reply)
-        # An answer that is cut off or in another format helps nobody, and is no fault of the implementer.
-        idea, _ = ideas.idea_and_format(reply["text"], reply.get("finish_reason", "stop"))
+            # An answer that is cut off or in another format helps nobody, and is no fault of the implementer.
+            idea, _ = ideas.idea_and_format(reply["text"], reply["finish_reason"])
+            entry = {"said": reply["text"]}
         answer = ideas.as_text(idea) if idea else ideas.FIXED["null"]
-        entry = {"said": reply["text"], **entry}
     episode.turn["help"] = {**entry, "query": dict(query), "answer": answer, "idea": idea, "model": ideator}
     return escaped(answer)
 
 
-def _state(episode: Episode[CodeactSettings], query: Mapping[str, str]) -> dict[str, Any]:
+def _state(episode: Episode[CodeactSettings], query: Mapping[str, str]) -> Rollout:
     """The rollout so far as a record of its own, from which an ideator starts."""
     turn = len(episode.turns) - 1
-    state = {**episode.state(), "query": dict(query), "rollout": episode.job.id, "turn": turn}
+    state = episode.state()
+    state["query"], state["rollout"], state["turn"] = dict(query), episode.job.id, turn
     so_far = episode.record("asked", state=state)
-    copied = {**so_far, "id": content_id("state", episode.job.id, turn)}
-    return {**copied, "messages": list(episode.messages), "turns": [dict(turn) for turn in episode.turns]}
+    so_far["id"] = content_id("state", episode.job.id, turn)
+    so_far["messages"], so_far["turns"] = list(episode.messages), [turn.copy() for turn in episode.turns]
+    return so_far

@@ -8,19 +8,42 @@ graders, which stand behind a Environment.
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Generic
+from typing import Generic, Literal, NamedTuple, TypedDict, Unpack, cast
 
 from ..records.ids import derive_seed
-from .interface import Ended, Environment, Job, S, Usage, usage_of
+from ..records.rollout import (
+    Cell,
+    Execution,
+    Message,
+    Refit,
+    Rollout,
+    StartState,
+    StopReason,
+    Turn,
+    TurnFormat,
+)
+from .interface import (
+    CellResult,
+    Ended,
+    Environment,
+    Job,
+    Refusal,
+    Reply,
+    ReplyCall,
+    RunResult,
+    S,
+    SessionFacts,
+    UsageSum,
+    usage_of,
+)
 from .messages import CHARACTERS_A_TOKEN, score_message, tokens_of, visible
 from .reading import Action, Fault, Tool, as_functions, sendable
 
-IDS = ("token_ids", "prompt_token_ids")
 NOT_CARRIED_OUT = "Not carried out: only the first action of a message is."
 
 # Shell commands that may change files; others only look.
 _WRITES = re.compile(r"(?<![0-9&<])>|\b(?:tee|cp|mv|rm|python3?|pip|patch|unzip|tar)\b|\bsed\b.*\s-i")
-NOTHING_RAN: dict[str, Any] = {
+NOTHING_RAN: Execution = {
     "by": "mle-rollout",
     "status": "no_code",
     "exit_code": None,
@@ -40,34 +63,55 @@ NOTHING_RAN: dict[str, Any] = {
 }
 
 
+class _Refitted(NamedTuple):
+    """The run of the final program on all training rows, and whether its submission counts."""
+
+    execution: Execution
+    used: bool
+
+
+class Extras(TypedDict, total=False):
+    """What a record has by the scaffold; see Rollout."""
+
+    state: StartState
+    trace: Literal["reset", "memory"]
+    idea: dict[str, str] | None
+    implementer: dict[str, object] | None
+    refit: Refit
+
+
+def opening(system: str, question: str) -> list[Message]:
+    """The messages that an episode begins with."""
+    return [{"role": "system", "content": system}, {"role": "user", "content": question}]
+
+
 class Episode(Generic[S]):
     """See the module. `messages` begin with what the scaffold tells the policy."""
 
-    def __init__(self, job: Job[S], environment: Environment, messages: Sequence[dict[str, Any]]):
+    def __init__(self, job: Job[S], environment: Environment, messages: Sequence[Message]):
         self.job, self.settings, self._environment = job, job.settings, environment
-        self.messages: list[dict[str, Any]] = [dict(message) for message in messages]
-        self.turns: list[dict[str, Any]] = []
-        self.spent = Usage()
-        self.spent_by_role: dict[str, Usage] = {}  # of asking alone
+        self.messages: list[Message] = [message.copy() for message in messages]
+        self.turns: list[Turn] = []
+        self.spent = UsageSum()
+        self.spent_by_role: dict[str, UsageSum] = {}  # of asking alone
         self.sampled = 0  # tokens of the policy, estimated where nobody counts
-        self.best_submission_turn: dict[str, Any] | None = None  # the turn whose submission would be handed in now
-        self.latest: dict[str, Any] | None = None  # the turn that left the latest submission
-        self._latest_valid: dict[str, Any] | None = None
+        self.best_submission_turn: Turn | None = None  # the turn whose submission would be handed in now
+        self.latest: Turn | None = None  # the turn that left the latest submission
+        self._latest_valid: Turn | None = None
         self.well_formed: list[bool] = []
         self._failed: list[int] = []
         self._from = 0
         self._held: list[int] = []  # the places of the messages that the policy saw last, and of its answer
         self._seen: list[int] | None = None  # the tokens of those
         self._cells: list[tuple[str, str]] = []
-        self._box: dict[str, Any] = {}
+        self._box: SessionFacts | None = None
         self._last_submission_digest: str | None = None  # digest of the submission that lies in the session
-        self.scores_shown: set[int] = (
-            set()
-        )  # the turns, by their messages, whose scores the policy was shown; -1: the start's
+        # the turns, by their messages, whose scores the policy was shown; -1: the start's
+        self.scores_shown: set[int] = set()
 
     # --- asking ---------------------------------------------------------------------------------------------------
 
-    def ask(self, tools: Sequence[Tool] = ()) -> dict[str, Any]:
+    def ask(self, tools: Sequence[Tool] = ()) -> Reply:
         """The policy's next message, which begins a turn. Ended: a budget is used up, or the context is full."""
         self._check_budget()
         shown = self._shown()
@@ -81,8 +125,9 @@ class Episode(Generic[S]):
         if "refused" in reply:
             raise Ended("context")
         # servers draw ids at random; ours are the same in every run, and of a form that all templates take (9 letters)
-        calls = [
-            {**call, "id": f"call{len(self.turns):04}{at}"} for at, call in enumerate(reply.get("tool_calls") or ())
+        calls: list[ReplyCall] = [
+            {**call, "id": f"call{len(self.turns):04}{index}"}
+            for index, call in enumerate(reply.get("tool_calls") or ())
         ]
         reply = {**reply, "tool_calls": calls}
         self._spend("policy", reply)
@@ -96,7 +141,8 @@ class Episode(Generic[S]):
                 "usage": usage_of(reply),
             }
         )
-        self.turn.update(declined(reply))
+        if (reason := declined(reply)) is not None:
+            self.turn["finish_reason"] = reason
         dropped = sorted(set(range(len(self.messages))) - set(shown))
         if dropped:
             self.turn["dropped"] = dropped
@@ -108,10 +154,10 @@ class Episode(Generic[S]):
         self,
         who: str,
         role: str,
-        messages: list[dict[str, Any]],
-        tools: list[dict[str, Any]] | None = None,
+        messages: list[Message],
+        tools: list[dict[str, object]] | None = None,
         most: int | None = None,
-    ) -> dict[str, Any]:
+    ) -> Reply | Refusal:
         """A model's reply to messages; see Environment.ask. Nothing is kept of it here."""
         most = most or self.settings.max_answer_tokens
         seed = derive_seed(self.job.seed, who, len(self.turns))
@@ -133,22 +179,22 @@ class Episode(Generic[S]):
         failed = [place - begin for place in self._failed if place >= begin]
         return [begin + place for place in visible(messages, failed, bounds.context_tokens)]
 
-    def charge(self, who: str, reply: Mapping[str, Any]) -> None:
+    def charge(self, who: str, reply: Reply) -> None:
         """Count what the reply of another model, in the role `who`, used to the turn at hand."""
         self._spend(who, reply)
         self.turn["duration_s"] = round(self.turn["duration_s"] + reply["seconds"], 4)
 
-    def _spend(self, who: str, reply: Mapping[str, Any]) -> None:
+    def _spend(self, who: str, reply: Reply) -> None:
         self.spent.add(reply)
-        self.spent_by_role.setdefault(who, Usage()).add(reply)
+        self.spent_by_role.setdefault(who, UsageSum()).add(reply)
 
-    def _append(self, reply: Mapping[str, Any]) -> None:
+    def _append(self, reply: Reply) -> None:
         """Keep the policy's message, with the tokens that it was really made of."""
-        message: dict[str, Any] = {"role": "assistant", "content": reply["text"], "loss": True}
+        message: Message = {"role": "assistant", "content": reply["text"], "loss": True}
         if "policy_version" in reply:
             message["policy_version"] = reply["policy_version"]
-        if reply.get("reasoning"):
-            message["reasoning"] = reply["reasoning"]
+        if reasoning := reply.get("reasoning"):
+            message["reasoning"] = reasoning
         if reply.get("tool_calls"):
             message["tool_calls"] = [_as_call(call) for call in reply["tool_calls"]]
         prompt, ids = reply.get("prompt_token_ids"), reply.get("token_ids")
@@ -162,8 +208,8 @@ class Episode(Generic[S]):
                 message["prompt_token_ids"] = prompt
             self._seen = prompt + ids
             message["token_ids"] = ids
-            if reply.get("logprobs") is not None:
-                message["logprobs"] = reply["logprobs"]
+            if (logprobs := reply.get("logprobs")) is not None:
+                message["logprobs"] = logprobs
         self.messages.append(message)
 
     def _check_budget(self) -> None:
@@ -181,20 +227,20 @@ class Episode(Generic[S]):
     # --- acting ---------------------------------------------------------------------------------------------------
 
     @property
-    def turn(self) -> dict[str, Any]:
+    def turn(self) -> Turn:
         """The turn at hand."""
         return self.turns[-1]
 
-    def note_format(self, form: Mapping[str, str | None], well_formed: bool | None = None) -> None:
+    def note_format(self, form: TurnFormat, well_formed: bool | None = None) -> None:
         """Keep how the turn's message was read, and whether that counts as well-formed (default: by `form`)."""
-        self.turn["format"] = dict(form)
+        self.turn["format"] = form.copy()
         self.well_formed.append(self.settings.accepts(form) if well_formed is None else well_formed)
 
-    def observe(self, text: str, action: Action | None = None, role: str = "user") -> None:
+    def observe(self, text: str, action: Action | None = None) -> None:
         """Tell the policy what came of its message; where it was a tool call, in the tool's name."""
-        message: dict[str, Any] = {"role": role, "content": text}
+        message: Message = {"role": "user", "content": text}
         if action is not None and action.id is not None:
-            message.update(role="tool", tool_call_id=action.id)
+            message = {"role": "tool", "content": text, "tool_call_id": action.id}
         calls = self.messages[-1].get("tool_calls", ()) if action is not None else ()
         self.messages.append(message)
         for call in calls:  # the protocol wants an answer to each
@@ -215,27 +261,36 @@ class Episode(Generic[S]):
             return float("inf")
         return max(1.0, self.settings.max_seconds - self.spent.seconds)
 
-    def run(self, code: str, judged: bool = True) -> dict[str, Any]:
+    def run(self, code: str, judged: bool = True) -> RunResult:
         """Run a program for the turn at hand: what Environment.run tells, kept in the turn."""
         wall_s = min(self.settings.execution_seconds, self.seconds_left)
         seed = derive_seed(self.job.seed, "run", len(self.turns))
         outcome = self._environment.run(code, wall_s, seed, judged)
-        self.turn.update(
-            {name: value for name, value in outcome.items() if (name, value) != ("grade", None)}, code=code
-        )
+        turn = self.turn
+        turn["execution"] = outcome["execution"]
+        if "validation" in outcome:
+            turn["validation"] = outcome["validation"]
+        if outcome.get("grade") is not None:
+            turn["grade"] = outcome["grade"]
+        turn["code"] = code
         self._count(outcome["execution"])
         if outcome["execution"]["submission"] is not None and judged:
             self._hand_in()
         return outcome
 
-    def cell(self, kind: str, text: str) -> dict[str, Any]:
+    def cell(self, kind: str, text: str) -> CellResult:
         """Run a cell in the episode's session for the turn at hand: what Environment.cell tells, kept in the turn."""
         wall_s = min(self.settings.execution_seconds, self.seconds_left)
         seed = derive_seed(self.job.seed, "session")
         before, known = list(self._cells), self._last_submission_digest
         outcome = self._environment.cell(kind, text, wall_s, before=before, seed=seed, known=known)
-        self._box = outcome["box"]
-        self.turn.update({name: value for name, value in outcome.items() if name not in ("digest", "box")}, code=text)
+        self._box, turn = outcome["box"], self.turn
+        turn["cell"] = outcome["cell"]
+        turn["submission_problem"] = outcome["submission_problem"]
+        turn["submission"] = outcome["submission"]
+        if "validation" in outcome and "grade" in outcome:
+            turn["validation"], turn["grade"] = outcome["validation"], outcome["grade"]
+        turn["code"] = text
         self._cells = [*self._cells, (kind, text)] if outcome["cell"]["alive"] else []
         if outcome["digest"] != self._last_submission_digest:
             self._last_submission_digest = outcome["digest"]
@@ -244,7 +299,7 @@ class Episode(Generic[S]):
         self._count(outcome["cell"])
         return outcome
 
-    def _count(self, ran: Mapping[str, Any]) -> None:
+    def _count(self, ran: Execution | Cell) -> None:
         self.turn["duration_s"] = round(self.turn["duration_s"] + ran["duration_s"], 4)
         self.spent.seconds += ran["duration_s"]
         if ran["status"] != "ok":
@@ -263,36 +318,39 @@ class Episode(Generic[S]):
             return
         self.best_submission_turn = self.turn
 
-    def score_message(self, turn: Mapping[str, Any]) -> str:
+    def score_message(self, turn: Turn | None) -> str:
         """What the policy is told of a turn's submission, in the turn at hand, which keeps a new score as it is shown.
 
         A score that was shown before is shown again for nothing. See messages.score_message.
         """
         settings, score, most = self.settings, self.shown_score(turn), self.settings.max_scores
-        told, shown = None, self.scores_shown
-        if score is not None and (most is None or turn["message"] in shown or len(shown) < most):
-            told = settings.told(score)
+        shown_score, shown = None, self.scores_shown
+        if turn is not None and score is not None and (most is None or turn["message"] in shown or len(shown) < most):
+            shown_score = settings.rounded(score)
             if turn["message"] not in shown:
                 shown.add(turn["message"])
-                self.turn["shown_score"] = told
+                self.turn["shown_score"] = shown_score
         left = None if most is None else most - len(shown)
-        return score_message(turn, self.job.task, settings.reveal_test, told, left)
+        return score_message(turn, self.job.task, settings.reveal_test, shown_score, left)
 
-    def shown_score(self, turn: Mapping[str, Any]) -> float | None:
+    def shown_score(self, turn: Turn | None) -> float | None:
         """The score of a turn's submission on the rows that the policy may know scores of, in full: what is handed in is
         chosen by it, also where it is shown rounded or not at all. None without a valid submission.
         """
-        return (turn.get("grade" if self.settings.reveal_test else "validation") or {}).get("score")
+        if turn is None:
+            return None
+        verdict = turn.get("grade") if self.settings.reveal_test else turn.get("validation")
+        return verdict.get("score") if verdict else None
 
-    def _better(self, turn: Mapping[str, Any], than: Mapping[str, Any]) -> bool:
+    def _better(self, turn: Turn, than: Turn) -> bool:
         new, old = (self.shown_score(each) for each in (turn, than))
         if new is None or old is None:
-            return old is None and bool((turn["grade"] or {}).get("valid"))
+            return old is None and _is_valid(turn)
         return new < old if self.job.task["metric"]["lower_is_better"] else new > old
 
     # --- the record -----------------------------------------------------------------------------------------------
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> StartState:
         """Score, validation score and code of the solution at hand: what improvement is measured from.
 
         After an invalid submission that is the last valid one: repairing what one has broken is no improvement.
@@ -300,88 +358,96 @@ class Episode(Generic[S]):
         turn = self.best_submission_turn
         if turn is not None and not _is_valid(turn):
             turn = self._latest_valid or turn
+        grade, validation = (turn.get("grade"), turn.get("validation")) if turn else (None, None)
         return {
-            "score": ((turn or {}).get("grade") or {}).get("score"),
-            "validation": ((turn or {}).get("validation") or {}).get("score"),
+            "score": grade.get("score") if grade else None,
+            "validation": validation["score"] if validation else None,
             "code": code_of(self.turns, turn),
         }
 
-    def record(self, stop_reason: str, **more: Any) -> dict[str, Any]:
+    def record(self, stop_reason: StopReason, **extras: Unpack[Extras]) -> Rollout:
         """The rollout record; lineage is left empty."""
         job, turn = self.job, self.best_submission_turn
-        execution = execution_of(self.turns, turn, self._box)
-        if self.settings.refit and stop_reason != "asked":
-            execution, more = self._refit(execution, more)
-        rollout: dict[str, Any] = {
-            **job.as_record(),
-            "settings": job.settings.as_record(),
-            "messages": self.messages,
-            "turns": self.turns,
-            "usage": self.spent.as_record(),
-            "usage_by_role": {role: spent.as_record() for role, spent in self.spent_by_role.items()},
-            "stop_reason": stop_reason,
-            "code": code_of(self.turns, self.best_submission_turn),
-            "validation": turn.get("validation") if turn else None,
-            **more,
-        }
+        execution = execution_of(self.turns, turn, self._box or {})
+        refitted = self._refit() if self.settings.refit and stop_reason != "asked" else None
+        if refitted is not None:
+            extras["refit"] = {"used": True} if refitted.used else {"used": False, "execution": refitted.execution}
+            execution = refitted.execution if refitted.used else execution
+        rollout = job.rollout(
+            settings=job.settings.as_record(),
+            messages=self.messages,
+            turns=self.turns,
+            usage=self.spent.as_record(),
+            usage_by_role={role: spent.as_record() for role, spent in self.spent_by_role.items()},
+            stop_reason=stop_reason,
+            code=code_of(self.turns, turn),
+            validation=turn.get("validation") if turn else None,
+            **extras,
+        )
         if self.well_formed:
             rollout["format_rate"] = sum(self.well_formed) / len(self.well_formed)
         if self.settings.reveal_test:
             rollout["reveal_test"] = True
-        return {**rollout, "execution": execution}
+        rollout["execution"] = execution
+        return rollout
 
-    def _refit(self, execution: dict[str, Any], more: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Run the program that is handed in on all training rows; a valid submission of it takes the other's place.
-
-        Returns the execution that counts, and `more` fields of the record with `refit`.
-        """
+    def _refit(self) -> _Refitted | None:
+        """Run the program that is handed in on all training rows; a valid submission of it takes the other's place."""
         code, rows_held_out = code_of(self.turns, self.best_submission_turn), self.settings.validation > 0
         if self.best_submission_turn is None or code is None or not rows_held_out or self.settings.reveal_test:
-            return execution, more
+            return None
         seed = derive_seed(self.job.seed, "refit")
         outcome = self._environment.run(code, self.settings.execution_seconds, seed, rows="all")
         self.spent.seconds += outcome["execution"]["duration_s"]
-        if (outcome["grade"] or {}).get("valid"):
-            return outcome["execution"], {**more, "refit": {"used": True}}
-        return execution, {**more, "refit": {"used": False, "execution": outcome["execution"]}}
+        return _Refitted(outcome["execution"], bool(outcome["grade"] and outcome["grade"]["valid"]))
 
 
-def _wire(message: Mapping[str, Any], goes_on: bool) -> dict[str, Any]:
+def _wire(message: Message, goes_on: bool) -> Message:
     """A message as it is sent; with its ids, from which an engine may go on exactly, where nothing before was dropped."""
-    names = ("role", "content", "reasoning", "tool_calls", "tool_call_id", *(IDS if goes_on else ()))
-    sent = {name: message[name] for name in names if name in message}
+    sent = message.copy()
+    sent.pop("loss", None)
+    sent.pop("logprobs", None)
+    sent.pop("policy_version", None)
     if "tool_calls" in sent:
         calls = [(call, call["function"]) for call in sent["tool_calls"]]
         sent["tool_calls"] = [
             {**call, "function": {**function, "arguments": sendable(function["arguments"])}} for call, function in calls
         ]
+    if not goes_on:
+        sent.pop("token_ids", None)
+        sent.pop("prompt_token_ids", None)
     return sent
 
 
-def declined(reply: Mapping[str, Any]) -> dict[str, str]:
-    """`finish_reason` of a turn whose message holds no answer: the server's filter, or the model declined."""
-    reason = reply.get("finish_reason")
-    return {"finish_reason": reason} if reason in ("content_filter", "refusal") else {}
+def declined(reply: Reply) -> Literal["content_filter", "refusal"] | None:
+    """Why a message holds no answer: the server's filter, or the model declined."""
+    match reply["finish_reason"]:
+        case "content_filter":
+            return "content_filter"
+        case "refusal":
+            return "refusal"
+    return None
 
 
-def _as_call(call: Mapping[str, Any]) -> dict[str, Any]:
+def _as_call(call: ReplyCall) -> dict[str, object]:
     """A reply's tool call as the chat protocol has it, with what its server wants back."""
-    function = {name: call[name] for name in ("name", "arguments")}
+    function = {"name": call["name"], "arguments": call["arguments"]}
     extra = {"extra_content": call["extra_content"]} if call.get("extra_content") else {}
     return {"id": call["id"], "type": "function", "function": function, **extra}
 
 
-def _is_valid(turn: Mapping[str, Any]) -> bool:
-    return bool((turn.get("grade") or {}).get("valid"))
+def _is_valid(turn: Turn) -> bool:
+    grade = turn.get("grade")
+    return bool(grade and grade["valid"])
 
 
-def _counted(reply: Mapping[str, Any]) -> int:
+def _counted(reply: Reply) -> int:
     if reply["completion_tokens"] is not None:
         return int(reply["completion_tokens"])
     return len(reply["text"]) // CHARACTERS_A_TOKEN + 1
 
 
-def code_of(turns: Sequence[Mapping[str, Any]], submission_turn: Mapping[str, Any] | None) -> str | None:
+def code_of(turns: Sequence[Turn], submission_turn: Turn | None) -> str | None:
     """The program of `submission_turn`; in a session, its cells up to there as one program.
 
     Without a submission the last program that ran, None where none did.
@@ -391,12 +457,11 @@ def code_of(turns: Sequence[Mapping[str, Any]], submission_turn: Mapping[str, An
     if "cell" not in submission_turn:
         return str(submission_turn["code"])
     upto = list(turns)[: list(turns).index(submission_turn) + 1]
-    ends = [at for at, each in enumerate(upto[:-1]) if "cell" in each and not each["cell"]["alive"]]
+    ends = [index for index, each in enumerate(upto[:-1]) if "cell" in each and not each["cell"]["alive"]]
     own = upto[ends[-1] + 1 :] if ends else upto
-    cells = [each for each in own if "cell" in each and (each["action"] == "python" or _WRITES.search(each["code"]))]
-    return (
-        "\n\n".join(each["code"] if each["action"] == "python" else _in_python(each["code"]) for each in cells) or None
-    )
+    cells = [(each["action"] == "python", each["code"] or "") for each in own if "cell" in each]
+    programs = [text if python else _in_python(text) for python, text in cells if python or _WRITES.search(text)]
+    return "\n\n".join(programs) or None
 
 
 def _in_python(command: str) -> str:
@@ -406,20 +471,18 @@ def _in_python(command: str) -> str:
     return f'import subprocess\n\nsubprocess.run(["bash", "-c", {text}], check=False)'
 
 
-def execution_of(
-    turns: Sequence[Mapping[str, Any]], submission_turn: Mapping[str, Any] | None, box: Mapping[str, Any]
-) -> dict[str, Any]:
+def execution_of(turns: Sequence[Turn], submission_turn: Turn | None, box: Mapping[str, object]) -> Execution:
     """`execution` of what is handed in; without that, of the last program that ran. `box`: what a session ran in."""
     turn = submission_turn or next((each for each in reversed(turns) if "execution" in each or "cell" in each), None)
     if turn is None:
-        return dict(NOTHING_RAN)
+        return NOTHING_RAN.copy()
     if "execution" in turn:
-        execution = dict(turn["execution"])
+        execution = turn["execution"].copy()
         if turn is not submission_turn and execution["submission"] is not None:  # of a program that was only tried
-            execution.update(submission=None, submission_problem="nothing was handed in")
+            execution["submission"], execution["submission_problem"] = None, "nothing was handed in"
         return execution
     cell = turn["cell"]
-    return {
+    execution_in_session = {
         "status": cell["status"],
         "exit_code": None,
         "duration_s": round(sum(each["cell"]["duration_s"] for each in turns if "cell" in each), 4),
@@ -432,3 +495,4 @@ def execution_of(
         "submission_problem": turn.get("submission_problem"),
         **box,
     }
+    return cast(Execution, execution_in_session)

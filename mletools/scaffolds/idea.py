@@ -7,11 +7,12 @@ Covered: the ideator's format, an implementer that fails. Not covered: the rewar
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from .. import prompts
 from ..records.errors import RecordError, ToolError
 from ..records.options import option
+from ..records.rollout import Message, Rollout, StartState, StopReason
 from . import ideas
 from .episode import Episode
 from .interface import Ended, Environment, Job, Scaffold, Settings, usage_of
@@ -50,23 +51,23 @@ class Idea(Scaffold[IdeaSettings]):
             raise ToolError("--scaffold idea needs a model that implements ideas: give --implementer MODEL")
         return settings
 
-    def play(self, job: Job[IdeaSettings], environment: Environment) -> Iterator[dict[str, Any]]:
+    def play(self, job: Job[IdeaSettings], environment: Environment) -> Iterator[Rollout]:
         """The rollout of one idea. RecordError for a record that is no state."""
-        assert job.record is not None
+        assert job.record is not None and job.record["kind"] == "rollout"
         start = job.record.get("state")
         if job.record["stop_reason"] != "asked" or not start:
             raise RecordError("not a state: use the output of mle-rollout --scaffold codeact --write-states")
         question = ideas.question(job.record["messages"], start.get("query"), job.settings.trajectory_tokens)
         episode = Episode(job, environment, question)
         idea, implemented = None, None
+        reason: StopReason = "format"
         try:
             reply = episode.ask()
-            reason = "format"
             idea, form = ideas.idea_and_format(reply["text"], reply["finish_reason"])
             episode.turn["action"] = "idea"
             episode.note_format(form)
             if idea is None:
-                episode.turn["problem"] = form["rule"]
+                episode.turn["problem"] = "length" if reply["finish_reason"] == "length" else "malformed"
         except Ended as ended:
             reason = ended.reason
         if idea is not None:
@@ -76,16 +77,16 @@ class Idea(Scaffold[IdeaSettings]):
 
 
 def _implement(
-    episode: Episode[IdeaSettings], environment: Environment, idea: dict[str, str], start: dict[str, Any]
-) -> dict[str, Any]:
+    episode: Episode[IdeaSettings], environment: Environment, idea: dict[str, str], start: StartState
+) -> dict[str, object]:
     """Ask the implementer for the program and run it; returns its messages and usage."""
     settings = episode.settings
     task = task_prompt("task", episode.job, environment)
     score = start.get("validation")
     standing = "It has no valid submission yet."
     if score is not None:
-        told = settings.told_first(score)
-        standing = "Its score is not told." if told is None else f"Its score on the validation rows: {told:g}."
+        shown = settings.shown_at_start(score)
+        standing = "Its score is not told." if shown is None else f"Its score on the validation rows: {shown:g}."
     instructions = prompts.render(
         "implementer",
         task=task,
@@ -93,7 +94,7 @@ def _implement(
         code=fenced((start.get("code") or "# there is none yet").strip(), "python"),
         idea=escaped(ideas.as_text(idea)),
     )
-    messages = [{"role": "user", "content": instructions}]
+    messages: list[Message] = [{"role": "user", "content": instructions}]
     reply = episode.consult("implementer", "implementer", messages)
     if "refused" in reply:
         return {"model": settings.implementer, "messages": messages, "refused": reply["refused"]}

@@ -8,23 +8,17 @@ languages than English.
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import get_args
 
 from .. import prompts
-from .search.replies import json_in, label_of, text_of
+from ..records.rollout import IdeaCategory, Message, Rollout, Turn
+from .search.replies import fields_in
 
-TYPES = (
-    "Data Preparation",
-    "Feature Engineering",
-    "Model Architecture",
-    "Hyperparameter Tuning",
-    "Model Training",
-    "Others",
-)
+TYPES: tuple[IdeaCategory, ...] = get_args(IdeaCategory)
 
 # For each type its strong words (2 points each) and weak words (1 point), separated by ", ": regular expressions that start
 # at the start of a word, for lower-case text without hyphens and underscores.
-WORDS: dict[str, tuple[str, str]] = {
+WORDS: dict[IdeaCategory, tuple[str, str]] = {
     "Data Preparation": (
         r"""missing, imput, outlier, duplicat, dedup, augment, mixup, cutmix, oversampl, undersampl, resampl, smote, clean,
         mislabel, label noise, noisy label, pseudo label, back translat, winsor, external data,
@@ -112,18 +106,18 @@ class Posed:
 
     turn: int
     idea: Mapping[str, str]
-    messages: Sequence[Mapping[str, Any]]
+    messages: Sequence[Message]
     effective: bool | None
 
 
-def by_words(idea: Mapping[str, str]) -> tuple[str, str]:
+def by_words(idea: Mapping[str, str]) -> tuple[IdeaCategory, str]:
     """(type, matching words) by the table. Points in the action count threefold and each word counts once; only the
     first LOOKED_AT characters of each item are read.
 
     Ties: the type whose word comes first in the action, then the order of TYPES. Without any word: Others.
     """
     texts = {name: _plain(idea.get(name, "")) for name in ("action", "rationale")}
-    best: tuple[int, int, str, str] | None = None
+    best: tuple[int, int, IdeaCategory, str] | None = None
     for kind in TYPES:
         score, first, evidence = 0, len(texts["action"]), []
         for name, weight in (("action", IN_ACTION), ("rationale", IN_RATIONALE)):
@@ -152,28 +146,28 @@ def _plain(text: str) -> str:
     return _LEFT.sub(" ", " ".join(text[:LOOKED_AT].lower().replace("-", " ").replace("_", " ").split()))
 
 
-def read_answer(text: str) -> tuple[str | None, str]:
+def read_answer(text: str) -> tuple[IdeaCategory | None, str]:
     """(type, rationale) of a model's answer; if it cannot be parsed, the type is None and the rationale is the reason."""
     try:
-        answer = json_in(text, dict, ("type", "rationale"))
-        return label_of(answer, "type", TYPES), text_of(answer, "rationale")
+        answer = fields_in(text, ("type", "rationale"))
+        return answer.label("type", TYPES), answer.text("rationale")
     except ValueError as error:
         return None, str(error)
 
 
-def posed(rollout: Mapping[str, Any]) -> Iterator[Posed]:
+def posed(rollout: Rollout) -> Iterator[Posed]:
     """The ideas of a rollout in order: those that its agent asked for, or the policy's own."""
     turns, messages = rollout.get("turns", []), rollout["messages"]
-    if rollout.get("idea"):
+    if idea := rollout.get("idea"):
         end = turns[0].get("message", len(messages)) if turns else len(messages)
-        yield Posed(0, rollout["idea"], _history(messages[:end]), _improved(rollout))
+        yield Posed(0, idea, _history(messages[:end]), _improved(rollout))
     for number, turn in enumerate(turns):
         if idea := turn.get("help", {}).get("idea"):
             end = turn.get("message", len(messages) - 1) + 1
             yield Posed(number, idea, messages[:end], _improved_next(turns, number, _lower(rollout)))
 
 
-def _history(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _history(messages: Sequence[Message]) -> list[Message]:
     """An ideator's messages with only the query and trajectory of its prompt."""
     head, _, tail = prompts.text("ideator").partition("{{trajectory}}")
     before, after = head.rpartition("}}")[2], tail.rstrip()
@@ -183,26 +177,26 @@ def _history(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return [{**message, "content": content} for message, content in zip(messages, contents, strict=True)]
 
 
-def _improved_next(turns: Sequence[Mapping[str, Any]], at: int, lower: bool) -> bool | None:
+def _improved_next(turns: Sequence[Turn], at: int, lower: bool) -> bool | None:
     """True if the next submission after a turn has a better test score than the last valid one up to it.
 
     A valid submission is better than none; an invalid one is not better. None if no submission follows. Two ideas before
     the same submission have the same effect.
     """
-    graded = [(number, turn["grade"]) for number, turn in enumerate(turns) if turn.get("grade")]
+    graded = [(number, grade) for number, turn in enumerate(turns) if (grade := turn.get("grade"))]
     after = next((grade for number, grade in graded if number > at), None)
-    before = [grade["score"] for number, grade in graded if number <= at and grade.get("score") is not None]
+    before = [score for number, grade in graded if number <= at and (score := grade.get("score")) is not None]
     return None if after is None else _better(after.get("score"), before[-1] if before else None, lower)
 
 
-def _improved(rollout: Mapping[str, Any]) -> bool | None:
+def _improved(rollout: Rollout) -> bool | None:
     """By the reward of mle-grade --reward improvement, else by the scores of grade and state; None without a grade."""
-    grade = rollout.get("grade")
+    grade, reward, start = rollout.get("grade"), rollout.get("reward"), rollout.get("state")
     if grade is None:
         return None
-    if grade["reward"].get("rule") == "improvement" and rollout.get("reward") is not None:
-        return bool(rollout["reward"] > 0)
-    return _better(grade["score"], rollout.get("state", {}).get("score"), _lower(rollout))
+    if grade["reward"].get("rule") == "improvement" and reward is not None:
+        return reward > 0
+    return _better(grade["score"], start.get("score") if start else None, _lower(rollout))
 
 
 def _better(score: float | None, before: float | None, lower: bool) -> bool:
@@ -211,5 +205,5 @@ def _better(score: float | None, before: float | None, lower: bool) -> bool:
     return score < before if lower else score > before
 
 
-def _lower(rollout: Mapping[str, Any]) -> bool:
+def _lower(rollout: Rollout) -> bool:
     return bool(rollout["task"]["metric"]["lower_is_better"])

@@ -5,9 +5,9 @@ items of an idea. Not covered: asking for an idea (codeact), implementing it (id
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from .. import prompts
+from ..records.rollout import Message, TurnFormat
 from .messages import escaped, shortened
 from .reading import after_thinking, read_sections
 
@@ -25,7 +25,7 @@ FIXED = {
 ROLES = {"assistant": "Agent", "system": "Instructions"}
 
 
-def idea_and_format(text: str, finish_reason: str = "stop") -> tuple[dict[str, str] | None, dict[str, str | None]]:
+def idea_and_format(text: str, finish_reason: str = "stop") -> tuple[dict[str, str] | None, TurnFormat]:
     """(the three items of an answer or None, `format` of a turn)."""
     if finish_reason == "length":
         return None, {"read": "none", "rule": "length"}
@@ -41,7 +41,7 @@ def as_text(parts: Mapping[str, str]) -> str:
     return "\n\n".join(f"{name.upper()}:\n{text}" for name, text in parts.items())
 
 
-def trajectory(messages: Sequence[Mapping[str, Any]], tokens: int) -> str:
+def trajectory(messages: Sequence[Message], tokens: int) -> str:
     """The messages as one text of at most about `tokens` tokens: the beginning, which has the task, and the end."""
     parts = []
     for message in messages:
@@ -51,9 +51,7 @@ def trajectory(messages: Sequence[Mapping[str, Any]], tokens: int) -> str:
     return shortened("\n\n".join(parts), tokens)
 
 
-def question(
-    messages: Sequence[Mapping[str, Any]], query: Mapping[str, str] | None, tokens: int
-) -> list[dict[str, Any]]:
+def question(messages: Sequence[Message], query: Mapping[str, str] | None, tokens: int) -> list[Message]:
     """The messages for an ideator, from the agent's messages so far and its query."""
     request = (
         f"# What the agent asks\n\n{escaped(as_text(query))}" if query else "The agent has asked nothing in particular."

@@ -7,15 +7,101 @@ covered: the work of a trajectory (episode), who stands behind an Environment (t
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Literal, NotRequired, Protocol, TypedDict, TypeVar, Unpack, final
 
 from .. import prompts
 from ..records.options import option
+from ..records.rollout import (
+    Cell,
+    Execution,
+    Feedback,
+    Message,
+    Policy,
+    Rollout,
+    RolloutBody,
+    RolloutHead,
+    StopReason,
+    SubmissionFile,
+    TurnFormat,
+    TurnGrade,
+    Usage,
+)
+from ..records.task import Task
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+Answer = TypeVar("Answer")
+
+
+class ReplyCall(TypedDict):
+    """A tool call of a reply. extra_content: what its server wants back."""
+
+    id: str
+    name: str
+    arguments: str
+    extra_content: NotRequired[dict[str, object]]
+
+
+@final
+class Reply(TypedDict):
+    """A model's reply. `sampling`: what its server was really sent; `policy_version`: of a policy that is followed."""
+
+    text: str
+    finish_reason: str
+    reasoning: str | None
+    tool_calls: list[ReplyCall]
+    prompt_token_ids: list[int] | None
+    token_ids: list[int] | None
+    logprobs: list[float] | None
+    prompt_tokens: int | None
+    completion_tokens: int | None
+    seconds: float
+    usd: float | None
+    sampling: NotRequired[dict[str, object]]
+    policy_version: NotRequired[int]
+
+
+@final
+class Refusal(TypedDict):
+    """In place of a reply: why messages are too long for the model."""
+
+    refused: str
+
+
+class Verdicts(TypedDict, total=False):
+    """Of a submission; None: there is none, or no rows are held out; absent: nobody has looked."""
+
+    validation: Feedback | None
+    grade: TurnGrade | None
+
+
+class RunResult(Verdicts):
+    """What came of a program in a fresh sandbox."""
+
+    execution: Execution
+
+
+class SessionFacts(TypedDict):
+    """What a session ran in; as in an Execution."""
+
+    by: Literal["mle-rollout", "mle-sandbox"]
+    backend: str | None
+    start: Literal["warm", "cold"] | None
+    gpu: str | None
+    protections: dict[str, bool]
+    limits: dict[str, object]
+
+
+class CellResult(Verdicts):
+    """What came of a cell. digest: of the submission that lies there; `submission`: that, where it is a new one."""
+
+    cell: Cell
+    box: SessionFacts
+    digest: str | None
+    submission_problem: str | None
+    submission: SubmissionFile | None
 
 
 class Environment(Protocol):
@@ -30,16 +116,12 @@ class Environment(Protocol):
         self,
         who: str,
         role: str,
-        messages: list[dict[str, Any]],
+        messages: list[Message],
         seed: int,
-        tools: list[dict[str, Any]] | None,
+        tools: list[dict[str, object]] | None,
         most: int,
-    ) -> dict[str, Any]:
-        """The reply of model `who` (policy, or a role of Settings.MODELS) in `role`, of at most `most` tokens.
-
-        {text, finish_reason, reasoning, tool_calls, prompt_token_ids, token_ids, logprobs, prompt_tokens,
-        completion_tokens, seconds, usd}, or {"refused": why} where the messages are too long for the model.
-        """
+    ) -> Reply | Refusal:
+        """The reply of model `who` (policy, or a role of Settings.MODELS) in `role`, of at most `most` tokens."""
 
     def run(
         self,
@@ -50,18 +132,17 @@ class Environment(Protocol):
         *,
         arguments: Sequence[str] = (),
         rows: str = "validation",
-    ) -> dict[str, Any]:
-        """Run a program in a fresh sandbox: {execution, validation, grade}, the latter two None without a submission.
+    ) -> RunResult:
+        """Run a program in a fresh sandbox.
 
-        rows: which training rows are held out and scored as `validation`: the agent's own, none (`all`), or others by
+        judged: with the verdicts on its submission. rows: which training rows are held out and scored as `validation`: the agent's own, none (`all`), or others by
         another name.
         """
 
     def cell(
         self, kind: str, text: str, wall_s: float, *, before: Sequence[tuple[str, str]], seed: int, known: str | None
-    ) -> dict[str, Any]:
-        """Run `text` (kind python or bash) in this episode's session: {cell, box, digest, submission, submission_problem},
-        and {validation, grade} where there is a new submission. `box`: backend, protections and limits of the session.
+    ) -> CellResult:
+        """Run `text` (kind python or bash) in this episode's session; with the verdicts where there is a new submission.
 
         A session that is not there is opened, and what it ran `before` is run again. The submission is scored where its
         digest is not `known`.
@@ -77,7 +158,7 @@ class Environment(Protocol):
     def look(self, name: str | None) -> str:
         """The beginning of a public file as text; of all of them, with their sizes, where `name` is None."""
 
-    def remember(self, what: str, about: Any, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    def remember(self, what: str, about: object, make: Callable[[], Answer]) -> Answer:
         """The answer of `make()`, which is JSON and depends on `about`; `what` names its kind."""
 
     def close(self) -> None:
@@ -87,8 +168,8 @@ class Environment(Protocol):
 class SearchEnvironment(Environment, Protocol):
     """What a search needs besides."""
 
-    def inauthentic(self, code: str, execution: Mapping[str, Any]) -> str | None:
-        """Why a program's submission is no model's prediction, in words; None where nothing speaks against it."""
+    def submission(self, execution: Execution) -> tuple[bytes, bytes | None]:
+        """What a program handed in, and the sample submission that it saw; None: there is none."""
 
     def similar(self, texts: Sequence[str]) -> list[float]:
         """The cosines of the first text's embedding with the others', in [-1, 1]."""
@@ -116,10 +197,10 @@ class Settings:
     Fields without a declared option cannot be set on the command line.
     """
 
-    EVALUATION: ClassVar[Mapping[str, Any]] = {"format": "lenient"}  # defaults that differ in the papers' evaluation
+    EVALUATION: ClassVar[Mapping[str, object]] = {"format": "lenient"}  # defaults that differ in the papers' evaluation
     WITHOUT: ClassVar[tuple[str, ...]] = ()  # options below that the scaffold has no use for
     MODELS: ClassVar[Mapping[str, tuple[str, str]]] = {}  # {role: (field with the model, field with its server's URL)}
-    EMBEDDING: ClassVar[tuple[str, str] | None] = None  # the same of a model that embeds texts
+    EMBEDS: ClassVar[bool] = False  # it has options for a model that embeds texts
 
     max_turns: int = option("Messages of the policy in a rollout.", default=15, at_least=1, metavar="N")
     max_seconds: float | None = option(
@@ -173,30 +254,43 @@ class Settings:
         choices=("strict", "lenient"),
     )
 
-    def as_record(self) -> dict[str, Any]:
+    @classmethod
+    def prefixes(cls) -> dict[str, str]:
+        """What the options of each other model's server begin with, by role."""
+        return {role: url.removesuffix("_url") for role, (_, url) in cls.MODELS.items()}
+
+    def models(self) -> dict[str, tuple[str | None, str | None]]:
+        """(name, URL) of each other model, by role."""
+        return {role: (getattr(self, name), getattr(self, url)) for role, (name, url) in self.MODELS.items()}
+
+    def embedding(self) -> tuple[str | None, str | None]:
+        """(name, URL) of the model that embeds texts; without a name there is none."""
+        return None, None
+
+    def as_record(self) -> dict[str, object]:
         """`settings` of a record: the fields of every scaffold, and the scaffold's own under "own"."""
         values = {each.name: getattr(self, each.name) for each in fields(Settings)}
         return {**values, "own": self.own()}
 
-    def accepts(self, form: Mapping[str, str | None]) -> bool:
+    def accepts(self, form: TurnFormat) -> bool:
         """Whether a message that was read so (`format` of a turn) counts as well-formed."""
         return form["read"] == "exact" or (form["read"] == "lenient" and self.format == "lenient")
 
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> dict[str, object]:
         """The settings that decide what happens in an episode; record ids depend on them."""
         values = {name: value for name, value in self.as_record().items() if name != "format"}
         later = ("refit", "instrument", "max_scores", "score_digits")  # ids are older than these
         return {name: value for name, value in values.items() if name not in later or value != getattr(Settings, name)}
 
-    def told(self, score: float) -> float:
+    def rounded(self, score: float) -> float:
         """A score as it is shown: of `score_digits` significant digits."""
         return float(f"{score:.{self.score_digits}g}")
 
-    def told_first(self, score: float | None) -> float | None:
+    def shown_at_start(self, score: float | None) -> float | None:
         """The score of what an episode begins with, as it is shown: one of the `max_scores`. None: it is not shown."""
-        return None if score is None or self.max_scores == 0 else self.told(score)
+        return None if score is None or self.max_scores == 0 else self.rounded(score)
 
-    def own(self) -> dict[str, Any]:
+    def own(self) -> dict[str, object]:
         """The scaffold's own settings, without those that only say how to work."""
         shared = {each.name for each in fields(Settings)}
         return {
@@ -218,16 +312,16 @@ class Job(Generic[S]):
     group_size: int
     sample: int
     seed: int
-    task: dict[str, Any]
-    policy: dict[str, Any]
+    task: Task
+    policy: Policy
     scaffold: str
     settings: S
-    record: dict[str, Any] | None = None  # the input record: the task, or the state that it begins from
+    record: Task | Rollout | None = None  # the input record: the task, or the state that it begins from
     start: Any = None  # what the scaffold drew for the group; see Scaffold.start
 
-    def as_record(self) -> dict[str, Any]:
-        """The fields of a rollout that are known before anything is asked; lineage is left empty."""
-        return {
+    def rollout(self, **body: Unpack[RolloutBody]) -> Rollout:
+        """The record; lineage is left empty."""
+        head: RolloutHead = {
             "kind": "rollout",
             "version": 1,
             "id": self.id,
@@ -240,6 +334,7 @@ class Job(Generic[S]):
             "scaffold": self.scaffold,
             "policy": self.policy,
         }
+        return {**head, **body}
 
 
 @dataclass(frozen=True)
@@ -263,17 +358,17 @@ class Needs:
 class State:
     """A rollout up to a request for help, from which an ideator may start."""
 
-    record: dict[str, Any]
+    record: Rollout
 
 
 @dataclass(frozen=True)
 class Step:
     """One answer of the policy within a job, as a rollout of its own."""
 
-    record: dict[str, Any]
+    record: Rollout
 
 
-Played = dict[str, Any] | State | Step
+Played = Rollout | State | Step
 
 
 class Scaffold(ABC, Generic[S]):
@@ -301,7 +396,7 @@ class Scaffold(ABC, Generic[S]):
         """How long a rollout is at most, for a dry run."""
         return f"{settings.max_turns} messages"
 
-    def start(self, record: dict[str, Any], settings: S, seed: int) -> tuple[list[Any], Any]:
+    def start(self, record: Task | Rollout, settings: S, seed: int) -> tuple[list[Any], Any]:
         """What the rollouts of one input record begin from: what their ids depend on (JSON), and Job.start."""
         texts = [prompts.text(name) for name in self.prompts]
         if type(self).__module__.rpartition(".")[0] != __package__:
@@ -309,23 +404,23 @@ class Scaffold(ABC, Generic[S]):
         return [settings.identity(), texts, seed], None
 
     @abstractmethod
-    def play(self, job: Job[S], environment: Any) -> Iterator[Played]:
+    def play(self, job: Job[S], environment: SearchEnvironment) -> Iterator[Played]:
         """The rollout records of one job, and states and steps of them. RecordError: the input record cannot be worked on.
 
-        environment: an Environment; a SearchEnvironment where it `needs` graphs.
+        environment: for a scaffold that `needs` no graphs an Environment, which is what it should ask for.
         """
 
 
 class Ended(Exception):
     """The episode is over, for a stop reason of the record."""
 
-    def __init__(self, reason: str):
+    def __init__(self, reason: StopReason):
         super().__init__(reason)
         self.reason = reason
 
 
 @dataclass
-class Usage:
+class UsageSum:
     """Tokens, seconds and USD used so far; a sum is None once one of its parts is not known."""
 
     prompt_tokens: int | None = 0
@@ -333,20 +428,36 @@ class Usage:
     seconds: float = 0.0
     usd: float | None = field(default=0.0)
 
-    def add(self, used: Mapping[str, Any]) -> None:
-        for name in ("prompt_tokens", "completion_tokens", "usd"):
-            before, more = getattr(self, name), used[name]
-            setattr(self, name, None if before is None or more is None else before + more)
+    def add(self, used: Usage | Reply) -> None:
+        self.prompt_tokens = _sum(self.prompt_tokens, used["prompt_tokens"])
+        self.completion_tokens = _sum(self.completion_tokens, used["completion_tokens"])
         self.seconds += used["seconds"]
+        self.usd = _sum(self.usd, used["usd"])
 
-    def as_record(self) -> dict[str, Any]:
-        usd = None if self.usd is None else round(self.usd, 9)
-        return {**asdict(self), "seconds": round(self.seconds, 4), "usd": usd}
+    def as_record(self) -> Usage:
+        return {
+            "prompt_tokens": self.prompt_tokens,
+            "completion_tokens": self.completion_tokens,
+            "seconds": round(self.seconds, 4),
+            "usd": None if self.usd is None else round(self.usd, 9),
+        }
 
 
-def usage_of(reply: Mapping[str, Any]) -> dict[str, Any]:
-    """{prompt_tokens, completion_tokens, seconds, usd} of a reply; see Environment.ask."""
-    return {name: reply[name] for name in ("prompt_tokens", "completion_tokens", "seconds", "usd")}
+Number = TypeVar("Number", int, float)
+
+
+def _sum(one: Number | None, other: Number | None) -> Number | None:
+    return None if one is None or other is None else one + other
+
+
+def usage_of(reply: Reply) -> Usage:
+    """What a reply used."""
+    return {
+        "prompt_tokens": reply["prompt_tokens"],
+        "completion_tokens": reply["completion_tokens"],
+        "seconds": reply["seconds"],
+        "usd": reply["usd"],
+    }
 
 
 def _source_of(kind: type) -> str:

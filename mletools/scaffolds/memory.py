@@ -15,8 +15,9 @@ from .. import prompts
 from ..records.errors import ToolError
 from ..records.ids import content_id, derive_seed
 from ..records.options import option
+from ..records.rollout import Rollout, StopReason
 from . import messages
-from .episode import Episode
+from .episode import Episode, opening
 from .interface import Ended, Environment, Job, Needs, Scaffold, Settings
 from .messages import fenced, one_line, task_facts, task_prompt
 from .pool import ALIKE, Entry, Pool, entry_id
@@ -27,7 +28,7 @@ from .reading import Action, Fault, Tool, read_action
 class MemorySettings(Settings):
     """The bounds and pool of MLE-RL, in training and in evaluation."""
 
-    EVALUATION: ClassVar[Mapping[str, Any]] = {
+    EVALUATION: ClassVar[Mapping[str, object]] = {
         **Settings.EVALUATION,
         "pool_size": 3,
         "reset_ratio": 0.5,
@@ -63,7 +64,7 @@ class MemorySettings(Settings):
         "Score that ranks solutions in the pool; test is never shown.", default="test", choices=("validation", "test")
     )
 
-    def own(self) -> dict[str, Any]:
+    def own(self) -> dict[str, object]:
         """As in Settings; without a bound on submissions that is not set, so that ids do not depend on it."""
         return {name: value for name, value in super().own().items() if (name, value) != ("max_submissions", None)}
 
@@ -100,7 +101,7 @@ class Memory(Scaffold[MemorySettings]):
             note=f"a run goes on for {settings.max_seconds:g} s of asking and running; --max-traces ends it sooner"
         )
 
-    def play(self, job: Job[MemorySettings], environment: Environment) -> Iterator[dict[str, Any]]:
+    def play(self, job: Job[MemorySettings], environment: Environment) -> Iterator[Rollout]:
         """The rollouts of the traces, each as it ends."""
         bounds = job.settings
         folder = Path(bounds.pool_dir) if bounds.pool_dir else None
@@ -118,7 +119,8 @@ class Memory(Scaffold[MemorySettings]):
             id = content_id(job.id, "trace", number) if number else job.id
             trace = replace(job, id=id, seed=derive_seed(job.seed, "trace", number), settings=left)
             rollout = _trace(trace, environment, pool)
-            yield {**rollout, "settings": bounds.as_record()}
+            rollout["settings"] = bounds.as_record()
+            yield rollout
             seconds += rollout["usage"]["seconds"]
             usd += math.inf if rollout["usage"]["usd"] is None else rollout["usage"]["usd"]
             number += 1
@@ -126,7 +128,7 @@ class Memory(Scaffold[MemorySettings]):
                 break  # not even one message fits, and another trace would be no shorter
 
 
-def _trace(job: Job[MemorySettings], environment: Environment, pool: Pool) -> dict[str, Any]:
+def _trace(job: Job[MemorySettings], environment: Environment, pool: Pool) -> Rollout:
     start = _draw(job, environment, pool)
     settings = job.settings
     system = task_prompt(
@@ -140,8 +142,8 @@ def _trace(job: Job[MemorySettings], environment: Environment, pool: Pool) -> di
     question = task_prompt("task", job, environment)
     if start is not None:
         question += "\n\n" + _earlier_solution(start, settings)
-    episode = Episode(job, environment, [{"role": "system", "content": system}, {"role": "user", "content": question}])
-    if start is not None and _told_at_start(start, settings) is not None:
+    episode = Episode(job, environment, opening(system, question))
+    if start is not None and _shown_at_start(start, settings) is not None:
         episode.scores_shown.add(-1)
     try:
         reason = _turns(episode, environment, pool)
@@ -149,8 +151,17 @@ def _trace(job: Job[MemorySettings], environment: Environment, pool: Pool) -> di
         reason = ended.reason
     if start is None:
         return episode.record(reason, trace="reset")
-    state = {"score": start["test"], **{name: start[name] for name in ("validation", "code")}}
-    return episode.record(reason, trace="memory", state={**state, "rollout": start["trace"], "turn": start["step"]})
+    return episode.record(
+        reason,
+        trace="memory",
+        state={
+            "score": start.test,
+            "validation": start.validation,
+            "code": start.code,
+            "rollout": start.trace,
+            "turn": start.step,
+        },
+    )
 
 
 def _until(submissions: int | None) -> str:
@@ -162,32 +173,32 @@ def _until(submissions: int | None) -> str:
     return f"keep improving your score until the last one, or until you have made {submissions} submissions"
 
 
-def _draw(job: Job[MemorySettings], environment: Environment, pool: Pool) -> dict[str, Any] | None:
+def _draw(job: Job[MemorySettings], environment: Environment, pool: Pool) -> Entry | None:
     """The pool entry that a trace starts from, or None: from scratch, by chance or with an empty pool."""
 
-    def from_pool() -> dict[str, Any]:
+    def from_pool() -> dict[str, dict[str, Any] | None]:
         entry = pool.get(derive_seed(job.seed, "pool"))
         return {"entry": asdict(entry) if entry else None}
 
     if derive_seed(job.seed, "reset") / 2**62 < job.settings.reset_ratio:
         return None
-    entry: dict[str, Any] | None = environment.remember("pool", job.id, from_pool)["entry"]
-    return entry
+    fields = environment.remember("pool", job.id, from_pool)["entry"]
+    return None if fields is None else Entry(**fields)
 
 
-def _told_at_start(start: dict[str, Any], settings: Settings) -> float | None:
-    return settings.told_first(start["test" if settings.reveal_test else "validation"])
+def _shown_at_start(start: Entry, settings: Settings) -> float | None:
+    return settings.shown_at_start(start.test if settings.reveal_test else start.validation)
 
 
-def _earlier_solution(start: dict[str, Any], settings: Settings) -> str:
-    told, rows = _told_at_start(start, settings), "test" if settings.reveal_test else "validation"
-    standing = "its score is not told." if told is None else f"its score on the {rows} rows was {told:g}."
-    output = f"What it printed:\n\n{fenced(start['output'])}" if start["output"] else "It printed nothing."
-    code = fenced(start["code"].strip(), "python")
+def _earlier_solution(start: Entry, settings: Settings) -> str:
+    shown, rows = _shown_at_start(start, settings), "test" if settings.reveal_test else "validation"
+    standing = "its score is not told." if shown is None else f"its score on the {rows} rows was {shown:g}."
+    output = f"What it printed:\n\n{fenced(start.output)}" if start.output else "It printed nothing."
+    code = fenced(start.code.strip(), "python")
     return prompts.render("memory-start", standing=standing, code=code, output=output)
 
 
-def _turns(episode: Episode[MemorySettings], environment: Environment, pool: Pool) -> str:
+def _turns(episode: Episode[MemorySettings], environment: Environment, pool: Pool) -> StopReason:
     submissions = 0
     while True:
         action = read_action(episode.ask(TOOLS), TOOLS)
@@ -218,11 +229,12 @@ def _turns(episode: Episode[MemorySettings], environment: Environment, pool: Poo
 def _push(episode: Episode[MemorySettings], pool: Pool) -> None:
     """Offer the turn's solution to the pool, if its submission is valid."""
     turn, settings, job = episode.turn, episode.settings, episode.job
-    test, validation = ((turn[key] or {}).get("score") for key in ("grade", "validation"))
+    grade, feedback, code = turn["grade"], turn["validation"], turn["code"]
+    test, validation = grade.get("score") if grade else None, feedback["score"] if feedback else None
     score = test if settings.reveal_test or settings.memory_by == "test" else validation
-    if score is None:
+    if score is None or code is None:
         return
-    task, code, step = job.task["id"], turn["code"], len(episode.turns) - 1
+    task, step = job.task["id"], len(episode.turns) - 1
     output = messages.output_text(turn["execution"]["stdout"], OUTPUT)
     pool.push(Entry(entry_id(task, code), task, code, score, step, job.id, "", output, validation, test))
 

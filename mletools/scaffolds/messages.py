@@ -6,10 +6,13 @@ test scores only where revealed; SandMLE's rule for a long conversation. Not cov
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from .. import prompts
+from ..records.common import LongText
+from ..records.rollout import Execution, Feedback, Message, Turn, TurnGrade
+from ..records.task import MetricSpec, Task
 from .interface import Job, Settings
 
 # --- a task ------------------------------------------------------------------------------------------------------------
@@ -25,7 +28,7 @@ class Facts(Protocol):
         """The text of one of prompts.ENVIRONMENT_FACTS."""
 
 
-def task_facts(task: Mapping[str, Any]) -> dict[str, str]:
+def task_facts(task: Task) -> dict[str, str]:
     """The values of the placeholders that a prompt about a task may use."""
     submission, metric = task["submission"], task["metric"]
     return {
@@ -45,14 +48,14 @@ def task_prompt(prompt: str, job: Job[Any], environment: Facts, **more: str) -> 
 
     What `environment` knows (libraries, limits, the data) is asked for only where the prompt has the placeholder.
     """
-    wanted, settings = prompts.placeholders(prompt), job.settings
-    known = {
+    placeholders = prompts.placeholders(prompt)
+    values = {
         **task_facts(job.task),
-        "split": _scores_note(settings),
-        **{name: environment.fact(name) for name in prompts.ENVIRONMENT_FACTS if name in wanted},
+        "split": _scores_note(job.settings),
+        **{name: environment.fact(name) for name in prompts.ENVIRONMENT_FACTS if name in placeholders},
         **more,
     }
-    return prompts.render(prompt, **{name: known[name] for name in wanted & known.keys()})
+    return prompts.render(prompt, **{name: values[name] for name in placeholders & values.keys()})
 
 
 def _files(names: list[str]) -> str:
@@ -69,7 +72,7 @@ def _files(names: list[str]) -> str:
     return ", ".join(lines)
 
 
-def _metric(metric: Mapping[str, Any]) -> str:
+def _metric(metric: MetricSpec) -> str:
     """The metric in words: its name and parameters; one that is code has nothing to show but the description."""
     if "name" not in metric:
         return "the one that the description defines"
@@ -117,7 +120,7 @@ STATUS_WORDS = {
 }
 
 
-def output_text(output: Mapping[str, Any], most: int = MAX_OUTPUT) -> str:
+def output_text(output: LongText, most: int = MAX_OUTPUT) -> str:
     """A recorded output as text of at most about `most` characters, all that is hidden in it spelled out."""
     head, tail, left_out = output["head"], output["tail"], 0
     if tail:
@@ -134,14 +137,14 @@ def duration_text(seconds: float) -> str:
     return f"after {seconds:.0f} s" if seconds >= 1 else "in less than a second"
 
 
-def execution_message(execution: Mapping[str, Any]) -> str:
+def execution_message(execution: Execution) -> str:
     """How a program ended, in seconds and words, and what it printed."""
     code = f" with exit code {execution['exit_code']}" if execution["exit_code"] else ""
     sentences = [f"{STATUS_WORDS[execution['status']]}{code} {duration_text(execution['duration_s'])}."]
     sentences += progress_sentences(execution)
     said = len(sentences)
-    for name in ("stdout", "stderr"):
-        text = output_text(execution[name])
+    for name, output in (("stdout", execution["stdout"]), ("stderr", execution["stderr"])):
+        text = output_text(output)
         if text:
             sentences.append(f"{name}:\n{fenced(text)}")
     if len(sentences) == said:
@@ -149,7 +152,7 @@ def execution_message(execution: Mapping[str, Any]) -> str:
     return "\n\n".join(sentences)
 
 
-def progress_sentences(execution: Mapping[str, Any]) -> list[str]:
+def progress_sentences(execution: Execution) -> list[str]:
     """One sentence on the stages that the sandbox saw the program reach (RL for MLE agents, section 3.2), or none.
 
     It speaks for the sandbox, so it needs `watched`: where programs print the reports themselves (plain markers), these
@@ -166,40 +169,39 @@ def progress_sentences(execution: Mapping[str, Any]) -> list[str]:
     return [sentence]
 
 
-def submission_message(execution: Mapping[str, Any]) -> str:
+def submission_message(execution: Execution) -> str:
     """Whether there is a submission, without judging it."""
     if execution["submission"] is None:
         return f"There is nothing to score: {execution['submission_problem']}."
     return f"submission.csv was written ({execution['submission']['bytes']} bytes)."
 
 
-def invalid_message(verdict: Mapping[str, Any]) -> str:
+def invalid_message(verdict: Feedback | TurnGrade) -> str:
     """Why a submission is refused. The reason quotes it: names of columns, cells."""
-    return f"submission.csv is invalid: {one_line(verdict['reason'])}"
+    return f"submission.csv is invalid: {one_line(verdict['reason'] or '')}"
 
 
-def score_message(
-    turn: Mapping[str, Any], task: Mapping[str, Any], revealed: bool, told: float | None, left: int | None = None
-) -> str:
+def score_message(turn: Turn | None, task: Task, revealed: bool, shown: float | None, left: int | None = None) -> str:
     """What is said of a turn's submission: its score on the validation rows, or on the test rows where `revealed`.
 
-    told: the score as it is shown; None: it is not. left: scores that may still be shown after this; None: any number.
+    shown: the score as it is shown; None: it is not. left: scores that may still be shown after this; None: any number.
     Without a validation split only whether the file is valid.
     """
-    verdict = turn.get("grade") if revealed else turn.get("validation") or turn.get("grade")
+    feedback, grade = (turn.get("validation"), turn.get("grade")) if turn else (None, None)
+    verdict = grade if revealed else feedback or grade
     if verdict is None:
         return "There is no submission.csv to score."
     if not verdict["valid"]:
         return invalid_message(verdict)
-    if not revealed and turn.get("validation") is None:
+    if not revealed and feedback is None:
         return "submission.csv is valid. No score is told in this task."
-    if told is None:
+    if shown is None:
         return "submission.csv is valid. Its score is not told: you have seen all the scores that this work allows."
     more = "" if left is None else f" You can see {left or 'no'} more score{'s' * (left != 1)}."
     metric = task["metric"]
     direction = "lower is better" if metric["lower_is_better"] else "higher is better"
     rows = "test rows" if revealed else "validation rows"
-    return f"submission.csv is valid. {metric.get('name', 'The score')} on the {rows}: {told:g} ({direction}).{more}"
+    return f"submission.csv is valid. {metric.get('name', 'The score')} on the {rows}: {shown:g} ({direction}).{more}"
 
 
 # --- text of programs and models ---------------------------------------------------------------------------------------
@@ -262,13 +264,13 @@ CHARACTERS_A_TOKEN = 4
 KEPT_AT_EACH_END = 2
 
 
-def tokens_of(message: Mapping[str, Any]) -> int:
+def tokens_of(message: Message) -> int:
     """Tokens of a message, estimated at 4 characters each where nobody has counted."""
     calls = "".join(call["function"]["arguments"] for call in message.get("tool_calls", ()))
     return (len(message["content"]) + len(calls)) // CHARACTERS_A_TOKEN + 1
 
 
-def visible(messages: Sequence[Mapping[str, Any]], failed: Sequence[int], most: int | None) -> list[int]:
+def visible(messages: Sequence[Message], failed: Sequence[int], most: int | None) -> list[int]:
     """The places of the messages that the policy is shown, in order, of about `most` tokens (None: all).
 
     failed: places of the policy's messages whose program failed; each is dropped with the observations that follow it,

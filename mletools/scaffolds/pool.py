@@ -10,11 +10,11 @@ import fcntl
 import math
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import get_type_hints
 
 from ..records.errors import ToolError
 from ..records.ids import content_id, derive_seed
@@ -154,10 +154,10 @@ class Pool:
         problem = line.problem or self._problem(line.record)
         if problem:
             raise ToolError(f"{line.place}: {problem}: remove this line, or move the file away to start an empty pool")
-        values: dict[str, Any] = {name: line.record.get(name) for name in FIELDS}
-        return Entry(**{**values, "score": float(values["score"])})
+        entry = Entry(**{name: line.record[name] for name in FIELDS if name in line.record})
+        return replace(entry, score=float(entry.score))
 
-    def _problem(self, record: dict[str, Any]) -> str | None:
+    def _problem(self, record: Mapping[str, object]) -> str | None:
         if record.get("kind") != KIND or record.get("version") != VERSION:
             return f"no {KIND} of version {VERSION}"
         for name, kind in FIELDS.items():
@@ -166,7 +166,7 @@ class Pool:
                 return f'invalid "{name}"'
         if record["task"] != self.task:
             return f"an entry of task {record['task']}, not {self.task}"
-        if record["id"] != entry_id(record["task"], record["code"]):
+        if record["id"] != entry_id(self.task, str(record["code"])):
             return "an id that does not match the program"
         if record.get("lower_is_better") is not self.lower_is_better:
             return "scores of the opposite direction"

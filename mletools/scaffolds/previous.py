@@ -9,12 +9,14 @@ output, which remains untrusted text.
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 from ..records import schema
+from ..records.common import LongText
 from ..records.errors import RecordError
 from ..records.ids import canonical, content_id, derive_seed
 from ..records.jsonl import read_files
+from ..records.rollout import Execution, Rollout
 from .messages import escaped, progress_sentences
 
 MOST = 1000  # solutions of a task
@@ -60,9 +62,9 @@ class PreviousPool:
                 schema.check(line.record, "rollout")
             except RecordError as error:
                 raise RecordError(f"{line.place}: {error}") from None
-            if not _is_usable(line.record):
+            previous = _previous(cast(Rollout, line.record))
+            if previous is None:
                 continue
-            previous = _previous(line.record)
             of_task = solutions.setdefault(previous.task, {})
             other = of_task.get(previous.rollout, previous)
             of_task[previous.rollout] = min(previous, other, key=lambda item: canonical(asdict(item)))
@@ -80,7 +82,7 @@ class PreviousPool:
         return len(self._solutions.get(task, ()))
 
 
-def output(execution: Mapping[str, Any], chars: int = OUTPUT_CHARS) -> str:
+def output(execution: Execution, chars: int = OUTPUT_CHARS) -> str:
     """The stdout, then the stderr of a recorded execution, in at most `chars` characters.
 
     stdout keeps its head and tail, stderr its end. Hidden characters are spelled out (`messages`).
@@ -92,23 +94,20 @@ def output(execution: Mapping[str, Any], chars: int = OUTPUT_CHARS) -> str:
     return "\n".join(part for part in (printed, errors) if part)
 
 
-def _is_usable(rollout: Mapping[str, Any]) -> bool:
-    execution = rollout.get("execution") or {}
-    ended_well = execution.get("status") == "ok" and execution["submission"] is not None
-    return ended_well and bool((rollout["code"] or "").strip())
-
-
-def _previous(rollout: Mapping[str, Any]) -> Previous:
-    validation, plan = rollout.get("validation"), rollout.get("plan")
+def _previous(rollout: Rollout) -> Previous | None:
+    """The solution; None: its program did not end well, or left no submission."""
+    execution, validation, code = rollout.get("execution"), rollout.get("validation"), rollout["code"] or ""
+    if execution is None or execution["status"] != "ok" or execution["submission"] is None or not code.strip():
+        return None
     return Previous(
         rollout=rollout["id"],
         task=rollout["task"]["id"],
-        plan=plan if isinstance(plan, str) else "",
-        code=rollout["code"],
-        output=output(rollout["execution"]),
-        status=rollout["execution"]["status"],
+        plan=rollout.get("plan", ""),
+        code=code,
+        output=output(execution),
+        status=execution["status"],
         score=validation["score"] if validation and validation["valid"] else None,
-        progress=tuple(progress_sentences(rollout["execution"])),
+        progress=tuple(progress_sentences(execution)),
     )
 
 
@@ -117,7 +116,7 @@ def _sample(solutions: dict[str, Previous], most: int) -> dict[str, Previous]:
     return {id: solutions[id] for id in sorted(solutions, key=lambda id: content_id("previous", id))[:most]}
 
 
-def _whole(text: Mapping[str, Any]) -> str:
+def _whole(text: LongText) -> str:
     """A recorded output as one text, with a line for the part that is not recorded."""
     return f"{text['head']}\n[not recorded]\n{text['tail']}" if text["tail"] else str(text["head"])
 

@@ -6,10 +6,11 @@ evaluation, episodes that count as timed out. Not covered: state between program
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
+from ..records.rollout import Rollout, StopReason
 from . import messages
-from .episode import Episode
+from .episode import Episode, opening
 from .interface import Ended, Environment, Job, Scaffold, Settings
 from .messages import task_prompt
 from .reading import Action, Fault, Tool, named_call, read_action, thinks, without_fence
@@ -19,7 +20,7 @@ from .reading import Action, Fault, Tool, named_call, read_action, thinks, witho
 class ReactSettings(Settings):
     """The bounds of SandMLE, in training and in evaluation."""
 
-    EVALUATION: ClassVar[Mapping[str, Any]] = {**Settings.EVALUATION, "max_turns": 20}
+    EVALUATION: ClassVar[Mapping[str, object]] = {**Settings.EVALUATION, "max_turns": 20}
 
     max_seconds: float | None = 1200.0
     max_tokens: int | None = 32768
@@ -49,15 +50,13 @@ class React(Scaffold[ReactSettings]):
     settings = ReactSettings
     prompts = ("react-system", "task")
 
-    def play(self, job: Job[ReactSettings], environment: Environment) -> Iterator[dict[str, Any]]:
+    def play(self, job: Job[ReactSettings], environment: Environment) -> Iterator[Rollout]:
         """The rollout of one episode."""
         settings = job.settings
         limits = {"execution_seconds": f"{settings.execution_seconds:g}", "max_turns": str(settings.max_turns)}
         system = task_prompt("react-system", job, environment, **limits)
         question = task_prompt("task", job, environment)
-        episode = Episode(
-            job, environment, [{"role": "system", "content": system}, {"role": "user", "content": question}]
-        )
+        episode = Episode(job, environment, opening(system, question))
         try:
             reason = _turns(episode)
         except Ended as ended:
@@ -68,7 +67,7 @@ class React(Scaffold[ReactSettings]):
         yield episode.record(reason)
 
 
-def _turns(episode: Episode[ReactSettings]) -> str:
+def _turns(episode: Episode[ReactSettings]) -> StopReason:
     while True:
         reply = episode.ask(TOOLS)
         action = read_action(reply, TOOLS, _body, ("tool_call", "answer"))
@@ -88,11 +87,12 @@ def _turns(episode: Episode[ReactSettings]) -> str:
             episode.observe(_response(observation, action), action)
         else:
             episode.turn["action"] = "score"
-            latest = episode.latest or {}
+            latest = episode.latest
             observation = episode.score_message(latest)
-            shown = "grade" if episode.settings.reveal_test else "validation"
-            if shown in latest:
-                episode.turn[shown] = latest[shown]
+            if latest and episode.settings.reveal_test and "grade" in latest:
+                episode.turn["grade"] = latest["grade"]
+            if latest and not episode.settings.reveal_test and "validation" in latest:
+                episode.turn["validation"] = latest["validation"]
             episode.observe(_response(observation, action), action)
 
 

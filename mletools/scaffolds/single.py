@@ -6,7 +6,7 @@ from scratch, then an improved one; the one with the better shown score is hande
 program. Not covered: token ids of the two conversations as one sequence: the second conversation begins anew.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,9 +15,11 @@ from .. import prompts
 from ..records.errors import OptionError, RecordError
 from ..records.ids import derive_seed
 from ..records.options import option
+from ..records.rollout import Message, Rollout, StopReason, Turn
+from ..records.task import Task
 from . import messages
 from .episode import Episode, declined
-from .interface import Ended, Environment, Job, Needs, Scaffold, Settings, usage_of
+from .interface import Ended, Environment, Job, Needs, Reply, Scaffold, Settings, usage_of
 from .messages import escaped, fenced, task_prompt
 from .previous import Previous, PreviousPool
 from .reading import read_answer, split_answer
@@ -82,10 +84,10 @@ class Single(Scaffold[SingleSettings]):
         """See Scaffold.describe."""
         return f"an answer of at most {settings.max_tokens} tokens"
 
-    def start(self, record: dict[str, Any], settings: SingleSettings, seed: int) -> tuple[list[Any], Previous | None]:
+    def start(self, record: Task | Rollout, settings: SingleSettings, seed: int) -> tuple[list[Any], Previous | None]:
         """A group answers one question: from scratch, or to improve on one solution (algorithm 1)."""
         identity: list[Any] = [prompts.text(settings.prompt), seed]
-        task: str = record["id"]
+        task = record["id"]
         ratio = IMPROVE_RATIO if settings.improve_ratio is None else settings.improve_ratio
         if derive_seed(seed, "improve", task) / 2**62 >= ratio:
             return identity, None
@@ -97,9 +99,9 @@ class Single(Scaffold[SingleSettings]):
     def needs(self, settings: SingleSettings) -> Needs:
         return Needs(batch=settings.batch)
 
-    def play(self, job: Job[SingleSettings], environment: Environment) -> Iterator[dict[str, Any]]:
+    def play(self, job: Job[SingleSettings], environment: Environment) -> Iterator[Rollout]:
         """The rollout of one answer. RecordError: the question is too long for the model."""
-        question: dict[str, Any] = {"role": "user", "content": question_of(job, environment)}
+        question: Message = {"role": "user", "content": question_of(job, environment)}
         reply = environment.ask("policy", "", [question], job.seed, None, job.settings.max_answer_tokens)
         if "refused" in reply:
             raise RecordError(reply["refused"])
@@ -115,19 +117,19 @@ def question_of(job: Job[SingleSettings], environment: Environment) -> str:
     return improve_question(job, environment, previous.plan, previous.code, output, split=NO_SCORE)
 
 
-def record_of(job: Job[SingleSettings], question: dict[str, Any], reply: Mapping[str, Any]) -> dict[str, Any]:
+def record_of(job: Job[SingleSettings], question: Message, reply: Reply) -> Rollout:
     """The rollout of a reply (see Environment.ask); lineage is left empty.
 
     stop_reason: length where the answer was cut; format where it holds no program, or only one in another form than the
     settings accept; else finished.
     """
     read = read_answer(reply["text"], reply["finish_reason"], reply["reasoning"])
-    stop_reason = "finished" if job.settings.accepts(read.format) else "format"
+    stop_reason: StopReason = "finished" if job.settings.accepts(read.format) else "format"
     if reply["finish_reason"] == "length":
         stop_reason = "length"
     if reply["prompt_token_ids"] is not None:
         question["token_ids"] = reply["prompt_token_ids"]
-    answer: dict[str, Any] = {"role": "assistant", "content": reply["text"], "loss": True}
+    answer: Message = {"role": "assistant", "content": reply["text"], "loss": True}
     if reply["reasoning"]:
         answer["reasoning"] = reply["reasoning"]
     if reply["token_ids"] is not None:
@@ -136,23 +138,22 @@ def record_of(job: Job[SingleSettings], question: dict[str, Any], reply: Mapping
             answer["logprobs"] = reply["logprobs"]
     previous: Previous | None = job.start
     usage = usage_of(reply)
-    rollout = {
-        **job.as_record(),
-        "messages": [question, answer],
-        "turns": [
-            {
-                "action": "improve" if previous else "solve",
-                "duration_s": reply["seconds"],
-                "format": read.format,
-                **declined(reply),
-            }
-        ],
-        "usage": usage,
-        "usage_by_role": {"policy": usage},
-        "stop_reason": stop_reason,
-        "plan": read.plan,
-        "code": read.code,
+    turn: Turn = {
+        "action": "improve" if previous else "solve",
+        "duration_s": reply["seconds"],
+        "format": read.format,
     }
+    if (reason := declined(reply)) is not None:
+        turn["finish_reason"] = reason
+    rollout = job.rollout(
+        messages=[question, answer],
+        turns=[turn],
+        usage=usage,
+        usage_by_role={"policy": usage},
+        stop_reason=stop_reason,
+        plan=read.plan,
+        code=read.code,
+    )
     if previous is not None:
         rollout["state"] = {"validation": previous.score, "code": previous.code, "rollout": previous.rollout}
     return rollout
@@ -175,10 +176,10 @@ class Improve(Scaffold[ImproveSettings]):
     settings = ImproveSettings
     prompts = ("single", "improve")
 
-    def play(self, job: Job[ImproveSettings], environment: Environment) -> Iterator[dict[str, Any]]:
+    def play(self, job: Job[ImproveSettings], environment: Environment) -> Iterator[Rollout]:
         """The rollout of both answers."""
         episode = Episode(job, environment, [{"role": "user", "content": _first_question(job, environment)}])
-        reason = "finished"
+        reason: StopReason = "finished"
         try:
             for action in ("solve", "improve")[: job.settings.max_turns]:
                 if action == "improve":
@@ -189,7 +190,7 @@ class Improve(Scaffold[ImproveSettings]):
         yield episode.record("finished" if episode.latest else reason)
 
 
-def _answer(episode: Episode[ImproveSettings], action: str) -> str:
+def _answer(episode: Episode[ImproveSettings], action: str) -> StopReason:
     """Ask once and run the program of the answer; returns the stop reason of this answer alone."""
     reply = episode.ask()
     episode.turn["action"] = action
@@ -210,13 +211,14 @@ def _first_question(job: Job[ImproveSettings], environment: Environment) -> str:
 def _question(episode: Episode[ImproveSettings], environment: Environment) -> str:
     """The question to improve on the first answer, or, if that has no program, to solve the task."""
     job, first = episode.job, episode.turns[0]
-    if first.get("code") is None:
+    code = first.get("code")
+    if code is None:
         return _first_question(job, environment)
     plan = split_answer(episode.messages[first["message"]]["content"])[0]
     output = messages.execution_message(first["execution"])
     if first["execution"]["submission"] is not None:
         output += f"\n\n{episode.score_message(first)}"
-    return improve_question(job, environment, plan, first["code"], output)
+    return improve_question(job, environment, plan, code, output)
 
 
 def improve_question(job: Job[Any], environment: Environment, plan: str, code: str, output: str, **more: str) -> str:

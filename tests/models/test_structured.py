@@ -14,7 +14,7 @@ from mletools.prompts import answers
 from mletools.records.errors import RecordError
 from mletools.scaffolds import idea_types
 from mletools.scaffolds.search import coding, evaluation, memory, planning, reasoning, replies
-from mletools.scaffolds.search.data import AXES, PARTS, Hypothesis
+from mletools.scaffolds.search.data import Hypothesis
 from mletools.scaffolds.search.node_context import CONSEQUENCES
 
 SCHEMA = answers.fields(lesson=answers.TEXT, supported=answers.FLAG)
@@ -260,30 +260,25 @@ def example(schema: Any) -> Any:
     return made[schema["type"]] if schema["type"] in made else {k: example(v) for k, v in schema["properties"].items()}
 
 
-READERS: dict[str, Callable[[str], Any]] = {
-    "idea-type": lambda text: idea_types.read_answer(text)[0],
+READERS: dict[str, Callable[[str, replies.Reading], Any]] = {
+    "idea-type": lambda text, notes: idea_types.read_answer(text)[0],
     "search-analysis": planning.read_analysis,
-    "search-challenges": lambda text: reasoning.read_challenges(text, 3)[1],
+    "search-challenges": lambda text, notes: reasoning.read_challenges(text, 3, notes)[1],
     "search-check": coding.read_check,
-    "search-choose": lambda text: evaluation.read_choice(text, {0}),
-    "search-hypotheses": lambda text: reasoning.read_hypotheses(text, [reasoning.Challenge("c", "r", "o")], 3)[1],
+    "search-choose": lambda text, notes: evaluation.read_choice(text, {0}, notes),
+    "search-hypotheses": lambda text, notes: reasoning.read_hypotheses(
+        text, [reasoning.Challenge("c", "r", "o")], 3, notes
+    )[1],
     "search-idea": reasoning.read_idea,
     "search-lesson": memory.read_lesson,
-    "search-select": lambda text: reasoning.read_choice(text, [Hypothesis("h", "Model")]),
+    "search-select": lambda text, notes: reasoning.read_choice(text, [Hypothesis("h", "Model")], notes),
 }
 
 
 @pytest.mark.parametrize("role", [role for role in answers.SCHEMAS if not role.startswith("strategist.")])
 def test_an_answer_by_its_schema_is_read(role: str) -> None:
     schema = answers.SCHEMAS[role]
-    with replies.reading(last=False) as notes:
-        assert READERS[role](json.dumps({"reasoning": "[1, {}] so", **example(schema)})) not in (None, ())
+    notes = replies.Reading()
+    assert READERS[role](json.dumps({"reasoning": "[1, {}] so", **example(schema)}), notes) not in (None, ())
     assert notes.lenient == []
     assert role == "idea-type" or role in CONSEQUENCES
-
-
-def test_schemas_name_what_readers_know() -> None:
-    assert (answers.IDEA_TYPES, answers.PART["enum"]) == (idea_types.TYPES, list(PARTS))
-    assert tuple(answers.AXES) == tuple(AXES) and set(reasoning.ACTIONS) == set(
-        answers.SCHEMAS["search-select"]["properties"]["action"]["enum"]
-    )

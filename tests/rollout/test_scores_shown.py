@@ -135,8 +135,8 @@ def test_no_score_at_all_can_be_asked_for(tmp_path: Path) -> None:
 
 def test_a_search_tells_the_scores_of_its_first_nodes(tmp_path: Path) -> None:
     nodes = [made(0, score=0.81234), made(1, score=None, problem="failed"), made(2, score=0.82345), made(3, score=0.9)]
-    graph = graph_of(tmp_path, *nodes, told=ReactSettings(score_digits=2).told, most_told=2)
-    assert [graph.told(node) for node in graph.nodes] == [0.81, None, 0.82, None]
+    graph = graph_of(tmp_path, *nodes, rounded=ReactSettings(score_digits=2).rounded, most_shown=2)
+    assert [graph.shown_score(node) for node in graph.nodes] == [0.81, None, 0.82, None]
     lines = [experiment_line(node, graph) for node in graph.nodes]
     assert [line.rpartition("-> ")[2].partition(" (")[0] for line in lines] == [
         "score 0.81", "failed: failed", "score 0.82", "its score is not told",
@@ -144,7 +144,7 @@ def test_a_search_tells_the_scores_of_its_first_nodes(tmp_path: Path) -> None:
     assert "0.82 (higher" in outcome(graph.details(2), graph) and "not told" in outcome(graph.details(3), graph)
     assert graph.best() == graph[3]  # by the score in full
     assert score_lesson(graph, made(4, score=0.7)) == "its score is not told"
-    early = graph_of(tmp_path / "early", made(0, score=0.81234), told=ReactSettings(score_digits=2).told)
+    early = graph_of(tmp_path / "early", made(0, score=0.81234), rounded=ReactSettings(score_digits=2).rounded)
     assert score_lesson(early, made(1, score=0.8349)) == "the best so far"
     assert score_lesson(early, made(1, score=0.7)) == "0.11 worse than the best so far"
 

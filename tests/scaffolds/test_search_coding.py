@@ -144,7 +144,7 @@ def brief(operation: str = "draft", parents: Sequence[dict[str, Any]] = (), **mo
     plan = Plan(0.1, "draft", guidance=more.pop("guidance", ""), full_seconds=300.0, debug_seconds=60.0)
     numbers = tuple(parent["number"] for parent in parents)
     idea = Idea(Hypothesis("Use a forest.", "Model"))
-    graph: Any = SimpleNamespace(lower=False, told=lambda details: details["score"])
+    graph: Any = SimpleNamespace(lower=False, shown_score=lambda details: details["score"])
     return Brief(graph, Expansion(operation, numbers), idea, plan, tuple(parents), **more)
 
 

@@ -99,7 +99,8 @@ def test_another_file_is_refused(file: Path) -> None:
 
 
 def test_what_is_not_known_makes_the_sum_unknown() -> None:
-    assert added({"usd": 0.5, "seconds": 1.0}, {"usd": None, "seconds": 2.0}) == {"usd": None, "seconds": 3.0}
+    known, unknown = ({"prompt_tokens": 1, "completion_tokens": 2, "seconds": 1.0, "usd": usd} for usd in (0.5, None))
+    assert added(known, unknown) == {"prompt_tokens": 2, "completion_tokens": 4, "seconds": 2.0, "usd": None}
 
 
 @pytest.mark.slow

@@ -285,7 +285,7 @@ def test_all_failed_attempts_at_an_idea(tmp_path: Path) -> None:
         exchange = {
             "phase": "develop",
             "who": "policy",
-            "usage": {},
+            "usage": dict(node_context.NO_USAGE),
             "messages": [{"content": "?"}, {"content": f"Plan {number}.\n\n```python\nx\n```"}],
         }
         operation = "debug" if parents else "draft"

@@ -3,13 +3,14 @@
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
+from mletools.records.rollout import Stage
 from mletools.scaffolds.interface import Job
 from mletools.scaffolds.search.components import SearchSettings, constants_of
-from mletools.scaffolds.search.data import STAGES, Plan
+from mletools.scaffolds.search.data import Plan
 from mletools.scaffolds.search.graph import Graph
 from mletools.scaffolds.search.node_context import NodeContext
 from mletools.scaffolds.search.planning import MODEL_FIRST, DynamicPlanning, NoPlanning, stage_of
@@ -73,11 +74,11 @@ def graph(tmp_path: Path) -> Graph:
     ],
 )  # fmt: skip
 def test_the_stage_of_a_share(share: float, stage: str) -> None:
-    assert stage_of(share) == stage and stage in STAGES
+    assert stage_of(share) == stage and stage in get_args(Stage)
 
 
 def test_the_bounds_of_stages_can_be_moved_and_left_out() -> None:
-    assert [stage_of(share, 0.3, 0.4, 0.5) for share in (0.2, 0.3, 0.4, 0.5)] == list(STAGES)
+    assert [stage_of(share, 0.3, 0.4, 0.5) for share in (0.2, 0.3, 0.4, 0.5)] == list(get_args(Stage))
     assert [stage_of(share, draft=0.0) for share in (0.0, 0.05)] == ["improvement", "improvement"]
     assert [stage_of(share, ensemble=0.8) for share in (0.79, 0.8)] == ["improvement", "merge"]
     assert stage_of(0.6, draft=0.9, ensemble=0.8, merge=0.5) == "merge"
@@ -107,7 +108,9 @@ def test_limits_of_a_run_grow_by_stage(graph: Graph, stage: str, full: float, de
 
 
 def test_guidance_goes_from_novelty_to_what_is_costly(graph: Graph) -> None:
-    told = {stage: DynamicPlanning().plan(graph, 0.5, stage, 60.0).guidance.replace("\n", " ") for stage in STAGES}
+    told = {
+        stage: DynamicPlanning().plan(graph, 0.5, stage, 60.0).guidance.replace("\n", " ") for stage in get_args(Stage)
+    }
     assert len(set(told.values())) == 4 and "" not in told.values()
     cheap = {stage for stage, text in told.items() if "No ensembles" in text and "no cross-validation" in text}
     worth = {stage for stage, text in told.items() if "Ensembles and cross-validation are worth their cost now" in text}

@@ -6,7 +6,7 @@ import pytest
 
 from mletools.scaffolds.search.data import PARTS
 from mletools.scaffolds.search.reasoning import PART_SYNONYMS
-from mletools.scaffolds.search.replies import flag_of, index_of, json_in, label_of, number_of, reading, text_of
+from mletools.scaffolds.search.replies import Fields, Reading, json_in
 
 
 @pytest.mark.parametrize(
@@ -49,21 +49,21 @@ def test_what_holds_none_is_refused(text: str, kind: type, told: str) -> None:
 @pytest.mark.parametrize("value", ["", "  ", 3, None, ["a"]])
 def test_a_text_has_to_be_one(value: Any) -> None:
     with pytest.raises(ValueError, match='"why" has to be a text'):
-        text_of({"why": value}, "why")
+        Fields({"why": value}).text("why")
 
 
 def test_a_text_is_cut_and_can_be_kept() -> None:
-    assert text_of({"why": " ab\ud83d" + "c" * 50}, "why", 5) == "ab\ufffdcc"
+    assert Fields({"why": " ab\ud83d" + "c" * 50}).text("why", 5) == "ab\ufffdcc"
 
 
 @pytest.mark.parametrize("value", [True, "3 or 4", "60/100", "high", "", None, float("nan"), float("inf"), 10**400])
 def test_a_number_has_to_be_one(value: Any) -> None:
     with pytest.raises(ValueError, match='"n" has to be a number'):
-        number_of({"n": value}, "n")
+        Fields({"n": value}).number("n")
 
 
 def test_a_number_is_a_float() -> None:
-    assert number_of({"n": 3}, "n") == 3.0
+    assert Fields({"n": 3}).number("n") == 3.0
 
 
 REPAIRED = {
@@ -83,8 +83,8 @@ REPAIRED = {
 
 @pytest.mark.parametrize("text", REPAIRED)
 def test_json_with_faults_is_repaired_and_noted(text: str) -> None:
-    with reading(last=False) as notes:
-        assert json_in(text, dict, ("a",)) == REPAIRED[text]
+    notes = Reading()
+    assert json_in(text, dict, ("a",), notes) == REPAIRED[text]
     assert notes.lenient == ["JSON was repaired"]
 
 
@@ -107,18 +107,18 @@ OTHER = '{"action": "create", "candidate": null, "more": [1, 2, 3]}'
     ],
 )
 def test_reasoning_before_the_json_is_exact_and_the_last_value_counts(text: str, exact: bool) -> None:
-    with reading(last=False) as notes:
-        assert json_in(text, dict, ("action", "candidate")) == {"action": "select", "candidate": 1}
+    notes = Reading()
+    assert json_in(text, dict, ("action", "candidate"), notes) == {"action": "select", "candidate": 1}
     assert (not notes.lenient) == exact
 
 
 def test_a_part_of_a_broken_value_is_not_taken_for_the_whole() -> None:
-    with reading(last=False) as notes:
-        assert json_in('{"a": "x", "b": {"c": 1},}', dict, ("a", "b")) == {"a": "x", "b": {"c": 1}}
-        assert json_in('[{"a": [1]}, {"a": [2]},]', list, ("a",)) == [{"a": [1]}, {"a": [2]}]
+    notes = Reading()
+    assert json_in('{"a": "x", "b": {"c": 1},}', dict, ("a", "b"), notes) == {"a": "x", "b": {"c": 1}}
+    assert json_in('[{"a": [1]}, {"a": [2]},]', list, ("a",), notes) == [{"a": [1]}, {"a": [2]}]
     assert notes.lenient
-    with reading(last=False) as notes:
-        assert json_in('{"a": 1}', dict, ("a",)) == {"a": 1}
+    notes = Reading()
+    assert json_in('{"a": 1}', dict, ("a",), notes) == {"a": 1}
     assert not notes.lenient
 
 
@@ -132,31 +132,31 @@ def test_a_repair_that_loses_words_is_not_taken() -> None:
     [("8", 8), ("8.0", 8), (" 7/10 ", 7), ("7 out of 10", 7), ("8 (high)", 8), ("8.5/10 (very high)", 8.5)],
 )
 def test_numbers_in_words_are_read_and_noted(value: str, number: float) -> None:
-    with reading(last=False) as notes:
-        assert number_of({"n": value}, "n", (1, 10)) == number
+    notes = Reading()
+    assert Fields({"n": value}, notes).number("n", (1, 10)) == number
     assert notes.lenient == ['"n"']
 
 
 @pytest.mark.parametrize("value", ["11/10", "7/100", "7-8", "8, high", "1_0", "NaN", "1e3"])
 def test_numbers_in_doubt_are_not(value: str) -> None:
     with pytest.raises(ValueError, match='"n" has to be a number from 1 to 10, not "'):
-        number_of({"n": value}, "n", (1, 10))
+        Fields({"n": value}).number("n", (1, 10))
 
 
 @pytest.mark.parametrize(("value", "flag"), [("yes", True), ("True", True), (" NO. ", False), ("false", False)])
 def test_flags_in_words_are_read(value: str, flag: bool) -> None:
-    assert flag_of({"f": value}, "f") is flag
+    assert Fields({"f": value}).flag("f") is flag
     for doubt in ("maybe", "", 1, 0, None, ["yes"]):
         with pytest.raises(ValueError, match='"f" has to be true or false'):
-            flag_of({"f": doubt}, "f")
+            Fields({"f": doubt}).flag("f")
 
 
 @pytest.mark.parametrize(("value", "index"), [("1", 1), (1.0, 1), ("#1", 1), ("Candidate 1", 1), ("1.0", 1), (0, 0)])
 def test_indices_are_read(value: Any, index: int) -> None:
-    assert index_of({"candidate": value}, "candidate", 2) == index
+    assert Fields({"candidate": value}).index("candidate", 2) == index
     for doubt in (2, "2", -1, 0.5, "0 or 1", True, "first", float("nan")):
         with pytest.raises(ValueError, match='"candidate" has to be a number from 0 to 1'):
-            index_of({"candidate": doubt}, "candidate", 2)
+            Fields({"candidate": doubt}).index("candidate", 2)
 
 
 @pytest.mark.parametrize(
@@ -173,9 +173,9 @@ def test_indices_are_read(value: Any, index: int) -> None:
     ],
 )
 def test_labels_are_matched(value: str, part: str) -> None:
-    with reading(last=False) as notes:
-        assert label_of({"Component": value}, "component", PARTS, PART_SYNONYMS) == part
+    notes = Reading()
+    assert Fields({"Component": value}, notes).label("component", PARTS, PART_SYNONYMS) == part
     assert notes.lenient == ['the name "component"', '"component"']
     for doubt in ("preprocessing", "Model, Ensemble", "", None, 3):
         with pytest.raises(ValueError, match='"component" has to be one of DataLoadSpec, FeatureEng'):
-            label_of({"component": doubt}, "component", PARTS, PART_SYNONYMS)
+            Fields({"component": doubt}).label("component", PARTS, PART_SYNONYMS)

@@ -9,10 +9,11 @@ parts that they share, `tool` what a policy may do.
 from .actions import Body, named_call, plain, read_action
 from .programs import Answer, read_answer, split_answer
 from .sections import read_sections, sections
-from .text import after_thinking, read_json, sendable, thinks, valid_text, without_fence
+from .text import TOO_DEEP, after_thinking, json_at, read_json, sendable, thinks, valid_text, without_fence
 from .tool import Action, Fault, Tool, as_functions
 
 __all__ = [
+    "TOO_DEEP",
     "Action",
     "Answer",
     "Body",
@@ -20,6 +21,7 @@ __all__ = [
     "Tool",
     "after_thinking",
     "as_functions",
+    "json_at",
     "named_call",
     "plain",
     "read_action",

@@ -7,10 +7,10 @@ clear gets a Fault, which is answered with a correction and marked. Not covered:
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
+from ..interface import Reply
 from ..messages import one_line
 from .calls import Arguments, Call, first_call, next_call
 from .programs import read_answer
@@ -47,9 +47,9 @@ Body = Callable[[Tool, str], tuple[str, dict[str, str]]]
 
 
 def read_action(
-    reply: Mapping[str, Any], tools: Sequence[Tool], body: Body | None = None, tags: Sequence[str] = ()
+    reply: Reply, tools: Sequence[Tool], body: Body | None = None, tags: Sequence[str] = ()
 ) -> Action | Fault:
-    """The action of a reply ({"text", "finish_reason", "tool_calls", "reasoning"}).
+    """The action of a reply.
 
     Tags are the tools' names, unless `tags` names others; `body` reads what stands between them (default: `plain`). A
     finished reply that is reasoning alone takes the only action in it: the server took the answer for reasoning.
@@ -57,15 +57,14 @@ def read_action(
     action = _read_text(reply, tools, body, tags)
     if isinstance(action, Action) or reply.get("tool_calls") or reply["finish_reason"] != "stop":
         return action
-    inside = _read_text({"text": only_reasoning(reply), "finish_reason": "stop"}, tools, body, tags)
+    reasoning_alone: Reply = {**reply, "text": only_reasoning(reply), "tool_calls": [], "reasoning": None}
+    inside = _read_text(reasoning_alone, tools, body, tags)
     if isinstance(inside, Action) and inside.rule != "first_action":
         return replace(inside, rule="answer_in_reasoning")
     return action
 
 
-def _read_text(
-    reply: Mapping[str, Any], tools: Sequence[Tool], body: Body | None, tags: Sequence[str]
-) -> Action | Fault:
+def _read_text(reply: Reply, tools: Sequence[Tool], body: Body | None, tags: Sequence[str]) -> Action | Fault:
     reader = _Reader(reply, tools, body or plain, tags or [tool.name for tool in tools])
     exact = reader.exact()
     if isinstance(exact, Action) and not _is_framed(exact):
@@ -100,9 +99,9 @@ def named_call(text: str) -> tuple[str, dict[str, str]]:
 class _Reader:
     """The readings of one reply."""
 
-    def __init__(self, reply: Mapping[str, Any], tools: Sequence[Tool], body: Body, tags: Sequence[str]):
+    def __init__(self, reply: Reply, tools: Sequence[Tool], body: Body, tags: Sequence[str]):
         self.tools, self.body, self.tags = tools, body, tags
-        self.known = {tool.name: tool for tool in tools}
+        self.tool_of = {tool.name: tool for tool in tools}
         self.calls, self.cut = reply.get("tool_calls") or [], reply["finish_reason"] == "length"
         _, text, self.reasoning_rule = other_reasoning(reply["text"])
         self.text: str = text if self.reasoning_rule else after_first_thought(text)
@@ -197,7 +196,7 @@ class _Reader:
     def _in_tag(self, tagged: Tagged) -> Action | Fault:
         """The action in a tag. ValueError, in words, where it cannot be read."""
         body = self.body if tagged.tag in self.tags else plain
-        return self._action(*body(self.known.get(tagged.tag, Tool(tagged.tag, "")), tagged.body))
+        return self._action(*body(self.tool_of.get(tagged.tag, Tool(tagged.tag, "")), tagged.body))
 
     def _leniently_in_tag(self, tagged: Tagged) -> Action | Fault | None:
         unclosed = tagged.rule == "unclosed_tag"
@@ -205,7 +204,7 @@ class _Reader:
             read = self._in_tag(replace(tagged, body=self._completed(tagged) if unclosed else tagged.body))
         except ValueError:
             call = first_call(tagged.body, self._names)[0] if len(tagged.body) < _MOST_CALL else None
-            if call is not None and tagged.tag not in self.known and not unclosed:
+            if call is not None and tagged.tag not in self.tool_of and not unclosed:
                 return self._resolved(call.name, call.arguments, call.closed, rule=call.form)
             return self._from_json(tagged) or self._raw_program(tagged)
         if not isinstance(read, Action):
@@ -245,13 +244,13 @@ class _Reader:
             if not isinstance(arguments, (dict, str)):
                 return None
             return self._resolved(value["name"], arguments, True, rule=tagged.rule or rule or "hermes")
-        if tagged.tag in self.known:
+        if tagged.tag in self.tool_of:
             return self._resolved(tagged.tag, value, True, rule=tagged.rule or rule or "json_in_tag")
         return None
 
     def _raw_program(self, tagged: Tagged) -> Action | None:
         """The program that stands in a tag of calls as it is: after the word python, in a fence, in half a <code>."""
-        if tagged.tag in self.known or self._program_tool is None:
+        if tagged.tag in self.tool_of or self._program_tool is None:
             return None
         code = tagged.body.strip().removeprefix("python").strip()
         code = without_fence(code.removeprefix("<code>").removesuffix("</code>"))
@@ -324,13 +323,13 @@ class _Reader:
 
     def _unknown(self, name: str) -> Fault:
         return Fault(
-            "unknown", f"There is no action named {one_line(repr(name[:80]))}; there are {', '.join(self.known)}."
+            "unknown", f"There is no action named {one_line(repr(name[:80]))}; there are {', '.join(self.tool_of)}."
         )
 
     def _action(self, name: str, fields: dict[str, str], id: str | None = None) -> Action | Fault:
-        if name not in self.known:
+        if name not in self.tool_of:
             return self._unknown(name)
-        tool = self.known[name]
+        tool = self.tool_of[name]
         missing = [each for each in tool.fields if not fields.get(each, "").strip()]
         if missing:
             return Fault("malformed", f"{name} needs {' and '.join(missing)}.")

@@ -8,15 +8,14 @@ whether there is such a tool (actions).
 # ruff: noqa: RUF001 - DeepSeek writes a full-width bar in its markers
 
 import ast
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from .text import parsed, read_json
+from .text import json_at, parsed, read_json
 
-Arguments = dict[str, Any] | str  # by name, or text: JSON, or a tool's only field
+Arguments = dict[str, object] | str  # by name, or text: JSON, or a tool's only field
 
 
 @dataclass(frozen=True)
@@ -129,10 +128,10 @@ def _until(text: str, at: int, closing: str) -> tuple[str, int, bool]:
     return (text[at:], len(text), False) if end < 0 else (text[at:end], end + len(closing), True)
 
 
-def _parameters(body: str, form: str) -> dict[str, Any]:
+def _parameters(body: str, form: str) -> dict[str, object]:
     """The values of XML-like parameters; the last may be unclosed."""
     opening, closing = _PARAMETER[form]
-    found: dict[str, Any] = {}
+    values: dict[str, object] = {}
     at = 0
     while match := opening.search(body, at):
         value, at, closed = _until(body, match.end(), closing)
@@ -140,8 +139,8 @@ def _parameters(body: str, form: str) -> dict[str, Any]:
             value = value.rpartition("</")[0]
         if form == "deepseek_dsml":
             at = body.find(">", at) + 1 or len(body)
-        found[match[1].strip()] = _value(value)
-    return found
+        values[match[1].strip()] = _value(value)
+    return values
 
 
 def _value(text: str) -> str:
@@ -344,8 +343,8 @@ def _decoded(text: str, at: int) -> tuple[Any, int] | None:
     if not text.startswith(("{", "["), start):
         return None
     try:
-        return json.JSONDecoder(strict=False).raw_decode(text, start)
-    except (ValueError, RecursionError):
+        return json_at(text, start)
+    except ValueError:
         return None
 
 

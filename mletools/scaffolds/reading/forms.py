@@ -6,7 +6,6 @@ Only the frame is rewritten, as one fenced block of Python; the program stays as
 import html
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 from ..messages import fenced
 from .calls import first_call
@@ -133,7 +132,7 @@ def _out_of_call(text: str) -> str | None:
         return None
 
 
-def _program_of(value: Any) -> str | None:
+def _program_of(value: object) -> str | None:
     if not isinstance(value, dict):
         return None
     codes = [code for name in PROGRAM_NAMES if isinstance(code := value.get(name), str)]

@@ -10,7 +10,9 @@ import builtins
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
+from ...records.rollout import TurnFormat
 from .forms import PYTHON, forms
 from .text import END_OF_TURN, LARGEST, acts, after_thinking, other_reasoning, parsed
 
@@ -30,11 +32,11 @@ class Answer:
 
     plan: str
     code: str | None
-    read: str
+    read: Literal["exact", "lenient", "none"]
     rule: str | None
 
     @property
-    def format(self) -> dict[str, str | None]:
+    def format(self) -> TurnFormat:
         """`format` of a turn."""
         return {"read": self.read, "rule": self.rule}
 

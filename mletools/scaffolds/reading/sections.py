@@ -80,7 +80,7 @@ def _respelt(text: str, names: Sequence[str]) -> str:
     for line in text.split("\n"):
         bare = line.strip(" \t*#")
         bare = re.sub(r"^\d{1,2}[.)]\s{0,9}", "", bare[:200]) + bare[200:]
-        head, begun = next(((head, found) for head, form in spelt.items() if (found := form.match(bare))), (None, None))
+        head, begun = next(((head, match) for head, form in spelt.items() if (match := form.match(bare))), (None, None))
         if begun is not None:
             lines.append(f"{head}:{bare[begun.end() :]}")
         elif lines:
@@ -102,5 +102,5 @@ def _in_json(text: str, names: Sequence[str]) -> dict[str, str] | None:
         return None
     fields = {str(key).lower().replace(" ", "_"): content for key, content in value.items()}
     texts = {name: fields.get(name.lower()) for name in names}
-    found = {name: valid_text(content).strip() for name, content in texts.items() if isinstance(content, str)}
-    return found if len(found) == len(names) and all(found.values()) else None
+    contents = {name: valid_text(content).strip() for name, content in texts.items() if isinstance(content, str)}
+    return contents if len(contents) == len(names) and all(contents.values()) else None

@@ -17,6 +17,7 @@ from itertools import islice
 from typing import Any
 
 from ...records.programs import parse_expression, parse_program
+from ..interface import Reply
 from .tool import Tool
 
 LARGEST = 50_000  # characters that are parsed as Python: the densest take a second
@@ -59,13 +60,13 @@ def after_first_thought(text: str) -> str:
     return rest if end and "<think>" not in head else text
 
 
-def only_reasoning(reply: Mapping[str, Any]) -> str:
+def only_reasoning(reply: Reply) -> str:
     """The reasoning of a reply that is nothing else and did not end it by itself; otherwise nothing.
 
     A server set it apart; or a model that was put into reasoning by its template acts before it has closed it.
     """
-    text: str = reply["text"]
-    apart: str = (reply.get("reasoning") or "").strip()
+    text = reply["text"]
+    apart = (reply.get("reasoning") or "").strip()
     if apart or not text.strip():
         return "" if text.strip() else apart
     opened = text.lstrip().startswith("<think>")
@@ -122,7 +123,7 @@ def own_length(text: str) -> int:
     return match.start() if match else len(text)
 
 
-def thinks(reply: Mapping[str, Any], lenient: bool = False) -> bool:
+def thinks(reply: Reply, lenient: bool = False) -> bool:
     """Whether a reply begins with a reasoning part that is not empty: SandMLE's format. `lenient`: in any form.
 
     A template may have opened the part ahead of the reply; a server may have set it apart.
@@ -232,6 +233,20 @@ def acts(tree: ast.Module) -> bool:
     return any(isinstance(node, (ast.Call, ast.Import, ast.ImportFrom)) for node in ast.walk(tree))
 
 
+TOO_DEEP = "too many brackets within brackets"
+
+
+def json_at(text: str, start: int) -> tuple[Any, int]:
+    """(value, end) of the JSON value that begins at `start`, raw line ends in strings included.
+
+    json.JSONDecodeError: there is none.
+    """
+    try:
+        return json.JSONDecoder(strict=False).raw_decode(text, start)
+    except RecursionError:
+        raise json.JSONDecodeError(TOO_DEEP, text, len(text)) from None
+
+
 def read_json(text: str) -> tuple[Any, str | None]:
     """(value, rule) of a text that is JSON; the rule is None where no leniency was needed. ValueError: it is no JSON.
 
@@ -306,7 +321,7 @@ def _literal(text: str) -> Any:
 # --- a call's arguments -----------------------------------------------------------------------------------------------
 
 
-def read_arguments(tool: Tool, arguments: dict[str, Any] | str) -> tuple[dict[str, str] | None, str | None]:
+def read_arguments(tool: Tool, arguments: dict[str, object] | str) -> tuple[dict[str, str] | None, str | None]:
     """(fields, rule) of a call's arguments: JSON with small faults, or the text of a tool's only field."""
     rule: str | None = None
     value: Any = arguments
@@ -350,7 +365,7 @@ def strict_arguments(text: str) -> dict[str, str]:
     return texts(arguments)
 
 
-def texts(arguments: Mapping[str, Any]) -> dict[str, str]:
+def texts(arguments: Mapping[str, object]) -> dict[str, str]:
     return {
         str(name): valid_text(value) if isinstance(value, str) else json.dumps(value)
         for name, value in arguments.items()

@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+
+from ...records.rollout import ReplyProblem, TurnFormat
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class Action:
     rule: str | None = None
 
     @property
-    def format(self) -> dict[str, str | None]:
+    def format(self) -> TurnFormat:
         """`format` of a turn."""
         return {"read": "lenient" if self.rule else "exact", "rule": self.rule}
 
@@ -37,16 +38,16 @@ class Action:
 class Fault:
     """Why a message takes no action: `kind` as in a turn's `problem`, and what to tell the policy."""
 
-    kind: str
+    kind: ReplyProblem
     explanation: str
 
     @property
-    def format(self) -> dict[str, str | None]:
+    def format(self) -> TurnFormat:
         """`format` of a turn."""
         return {"read": "none", "rule": self.kind}
 
 
-def as_functions(tools: Sequence[Tool]) -> list[dict[str, Any]]:
+def as_functions(tools: Sequence[Tool]) -> list[dict[str, object]]:
     """The tools as the chat protocol wants them."""
     return [
         {

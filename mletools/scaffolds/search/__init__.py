@@ -8,13 +8,12 @@ memory, coding, evaluation: the components.
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 from ...records.errors import ToolError
 from ..interface import Job, Needs, Played, Scaffold, SearchEnvironment, Step
 from ..messages import task_prompt
 from .components import constants_of, load, read_constants
-from .settings import COMPONENTS, PRESETS, SearchSettings
+from .settings import PRESETS, SearchSettings
 
 _PARTS = (
     "analysis challenges check choose crossover debug debug-mode draft fix guidance-draft guidance-ensemble "
@@ -34,7 +33,7 @@ class SearchScaffold(Scaffold[SearchSettings]):
         """The settings with the name and all constants of every component. ToolError: they do not make a search."""
         if settings.preset not in PRESETS:
             raise ToolError(f"--preset {settings.preset}: known are {', '.join(PRESETS)}")
-        names: dict[str, str] = {kind: getattr(settings, kind) or PRESETS[settings.preset][kind] for kind in COMPONENTS}
+        names = {kind: name or PRESETS[settings.preset][kind] for kind, name in settings.components().items()}
         changed = read_constants(settings.set, names)
         components = {kind: load(kind, name, changed.get(kind, {})) for kind, name in names.items()}
         if settings.validation == 0 and not components["evaluation"].reports:
@@ -43,8 +42,16 @@ class SearchScaffold(Scaffold[SearchSettings]):
                 "or use --evaluation agent"
             )
         constants = {kind: constants_of(component) for kind, component in components.items()}
-        changes: dict[str, Any] = {**names, "constants": constants}
-        return replace(settings, **changes)
+        return replace(
+            settings,
+            planning=names["planning"],
+            paths=names["paths"],
+            reasoning=names["reasoning"],
+            memory=names["memory"],
+            coding=names["coding"],
+            evaluation=names["evaluation"],
+            constants=constants,
+        )
 
     def without_validation(self, settings: SearchSettings) -> SearchSettings:
         """See Scaffold.without_validation. ToolError: the evaluation needs held-out rows."""
@@ -53,9 +60,9 @@ class SearchScaffold(Scaffold[SearchSettings]):
     def describe(self, settings: SearchSettings) -> str:
         """The bound of nodes; the components and their constants, a line each."""
         lines = [f"{settings.max_turns} nodes:"]
-        for kind in COMPONENTS:
-            constants = " ".join(f"{name}={value}" for name, value in settings.constants[kind].items())
-            lines.append(f"  {kind:10} {getattr(settings, kind)}" + (f"  ({constants})" if constants else ""))
+        for kind, name in settings.components().items():
+            constants = " ".join(f"{constant}={value}" for constant, value in settings.constants[kind].items())
+            lines.append(f"  {kind:10} {name}" + (f"  ({constants})" if constants else ""))
         return "\n".join(lines)
 
     def needs(self, settings: SearchSettings) -> Needs:

@@ -3,17 +3,19 @@
 Of the grade on test rows they use only whether the file is valid, and only if no rows are held out.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 from ... import prompts
 from ...records.errors import ToolError
+from ...records.rollout import Execution, RunProblem, Trial
 from .. import messages
+from ..interface import RunResult
 from ..messages import fenced
 from .data import Brief, Developed, Unanswered
+from .graph import Problem
 from .node_context import NodeContext
-from .replies import flag_of, json_in, text_of, timing_of
+from .replies import Reading, fields_in, timing_of
 from .sections import FAILURES, MOST_FAILURE, attempt_line, attempts_section, failure, listed, outcome, plain
 
 NO_CODE = (
@@ -24,7 +26,7 @@ NO_BLOCK = "It did not print the requested block of debug information, with debu
 
 
 class _Flaw(NamedTuple):
-    problem: str
+    problem: RunProblem
     words: str
 
 
@@ -59,9 +61,9 @@ class _Work:
     """The newest program of a node, its runs, and the last full run: (index in trials, code, result)."""
 
     code: str = ""
-    trials: list[dict[str, Any]] = field(default_factory=list)
+    trials: list[Trial] = field(default_factory=list)
     attempts: list[str] = field(default_factory=list)  # a line for each program that failed, or answer without one
-    full: tuple[int, str, Mapping[str, Any]] | None = None
+    full: tuple[int, str, RunResult] | None = None
     why: str = ""  # the flaw of the newest run
 
 
@@ -87,6 +89,7 @@ class Efficient:
     def develop(self, context: NodeContext, brief: Brief) -> Developed:
         """See Coding. After a failed full run the result is that run, whatever came of its repair."""
         work = _Work()
+        problem: Problem | None
         try:
             problem = self._develop(context, brief, work)
         except Unanswered:
@@ -96,7 +99,7 @@ class Efficient:
         at, code, result = work.full
         return Developed(code, result, problem, (*work.trials[:at], *work.trials[at + 1 :]), work.why)
 
-    def _develop(self, context: NodeContext, brief: Brief, work: _Work) -> str | None:
+    def _develop(self, context: NodeContext, brief: Brief, work: _Work) -> Problem | None:
         """The problem of the node; None: the full run went well."""
         question, role = _question(context, brief, True), f"search-{brief.expansion.operation}"
         missed, slow, failed, full_runs = False, False, None, 0
@@ -128,9 +131,7 @@ class Efficient:
             question, role = _rendered(context, brief, "search-fix", parts, True), "search-fix"
         return failed or ("slow" if slow else "debug" if work.code else "no_code")
 
-    def _run(
-        self, context: NodeContext, brief: Brief, work: _Work, debug: bool
-    ) -> tuple[Mapping[str, Any], _Flaw | None]:
+    def _run(self, context: NodeContext, brief: Brief, work: _Work, debug: bool) -> tuple[RunResult, _Flaw | None]:
         """A debug run or a full run, and its flaw."""
         code, limit = work.code, brief.plan.debug_seconds if debug else brief.plan.full_seconds
         most = min(limit, context.seconds_left)
@@ -153,12 +154,18 @@ class Efficient:
             work.full = (len(work.trials), code, result)
             run = f"The run with --debug passed. This was the full run, which may take {most:.0f} s."
         problem, work.why = flaw or (None, "")
-        trial = {"debug": debug, "status": execution["status"], "duration_s": execution["duration_s"]}
-        work.trials.append({**trial, "problem": problem, "estimated_s": estimated})
+        trial: Trial = {
+            "debug": debug,
+            "status": execution["status"],
+            "duration_s": execution["duration_s"],
+            "problem": problem,
+            "estimated_s": estimated,
+        }
+        work.trials.append(trial)
         return result, None if flaw is None else _Flaw(flaw.problem, f"{run} {flaw.words}")
 
 
-def _review(context: NodeContext, brief: Brief, work: _Work, result: Mapping[str, Any]) -> _Flaw | None:
+def _review(context: NodeContext, brief: Brief, work: _Work, result: RunResult) -> _Flaw | None:
     """The reviewer's objection; None if its answers cannot be read."""
     parts = [_idea(brief), *attempts_section(work.attempts), _present(work.code), _printed(result["execution"])]
     task = context.task_text
@@ -170,14 +177,14 @@ def _review(context: NodeContext, brief: Brief, work: _Work, result: Mapping[str
     return None if acceptable else _Flaw("debug", f"It ran, but a reviewer rejects it: {messages.escaped(why)}")
 
 
-def read_check(text: str) -> tuple[bool, str]:
+def read_check(text: str, notes: Reading | None = None) -> tuple[bool, str]:
     """(acceptable, why) of an answer to search-check; why is "" if it is. ValueError, worded for the model."""
-    verdict = json_in(text, dict, ("acceptable",))
-    acceptable = flag_of(verdict, "acceptable")
-    return acceptable, "" if acceptable else text_of(verdict, "why")
+    verdict = fields_in(text, ("acceptable",), notes)
+    acceptable = verdict.flag("acceptable")
+    return acceptable, "" if acceptable else verdict.text("why")
 
 
-def _run_flaw(result: Mapping[str, Any]) -> _Flaw | None:
+def _run_flaw(result: RunResult) -> _Flaw | None:
     """The flaw in how a run ended, or in the form of its submission."""
     execution = result["execution"]
     if execution["status"] != "ok":
@@ -193,7 +200,7 @@ def _run_flaw(result: Mapping[str, Any]) -> _Flaw | None:
     return None
 
 
-def _authenticity_flaw(context: NodeContext, code: str, result: Mapping[str, Any]) -> _Flaw | None:
+def _authenticity_flaw(context: NodeContext, code: str, result: RunResult) -> _Flaw | None:
     why = context.inauthentic(code, result)
     return (
         None
@@ -247,5 +254,5 @@ def _program(code: str | None) -> str:
     return "There is no program." if code is None else fenced(code.strip("\n"), "python")
 
 
-def _printed(execution: Mapping[str, Any]) -> str:
+def _printed(execution: Execution) -> str:
     return f"# What it printed\n\n{messages.execution_message(execution)}"

@@ -12,7 +12,7 @@ from typing import Any
 from ...records.errors import ToolError
 from .. import load as load_attribute
 from .protocols import Coding, Evaluation, Memory, Paths, Planning, Reasoning
-from .settings import COMPONENTS, SearchSettings
+from .settings import COMPONENTS, Constant, SearchSettings
 
 PROTOCOLS: dict[str, type] = {
     "planning": Planning, "paths": Paths, "reasoning": Reasoning, "memory": Memory, "coding": Coding, "evaluation": Evaluation,
@@ -33,10 +33,10 @@ class Components:
     @classmethod
     def load(cls, settings: SearchSettings) -> "Components":
         """By their names and constants in checked settings. ToolError: as `load`."""
-        return cls(*(load(kind, getattr(settings, kind), settings.constants[kind]) for kind in COMPONENTS))
+        return cls(*(load(kind, name or "", settings.constants[kind]) for kind, name in settings.components().items()))
 
 
-def load(kind: str, name: str, constants: Mapping[str, Any]) -> Any:
+def load(kind: str, name: str, constants: Mapping[str, Constant]) -> Any:
     """A component by its name, with `constants` in place of defaults. ToolError: no such component or constant."""
     component, protocol = _find(kind, name), PROTOCOLS[kind]
     members = [member for member in {**protocol.__annotations__, **vars(protocol)} if not member.startswith("_")]
@@ -50,9 +50,9 @@ def load(kind: str, name: str, constants: Mapping[str, Any]) -> Any:
 
 
 def _find(kind: str, name: str) -> Any:
-    known = COMPONENTS[kind]
-    if name in known:
-        module, _, attribute = known[name].partition(":")
+    built_in = COMPONENTS[kind]
+    if name in built_in:
+        module, _, attribute = built_in[name].partition(":")
         return getattr(importlib.import_module(f"{__package__}.{module}"), attribute)
     if ":" in name:
         return load_attribute(name, f"--{kind} {name}")
@@ -61,22 +61,22 @@ def _find(kind: str, name: str) -> Any:
     for point in entry_points(group=f"mletools.search.{kind}", name=name):
         return point.load()
     raise ToolError(
-        f"--{kind} {name}: known are {', '.join(known)}; one of your own is module:Name or path/to/file.py:Name"
+        f"--{kind} {name}: known are {', '.join(built_in)}; one of your own is module:Name or path/to/file.py:Name"
     )
 
 
-def constants_of(component: Any) -> dict[str, Any]:
+def constants_of(component: Any) -> dict[str, Constant]:
     """The constants of a component and their values: the fields of a dataclass."""
     return dataclasses.asdict(component) if dataclasses.is_dataclass(component) else {}  # type: ignore[arg-type]
 
 
-def read_constants(assignments: Sequence[str], names: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+def read_constants(assignments: Sequence[str], names: Mapping[str, str]) -> dict[str, dict[str, Constant]]:
     """{kind: {constant: value}} of texts like `paths.drafts=3`, or `drafts=3` if only one component has it.
 
     names: the components by kind. Values get the type of the default. ToolError: no such constant, or no such value.
     """
     defaults = {kind: constants_of(load(kind, name, {})) for kind, name in names.items()}
-    constants: dict[str, dict[str, Any]] = {}
+    constants: dict[str, dict[str, Constant]] = {}
     for text in assignments:
         key, equals, value = text.partition("=")
         kind, dot, constant = key.strip().rpartition(".")
@@ -89,7 +89,7 @@ def read_constants(assignments: Sequence[str], names: Mapping[str, str]) -> dict
     return constants
 
 
-def _typed(text: str, value: str, default: Any) -> Any:
+def _typed(text: str, value: str, default: Constant) -> Constant:
     if isinstance(default, bool):
         if value in ("true", "false"):
             return value == "true"

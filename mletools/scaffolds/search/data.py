@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import get_args
 
-from .graph import Details, Graph, Node
+from ...prompts import answers
+from ...records.rollout import Candidate, Choosing, Component, Operation, Origin, Stage, Trial
+from ..interface import RunResult
+from .graph import Details, Graph, Node, Problem
 
-# How a node is made: without parents; from one that works, or one that failed; from two; from the best of branches.
-OPERATIONS = ("draft", "improve", "debug", "crossover", "merge")
-STAGES = ("draft", "improvement", "ensemble", "merge")  # of a search, by the share of its budget that is used
-PARTS = ("DataLoadSpec", "FeatureEng", "Model", "Ensemble", "Workflow")  # parts of a program that hypotheses change
-AXES = {"alignment": 0.2, "impact": 0.4, "novelty": 0.2, "feasibility": 0.1, "risk_reward": 0.1}  # weights of scores
-# unanswered: unreadable answers, or the prompt was too long; debug: no debug run passed; slow: the full run would not
-# fit; failed: the run failed; invalid: the submission is; inauthentic: the submission is no model's prediction
-PROBLEMS = ("unanswered", "no_code", "debug", "slow", "failed", "invalid", "inauthentic", "no_score")
+PARTS: tuple[Component, ...] = get_args(Component)  # parts of a program that hypotheses change
+AXES = dict(zip(answers.AXES, (0.2, 0.4, 0.2, 0.1, 0.1), strict=True))  # weights of scores
 
 
 class Unanswered(Exception):
@@ -30,7 +27,7 @@ class Plan:
     """
 
     share: float
-    stage: str
+    stage: Stage
     guidance: str = ""
     full_seconds: float = 3600.0
     debug_seconds: float = 600.0
@@ -41,7 +38,7 @@ class Plan:
 class Expansion:
     """A node to make: its operation and its parents' numbers. It joins the branch of the first parent."""
 
-    operation: str
+    operation: Operation
     parents: tuple[int, ...] = ()
 
 
@@ -50,9 +47,9 @@ class Hypothesis:
     """A proposed change. component: one of PARTS. scores: on AXES, 1 to 10. origin: scenario or feedback."""
 
     text: str
-    component: str | None = None
+    component: Component | None = None
     challenge: str | None = None
-    origin: str | None = None
+    origin: Origin | None = None
     scores: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -63,7 +60,7 @@ class Idea:
     """
 
     hypothesis: Hypothesis
-    action: str | None = None
+    action: Choosing | None = None
     considered: tuple[Hypothesis, ...] = ()
     recalled: tuple[int, ...] = ()
     challenges: tuple[str, ...] = ()
@@ -107,15 +104,15 @@ class Brief:
 
 @dataclass(frozen=True)
 class Developed:
-    """The result of coding. result: Environment.run's of the full run, or None. problem: one of PROBLEMS; None: the
+    """The result of coding. result: Environment.run's of the full run, or None. problem: None: the
     submission is valid and authentic. trials: the runs before, {debug, status, duration_s, problem, estimated_s}. why:
     the problem in words.
     """
 
     code: str | None
-    result: Mapping[str, Any] | None
-    problem: str | None
-    trials: tuple[Mapping[str, Any], ...] = ()
+    result: RunResult | None
+    problem: Problem | None
+    trials: tuple[Trial, ...] = ()
     why: str = field(default="", compare=False)
 
 
@@ -128,4 +125,4 @@ class Choice:
 
     number: int | None
     how: str
-    candidates: tuple[Mapping[str, Any], ...] = ()
+    candidates: tuple[Candidate, ...] = ()

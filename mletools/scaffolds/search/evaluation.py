@@ -8,14 +8,17 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from ... import prompts
+from ...records.common import LongText
+from ...records.rollout import Candidate
+from ..interface import RunResult
 from ..messages import task_facts
 from .data import Choice, Developed, Unanswered
 from .graph import Graph, Node
 from .node_context import NodeContext
-from .replies import field_of, finite, json_in, number_of, wrong
+from .replies import Fields, Reading, fields_in, finite, wrong
 from .sections import experiment_line
 
 MARGIN = 1.1  # of the time that is reserved for running programs again
@@ -108,7 +111,7 @@ class Aggregated(Standard):
                 super().choose(graph, context).number,
                 f"{BEST}: no time was left to compare it with others on fresh rows",
             )
-        codes = [graph.details(node.number)["code"] for node in nodes]
+        codes = [graph.details(node.number)["code"] or "" for node in nodes]
         fresh = dict(zip((node.number for node in nodes), context.each(codes, self._score_again), strict=True))
         weighted = {
             node.number: self.fresh * score + (1 - self.fresh) * (node.score or 0.0)
@@ -126,7 +129,8 @@ class Aggregated(Standard):
         return Choice(top, how, _candidates(order, fresh))
 
     def _seconds(self, graph: Graph, node: Node) -> float:
-        return max(1, self.rounds) * float(graph.details(node.number)["execution"]["duration_s"])
+        execution = graph.details(node.number)["execution"]
+        return max(1, self.rounds) * (execution["duration_s"] if execution else 0.0)
 
     def _score_again(self, context: NodeContext, code: str) -> float | None:
         """The mean score on the fresh rows; None if a run has none."""
@@ -139,7 +143,7 @@ class Aggregated(Standard):
         return sum(scores) / len(scores)
 
 
-def reported(output: Mapping[str, Any]) -> float | None:
+def reported(output: LongText) -> float | None:
     """The score in a recorded output {head, tail, bytes}: that of the last line with the mark."""
     lines = output["head"].split("\n")
     if output["tail"]:  # the middle was not recorded, so the lines next to it may be incomplete
@@ -149,7 +153,7 @@ def reported(output: Mapping[str, Any]) -> float | None:
     return None if len(number) > MOST_DIGITS or "_" in number or not number.isascii() else finite(number)
 
 
-def held_out_score(result: Mapping[str, Any] | None) -> float | None:
+def held_out_score(result: RunResult | None) -> float | None:
     """The score of a run on its held-out rows; None: the run failed, or its submission is invalid."""
     if result is None or result["execution"]["status"] != "ok" or result["validation"] is None:
         return None
@@ -169,24 +173,24 @@ def candidates_of(graph: Graph, most: int) -> list[Node]:
     return list(candidates.values())
 
 
-def read_choice(text: str, numbers: set[int]) -> tuple[int, str]:
+def read_choice(text: str, numbers: set[int], notes: Reading | None = None) -> tuple[int, str]:
     """(experiment, why) of an answer to search-choose. ValueError, worded for the model: it is none of `numbers`."""
-    choice = json_in(text, dict, ("experiment",))
-    wanted, value = f"one of {', '.join(map(str, sorted(numbers)))}", field_of(choice, "experiment")
+    choice = fields_in(text, ("experiment",), notes)
+    wanted, value = f"one of {', '.join(map(str, sorted(numbers)))}", choice.get("experiment")
     try:
-        number = number_of({"experiment": _number_text(value)}, "experiment")
+        number = Fields({"experiment": _number_text(value)}, choice.notes).number("experiment")
     except ValueError:
         raise wrong("experiment", wanted, value) from None
     if number not in numbers:
         raise wrong("experiment", wanted, value)
-    why = choice.get("why")
+    why = choice.values.get("why")
     return int(number), " ".join(why.split())[:MOST_WHY] if isinstance(why, str) else ""
 
 
-def _number_text(value: Any) -> Any:
+def _number_text(value: object) -> object:
     """ "experiment 3" and "#3" as "3"; other values as they are."""
     return value[:80].strip().lower().removeprefix("experiment").lstrip(" #") if isinstance(value, str) else value
 
 
-def _candidates(nodes: Sequence[Node], fresh: Mapping[int, float | None]) -> tuple[Mapping[str, Any], ...]:
+def _candidates(nodes: Sequence[Node], fresh: Mapping[int, float | None]) -> tuple[Candidate, ...]:
     return tuple({"node": node.number, "score": node.score, "holdout": fresh.get(node.number)} for node in nodes)

@@ -6,15 +6,100 @@ incomplete last round, of a killed search, is dropped: its answers are on the ta
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Literal, NotRequired, TypedDict, TypeVar
+
+import msgspec
 
 from ...records.errors import ToolError
 from ...records.jsonl import dumps, loads
+from ...records.rollout import (
+    AnswerNote,
+    Choosing,
+    Component,
+    Execution,
+    Feedback,
+    Hypothesis,
+    Message,
+    Operation,
+    Origin,
+    Phase,
+    RunProblem,
+    Stage,
+    Trial,
+    TurnGrade,
+    Usage,
+)
 
-Details = Mapping[str, Any]  # of a node, see Graph.details
+Number = TypeVar("Number", int, float)
+# unanswered: unreadable answers, or the prompt was too long; debug: no debug run passed; slow: the full run would not
+# fit; failed: the run failed; invalid: the submission is; inauthentic: the submission is no model's prediction
+Problem = Literal["unanswered", "no_code"] | RunProblem
+
+
+class NodeIdea(TypedDict):
+    """What research came to; as in a SearchNode."""
+
+    challenge: str | None
+    origin: Origin | None
+    scores: dict[str, float]
+    action: Choosing | None
+    considered: list[Hypothesis]
+    recalled: list[int]
+    challenges: list[str]
+
+
+class Exchange(TypedDict):
+    """A conversation with a model. problem: why its answer could not be read."""
+
+    phase: Phase
+    role: str
+    who: str
+    messages: list[Message]
+    usage: Usage
+    problem: NotRequired[str]
+
+
+class Notes(TypedDict, total=False):
+    """Answers that were read leniently, and what a default replaced; each absent if there are none."""
+
+    lenient: list[AnswerNote]
+    fallbacks: list[AnswerNote]
+
+
+class Details(TypedDict):
+    """All that the graph keeps of a node; see Node."""
+
+    number: int
+    parents: list[int]
+    operation: Operation
+    branch: int
+    depth: int
+    repairs: int
+    round: int
+    hypothesis: str
+    component: Component | None
+    problem: Problem | None
+    why: str
+    score: float | None
+    lesson: str
+    stage: Stage
+    guidance: str
+    idea: NodeIdea
+    code: str | None
+    execution: Execution | None
+    validation: Feedback | None
+    grade: TurnGrade | None
+    trials: list[Trial]
+    usage: dict[Phase, Usage]
+    seconds: float
+    asked: list[Exchange]
+    lenient: NotRequired[list[AnswerNote]]
+    fallbacks: NotRequired[list[AnswerNote]]
+    elapsed: NotRequired[float]
+    """From the end of its round on."""
 
 
 @dataclass(frozen=True)
@@ -22,20 +107,20 @@ class Node:
     """The part of a node that stays in memory.
 
     branch: number of the draft that it descends from, by first parents. depth: steps from that draft. repairs: debug
-    steps in a row up to this node. problem: one of interfaces.PROBLEMS, or None; why: the problem in words. seconds: of
+    steps in a row up to this node. problem: of a node without a score; why: the problem in words. seconds: of
     its models and runs, added up. elapsed: on the search's clock at the end of its round.
     """
 
     number: int
     parents: tuple[int, ...]
-    operation: str
+    operation: Operation
     branch: int
     depth: int
     repairs: int
     round: int
     hypothesis: str
-    component: str | None
-    problem: str | None
+    component: Component | None
+    problem: Problem | None
     why: str
     score: float | None
     lesson: str
@@ -50,15 +135,15 @@ class Graph:
         self,
         path: Path,
         lower_is_better: bool,
-        told: Callable[[float], float] = lambda score: score,
-        most_told: int | None = None,
+        rounded: Callable[[float], float] = lambda score: score,
+        most_shown: int | None = None,
     ):
-        """told: a score as models are shown it; most_told: of so many nodes, the first with a score; None: of all."""
+        """rounded: a score as models are shown it; most_shown: of so many nodes, the first with a score; None: of all."""
         self.file, self.lower = path, lower_is_better
-        self._as_told, self._most_told = told, most_told
+        self._rounded, self._most_shown = rounded, most_shown
         self.nodes: list[Node] = []
-        self.spent: dict[str, dict[str, Any]] = {}  # by phase
-        self.spent_by_role: dict[str, dict[str, Any]] = {}  # of asking alone
+        self.spent: dict[Phase, Usage] = {}  # by phase
+        self.spent_by_role: dict[str, Usage] = {}  # of asking alone
         self._offsets: list[int] = []
         self._children: dict[int, list[int]] = {}
         self._reading = threading.Lock()
@@ -85,13 +170,13 @@ class Graph:
         """Number of rounds so far."""
         return self.nodes[-1].round + 1 if self.nodes else 0
 
-    def told(self, node: "Node | Details") -> float | None:
+    def shown_score(self, node: "Node | Details") -> float | None:
         """The score of a node, also of one that is not in the graph yet, as models are shown it; None: they are not."""
         number, score = (node.number, node.score) if isinstance(node, Node) else (node["number"], node["score"])
         if score is None:
             return None
         before = len(self.good(self.nodes[:number])) + max(0, number - len(self.nodes))  # those beside it may have one
-        return None if self._most_told is not None and before >= self._most_told else self._as_told(score)
+        return None if self._most_shown is not None and before >= self._most_shown else self._rounded(score)
 
     def gain(self, new: float, old: float) -> float:
         """How much better the score `new` is than `old`; negative if it is worse."""
@@ -131,11 +216,10 @@ class Graph:
             path_nodes.append(self.nodes[path_nodes[-1].parents[0]])
         return path_nodes[::-1]
 
-    def details(self, number: int) -> dict[str, Any]:
-        """The fields of Node and stage, guidance, idea, code, execution, validation, grade, trials, usage {phase: {prompt_tokens, completion_tokens, seconds, usd}}, asked (conversations)."""
+    def details(self, number: int) -> Details:
         with self._reading:
             self._file.seek(self._offsets[number])
-            details: dict[str, Any] = loads(self._file.readline())
+            details: Details = loads(self._file.readline())
         return details
 
     def add(self, new_nodes: Sequence[Details]) -> list[Node]:
@@ -159,8 +243,7 @@ class Graph:
         self._file.close()
 
     def _index(self, details: Details, offset: int) -> None:
-        kept = {field.name: details[field.name] for field in fields(Node)}
-        node = Node(**{**kept, "parents": tuple(details["parents"])})
+        node = msgspec.convert(details, Node)
         self.nodes.append(node)
         self._offsets.append(offset)
         for parent in dict.fromkeys(node.parents):
@@ -173,7 +256,7 @@ class Graph:
         """Index the nodes of the file, and cut off an incomplete last round."""
         self._file.seek(0)
         complete, offset = 0, 0
-        waiting: list[tuple[dict[str, Any], int]] = []
+        waiting: list[tuple[Details, int]] = []
         for number, line in enumerate(self._file, 1):
             try:
                 details = loads(line)
@@ -194,15 +277,33 @@ class Graph:
         self._file.seek(0, os.SEEK_END)
 
 
-def add_by_role(spent: dict[str, dict[str, Any]], asked: Iterable[Mapping[str, Any]]) -> None:
+def notes_of(details: Details) -> Notes:
+    """The notes on a node's answers."""
+    notes: Notes = {}
+    if "lenient" in details:
+        notes["lenient"] = details["lenient"]
+    if "fallbacks" in details:
+        notes["fallbacks"] = details["fallbacks"]
+    return notes
+
+
+def add_by_role(spent: dict[str, Usage], asked: Iterable[Exchange]) -> None:
     """Add what the answers of conversations (`asked` of a node) used to `spent`, by the role of the model."""
     for exchange in asked:
         spent[exchange["who"]] = added(spent.get(exchange["who"]), exchange["usage"])
 
 
-def added(before: Mapping[str, Any] | None, more: Mapping[str, Any]) -> dict[str, Any]:
+def added(before: Usage | None, more: Usage) -> Usage:
     """The sums of two usages; None for a sum with an unknown part."""
     if before is None:
-        return dict(more)
-    pairs = {name: (before[name], value) for name, value in more.items()}
-    return {name: None if None in pair else round(sum(pair), 9) for name, pair in pairs.items()}
+        return more.copy()
+    return {
+        "prompt_tokens": _sum(before["prompt_tokens"], more["prompt_tokens"]),
+        "completion_tokens": _sum(before["completion_tokens"], more["completion_tokens"]),
+        "seconds": round(before["seconds"] + more["seconds"], 9),
+        "usd": _sum(before["usd"], more["usd"]),
+    }
+
+
+def _sum(one: Number | None, other: Number | None) -> Number | None:
+    return None if one is None or other is None else round(one + other, 9)

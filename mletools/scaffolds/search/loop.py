@@ -11,13 +11,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
-from typing import Any
 
 from ...records.ids import derive_seed
+from ...records.rollout import Hypothesis as RecordedHypothesis
+from ...records.rollout import Phase, Usage
 from ..interface import SearchEnvironment
 from .components import Components
 from .data import Brief, Choice, Developed, Expansion, Hypothesis, Idea, Plan, Question, Unanswered
-from .graph import Graph, Node, add_by_role, added
+from .graph import Details, Graph, Node, Notes, add_by_role, added
 from .node_context import PHASES, NodeContext
 from .planning import stage_of
 from .sections import experiment_line, failed_attempts
@@ -51,7 +52,7 @@ class Search:
         path, resume = environment.graph()
         if not resume:
             path.unlink(missing_ok=True)
-        self.graph = Graph(path, job.task["metric"]["lower_is_better"], settings.told, settings.max_scores)
+        self.graph = Graph(path, job.task["metric"]["lower_is_better"], settings.rounded, settings.max_scores)
         self._outside: list[NodeContext] = []  # of nodes: the contexts of the beginning and the choice
         self._system = ""
         self._system = self._components.planning.begin(self._context_outside("begin"))
@@ -85,7 +86,9 @@ class Search:
         nodes = self._environment.at_once(lambda node: self._develop(plan, node), researched)
         slowest = max(node.context.clock - node.clock for node in researched)
         elapsed = round(self.clock + sum(node.clock for node in researched) + slowest, 4)
-        self.graph.add([{**node, "elapsed": elapsed} for node in nodes])
+        for details in nodes:
+            details["elapsed"] = elapsed
+        self.graph.add(nodes)
         self._environment.progress(len(nodes))
         for node in researched:
             node.context.done()
@@ -121,7 +124,7 @@ class Search:
         lessons = tuple(experiment_line(node, self.graph) for _, node in sorted(recalled.items()))
         return _Researched(number, context, expansion, idea, why, lessons, context.clock)
 
-    def _develop(self, plan: Plan, node: _Researched) -> dict[str, Any]:
+    def _develop(self, plan: Plan, node: _Researched) -> Details:
         """The development phase of a node: its details, without `elapsed`."""
         context, expansion, idea = node.context, node.expansion, node.idea
         if idea is None:
@@ -133,13 +136,13 @@ class Search:
             brief = Brief(self.graph, expansion, idea, plan, parents, node.lessons, reports, attempts)
             developed = self._components.coding.develop(context, brief)
         score = self._components.evaluation.score(developed) if developed.problem is None else None
-        result, hypothesis = developed.result or {}, idea.hypothesis
+        result, hypothesis = developed.result, idea.hypothesis
         parent = self.graph[expansion.parents[0]] if expansion.parents else None
-        considered = [
+        considered: list[RecordedHypothesis] = [
             {"text": other.text, "component": other.component, "scores": dict(other.scores)}
             for other in idea.considered
         ]
-        details = {
+        details: Details = {
             "number": node.number,
             "parents": list(expansion.parents),
             "operation": expansion.operation,
@@ -165,14 +168,19 @@ class Search:
                 "challenges": list(idea.challenges),
             },
             "code": developed.code,
-            **{name: result.get(name) for name in ("execution", "validation", "grade")},
-            "trials": [dict(trial) for trial in developed.trials],
+            "execution": result["execution"] if result else None,
+            "validation": result.get("validation") if result else None,
+            "grade": result.get("grade") if result else None,
+            "trials": list(developed.trials),
+            "usage": context.usage,
+            "seconds": 0.0,
+            "asked": context.asked,
         }
-        details["lesson"] = self._components.memory.lesson(context, self.graph, details)
+        lesson = self._components.memory.lesson(context, self.graph, details)
         seconds = round(context.seconds, 4)
-        return {**details, "usage": context.usage, "seconds": seconds, "asked": context.asked, **context.notes}
+        return {**details, "lesson": lesson, "usage": context.usage, "seconds": seconds, **context.notes}
 
-    def _parents(self, expansion: Expansion) -> tuple[dict[str, Any], ...]:
+    def _parents(self, expansion: Expansion) -> tuple[Details, ...]:
         return tuple(self.graph.details(number) for number in expansion.parents)
 
     def _context_outside(self, name: str) -> NodeContext:
@@ -205,19 +213,19 @@ class Search:
         begin, choice, *_ = [*(context.clock for context in self._outside), 0.0, 0.0]
         return (self.graph.elapsed or begin) + choice
 
-    def usage(self) -> dict[str, dict[str, Any]]:
-        """{phase: {prompt_tokens, completion_tokens, seconds, usd}} of the whole search so far."""
+    def usage(self) -> dict[Phase, Usage]:
+        """Of the whole search so far, by phase."""
         parts = [*(context.usage for context in self._outside), self.graph.spent]
         return {phase: reduce(added, [part[phase] for part in parts if phase in part]) for phase in PHASES}
 
-    def usage_by_role(self) -> dict[str, dict[str, Any]]:
+    def usage_by_role(self) -> dict[str, Usage]:
         """{role of a model: what its answers used in the whole search so far}; seconds of asking alone."""
         spent = dict(self.graph.spent_by_role)
         for context in self._outside:
             add_by_role(spent, context.asked)
         return spent
 
-    def notes(self) -> list[dict[str, list[dict[str, str]]]]:
+    def notes(self) -> list[Notes]:
         """The lenient readings and fallbacks outside of nodes."""
         return [context.notes for context in self._outside]
 

@@ -11,12 +11,12 @@ from ..messages import fenced
 from .data import Expansion, Similar, Unanswered
 from .graph import Details, Graph, Node
 from .node_context import NodeContext
-from .replies import flag_of, json_in, text_of
+from .replies import Reading, fields_in
 from .schedulers import drawn
 from .sections import (
     MOST_LESSON,
     MOST_TEXT,
-    NOT_TOLD,
+    NOT_SHOWN,
     experiment_line,
     outcome,
     own_branch,
@@ -135,7 +135,7 @@ class Kernel:
         beta = 0.0 if branch_best is None else self.beta
         base = branch_best.score or 0.0 if branch_best else 0.0
         deltas = [graph.gain(node.score or 0.0, base) for node in others]
-        found: dict[int, Node] = {}
+        drawn_nodes: dict[int, Node] = {}
         for text in dict.fromkeys(hypotheses) or [path[-1].hypothesis if path else ""]:
             cosines = (
                 similar(text, [node.hypothesis for node in others]) if others and text.strip() else [0.0] * len(others)
@@ -144,8 +144,8 @@ class Kernel:
                 potential(cosine, len(path), delta, self.alpha, beta, self.gamma)
                 for cosine, delta in zip(cosines, deltas, strict=True)
             ]
-            found.update({at: others[at] for at in draw(probabilities(potentials), self.drawn, rng)})
-        recalled = list(found.values())
+            drawn_nodes.update({at: others[at] for at in draw(probabilities(potentials), self.drawn, rng)})
+        recalled = list(drawn_nodes.values())
         if len(recalled) > self.drawn:
             recalled = rng.sample(recalled, self.drawn)
         return recalled if best is None or best in recalled else [*recalled, best]
@@ -178,9 +178,13 @@ def score_lesson(graph: Graph, node: Details) -> str:
     best, parent = graph.best(), graph[node["parents"][0]] if node["parents"] else None
     if best is None:
         return "the first with a score"
-    own, of_best, of_parent = graph.told(node), graph.told(best), None if parent is None else graph.told(parent)
+    own, of_best, of_parent = (
+        graph.shown_score(node),
+        graph.shown_score(best),
+        None if parent is None else graph.shown_score(parent),
+    )
     if own is None or of_best is None:
-        return NOT_TOLD
+        return NOT_SHOWN
     comparisons = []
     if of_parent is not None:
         comparisons.append(_comparison(graph.gain(own, of_parent), "its parent"))
@@ -204,8 +208,8 @@ def _changes(before: str | None, after: str) -> str:
     return fenced("\n".join(["--- parent", "+++ this", *lines])[:MOST_CHANGES], "diff") if lines else ""
 
 
-def read_lesson(text: str) -> str:
+def read_lesson(text: str, notes: Reading | None = None) -> str:
     """The lesson in an answer. ValueError, worded for the model."""
-    answer = json_in(text, dict, ("supported", "lesson"))
-    flag_of(answer, "supported")
-    return plain(text_of(answer, "lesson"), MOST_LESSON)
+    answer = fields_in(text, ("supported", "lesson"), notes)
+    answer.flag("supported")
+    return plain(answer.text("lesson"), MOST_LESSON)

@@ -1,22 +1,24 @@
 """The context of one node: asks models and runs programs, counts usage by phase, and keeps the conversations."""
 
 import random
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from ...records.ids import derive_seed
-from ..interface import SearchEnvironment
+from ...records.rollout import AnswerNote, Message, Phase, Usage
+from ..interface import Reply, RunResult, SearchEnvironment, usage_of
 from ..messages import task_prompt
 from ..reading import Answer, read_answer
+from .authenticity import inauthentic
 from .data import Unanswered
-from .graph import added
-from .replies import reading
+from .graph import Exchange, Notes, added
+from .replies import Reader, Reading
 from .settings import SearchJob
 
 T = TypeVar("T")
 Item = TypeVar("Item")
-PHASES = {"research": "researcher", "develop": "developer"}  # and the model role of each
-NO_USAGE = {"prompt_tokens": 0, "completion_tokens": 0, "seconds": 0.0, "usd": 0.0}
+PHASES: dict[Phase, str] = {"research": "researcher", "develop": "developer"}  # and the model role of each
+NO_USAGE: Usage = {"prompt_tokens": 0, "completion_tokens": 0, "seconds": 0.0, "usd": 0.0}
 CONSEQUENCES = {  # of a question without an answer that can be read
     "search-analysis": "no expert role in the prompts",
     "search-idea": "no hypothesis",
@@ -44,10 +46,10 @@ class NodeContext:
         self._parts = list[NodeContext]()
         self._seed = derive_seed(job.seed, "search", name)
         self.rng = random.Random(derive_seed(self._seed, "dice"))
-        self.asked: list[dict[str, Any]] = []
-        self.usage: dict[str, dict[str, Any]] = {phase: dict(NO_USAGE) for phase in PHASES}
-        self.lenient: list[dict[str, str]] = []  # {question, what} of answers that were read leniently
-        self.fallbacks: list[dict[str, str]] = []  # {question, what} of what a default replaced
+        self.asked: list[Exchange] = []
+        self.usage: dict[Phase, Usage] = {phase: NO_USAGE.copy() for phase in PHASES}
+        self.lenient: list[AnswerNote] = []  # {question, what} of answers that were read leniently
+        self.fallbacks: list[AnswerNote] = []  # {question, what} of what a default replaced
         self._runs = 0
         self._concurrent = 0.0  # seconds that were hidden by longer concurrent work
 
@@ -66,16 +68,16 @@ class NodeContext:
         """Time left on the clock, at least a second."""
         return float("inf") if self._seconds is None else max(1.0, self._seconds - self.clock)
 
-    def ask(self, phase: str, role: str, prompt: str) -> str:
+    def ask(self, phase: Phase, role: str, prompt: str) -> str:
         """The answer to a single prompt, of the prompt file `role`. Unanswered: it is too long for the model."""
         return str(self._ask(phase, role, [{"role": "user", "content": prompt}])["text"])
 
-    def answer(self, phase: str, role: str, prompt: str) -> Answer:
+    def answer(self, phase: Phase, role: str, prompt: str) -> Answer:
         """The plan and the program in the answer to a single prompt. Unanswered: as `ask`."""
         reply = self._ask(phase, role, [{"role": "user", "content": prompt}])
         return read_answer(reply["text"], reply["finish_reason"])
 
-    def read(self, phase: str, role: str, prompt: str, reader: Callable[[str], T]) -> T:
+    def read(self, phase: Phase, role: str, prompt: str, reader: Reader[T]) -> T:
         """The result of `reader` on the answer. After a ValueError the model gets its text, and one more attempt.
 
         Unanswered: the second answer could not be read either, or the prompt is too long. Lenient readings and
@@ -88,15 +90,15 @@ class NodeContext:
             self.fallbacks.append({"question": role, "what": f"{consequence}: {error}"})
             raise
 
-    def _read(self, phase: str, role: str, prompt: str, reader: Callable[[str], T]) -> T:
-        messages = [{"role": "user", "content": prompt}]
+    def _read(self, phase: Phase, role: str, prompt: str, reader: Reader[T]) -> T:
+        messages: list[Message] = [{"role": "user", "content": prompt}]
         for last in (False, True):
             reply = self._ask(phase, role, messages)
             try:
                 if reply["finish_reason"] == "length":
                     raise ValueError("your answer was cut off at the limit of its length: say it in fewer words")
-                with reading(last) as notes:
-                    result = reader(reply["text"])
+                notes = Reading(last)
+                result = reader(reply["text"], notes=notes)
                 if notes.lenient:
                     self.lenient.append({"question": role, "what": ", ".join(notes.lenient)})
                 self.fallbacks += [{"question": role, "what": what} for what in notes.fallbacks]
@@ -112,32 +114,41 @@ class NodeContext:
         raise AssertionError("the second answer returns or raises")
 
     @property
-    def notes(self) -> dict[str, list[dict[str, str]]]:
+    def notes(self) -> Notes:
         """The lenient readings and the fallbacks, each only if there are any."""
-        lists = {"lenient": self.lenient, "fallbacks": self.fallbacks}
-        return {name: list(notes) for name, notes in lists.items() if notes}
+        notes: Notes = {}
+        if self.lenient:
+            notes["lenient"] = list(self.lenient)
+        if self.fallbacks:
+            notes["fallbacks"] = list(self.fallbacks)
+        return notes
 
-    def _ask(self, phase: str, role: str, messages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        who = "policy" if getattr(self.job.settings, f"{phase}_model") is None else PHASES[phase]
-        sent = [dict(message) for message in messages]
+    def _ask(self, phase: Phase, role: str, messages: Sequence[Message]) -> Reply:
+        settings = self.job.settings
+        model = settings.research_model if phase == "research" else settings.develop_model
+        who = "policy" if model is None else PHASES[phase]
+        sent: list[Message] = [message.copy() for message in messages]
         if self.system:
             sent.insert(0, {"role": "system", "content": self.system})
-        seed, most = derive_seed(self._seed, "ask", len(self.asked)), self.job.settings.max_answer_tokens
+        seed, most = derive_seed(self._seed, "ask", len(self.asked)), settings.max_answer_tokens
         reply = self._environment.ask(who, role, sent, seed, None, most)
         if "refused" in reply:
             raise Unanswered(reply["refused"])
-        used = {name: reply[name] for name in NO_USAGE}
+        used = usage_of(reply)
         self.usage[phase] = added(self.usage[phase], used)
-        answer: dict[str, Any] = {"role": "assistant", "content": reply["text"], "loss": who == "policy"}
-        if reply.get("reasoning"):
-            answer["reasoning"] = reply["reasoning"]
-        if reply.get("token_ids") is not None and reply.get("prompt_token_ids") is not None:
-            sent[-1] = {**sent[-1], "token_ids": reply["prompt_token_ids"]}  # of the whole prompt
-            answer.update({name: reply[name] for name in ("token_ids", "logprobs") if reply.get(name) is not None})
+        answer: Message = {"role": "assistant", "content": reply["text"], "loss": who == "policy"}
+        if reasoning := reply.get("reasoning"):
+            answer["reasoning"] = reasoning
+        prompt_ids, ids, logprobs = reply.get("prompt_token_ids"), reply.get("token_ids"), reply.get("logprobs")
+        if ids is not None and prompt_ids is not None:
+            sent[-1]["token_ids"] = prompt_ids  # of the whole prompt
+            answer["token_ids"] = ids
+            if logprobs is not None:
+                answer["logprobs"] = logprobs
         self.asked.append({"phase": phase, "role": role, "who": who, "messages": [*sent, answer], "usage": used})
         return reply
 
-    def run(self, code: str, wall_s: float, *, debug: bool = False, rows: str = "validation") -> dict[str, Any]:
+    def run(self, code: str, wall_s: float, *, debug: bool = False, rows: str = "validation") -> RunResult:
         """The result of Environment.run, for at most wall_s seconds and the time left.
 
         debug: with the argument --debug. rows: the training rows that are held out and scored as `validation`: those of
@@ -174,9 +185,10 @@ class NodeContext:
             context.done()
         self._environment.done()
 
-    def inauthentic(self, code: str, result: Mapping[str, Any]) -> str | None:
-        """See Environment.inauthentic."""
-        return self._environment.inauthentic(code, result["execution"])
+    def inauthentic(self, code: str, result: RunResult) -> str | None:
+        """Why a program's submission is no model's prediction, in words; None where nothing speaks against it."""
+        columns, (submission, sample) = self.task["submission"], self._environment.submission(result["execution"])
+        return inauthentic(code, submission, sample, columns["id"], columns["target"])
 
     @property
     def task_text(self) -> str:

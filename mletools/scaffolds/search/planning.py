@@ -1,14 +1,14 @@
 """The planning components: limits of runs and guidance by the used share of the budget (R&D-Agent, 3.3 and E.1)."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from ... import prompts
+from ...records.rollout import Stage
 from ..messages import task_prompt
 from .data import Plan, Unanswered
 from .graph import Graph
 from .node_context import NodeContext
-from .replies import flag_of, json_in, text_of
+from .replies import Reading, fields_in
 
 DEBUG_SECONDS = 600.0  # of R&D-Agent's debug runs
 MODEL_FIRST = (
@@ -18,8 +18,8 @@ MODEL_FIRST = (
 ANALYSIS = {"task_type": 100, "data_type": 100, "summary": 1000, "data": 2000, "submission": 1000, "metric": 1000}
 
 
-def stage_of(share: float, draft: float = 0.1, ensemble: float = 0.7, merge: float = 0.8) -> str:
-    """One of interfaces.STAGES for a share of the budget. Constants are the shares where the next stage begins.
+def stage_of(share: float, draft: float = 0.1, ensemble: float = 0.7, merge: float = 0.8) -> Stage:
+    """The stage for a share of the budget. Constants are the shares where the next stage begins.
 
     R&D-Agent drafts in the first tenth, and may ensemble or merge from 70 % on; the time of its final merge is in
     hours.
@@ -38,7 +38,7 @@ class NoPlanning:
     def begin(self, context: NodeContext) -> str:
         return ""
 
-    def plan(self, graph: Graph, share: float, stage: str, full_seconds: float) -> Plan:
+    def plan(self, graph: Graph, share: float, stage: Stage, full_seconds: float) -> Plan:
         return Plan(share, stage, "", full_seconds, min(DEBUG_SECONDS, full_seconds))
 
 
@@ -65,16 +65,16 @@ class DynamicPlanning:
         if not self.role:
             return ""
         try:
-            analysis = context.read(
+            analysis, longer_limit = context.read(
                 "research", "search-analysis", task_prompt("search-analysis", context.job, context), read_analysis
             )
         except Unanswered:
             return ""
         most = context.job.settings.execution_seconds
-        advised = most if analysis.pop("longer_limit") else self.middle * most
+        advised = most if longer_limit else self.middle * most
         return prompts.render("search-role", **analysis, most=f"{most:.0f}", advised=f"{advised:.0f}")
 
-    def plan(self, graph: Graph, share: float, stage: str, full_seconds: float) -> Plan:
+    def plan(self, graph: Graph, share: float, stage: Stage, full_seconds: float) -> Plan:
         seconds = full_seconds * {"draft": self.early, "improvement": self.middle}.get(stage, 1.0)
         guidance = prompts.render(f"search-guidance-{stage}", seconds=f"{seconds:.0f}")
         if share < self.model_until:
@@ -83,10 +83,9 @@ class DynamicPlanning:
         return Plan(share, stage, guidance, seconds, debug_seconds)
 
 
-def read_analysis(text: str) -> dict[str, Any]:
-    """The fields of an answer to search-analysis. ValueError, worded for the model."""
-    answer = json_in(text, dict, ("longer_limit", *ANALYSIS))
-    longer_limit = flag_of(answer, "longer_limit")
+def read_analysis(text: str, notes: Reading | None = None) -> tuple[dict[str, str], bool]:
+    """(the texts of an answer to search-analysis, whether runs need a longer limit). ValueError, worded for the model."""
+    answer = fields_in(text, ("longer_limit", *ANALYSIS), notes)
+    longer_limit = answer.flag("longer_limit")
     # One line each: a heading in an answer would look like one of the prompt's own.
-    fields = {name: " ".join(text_of(answer, name, most).split()) for name, most in ANALYSIS.items()}
-    return {**fields, "longer_limit": longer_limit}
+    return {name: " ".join(answer.text(name, most).split()) for name, most in ANALYSIS.items()}, longer_limit

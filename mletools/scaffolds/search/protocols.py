@@ -9,6 +9,7 @@ import random
 from collections.abc import Sequence
 from typing import Protocol
 
+from ...records.rollout import Stage
 from .data import Brief, Choice, Developed, Expansion, Idea, Plan, Question, Similar
 from .graph import Details, Graph, Node
 from .node_context import NodeContext
@@ -18,7 +19,7 @@ class Planning(Protocol):
     def begin(self, context: NodeContext) -> str:
         """The system message of all prompts of the search, "" for none. May ask models."""
 
-    def plan(self, graph: Graph, share: float, stage: str, full_seconds: float) -> Plan:
+    def plan(self, graph: Graph, share: float, stage: Stage, full_seconds: float) -> Plan:
         """The plan of the next round. full_seconds: the user's limit of one run."""
 
 

@@ -7,15 +7,16 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar, get_args
 
 from ... import prompts
+from ...records.rollout import Choosing, Component, Origin
 from ..messages import fenced
 from .data import AXES, PARTS, Hypothesis, Idea, Question, Unanswered
 from .graph import Node
 from .memory import draw
 from .node_context import NodeContext
-from .replies import fall_back, field_of, index_of, json_in, label_of, number_of, text_of, wrong
+from .replies import Fields, Reader, Reading, fields_in, json_in, wrong
 from .sections import MOST_TEXT, experiment_line, listed, own_branch, parent_sections, plain
 
 OPERATION_TEXTS = {
@@ -27,9 +28,9 @@ OPERATION_TEXTS = {
 }
 STAGE_PROMPTS = {"draft": "draft", "improvement": "improvement", "ensemble": "merge", "merge": "merge"}
 T = TypeVar("T")
-ORIGINS = ("scenario", "feedback")
-ACTIONS = ("select", "modify", "create")
-PART_SYNONYMS = {  # other names of PARTS that leave no doubt
+ORIGINS: tuple[Origin, ...] = get_args(Origin)
+ACTIONS: tuple[Choosing, ...] = get_args(Choosing)
+PART_SYNONYMS: Mapping[str, Component] = {  # other names of PARTS that leave no doubt
     **dict.fromkeys(("data loading", "data loader", "load data", "data cleaning", "data splitting"), "DataLoadSpec"),
     **dict.fromkeys(("data load", "data load specification", "data loading specification"), "DataLoadSpec"),
     **dict.fromkeys(("feature", "features", "feature engineering", "feature extraction"), "FeatureEng"),
@@ -37,8 +38,12 @@ PART_SYNONYMS = {  # other names of PARTS that leave no doubt
     **dict.fromkeys(("ensembles", "ensembling", "ensemble of models", "blending", "stacking"), "Ensemble"),
     **dict.fromkeys(("workflows", "pipeline"), "Workflow"),
 }
-ACTION_SYNONYMS = {"selected": "select", "modified": "modify", "created": "create"}
-ORIGIN_SYNONYMS = {"scenarios": "scenario", "the scenario": "scenario", "the feedback": "feedback"}
+ACTION_SYNONYMS: Mapping[str, Choosing] = {"selected": "select", "modified": "modify", "created": "create"}
+ORIGIN_SYNONYMS: Mapping[str, Origin] = {
+    "scenarios": "scenario",
+    "the scenario": "scenario",
+    "the feedback": "feedback",
+}
 
 
 @dataclass(frozen=True)
@@ -47,7 +52,7 @@ class Challenge:
 
     text: str
     reason: str
-    origin: str
+    origin: Origin
 
 
 @dataclass(frozen=True)
@@ -103,7 +108,7 @@ class Scientific:
 
     def _select(
         self, context: NodeContext, question: Question, drawn: Sequence[Hypothesis], recalled: Sequence[Node]
-    ) -> tuple[str | None, Hypothesis]:
+    ) -> tuple[Choosing | None, Hypothesis]:
         """The virtual evaluation (algorithm 2). A single candidate needs no question."""
         candidates = list(drawn)
         for node in recalled:
@@ -184,7 +189,7 @@ def _sources(question: Question, drawn: int, candidates: int) -> str:
 
 def _ask(
     prompt: str,
-    reader: Callable[[str], T],
+    reader: Reader[T],
     context: NodeContext,
     question: Question,
     experiments: Sequence[Node],
@@ -213,60 +218,65 @@ def _ask(
     return context.read("research", prompt, prompts.render(prompt, **values, **more), reader)
 
 
-def read_idea(text: str) -> Hypothesis:
+def read_idea(text: str, notes: Reading | None = None) -> Hypothesis:
     """The hypothesis of an answer to search-idea. ValueError, worded for the model, here and below."""
-    return _hypothesis(json_in(text, dict, ("hypothesis", "component")))
+    return _hypothesis(fields_in(text, ("hypothesis", "component"), notes))
 
 
-def read_challenges(text: str, most: int) -> list[Challenge]:
+def read_challenges(text: str, most: int, notes: Reading | None = None) -> list[Challenge]:
     """The first `most` challenges of an answer."""
 
-    def read(item: dict[str, Any]) -> Challenge:
-        origin = label_of(item, "origin", ORIGINS, ORIGIN_SYNONYMS)
-        challenge, reason = (plain(text_of(item, name), MOST_TEXT) for name in ("challenge", "reason"))
+    def read(item: Fields) -> Challenge:
+        origin = item.label("origin", ORIGINS, ORIGIN_SYNONYMS)
+        challenge, reason = (plain(item.text(name), MOST_TEXT) for name in ("challenge", "reason"))
         return Challenge(challenge, reason, origin)
 
-    return _read_each(_objects(text, ("challenge", "reason", "origin"))[:most], read)
+    return _read_each(_objects(text, ("challenge", "reason", "origin"), notes)[:most], read)
 
 
-def read_hypotheses(text: str, challenges: Sequence[Challenge], most: int) -> list[Hypothesis]:
+def read_hypotheses(
+    text: str, challenges: Sequence[Challenge], most: int, notes: Reading | None = None
+) -> list[Hypothesis]:
     """The first `most` hypotheses of an answer, with scores clipped to 1 to 10."""
 
-    def read(item: dict[str, Any]) -> Hypothesis:
-        challenge = challenges[index_of(item, "challenge", len(challenges))]
-        scores = field_of(item, "scores")
+    def read(item: Fields) -> Hypothesis:
+        challenge = challenges[item.index("challenge", len(challenges))]
+        scores = item.get("scores")
         if not isinstance(scores, dict):
             raise wrong("scores", f"an object with {', '.join(AXES)}", scores)
-        clipped = {axis: max(1.0, min(10.0, number_of(scores, axis, (1, 10)))) for axis in AXES}
+        by_axis = Fields(scores, item.notes)
+        clipped = {axis: max(1.0, min(10.0, by_axis.number(axis, (1, 10)))) for axis in AXES}
         return replace(_hypothesis(item), challenge=challenge.text, origin=challenge.origin, scores=clipped)
 
-    return _read_each(_objects(text, ("hypothesis", "component", "challenge", "scores"))[:most], read)
+    return _read_each(_objects(text, ("hypothesis", "component", "challenge", "scores"), notes)[:most], read)
 
 
-def read_choice(text: str, candidates: Sequence[Hypothesis]) -> tuple[str, Hypothesis]:
+def read_choice(
+    text: str, candidates: Sequence[Hypothesis], notes: Reading | None = None
+) -> tuple[Choosing, Hypothesis]:
     """(action, hypothesis) of an answer; a selected candidate is not changed."""
-    answer = json_in(text, dict, ("action",))
-    action = label_of(answer, "action", ACTIONS, ACTION_SYNONYMS)
+    answer = fields_in(text, ("action",), notes)
+    action = answer.label("action", ACTIONS, ACTION_SYNONYMS)
     if action == "create":
         return action, _hypothesis(answer)
-    base = candidates[index_of(answer, "candidate", len(candidates))]
+    base = candidates[answer.index("candidate", len(candidates))]
     if action == "select":
         return action, base
     return action, replace(_hypothesis(answer), challenge=base.challenge, origin=base.origin)
 
 
-def _hypothesis(answer: dict[str, Any]) -> Hypothesis:
+def _hypothesis(answer: Fields) -> Hypothesis:
     """The hypothesis of an object. A component that stays in doubt in the last answer is left out, and that is noted."""
-    text = plain(text_of(answer, "hypothesis"), MOST_TEXT)
+    text = plain(answer.text("hypothesis"), MOST_TEXT)
     try:
-        return Hypothesis(text, label_of(answer, "component", PARTS, PART_SYNONYMS))
+        return Hypothesis(text, answer.label("component", PARTS, PART_SYNONYMS))
     except ValueError as error:
-        if not fall_back(f"no component: {error}"):
+        if not answer.notes.fall_back(f"no component: {error}"):
             raise
         return Hypothesis(text)
 
 
-def _read_each(items: Sequence[dict[str, Any]], read: Callable[[dict[str, Any]], T]) -> list[T]:
+def _read_each(items: Sequence[Fields], read: Callable[[Fields], T]) -> list[T]:
     """The results for all items. In the last answer, items that cannot be read are left out, and that is noted."""
     results, first = list[T](), None
     for number, item in enumerate(items, 1):
@@ -274,15 +284,16 @@ def _read_each(items: Sequence[dict[str, Any]], read: Callable[[dict[str, Any]],
             results.append(read(item))
         except ValueError as error:
             first = first or ValueError(f"item {number} of the list: {error}")
-            if not fall_back(f"item {number} was left out: {error}"):
+            if not item.notes.fall_back(f"item {number} was left out: {error}"):
                 raise first from None
     if first is not None and not results:
         raise first
     return results
 
 
-def _objects(text: str, fields: Sequence[str]) -> list[dict[str, Any]]:
-    answer = json_in(text, list, fields)
+def _objects(text: str, fields: Sequence[str], notes: Reading | None) -> list[Fields]:
+    notes = notes or Reading()
+    answer = json_in(text, list, fields, notes)
     if not answer or not all(isinstance(item, dict) for item in answer):
         raise ValueError(f'the list has to hold objects, each with a "{fields[0]}"')
-    return list(answer)
+    return [Fields(item, notes) for item in answer]

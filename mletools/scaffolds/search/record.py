@@ -2,20 +2,15 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Literal
 
 from ...records.ids import content_id
+from ...records.rollout import Phase, PhaseUsage, Rollout, Search, SearchNode, Turn, Usage
 from ..episode import NOTHING_RAN
 from .data import Choice
-from .graph import Details, Graph, added
-from .settings import COMPONENTS, SearchJob
-
-NODE_FIELDS = (
-    *("number", "parents", "branch", "depth", "repairs", "round", "stage"),
-    *("hypothesis", "component", "why", "score", "lesson", "trials"),
-)
-
-NOTES = ("lenient", "fallbacks")  # absent if there are none
+from .graph import Details, Exchange, Graph, Notes, added, notes_of
+from .settings import SearchJob
 
 
 def search_record(
@@ -23,134 +18,148 @@ def search_record(
     task: str,
     graph: Graph,
     choice: Choice,
-    usage: Mapping[str, Mapping[str, Any]],
-    by_role: Mapping[str, Mapping[str, Any]],
+    usage: Mapping[Phase, Usage],
+    by_role: Mapping[str, Usage],
     clock: float,
-    notes: Sequence[Mapping[str, Any]] = (),
-) -> dict[str, Any]:
+    notes: Sequence[Notes] = (),
+) -> Rollout:
     """The rollout of a search that took `clock` seconds on its clock, with the text `task` as its message.
 
-    Lineage is left empty.
-
-    usage: by phase, of models and programs. by_role: of the models' answers, by role.
-    notes: {lenient, fallbacks} outside of nodes, each a list of {question, what}.
+    usage: by phase, of models and programs. by_role: of the models' answers, by role. notes: on answers outside of nodes.
     """
     settings = job.settings
     chosen = None if choice.number is None else graph.details(choice.number)
     total = added(usage["research"], usage["develop"])
-    return {
-        **_head(job, job.id, job.group, job.group_size),
-        "messages": [{"role": "user", "content": task}],
-        "turns": [_turn(graph.details(number), graph) for number in range(len(graph))],
-        "usage": {**total, "seconds": round(total["seconds"], 4)},
-        "usage_by_role": {role: {**used, "seconds": round(used["seconds"], 4)} for role, used in by_role.items()},
-        "stop_reason": "finished",
-        "code": None if chosen is None else chosen["code"],
-        "validation": None if chosen is None else chosen["validation"],
-        "search": {
-            "preset": settings.preset,
-            "components": {
-                kind: {"name": getattr(settings, kind), "constants": settings.constants[kind]} for kind in COMPONENTS
-            },
-            "chosen": choice.number,
-            "how": choice.how,
-            "candidates": [dict(candidate) for candidate in choice.candidates],
-            "budget": {"seconds": settings.max_seconds, "nodes": settings.max_turns, "usd": settings.max_usd},
-            "elapsed_s": round(clock, 4),
-            "cost": {phase: dict(used) for phase, used in usage.items()},
-            **_note_counts(graph, notes),
+    search: Search = {
+        "preset": settings.preset,
+        "components": {
+            kind: {"name": name, "constants": settings.constants[kind]} for kind, name in settings.components().items()
         },
-        "execution": dict(NOTHING_RAN) if chosen is None else chosen["execution"],
+        "chosen": choice.number,
+        "how": choice.how,
+        "candidates": list(choice.candidates),
+        "budget": {"seconds": settings.max_seconds, "nodes": settings.max_turns, "usd": settings.max_usd},
+        "elapsed_s": round(clock, 4),
+        "cost": _cost(usage),
     }
+    counts = _note_counts(graph, notes)
+    if counts["lenient"]:
+        search["lenient"] = counts["lenient"]
+    if counts["fallbacks"]:
+        search["fallbacks"] = counts["fallbacks"]
+    return job.rollout(
+        settings=settings.as_record(),
+        messages=[{"role": "user", "content": task}],
+        turns=[_turn(graph.details(number), graph) for number in range(len(graph))],
+        usage=_rounded(total),
+        usage_by_role={role: _rounded(used) for role, used in by_role.items()},
+        stop_reason="finished",
+        code=None if chosen is None else chosen["code"],
+        validation=None if chosen is None else chosen["validation"],
+        search=search,
+        execution=(chosen and chosen["execution"]) or NOTHING_RAN.copy(),
+    )
 
 
-def _note_counts(graph: Graph, notes: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, int]]:
-    """{lenient, fallbacks}: their numbers by question, in nodes and outside of them; only those that are not zero."""
-    counts = {name: Counter[str]() for name in NOTES}
-    for holder in (*notes, *(graph.details(number) for number in range(len(graph)))):
-        for name, count in counts.items():
-            count.update(note["question"] for note in holder.get(name, ()))
-    return {name: dict(sorted(count.items())) for name, count in counts.items() if count}
+def _cost(usage: Mapping[Phase, Usage]) -> PhaseUsage:
+    return {"research": usage["research"], "develop": usage["develop"]}
 
 
-def _turn(node: Details, graph: Graph) -> dict[str, Any]:
+def _rounded(used: Usage) -> Usage:
+    return {**used, "seconds": round(used["seconds"], 4)}
+
+
+def _note_counts(graph: Graph, notes: Sequence[Notes]) -> dict[Literal["lenient", "fallbacks"], dict[str, int]]:
+    """The numbers of notes by question, in nodes and outside of them."""
+    lenient, fallbacks = Counter[str](), Counter[str]()
+    for each in (*notes, *(notes_of(graph.details(number)) for number in range(len(graph)))):
+        lenient.update(note["question"] for note in each.get("lenient", ()))
+        fallbacks.update(note["question"] for note in each.get("fallbacks", ()))
+    return {"lenient": dict(sorted(lenient.items())), "fallbacks": dict(sorted(fallbacks.items()))}
+
+
+def _turn(details: Details, graph: Graph) -> Turn:
     """A node as a turn of the record, without its conversations."""
-    told = graph.told(node)
-    turn = {
-        "action": node["operation"],
-        "duration_s": node["seconds"],
-        "problem": node["problem"],
-        "usage": added(node["usage"]["research"], node["usage"]["develop"]),
-        **{name: node[name] for name in ("code", "validation", "grade")},
-        **({"shown_score": told} if told is not None else {}),
-        "node": {
-            **{name: node[name] for name in NODE_FIELDS},
-            **node["idea"],
-            **{name: node[name] for name in NOTES if name in node},
-            "elapsed_s": node["elapsed"],
-            "cost": node["usage"],
-        },
+    shown_score = graph.shown_score(details)
+    node: SearchNode = {
+        "number": details["number"],
+        "parents": details["parents"],
+        "branch": details["branch"],
+        "depth": details["depth"],
+        "repairs": details["repairs"],
+        "round": details["round"],
+        "stage": details["stage"],
+        "hypothesis": details["hypothesis"],
+        "component": details["component"],
+        "why": details["why"],
+        "score": details["score"],
+        "lesson": details["lesson"],
+        "trials": details["trials"],
+        **details["idea"],
+        **notes_of(details),
+        "elapsed_s": details["elapsed"],
+        "cost": _cost(details["usage"]),
     }
-    return turn if node["execution"] is None else {**turn, "execution": node["execution"]}
+    turn: Turn = {
+        "action": details["operation"],
+        "duration_s": details["seconds"],
+        "problem": details["problem"],
+        "usage": added(details["usage"]["research"], details["usage"]["develop"]),
+        "code": details["code"],
+        "validation": details["validation"],
+        "grade": details["grade"],
+    }
+    if shown_score is not None:
+        turn["shown_score"] = shown_score
+    turn["node"] = node
+    if details["execution"] is not None:
+        turn["execution"] = details["execution"]
+    return turn
 
 
-def step_records(job: SearchJob, graph: Graph) -> Iterator[dict[str, Any]]:
+def step_records(job: SearchJob, graph: Graph) -> Iterator[Rollout]:
     """A rollout for each answer of the policy in the graph, with the result of its node. Lineage is left empty."""
     for number in range(len(graph)):
         node = graph.details(number)
-        before = graph.details(node["parents"][0]) if node["parents"] else {}
+        parent = graph.details(node["parents"][0]) if node["parents"] else None
         for index, exchange in enumerate(node["asked"]):
             if exchange["who"] == "policy":
-                yield _step(job, node, before, index, exchange)
+                yield _step(job, node, parent, index, exchange)
 
 
-def _step(job: SearchJob, node: Details, before: Details, index: int, exchange: dict[str, Any]) -> dict[str, Any]:
+def _step(job: SearchJob, node: Details, parent: Details | None, index: int, exchange: Exchange) -> Rollout:
     id = content_id(job.id, "step", node["number"], index)
-    malformed, seconds = bool(exchange.get("problem")), round(exchange["usage"]["seconds"], 4)
-    usage = {**exchange["usage"], "seconds": seconds}
-    return {
-        **_head(job, id, id, 1),
-        "messages": exchange["messages"],
-        "turns": [
+    malformed, usage = bool(exchange.get("problem")), _rounded(exchange["usage"])
+    grade, validation = (parent["grade"], parent["validation"]) if parent else (None, None)
+    return replace(job, id=id, group=id, group_size=1).rollout(
+        settings=job.settings.as_record(),
+        messages=exchange["messages"],
+        turns=[
             {
                 "action": exchange["role"].removeprefix("search-"),
-                "duration_s": seconds,
+                "duration_s": usage["seconds"],
                 "message": len(exchange["messages"]) - 1,
                 "problem": "malformed" if malformed else None,
                 "usage": usage,
             }
         ],
-        "usage": usage,
-        "usage_by_role": {"policy": usage},
-        "state": {
-            "score": (before.get("grade") or {}).get("score"),
-            "validation": (before.get("validation") or {}).get("score"),
-            "code": before.get("code"),
+        usage=usage,
+        usage_by_role={"policy": usage},
+        state={
+            "score": grade.get("score") if grade else None,
+            "validation": validation["score"] if validation else None,
+            "code": parent["code"] if parent else None,
         },
-        "step": {
+        step={
             "search": job.id,
             "node": node["number"],
             "operation": node["operation"],
             "phase": exchange["phase"],
             "role": exchange["role"],
         },
-        "format_rate": 0.0 if malformed else 1.0,
-        "stop_reason": "format" if malformed else "finished",
-        "code": node["code"],
-        "validation": node["validation"],
-        "execution": dict(NOTHING_RAN) if node["execution"] is None else node["execution"],
-    }
-
-
-def _head(job: SearchJob, id: str, group: str, group_size: int) -> dict[str, Any]:
-    return {
-        "kind": "rollout",
-        "version": 1,
-        "id": id,
-        "lineage": [],
-        "task": job.task,
-        "group": group,
-        "group_size": group_size,
-        **{name: getattr(job, name) for name in ("sample", "seed", "scaffold", "policy")},
-        "settings": job.settings.as_record(),
-    }
+        format_rate=0.0 if malformed else 1.0,
+        stop_reason="format" if malformed else "finished",
+        code=node["code"],
+        validation=node["validation"],
+        execution=node["execution"] or NOTHING_RAN.copy(),
+    )

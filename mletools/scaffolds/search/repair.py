@@ -94,7 +94,7 @@ def _string_end(text: str, begin: int, quote: str) -> int | None:
     return None
 
 
-def _repaired(text: str) -> Any:
+def _repaired(text: str) -> object:
     from json_repair import repair_json
 
     try:
@@ -103,14 +103,14 @@ def _repaired(text: str) -> Any:
         return None
 
 
-def _plausible(value: Any) -> bool:
+def _plausible(value: object) -> bool:
     """Whether all names of objects look like names: a text that was split at its inner quotes has others."""
     if isinstance(value, dict):
         return all(isinstance(name, str) and _KEY.fullmatch(name) and _plausible(value[name]) for name in value)
     return all(map(_plausible, value)) if isinstance(value, list) else True
 
 
-def _keeps_words(text: str, value: Any) -> bool:
+def _keeps_words(text: str, value: object) -> bool:
     """Whether the repair lost no word: json-repair drops text between inner quotes. Not known of a text with comments."""
     if _COMMENT.search(text):
         return True

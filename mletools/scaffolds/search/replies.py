@@ -4,22 +4,20 @@ The prompts ask for reasoning and then one block of JSON; JSON alone, or among w
 have the fields the last counts, which is noted. JSON with faults is repaired (see repair), and labels,
 numbers and flags are read leniently where there is no doubt; both are noted. Errors are worded for the model.
 
-Notes say what was not in the form that was asked for, and what was replaced by a default. NodeContext.read opens a Reading
-around each reader; readers and the functions below add to it. Outside of one, notes are dropped.
+A Reading notes what was not in the form that was asked for, and what was replaced by a default.
 """
 
 import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
+from ...records.common import LongText
 from ..messages import one_line
-from ..reading import after_thinking, valid_text
+from ..reading import TOO_DEEP, after_thinking, json_at, valid_text
 from .repair import repaired_values
 
 MOST_TRIED = 200  # brackets at which reading a value is tried
@@ -37,6 +35,10 @@ _NUMBER = re.compile(
 _FLAGS = {"yes": True, "true": True, "no": False, "false": False}
 
 
+Label = TypeVar("Label", bound=str)
+Value = TypeVar("Value", covariant=True)
+
+
 @dataclass
 class Reading:
     """The notes on one answer. last: no correction follows, so a default is better than no answer."""
@@ -45,57 +47,43 @@ class Reading:
     lenient: list[str] = field(default_factory=list)
     fallbacks: list[str] = field(default_factory=list)
 
+    def note(self, how: str) -> None:
+        """Note that a value was not in the form that was asked for, and how it was read."""
+        if how not in self.lenient:
+            self.lenient.append(how)
 
-_current: ContextVar[Reading | None] = ContextVar("reading", default=None)
-
-
-@contextmanager
-def reading(last: bool) -> Iterator[Reading]:
-    """Collect the notes of the readers in the block."""
-    notes = Reading(last)
-    token = _current.set(notes)
-    try:
-        yield notes
-    finally:
-        _current.reset(token)
+    def fall_back(self, what: str) -> bool:
+        """Whether a default may replace a value, which is noted then: only in the last answer."""
+        if self.last and what not in self.fallbacks:
+            self.fallbacks.append(what)
+        return self.last
 
 
-def read_leniently(how: str) -> None:
-    """Note that a value was not in the form that was asked for, and how it was read."""
-    notes = _current.get()
-    if notes is not None and how not in notes.lenient:
-        notes.lenient.append(how)
+class Reader(Protocol[Value]):
+    """Reads an answer. ValueError, worded for the model: it cannot."""
+
+    def __call__(self, text: str, *, notes: Reading) -> Value: ...
 
 
-def fall_back(what: str) -> bool:
-    """Whether a default may replace a value, which is noted then: only in the last answer."""
-    notes = _current.get()
-    if notes is None or not notes.last:
-        return False
-    if what not in notes.fallbacks:
-        notes.fallbacks.append(what)
-    return True
-
-
-def json_in(text: str, kind: type, fields: Sequence[str] = ()) -> Any:
+def json_in(text: str, kind: type, fields: Sequence[str] = (), notes: Reading | None = None) -> Any:
     """The last value of `kind` (dict or list) that has the fields in an answer; else the longest. ValueError: none.
 
     Values in fences come first. A list may be the only one in an object. fields: what the object, or each object of the
     list, has to have; a value that lacks them is only taken if there is no other. JSON that can be read as it stands
     comes before repaired JSON.
     """
-    answer = after_thinking(text)
+    answer, notes = after_thinking(text), notes or Reading()
     sources = [list(_fenced(answer)), [answer]]
     other = None
     for parts in sources:
-        value = _chosen(map(_values, parts), kind, fields)
+        value = _chosen(map(_values, parts), kind, fields, notes)
         if value is not None and _has_fields(value, fields):
             return value
         other = value if other is None else other
     for parts in sources:
-        value = _chosen((repaired_values(part.rstrip().removesuffix("```")) for part in parts), kind, fields)
+        value = _chosen((repaired_values(part.rstrip().removesuffix("```")) for part in parts), kind, fields, notes)
         if value is not None and _has_fields(value, fields):
-            read_leniently("JSON was repaired")
+            notes.note("JSON was repaired")
             return value
     if other is not None:
         return other
@@ -104,7 +92,13 @@ def json_in(text: str, kind: type, fields: Sequence[str] = ()) -> Any:
     )
 
 
-def _chosen(values: Iterable[Iterator[tuple[int, Any]]], kind: type, fields: Sequence[str]) -> Any:
+def fields_in(text: str, names: Sequence[str], notes: Reading | None = None) -> "Fields":
+    """The object with the fields `names` in an answer; see json_in."""
+    notes = notes or Reading()
+    return Fields(json_in(text, dict, names, notes), notes)
+
+
+def _chosen(values: Iterable[Iterator[tuple[int, Any]]], kind: type, fields: Sequence[str], notes: Reading) -> Any:
     """The last value of a kind with the fields; without fields, or a value that has them, the longest; None: none."""
     pairs = list(chain.from_iterable(values))
     sized = [(size, value) for size, value in pairs if isinstance(value, kind)]
@@ -118,12 +112,12 @@ def _chosen(values: Iterable[Iterator[tuple[int, Any]]], kind: type, fields: Seq
     complete = [value for _, value in sized if fields and _has_fields(value, fields)]
     if complete:
         if any(value != complete[-1] for value in complete):
-            read_leniently("the last of several JSON values")
+            notes.note("the last of several JSON values")
         return complete[-1]
     return max(sized, key=lambda size_and_value: size_and_value[0])[1] if sized else None
 
 
-def _has_fields(value: Any, fields: Sequence[str]) -> bool:
+def _has_fields(value: object, fields: Sequence[str]) -> bool:
     """Whether an object, or each object of a list that is not empty, has all fields."""
     if not fields:
         return True
@@ -139,11 +133,9 @@ def _json_fault(answer: str) -> str:
     if opening is None:
         return ""
     try:
-        json.JSONDecoder(strict=False).raw_decode(answer, opening.start())
+        json_at(answer, opening.start())
     except json.JSONDecodeError as error:
-        return f": {error.msg} (line {error.lineno}, column {error.colno})"
-    except RecursionError:
-        return ": too many brackets within brackets"
+        return f": {error.msg}" + (f" (line {error.lineno}, column {error.colno})" if error.msg != TOO_DEEP else "")
     return ""
 
 
@@ -165,7 +157,6 @@ def _fenced(text: str) -> Iterator[str]:
 
 def _values(text: str) -> Iterator[tuple[int, Any]]:
     """(length in characters, value) of each outermost JSON object and list in a text."""
-    decoder = json.JSONDecoder(strict=False)
     at, budget = 0, MOST_READ * len(text)
     for _ in range(MOST_TRIED):
         opening = _OPENING.search(text, at)
@@ -173,103 +164,107 @@ def _values(text: str) -> Iterator[tuple[int, Any]]:
             return
         at = opening.start()
         try:
-            value, end = decoder.raw_decode(text, at)
-        except (ValueError, RecursionError) as error:
-            budget -= (error.pos if isinstance(error, json.JSONDecodeError) else len(text)) - at
+            value, end = json_at(text, at)
+        except json.JSONDecodeError as error:
+            budget -= error.pos - at
             at += 1
             continue
         yield end - at, value
         at = end
 
 
-def text_of(answer: Mapping[str, Any], name: str, most: int = 2000) -> str:
-    """A field that has to be text and not empty, cut at `most` characters. ValueError: it is not."""
-    value = field_of(answer, name)
-    if not isinstance(value, str) or not value.strip():
-        raise wrong(name, "a text", value)
-    return valid_text(value).strip()[:most]
+@dataclass(frozen=True)
+class Fields:
+    """An object in an answer. The methods read a field, and note what they read leniently. ValueError: it is not so."""
 
+    values: Mapping[str, object]
+    notes: Reading = field(default_factory=Reading)
 
-def flag_of(answer: Mapping[str, Any], name: str) -> bool:
-    """A field that has to be true or false; "yes" and "no" are read as such. ValueError: it is not."""
-    value = field_of(answer, name)
-    if isinstance(value, bool):
-        return value
-    flag = _FLAGS.get(value.strip(" \t\n.\"'").lower()) if isinstance(value, str) else None
-    if flag is None:
-        raise wrong(name, "true or false", value)
-    read_leniently(f'"{name}"')
-    return flag
+    def get(self, name: str) -> object:
+        """A field by its name, whatever its case, blanks, hyphens and underscores; None: there is none."""
+        if name in self.values:
+            return self.values[name]
+        key = _key(self.values, name)
+        if key is None:
+            return None
+        self.notes.note(f'the name "{name}"')
+        return self.values[key]
 
+    def text(self, name: str, most: int = 2000) -> str:
+        """A field that has to be text and not empty, cut at `most` characters."""
+        value = self.get(name)
+        if not isinstance(value, str) or not value.strip():
+            raise wrong(name, "a text", value)
+        return valid_text(value).strip()[:most]
 
-def number_of(answer: Mapping[str, Any], name: str, bounds: tuple[int, int] | None = None) -> float:
-    """A field that has to be a finite number; "8", "8 (high)", and of 1 to 10 "8/10" are read too. ValueError: it is not.
-
-    bounds: named in the error, and the upper one may stand behind the number; the number is not clipped.
-    """
-    value = field_of(answer, name)
-    if isinstance(value, str) and (match := _NUMBER.fullmatch(" ".join(value[:200].split()))) is not None:
-        most = None if match.group(2) is None else float(match.group(2))
-        number = finite(match.group(1))
-        if most is None or (bounds is not None and most == bounds[1] and number is not None and number <= most):
-            read_leniently(f'"{name}"')
-            return float(match.group(1))
-    number = finite(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
-    if number is None:
-        raise wrong(name, "a number" + (f" from {bounds[0]} to {bounds[1]}" if bounds else ""), value)
-    return number
-
-
-def index_of(answer: Mapping[str, Any], name: str, number: int) -> int:
-    """A field that has to be a whole number below `number`; "1", 1.0 and "NAME 1" are read too. ValueError: it is not."""
-    value = field_of(answer, name)
-    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-        index = None
-    elif isinstance(value, int):
-        index = value
-    else:
-        text = value.strip().lower().removeprefix(name).strip(" #") if isinstance(value, str) else value
-        as_number = finite(text) if not isinstance(text, str) or re.fullmatch(r"[0-9]{1,6}(\.0)?", text) else None
-        index = int(as_number) if as_number is not None and as_number.is_integer() else None
-        if index is not None and 0 <= index < number:
-            read_leniently(f'"{name}"')
-    if index is None or not 0 <= index < number:
-        raise wrong(name, f"a number from 0 to {number - 1}", value)
-    return index
-
-
-def label_of(
-    answer: Mapping[str, Any], name: str, labels: Sequence[str], synonyms: Mapping[str, str] | None = None
-) -> str:
-    """A field that has to be one of `labels`, whatever its case, blanks, hyphens and underscores. ValueError: it is not.
-
-    synonyms: {other word: label}.
-    """
-    value = field_of(answer, name)
-    if isinstance(value, str):
-        if value in labels:
+    def flag(self, name: str) -> bool:
+        """A field that has to be true or false; "yes" and "no" are read as such."""
+        value = self.get(name)
+        if isinstance(value, bool):
             return value
-        known = {_plain(word): label for word, label in (synonyms or {}).items()}
-        known.update({_plain(label): label for label in labels})
-        label = known.get(_plain(value[:200].strip(" \t\n.\"'`*")))
-        if label is not None:
-            read_leniently(f'"{name}"')
-            return label
-    raise wrong(name, f"one of {', '.join(labels)}" if len(labels) > 3 else _either(labels), value)
+        flag = _FLAGS.get(value.strip(" \t\n.\"'").lower()) if isinstance(value, str) else None
+        if flag is None:
+            raise wrong(name, "true or false", value)
+        self._note(name)
+        return flag
+
+    def number(self, name: str, bounds: tuple[int, int] | None = None) -> float:
+        """A field that has to be a finite number; "8", "8 (high)", and of 1 to 10 "8/10" are read too.
+
+        bounds: named in the error, and the upper one may stand behind the number; the number is not clipped.
+        """
+        value = self.get(name)
+        if isinstance(value, str) and (match := _NUMBER.fullmatch(" ".join(value[:200].split()))) is not None:
+            most = None if match.group(2) is None else float(match.group(2))
+            number = finite(match.group(1))
+            if most is None or (bounds is not None and most == bounds[1] and number is not None and number <= most):
+                self._note(name)
+                return float(match.group(1))
+        number = finite(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+        if number is None:
+            raise wrong(name, "a number" + (f" from {bounds[0]} to {bounds[1]}" if bounds else ""), value)
+        return number
+
+    def index(self, name: str, number: int) -> int:
+        """A field that has to be a whole number below `number`; "1", 1.0 and "NAME 1" are read too."""
+        value = self.get(name)
+        if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+            index = None
+        elif isinstance(value, int):
+            index = value
+        else:
+            text = value.strip().lower().removeprefix(name).strip(" #") if isinstance(value, str) else value
+            as_number = finite(text) if not isinstance(text, str) or re.fullmatch(r"[0-9]{1,6}(\.0)?", text) else None
+            index = int(as_number) if as_number is not None and as_number.is_integer() else None
+            if index is not None and 0 <= index < number:
+                self._note(name)
+        if index is None or not 0 <= index < number:
+            raise wrong(name, f"a number from 0 to {number - 1}", value)
+        return index
+
+    def label(self, name: str, labels: Sequence[Label], synonyms: Mapping[str, Label] | None = None) -> Label:
+        """A field that has to be one of `labels`, whatever its case, blanks, hyphens and underscores.
+
+        synonyms: {other word: label}.
+        """
+        value = self.get(name)
+        if isinstance(value, str):
+            for label in labels:
+                if label == value:
+                    return label
+            by_name = {_plain(word): label for word, label in (synonyms or {}).items()}
+            by_name.update({_plain(label): label for label in labels})
+            meant = by_name.get(_plain(value[:200].strip(" \t\n.\"'`*")))
+            if meant is not None:
+                self._note(name)
+                return meant
+        raise wrong(name, f"one of {', '.join(labels)}" if len(labels) > 3 else _either(labels), value)
+
+    def _note(self, name: str) -> None:
+        self.notes.note(f'"{name}"')
 
 
-def field_of(answer: Mapping[str, Any], name: str) -> Any:
-    """A field by its name, whatever its case, blanks, hyphens and underscores; None: there is none."""
-    if name in answer:
-        return answer[name]
-    key = _key(answer, name)
-    if key is None:
-        return None
-    read_leniently(f'the name "{name}"')
-    return answer[key]
-
-
-def _key(answer: Mapping[str, Any], name: str) -> str | None:
+def _key(answer: Mapping[str, object], name: str) -> str | None:
     """The name under which an object has a field: its own, or the only one that differs in case and marks alone."""
     if name in answer:
         return name
@@ -285,7 +280,7 @@ def _either(labels: Sequence[str]) -> str:
     return f"{', '.join(labels[:-1])} or {labels[-1]}"
 
 
-def wrong(name: str, wanted: str, value: Any) -> ValueError:
+def wrong(name: str, wanted: str, value: object) -> ValueError:
     """The error for a field: its name, what it has to be, and what it is instead."""
     if value is None:
         return ValueError(f'"{name}" has to be {wanted}; it is missing or null')
@@ -303,8 +298,8 @@ def finite(value: str | float) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def timing_of(output: Mapping[str, Any]) -> tuple[float, float] | None:
-    """`read_block` of a recorded output {head, tail, bytes}: of its tail, which may be empty, or of its head."""
+def timing_of(output: LongText) -> tuple[float, float] | None:
+    """`read_block` of a recorded output: of its tail, which may be empty, or of its head."""
     return read_block(output["tail"]) or read_block(output["head"])
 
 

@@ -5,14 +5,14 @@ from collections.abc import Sequence
 from ..messages import fenced, one_line, output_text
 from ..reading import read_answer, valid_text
 from .data import Expansion, Question
-from .graph import Details, Graph, Node
+from .graph import Details, Graph, Node, Problem
 
 MOST_HYPOTHESIS, MOST_LESSON = 600, 400  # characters of each in a line
 MOST_TEXT = 2000  # characters of a hypothesis by itself
 MOST_PROGRAM, MOST_PROGRAMS = 20_000, 40_000  # characters of a program, and of several together
 MOST_PRINTED = 4000
 MOST_PLAN, MOST_FAILURE, MOST_ATTEMPTS = 250, 300, 10  # characters of each in a line, and lines
-FAILURES = {  # the meaning of a problem, if no run shows it
+FAILURES: dict[Problem | None, str] = {  # the meaning of a problem, if no run shows it
     "no_code": "The answer held no program that can be read.",
     "unanswered": "No answer could be read.",
     "debug": "No run with --debug passed.",
@@ -27,13 +27,13 @@ def plain(text: str, most: int) -> str:
     return line if len(line) <= most else f"{line[: most - 3].rstrip()}..."
 
 
-NOT_TOLD = "its score is not told"
+NOT_SHOWN = "its score is not told"
 
 
 def experiment_line(node: Node, graph: Graph) -> str:
     """A node as an item of a list: its number, hypothesis, score or problem, and lesson; without one the failure."""
-    told = graph.told(node)
-    result = f"score {told:g}" if told is not None else NOT_TOLD
+    shown = graph.shown_score(node)
+    result = f"score {shown:g}" if shown is not None else NOT_SHOWN
     if node.score is None:
         result = f"failed: {node.problem or 'no_score'}"
     failed = "" if node.score is not None else plain(node.why, MOST_FAILURE)
@@ -103,12 +103,12 @@ def printed_by(details: Details) -> list[str]:
 def outcome(details: Details, graph: Graph) -> str:
     """The score of a node, which the search optimises, or its problem, in a sentence."""
     if details["score"] is not None:
-        told = graph.told(details)
-        if told is None:
-            return f"It ran well; {NOT_TOLD}."
-        return f"Its score: {told:g} ({'lower' if graph.lower else 'higher'} is better)."
+        shown = graph.shown_score(details)
+        if shown is None:
+            return f"It ran well; {NOT_SHOWN}."
+        return f"Its score: {shown:g} ({'lower' if graph.lower else 'higher'} is better)."
     verdict = details.get("validation")
-    why = f" {plain(verdict['reason'], 300)}" if verdict is not None and not verdict["valid"] else ""
+    why = f" {plain(verdict['reason'] or '', 300)}" if verdict is not None and not verdict["valid"] else ""
     return f"It failed: {details['problem'] or 'no_score'}.{why}"
 
 

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 from ...records.options import option
 from ..interface import Job, Settings
 
+Constant = bool | int | float | str
 COMPONENTS: dict[str, dict[str, str]] = {
     "planning": {"none": "planning:NoPlanning", "dynamic": "planning:DynamicPlanning"},
     "paths": {
@@ -68,7 +69,7 @@ class SearchSettings(Settings):
         "developer": ("develop_model", "develop_url"),
     }
 
-    EMBEDDING: ClassVar[tuple[str, str]] = ("embedding_model", "embedding_url")
+    EMBEDS: ClassVar[bool] = True
 
     max_turns: int = option("Nodes of the graph.", default=500, at_least=1, metavar="N")
     max_seconds: float | None = option(
@@ -112,9 +113,18 @@ class SearchSettings(Settings):
         metavar="FILE",
         machine=True,
     )
-    constants: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)  # {component: {name: value}}
+    constants: Mapping[str, Mapping[str, Constant]] = dataclasses.field(
+        default_factory=dict
+    )  # {component: {name: value}}
 
-    def own(self) -> dict[str, Any]:
+    def components(self) -> dict[str, str | None]:
+        """The name of each component, by kind; None: the preset's."""
+        return {kind: getattr(self, kind) for kind in COMPONENTS}
+
+    def embedding(self) -> tuple[str | None, str | None]:
+        return self.embedding_model, self.embedding_url
+
+    def own(self) -> dict[str, object]:
         """See Settings.own. `constants` has all values, so `set` is left out."""
         return {name: value for name, value in super().own().items() if name != "set"}
 
